@@ -1,0 +1,270 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["torch==2.13.0", "tokenizers>=0.22", "safetensors>=0.6", "numpy>=2"]
+# ///
+"""Train the demo pair from this machine's own Python: `uv run train.py --out FOLDER`.
+
+Five stages, each kept in --work so that a rerun goes on where it stopped: tokenizer, target, the
+target's own text, draft (distilled on that text and on the corpus), measurement and export.
+Speculative acceptance is won by the draft's agreement with the target on text the *target* writes
+(DistillSpec, Zhou et al., arXiv:2310.08461), so the draft learns on exactly that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from corpus import (
+    END_OF_TEXT,
+    TURN_END,
+    VOCABULARY,
+    held_out_prompts,
+    standard_library,
+    train_tokenizer,
+    training_streams,
+)
+from export import write_model
+from network import Network, Past, Shape
+from tokenizers import Tokenizer
+from torch import Tensor
+
+TARGET = Shape(layers=8, width=256, hidden=512, heads=4, kv_heads=2, vocabulary=VOCABULARY)
+DRAFT = Shape(layers=2, width=256, hidden=320, heads=4, kv_heads=2, vocabulary=VOCABULARY)
+TOKENS_PER_STEP = 8192
+SHORT, LONG = 512, 1024
+PEAK_MUON, PEAK_ADAM = 5e-3, 4e-3
+WARMUP, COOLDOWN = 0.02, 0.6  # shares of the run: linear up, flat, linear down to zero
+
+
+def say(**fields: object) -> None:
+    print(json.dumps({"time": time.strftime("%H:%M:%S"), **fields}), flush=True)
+
+
+def windows(streams: list[tuple[float, np.ndarray]], length: int, rng: np.random.Generator) -> Tensor:
+    """[TOKENS_PER_STEP / length, length + 1] ids cut at random from the streams by their shares."""
+    shares = np.array([share for share, _ in streams])
+    rows = []
+    for which in rng.choice(len(streams), TOKENS_PER_STEP // length, p=shares / shares.sum()):
+        ids = streams[which][1]
+        start = rng.integers(0, len(ids) - length - 1)
+        rows.append(ids[start : start + length + 1].astype(np.int64))
+    return torch.from_numpy(np.stack(rows))
+
+
+def optimizers(network: Network) -> list[torch.optim.Optimizer]:
+    """Muon (Jordan et al. 2024) for the hidden matrices, AdamW for embeddings and norms."""
+    hidden = [p for n, p in network.named_parameters() if p.dim() == 2 and "embed" not in n]
+    rest = [p for n, p in network.named_parameters() if p.dim() != 2 or "embed" in n]
+    return [
+        torch.optim.Muon(hidden, lr=PEAK_MUON, weight_decay=0.05, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(rest, lr=PEAK_ADAM, betas=(0.9, 0.95), weight_decay=0.0, fused=True),
+    ]
+
+
+def fit(
+    name: str,
+    network: Network,
+    steps: int,
+    batch: Callable[[int], Tensor],
+    loss_of: Callable[[Tensor], Tensor],
+    checkpoint: Path,
+) -> None:
+    """Minimise `loss_of` over `batch(step)`; resumes from `checkpoint` and writes it every 200 steps."""
+    chosen = optimizers(network)
+    peaks = [group["lr"] for optimizer in chosen for group in optimizer.param_groups]
+    begin = 0
+    if checkpoint.exists():
+        state = torch.load(checkpoint)
+        network.load_state_dict(state["network"])
+        for optimizer, kept in zip(chosen, state["optimizers"], strict=True):
+            optimizer.load_state_dict(kept)
+        begin = state["step"]
+    clock, mean = time.time(), 0.0
+    for step in range(begin, steps):
+        share = step / steps
+        scale = min(1.0, (share + 1 / steps) / WARMUP, (1 - share) / COOLDOWN)
+        for optimizer, peak in zip(chosen, peaks, strict=True):
+            optimizer.param_groups[0]["lr"] = peak * scale
+        loss = loss_of(batch(step))
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        for optimizer in chosen:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        mean += loss.item()
+        if (step + 1) % 50 == 0:
+            rate = 50 * TOKENS_PER_STEP / (time.time() - clock)
+            say(stage=name, step=step + 1, loss=round(mean / 50, 4), tokens_per_second=round(rate))
+            clock, mean = time.time(), 0.0
+        if (step + 1) % 200 == 0 or step + 1 == steps:
+            kept = [optimizer.state_dict() for optimizer in chosen]
+            torch.save({"network": network.state_dict(), "optimizers": kept, "step": step + 1}, checkpoint)
+
+
+def length_of(step: int) -> int:
+    """Mostly short windows; every fourth batch teaches the full context."""
+    return LONG if step % 4 == 3 else SHORT
+
+
+def train_target(streams: list[tuple[float, np.ndarray]], steps: int, work: Path) -> Network:
+    network = Network(TARGET)
+    forward = torch.compile(network, dynamic=False)
+
+    def loss_of(ids: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            logits = forward(ids[:, :-1])
+        return F.cross_entropy(logits.flatten(0, 1).float(), ids[:, 1:].flatten())
+
+    def batch(step: int) -> Tensor:
+        return windows(streams, length_of(step), np.random.default_rng(step))
+
+    fit("target", network, steps, batch, loss_of, work / "target.pt")
+    return network.requires_grad_(False)
+
+
+@torch.no_grad()
+def continue_text(network: Network, prompts: Tensor, count: int, temperature: float, seed: int) -> Tensor:
+    """[B, T + count] ids: the prompts and what the network writes after them; temperature 0 is greedy."""
+    generator = torch.Generator().manual_seed(seed)
+    pasts = [Past(prompts.shape[0], network.shape, torch.bfloat16) for _ in range(network.shape.layers)]
+    ids, fed = prompts, prompts
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for _ in range(count):
+            logits = network(fed, pasts)[:, -1].float()
+            if temperature == 0:
+                fed = logits.argmax(-1, keepdim=True)
+            else:
+                fed = torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator)
+            ids = torch.cat((ids, fed), 1)
+    return ids
+
+
+def repetition_rate(ids: np.ndarray, n: int = 8) -> float:
+    """Share of the n-grams of `ids` that occurred before in it: 0 never repeats, near 1 is a loop."""
+    grams = [tuple(ids[i : i + n]) for i in range(len(ids) - n + 1)]
+    return 1 - len(set(grams)) / len(grams)
+
+
+def write_own_text(target: Network, streams: list[tuple[float, np.ndarray]], batches: int, work: Path) -> list[Tensor]:
+    """[short rows, long rows]: training prompts continued by the target, half greedy, half at temperature 1."""
+    kept: dict[int, list[Tensor]] = {SHORT: [], LONG: []}
+    for index in range(batches):
+        rng = np.random.default_rng(10_000 + index)
+        length, width = ((SHORT, 256), (LONG, 128))[index % 4 == 3]
+        part = work / f"text-{index}.pt"
+        if not part.exists():
+            prompt = 96 if length == SHORT else LONG - 416
+            cuts = [windows(streams, length, rng)[:, :prompt] for _ in range(width * length // TOKENS_PER_STEP)]
+            ids = continue_text(target, torch.cat(cuts), length - prompt, float(index % 2), index)
+            ids = ids[torch.tensor([repetition_rate(row[prompt:].numpy()) < 0.5 for row in ids])]
+            torch.save(ids.to(torch.int16), part)
+            say(stage="text", batch=index, rows=len(ids), of=width)
+        kept[length].append(torch.load(part).long())
+    return [torch.cat(kept[SHORT]), torch.cat(kept[LONG])]
+
+
+def train_draft(
+    target: Network, streams: list[tuple[float, np.ndarray]], text: list[Tensor], steps: int, work: Path
+) -> Network:
+    network = Network(DRAFT)
+    network.model.embed_tokens.load_state_dict(target.model.embed_tokens.state_dict())
+    student = torch.compile(network, dynamic=False)
+    teacher = torch.compile(target, dynamic=False)
+
+    def loss_of(ids: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            with torch.no_grad():
+                taught = teacher(ids).float().flatten(0, 1)
+            logits = student(ids).float().flatten(0, 1)
+        learned = logits.log_softmax(-1)
+        divergence = F.kl_div(learned, taught.log_softmax(-1), reduction="batchmean", log_target=True)
+        return divergence + 0.5 * F.nll_loss(learned, taught.argmax(-1))
+
+    def batch(step: int) -> Tensor:
+        rng = np.random.default_rng(20_000 + step)
+        length = length_of(step)
+        if rng.random() < 0.3:
+            return windows(streams, length, rng)[:, :length]
+        rows = text[length == LONG]
+        return rows[torch.from_numpy(rng.integers(0, len(rows), TOKENS_PER_STEP // length))]
+
+    fit("draft", network, steps, batch, loss_of, work / "draft.pt")
+    return network.requires_grad_(False)
+
+
+def rounds(agrees: np.ndarray, k: int) -> Iterator[tuple[int, int]]:
+    """(drafted, accepted) per round over one continuation, from where the draft agrees with the target."""
+    at = 0
+    while at < len(agrees):
+        drafted = min(k, len(agrees) - at)
+        accepted = next((i for i in range(drafted) if not agrees[at + i]), drafted)
+        yield drafted, accepted
+        at += accepted + 1
+
+
+@torch.no_grad()
+def measure(target: Network, draft: Network, prompts: np.ndarray, count: int = 128) -> dict[str, object]:
+    """Greedy acceptance on held-out prompts: a draft token is judged only after the target's own prefix."""
+    ids = continue_text(target, torch.from_numpy(prompts.astype(np.int64)), count, 0.0, 0)
+    start = prompts.shape[1]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        guess = torch.cat([draft(rows)[:, start - 1 : -1].argmax(-1) for rows in ids.split(16)])
+    written = ids[:, start:].numpy()
+    agrees = guess.numpy() == written
+    calm = np.array([repetition_rate(row) < 0.1 for row in written])
+    table: dict[str, object] = {
+        "repetition_rate": round(float(np.mean([repetition_rate(row) for row in written])), 4),
+        "prompts": len(prompts),
+        "prompts_without_loops": int(calm.sum()),
+        "agreement": round(float(agrees.mean()), 4),
+    }
+    for name, rows in (("all", agrees), ("without_loops", agrees[calm])):
+        for k in (1, 2, 4, 8):
+            pairs = [pair for row in rows for pair in rounds(row, k)]
+            drafted, accepted = (sum(column) for column in zip(*pairs, strict=True))
+            judged = sum(a + (a < d) for d, a in pairs)
+            table[f"{name}_k{k}"] = {"judged": round(accepted / judged, 4), "drafted": round(accepted / drafted, 4)}
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="folder that gets target/ and draft/")
+    parser.add_argument("--work", type=Path, default=Path("demo-training"), help="checkpoints of each stage")
+    parser.add_argument("--target-steps", type=int, default=2200)
+    parser.add_argument("--text-batches", type=int, default=24)
+    parser.add_argument("--draft-steps", type=int, default=2400)
+    parser.add_argument("--threads", type=int, default=2)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(0)
+    args.work.mkdir(parents=True, exist_ok=True)
+
+    sources = standard_library()
+    kept = args.work / "tokenizer.json"
+    if not kept.exists():
+        train_tokenizer(sources).save(str(kept))
+    tokenizer = Tokenizer.from_file(str(kept))
+    streams = training_streams(tokenizer, sources)
+    say(stage="corpus", files=len(sources), tokens=[len(ids) for _, ids in streams])
+
+    target = train_target(streams, args.target_steps, args.work)
+    text = write_own_text(target, streams, args.text_batches, args.work)
+    draft = train_draft(target, streams, text, args.draft_steps, args.work)
+    figures = measure(target, draft, held_out_prompts(tokenizer, sources, 256, 128))
+    say(stage="measure", **figures)
+    ends = tokenizer.token_to_id(END_OF_TEXT), tokenizer.token_to_id(TURN_END)
+    for network, folder in ((target, args.out / "target"), (draft, args.out / "draft")):
+        write_model(network, tokenizer, ends, folder)
+    say(stage="done", out=str(args.out))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""The stream every display, file and benchmark consumes. Law: frozen values, ids as ints, seconds as floats, nothing flows back.
+
+Contract version SCHEMA: one JSON object a line; fields may be added, never renamed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, ClassVar, Literal
+
+SCHEMA = 1
+
+FinishReason = Literal["stop", "length", "interrupted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One target pass: K drafted tokens judged, `accepted` of them kept, one token of the target's own added.
+
+    `draft[:accepted]` were accepted, `draft[accepted]` (if any) was rejected, the rest were discarded
+    unjudged. `next` is the correction after a rejection, the bonus after full acceptance, and the plain
+    token when nothing was drafted. `emitted` = accepted + next, cut after the first stop token.
+    """
+
+    index: int
+    drafter: str
+    draft: tuple[int, ...]
+    accepted: int
+    next: int
+    emitted: tuple[int, ...]
+    draft_seconds: float
+    verify_seconds: float
+
+    @property
+    def rejected(self) -> int | None:
+        """The one draft token that was judged and refused, None after full acceptance."""
+        return self.draft[self.accepted] if self.accepted < len(self.draft) else None
+
+    @property
+    def discarded(self) -> tuple[int, ...]:
+        """Draft tokens behind the rejected one: never judged."""
+        return self.draft[self.accepted + 1 :]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What was asked and what is in force, before any model work."""
+
+    event: ClassVar[str] = "start"
+    target: str
+    draft: str | None
+    drafter: str
+    rule: str
+    k: int | str
+    temperature: float
+    seed: int | None
+    prompt_tokens: int
+    max_tokens: int
+    dtype: str
+    caches: Mapping[str, tuple[str, ...]]
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    """The target has read the prompt; `cached_tokens` of it were still in its cache."""
+
+    event: ClassVar[str] = "prefill"
+    prompt_tokens: int
+    cached_tokens: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RoundDone:
+    """A Round with text: `pieces` one per draft token, `next_piece`, and `text`, which became printable with it."""
+
+    event: ClassVar[str] = "round"
+    round: Round
+    pieces: tuple[str, ...]
+    next_piece: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The end: texts of all rounds + `text_tail` == `text`; `tokens` and `text` exclude the stop token."""
+
+    event: ClassVar[str] = "finish"
+    reason: FinishReason
+    text: str
+    tokens: tuple[int, ...]
+    text_tail: str
+    stats: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failure after the start: the same two lines a person reads."""
+
+    event: ClassVar[str] = "error"
+    message: str
+    hint: str
+    exit_code: int
+
+
+Event = Start | Prefill | RoundDone | Finish | Failure
+_KINDS: dict[str, type[Start | Prefill | RoundDone | Finish | Failure]] = {
+    kind.event: kind for kind in (Start, Prefill, RoundDone, Finish, Failure)
+}
+
+
+def to_dict(event: Event) -> dict[str, Any]:
+    """The JSON object of one event; a round's fields lie flat beside its texts."""
+    values = asdict(event)
+    if isinstance(event, RoundDone):
+        values = {**values.pop("round"), **values}
+    return {"event": event.event, **values}
+
+
+def from_dict(values: Mapping[str, Any]) -> Event:
+    """The event that `to_dict` wrote, also after a trip through JSON. Unknown fields are ignored.
+
+    Raises: ValueError for an unknown event or a missing field.
+    """
+    kind = _KINDS.get(values.get("event", ""))
+    if kind is None:
+        raise ValueError(f"not a specdec event: {values.get('event')!r}")
+    try:
+        if kind is RoundDone:
+            return RoundDone(round=_build(Round, values), **_known(RoundDone, values))
+        return _build(kind, values)  # type: ignore[no-any-return]
+    except TypeError as error:
+        raise ValueError(f"incomplete {values['event']} event: {error}") from error
+
+
+def _build(kind: type[Any], values: Mapping[str, Any]) -> Any:
+    return kind(**_known(kind, values))
+
+
+def _known(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    return {f.name: _frozen(values[f.name]) for f in fields(kind) if f.name in values}
+
+
+def _frozen(value: Any) -> Any:
+    """JSON lists back to tuples."""
+    if isinstance(value, list):
+        return tuple(_frozen(item) for item in value)
+    if isinstance(value, dict):
+        return {key: _frozen(item) for key, item in value.items()}
+    return value

@@ -1,0 +1,123 @@
+"""Folds rounds into the figures people quote. Law: raw counters here, each ratio defined in one line, zero denominators give None."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from specdec_cli.events import Round
+
+
+def ratio(part: float, whole: float) -> float | None:
+    """part / whole, or None where there is nothing to divide by."""
+    return part / whole if whole else None
+
+
+@dataclass(slots=True)
+class Stats:
+    """Raw counters of one generation; `fold` each round, set the clocks, read `to_dict`.
+
+    `plain_step_seconds` is the measured cost of one token by plain decoding on this machine, None if unmeasured.
+    """
+
+    rounds: int = 0
+    emitted_tokens: int = 0
+    draft_n: int = 0
+    draft_n_accepted: int = 0
+    rejected_n: int = 0
+    drafted_at: list[int] = field(default_factory=list)
+    accepted_at: list[int] = field(default_factory=list)
+    accepted_histogram: list[int] = field(default_factory=list)
+    draft_seconds: float = 0.0
+    verify_seconds: float = 0.0
+    ttft_seconds: float | None = None
+    decode_seconds: float = 0.0
+    draft_prefill_seconds: float = 0.0
+    total_seconds: float = 0.0
+    peak_memory_bytes: int | None = None
+    plain_step_seconds: float | None = None
+
+    def fold(self, round: Round) -> None:
+        """Counts one target pass. Only rounds that drafted enter the acceptance figures."""
+        self.rounds += 1
+        self.emitted_tokens += len(round.emitted)
+        self.draft_n += len(round.draft)
+        self.draft_n_accepted += round.accepted
+        self.rejected_n += round.rejected is not None
+        self.draft_seconds += round.draft_seconds
+        self.verify_seconds += round.verify_seconds
+        for position in range(len(round.draft)):
+            _count(self.drafted_at, position)
+            if position < round.accepted:
+                _count(self.accepted_at, position)
+        if round.draft:
+            _count(self.accepted_histogram, round.accepted)
+
+    @property
+    def target_passes(self) -> int:
+        """One per round, the first token's included."""
+        return self.rounds
+
+    @property
+    def draft_acceptance_rate(self) -> float | None:
+        """accepted / drafted."""
+        return ratio(self.draft_n_accepted, self.draft_n)
+
+    @property
+    def judged_acceptance_rate(self) -> float | None:
+        """accepted / (accepted + rejected): the papers' alpha (Leviathan et al. 2023, arXiv:2211.17192)."""
+        return ratio(self.draft_n_accepted, self.draft_n_accepted + self.rejected_n)
+
+    @property
+    def mean_acceptance_length(self) -> float | None:
+        """emitted / target passes: 1 when nothing is accepted, K + 1 when everything is."""
+        return ratio(self.emitted_tokens, self.target_passes)
+
+    @property
+    def acceptance_per_position(self) -> list[float]:
+        """[i] = rounds that accepted position i / rounds that drafted it."""
+        accepted = self.accepted_at + [0] * (len(self.drafted_at) - len(self.accepted_at))
+        return [a / d for a, d in zip(accepted, self.drafted_at, strict=True)]
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Decode only: tokens after the first / seconds after the first."""
+        return ratio(max(self.emitted_tokens - 1, 0), self.decode_seconds)
+
+    @property
+    def estimated_speedup(self) -> float | None:
+        """Plain decoding's time for the same tokens / the time taken, from costs measured in this run."""
+        if self.plain_step_seconds is None or self.emitted_tokens < 2:
+            return None
+        return ratio(self.plain_step_seconds * (self.emitted_tokens - 1), self.decode_seconds)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The `stats` object of the finish event."""
+        return {
+            "rounds": self.rounds,
+            "emitted_tokens": self.emitted_tokens,
+            "draft_n": self.draft_n,
+            "draft_n_accepted": self.draft_n_accepted,
+            "draft_acceptance_rate": self.draft_acceptance_rate,
+            "judged_acceptance_rate": self.judged_acceptance_rate,
+            "mean_acceptance_length": self.mean_acceptance_length,
+            "acceptance_per_position": self.acceptance_per_position,
+            "accepted_histogram": self.accepted_histogram,
+            "target_passes": self.target_passes,
+            "ttft_seconds": self.ttft_seconds,
+            "decode_seconds": self.decode_seconds,
+            "tokens_per_second": self.tokens_per_second,
+            "draft_seconds": self.draft_seconds,
+            "verify_seconds": self.verify_seconds,
+            "draft_prefill_seconds": self.draft_prefill_seconds,
+            "total_seconds": self.total_seconds,
+            "peak_memory_bytes": self.peak_memory_bytes,
+            "plain_step_seconds": self.plain_step_seconds,
+            "estimated_speedup": self.estimated_speedup,
+        }
+
+
+def _count(histogram: list[int], index: int) -> None:
+    """histogram[index] += 1, growing the list with zeros."""
+    histogram.extend([0] * (index + 1 - len(histogram)))
+    histogram[index] += 1
