@@ -21,6 +21,7 @@ class Round:
     `draft[:accepted]` were accepted, `draft[accepted]` (if any) was rejected, the rest were discarded
     unjudged. `next` is the correction after a rejection, the bonus after full acceptance, and the plain
     token when nothing was drafted. `emitted` = accepted + next, cut after the first stop token.
+    `draft_prefill_seconds` is spent once, in the round before which the draft read the prompt.
     """
 
     index: int
@@ -31,6 +32,7 @@ class Round:
     emitted: tuple[int, ...]
     draft_seconds: float
     verify_seconds: float
+    draft_prefill_seconds: float = 0.0
 
     @property
     def rejected(self) -> int | None:

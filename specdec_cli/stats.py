@@ -46,6 +46,7 @@ class Stats:
         self.rejected_n += round.rejected is not None
         self.draft_seconds += round.draft_seconds
         self.verify_seconds += round.verify_seconds
+        self.draft_prefill_seconds += round.draft_prefill_seconds
         for position in range(len(round.draft)):
             _count(self.drafted_at, position)
             if position < round.accepted:

@@ -1,0 +1,223 @@
+"""The command line. Law: parses, builds, hands over; the only error boundary, and the only place that exits.
+
+Heavy modules are imported inside the commands, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, NoReturn, ParamSpec
+
+import typer
+from typer.exceptions import TyperException
+
+from specdec_cli import __version__, options
+from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.events import Event, Failure, Finish
+from specdec_cli.interrupt import Interrupt
+from specdec_cli.pairs import DEFAULT_K, DEMO, Pair, find_pair, packaged_file, read_pairs
+
+if TYPE_CHECKING:
+    from specdec_cli.ui.displays import Display
+
+app = typer.Typer(
+    name="specdec",
+    help="Speculative decoding you can see: a small draft model guesses, the target model checks, the words stay its own.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+P = ParamSpec("P")
+RUN_EXAMPLES = """[dim]Examples:[/dim]\n
+[dim]  specdec run 'Return the lines of a file.'[/dim]\n
+[dim]  cat notes.txt | specdec run --raw -n 64 --json[/dim]"""
+
+
+def version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"specdec {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    show: Annotated[bool, typer.Option("--version", callback=version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """The empty callback that carries --version."""
+
+
+class ReaderLeft(Exception):
+    """A closed pipe, under a name that Typer does not turn into exit code 1."""
+
+
+def quietly(command: Callable[P, None]) -> Callable[P, None]:
+    """The command, ending as ReaderLeft when whoever reads its output goes away."""
+
+    @wraps(command)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except BrokenPipeError as error:
+            raise ReaderLeft from error
+
+    return wrapped
+
+
+@app.command(epilog=RUN_EXAMPLES)
+@quietly
+def run(
+    prompt: Annotated[str | None, typer.Argument(help="The prompt; piped stdin comes before it.", show_default=False)] = None,
+    pair: options.PairName = None,
+    target: options.Target = None,
+    draft: options.DraftModel = None,
+    k: options.K = None,
+    max_tokens: options.MaxTokens = 512,
+    stop: options.Stop = None,
+    system: options.System = None,
+    raw: options.Raw = False,
+    json: options.Json = False,
+    panel: options.Panel = None,
+    quiet: options.Quiet = False,
+    plain: options.Plain = False,
+    drafter: options.DrafterName = None,
+    target_revision: options.TargetRevision = None,
+    draft_revision: options.DraftRevision = None,
+    max_context: options.MaxContext = None,
+    trace: options.Trace = None,
+) -> None:
+    """Answer one prompt: the text on stdout, the panel and the summary on stderr."""
+    from specdec_cli.ui import displays, reports
+
+    text = read_prompt(prompt)
+    chosen = resolve_pair(pair, target, draft, target_revision, draft_revision)
+    with ExitStack() as stack:
+        display = stack.enter_context(
+            displays.open_display(sys.stdout, sys.stderr, json=json, panel=panel, quiet=quiet, plain=plain, trace=trace)
+        )
+        if chosen.name == DEMO and display.talks:
+            reports.print_demo_box(sys.stderr, plain)
+        with reports.loading(sys.stderr, chosen.name, shown=display.talks and not plain):
+            from specdec_cli.session import Request, open_session
+
+            request = Request(max_tokens, tuple(stop or ()), chosen.k if k is None else k, drafter or "model", max_context)
+            session = open_session(chosen, request.drafter)
+        ids = session.raw_tokens(text) if raw else session.chat_tokens(text, system)
+        interrupt = stack.enter_context(Interrupt())
+        finish = show_events(session.reply(ids, request, interrupt.requested, raw), display)
+    if finish.reason == "interrupted":
+        raise typer.Exit(130)
+
+
+@app.command()
+@quietly
+def doctor() -> None:
+    """Chip, memory, versions, cache folder: what works here and what does not."""
+    from specdec_cli.diagnosis import diagnose
+    from specdec_cli.ui import reports
+
+    reports.print_doctor(sys.stdout, diagnose())
+
+
+def read_prompt(argument: str | None) -> str:
+    """Piped stdin first, then PROMPT.
+
+    Raises: UsageError if nothing is there or stdin is not UTF-8.
+    """
+    piped = b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
+    try:
+        parts = [piped.decode("utf-8"), argument or ""]
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"stdin is not UTF-8: byte 0x{piped[error.start]:02x} at {error.start} of {len(piped)}",
+            "convert it first: iconv -f latin1 -t utf-8 FILE | specdec run",
+        ) from error
+    text = "\n".join(part for part in parts if part)
+    if not text.strip():
+        raise UsageError("the prompt is empty: 0 characters", "give some text: specdec run 'Return the lines of a file.'")
+    return text
+
+
+def resolve_pair(
+    name: str | None, target: str | None, draft: str | None, target_revision: str | None, draft_revision: str | None
+) -> Pair:
+    """--target and --draft win over --pair; without any of them the demo pair speaks.
+
+    Raises: UsageError for a draft without a target, NotAvailable for an unknown name.
+    """
+    if target is None:
+        if draft is not None:
+            raise UsageError(f"--draft {draft} has no --target to draft for", "name both: --target ID --draft ID")
+        return find_pair(read_pairs(packaged_file()), name or DEMO)
+    if name is not None:
+        raise UsageError(f"--pair {name} and --target {target} both name a target", "give one of the two")
+    return Pair(
+        name=target.rstrip("/").rsplit("/", 1)[-1],
+        target=target,
+        draft=draft,
+        k=DEFAULT_K,
+        target_revision=target_revision,
+        draft_revision=draft_revision,
+    )
+
+
+def show_events(events: Iterator[Event], display: Display) -> Finish:
+    """Hand every event to `display`; a failure after the start becomes an event of its own, then goes on as an error."""
+    started = False
+    try:
+        for event in events:
+            started = True
+            display.handle(event)
+            if isinstance(event, Finish):
+                return event
+    except SpecdecError as error:
+        if started:
+            display.handle(Failure(error.message, error.hint, error.exit_code))
+        raise
+    raise SpecdecError("the session ended without a finish event", "please report this")
+
+
+def fail(error: SpecdecError) -> int:
+    """Two lines on stderr; returns the exit code."""
+    if os.environ.get("SPECDEC_DEBUG") == "1":
+        traceback.print_exception(error)
+    from specdec_cli.ui import reports
+
+    reports.print_error(sys.stderr, error)
+    return error.exit_code
+
+
+def leave_quietly() -> int:
+    """The reader of stdout has gone: what is still buffered must not fail again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def main() -> NoReturn:
+    """Run the command line; every failure becomes two lines and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    try:
+        code = int(app(standalone_mode=False) or 0)
+        sys.stdout.flush()
+    except (ReaderLeft, BrokenPipeError):
+        code = leave_quietly()
+    except KeyboardInterrupt:
+        code = 130
+    except SpecdecError as error:
+        code = fail(error)
+    except TyperException as error:
+        message = " ".join(str(getattr(error, "format_message", lambda: error)()).split())
+        code = fail(UsageError(message, "specdec --help lists the commands, specdec COMMAND --help their options"))
+    except Exception as error:  # noqa: BLE001 - the one boundary: a person gets two lines, never a traceback
+        failure = SpecdecError(f"{type(error).__name__}: {error}", "SPECDEC_DEBUG=1 shows the traceback; please report it")
+        failure.__cause__ = error
+        code = fail(failure)
+    sys.exit(code)

@@ -1,0 +1,71 @@
+"""What `specdec doctor` finds out. Law: reads, never changes anything; every line says what follows from it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+
+from specdec_cli import __version__
+from specdec_cli.hub import cache_folder
+
+Finding = tuple[str, str, str]
+
+
+def diagnose() -> list[Finding]:
+    """(what, value, what follows) for every line of the report."""
+    return [*_machine(), *_versions(), *_storage(), *_features()]
+
+
+def _machine() -> Iterator[Finding]:
+    from specdec_cli.engine import device
+
+    yield "chip", device.device_name(), f"{platform.system()} {platform.machine()}"
+    backend = device.backend()
+    notes = {
+        "metal": "Apple GPU: what specdec is made for",
+        "cuda": "NVIDIA GPU",
+        "cpu": "works, and shows the mechanism; speculation rarely pays on a CPU",
+    }
+    yield "computes on", backend, notes[backend]
+    working_set = device.working_set_bytes()
+    if working_set:
+        yield "working set", gigabytes(working_set), "what Metal recommends for weights and caches together"
+    yield "memory", gigabytes(memory_bytes()), "both models and both caches must fit"
+    if platform.system() == "Darwin" and platform.machine() != "arm64":
+        yield "python", platform.machine(), "not native: install an arm64 Python, or mlx cannot use the GPU"
+
+
+def _versions() -> Iterator[Finding]:
+    from specdec_cli.engine import device
+
+    yield "specdec", __version__, ""
+    yield "python", platform.python_version(), sys.executable
+    for name, number in device.versions().items():
+        yield name, number, ""
+
+
+def _storage() -> Iterator[Finding]:
+    folder = cache_folder()
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(existing).free
+    state = "exists" if folder.exists() else "not there yet"
+    writable = os.access(existing, os.W_OK)
+    yield "model cache", str(folder), f"{state}, {gigabytes(free)} free" + ("" if writable else ", not writable")
+
+
+def _features() -> Iterator[Finding]:
+    yield "targets", "plain attention caches", "other cache kinds are refused by name"
+    yield "sampling", "temperature 0", "greedy: the tokens are the target's own"
+
+
+def memory_bytes() -> int:
+    """Physical memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def gigabytes(count: int) -> str:
+    """Decimal gigabytes, as download sizes are given."""
+    return f"{count / 1e9:.1f} GB"

@@ -1,0 +1,39 @@
+"""What this machine offers to mlx. Law: the one place that asks the device about itself."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+import mlx.core as mx
+
+
+def peak_memory_bytes() -> int:
+    """Most memory mlx held since `reset_peak_memory`."""
+    return mx.get_peak_memory()
+
+
+def reset_peak_memory() -> None:
+    mx.reset_peak_memory()
+
+
+def device_name() -> str:
+    """The chip's own name where the device tells it, else its architecture."""
+    info = mx.device_info()
+    return str(info.get("device_name") or info.get("architecture") or mx.default_device())
+
+
+def backend() -> str:
+    """`metal`, `cuda` or `cpu`: where arrays are computed."""
+    if mx.default_device().type != mx.DeviceType.gpu:
+        return "cpu"
+    return "metal" if mx.metal.is_available() else "cuda"
+
+
+def working_set_bytes() -> int | None:
+    """Metal's recommended working set, None where the device does not say."""
+    value = mx.device_info().get("max_recommended_working_set_size")
+    return int(value) if value else None
+
+
+def versions() -> dict[str, str]:
+    return {name: version(name) for name in ("mlx", "mlx-lm", "transformers", "tokenizers", "huggingface-hub")}

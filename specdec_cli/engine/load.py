@@ -1,0 +1,56 @@
+"""Checkpoint -> network. Law: weights are checked against their headers first; what cannot be loaded says why."""
+
+from __future__ import annotations
+
+import mlx.core as mx
+import mlx.nn as nn
+from mlx_lm.utils import _get_classes, load_model
+from safetensors import SafetensorError, safe_open
+
+from specdec_cli.checkpoint import Checkpoint
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.errors import NotAvailable
+
+
+def load(checkpoint: Checkpoint) -> CachedModel:
+    """The checkpoint's network, evaluated, with empty caches.
+
+    Raises: NotAvailable for an unsupported type or damaged weights; Refused for caches that cannot roll back.
+    """
+    return CachedModel(load_network(checkpoint), checkpoint.name, checkpoint.context_limit)
+
+
+def load_network(checkpoint: Checkpoint) -> nn.Module:
+    """A configuration that declares float32 is computed in float32, also where the weights are stored in 16 bits."""
+    require_supported(checkpoint)
+    for path in checkpoint.weights:
+        try:
+            with safe_open(path, framework="np"):
+                pass
+        except (SafetensorError, OSError) as error:
+            raise NotAvailable(
+                f"{path.name} of {checkpoint.name} is damaged ({path.stat().st_size} bytes): {error}",
+                "delete the file and download it again",
+            ) from error
+    try:
+        network, _ = load_model(checkpoint.folder)
+    except (ValueError, KeyError, TypeError, RuntimeError) as error:
+        raise NotAvailable(
+            f"{checkpoint.name} ({checkpoint.model_type}) does not load: {str(error).splitlines()[0][:200]}",
+            "the weights and config.json disagree; download the model again",
+        ) from error
+    if checkpoint.config.get("dtype", checkpoint.config.get("torch_dtype")) == "float32":
+        network.set_dtype(mx.float32)
+        mx.eval(network.parameters())
+    return network
+
+
+def require_supported(checkpoint: Checkpoint) -> None:
+    """Raises: NotAvailable if the installed mlx-lm has no such architecture."""
+    try:
+        _get_classes(dict(checkpoint.config))
+    except ValueError as error:
+        raise NotAvailable(
+            f"{checkpoint.name} is of type {checkpoint.model_type}, which the installed mlx-lm does not know",
+            "upgrade mlx-lm, or use a model type that it lists",
+        ) from error

@@ -1,0 +1,217 @@
+"""A loaded pair that answers: adds template, text and stop strings to the engine's rounds. Law: yields events, prints nothing.
+
+    from specdec_cli.session import Request, open_session
+    from specdec_cli.pairs import DEMO
+    session = open_session(DEMO)
+    for event in session.reply(session.chat_tokens("Return the lines of a file."), Request()):
+        print(event)
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from specdec_cli.checkpoint import read_checkpoint
+from specdec_cli.engine import device
+from specdec_cli.engine.acceptance import RULES
+from specdec_cli.engine.costs import plain_step_seconds
+from specdec_cli.engine.decode import Clock, decode
+from specdec_cli.engine.draft_length import Fixed
+from specdec_cli.engine.drafters import DRAFTERS
+from specdec_cli.engine.load import load, require_supported
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.errors import DoesNotFit, UsageError
+from specdec_cli.events import Event, Finish, FinishReason, Prefill, Round, RoundDone, Start
+from specdec_cli.hub import locate
+from specdec_cli.pairs import Pair
+from specdec_cli.stats import Stats
+from specdec_cli.stopping import StopStrings
+from specdec_cli.tokenizer import Message, TextStream, Tokenizer
+from specdec_cli.vocab import require_same_ids
+
+Cancelled = Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What one reply may cost and where it stops. `k` is the draft length; 0 is plain decoding."""
+
+    max_tokens: int = 512
+    stop: tuple[str, ...] = ()
+    k: int = 3
+    drafter: str = "model"
+    max_context: int | None = None
+
+
+class Session:
+    """Two models and a tokenizer, kept warm between replies."""
+
+    def __init__(
+        self,
+        names: tuple[str, str | None],
+        target: CachedModel,
+        draft: CachedModel | None,
+        tokenizer: Tokenizer,
+        clock: Clock = time.perf_counter,
+    ) -> None:
+        self.names = names
+        self._target, self._draft, self._tokenizer, self._clock = target, draft, tokenizer, clock
+
+    def chat_tokens(self, prompt: str, system: str | None = None) -> list[int]:
+        """Ids of a one-message conversation under the chat template; plain text for a model without one."""
+        if not self._tokenizer.has_template:
+            return self._tokenizer.encode(f"{system}\n\n{prompt}" if system else prompt)
+        messages: list[Message] = [{"role": "user", "content": prompt}]
+        return self._tokenizer.render([{"role": "system", "content": system}, *messages] if system else messages)
+
+    def raw_tokens(self, text: str) -> list[int]:
+        """Ids of the text itself, to be continued."""
+        return self._tokenizer.encode(text)
+
+    def context_limit(self, request: Request) -> int | None:
+        """Tokens that prompt and answer may have together: the tightest of both models and --max-context."""
+        drafting = self._draft if self._drafts(request) else None
+        limits = (self._target.context_limit, drafting and drafting.context_limit, request.max_context)
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    def reply(
+        self, prompt: Sequence[int], request: Request, cancelled: Cancelled = lambda: False, raw: bool = False
+    ) -> Iterator[Event]:
+        """Start, Prefill, a RoundDone per target pass, Finish. `raw`: the answer continues the prompt's own text.
+
+        Raises: UsageError for an empty prompt, DoesNotFit for one that fills the context.
+        """
+        max_tokens = self._room(prompt, request)
+        clock, stats, context = self._clock, Stats(), list(prompt)
+        yield self._start(prompt, request, max_tokens)
+        device.reset_peak_memory()
+        began = clock()
+        cached = self._target.reuse(context)
+        halted = any(cancelled() for _ in self._target.prefill(context))
+        yield Prefill(prompt_tokens=len(prompt), cached_tokens=cached, seconds=clock() - began)
+        writer = Writer(self._tokenizer.stream(prompt if raw else ()), StopStrings(request.stop), self._tokenizer)
+        rounds = self._rounds(context, request, max_tokens, lambda: halted or cancelled())
+        first = last = clock()
+        for round in rounds:
+            done = writer.write(round)
+            stats.fold(done.round)
+            last = clock()
+            if round.index == 0:
+                first, stats.ttft_seconds = last, last - began
+            yield done
+            if writer.stopped:
+                break
+        rounds.close()
+        stats.decode_seconds = last - first - stats.draft_prefill_seconds
+        stats.total_seconds = clock() - began
+        stats.peak_memory_bytes = device.peak_memory_bytes()
+        reason: FinishReason = "stop" if writer.stopped else "length"
+        if not writer.stopped and stats.emitted_tokens < max_tokens:
+            reason = "interrupted"
+        if stats.draft_n and reason != "interrupted":
+            steps = 4 if stats.rounds >= 16 else 1
+            stats.plain_step_seconds = plain_step_seconds(self._target, context, steps, clock)
+        yield writer.finish(reason, stats)
+
+    def _rounds(self, context: list[int], request: Request, max_tokens: int, cancelled: Cancelled) -> Iterator[Round]:
+        drafts = self._drafts(request)
+        drafter = DRAFTERS[request.drafter if drafts else "none"](self._draft, self._target.width)
+        length = Fixed(request.k if drafts else 0)
+        stops = self._tokenizer.stop_tokens
+        return decode(
+            self._target, drafter, RULES["greedy"], length, context, max_tokens, stops, self._clock, cancelled
+        )
+
+    def _drafts(self, request: Request) -> bool:
+        return self._draft is not None and request.drafter != "none" and request.k > 0
+
+    def _room(self, prompt: Sequence[int], request: Request) -> int:
+        """Tokens that may be generated."""
+        if not prompt:
+            raise UsageError("the prompt is empty: 0 tokens", "give some text: specdec run 'def read_lines(path):'")
+        limit = self.context_limit(request)
+        if limit is None:
+            return request.max_tokens
+        if len(prompt) >= limit:
+            raise DoesNotFit(
+                f"the prompt has {len(prompt)} tokens and the context holds {limit}, the answer included",
+                "shorten the prompt, or take a pair with a longer context",
+            )
+        return min(request.max_tokens, limit - len(prompt))
+
+    def _start(self, prompt: Sequence[int], request: Request, max_tokens: int) -> Start:
+        draft = self._draft if self._drafts(request) else None
+        caches = {"target": self._target.cache_kinds}
+        return Start(
+            target=self.names[0],
+            draft=self.names[1] if draft else None,
+            drafter=request.drafter if draft else "none",
+            rule="greedy",
+            k=request.k if draft else 0,
+            temperature=0.0,
+            seed=None,
+            prompt_tokens=len(prompt),
+            max_tokens=max_tokens,
+            dtype=self._target.dtype,
+            caches={**caches, "draft": draft.cache_kinds} if draft else caches,
+        )
+
+
+class Writer:
+    """Turns rounds into text, token by token; cuts at stop tokens and stop strings."""
+
+    def __init__(self, stream: TextStream, stops: StopStrings, tokenizer: Tokenizer) -> None:
+        self._stream, self._stops, self._tokenizer = stream, stops, tokenizer
+        self._tokens: list[int] = []
+        self._texts: list[str] = []
+        self.stopped = False
+        self._silent = False
+
+    def write(self, round: Round) -> RoundDone:
+        """The round with its text; cut behind the token that completed a stop string."""
+        text, kept = "", 0
+        for token in round.emitted:
+            kept += 1
+            if token in self._tokenizer.stop_tokens:
+                self.stopped = True
+                break
+            self._tokens.append(token)
+            shown, self._silent = self._stops.feed(self._stream.step(token))
+            text += shown
+            if self._silent:
+                self.stopped = True
+                break
+        self._texts.append(text)
+        pieces = tuple(map(self._tokenizer.piece, round.draft))
+        cut = replace(round, emitted=round.emitted[:kept])
+        return RoundDone(round=cut, pieces=pieces, next_piece=self._tokenizer.piece(round.next), text=text)
+
+    def finish(self, reason: FinishReason, stats: Stats) -> Finish:
+        """The end of the reply; what was held back for a stop string or a character comes as `text_tail`."""
+        tail = ""
+        if not self._silent:
+            shown, hit = self._stops.feed(self._stream.finish())
+            tail = shown if hit else shown + self._stops.finish()
+        text = "".join(self._texts) + tail
+        return Finish(reason=reason, text=text, tokens=tuple(self._tokens), text_tail=tail, stats=stats.to_dict())
+
+
+def open_session(pair: Pair, drafter: str = "model", clock: Clock = time.perf_counter) -> Session:
+    """Load `pair`, its draft only where `drafter` needs one: both configurations and tokenizers first, so that every refusal comes before any weight is read.
+
+    Raises: NotAvailable, Refused, UsageError for an unknown drafter.
+    """
+    if drafter not in DRAFTERS:
+        raise UsageError(f"--drafter {drafter} is unknown", f"known drafters: {', '.join(DRAFTERS)}")
+    target = read_checkpoint(locate(pair.target, pair.target_revision), pair.target)
+    draft = read_checkpoint(locate(pair.draft, pair.draft_revision), pair.draft) if pair.draft and drafter == "model" else None
+    require_supported(target)
+    tokenizer = Tokenizer.load(target.folder, target.name, target.config)
+    if draft:
+        require_supported(draft)
+        other = Tokenizer.load(draft.folder, draft.name, draft.config)
+        require_same_ids(tokenizer.table(), other.table(), target.name, draft.name)
+    loaded = load(target), load(draft) if draft else None
+    return Session((target.name, draft and draft.name), *loaded, tokenizer, clock)

@@ -1,0 +1,174 @@
+"""The only door to transformers and to mlx-lm's tokenizers. Law: loads without weights, never runs repository code."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+from mlx_lm.tokenizer_utils import NaiveStreamingDetokenizer
+from mlx_lm.utils import load_tokenizer
+from tokenizers.decoders import DecodeStream
+
+from specdec_cli.errors import NotAvailable
+from specdec_cli.vocab import TokenTable
+
+Message = Mapping[str, str]
+
+
+class TextStream(Protocol):
+    """Tokens in, text out as soon as it is certain (a character may span tokens)."""
+
+    def step(self, token: int) -> str:
+        """Text that `token` completed, often empty."""
+
+    def finish(self) -> str:
+        """What is left: an incomplete character shows as U+FFFD."""
+
+
+class Tokenizer:
+    """One model's tokenizer with its chat template and stop tokens."""
+
+    def __init__(self, wrapper: Any) -> None:
+        self._wrapper = wrapper
+        self._backend = getattr(wrapper._tokenizer, "backend_tokenizer", None)
+        self._table: TokenTable | None = None
+        self.stop_tokens: frozenset[int] = frozenset(wrapper.eos_token_ids)
+
+    @classmethod
+    def load(cls, folder: Path, name: str, config: Mapping[str, Any]) -> Tokenizer:
+        """The tokenizer in `folder`; `config` is the model's, for its end-of-sequence ids.
+
+        Raises: NotAvailable if there is none or it cannot be read.
+        """
+        ends = _stop_ids(folder, config)
+        try:
+            return cls(load_tokenizer(folder, {"trust_remote_code": False}, eos_token_ids=ends))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            raise NotAvailable(
+                f"the tokenizer of {name} cannot be read: {first[:160]}", "download the model again"
+            ) from error
+
+    @property
+    def has_template(self) -> bool:
+        return bool(self._wrapper.has_chat_template)
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of plain text, with the begin-of-sequence token where the model wants one."""
+        return list(self._wrapper._tokenizer.encode(text))
+
+    def render(self, messages: Sequence[Message]) -> list[int]:
+        """Ids of a conversation under the chat template, ready for the assistant's turn."""
+        return list(self._wrapper.apply_chat_template([dict(m) for m in messages], add_generation_prompt=True))
+
+    def stream(self, behind: Sequence[int] = ()) -> TextStream:
+        """A fresh text stream; `behind` are ids the text continues (they decide about a leading space)."""
+        if self._backend is None:
+            return _NaiveStream(self._wrapper._tokenizer)
+        return _FastStream(self._backend, behind)
+
+    def piece(self, token: int) -> str:
+        """One token on its own, as text; bytes that are no character show as U+FFFD."""
+        table = self.table().tokens
+        return (table[token] or b"").decode("utf-8", "replace") if token < len(table) else ""
+
+    def table(self) -> TokenTable:
+        """ids -> bytes and roles, built once."""
+        if self._table is None:
+            inner = self._wrapper._tokenizer
+            vocabulary: dict[str, int] = inner.get_vocab()
+            tokens: list[bytes | None] = [None] * (max(vocabulary.values()) + 1)
+            added = {str(token) for token in inner.added_tokens_decoder.values()}
+            to_bytes = _byte_level if self._is_byte_level() else _sentence_piece
+            for text, token in vocabulary.items():
+                tokens[token] = text.encode() if text in added else to_bytes(text)
+            self._table = TokenTable(tokens, {"bos": inner.bos_token_id, "eos": inner.eos_token_id})
+        return self._table
+
+    def _is_byte_level(self) -> bool:
+        return self._backend is not None and "ByteLevel" in repr(self._backend.decoder)
+
+
+class _FastStream:
+    """huggingface tokenizers' own incremental decoder."""
+
+    def __init__(self, backend: Any, behind: Sequence[int]) -> None:
+        self._backend = backend
+        self._behind = list(behind)[-8:]
+        self._stream = DecodeStream(ids=self._behind, skip_special_tokens=False)
+        self._pending: list[int] = []
+
+    def step(self, token: int) -> str:
+        self._pending.append(token)
+        text: str | None = self._stream.step(self._backend, token)
+        if text is None:
+            return ""
+        self._behind, self._pending = (self._behind + self._pending)[-8:], []
+        return text
+
+    def finish(self) -> str:
+        """The bytes still held, decoded behind what came before them."""
+        if not self._pending:
+            return ""
+        before = self._backend.decode(self._behind, skip_special_tokens=False)
+        both = self._backend.decode(self._behind + self._pending, skip_special_tokens=False)
+        self._pending = []
+        return str(both[len(before) :])
+
+
+class _NaiveStream:
+    """mlx-lm's decoder for tokenizers without a fast backend."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._detokenizer = NaiveStreamingDetokenizer(tokenizer)
+
+    def step(self, token: int) -> str:
+        self._detokenizer.add_token(token)
+        return str(self._detokenizer.last_segment)
+
+    def finish(self) -> str:
+        self._detokenizer.finalize()
+        return str(self._detokenizer.last_segment)
+
+
+def _stop_ids(folder: Path, config: Mapping[str, Any]) -> list[int] | None:
+    """End-of-sequence ids: the generation configuration's, else the model configuration's."""
+    import json
+
+    ends = config.get("eos_token_id")
+    path = folder / "generation_config.json"
+    if path.is_file():
+        try:
+            ends = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id", ends)
+        except (ValueError, AttributeError):
+            pass
+    if ends is None:
+        return None
+    return [int(e) for e in ends] if isinstance(ends, list) else [int(ends)]
+
+
+def _byte_alphabet() -> dict[str, int]:
+    """GPT-2's printable stand-ins for the 256 bytes."""
+    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    rest = [b for b in range(256) if b not in plain]
+    return {chr(b): b for b in plain} | {chr(256 + i): b for i, b in enumerate(rest)}
+
+
+_ALPHABET = _byte_alphabet()
+
+
+def _byte_level(token: str) -> bytes:
+    return bytes(_ALPHABET[c] for c in token) if all(c in _ALPHABET for c in token) else token.encode()
+
+
+def _sentence_piece(token: str) -> bytes:
+    """`<0xNN>` is one byte; the low line stands for a space."""
+    if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
+        return bytes([int(token[3:5], 16)])
+    return token.replace("\u2581", " ").encode()

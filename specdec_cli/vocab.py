@@ -1,0 +1,69 @@
+"""Do two tokenizers speak the same ids? (pure) Law: judged by content (ids -> bytes, special roles), never by size.
+
+Logit widths differ by padding while tokenizers agree (Qwen2.5: 151936 and 152064); sizes agree while ids differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from specdec_cli.errors import Refused
+
+ROLES = ("bos", "eos")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenTable:
+    """`tokens[id]` is the bytes that id decodes to, None where no token has that id; `roles` maps bos and eos to ids."""
+
+    tokens: Sequence[bytes | None]
+    roles: Mapping[str, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class VocabVerdict:
+    """`reason` is one line with both values; `first_difference` is the lowest id on which the two disagree."""
+
+    status: Literal["identical", "compatible", "incompatible"]
+    reason: str
+    first_difference: int | None = None
+
+
+def compare(target: TokenTable, draft: TokenTable) -> VocabVerdict:
+    """Compatible iff every id that both define means the same bytes, and bos and eos are the same ids where both have them."""
+    shared = min(len(target.tokens), len(draft.tokens))
+    for i in range(shared):
+        ours, theirs = target.tokens[i], draft.tokens[i]
+        if ours != theirs and ours is not None and theirs is not None:
+            return VocabVerdict("incompatible", f"id {i} is {show(ours)} in the target and {show(theirs)} in the draft", i)
+    for role in ROLES:
+        ours_id, theirs_id = target.roles.get(role), draft.roles.get(role)
+        if ours_id != theirs_id and ours_id is not None and theirs_id is not None:
+            return VocabVerdict(
+                "incompatible", f"{role} is id {ours_id} in the target and id {theirs_id} in the draft", min(ours_id, theirs_id)
+            )
+    if len(target.tokens) == len(draft.tokens) and list(target.tokens) == list(draft.tokens):
+        return VocabVerdict("identical", f"all {shared} ids agree")
+    return VocabVerdict(
+        "compatible", f"the {shared} shared ids agree; the target has {len(target.tokens)}, the draft {len(draft.tokens)}"
+    )
+
+
+def require_same_ids(target: TokenTable, draft: TokenTable, target_name: str, draft_name: str) -> None:
+    """Raises: Refused, with the first difference and both tokens."""
+    verdict = compare(target, draft)
+    if verdict.status == "incompatible":
+        raise Refused(
+            f"tokenizers of {target_name} and {draft_name} differ: {verdict.reason}",
+            "take a draft of the target's own family, or decode without one: --drafter none",
+        )
+
+
+def show(token: bytes) -> str:
+    """A token as people can read it: 'text', or its bytes where it is no text."""
+    try:
+        return repr(token.decode("utf-8"))
+    except UnicodeDecodeError:
+        return repr(token)

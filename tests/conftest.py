@@ -1,0 +1,25 @@
+"""Law of the suite: offline, float32, deterministic; no user setting leaks in."""
+
+import os
+
+# Before mlx is imported: TF32 would round float32 products on some devices.
+os.environ["MLX_ENABLE_TF32"] = "0"
+os.environ["HF_HUB_OFFLINE"] = "1"
+for name in [name for name in os.environ if name.startswith("SPECDEC_")]:
+    del os.environ[name]
+
+import pytest
+from hypothesis import settings
+from support import TINY, tiny_folder
+
+settings.register_profile("suite", deadline=None, derandomize=True)
+settings.load_profile("suite")
+
+
+@pytest.fixture(scope="session")
+def tiny_pair(tmp_path_factory):
+    """Folders (target, draft): two tiny random models over one byte-level tokenizer; the draft is the target, perturbed."""
+    root = tmp_path_factory.mktemp("pair")
+    target = tiny_folder(root / "target", TINY, seed=1)
+    draft = tiny_folder(root / "draft", TINY, seed=1, noise=0.05)
+    return target, draft

@@ -1,0 +1,234 @@
+"""The loop against mlx-lm's own generate_step, in float32."""
+
+import time
+
+import mlx.core as mx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from specdec_cli.checkpoint import read_checkpoint
+from specdec_cli.engine.acceptance import RULES
+from specdec_cli.engine.baseline import baseline
+from specdec_cli.engine.decode import cut_after_stop, decode
+from specdec_cli.engine.draft_length import Fixed
+from specdec_cli.engine.drafters import DRAFTERS, Draft, ModelDrafter, NoDrafter
+from specdec_cli.engine.load import load_network
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.hub import locate
+from support import TINY, tiny_network
+
+PROMPTS = ([7], [11, 42, 7, 9, 200], list(range(3, 90)))
+TOKENS = 40
+CLOCK = time.perf_counter
+
+
+def demo(part):
+    name = f"specdec:demo/{part}"
+    return load_network(read_checkpoint(locate(name), name))
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    """Every role: (target, draft) networks, each a different way of being right or wrong."""
+    target = tiny_network(seed=1)
+    return {
+        "demo": (demo("target"), demo("draft")),
+        "perturbed": (target, tiny_network(seed=1, noise=0.05)),
+        "draft is target": (target, target),
+        "hostile": (target, tiny_network(seed=99)),
+    }
+
+
+@pytest.fixture(scope="module")
+def expected(pairs):
+    """Greedy tokens of each target by mlx-lm."""
+    return {
+        (role, i): [t for r in baseline(target, prompt, TOKENS, frozenset(), CLOCK) for t in r.emitted]
+        for role, (target, _) in pairs.items()
+        for i, prompt in enumerate(PROMPTS)
+    }
+
+
+def run(target, drafter, prompt, k, max_tokens=TOKENS, stop=frozenset(), **more):
+    context = list(prompt)
+    target.reuse(context)
+    rounds = list(decode(target, drafter, RULES["greedy"], Fixed(k), context, max_tokens, stop, CLOCK, **more))
+    return rounds, context
+
+
+def emitted(rounds):
+    return [token for round in rounds for token in round.emitted]
+
+
+@pytest.mark.parametrize("k", range(9))
+@pytest.mark.parametrize("role", ["demo", "perturbed", "draft is target", "hostile"])
+def test_greedy_tokens_equal_mlx_lm_for_every_k(pairs, expected, role, k):
+    target, draft = (CachedModel(network, role) for network in pairs[role])
+    for i, prompt in enumerate(PROMPTS):
+        rounds, context = run(target, ModelDrafter(draft, target.width), prompt, k)
+        assert emitted(rounds) == expected[role, i]
+        assert context == [*prompt, *expected[role, i]]
+
+
+def test_a_draft_equal_to_the_target_is_always_accepted(pairs):
+    target, draft = (CachedModel(network, "same") for network in pairs["draft is target"])
+    rounds, _ = run(target, ModelDrafter(draft, target.width), PROMPTS[1], 4)
+    assert all(round.accepted == len(round.draft) for round in rounds)
+    assert len(rounds) == 1 + -(-(TOKENS - 1) // 5)
+
+
+def test_accepts_and_rejects_both_happen_with_the_perturbed_draft(pairs):
+    """Guards the equality tests: a pair that never rejects would prove nothing about rollback."""
+    target, draft = (CachedModel(network, "perturbed") for network in pairs["perturbed"])
+    rounds, _ = run(target, ModelDrafter(draft, target.width), PROMPTS[1], 4)
+    assert any(round.accepted for round in rounds)
+    assert any(round.rejected is not None for round in rounds)
+    assert any(round.discarded for round in rounds)
+
+
+@pytest.mark.parametrize("name", DRAFTERS)
+def test_every_registered_drafter_is_lossless(pairs, expected, name):
+    target, draft = (CachedModel(network, name) for network in pairs["perturbed"])
+    rounds, _ = run(target, DRAFTERS[name](draft, target.width), PROMPTS[2], 3)
+    assert emitted(rounds) == expected["perturbed", 2]
+
+
+@pytest.mark.parametrize("width", [200, 300])
+def test_a_draft_of_another_width_is_lossless(pairs, expected, width):
+    """Padded embeddings: the draft knows fewer or more ids than the target, and context ids it has no row for."""
+    target = CachedModel(pairs["perturbed"][0], "target")
+    draft = CachedModel(tiny_network(TINY | {"vocab_size": width}, seed=5), "draft")
+    prompt = [250, 7, 258, 9]
+    plain, _ = run(target, NoDrafter(), prompt, 0)
+    rounds, _ = run(target, ModelDrafter(draft, target.width), prompt, 4)
+    assert emitted(rounds) == emitted(plain)
+    assert all(token < target.width for round in rounds for token in round.draft)
+
+
+class Scripted:
+    """A drafter that proposes what the test says, right or wrong, of any length."""
+
+    name = "scripted"
+
+    def __init__(self, proposals):
+        self._proposals = iter(proposals)
+
+    def prefill(self, context):
+        yield from ()
+
+    def propose(self, context, k):
+        tokens = list(next(self._proposals, []))[:k]
+        return Draft(mx.array(tokens, dtype=mx.int32))
+
+    def commit(self, context):
+        pass
+
+
+NETWORK = tiny_network(seed=1)
+GREEDY = [t for r in baseline(NETWORK, [5, 6], 64, frozenset(), CLOCK) for t in r.emitted]
+
+
+@given(
+    k=st.integers(0, 8),
+    max_tokens=st.integers(1, 40),
+    # Right for a random number of tokens, then wrong: every acceptance count at every place.
+    right=st.lists(st.integers(0, 8), max_size=40),
+    stop=st.sampled_from([frozenset(), frozenset({GREEDY[10]}), frozenset({GREEDY[23], GREEDY[0]})]),
+)
+def test_loop_invariants_hold_for_any_drafter(k, max_tokens, right, stop):
+    target = CachedModel(NETWORK, "target")
+    context, seen = [5, 6], 0
+
+    class Partly(Scripted):
+        def propose(self, context, k):
+            good = next(self._proposals, 0)
+            at = len(context) - 2
+            return Draft(mx.array([GREEDY[at + i] if i < good else 3 for i in range(k)], dtype=mx.int32))
+
+    rounds = decode(target, Partly(right), RULES["greedy"], Fixed(k), context, max_tokens, stop, CLOCK)
+    for index, round in enumerate(rounds):
+        seen += len(round.emitted)
+        assert round.index == index
+        assert len(round.draft) <= (k if index else 0)
+        assert len(round.emitted) <= round.accepted + 1
+        assert len(round.emitted) == round.accepted + 1 or round.emitted[-1] in stop
+        assert seen <= max_tokens
+        assert target.length <= len(context) - (1 if round.draft else 0)
+    assert target.length == len(context) - 1
+    assert context[2:] == cut_after_stop(GREEDY[:max_tokens], stop)
+
+
+def test_a_stop_token_inside_an_accepted_draft_ends_the_text_there():
+    target = CachedModel(NETWORK, "target")
+    stop = frozenset({GREEDY[3]})
+    expected = cut_after_stop(GREEDY, stop)
+    rounds, context = run(target, Scripted([GREEDY[1:9]]), [5, 6], 8, stop=stop)
+    assert emitted(rounds) == expected
+    assert rounds[-1].accepted > len(rounds[-1].emitted) - 1
+    assert target.length == len(context) - 1
+
+
+def test_closing_the_iterator_leaves_a_memo_the_next_run_can_use():
+    """A plain round queues the next pass before it is read; that pass must be taken back when the consumer leaves."""
+    target = CachedModel(NETWORK, "target")
+    context = [5, 6]
+    rounds = decode(target, NoDrafter(), RULES["greedy"], Fixed(0), context, 20, frozenset(), CLOCK)
+    for _ in range(7):
+        next(rounds)
+    rounds.close()
+    assert target.length == len(context) - 1
+    more, _ = run(target, NoDrafter(), context, 0, max_tokens=20)
+    assert context[2:] + emitted(more) == GREEDY[:27]
+
+
+def test_cancelling_during_the_drafts_prefill_emits_nothing_more():
+    target = CachedModel(NETWORK, "target")
+    draft = CachedModel(tiny_network(TINY | {"max_position_embeddings": 4096}, seed=3), "draft")
+    asked = []
+    prompt = list(range(3, 200)) * 8
+
+    def cancelled():
+        asked.append(True)
+        return len(asked) >= 4  # round 0, round 1, first chunk of the draft, second chunk
+
+    rounds, context = run(target, ModelDrafter(draft, target.width), prompt, 4, cancelled=cancelled)
+    assert len(rounds) == 1
+    assert 0 < draft.length < len(prompt)
+    assert target.length == len(context) - 1
+
+
+def test_the_first_token_is_out_before_the_draft_reads_the_prompt():
+    target = CachedModel(NETWORK, "target")
+    draft = CachedModel(tiny_network(seed=3), "draft")
+    context = list(range(3, 60))
+    rounds = decode(
+        target, ModelDrafter(draft, target.width), RULES["greedy"], Fixed(4), context, 20, frozenset(), CLOCK
+    )
+    first = next(rounds)
+    assert (first.index, first.draft, draft.length) == (0, (), 0)
+    assert next(rounds).draft_prefill_seconds > 0
+
+
+class Watched(list):
+    """A context that counts how many of its ids are read at once."""
+
+    def __init__(self, ids):
+        super().__init__(ids)
+        self.most = 0
+
+    def __getitem__(self, index):
+        found = super().__getitem__(index)
+        self.most = max(self.most, len(found) if isinstance(index, slice) else 1)
+        return found
+
+
+def test_host_work_of_a_round_does_not_grow_with_the_context():
+    target, draft = (CachedModel(tiny_network(seed=1, noise=noise), "m") for noise in (0, 0.05))
+    context = Watched(range(3, 203))
+    drafter = ModelDrafter(draft, target.width)
+    rounds = decode(target, drafter, RULES["greedy"], Fixed(4), context, 40, frozenset(), CLOCK)
+    next(rounds)
+    next(rounds)  # both prompts are read
+    context.most = 0
+    assert len(list(rounds)) > 5
+    assert 0 < context.most <= 4 + 1

@@ -1,0 +1,75 @@
+"""Fakes and tiny real models for the tests: no weights from anywhere, no network."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import mlx.core as mx
+from mlx.utils import tree_flatten, tree_map
+from mlx_lm.models import qwen3
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+TINY = {
+    "model_type": "qwen3",
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "intermediate_size": 96,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "rms_norm_eps": 1e-6,
+    "vocab_size": 259,
+    "max_position_embeddings": 256,
+    "rope_theta": 10000.0,
+    "tie_word_embeddings": False,
+    "eos_token_id": [2, 0],
+    "dtype": "float32",
+}
+CHAT_TEMPLATE = (
+    "{%- for m in messages -%}{{ '<|im_start|>' + m['role'] + '\\n' + m['content'] + '<|im_end|>' }}{%- endfor -%}"
+    "{%- if add_generation_prompt -%}{{ '<|im_start|>assistant\\n' }}{%- endif -%}"
+)
+
+
+def tiny_network(config=TINY, seed=0, noise=0.0, gain=0.25):
+    """A random float32 Qwen3 whose greedy output varies; `noise` perturbs a network of the same seed."""
+    mx.random.seed(seed)
+    network = qwen3.Model(qwen3.ModelArgs.from_dict(config))
+    _shake(network, gain)
+    if noise:
+        _shake(network, noise)
+    mx.eval(network.parameters())
+    return network
+
+
+def _shake(network, scale):
+    network.update(tree_map(lambda p: p + mx.random.normal(p.shape) * scale if p.ndim == 2 else p, network.parameters()))
+
+
+def byte_tokenizer():
+    """Ids 0-2 are special, 3-258 the bytes: every split of a character over tokens happens."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {token: i for i, token in enumerate(SPECIALS + alphabet)}
+    tokenizer = Tokenizer(models.BPE(vocabulary, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(SPECIALS)
+    return tokenizer
+
+
+def write_tokenizer(folder: Path, tokenizer, **extra):
+    tokenizer.save(str(folder / "tokenizer.json"))
+    values = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|im_end|>", "chat_template": CHAT_TEMPLATE}
+    (folder / "tokenizer_config.json").write_text(json.dumps(values | extra))
+
+
+def tiny_folder(folder: Path, config=TINY, seed=0, noise=0.0) -> Path:
+    """A loadable model folder with random weights and the byte tokenizer."""
+    folder.mkdir(parents=True)
+    weights = dict(tree_flatten(tiny_network(config, seed, noise).parameters()))
+    mx.save_safetensors(str(folder / "model.safetensors"), weights)
+    (folder / "config.json").write_text(json.dumps(config))
+    write_tokenizer(folder, byte_tokenizer())
+    return folder
