@@ -15,9 +15,10 @@ class StopStrings:
     def feed(self, text: str) -> tuple[str, bool]:
         """(text that is safe to show, whether a stop string was completed). After a stop nothing more is shown."""
         self._held += text
-        ends = [at for stop in self._stops if (at := self._held.find(stop)) >= 0]
-        if ends:
-            shown, self._held = self._held[: min(ends)], ""
+        # The one completed first wins, as if text came character by character; then the longest.
+        hits = [(at + len(stop), at) for stop in self._stops if (at := self._held.find(stop)) >= 0]
+        if hits:
+            shown, self._held = self._held[: min(hits)[1]], ""
             return shown, True
         keep = max((_overlap(self._held, stop) for stop in self._stops), default=0)
         cut = len(self._held) - keep

@@ -1,0 +1,96 @@
+"""The cached model: its memo must never change what the network says."""
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mlx_lm.models.cache import KVCache, RotatingKVCache
+from specdec_cli.engine.model import PREFILL_TOKENS, CachedModel
+from specdec_cli.errors import Refused, SpecdecError
+from support import TINY, tiny_network
+
+NETWORK = tiny_network(TINY | {"max_position_embeddings": 4096}, seed=2)
+NOTHING = mx.array([], dtype=mx.int32)
+
+
+def fresh_logits(ids):
+    """Logits of the whole context computed at once, without any cache."""
+    return np.array(NETWORK(mx.array([ids]))[0])
+
+
+@given(data=st.data())
+def test_any_sequence_of_guesses_and_rollbacks_equals_a_fresh_computation(data):
+    """Extend, accept n of K, reject, start over from a shared prefix: the logits stay those of the context alone."""
+    model = CachedModel(NETWORK, "m")
+    token = st.integers(3, 258)
+    context = data.draw(st.lists(token, min_size=1, max_size=20))
+    for _ in range(data.draw(st.integers(1, 6))):
+        if data.draw(st.booleans()):
+            keep = data.draw(st.integers(1, len(context)))
+            context = context[:keep] + data.draw(st.lists(token, max_size=5))
+            model.reuse(context)
+        pending = data.draw(st.lists(token, max_size=5))
+        logits = model.logits(context, mx.array(pending, dtype=mx.int32))
+        expected = fresh_logits(context + pending)[len(context) - 1 :]
+        np.testing.assert_allclose(np.array(logits), expected, atol=2e-4)
+        context = context + pending[: data.draw(st.integers(0, len(pending)))] + [data.draw(token)]
+        model.commit(context, len(context) - 1 if not pending else min(len(context) - 1, model.length))
+        pending_kept = len(context) - 1
+        assert model.length <= pending_kept
+
+
+@pytest.mark.parametrize("length", [1, 2, PREFILL_TOKENS, PREFILL_TOKENS + 1, PREFILL_TOKENS * 2 + 5])
+def test_prefill_in_chunks_equals_one_pass(length):
+    ids = [3 + i % 250 for i in range(length)]
+    model = CachedModel(NETWORK, "m")
+    progress = list(model.prefill(ids))
+    assert model.length == length - 1
+    assert len(progress) == -(-(length - 1) // PREFILL_TOKENS)
+    np.testing.assert_allclose(np.array(model.logits(ids, NOTHING))[0], fresh_logits(ids)[-1], atol=2e-4)
+
+
+def test_reuse_reads_only_what_is_new():
+    model = CachedModel(NETWORK, "m")
+    list(model.prefill(list(range(3, 100))))
+    assert model.reuse([*range(3, 60), 7, 7]) == 57
+    assert model.reuse([9, 9, 9]) == 0
+
+
+def test_a_window_cache_is_refused_by_name():
+    class Windowed(type(NETWORK)):
+        def make_cache(self):
+            return [KVCache(), RotatingKVCache(max_size=16)]
+
+    network = tiny_network()
+    network.__class__ = Windowed
+    with pytest.raises(Refused, match=r"gemma keeps a RotatingKVCache"):
+        CachedModel(network, "gemma")
+
+
+def test_a_trim_that_does_nothing_is_an_error():
+    """mlx-lm's trim_prompt_cache returns 0 and goes on: its loop then emits wrong text without a word."""
+    model = CachedModel(NETWORK, "m")
+    list(model.prefill([3, 4, 5, 6]))
+    model._caches.layers[-1].trim = lambda n: 0
+    with pytest.raises(SpecdecError, match="took back 0 of 2 tokens"):
+        model.commit([3, 4, 5, 6], 1)
+    assert model.length == 0
+
+
+def test_a_forward_that_raises_drops_the_memo():
+    model = CachedModel(NETWORK, "m")
+    list(model.prefill([3, 4, 5, 6]))
+    network, calls = model._network, []
+
+    def broken(ids, cache):
+        cache[0].update_and_fetch(mx.zeros((1, 2, 1, 16)), mx.zeros((1, 2, 1, 16)))
+        calls.append(ids)
+        raise RuntimeError("out of memory")
+
+    model._network = broken
+    with pytest.raises(RuntimeError):
+        model.logits([3, 4, 5, 6], NOTHING)
+    model._network = network
+    assert calls and model.length == 0
+    np.testing.assert_allclose(np.array(model.logits([3, 4, 5, 6], NOTHING))[0], fresh_logits([3, 4, 5, 6])[-1], atol=2e-4)

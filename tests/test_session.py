@@ -1,0 +1,153 @@
+"""Text, stop strings and limits on top of the engine, with a real tiny pair over single bytes."""
+
+import pytest
+from specdec_cli.errors import DoesNotFit, Refused, UsageError
+from specdec_cli.events import Finish, Prefill, RoundDone, Start
+from specdec_cli.pairs import Pair
+from specdec_cli.session import Request, Writer, open_session
+from specdec_cli.stats import Stats
+from specdec_cli.stopping import StopStrings
+from specdec_cli.tokenizer import Tokenizer
+from support import TINY, byte_tokenizer, tiny_folder, write_tokenizer
+
+
+@pytest.fixture(scope="module")
+def session(tiny_pair):
+    target, draft = map(str, tiny_pair)
+    return open_session(Pair("tiny", target, draft))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_pair):
+    return Tokenizer.load(tiny_pair[0], "tiny", TINY)
+
+
+def reply(session, text="def f(", **settings):
+    return list(session.reply(session.raw_tokens(text), Request(**{"max_tokens": 40, "k": 4} | settings), raw=True))
+
+
+def joined(events):
+    return "".join(event.text for event in events if isinstance(event, RoundDone))
+
+
+def test_the_events_come_in_order_and_their_texts_join(session):
+    events = reply(session)
+    assert isinstance(events[0], Start) and isinstance(events[1], Prefill)
+    assert all(isinstance(event, RoundDone) for event in events[2:-1])
+    finish = events[-1]
+    assert isinstance(finish, Finish)
+    assert joined(events) + finish.text_tail == finish.text
+    assert finish.text == byte_tokenizer().decode(list(finish.tokens), skip_special_tokens=False)
+
+
+@pytest.mark.parametrize("k", [0, 1, 4, 8])
+def test_every_k_gives_the_same_reply(session, k):
+    plain, drafted = reply(session, k=0)[-1], reply(session, k=k)[-1]
+    assert (drafted.tokens, drafted.text, drafted.reason) == (plain.tokens, plain.text, plain.reason)
+
+
+def test_stop_strings_are_found_across_tokens_and_rounds_and_never_shown(session):
+    """Every stop of 1 to 4 characters cut out of the reply, so that ends fall at all places of a round."""
+    whole = reply(session)[-1].text
+    for size in (1, 2, 4):
+        for at in range(0, 24, 3):
+            stop = whole[at : at + size]
+            events = reply(session, stop=(stop,))
+            finish = events[-1]
+            assert finish.reason == "stop"
+            assert finish.text == whole[: whole.find(stop)]
+            assert joined(events) + finish.text_tail == finish.text
+
+
+def test_max_tokens_cuts_inside_a_draft(session):
+    for budget in (1, 2, 3, 7):
+        events = reply(session, max_tokens=budget, k=8)
+        assert len(events[-1].tokens) == budget
+        assert events[-1].reason == "length"
+
+
+def test_a_stop_token_ends_the_reply_and_is_not_in_it(tiny_pair, tmp_path):
+    """The stop token is taken from the middle of the plain reply, so it comes inside a draft for K = 8."""
+    free = open_session(Pair("tiny", str(tiny_pair[0]), None))
+    tokens = reply(free, k=0)[-1].tokens
+    stop = next(t for t in tokens[6:] if tokens.index(t) > 4)
+    target = tiny_folder(tmp_path / "target", TINY | {"eos_token_id": stop}, seed=1)
+    draft = tiny_folder(tmp_path / "draft", TINY | {"eos_token_id": stop}, seed=1)
+    for k in (0, 3, 8):
+        events = reply(open_session(Pair("tiny", str(target), str(draft))), k=k)
+        assert events[-1].reason == "stop"
+        assert events[-1].tokens == tokens[: tokens.index(stop)]
+        assert events[-2].round.emitted[-1] == stop
+
+
+def test_characters_split_over_tokens_and_rounds_come_out_whole(tokenizer):
+    """Four bytes of an emoji, one token each, spread over rounds; a lone lead byte at the end shows as U+FFFD."""
+    from specdec_cli.events import Round
+
+    ids = tokenizer.encode("é🙂")
+    lead = ids[2]
+    writer = Writer(tokenizer.stream(), StopStrings(()), tokenizer)
+    texts = [writer.write(Round(i, "model", (t,), 1, t, (t,), 0.0, 0.0)).text for i, t in enumerate([*ids, lead])]
+    assert texts == ["", "é", "", "", "", "🙂", ""]
+    finish = writer.finish("length", Stats())
+    assert (finish.text_tail, finish.text) == ("\ufffd", "é🙂\ufffd")
+
+
+def test_pieces_name_every_draft_token(session):
+    drafted = [event for event in reply(session) if isinstance(event, RoundDone) and event.round.draft]
+    assert drafted and all(len(event.pieces) == len(event.round.draft) for event in drafted)
+
+
+def test_a_cancelled_prefill_finishes_as_interrupted(session):
+    events = list(session.reply(session.raw_tokens("x" * 200), Request(k=4), lambda: True))
+    assert [type(event) for event in events] == [Start, Prefill, Finish]
+    assert (events[-1].reason, events[-1].text) == ("interrupted", "")
+
+
+def test_cancelling_between_rounds_keeps_the_text_and_the_next_reply_is_right(session):
+    whole = reply(session, k=4)[-1]
+    presses = iter([False] * 5)
+    events = list(session.reply(session.raw_tokens("def f("), Request(max_tokens=40, k=4), lambda: next(presses, True), True))
+    assert events[-1].reason == "interrupted"
+    assert events[-1].text and whole.text.startswith(events[-1].text)
+    assert reply(session, k=4)[-1].text == whole.text
+
+
+def test_a_second_reply_reads_only_what_is_new(session):
+    reply(session, "class A:")
+    prefill = reply(session, "class A: pass")[1]
+    assert (prefill.cached_tokens, prefill.prompt_tokens) == (8, 13)
+
+
+def test_a_prompt_that_fills_the_context_is_refused_with_both_numbers(session):
+    with pytest.raises(DoesNotFit, match="256 tokens and the context holds 256"):
+        reply(session, "x" * 256)
+    with pytest.raises(DoesNotFit, match="9 tokens and the context holds 8"):
+        reply(session, "x" * 9, max_context=8)
+    assert len(reply(session, "x" * 250)[-1].tokens) <= 6
+
+
+def test_an_empty_prompt_is_a_usage_error(session):
+    with pytest.raises(UsageError, match="empty"):
+        list(session.reply([], Request()))
+
+
+def test_mismatched_tokenizers_are_refused_before_any_weight_is_read(tiny_pair, tmp_path):
+    draft = tiny_folder(tmp_path / "draft", TINY)
+    other = byte_tokenizer().to_str().replace('"a":', '"@":', 1)
+    (draft / "tokenizer.json").write_text(other)
+    (draft / "model.safetensors").write_bytes(b"not weights")
+    with pytest.raises(Refused, match=r"tokenizers of .* differ: id \d+ is 'a' in the target and '@' in the draft"):
+        open_session(Pair("bad", str(tiny_pair[0]), str(draft)))
+
+
+def test_an_unknown_drafter_is_a_usage_error(tiny_pair):
+    with pytest.raises(UsageError, match="--drafter magic"):
+        open_session(Pair("tiny", *map(str, tiny_pair)), "magic")
+
+
+def test_a_model_without_template_gets_plain_text(tmp_path):
+    folder = tiny_folder(tmp_path / "base", TINY)
+    write_tokenizer(folder, byte_tokenizer(), chat_template=None)
+    session = open_session(Pair("base", str(folder), None))
+    assert session.chat_tokens("hi", "be kind") == session.raw_tokens("be kind\n\nhi")

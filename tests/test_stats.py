@@ -1,0 +1,51 @@
+import pytest
+from specdec_cli.events import Round
+from specdec_cli.stats import Stats, ratio
+
+
+def a_round(draft, accepted, emitted=None):
+    emitted = accepted + 1 if emitted is None else emitted
+    return Round(0, "model", tuple(range(draft)), accepted, 9, tuple(range(emitted)), 0.1, 0.2)
+
+
+@pytest.fixture
+def stats():
+    """The first token, then 4 of 4, 2 of 4, 0 of 4, and 1 of 1 at the end of the budget."""
+    stats = Stats()
+    for draft, accepted in ((0, 0), (4, 4), (4, 2), (4, 0), (1, 1)):
+        stats.fold(a_round(draft, accepted))
+    return stats
+
+
+def test_rates_follow_their_definitions(stats):
+    assert (stats.draft_n, stats.draft_n_accepted, stats.rejected_n) == (13, 7, 2)
+    assert stats.draft_acceptance_rate == 7 / 13
+    assert stats.judged_acceptance_rate == 7 / 9
+    assert stats.emitted_tokens == 12
+    assert stats.mean_acceptance_length == 12 / 5
+
+
+def test_positions_count_only_rounds_that_drafted_them(stats):
+    assert stats.acceptance_per_position == [3 / 4, 2 / 3, 1 / 3, 1 / 3]
+    assert stats.accepted_histogram == [1, 1, 1, 0, 1]
+
+
+def test_speed_is_of_decoding_only(stats):
+    stats.decode_seconds = 2.0
+    stats.plain_step_seconds = 0.5
+    assert stats.tokens_per_second == 11 / 2
+    assert stats.estimated_speedup == 0.5 * 11 / 2
+
+
+def test_zero_denominators_give_none():
+    values = Stats().to_dict()
+    for name in ("draft_acceptance_rate", "judged_acceptance_rate", "mean_acceptance_length", "tokens_per_second"):
+        assert values[name] is None
+    assert values["estimated_speedup"] is None
+    assert ratio(1, 0) is None
+
+
+def test_the_last_position_accepted_never_still_counts():
+    stats = Stats()
+    stats.fold(a_round(3, 1))
+    assert stats.acceptance_per_position == [1, 0, 0]

@@ -1,0 +1,50 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from specdec_cli.errors import Refused
+from specdec_cli.vocab import TokenTable, compare, require_same_ids
+
+WORDS = (b"<s>", b"</s>", b"a", b" the", b"\xf0\x9f")
+
+
+def table(*tokens, bos=0, eos=1):
+    return TokenTable(tokens, {"bos": bos, "eos": eos})
+
+
+def test_equal_tables_are_identical():
+    assert compare(table(*WORDS), table(*WORDS)).status == "identical"
+
+
+def test_padding_and_extra_ids_are_compatible():
+    verdict = compare(table(*WORDS, b"<tool>"), table(*WORDS, None))
+    assert (verdict.status, verdict.first_difference) == ("compatible", None)
+
+
+def test_same_size_with_permuted_ids_is_incompatible_and_names_the_first():
+    verdict = compare(table(*WORDS), table(*WORDS[:3], WORDS[4], WORDS[3]))
+    assert (verdict.status, verdict.first_difference) == ("incompatible", 3)
+    assert verdict.reason == r"id 3 is ' the' in the target and b'\xf0\x9f' in the draft"
+
+
+def test_another_eos_is_incompatible():
+    verdict = compare(table(*WORDS), table(*WORDS, eos=2))
+    assert (verdict.status, verdict.reason) == ("incompatible", "eos is id 1 in the target and id 2 in the draft")
+
+
+def test_a_role_only_one_side_knows_is_no_difference():
+    assert compare(table(*WORDS, bos=None), table(*WORDS)).status == "identical"
+
+
+@given(st.lists(st.binary(min_size=1, max_size=3), min_size=1, max_size=30), st.data())
+def test_one_changed_token_is_always_found(tokens, data):
+    at = data.draw(st.integers(0, len(tokens) - 1))
+    other = list(tokens)
+    other[at] += b"!"
+    verdict = compare(table(*tokens, bos=None, eos=None), table(*other, bos=None, eos=None))
+    assert (verdict.status, verdict.first_difference) == ("incompatible", at)
+
+
+def test_the_refusal_names_both_models_and_exits_4():
+    with pytest.raises(Refused, match=r"tokenizers of big and small differ: id 2 is 'a' .* 'b'") as caught:
+        require_same_ids(table(*WORDS), table(*WORDS[:2], b"b"), "big", "small")
+    assert caught.value.exit_code == 4
