@@ -65,7 +65,7 @@ class Checkpoint:
 def read_checkpoint(folder: Path, name: str) -> Checkpoint:
     """The checkpoint in `folder`.
 
-    Raises: NotAvailable if it is missing, incomplete or unreadable; Refused if it wants repository code or is a sidecar.
+    Raises: NotAvailable if it is missing, incomplete or unreadable; Refused for repository code and sidecars.
     """
     if not folder.is_dir():
         raise NotAvailable(f"no folder {folder} for {name}", "check the path; a Hub id looks like organisation/name")
@@ -104,8 +104,9 @@ def _refuse_code(config: Mapping[str, Any], file: str, name: str) -> None:
 
 def _refuse_sidecar(config: Mapping[str, Any], name: str) -> None:
     labels = [str(config["model_type"]), *map(str, config.get("architectures") or ())]
+    keys = [key for key in SIDECAR_KEYS if key in config]
     for kind, pattern in SIDECARS.items():
-        if any(pattern.search(label) for label in labels) or any(pattern.search(k) for k in SIDECAR_KEYS if k in config):
+        if any(pattern.search(label) for label in labels + keys):
             raise Refused(
                 f"{name} is a drafter of kind {kind} ({labels[0]}), which reads the target's hidden states",
                 "use a small language model of the target's family as draft instead",

@@ -24,11 +24,11 @@ from specdec_cli.interrupt import Interrupt
 from specdec_cli.pairs import DEFAULT_K, DEMO, Pair, find_pair, packaged_file, read_pairs
 
 if TYPE_CHECKING:
-    from specdec_cli.ui.displays import Display
+    from specdec_cli.ui.display import Display
 
 app = typer.Typer(
     name="specdec",
-    help="Speculative decoding you can see: a small draft model guesses, the target model checks, the words stay its own.",
+    help="Speculative decoding you can see: a draft model guesses, the target model checks, the words stay its own.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -37,7 +37,8 @@ app = typer.Typer(
 P = ParamSpec("P")
 RUN_EXAMPLES = """[dim]Examples:[/dim]\n
 [dim]  specdec run 'Return the lines of a file.'[/dim]\n
-[dim]  cat notes.txt | specdec run --raw -n 64 --json[/dim]"""
+[dim]  cat notes.txt | specdec run --raw -n 64 --json[/dim]\n
+[dim]SPECDEC_PAIR, SPECDEC_K and the like set defaults.[/dim]"""
 
 
 def version(wanted: bool) -> None:
@@ -48,7 +49,9 @@ def version(wanted: bool) -> None:
 
 @app.callback()
 def root(
-    show: Annotated[bool, typer.Option("--version", callback=version, is_eager=True, help="Print the version.")] = False,
+    show: Annotated[
+        bool, typer.Option("--version", callback=version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     """The empty callback that carries --version."""
 
@@ -73,7 +76,7 @@ def quietly(command: Callable[P, None]) -> Callable[P, None]:
 @app.command(epilog=RUN_EXAMPLES)
 @quietly
 def run(
-    prompt: Annotated[str | None, typer.Argument(help="The prompt; piped stdin comes before it.", show_default=False)] = None,
+    prompt: options.Prompt = None,
     pair: options.PairName = None,
     target: options.Target = None,
     draft: options.DraftModel = None,
@@ -86,28 +89,30 @@ def run(
     panel: options.Panel = None,
     quiet: options.Quiet = False,
     plain: options.Plain = False,
-    drafter: options.DrafterName = None,
+    drafter: options.DrafterName = "model",
     target_revision: options.TargetRevision = None,
     draft_revision: options.DraftRevision = None,
     max_context: options.MaxContext = None,
     trace: options.Trace = None,
 ) -> None:
     """Answer one prompt: the text on stdout, the panel and the summary on stderr."""
-    from specdec_cli.ui import displays, reports
+    from specdec_cli.ui import displays
 
     text = read_prompt(prompt)
     chosen = resolve_pair(pair, target, draft, target_revision, draft_revision)
+    talks = not (quiet or json)
     with ExitStack() as stack:
-        display = stack.enter_context(
-            displays.open_display(sys.stdout, sys.stderr, json=json, panel=panel, quiet=quiet, plain=plain, trace=trace)
+        screen = displays.open_display(
+            sys.stdout, sys.stderr, name=chosen.name, json=json, panel=panel, quiet=quiet, plain=plain, trace=trace
         )
-        if chosen.name == DEMO and display.talks:
-            reports.print_demo_box(sys.stderr, plain)
-        with reports.loading(sys.stderr, chosen.name, shown=display.talks and not plain):
+        display = stack.enter_context(screen)
+        if chosen.name == DEMO and talks and sys.stderr.isatty():
+            displays.print_demo_box(sys.stderr, plain)
+        with displays.loading(sys.stderr, chosen.name, shown=talks and not plain):
             from specdec_cli.session import Request, open_session
 
-            request = Request(max_tokens, tuple(stop or ()), chosen.k if k is None else k, drafter or "model", max_context)
-            session = open_session(chosen, request.drafter)
+            session = open_session(chosen, drafter)
+        request = Request(max_tokens, tuple(stop or ()), chosen.k if k is None else k, drafter, max_context)
         ids = session.raw_tokens(text) if raw else session.chat_tokens(text, system)
         interrupt = stack.enter_context(Interrupt())
         finish = show_events(session.reply(ids, request, interrupt.requested, raw), display)
@@ -120,9 +125,9 @@ def run(
 def doctor() -> None:
     """Chip, memory, versions, cache folder: what works here and what does not."""
     from specdec_cli.diagnosis import diagnose
-    from specdec_cli.ui import reports
+    from specdec_cli.ui import displays
 
-    reports.print_doctor(sys.stdout, diagnose())
+    displays.print_doctor(sys.stdout, diagnose())
 
 
 def read_prompt(argument: str | None) -> str:
@@ -140,7 +145,7 @@ def read_prompt(argument: str | None) -> str:
         ) from error
     text = "\n".join(part for part in parts if part)
     if not text.strip():
-        raise UsageError("the prompt is empty: 0 characters", "give some text: specdec run 'Return the lines of a file.'")
+        raise UsageError("the prompt is empty: 0 characters", "give some: specdec run 'Return the lines of a file.'")
     return text
 
 
@@ -168,7 +173,7 @@ def resolve_pair(
 
 
 def show_events(events: Iterator[Event], display: Display) -> Finish:
-    """Hand every event to `display`; a failure after the start becomes an event of its own, then goes on as an error."""
+    """Hand every event to `display`; a failure after the start is an event too before it goes on as an error."""
     started = False
     try:
         for event in events:
@@ -187,9 +192,9 @@ def fail(error: SpecdecError) -> int:
     """Two lines on stderr; returns the exit code."""
     if os.environ.get("SPECDEC_DEBUG") == "1":
         traceback.print_exception(error)
-    from specdec_cli.ui import reports
+    from specdec_cli.ui import displays
 
-    reports.print_error(sys.stderr, error)
+    displays.print_error(sys.stderr, error)
     return error.exit_code
 
 
@@ -199,13 +204,19 @@ def leave_quietly() -> int:
     return 0
 
 
+def usage_message(error: TyperException) -> str:
+    """Typer's complaint in one line."""
+    message = error.format_message() if hasattr(error, "format_message") else str(error)
+    return " ".join(message.split())
+
+
 def main() -> NoReturn:
     """Run the command line; every failure becomes two lines and an exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
-        code = int(app(standalone_mode=False) or 0)
+        code = int(app(standalone_mode=False, prog_name="specdec") or 0)
         sys.stdout.flush()
     except (ReaderLeft, BrokenPipeError):
         code = leave_quietly()
@@ -214,10 +225,9 @@ def main() -> NoReturn:
     except SpecdecError as error:
         code = fail(error)
     except TyperException as error:
-        message = " ".join(str(getattr(error, "format_message", lambda: error)()).split())
-        code = fail(UsageError(message, "specdec --help lists the commands, specdec COMMAND --help their options"))
+        code = fail(UsageError(usage_message(error), "specdec --help lists commands, specdec COMMAND --help options"))
     except Exception as error:  # noqa: BLE001 - the one boundary: a person gets two lines, never a traceback
-        failure = SpecdecError(f"{type(error).__name__}: {error}", "SPECDEC_DEBUG=1 shows the traceback; please report it")
+        failure = SpecdecError(f"{type(error).__name__}: {error}", "SPECDEC_DEBUG=1 shows the traceback")
         failure.__cause__ = error
         code = fail(failure)
     sys.exit(code)

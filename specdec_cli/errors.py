@@ -1,10 +1,10 @@
-"""The one error tree. Law: every failure a person can meet is one of these, says both values, and names the next command.
+"""The one error tree. Law: every failure a person can meet is here, says both values and names the next command.
 
-    SpecdecError            exit 1   failed
-    ├── UsageError          exit 2   the command line or its input is wrong
-    ├── NotAvailable        exit 3   model or pair is missing, corrupt or of an unsupported type
-    ├── Refused             exit 4   tokenizers, cache kind or repository code forbid this pair
-    └── DoesNotFit          exit 5   memory, disk or context is too small
+SpecdecError            exit 1   failed
+├── UsageError          exit 2   the command line or its input is wrong
+├── NotAvailable        exit 3   model or pair is missing, corrupt or of an unsupported type
+├── Refused             exit 4   tokenizers, cache kind or repository code forbid this pair
+└── DoesNotFit          exit 5   memory, disk or context is too small
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The stream every display, file and benchmark consumes. Law: frozen values, ids as ints, seconds as floats, nothing flows back.
+"""The stream every display, file and benchmark consumes. Law: frozen values; nothing flows back.
 
-Contract version SCHEMA: one JSON object a line; fields may be added, never renamed.
+Contract version SCHEMA: one JSON object a line, ids as ints, seconds as floats; fields may be added, never renamed.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ class Start:
     prompt_tokens: int
     max_tokens: int
     dtype: str
+    device: str
     caches: Mapping[str, tuple[str, ...]]
     schema: int = SCHEMA
 

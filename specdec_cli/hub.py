@@ -1,4 +1,4 @@
-"""From a model's name to its folder. Law: the only huggingface_hub import; a model already here costs no network call."""
+"""From a model's name to its folder. Law: a model already here costs no network call."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _cached(name: str, revision: str | None) -> Path:
     try:
         return Path(snapshot_download(name, revision=revision, local_files_only=True, allow_patterns=FILES))
     except (LocalEntryNotFoundError, HFValidationError) as error:
-        raise NotAvailable(f"{name} is not on this machine, neither as folder nor cached", f"hf download {name}") from error
+        raise NotAvailable(f"{name} is neither a folder here nor in the model cache", f"hf download {name}") from error
 
 
 def cache_folder() -> Path:

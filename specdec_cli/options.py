@@ -1,39 +1,73 @@
-"""Options that several commands share: one spelling, one help line, one environment variable each."""
+"""Options that several commands share: one spelling, one help line, and SPECDEC_* in the environment as default."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from specdec_cli.errors import UsageError
 from specdec_cli.pairs import MAX_K
 
 ADVANCED = "Advanced"
 
+
+def within(option: str, low: int, high: int | None = None) -> Callable[[int | None], int | None]:
+    """A check for `option` that names the value and the bounds. The check raises UsageError."""
+
+    def check(value: int | None) -> int | None:
+        if value is not None and (value < low or (high is not None and value > high)):
+            bounds = f"below {low}" if high is None else f"outside {low} to {high}"
+            nearest = low if value < low or high is None else high
+            raise UsageError(f"{option} {value} is {bounds}", f"the nearest that works: {option} {nearest}")
+        return value
+
+    return check
+
+
+Prompt = Annotated[str | None, typer.Argument(help="The prompt; piped stdin comes before it.", show_default=False)]
 PairName = Annotated[
-    str | None, typer.Option("--pair", "-p", metavar="NAME", envvar="SPECDEC_PAIR", help="A pair from models.toml.")
+    str | None,
+    typer.Option(
+        "--pair", "-p", metavar="NAME", envvar="SPECDEC_PAIR", show_envvar=False, help="A pair from models.toml."
+    ),
 ]
 Target = Annotated[
-    str | None, typer.Option(metavar="ID", envvar="SPECDEC_TARGET", help="Target: a local folder or a Hub id.")
+    str | None,
+    typer.Option(metavar="ID", envvar="SPECDEC_TARGET", show_envvar=False, help="Target: a local folder or a Hub id."),
 ]
 DraftModel = Annotated[
-    str | None, typer.Option("--draft", metavar="ID", envvar="SPECDEC_DRAFT", help="Draft: a local folder or a Hub id.")
+    str | None,
+    typer.Option(
+        "--draft", metavar="ID", envvar="SPECDEC_DRAFT", show_envvar=False, help="Draft: a local folder or a Hub id."
+    ),
 ]
 K = Annotated[
     int | None,
     typer.Option(
         "--num-draft-tokens",
         "-k",
-        min=0,
-        max=MAX_K,
+        callback=within("-k", 0, MAX_K),
         metavar="N",
         envvar="SPECDEC_K",
-        help=f"Tokens drafted per round, 0 to {MAX_K}; 0 is plain decoding. [default: the pair's]",
+        show_envvar=False,
+        help=f"Tokens drafted per round, 0 to {MAX_K}; 0 is plain decoding.",
+        show_default="the pair's",
     ),
 ]
 MaxTokens = Annotated[
-    int, typer.Option("--max-tokens", "-n", min=1, metavar="N", envvar="SPECDEC_MAX_TOKENS", help="Longest answer, in tokens.")
+    int,
+    typer.Option(
+        "--max-tokens",
+        "-n",
+        callback=within("-n", 1),
+        metavar="N",
+        envvar="SPECDEC_MAX_TOKENS",
+        show_envvar=False,
+        help="Longest answer, in tokens.",
+    ),
 ]
 Stop = Annotated[list[str] | None, typer.Option(metavar="TEXT", help="Stop before this text; repeatable.")]
 System = Annotated[str | None, typer.Option("--system", "-s", metavar="TEXT", help="System message.")]
@@ -41,19 +75,23 @@ Raw = Annotated[bool, typer.Option("--raw", help="Continue the prompt's own text
 Json = Annotated[bool, typer.Option("--json", help="Events as JSON Lines on stdout instead of text.")]
 Panel = Annotated[
     bool | None,
-    typer.Option("--panel/--no-panel", help="The live panel. [default: on where stderr is a terminal]", show_default=False),
+    typer.Option("--panel/--no-panel", help="The live panel.", show_default="where stderr is a terminal"),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="The answer only: no panel, no summary.")]
 Plain = Annotated[
-    bool, typer.Option("--plain", envvar="SPECDEC_PLAIN", help="No control codes at all.", rich_help_panel=ADVANCED)
+    bool,
+    typer.Option(
+        "--plain", envvar="SPECDEC_PLAIN", show_envvar=False, help="No control codes at all.", rich_help_panel=ADVANCED
+    ),
 ]
 DrafterName = Annotated[
-    str | None,
+    str,
     typer.Option(
         "--drafter",
         metavar="NAME",
         envvar="SPECDEC_DRAFTER",
-        help="Who drafts: model, or none for plain decoding. [default: model]",
+        show_envvar=False,
+        help="Who drafts: model, or none for plain decoding.",
         rich_help_panel=ADVANCED,
     ),
 ]
@@ -66,10 +104,12 @@ DraftRevision = Annotated[
 MaxContext = Annotated[
     int | None,
     typer.Option(
-        min=1,
+        callback=within("--max-context", 1),
         metavar="N",
         envvar="SPECDEC_MAX_CONTEXT",
-        help="Prompt and answer together, in tokens. [default: the models' own]",
+        show_envvar=False,
+        help="Prompt and answer together, in tokens.",
+        show_default="the models' own",
         rich_help_panel=ADVANCED,
     ),
 ]

@@ -1,16 +1,12 @@
-"""A loaded pair that answers: adds template, text and stop strings to the engine's rounds. Law: yields events, prints nothing.
+"""A loaded pair that answers: template, text and stop strings around the engine's rounds.
 
-    from specdec_cli.session import Request, open_session
-    from specdec_cli.pairs import DEMO
-    session = open_session(DEMO)
-    for event in session.reply(session.chat_tokens("Return the lines of a file."), Request()):
-        print(event)
+Law: yields events, prints nothing; closing the generator cancels.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from specdec_cli.checkpoint import read_checkpoint
@@ -20,7 +16,7 @@ from specdec_cli.engine.costs import plain_step_seconds
 from specdec_cli.engine.decode import Clock, decode
 from specdec_cli.engine.draft_length import Fixed
 from specdec_cli.engine.drafters import DRAFTERS
-from specdec_cli.engine.load import load, require_supported
+from specdec_cli.engine.load import load, require_runnable
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.errors import DoesNotFit, UsageError
 from specdec_cli.events import Event, Finish, FinishReason, Prefill, Round, RoundDone, Start
@@ -72,8 +68,9 @@ class Session:
 
     def context_limit(self, request: Request) -> int | None:
         """Tokens that prompt and answer may have together: the tightest of both models and --max-context."""
-        drafting = self._draft if self._drafts(request) else None
-        limits = (self._target.context_limit, drafting and drafting.context_limit, request.max_context)
+        limits = [self._target.context_limit, request.max_context]
+        if self._draft is not None and self._drafts(request):
+            limits.append(self._draft.context_limit)
         return min((limit for limit in limits if limit is not None), default=None)
 
     def reply(
@@ -115,7 +112,7 @@ class Session:
             stats.plain_step_seconds = plain_step_seconds(self._target, context, steps, clock)
         yield writer.finish(reason, stats)
 
-    def _rounds(self, context: list[int], request: Request, max_tokens: int, cancelled: Cancelled) -> Iterator[Round]:
+    def _rounds(self, context: list[int], request: Request, max_tokens: int, cancelled: Cancelled) -> Generator[Round]:
         drafts = self._drafts(request)
         drafter = DRAFTERS[request.drafter if drafts else "none"](self._draft, self._target.width)
         length = Fixed(request.k if drafts else 0)
@@ -155,6 +152,7 @@ class Session:
             prompt_tokens=len(prompt),
             max_tokens=max_tokens,
             dtype=self._target.dtype,
+            device=device.backend(),
             caches={**caches, "draft": draft.cache_kinds} if draft else caches,
         )
 
@@ -199,19 +197,23 @@ class Writer:
 
 
 def open_session(pair: Pair, drafter: str = "model", clock: Clock = time.perf_counter) -> Session:
-    """Load `pair`, its draft only where `drafter` needs one: both configurations and tokenizers first, so that every refusal comes before any weight is read.
+    """Load `pair`, its draft only where `drafter` needs one.
+
+    Both configurations and tokenizers come first, so that every refusal comes before any weight is read.
 
     Raises: NotAvailable, Refused, UsageError for an unknown drafter.
     """
     if drafter not in DRAFTERS:
         raise UsageError(f"--drafter {drafter} is unknown", f"known drafters: {', '.join(DRAFTERS)}")
     target = read_checkpoint(locate(pair.target, pair.target_revision), pair.target)
-    draft = read_checkpoint(locate(pair.draft, pair.draft_revision), pair.draft) if pair.draft and drafter == "model" else None
-    require_supported(target)
+    draft = None
+    if pair.draft and drafter == "model":
+        draft = read_checkpoint(locate(pair.draft, pair.draft_revision), pair.draft)
+    require_runnable(target)
     tokenizer = Tokenizer.load(target.folder, target.name, target.config)
     if draft:
-        require_supported(draft)
+        require_runnable(draft)
         other = Tokenizer.load(draft.folder, draft.name, draft.config)
         require_same_ids(tokenizer.table(), other.table(), target.name, draft.name)
     loaded = load(target), load(draft) if draft else None
-    return Session((target.name, draft and draft.name), *loaded, tokenizer, clock)
+    return Session((target.name, draft.name if draft else None), *loaded, tokenizer, clock)

@@ -1,4 +1,4 @@
-"""Folds rounds into the figures people quote. Law: raw counters here, each ratio defined in one line, zero denominators give None."""
+"""Folds rounds into the figures people quote. Law: raw counters, each ratio in one line, None for 0 / 0."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ ROLES = ("bos", "eos")
 
 @dataclass(frozen=True, slots=True)
 class TokenTable:
-    """`tokens[id]` is the bytes that id decodes to, None where no token has that id; `roles` maps bos and eos to ids."""
+    """`tokens[id]` is the bytes that id decodes to, None where there is no such token; `roles`: bos and eos ids."""
 
     tokens: Sequence[bytes | None]
     roles: Mapping[str, int | None]
@@ -32,23 +32,22 @@ class VocabVerdict:
 
 
 def compare(target: TokenTable, draft: TokenTable) -> VocabVerdict:
-    """Compatible iff every id that both define means the same bytes, and bos and eos are the same ids where both have them."""
+    """Compatible iff ids that both define mean the same bytes, and bos and eos agree where both have them."""
     shared = min(len(target.tokens), len(draft.tokens))
     for i in range(shared):
         ours, theirs = target.tokens[i], draft.tokens[i]
         if ours != theirs and ours is not None and theirs is not None:
-            return VocabVerdict("incompatible", f"id {i} is {show(ours)} in the target and {show(theirs)} in the draft", i)
+            reason = f"id {i} is {show(ours)} in the target and {show(theirs)} in the draft"
+            return VocabVerdict("incompatible", reason, i)
     for role in ROLES:
         ours_id, theirs_id = target.roles.get(role), draft.roles.get(role)
         if ours_id != theirs_id and ours_id is not None and theirs_id is not None:
-            return VocabVerdict(
-                "incompatible", f"{role} is id {ours_id} in the target and id {theirs_id} in the draft", min(ours_id, theirs_id)
-            )
+            reason = f"{role} is id {ours_id} in the target and id {theirs_id} in the draft"
+            return VocabVerdict("incompatible", reason, min(ours_id, theirs_id))
     if len(target.tokens) == len(draft.tokens) and list(target.tokens) == list(draft.tokens):
         return VocabVerdict("identical", f"all {shared} ids agree")
-    return VocabVerdict(
-        "compatible", f"the {shared} shared ids agree; the target has {len(target.tokens)}, the draft {len(draft.tokens)}"
-    )
+    sizes = f"the target has {len(target.tokens)}, the draft {len(draft.tokens)}"
+    return VocabVerdict("compatible", f"the {shared} shared ids agree; {sizes}")
 
 
 def require_same_ids(target: TokenTable, draft: TokenTable, target_name: str, draft_name: str) -> None:

@@ -10,6 +10,7 @@ for name in [name for name in os.environ if name.startswith("SPECDEC_")]:
 
 import pytest
 from hypothesis import settings
+
 from support import TINY, tiny_folder
 
 settings.register_profile("suite", deadline=None, derandomize=True)
@@ -18,7 +19,7 @@ settings.load_profile("suite")
 
 @pytest.fixture(scope="session")
 def tiny_pair(tmp_path_factory):
-    """Folders (target, draft): two tiny random models over one byte-level tokenizer; the draft is the target, perturbed."""
+    """Folders (target, draft): tiny random models over one byte-level tokenizer; the draft is the target, perturbed."""
     root = tmp_path_factory.mktemp("pair")
     target = tiny_folder(root / "target", TINY, seed=1)
     draft = tiny_folder(root / "draft", TINY, seed=1, noise=0.05)

@@ -45,7 +45,9 @@ def tiny_network(config=TINY, seed=0, noise=0.0, gain=0.25):
 
 
 def _shake(network, scale):
-    network.update(tree_map(lambda p: p + mx.random.normal(p.shape) * scale if p.ndim == 2 else p, network.parameters()))
+    network.update(
+        tree_map(lambda p: p + mx.random.normal(p.shape) * scale if p.ndim == 2 else p, network.parameters())
+    )
 
 
 def byte_tokenizer():

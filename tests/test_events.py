@@ -3,6 +3,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from specdec_cli.events import SCHEMA, Failure, Finish, Prefill, Round, RoundDone, Start, from_dict, to_dict
 
 seconds = st.floats(0, 1e6)
@@ -32,10 +33,13 @@ events = st.one_of(
         prompt_tokens=st.integers(0),
         max_tokens=st.integers(1),
         dtype=st.text(),
+        device=st.sampled_from(["metal", "cuda", "cpu"]),
         caches=st.dictionaries(st.text(), st.lists(st.text(), max_size=2).map(tuple), max_size=2),
     ),
     st.builds(Prefill, prompt_tokens=st.integers(0), cached_tokens=st.integers(0), seconds=seconds),
-    st.builds(RoundDone, round=rounds, pieces=st.lists(st.text(), max_size=4).map(tuple), next_piece=st.text(), text=st.text()),
+    st.builds(
+        RoundDone, round=rounds, pieces=st.lists(st.text(), max_size=4).map(tuple), next_piece=st.text(), text=st.text()
+    ),
     st.builds(
         Finish,
         reason=st.sampled_from(["stop", "length", "interrupted"]),
@@ -80,7 +84,7 @@ def test_a_round_names_its_rejected_and_discarded_tokens():
 
 
 def test_the_start_event_carries_the_schema():
-    start = Start("t", None, "none", "greedy", 0, 0.0, None, 1, 2, "float32", {})
+    start = Start("t", None, "none", "greedy", 0, 0.0, None, 1, 2, "float32", "cpu", {})
     assert to_dict(start)["schema"] == SCHEMA == 1
 
 

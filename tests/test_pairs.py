@@ -1,4 +1,5 @@
 import pytest
+
 from specdec_cli.errors import NotAvailable, UsageError
 from specdec_cli.pairs import find_pair, packaged_file, read_pairs
 
@@ -27,7 +28,7 @@ def test_an_unknown_key_is_named_with_line_and_nearest_key(tmp_path):
 
 
 def test_a_wrong_value_is_shown(tmp_path):
-    path = write(tmp_path, 'schema_version = 1\n[pairs.a]\ntarget = 3\n')
+    path = write(tmp_path, "schema_version = 1\n[pairs.a]\ntarget = 3\n")
     with pytest.raises(UsageError, match=r"models.toml:3: pairs.a.target is 3"):
         read_pairs(path)
 

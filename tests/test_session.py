@@ -1,6 +1,9 @@
 """Text, stop strings and limits on top of the engine, with a real tiny pair over single bytes."""
 
+import json
+
 import pytest
+
 from specdec_cli.errors import DoesNotFit, Refused, UsageError
 from specdec_cli.events import Finish, Prefill, RoundDone, Start
 from specdec_cli.pairs import Pair
@@ -107,7 +110,9 @@ def test_a_cancelled_prefill_finishes_as_interrupted(session):
 def test_cancelling_between_rounds_keeps_the_text_and_the_next_reply_is_right(session):
     whole = reply(session, k=4)[-1]
     presses = iter([False] * 5)
-    events = list(session.reply(session.raw_tokens("def f("), Request(max_tokens=40, k=4), lambda: next(presses, True), True))
+    events = list(
+        session.reply(session.raw_tokens("def f("), Request(max_tokens=40, k=4), lambda: next(presses, True), True)
+    )
     assert events[-1].reason == "interrupted"
     assert events[-1].text and whole.text.startswith(events[-1].text)
     assert reply(session, k=4)[-1].text == whole.text
@@ -139,6 +144,14 @@ def test_mismatched_tokenizers_are_refused_before_any_weight_is_read(tiny_pair, 
     (draft / "model.safetensors").write_bytes(b"not weights")
     with pytest.raises(Refused, match=r"tokenizers of .* differ: id \d+ is 'a' in the target and '@' in the draft"):
         open_session(Pair("bad", str(tiny_pair[0]), str(draft)))
+
+
+def test_a_cache_that_cannot_roll_back_is_refused_before_any_weight_is_read(tmp_path):
+    folder = tiny_folder(tmp_path / "gemma", TINY)
+    config = TINY | {"model_type": "gemma3_text", "sliding_window": 8, "query_pre_attn_scalar": 16}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(Refused, match="keeps a RotatingKVCache"):
+        open_session(Pair("gemma", str(folder), None))
 
 
 def test_an_unknown_drafter_is_a_usage_error(tiny_pair):

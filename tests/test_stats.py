@@ -1,4 +1,5 @@
 import pytest
+
 from specdec_cli.events import Round
 from specdec_cli.stats import Stats, ratio
 

@@ -1,5 +1,6 @@
 from hypothesis import given
 from hypothesis import strategies as st
+
 from specdec_cli.stopping import StopStrings
 
 

@@ -1,11 +1,12 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, pre_tokenizers, processors
+
 from specdec_cli.errors import NotAvailable
 from specdec_cli.tokenizer import Tokenizer
 from support import TINY, byte_tokenizer, tiny_folder
-from tokenizers import Tokenizer as Backend
-from tokenizers import decoders, models, pre_tokenizers, processors
 
 
 @pytest.fixture(scope="module")

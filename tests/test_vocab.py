@@ -1,6 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from specdec_cli.errors import Refused
 from specdec_cli.vocab import TokenTable, compare, require_same_ids
 

@@ -7,7 +7,7 @@ prompt; and a plain round (K = 0) queues the next plain pass on its unread token
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 import mlx.core as mx
@@ -56,7 +56,7 @@ def decode(
     stop_tokens: frozenset[int],
     clock: Clock,
     cancelled: Callable[[], bool] = lambda: False,
-) -> Iterator[Round]:
+) -> Generator[Round]:
     """Rounds until a stop token, `max_tokens` or `cancelled()`; `context` grows in place by what each round emitted.
 
     Whenever the iterator is closed or exhausted, the target's memo holds `context` less its last token.

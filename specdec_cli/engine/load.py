@@ -8,8 +8,29 @@ from mlx_lm.utils import _get_classes, load_model
 from safetensors import SafetensorError, safe_open
 
 from specdec_cli.checkpoint import Checkpoint
+from specdec_cli.engine.caches import Caches
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.errors import NotAvailable
+
+
+def require_runnable(checkpoint: Checkpoint) -> None:
+    """Everything that can be refused without weights: the architecture and the caches it makes.
+
+    Raises: NotAvailable if the installed mlx-lm has no such architecture, Refused for caches that cannot roll back.
+    """
+    try:
+        model_class, args_class = _get_classes(dict(checkpoint.config))
+    except ValueError as error:
+        raise NotAvailable(
+            f"{checkpoint.name} is of type {checkpoint.model_type}, which the installed mlx-lm does not know",
+            "upgrade mlx-lm, or use a model type that it lists",
+        ) from error
+    try:
+        # Lazy: no weight is allocated before something is evaluated.
+        network = model_class(args_class.from_dict(dict(checkpoint.config)))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _does_not_load(checkpoint, error) from error
+    Caches(network).check(checkpoint.name)
 
 
 def load(checkpoint: Checkpoint) -> CachedModel:
@@ -22,7 +43,6 @@ def load(checkpoint: Checkpoint) -> CachedModel:
 
 def load_network(checkpoint: Checkpoint) -> nn.Module:
     """A configuration that declares float32 is computed in float32, also where the weights are stored in 16 bits."""
-    require_supported(checkpoint)
     for path in checkpoint.weights:
         try:
             with safe_open(path, framework="np"):
@@ -35,22 +55,16 @@ def load_network(checkpoint: Checkpoint) -> nn.Module:
     try:
         network, _ = load_model(checkpoint.folder)
     except (ValueError, KeyError, TypeError, RuntimeError) as error:
-        raise NotAvailable(
-            f"{checkpoint.name} ({checkpoint.model_type}) does not load: {str(error).splitlines()[0][:200]}",
-            "the weights and config.json disagree; download the model again",
-        ) from error
+        raise _does_not_load(checkpoint, error) from error
     if checkpoint.config.get("dtype", checkpoint.config.get("torch_dtype")) == "float32":
         network.set_dtype(mx.float32)
         mx.eval(network.parameters())
     return network
 
 
-def require_supported(checkpoint: Checkpoint) -> None:
-    """Raises: NotAvailable if the installed mlx-lm has no such architecture."""
-    try:
-        _get_classes(dict(checkpoint.config))
-    except ValueError as error:
-        raise NotAvailable(
-            f"{checkpoint.name} is of type {checkpoint.model_type}, which the installed mlx-lm does not know",
-            "upgrade mlx-lm, or use a model type that it lists",
-        ) from error
+def _does_not_load(checkpoint: Checkpoint, error: Exception) -> NotAvailable:
+    reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+    return NotAvailable(
+        f"{checkpoint.name} ({checkpoint.model_type}) does not load: {reason}",
+        "the weights and config.json disagree; download the model again",
+    )

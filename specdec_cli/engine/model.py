@@ -58,7 +58,7 @@ class CachedModel:
         """
         while self.length < len(context) - 1:
             chunk = context[self.length : min(self.length + PREFILL_TOKENS, len(context) - 1)]
-            self.extend(mx.array(chunk))
+            self.extend(mx.array(list(chunk)))
             self._caches.evaluate()
             mx.clear_cache()
             self.commit(context, self.length)
@@ -71,7 +71,7 @@ class CachedModel:
         does not grow with the context. The caller commits what became true.
         """
         self.commit(context, min(self.length, len(context) - 1))
-        unread = mx.array(context[self.length :])
+        unread = mx.array(list(context[self.length :]))
         return self.extend(mx.concatenate([unread, pending]) if pending.size else unread)[-(pending.size + 1) :]
 
     def extend(self, tokens: mx.array) -> mx.array:
@@ -80,7 +80,7 @@ class CachedModel:
         The one call of the network: a drafter that needs the target's hidden states would get them from here.
         """
         try:
-            logits = self._network(tokens[None], cache=self._caches.layers)[0]
+            logits: mx.array = self._network(tokens[None], cache=self._caches.layers)[0]
         except BaseException:
             # Layers may have grown unevenly: memo and caches no longer agree.
             self._caches.reset()

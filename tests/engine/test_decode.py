@@ -6,6 +6,7 @@ import mlx.core as mx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from specdec_cli.checkpoint import read_checkpoint
 from specdec_cli.engine.acceptance import RULES
 from specdec_cli.engine.baseline import baseline

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mlx_lm.models.cache import KVCache, RotatingKVCache
+
 from specdec_cli.engine.model import PREFILL_TOKENS, CachedModel
 from specdec_cli.errors import Refused, SpecdecError
 from support import TINY, tiny_network
@@ -93,4 +94,6 @@ def test_a_forward_that_raises_drops_the_memo():
         model.logits([3, 4, 5, 6], NOTHING)
     model._network = network
     assert calls and model.length == 0
-    np.testing.assert_allclose(np.array(model.logits([3, 4, 5, 6], NOTHING))[0], fresh_logits([3, 4, 5, 6])[-1], atol=2e-4)
+    np.testing.assert_allclose(
+        np.array(model.logits([3, 4, 5, 6], NOTHING))[0], fresh_logits([3, 4, 5, 6])[-1], atol=2e-4
+    )

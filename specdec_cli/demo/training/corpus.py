@@ -23,8 +23,8 @@ SPECIAL_TOKENS = (END_OF_TEXT, TURN_START, TURN_END)
 VOCABULARY = 2048
 
 HELD_OUT = frozenset(
-    "bisect calendar configparser csv difflib fnmatch fractions glob graphlib heapq json queue sched "
-    "shlex statistics string textwrap zipapp".split()
+    {"bisect", "calendar", "configparser", "csv", "difflib", "fnmatch", "fractions", "glob", "graphlib", "heapq"}
+    | {"json", "queue", "sched", "shlex", "statistics", "string", "textwrap", "zipapp"}
 )
 # Tables and generated text teach a small model nothing about code.
 GENERATED = re.compile(r"(^|/)(encodings/(cp|iso|mac|koi|kz)|pydoc_data/|lib2to3/tests/data|idlelib/idle_test/x)")

@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 
 import torch
-from corpus import END_OF_TEXT, SPECIAL_TOKENS, TURN_END
-from network import Network
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
+
+from corpus import END_OF_TEXT, SPECIAL_TOKENS, TURN_END
+from network import Network
 
 CHAT_TEMPLATE = (
     "{%- for message in messages -%}"

@@ -21,6 +21,9 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
+from tokenizers import Tokenizer
+from torch import Tensor
+
 from corpus import (
     END_OF_TEXT,
     TURN_END,
@@ -32,8 +35,6 @@ from corpus import (
 )
 from export import write_model
 from network import Network, Past, Shape
-from tokenizers import Tokenizer
-from torch import Tensor
 
 TARGET = Shape(layers=8, width=256, hidden=512, heads=4, kv_heads=2, vocabulary=VOCABULARY)
 DRAFT = Shape(layers=2, width=256, hidden=320, heads=4, kv_heads=2, vocabulary=VOCABULARY)

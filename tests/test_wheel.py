@@ -1,0 +1,54 @@
+"""What is installed is what was tested: the wheel, alone in an empty environment."""
+
+import os
+import site
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    out = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(ROOT)]
+    subprocess.run(command, check=True, capture_output=True)
+    (built,) = out.glob("*.whl")
+    return built
+
+
+def test_the_wheel_holds_the_registry_and_the_demo_pair_but_not_its_training(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "specdec_cli/models.toml" in names
+    for part in ("target", "draft"):
+        for file in ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"):
+            assert f"specdec_cli/demo/{part}/{file}" in names
+    assert not [name for name in names if "training" in name or name.startswith("tests/")]
+
+
+def test_the_demo_pair_stays_small(wheel):
+    sizes = [info.file_size for info in zipfile.ZipFile(wheel).infolist() if "/demo/" in info.filename]
+    assert 1e6 < sum(sizes) <= 14e6
+
+
+def test_the_installed_wheel_answers(wheel, tmp_path):
+    """Nothing but the wheel is installed; a path file lends its dependencies, so that the test stays offline."""
+    venv.create(tmp_path / "env", with_pip=True)
+    python = tmp_path / "env" / "bin" / "python"
+    install = [python, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", wheel]
+    subprocess.run(install, check=True, capture_output=True)
+    packages = next((tmp_path / "env" / "lib").glob("python*")) / "site-packages"
+    lent = [path for path in site.getsitepackages() if Path(path).is_dir()]
+    (packages / "lent.pth").write_text("\n".join(lent))
+    command = [tmp_path / "env" / "bin" / "specdec", "run", "--raw", "-n", "8", "-q", "def read_lines(path):"]
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert done.stdout.strip()
+    where = "import specdec_cli; print(specdec_cli.__file__)"
+    found = subprocess.run([python, "-c", where], check=True, capture_output=True, text=True, cwd=tmp_path)
+    assert str(packages) in found.stdout
