@@ -194,7 +194,7 @@ def fail(error: SpecdecError) -> int:
         traceback.print_exception(error)
     from specdec_cli.ui import displays
 
-    displays.print_error(sys.stderr, error)
+    displays.print_error(sys.stderr, error, plain="--plain" in sys.argv)
     return error.exit_code
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
+from specdec_cli.engine import device
 from specdec_cli.engine.acceptance import AcceptanceRule, Verdict
 from specdec_cli.engine.draft_length import DraftLength
 from specdec_cli.engine.drafters import NOTHING, Draft, Drafter
@@ -33,7 +34,10 @@ class Pass:
     def queue(cls, draft: Draft, verdict: Verdict) -> Pass:
         scalars = mx.stack([verdict.accepted, verdict.next])
         packed = mx.concatenate([draft.tokens, scalars]) if len(draft) else scalars
-        mx.async_eval(packed)
+        # A CPU stream makes the caller wait once a few tasks are queued: queuing the verification there would bill it
+        # to the draft, and gain nothing.
+        if not len(draft) or device.queues_ahead():
+            mx.async_eval(packed)
         return cls(draft, verdict, packed)
 
     def read(self, since: float, clock: Clock) -> tuple[list[int], float, float]:

@@ -29,6 +29,11 @@ def backend() -> str:
     return "metal" if mx.metal.is_available() else "cuda"
 
 
+def queues_ahead() -> bool:
+    """Whether work can be queued far ahead of the device: a GPU's command queue can, mlx's CPU stream cannot."""
+    return backend() != "cpu"
+
+
 def working_set_bytes() -> int | None:
     """Metal's recommended working set, None where the device does not say."""
     value = mx.device_info().get("max_recommended_working_set_size")

@@ -79,11 +79,15 @@ class ModelDrafter:
         logits = self._draft.logits(context, NOTHING.tokens)
         tokens: list[mx.array] = []
         while True:
-            tokens.append(mx.argmax(logits[-1:, : self._width], axis=-1))
+            tokens.append(mx.argmax(logits[-1:, : self._width], axis=-1).astype(mx.int32))
             mx.async_eval(tokens[-1])
             if len(tokens) == k:
-                return Draft(mx.concatenate(tokens))
+                break
             logits = self._draft.extend(tokens[-1])
+        draft = Draft(mx.concatenate(tokens))
+        # An event of its own, so that the loop can wait for the draft alone.
+        mx.async_eval(draft.tokens)
+        return draft
 
     def commit(self, context: Sequence[int]) -> None:
         # All emitted tokens but the last were this drafter's own, so what it has read of them stays.

@@ -1,0 +1,98 @@
+"""What the command line asks for: the display for these streams, and messages. Law: exit codes are not decided here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from specdec_cli.errors import UsageError
+from specdec_cli.ui.display import Display, Together
+from specdec_cli.ui.jsonl import JsonlDisplay
+from specdec_cli.ui.panel import PanelDisplay
+from specdec_cli.ui.plain import PlainDisplay
+from specdec_cli.ui.reports import ErrorLike, demo_box, doctor_table, error_lines
+from specdec_cli.ui.terminal import can_draw, encodable, make_console, safe
+
+_DEMO = (
+    "It ships inside specdec: a 5.2 M-parameter target and a 1.4 M draft, trained on Python's standard library.",
+    "It completes Python code; it is not an assistant.",
+)
+_DEMO_COMMAND = "specdec run --raw 'def read_lines(path):'"
+
+
+@contextmanager
+def open_display(
+    out: TextIO,
+    err: TextIO,
+    *,
+    name: str,
+    json: bool,
+    panel: bool | None,
+    quiet: bool,
+    plain: bool,
+    trace: Path | None,
+) -> Iterator[Display]:
+    """The display for these options and streams, closed on leaving: the panel only where `err` can draw it.
+
+    Raises: UsageError if the trace file cannot be written.
+    """
+    with ExitStack() as stack:
+        display = _screen(out, err, name, json, panel is not False and not quiet and not plain, quiet, plain)
+        stack.callback(display.close)
+        if trace is None:
+            yield display
+            return
+        try:
+            file = stack.enter_context(trace.open("w", encoding="utf-8"))
+        except OSError as error:
+            hint = "name a file in a folder that exists and can be written to"
+            raise UsageError(f"--trace {trace} cannot be written: {error.strerror}", hint) from error
+        yield Together([display, JsonlDisplay(file)])
+
+
+def _screen(out: TextIO, err: TextIO, name: str, json: bool, panel: bool, quiet: bool, plain: bool) -> Display:
+    if json:
+        return JsonlDisplay(out)
+    if panel and can_draw(err):
+        return PanelDisplay(out, err, name=name)
+    return PlainDisplay(out, err, quiet, plain)
+
+
+@contextmanager
+def loading(err: TextIO, name: str, shown: bool) -> Iterator[None]:
+    """A line that says what is being loaded for as long as it takes, on a terminal only."""
+    if not shown or not can_draw(err):
+        yield
+        return
+    err.write(encodable(f"loading {safe(name)}…", err))
+    err.flush()
+    try:
+        yield
+    finally:
+        err.write("\r\x1b[2K")
+        err.flush()
+
+
+def print_demo_box(err: TextIO, plain: bool) -> None:
+    """Who is speaking when no pair was named, and what to type next."""
+    console = make_console(err, plain=plain)
+    box = demo_box("demo pair", _DEMO, _DEMO_COMMAND)
+    box.width = min(80, console.width)
+    console.print(box)
+
+
+def print_doctor(out: TextIO, findings: Sequence[tuple[str, str, str]]) -> None:
+    """The report of `specdec doctor`: a table on a terminal, tab-separated lines into a pipe."""
+    console = make_console(out, plain=False)
+    if console.is_terminal:
+        console.print(doctor_table(findings))
+        return
+    for finding in findings:
+        out.write(encodable("\t".join(map(safe, finding)).rstrip("\t") + "\n", out))
+
+
+def print_error(err: TextIO, error: ErrorLike, plain: bool = False) -> None:
+    """The two lines, however narrow the terminal."""
+    make_console(err, plain=plain).print(error_lines(error), soft_wrap=True)

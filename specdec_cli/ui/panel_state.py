@@ -1,0 +1,68 @@
+"""What the panel shows, as a fold over events. Law: pure; a round costs O(K), and only what is drawn is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from specdec_cli.events import Event, Failure, Finish, FinishReason, Prefill, RoundDone, Start
+from specdec_cli.stats import Stats
+
+KEPT_ROUNDS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class PanelState:
+    """One reply as far as it has come. `name` is the pair's; without one the target's own is shown.
+
+    `recent` are the newest rounds, newest first. `stats` belongs to this state alone and is never changed. `final` are
+    the figures of the finish event: from then on they, and not the running ones, are shown.
+    """
+
+    name: str = ""
+    start: Start | None = None
+    prefill: Prefill | None = None
+    recent: tuple[RoundDone, ...] = ()
+    stats: Stats = field(default_factory=Stats)
+    final: Mapping[str, Any] | None = None
+    ended: FinishReason | None = None
+
+    def apply(self, event: Event) -> PanelState:
+        """The state after `event`; a Start begins anew."""
+        match event:
+            case Start():
+                return PanelState(name=self.name, start=event)
+            case Prefill():
+                return replace(self, prefill=event)
+            case RoundDone():
+                recent = (event, *self.recent[: KEPT_ROUNDS - 1])
+                return replace(self, recent=recent, stats=_folded(self.stats, event))
+            case Finish():
+                return replace(self, final=event.stats or None, ended=event.reason)
+            case Failure():
+                return self
+
+    @property
+    def figures(self) -> Mapping[str, Any]:
+        """The `stats` object of the contract, running or final."""
+        return self.final if self.final is not None else self.stats.to_dict()
+
+    @property
+    def drafts(self) -> bool:
+        """Whether this reply is meant to draft at all."""
+        return self.start is not None and self.start.drafter != "none" and self.start.k != 0
+
+
+def _folded(stats: Stats, done: RoundDone) -> Stats:
+    """A new Stats with this round in it. Until the finish says better, decoding took what its passes took."""
+    folded = replace(
+        stats,
+        drafted_at=stats.drafted_at.copy(),
+        accepted_at=stats.accepted_at.copy(),
+        accepted_histogram=stats.accepted_histogram.copy(),
+    )
+    folded.fold(done.round)
+    if stats.rounds:  # the first token's pass is not decoding
+        folded.decode_seconds += done.round.draft_seconds + done.round.verify_seconds
+    return folded

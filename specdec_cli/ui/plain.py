@@ -1,0 +1,69 @@
+"""The answer as text. Law: stdout is the answer, raw into a pipe, filtered on a terminal; all else goes to stderr."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TextIO
+
+from specdec_cli.events import Event, Failure, Finish, Prefill, RoundDone, Start
+from specdec_cli.ui.reports import print_lines, summary
+from specdec_cli.ui.terminal import TerminalFilter, encodable, is_terminal, make_console
+
+
+class AnswerWriter:
+    """Streams an answer to `out` and ends it with exactly one newline of its own, if the text has none."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._filter = TerminalFilter() if is_terminal(out) else None
+        self._last = "\n"
+
+    def write(self, text: str) -> None:
+        """Writes and flushes what became printable."""
+        self._put(self._filter.feed(text) if self._filter else text)
+
+    def end(self) -> None:
+        """Completes the answer; calling it again changes nothing."""
+        if self._filter:
+            self._put(self._filter.finish())
+        if self._last != "\n":
+            self._put("\n")
+
+    def _put(self, text: str) -> None:
+        if text:
+            self._out.write(encodable(text, self._out))
+            self._out.flush()
+            self._last = text[-1]
+
+
+class PlainDisplay:
+    """Answer on `out` as it comes; one summary on `err` unless `quiet`. Failures are the error boundary's to print."""
+
+    def __init__(self, out: TextIO, err: TextIO, quiet: bool, plain: bool = False) -> None:
+        """`plain` keeps every control code, colour included, out of the summary."""
+        self._answer = AnswerWriter(out)
+        self._console = make_console(err, plain=plain)
+        self._quiet = quiet
+        self._start: Start | None = None
+
+    def handle(self, event: Event) -> None:
+        """Streams a round's text; the end of the reply brings its newline and the summary."""
+        match event:
+            case Start():
+                self._start = event
+            case RoundDone(text=text):
+                self._answer.write(text)
+            case Finish(text_tail=tail):
+                self._answer.write(tail)
+                self._answer.end()
+                if not self._quiet and self._start is not None:
+                    print_lines(self._console, summary(self._start, event, self._console.width))
+            case Failure():
+                self._answer.end()
+            case Prefill():
+                pass
+
+    def close(self) -> None:
+        """Ends a partial answer's line. A reader that has gone needs none."""
+        with contextlib.suppress(OSError, ValueError):
+            self._answer.end()

@@ -1,0 +1,164 @@
+"""Append-only text above, a few live rows below. Law: one write per refresh; a complete row of the answer is final.
+
+rich's `Live` is not used: when the window gets narrower, terminals fold the drawn rows in two, and `Live`, which counts
+the rows it drew, leaves their upper halves behind. `LiveRegion` counts how many rows its last frame occupies *now*.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TextIO
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from specdec_cli.ui.terminal import encodable
+
+_SYNC, _UNSYNC = "\x1b[?2026h", "\x1b[?2026l"  # one picture, not a flicker; ignored where unknown
+_HIDE_CURSOR, _SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
+_NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"  # a row that a terminal thinks wider than we do is cut, never folded
+_ERASE_ROW, _ERASE_BELOW = "\x1b[2K", "\x1b[J"
+_TAB: Final = 8
+
+
+class LiveRegion:
+    """The rows at the bottom of a terminal that are drawn again; the cursor rests at the start of the last one."""
+
+    def __init__(self, console: Console, stream: TextIO, size: Callable[[], tuple[int, int]], folds: bool) -> None:
+        """`size` gives (columns, rows) now; `folds` says whether this terminal folds rows when it gets narrower."""
+        self._console = console
+        self._stream = stream
+        self._size = size
+        self._folds = folds
+        self._drawn: list[int] = []
+        self._held = False
+
+    def draw(self, above: str, rows: Sequence[Text]) -> None:
+        """Prints `above` (complete lines, already filtered) for good and `rows` (each one screen row) below it."""
+        width, _ = self._size()
+        shown = f"{self._erasure(width)}{above}{_NO_WRAP}{self._ansi(rows, width)}\r{_WRAP}"
+        # Before the write: an interrupt amid it leaves the rest in the stream's buffer, so all of it comes to be drawn.
+        self._drawn = [min(row.cell_len, width) for row in rows]
+        self._held = True
+        self._write(f"{_SYNC}{_HIDE_CURSOR}{shown}{_UNSYNC}")
+
+    def release(self, above: str, rows: Sequence[Text] = ()) -> None:
+        """Prints `above` and a last frame for good and gives the terminal back: cursor visible, on its own line."""
+        if not (self._held or above or rows):
+            return
+        width, _ = self._size()
+        frame = f"{_NO_WRAP}{self._ansi(rows, width)}\n" if rows else ""
+        shown = f"{self._erasure(width)}{above}{frame}{_WRAP}{_SHOW_CURSOR}{_UNSYNC}"
+        self._drawn = []
+        self._held = False
+        self._write(shown)
+
+    def _ansi(self, rows: Sequence[Text], width: int) -> str:
+        self._console.width = width  # rich would ask stdin, whose terminal may be another
+        with self._console.capture() as capture:
+            self._console.print(Text("\n").join(rows), end="", no_wrap=True, overflow="crop")
+        return capture.get()
+
+    def _erasure(self, width: int) -> str:
+        """To the first row of the last frame, as folded by the present width, with all its rows gone.
+
+        Row by row: erasing from the top left corner down counts as clearing the screen, and then tmux and others
+        first copy the whole frame into the scroll-back.
+        """
+        if not self._drawn:
+            return ""
+        folded = [max(1, -(-cells // width)) if self._folds else 1 for cells in self._drawn]
+        below = _ERASE_BELOW if folded[-1] > 1 else ""
+        return f"\r{below}{_ERASE_ROW}" + f"\x1b[A{_ERASE_ROW}" * sum(folded[:-1])
+
+    def _write(self, text: str) -> None:
+        self._stream.write(encodable(text, self._stream))
+        self._stream.flush()
+
+
+def folds_rows(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether this terminal folds rows that became too wide (all the usual ones on a Mac) rather than cutting them."""
+    term = environment.get("TERM", "")
+    screen = term.startswith("screen") and "TMUX" not in environment
+    return not (screen or term == "linux" or "XTERM_VERSION" in environment)
+
+
+class Unfinished:
+    """The last line of the answer, which still grows: rows leave it as soon as no later text can change them."""
+
+    __slots__ = ("_line",)
+
+    def __init__(self) -> None:
+        self._line = ""
+
+    def feed(self, text: str, width: int) -> str:
+        """The lines that are complete with `text`, word-wrapped at `width` cells, each with its newline."""
+        *lines, self._line = (self._line + text).split("\n")
+        complete: list[str] = []
+        for line in lines:
+            rows, rest = wrap(line, width)
+            complete += [*rows, _closed(rest, width)]
+        rows, self._line = wrap(self._line, width)
+        return "".join(f"{row}\n" for row in complete + rows)
+
+    @property
+    def row(self) -> Text:
+        """What is on the unfinished row since the last `feed`, tabs as spaces."""
+        return Text(_untabbed(self._line))
+
+    def finish(self, width: int) -> str:
+        """The rest as a complete line; nothing if the answer ended with a newline or was empty."""
+        shown = self.feed("\n", width) if self._line else ""
+        self._line = ""
+        return shown
+
+
+def wrap(line: str, width: int) -> tuple[list[str], str]:
+    """Cuts `line` into rows of at most `width` cells, at spaces where there are any; returns full rows and the rest.
+
+    The rest is what later text can still change; only spaces at its end may be too much. Only spaces at cuts are lost.
+    """
+    rows: list[str] = []
+    start = 0
+    while (cut := _cut(line, start, width)) is not None:
+        rows.append(line[start:cut].rstrip(" "))
+        start = cut + (line[cut] == " ")
+    return rows, line[start:]
+
+
+def _cut(line: str, start: int, width: int) -> int | None:
+    """Where the row that begins at `start` must end: at its last space behind a word, else amid the word."""
+    column, space = 0, None
+    for index in range(start, len(line)):
+        column += _cells(line[index], column)
+        if line[index] == " " and line[start:index].strip():
+            space = index  # it may hang over the end; only what follows it decides
+        elif column > width and index > start:
+            return index if space is None else space
+    return None
+
+
+def _closed(rest: str, width: int) -> str:
+    """The rest once its line has ended: spaces that would fold onto an empty row are gone."""
+    column = 0
+    for char in rest:
+        column += _cells(char, column)
+    return rest.rstrip(" ") if column > width else rest
+
+
+def _untabbed(line: str) -> str:
+    shown, column = [], 0
+    for char in line:
+        cells = _cells(char, column)
+        column += cells
+        shown.append(" " * cells if char == "\t" else char)
+    return "".join(shown)
+
+
+def _cells(char: str, column: int) -> int:
+    """Cells from `column` on, each character alone: joined emoji count as where a terminal does not join them."""
+    if char == "\t":
+        return _TAB - column % _TAB
+    return 1 if char == "\ufe0f" else cell_len(char)

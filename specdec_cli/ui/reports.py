@@ -1,0 +1,137 @@
+"""What is said after the work: summaries, errors, boxes, tables. Law: every figure is the events' own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from rich import box
+from rich.console import Console
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from specdec_cli.events import Finish, Start
+from specdec_cli.ui.terminal import safe
+
+SEPARATOR = " · "
+
+
+class ErrorLike(Protocol):
+    """A `SpecdecError` or the `Failure` event: both carry the two lines."""
+
+    @property
+    def message(self) -> str: ...
+
+    @property
+    def hint(self) -> str: ...
+
+
+def percent(rate: float | None) -> str:
+    """0.617 -> "62 %"; a dash where there was nothing to divide by."""
+    return "–" if rate is None else f"{round(100 * rate)} %"
+
+
+def count(number: int, noun: str) -> str:
+    """1 -> "1 token", 1234 -> "1 234 tokens"; target pass -> target passes."""
+    plural = noun if number == 1 else noun + ("es" if noun.endswith("s") else "s")
+    return f"{number:,} {plural}".replace(",", " ")
+
+
+def speed(tokens_per_second: float | None) -> str:
+    """118.3 -> "118 tok/s", 8.04 -> "8.0 tok/s"."""
+    if tokens_per_second is None:
+        return "– tok/s"
+    return f"{tokens_per_second:.{1 if tokens_per_second < 9.95 else 0}f} tok/s"
+
+
+def summary(start: Start, finish: Finish, width: int = 80) -> list[Text]:
+    """What a reply took, what drafting brought, and why it ended early if it did; lines break between statements."""
+    stats = finish.stats
+    lines = [_counts(stats), _costs(start, stats)] if stats.get("rounds") else []
+    if finish.reason == "length":
+        lines.append([(f"stopped at --max-tokens {start.max_tokens}", "yellow")])
+    if finish.reason == "interrupted":
+        lines.append([("interrupted: the text above is partial", "yellow")])
+    return [text for parts in lines for text in _flow(parts, width)]
+
+
+def _counts(stats: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Tokens, passes, pace, and the speed-up against plain decoding from costs measured in this run."""
+    tokens, passes, speedup = stats["emitted_tokens"], stats["target_passes"], stats.get("estimated_speedup")
+    told = f"{count(tokens, 'token')} in {count(passes, 'target pass')}"
+    pace = (speed(stats["tokens_per_second"]), "dim")
+    if not stats["draft_n"]:
+        return [(f"{told}, nothing drafted", "dim"), pace]
+    parts = [(f"{told} instead of {tokens}" if passes < tokens else f"{told}, none saved", "dim"), pace]
+    if speedup is not None:
+        slower = speedup < 0.995
+        parts.append((f"{speedup:.2f}× plain decoding{', so slower' * slower}", "yellow" if slower else "green"))
+    drafted, judged = percent(stats["draft_acceptance_rate"]), percent(stats["judged_acceptance_rate"])
+    return [*parts, (f"accepted {drafted} of drafted, {judged} of judged", "dim")]
+
+
+def _costs(start: Start, stats: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Why it was faster or slower: a round's cost in plain steps against its yield.
+
+    The cost is `decode_seconds` over the rounds after the first (whose pass belongs to the prompt); `draft` is the part
+    spent drafting and `verify` all the rest, so that the parts add up and yield over cost is the speed-up.
+    """
+    speedup, step = stats.get("estimated_speedup"), stats.get("plain_step_seconds")
+    rounds = stats["rounds"] - 1
+    if speedup is None or not step or rounds < 1 or not stats["draft_n"]:
+        return []
+    cost = round(stats["decode_seconds"] / rounds / step, 1)
+    draft = round(stats["draft_seconds"] / rounds / step, 1)
+    spent = f"a round costs {cost:.1f} plain steps (draft {draft:.1f} + verify {cost - draft:.1f})"
+    parts = [(f"{spent} and yields {(stats['emitted_tokens'] - 1) / rounds:.1f} tokens", "dim")]
+    if speedup < 0.995 and start.device == "cpu":
+        parts.append(("this is a CPU, which rarely gains; Apple GPUs from M3 on usually do", "yellow"))
+    elif speedup < 0.995 and start.k != "auto":
+        parts.append(("-k 0 decodes plainly", "yellow"))
+    return parts
+
+
+def _flow(parts: Iterable[tuple[str, str]], width: int) -> list[Text]:
+    """Joins statements into lines of at most `width` cells, as far as a single one fits."""
+    lines: list[Text] = []
+    for words, style in parts:
+        if lines and lines[-1].cell_len + len(SEPARATOR) + len(words) <= width:
+            lines[-1].append(SEPARATOR, "dim").append(words, style)
+        else:
+            lines.append(Text.assemble((words, style)))
+    return lines
+
+
+def print_lines(console: Console, lines: Iterable[Text], width: int | None = None) -> None:
+    """Prints each Text on a line of its own, folded at words where it is too long for `width` or the console."""
+    for line in lines:
+        console.print(line, width=width)
+
+
+def error_lines(error: ErrorLike) -> Text:
+    """The two lines of an error, each on one line whatever its message contains."""
+    message, hint = (safe(words).replace("\n", " ").strip() for words in (error.message, error.hint))
+    text = Text.assemble(("error:", "bold red"), " ", message)
+    return text.append("\n").append("hint:", "cyan").append(f" {hint}") if hint else text
+
+
+def demo_box(title: str, sentences: Sequence[str], command: str) -> Panel:
+    """A small box that says what speaks, as one paragraph that folds at any width, and what to type next."""
+    body = Text(" ".join(map(safe, sentences)))
+    body.append("\n").append("next  ", "dim").append(safe(command), "bold cyan")
+    heading = Text(safe(title), "bold default")
+    return Panel(body, box=box.ROUNDED, title=heading, title_align="left", border_style="bright_black", width=80)
+
+
+def doctor_table(rows: Sequence[tuple[str, str, str]]) -> Table:
+    """(what, value, note) aligned in columns, without lines; long notes fold inside their column."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_column(overflow="fold", style="dim")
+    for row in rows:
+        what, value, note = (Text(safe(words)) for words in row)
+        what.stylize("bold")
+        table.add_row(what, value, note)
+    return table

@@ -1,0 +1,173 @@
+"""Claims about the plain and the JSON displays."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from ui_script import ANSWER, PREFILL, ROUNDS, START, Terminal, drafted, finish, script
+
+from specdec_cli.events import Failure, Finish, RoundDone, from_dict, to_dict
+from specdec_cli.ui.display import Together
+from specdec_cli.ui.jsonl import JsonlDisplay
+from specdec_cli.ui.plain import PlainDisplay
+
+SUMMARY = """\
+14 tokens in 5 target passes instead of 14 · 283 tok/s · 3.39× plain decoding
+accepted 64 % of drafted, 75 % of judged
+a round costs 1.0 plain steps (draft 0.2 + verify 0.8) and yields 3.2 tokens
+"""
+
+
+@pytest.fixture(autouse=True)
+def _width_80(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def plain(events: list, quiet: bool = False) -> tuple[str, str]:
+    """(stdout, stderr) of a plain display into pipes."""
+    out, err = io.StringIO(), io.StringIO()
+    display = PlainDisplay(out, err, quiet)
+    for event in events:
+        display.handle(event)
+    display.close()
+    return out.getvalue(), err.getvalue()
+
+
+def test_a_pipe_gets_the_raw_answer_with_one_newline_and_stderr_the_summary() -> None:
+    assert plain(script()) == (ANSWER + "\n", SUMMARY)
+
+
+def test_quiet_leaves_the_answer_alone() -> None:
+    assert plain(script(), quiet=True) == (ANSWER + "\n", "")
+
+
+def test_a_pipe_keeps_control_characters() -> None:
+    hostile = RoundDone(ROUNDS[0].round, (), "\x1b[2J", "a\x1b[2J\r\n")
+    assert plain([START, PREFILL, hostile, finish()], quiet=True)[0] == "a\x1b[2J\r\n"
+
+
+def test_no_second_newline_follows_an_answer_that_has_one() -> None:
+    assert plain([START, PREFILL, drafted(0, [], 0, "hi\n"), finish()], quiet=True)[0] == "hi\n"
+
+
+def test_an_empty_answer_writes_nothing() -> None:
+    assert plain([START, Finish("stop", "", (), "", {})]) == ("", "")
+
+
+def test_text_held_back_to_the_end_is_written() -> None:
+    assert plain([START, drafted(0, [], 0, "hi"), finish(tail=" you")], quiet=True)[0] == "hi you\n"
+
+
+def test_each_round_is_readable_before_the_next_one() -> None:
+    class Flushed(io.StringIO):
+        seen = ""
+
+        def flush(self) -> None:
+            self.seen = self.getvalue()
+
+    out = Flushed()
+    display = PlainDisplay(out, io.StringIO(), quiet=True)
+    display.handle(ROUNDS[0])
+    assert out.seen == "def"
+    display.handle(ROUNDS[1])
+    assert out.seen == "def read_lines(path):"
+
+
+def test_a_reply_cut_short_says_so() -> None:
+    assert plain(script("length"))[1] == SUMMARY + "stopped at --max-tokens 100\n"
+    assert plain(script("interrupted"))[1] == SUMMARY + "interrupted: the text above is partial\n"
+
+
+def test_a_failure_ends_the_partial_line_and_leaves_the_message_to_the_error_boundary() -> None:
+    assert plain([START, PREFILL, ROUNDS[0], Failure("boom", "try again", 1)]) == ("def\n", "")
+
+
+def test_closing_amid_a_reply_ends_its_line_once() -> None:
+    out = io.StringIO()
+    display = PlainDisplay(out, io.StringIO(), quiet=True)
+    display.handle(ROUNDS[0])
+    display.close()
+    display.close()
+    assert out.getvalue() == "def\n"
+
+
+def test_closing_after_the_reader_has_gone_raises_nothing() -> None:
+    class Gone(io.StringIO):
+        gone = False
+
+        def write(self, text: str) -> int:
+            if self.gone:
+                raise BrokenPipeError
+            return super().write(text)
+
+    out = Gone()
+    display = PlainDisplay(out, io.StringIO(), quiet=True)
+    display.handle(ROUNDS[0])
+    out.gone = True
+    with pytest.raises(BrokenPipeError):
+        display.handle(ROUNDS[1])
+    display.close()
+    assert out.getvalue() == "def"
+
+
+def test_a_terminal_gets_the_filtered_answer() -> None:
+    terminal = Terminal(80, 24)
+    try:
+        display = PlainDisplay(terminal.out, io.StringIO(), quiet=True)
+        for event in (START, drafted(0, [], 0, "a\x1b]52;c;"), drafted(1, [], 0, "aGk=\x07b\x1b[2Jc"), finish()):
+            display.handle(event)
+        assert terminal.lines() == ["abc"]
+        assert b"\x1b" not in terminal.written
+    finally:
+        terminal.close()
+
+
+def test_each_event_is_one_json_line_that_reads_back_as_the_same_event() -> None:
+    out = io.StringIO()
+    display = JsonlDisplay(out)
+    events = script()
+    for event in events:
+        display.handle(event)
+    display.close()
+    lines = out.getvalue().splitlines(keepends=True)
+    assert all(line.endswith("\n") for line in lines)
+    assert [from_dict(json.loads(line)) for line in lines][:-1] == events[:-1]
+    assert json.loads(lines[-1]) == {**to_dict(events[-1]), "tokens": []}
+
+
+def test_a_json_line_holds_printable_ascii_only_and_loses_nothing() -> None:
+    out = io.StringIO()
+    hostile = drafted(3, [" a", "é"], 1, "\x9b\x7f\u2028\ud800\x1b\n")
+    JsonlDisplay(out).handle(hostile)
+    line = out.getvalue()
+    assert line.removesuffix("\n").isascii() and line.removesuffix("\n").replace(" ", "").isprintable()
+    assert '"next_piece": "\\u009b\\u007f\\u2028\\ud800\\u001b\\n"' in line
+    assert from_dict(json.loads(line)) == hostile
+
+
+def test_displays_together_all_see_every_event_and_all_close() -> None:
+    closed: list[str] = []
+
+    class Recorder:
+        def __init__(self, name: str) -> None:
+            self.name = name
+            self.seen: list[str] = []
+
+        def handle(self, event: object) -> None:
+            self.seen.append(type(event).__name__)
+
+        def close(self) -> None:
+            closed.append(self.name)
+            raise OSError(self.name)
+
+    one, other = Recorder("one"), Recorder("other")
+    together = Together([one, other])
+    together.handle(START)
+    with pytest.raises(OSError):
+        together.close()
+    assert one.seen == other.seen == ["Start"]
+    assert sorted(closed) == ["one", "other"]
