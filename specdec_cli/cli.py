@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="specdec",
     help="Speculative decoding you can see: a draft model guesses, the target model checks, the words stay its own.",
-    no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -216,7 +216,8 @@ def main() -> NoReturn:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
-        code = int(app(standalone_mode=False, prog_name="specdec") or 0)
+        arguments = sys.argv[1:] or ["--help"]
+        code = int(app(arguments, standalone_mode=False, prog_name="specdec") or 0)
         sys.stdout.flush()
     except (ReaderLeft, BrokenPipeError):
         code = leave_quietly()
@@ -230,4 +231,6 @@ def main() -> NoReturn:
         failure = SpecdecError(f"{type(error).__name__}: {error}", "SPECDEC_DEBUG=1 shows the traceback")
         failure.__cause__ = error
         code = fail(failure)
+    # From here on a late Ctrl-C could only turn the exit code into a signal.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(code)

@@ -67,10 +67,13 @@ def write_tokenizer(folder: Path, tokenizer, **extra):
     (folder / "tokenizer_config.json").write_text(json.dumps(values | extra))
 
 
-def tiny_folder(folder: Path, config=TINY, seed=0, noise=0.0) -> Path:
-    """A loadable model folder with random weights and the byte tokenizer."""
+def tiny_folder(folder: Path, config=TINY, seed=0, noise=0.0, endless=False) -> Path:
+    """A loadable model folder with random weights and the byte tokenizer; `endless` never says a special token."""
     folder.mkdir(parents=True)
     weights = dict(tree_flatten(tiny_network(config, seed, noise).parameters()))
+    if endless:
+        head = weights["lm_head.weight"]
+        weights["lm_head.weight"] = mx.concatenate([mx.zeros((len(SPECIALS), head.shape[1])), head[len(SPECIALS) :]])
     mx.save_safetensors(str(folder / "model.safetensors"), weights)
     (folder / "config.json").write_text(json.dumps(config))
     write_tokenizer(folder, byte_tokenizer())

@@ -187,7 +187,7 @@ def interrupted(arguments, presses, after):
 
 def slow_pair(tmp_path):
     """A context so long that the reply cannot end by itself before the signal."""
-    folder = tiny_folder(tmp_path / "slow", TINY | {"max_position_embeddings": 100_000, "eos_token_id": 258}, seed=1)
+    folder = tiny_folder(tmp_path / "slow", TINY | {"max_position_embeddings": 100_000}, seed=1, endless=True)
     return ["run", "--target", str(folder), "--raw", "-n", "90000"]
 
 
@@ -209,6 +209,11 @@ def test_doctor_names_machine_versions_and_cache():
     assert (code, err) == (0, "")
     for word in ("chip", "memory", "mlx-lm", "python", "model cache", "cpu"):
         assert word in out
+
+
+def test_without_arguments_it_shows_its_help():
+    assert specdec() == specdec("--help")
+    assert "Commands" in specdec()[1]
 
 
 def test_version():

@@ -4,8 +4,9 @@
 # ///
 """Train the demo pair from this machine's own Python: `uv run train.py --out FOLDER`.
 
-Five stages, each kept in --work so that a rerun goes on where it stopped: tokenizer, target, the
-target's own text, draft (distilled on that text and on the corpus), measurement and export.
+Six stages, each kept in --work so that a rerun goes on where it stopped: tokenizer, target, the target
+unlearning its loops (Welleck et al., arXiv:1908.04319), the target's own text, the draft (distilled on
+that text and on the corpus), measurement and export.
 Speculative acceptance is won by the draft's agreement with the target on text the *target* writes
 (DistillSpec, Zhou et al., arXiv:2310.08461), so the draft learns on exactly that.
 """
@@ -40,6 +41,8 @@ TARGET = Shape(layers=8, width=256, hidden=512, heads=4, kv_heads=2, vocabulary=
 DRAFT = Shape(layers=2, width=256, hidden=320, heads=4, kv_heads=2, vocabulary=VOCABULARY)
 TOKENS_PER_STEP = 8192
 SHORT, LONG = 512, 1024
+SAY_EVERY = 25
+LOOP_GRAM = 8
 PEAK_MUON, PEAK_ADAM = 5e-3, 4e-3
 WARMUP, COOLDOWN = 0.02, 0.6  # shares of the run: linear up, flat, linear down to zero
 
@@ -59,13 +62,13 @@ def windows(streams: list[tuple[float, np.ndarray]], length: int, rng: np.random
     return torch.from_numpy(np.stack(rows))
 
 
-def optimizers(network: Network) -> list[torch.optim.Optimizer]:
+def optimizers(network: Network, share_of_peak: float) -> list[torch.optim.Optimizer]:
     """Muon (Jordan et al. 2024) for the hidden matrices, AdamW for embeddings and norms."""
     hidden = [p for n, p in network.named_parameters() if p.dim() == 2 and "embed" not in n]
     rest = [p for n, p in network.named_parameters() if p.dim() != 2 or "embed" in n]
     return [
-        torch.optim.Muon(hidden, lr=PEAK_MUON, weight_decay=0.05, adjust_lr_fn="match_rms_adamw"),
-        torch.optim.AdamW(rest, lr=PEAK_ADAM, betas=(0.9, 0.95), weight_decay=0.0, fused=True),
+        torch.optim.Muon(hidden, lr=PEAK_MUON * share_of_peak, weight_decay=0.05, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(rest, lr=PEAK_ADAM * share_of_peak, betas=(0.9, 0.95), weight_decay=0.0, fused=True),
     ]
 
 
@@ -76,9 +79,10 @@ def fit(
     batch: Callable[[int], Tensor],
     loss_of: Callable[[Tensor], Tensor],
     checkpoint: Path,
+    share_of_peak: float = 1.0,
 ) -> None:
     """Minimise `loss_of` over `batch(step)`; resumes from `checkpoint` and writes it every 200 steps."""
-    chosen = optimizers(network)
+    chosen = optimizers(network, share_of_peak)
     peaks = [group["lr"] for optimizer in chosen for group in optimizer.param_groups]
     begin = 0
     if checkpoint.exists():
@@ -100,9 +104,9 @@ def fit(
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         mean += loss.item()
-        if (step + 1) % 50 == 0:
-            rate = 50 * TOKENS_PER_STEP / (time.time() - clock)
-            say(stage=name, step=step + 1, loss=round(mean / 50, 4), tokens_per_second=round(rate))
+        if (step + 1) % SAY_EVERY == 0:
+            rate = SAY_EVERY / (time.time() - clock)
+            say(stage=name, step=step + 1, loss=round(mean / SAY_EVERY, 4), steps_per_second=round(rate, 3))
             clock, mean = time.time(), 0.0
         if (step + 1) % 200 == 0 or step + 1 == steps:
             kept = [optimizer.state_dict() for optimizer in chosen]
@@ -127,6 +131,34 @@ def train_target(streams: list[tuple[float, np.ndarray]], steps: int, work: Path
         return windows(streams, length_of(step), np.random.default_rng(step))
 
     fit("target", network, steps, batch, loss_of, work / "target.pt")
+    return network
+
+
+def unlearn_loops(network: Network, streams: list[tuple[float, np.ndarray]], steps: int, work: Path) -> Network:
+    """Half likelihood of the corpus, half unlikelihood of what the network's own greedy text repeats."""
+    forward = torch.compile(network, dynamic=False)
+    prompt = 96
+
+    def loss_of(both: Tensor) -> Tensor:
+        corpus, own = both
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            wanted, unwanted = forward(corpus[:, :-1]), forward(own[:, :-1])
+        likelihood = F.cross_entropy(wanted.flatten(0, 1).float(), corpus[:, 1:].flatten())
+        chosen = unwanted.float().log_softmax(-1).gather(-1, own[:, 1:, None])[..., 0]
+        looping = torch.from_numpy(np.stack([repeats(row[prompt:].numpy()) for row in own]))
+        penalty = -torch.log1p(-chosen[:, prompt - 1 :].exp().clamp(max=1 - 1e-4))
+        return likelihood + (penalty * looping).sum() / looping.sum().clamp(min=1)
+
+    def batch(step: int) -> Tensor:
+        rng = np.random.default_rng(30_000 + step)
+        prompts = windows(streams, SHORT, rng)[:, :prompt]
+        own = continue_text(network, prompts, SHORT + 1 - prompt, 0.0, step)
+        if step % SAY_EVERY == 0:
+            rates = [repetition_rate(row[prompt:].numpy()) for row in own]
+            say(stage="loops", step=step, repetition_rate=round(float(np.mean(rates)), 4))
+        return torch.stack((windows(streams, SHORT, rng), own))
+
+    fit("loops", network, steps, batch, loss_of, work / "calm.pt", share_of_peak=0.1)
     return network.requires_grad_(False)
 
 
@@ -147,10 +179,19 @@ def continue_text(network: Network, prompts: Tensor, count: int, temperature: fl
     return ids
 
 
-def repetition_rate(ids: np.ndarray, n: int = 8) -> float:
-    """Share of the n-grams of `ids` that occurred before in it: 0 never repeats, near 1 is a loop."""
-    grams = [tuple(ids[i : i + n]) for i in range(len(ids) - n + 1)]
-    return 1 - len(set(grams)) / len(grams)
+def repeats(ids: np.ndarray) -> np.ndarray:
+    """[N] bool: this id completes a LOOP_GRAM-gram that occurred before in `ids`."""
+    marks, seen = np.zeros(len(ids), dtype=bool), set()
+    for end in range(LOOP_GRAM, len(ids) + 1):
+        gram = tuple(ids[end - LOOP_GRAM : end])
+        marks[end - 1] = gram in seen
+        seen.add(gram)
+    return marks
+
+
+def repetition_rate(ids: np.ndarray) -> float:
+    """Share of the LOOP_GRAM-grams of `ids` that occurred before in it: 0 never repeats, near 1 is a loop."""
+    return float(repeats(ids)[LOOP_GRAM - 1 :].mean())
 
 
 def write_own_text(target: Network, streams: list[tuple[float, np.ndarray]], batches: int, work: Path) -> list[Tensor]:
@@ -240,6 +281,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder that gets target/ and draft/")
     parser.add_argument("--work", type=Path, default=Path("demo-training"), help="checkpoints of each stage")
     parser.add_argument("--target-steps", type=int, default=2200)
+    parser.add_argument("--loop-steps", type=int, default=75)
     parser.add_argument("--text-batches", type=int, default=24)
     parser.add_argument("--draft-steps", type=int, default=2400)
     parser.add_argument("--threads", type=int, default=2)
@@ -257,6 +299,7 @@ def main() -> None:
     say(stage="corpus", files=len(sources), tokens=[len(ids) for _, ids in streams])
 
     target = train_target(streams, args.target_steps, args.work)
+    target = unlearn_loops(target, streams, args.loop_steps, args.work)
     text = write_own_text(target, streams, args.text_batches, args.work)
     draft = train_draft(target, streams, text, args.draft_steps, args.work)
     figures = measure(target, draft, held_out_prompts(tokenizer, sources, 256, 128))
