@@ -6,6 +6,7 @@ Law: no code from a repository ever runs; a folder that names some is refused.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -58,12 +59,22 @@ class Checkpoint:
         return None
 
     @property
-    def weight_bytes(self) -> int:
-        return sum(path.stat().st_size for path in self.weights)
+    def declared_dtype(self) -> str | None:
+        """What the configuration says the weights are, such as `bfloat16`."""
+        dtype = self.config.get("dtype") or self.config.get("torch_dtype") or self.text_config.get("dtype")
+        return dtype if isinstance(dtype, str) else None
+
+    @property
+    def loaded_bytes(self) -> int:
+        """Bytes of the weights in memory: a configuration that declares float32 is computed in float32."""
+        stored = sum(path.stat().st_size for path in self.weights)
+        if self.declared_dtype != "float32":
+            return stored
+        return sum(4 * _values(path) for path in self.weights)
 
 
-def read_checkpoint(folder: Path, name: str) -> Checkpoint:
-    """The checkpoint in `folder`.
+def read_checkpoint(folder: Path, name: str, weights: bool = True) -> Checkpoint:
+    """The checkpoint in `folder`; without `weights` only its configuration need be there.
 
     Raises: NotAvailable if it is missing, incomplete or unreadable; Refused for repository code and sidecars.
     """
@@ -78,7 +89,7 @@ def read_checkpoint(folder: Path, name: str) -> Checkpoint:
             f"config.json of {name} names no model_type, but mlx-lm needs one", "use a folder that mlx-lm can load"
         )
     _refuse_sidecar(config, name)
-    return Checkpoint(name, folder, config, _weights(folder, name))
+    return Checkpoint(name, folder, config, _weights(folder, name) if weights else ())
 
 
 def _read_json(path: Path, name: str) -> dict[str, Any]:
@@ -132,6 +143,19 @@ def _weights(folder: Path, name: str) -> tuple[Path, ...]:
             "use an MLX or safetensors conversion of the model",
         )
     return found
+
+
+def _values(path: Path) -> int:
+    """Numbers stored in one safetensors file, from its header. Raises: NotAvailable if that is damaged."""
+    try:
+        with path.open("rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        return sum(math.prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
+    except (ValueError, OverflowError, MemoryError, KeyError, TypeError, AttributeError) as error:
+        raise NotAvailable(
+            f"{path.name} is damaged ({path.stat().st_size} bytes): its header cannot be read",
+            "delete the file and download it again",
+        ) from error
 
 
 def _short(value: object) -> str:

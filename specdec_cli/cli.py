@@ -10,19 +10,19 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
-from functools import wraps
-from typing import TYPE_CHECKING, Annotated, NoReturn, ParamSpec
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from typer.exceptions import TyperException
 
-from specdec_cli import __version__, options
+from specdec_cli import __version__, options, pair_commands
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Failure, Finish
 from specdec_cli.interrupt import Interrupt
-from specdec_cli.pairs import DEFAULT_K, DEMO, Pair, find_pair, packaged_file, read_pairs
+from specdec_cli.pairs import DEMO
+from specdec_cli.pipes import ReaderLeft, quietly
 
 if TYPE_CHECKING:
     from specdec_cli.ui.display import Display
@@ -34,7 +34,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-P = ParamSpec("P")
 RUN_EXAMPLES = """[dim]Examples:[/dim]\n
 [dim]  specdec run 'Return the lines of a file.'[/dim]\n
 [dim]  cat notes.txt | specdec run --raw -n 64 --json[/dim]\n
@@ -54,23 +53,6 @@ def root(
     ] = False,
 ) -> None:
     """The empty callback that carries --version."""
-
-
-class ReaderLeft(Exception):
-    """A closed pipe, under a name that Typer does not turn into exit code 1."""
-
-
-def quietly(command: Callable[P, None]) -> Callable[P, None]:
-    """The command, ending as ReaderLeft when whoever reads its output goes away."""
-
-    @wraps(command)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            command(*args, **kwargs)
-        except BrokenPipeError as error:
-            raise ReaderLeft from error
-
-    return wrapped
 
 
 @app.command(epilog=RUN_EXAMPLES)
@@ -94,30 +76,43 @@ def run(
     draft_revision: options.DraftRevision = None,
     max_context: options.MaxContext = None,
     trace: options.Trace = None,
+    offline: options.Offline = False,
+    force: options.Force = False,
 ) -> None:
     """Answer one prompt: the text on stdout, the panel and the summary on stderr."""
+    from specdec_cli.resolve import resolve_pair
     from specdec_cli.ui import displays
 
+    if offline:
+        os.environ["HF_HUB_OFFLINE"] = "1"
     text = read_prompt(prompt)
-    chosen = resolve_pair(pair, target, draft, target_revision, draft_revision)
+    resolved = resolve_pair(pair, target, draft, target_revision, draft_revision)
+    chosen = resolved.pair
     talks = not (quiet or json)
     with ExitStack() as stack:
         screen = displays.open_display(
             sys.stdout, sys.stderr, name=chosen.name, json=json, panel=panel, quiet=quiet, plain=plain, trace=trace
         )
         display = stack.enter_context(screen)
-        if chosen.name == DEMO and talks and sys.stderr.isatty():
-            displays.print_demo_box(sys.stderr, plain)
+        if talks and sys.stderr.isatty():
+            if chosen.name == DEMO:
+                displays.print_demo_box(sys.stderr, plain)
+            elif resolved.reason:
+                displays.print_notice(sys.stderr, resolved.reason, plain)
         with displays.loading(sys.stderr, chosen.name, shown=talks and not plain):
             from specdec_cli.session import Request, open_session
 
-            session = open_session(chosen, drafter)
+            room = None if force else max_tokens + len(text) // 3
+            session = open_session(chosen, drafter, room_tokens=room)
         request = Request(max_tokens, tuple(stop or ()), chosen.k if k is None else k, drafter, max_context)
         ids = session.raw_tokens(text) if raw else session.chat_tokens(text, system)
         interrupt = stack.enter_context(Interrupt())
         finish = show_events(session.reply(ids, request, interrupt.requested, raw), display)
     if finish.reason == "interrupted":
         raise typer.Exit(130)
+
+
+app.add_typer(pair_commands.app)
 
 
 @app.command()
@@ -147,29 +142,6 @@ def read_prompt(argument: str | None) -> str:
     if not text.strip():
         raise UsageError("the prompt is empty: 0 characters", "give some: specdec run 'Return the lines of a file.'")
     return text
-
-
-def resolve_pair(
-    name: str | None, target: str | None, draft: str | None, target_revision: str | None, draft_revision: str | None
-) -> Pair:
-    """--target and --draft win over --pair; without any of them the demo pair speaks.
-
-    Raises: UsageError for a draft without a target, NotAvailable for an unknown name.
-    """
-    if target is None:
-        if draft is not None:
-            raise UsageError(f"--draft {draft} has no --target to draft for", "name both: --target ID --draft ID")
-        return find_pair(read_pairs(packaged_file()), name or DEMO)
-    if name is not None:
-        raise UsageError(f"--pair {name} and --target {target} both name a target", "give one of the two")
-    return Pair(
-        name=target.rstrip("/").rsplit("/", 1)[-1],
-        target=target,
-        draft=draft,
-        k=DEFAULT_K,
-        target_revision=target_revision,
-        draft_revision=draft_revision,
-    )
 
 
 def show_events(events: Iterator[Event], display: Display) -> Finish:

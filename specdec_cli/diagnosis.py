@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from specdec_cli import __version__
 from specdec_cli.hub import cache_folder
+from specdec_cli.memory import physical_bytes
 
 Finding = tuple[str, str, str]
 
@@ -33,7 +34,7 @@ def _machine() -> Iterator[Finding]:
     working_set = device.working_set_bytes()
     if working_set:
         yield "working set", gigabytes(working_set), "what Metal recommends for weights and caches together"
-    yield "memory", gigabytes(memory_bytes()), "both models and both caches must fit"
+    yield "memory", gigabytes(physical_bytes()), "both models and both caches must fit"
     if platform.system() == "Darwin" and platform.machine() != "arm64":
         yield "python", platform.machine(), "not native: install an arm64 Python, or mlx cannot use the GPU"
 
@@ -59,11 +60,6 @@ def _storage() -> Iterator[Finding]:
 def _features() -> Iterator[Finding]:
     yield "targets", "plain attention caches", "other cache kinds are refused by name"
     yield "sampling", "temperature 0", "greedy: the tokens are the target's own"
-
-
-def memory_bytes() -> int:
-    """Physical memory of this machine."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def gigabytes(count: int) -> str:

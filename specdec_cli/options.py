@@ -117,3 +117,7 @@ Trace = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Write the JSON Lines to FILE as well.", rich_help_panel=ADVANCED),
 ]
+Offline = Annotated[
+    bool, typer.Option("--offline", envvar="SPECDEC_OFFLINE", show_envvar=False, help="No network call at all.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Go on although it does not fit.", rich_help_panel=ADVANCED)]

@@ -1,18 +1,12 @@
-"""models.toml -> Pair (pure). Law: an unknown key or name is an error that names the nearest known one."""
+"""What a pair is (pure). Law: an unknown name is an error that names the nearest known one."""
 
 from __future__ import annotations
 
 import difflib
-import re
-import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from specdec_cli.errors import NotAvailable, UsageError
+from specdec_cli.errors import NotAvailable
 
 DEMO = "demo"
 MAX_K = 16
@@ -30,95 +24,35 @@ class Pair:
     note: str = ""
     target_revision: str | None = None
     draft_revision: str | None = None
-
-
-class _Entry(BaseModel):
-    """One table of models.toml; sizes in bytes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    target: str
-    draft: str | None = None
-    target_revision: str | None = None
-    draft_revision: str | None = None
-    target_bytes: int | None = Field(None, ge=0)
-    draft_bytes: int | None = Field(None, ge=0)
-    k: int | Literal["auto"] = DEFAULT_K
-    note: str = ""
-    min_memory_gb: float | None = Field(None, gt=0)
+    target_bytes: int | None = None
+    draft_bytes: int | None = None
+    min_memory_gb: float | None = None
     verified: bool = False
-    measured: list[dict[str, Any]] = []
+    source: str = "command line"
+
+    @property
+    def models(self) -> tuple[tuple[str, str | None], ...]:
+        """(id, pinned revision) of the target and, where there is one, of the draft."""
+        target = ((self.target, self.target_revision),)
+        return target if self.draft is None else (*target, (self.draft, self.draft_revision))
 
 
-class _File(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    schema_version: Literal[1]
-    default_pair: str | None = None
-    pairs: dict[str, _Entry]
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """All known pairs by name, the user's over the packaged ones, and the pair that speaks by default."""
+
+    pairs: Mapping[str, Pair]
+    default_pair: str | None
+
+    def find(self, name: str) -> Pair:
+        """Raises: NotAvailable with the nearest names."""
+        if name in self.pairs:
+            return self.pairs[name]
+        raise NotAvailable(f"no pair named {name}; {len(self.pairs)} are known", nearest(name, self.pairs))
 
 
-def packaged_file() -> Path:
-    """models.toml inside the wheel, or at the top of the checkout."""
-    inside = Path(__file__).with_name("models.toml")
-    return inside if inside.is_file() else Path(__file__).parent.parent / "models.toml"
-
-
-def read_pairs(path: Path) -> dict[str, Pair]:
-    """All pairs of one models.toml by name.
-
-    Raises: UsageError with file, line and the nearest known key.
-    """
-    text = path.read_text(encoding="utf-8")
-    try:
-        parsed = _File.model_validate(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is not valid TOML: {error}", f"mend that line in {path}") from error
-    except ValidationError as error:
-        raise _explain(path, text, error) from error
-    return {
-        name: Pair(
-            name=name,
-            target=entry.target,
-            draft=entry.draft,
-            k=entry.k if isinstance(entry.k, int) else DEFAULT_K,
-            note=entry.note,
-            target_revision=entry.target_revision,
-            draft_revision=entry.draft_revision,
-        )
-        for name, entry in parsed.pairs.items()
-    }
-
-
-def find_pair(pairs: dict[str, Pair], name: str) -> Pair:
-    """Raises: NotAvailable with the nearest names."""
-    if name in pairs:
-        return pairs[name]
-    raise NotAvailable(f"no pair named {name}; {len(pairs)} are known", _nearest(name, pairs, "known pairs: "))
-
-
-def _nearest(name: str, known: Iterable[str], prefix: str) -> str:
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint: the names most like `name`, else all of them."""
     names = list(known)
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    return f"did you mean {' or '.join(near)}?" if near else prefix + ", ".join(names)
-
-
-def _explain(path: Path, text: str, error: ValidationError) -> UsageError:
-    """The first complaint as file:line, both values and the nearest key."""
-    first = error.errors()[0]
-    location = [str(part) for part in first["loc"]]
-    line = _line_of(text, location)
-    known = _Entry.model_fields if location[0] == "pairs" and len(location) > 2 else _File.model_fields
-    if first["type"] == "extra_forbidden":
-        return UsageError(f"{path}:{line}: unknown key {location[-1]}", _nearest(location[-1], known, "known keys: "))
-    return UsageError(
-        f"{path}:{line}: {'.'.join(location)} is {first['input']!r}: {first['msg']}", f"mend that line in {path}"
-    )
-
-
-def _line_of(text: str, location: list[str]) -> int:
-    """1-based line on which the innermost named key stands, 1 if it is nowhere."""
-    line = 1
-    lines = text.splitlines()
-    for part in location:
-        pattern = re.compile(rf"^\s*(\[.*\b{re.escape(part)}\b.*\]|\"?{re.escape(part)}\"?\s*=)")
-        line = next((i for i in range(line - 1, len(lines)) if pattern.match(lines[i])), line - 1) + 1
-    return line
+    return f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names)}"

@@ -16,6 +16,7 @@ from specdec_cli.engine.costs import plain_step_seconds
 from specdec_cli.engine.decode import Clock, decode
 from specdec_cli.engine.draft_length import Fixed
 from specdec_cli.engine.drafters import DRAFTERS
+from specdec_cli.engine.footprint import require_fit
 from specdec_cli.engine.load import load, require_runnable
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.errors import DoesNotFit, UsageError
@@ -196,12 +197,16 @@ class Writer:
         return Finish(reason=reason, text=text, tokens=tuple(self._tokens), text_tail=tail, stats=stats.to_dict())
 
 
-def open_session(pair: Pair, drafter: str = "model", clock: Clock = time.perf_counter) -> Session:
+def open_session(
+    pair: Pair, drafter: str = "model", room_tokens: int | None = None, clock: Clock = time.perf_counter
+) -> Session:
     """Load `pair`, its draft only where `drafter` needs one.
 
     Both configurations and tokenizers come first, so that every refusal comes before any weight is read.
 
-    Raises: NotAvailable, Refused, UsageError for an unknown drafter.
+    With `room_tokens` it is refused, before the weights are read, if it cannot fit with caches that long.
+
+    Raises: NotAvailable, Refused, DoesNotFit, UsageError for an unknown drafter.
     """
     if drafter not in DRAFTERS:
         raise UsageError(f"--drafter {drafter} is unknown", f"known drafters: {', '.join(DRAFTERS)}")
@@ -215,5 +220,8 @@ def open_session(pair: Pair, drafter: str = "model", clock: Clock = time.perf_co
         require_runnable(draft)
         other = Tokenizer.load(draft.folder, draft.name, draft.config)
         require_same_ids(tokenizer.table(), other.table(), target.name, draft.name)
+    if room_tokens is not None:
+        require_fit([target, draft] if draft else [target], room_tokens)
+    device.use_recommended_memory()
     loaded = load(target), load(draft) if draft else None
     return Session((target.name, draft.name if draft else None), *loaded, tokenizer, clock)

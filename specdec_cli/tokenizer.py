@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -91,6 +92,14 @@ class Tokenizer:
             self._table = TokenTable(tokens, {"bos": inner.bos_token_id, "eos": inner.eos_token_id})
         return self._table
 
+    def encoding_rules(self) -> dict[str, str]:
+        """What decides how text becomes ids, beyond the ids themselves: merges, normalizer, pre-tokenizer."""
+        if self._backend is None:
+            return {}
+        rules = json.loads(self._backend.to_str())
+        parts = {"merges": rules["model"].get("merges"), **{k: rules[k] for k in ("normalizer", "pre_tokenizer")}}
+        return {name.replace("_", "-") + "s" * (name != "merges"): json.dumps(part) for name, part in parts.items()}
+
     def _is_byte_level(self) -> bool:
         return self._backend is not None and "ByteLevel" in repr(self._backend.decoder)
 
@@ -139,8 +148,6 @@ class _NaiveStream:
 
 def _stop_ids(folder: Path, config: Mapping[str, Any]) -> list[int] | None:
     """End-of-sequence ids: the generation configuration's, else the model configuration's."""
-    import json
-
     ends = config.get("eos_token_id")
     path = folder / "generation_config.json"
     if path.is_file():

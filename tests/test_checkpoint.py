@@ -2,10 +2,12 @@
 
 import json
 
+import mlx.core as mx
 import pytest
+from mlx.utils import tree_flatten
 
 from specdec_cli.checkpoint import read_checkpoint
-from specdec_cli.engine.load import load, require_runnable
+from specdec_cli.engine.load import load, load_network, require_runnable
 from specdec_cli.errors import NotAvailable, Refused
 from support import TINY, tiny_folder
 
@@ -23,8 +25,17 @@ def configure(folder, **changes):
 def test_a_good_folder_is_read(folder):
     checkpoint = read_checkpoint(folder, "m")
     assert (checkpoint.model_type, checkpoint.context_limit) == ("qwen3", 256)
-    assert checkpoint.weight_bytes == (folder / "model.safetensors").stat().st_size
     assert load(checkpoint).dtype == "float32"
+
+
+@pytest.mark.parametrize("stored", [mx.float32, mx.float16])
+def test_weights_declared_float32_count_as_float32_however_they_are_stored(folder, stored):
+    path = folder / "model.safetensors"
+    weights = {name: value.astype(stored) for name, value in mx.load(str(path)).items()}
+    mx.save_safetensors(str(path), weights)
+    checkpoint = read_checkpoint(folder, "m")
+    network = load_network(checkpoint)
+    assert checkpoint.loaded_bytes == sum(value.nbytes for _, value in tree_flatten(network.parameters()))
 
 
 def test_a_missing_folder(tmp_path):

@@ -1,7 +1,7 @@
 import pytest
 
 from specdec_cli.errors import NotAvailable, UsageError
-from specdec_cli.pairs import find_pair, packaged_file, read_pairs
+from specdec_cli.registry import packaged_file, read_registry
 
 
 def write(tmp_path, text):
@@ -11,34 +11,34 @@ def write(tmp_path, text):
 
 
 def test_the_packaged_file_holds_the_demo_pair():
-    demo = find_pair(read_pairs(packaged_file()), "demo")
+    demo = read_registry(packaged_file(), "packaged").find("demo")
     assert (demo.target, demo.draft, demo.k) == ("specdec:demo/target", "specdec:demo/draft", 4)
 
 
 def test_a_pair_without_k_gets_three(tmp_path):
     path = write(tmp_path, 'schema_version = 1\n[pairs.a]\ntarget = "org/t"\n')
-    assert read_pairs(path)["a"].k == 3
+    assert read_registry(path, "yours").find("a").k == 3
 
 
 def test_an_unknown_key_is_named_with_line_and_nearest_key(tmp_path):
     path = write(tmp_path, 'schema_version = 1\n\n[pairs.a]\ntarget = "org/t"\ndraught = "org/d"\n')
     with pytest.raises(UsageError, match=r"models.toml:5: unknown key draught") as caught:
-        read_pairs(path)
+        read_registry(path, "yours")
     assert caught.value.hint == "did you mean draft?"
 
 
 def test_a_wrong_value_is_shown(tmp_path):
     path = write(tmp_path, "schema_version = 1\n[pairs.a]\ntarget = 3\n")
     with pytest.raises(UsageError, match=r"models.toml:3: pairs.a.target is 3"):
-        read_pairs(path)
+        read_registry(path, "yours")
 
 
 def test_broken_toml_is_a_usage_error(tmp_path):
     with pytest.raises(UsageError, match="not valid TOML"):
-        read_pairs(write(tmp_path, "schema_version = ["))
+        read_registry(write(tmp_path, "schema_version = ["), "yours")
 
 
 def test_an_unknown_pair_names_the_nearest():
     with pytest.raises(NotAvailable, match="no pair named dmeo") as caught:
-        find_pair(read_pairs(packaged_file()), "dmeo")
+        read_registry(packaged_file(), "packaged").find("dmeo")
     assert caught.value.hint == "did you mean demo?"

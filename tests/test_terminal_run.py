@@ -13,6 +13,7 @@ import time
 
 import pyte
 import pytest
+
 from support import TINY, tiny_folder
 
 COLUMNS, ROWS = 80, 30

@@ -6,6 +6,8 @@ from importlib.metadata import version
 
 import mlx.core as mx
 
+from specdec_cli.memory import physical_bytes
+
 
 def peak_memory_bytes() -> int:
     """Most memory mlx held since `reset_peak_memory`."""
@@ -38,6 +40,22 @@ def working_set_bytes() -> int | None:
     """Metal's recommended working set, None where the device does not say."""
     value = mx.device_info().get("max_recommended_working_set_size")
     return int(value) if value else None
+
+
+def usable_bytes() -> int:
+    """What models may take before headroom: Metal's recommended working set, else this machine's memory."""
+    return working_set_bytes() or physical_bytes()
+
+
+def use_recommended_memory() -> None:
+    """On Metal: keep the weights wired, and never allocate past the recommended working set. Nothing elsewhere.
+
+    The limits are the device's own; macOS may panic instead of failing when they are passed (mlx-lm issue 883).
+    """
+    recommended = working_set_bytes()
+    if backend() == "metal" and recommended:
+        mx.set_wired_limit(recommended)
+        mx.set_memory_limit(recommended)
 
 
 def versions() -> dict[str, str]:

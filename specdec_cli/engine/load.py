@@ -18,6 +18,14 @@ def require_runnable(checkpoint: Checkpoint) -> None:
 
     Raises: NotAvailable if the installed mlx-lm has no such architecture, Refused for caches that cannot roll back.
     """
+    Caches(blank_network(checkpoint)).check(checkpoint.name)
+
+
+def blank_network(checkpoint: Checkpoint) -> nn.Module:
+    """The architecture with its initial weights. Lazy: none is allocated before something is evaluated.
+
+    Raises: NotAvailable if the installed mlx-lm has no such architecture or the configuration does not fit it.
+    """
     try:
         model_class, args_class = _get_classes(dict(checkpoint.config))
     except ValueError as error:
@@ -26,11 +34,9 @@ def require_runnable(checkpoint: Checkpoint) -> None:
             "upgrade mlx-lm, or use a model type that it lists",
         ) from error
     try:
-        # Lazy: no weight is allocated before something is evaluated.
-        network = model_class(args_class.from_dict(dict(checkpoint.config)))
+        return model_class(args_class.from_dict(dict(checkpoint.config)))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _does_not_load(checkpoint, error) from error
-    Caches(network).check(checkpoint.name)
 
 
 def load(checkpoint: Checkpoint) -> CachedModel:

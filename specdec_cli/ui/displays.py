@@ -7,6 +7,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from rich.text import Text
+
 from specdec_cli.errors import UsageError
 from specdec_cli.ui.display import Display, Together
 from specdec_cli.ui.jsonl import JsonlDisplay
@@ -81,6 +83,11 @@ def print_demo_box(err: TextIO, plain: bool) -> None:
     box = demo_box("demo pair", _DEMO, _DEMO_COMMAND)
     box.width = min(80, console.width)
     console.print(box)
+
+
+def print_notice(err: TextIO, sentence: str, plain: bool) -> None:
+    """One dim line on what was chosen and why."""
+    make_console(err, plain=plain).print(Text(safe(sentence), "dim"))
 
 
 def print_doctor(out: TextIO, findings: Sequence[tuple[str, str, str]]) -> None:

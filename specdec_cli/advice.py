@@ -1,0 +1,90 @@
+"""Is this draft worth it for this target? (pure) Law: advice carries its reason, and never refuses.
+
+Sources: LM Studio's size table; measurements by others on Apple GPUs, collected in the project's notes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# Largest useful draft for a target of at least this many billion parameters.
+SIZE_BANDS = ((32.0, 7.0), (14.0, 3.0), (7.0, 1.0))
+# Cost of one more verified row, as a share of a plain step, where nothing was measured.
+TYPICAL_ROW_COST = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What is known of one model without its weights in memory; bytes are of the weights."""
+
+    weight_bytes: int
+    config: Mapping[str, Any]
+
+    @property
+    def bits(self) -> int:
+        """Bits per weight as stored: the quantization's, else 16."""
+        quantization = self.config.get("quantization") or self.config.get("quantization_config") or {}
+        return int(quantization.get("bits", 16)) if isinstance(quantization, Mapping) else 16
+
+    @property
+    def billions(self) -> float:
+        """Parameters in billions, from bytes and bits."""
+        # A 4-bit group of 64 carries a 16-bit scale and bias: half a bit a weight.
+        per_weight = self.bits + (0.5 if self.bits < 16 else 0.0)
+        return self.weight_bytes * 8 / per_weight / 1e9
+
+    @property
+    def experts(self) -> bool:
+        """A mixture of experts."""
+        nested = self.config.get("text_config")
+        configs = [self.config, nested] if isinstance(nested, Mapping) else [self.config]
+        return any(re.search(r"num_(local_|routed_)?experts$|n_routed_experts", key) for c in configs for key in c)
+
+
+def advise(target: Side, draft: Side | None, chip: str) -> list[str]:
+    """Sentences in order of weight; empty when nothing speaks against the pair."""
+    if draft is None:
+        return ["no draft: --drafter none decodes plainly"]
+    found = [_size(target, draft), *_target(target), *_chip(chip)]
+    return [sentence for sentence in found if sentence]
+
+
+def break_even(target: Side, draft: Side, k: int) -> float:
+    """Tokens a round must yield to pay: K draft steps by size, and K more rows at the typical cost of a row."""
+    return 1 + k * (draft.weight_bytes / target.weight_bytes + TYPICAL_ROW_COST)
+
+
+def parameters(billions: float) -> str:
+    """8.03 -> "8.0 B", 0.0052 -> "5 M"."""
+    return f"{billions:.1f} B" if billions >= 0.95 else f"{billions * 1000:.0f} M"
+
+
+def _size(target: Side, draft: Side) -> str:
+    big, small = target.billions, draft.billions
+    if big < 3.5:
+        told = f"a target of {parameters(big)} parameters is too small for a useful draft"
+        return f"{told}; a better quantization of it gains more"
+    largest = next((limit for least, limit in SIZE_BANDS if big >= least * 0.9), 1.0)
+    if small > largest * 1.2:
+        return (
+            f"a draft of {parameters(small)} is large for a target of {parameters(big)}: take one up to {largest:.0f} B"
+        )
+    return ""
+
+
+def _target(target: Side) -> list[str]:
+    found = []
+    if target.experts:
+        found.append("mixture of experts: every verified row reads other experts, so gains are small")
+    if target.bits <= 4:
+        found.append("4-bit targets gain least: the same target in 8 bits is slower, but gains more from a draft")
+    return found
+
+
+def _chip(chip: str) -> list[str]:
+    if re.search(r"Apple M[12]\b", chip):
+        return [f"{chip}: several rows at once cost nearly as much as one by one before M3; pairs often lose here"]
+    return []

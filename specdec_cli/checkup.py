@@ -1,0 +1,114 @@
+"""Builds the verdict on a pair from a few hundred kB. Law: never reads a weight, and needs none to be here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from specdec_cli import hub
+from specdec_cli.advice import Side, advise, break_even
+from specdec_cli.checkpoint import Checkpoint, read_checkpoint
+from specdec_cli.errors import Refused, SpecdecError
+from specdec_cli.memory import MemoryEstimate
+from specdec_cli.pairs import Pair
+from specdec_cli.shelf import is_local
+from specdec_cli.verdict import Checkup
+from specdec_cli.vocab import VocabVerdict, compare
+
+if TYPE_CHECKING:
+    from specdec_cli.tokenizer import Tokenizer
+
+DEFAULT_CONTEXT = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A model's configuration and tokenizer on this machine; `weight_bytes` also where the weights are not here."""
+
+    checkpoint: Checkpoint
+    weight_bytes: int
+
+
+def locate_model(name: str, revision: str | None, offline: bool) -> Located:
+    """Configuration and tokenizer, fetched if need be (a few hundred kB); never the weights.
+
+    Raises: NotAvailable, Refused.
+    """
+    if is_local(name):
+        checkpoint = read_checkpoint(hub.locate(name), name)
+        return Located(checkpoint, checkpoint.loaded_bytes)
+    snapshot = hub.resolve(name, revision, offline=offline)
+    folder: Path = hub.fetch_small(snapshot)
+    return Located(read_checkpoint(folder, name, weights=False), snapshot.weight_bytes)
+
+
+def check_pair(pair: Pair, context_tokens: int | None, offline: bool) -> Checkup:
+    """All five questions about `pair`: tokenizers, template and stops, caches, memory, expected gain.
+
+    Raises: NotAvailable where a model cannot be had or its architecture is unknown.
+    """
+    from specdec_cli.engine import device
+    from specdec_cli.engine.footprint import footprint
+    from specdec_cli.tokenizer import Tokenizer
+
+    located = [locate_model(name, revision, offline) for name, revision in pair.models]
+    tokenizers = [Tokenizer.load(m.checkpoint.folder, m.checkpoint.name, m.checkpoint.config) for m in located]
+    limits = [m.checkpoint.context_limit for m in located if m.checkpoint.context_limit]
+    context = min([context_tokens or DEFAULT_CONTEXT, *limits])
+    kinds, obstacles = _caches(located)
+    vocab = None
+    if len(tokenizers) == 2:
+        vocab = compare(tokenizers[0].table(), tokenizers[1].table())
+        if vocab.status == "incompatible":
+            obstacles.insert(0, _incompatible(pair, vocab))
+    parts = tuple(footprint(m.checkpoint, context, m.weight_bytes) for m in located)
+    memory = MemoryEstimate(parts, context, device.usable_bytes())
+    if not memory.fits:
+        obstacles.append(memory.obstacle())
+    sides = [Side(m.weight_bytes, m.checkpoint.config) for m in located]
+    draft = sides[1] if len(sides) == 2 else None
+    return Checkup(
+        pair=pair,
+        vocab=vocab,
+        stop_tokens=tuple(tokenizers[0].piece(token) for token in sorted(tokenizers[0].stop_tokens)),
+        has_template=tokenizers[0].has_template,
+        caches=tuple(kinds),
+        memory=memory,
+        break_even=break_even(sides[0], draft, pair.k) if draft else None,
+        warnings=tuple(_warnings(tokenizers)),
+        advice=tuple(advise(sides[0], draft, device.device_name())),
+        obstacles=tuple(obstacles),
+    )
+
+
+def _caches(located: list[Located]) -> tuple[list[tuple[str, str]], list[SpecdecError]]:
+    """(model, cache kinds) and a refusal for each model whose caches cannot be rolled back."""
+    from specdec_cli.engine.caches import Caches
+    from specdec_cli.engine.load import blank_network
+
+    kinds: list[tuple[str, str]] = []
+    refusals: list[SpecdecError] = []
+    for model in located:
+        caches = Caches(blank_network(model.checkpoint))
+        kinds.append((model.checkpoint.name, ", ".join(caches.kinds)))
+        try:
+            caches.check(model.checkpoint.name)
+        except Refused as refusal:
+            refusals.append(refusal)
+    return kinds, refusals
+
+
+def _warnings(tokenizers: list[Tokenizer]) -> list[str]:
+    """Differences that cost nothing, because only the target encodes."""
+    if len(tokenizers) < 2:
+        return []
+    ours, theirs = (tokenizer.encoding_rules() for tokenizer in tokenizers)
+    return [f"{part} differ; harmless: only the target's are used" for part in ours if ours[part] != theirs.get(part)]
+
+
+def _incompatible(pair: Pair, vocab: VocabVerdict) -> Refused:
+    return Refused(
+        f"tokenizers of {pair.target} and {pair.draft} differ: {vocab.reason}",
+        "take a draft of the target's own family, or decode without one: --drafter none",
+    )

@@ -1,0 +1,95 @@
+"""Taking a model out of the shared cache. Law: no other snapshot loses a byte; the figure told is the figure freed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from specdec_cli.errors import NotAvailable
+from specdec_cli.hub.cached import require_hub_id
+from specdec_cli.hub.failures import explained
+from specdec_cli.hub.layout import cache_folder, prepare, repository
+
+if TYPE_CHECKING:
+    from huggingface_hub import CachedRepoInfo, HFCacheInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What removing `commits` of `name` would do. Without `commits` the folder is broken and goes as a whole."""
+
+    name: str
+    commits: tuple[str, ...]
+    kept_commits: tuple[str, ...]
+    freed_bytes: int
+    shared_bytes: int
+    shared_files: tuple[str, ...]
+
+
+def removal(name: str, commit: str | None = None) -> Removal:
+    """Plan to remove one commit of `name`, or all that is here of it; nothing changes yet.
+
+    `shared_files` (and bytes) stay, because other snapshots use them. Raises: NotAvailable.
+    """
+    require_hub_id(name)
+    prepare()
+    if not repository(name).is_dir():
+        raise NotAvailable(f"{name} is not in the model cache {cache_folder()}", "specdec pairs")
+    with explained(name):
+        cache, repo = _scan(name)
+    if repo is None:
+        return Removal(name, (), (), _folder_bytes(repository(name)), 0, ())
+    going = [r for r in repo.revisions if commit in (None, r.commit_hash)]
+    staying = repo.revisions - set(going)
+    if commit is not None and not going:
+        here = ", ".join(sorted(revision.commit_hash[:7] for revision in staying))
+        raise NotAvailable(f"{name} has no commit {commit} here, only {here}", f"specdec rm {name}")
+    blobs = {file.blob_path: file for revision in going for file in revision.files}
+    used = {file.blob_path for revision in staying for file in revision.files}
+    freed_bytes = cache.delete_revisions(*(revision.commit_hash for revision in going)).expected_freed_size
+    return Removal(
+        name,
+        tuple(sorted(revision.commit_hash for revision in going)),
+        tuple(sorted(revision.commit_hash for revision in staying)),
+        freed_bytes + (0 if staying else _leftover_bytes(repository(name))),
+        sum(file.size_on_disk for file in blobs.values()) - freed_bytes,
+        tuple(sorted(file.file_name for path, file in blobs.items() if path in used)),
+    )
+
+
+def remove(plan: Removal) -> int:
+    """Carry the plan out; the bytes freed. Raises: NotAvailable if something could not be removed."""
+    prepare()
+    with explained(plan.name):
+        if not plan.commits:
+            shutil.rmtree(repository(plan.name))
+            return plan.freed_bytes
+        cache, _ = _scan(plan.name)
+        strategy = cache.delete_revisions(*plan.commits)
+        strategy.execute()
+    stuck = sorted(path for path in strategy.repos | strategy.snapshots | strategy.blobs if os.path.lexists(path))
+    if stuck:
+        raise NotAvailable(
+            f"{plan.name} could not be removed: {stuck[0]} is still there", f"check who owns {stuck[0].parent}"
+        )
+    return plan.freed_bytes
+
+
+def _scan(name: str) -> tuple[HFCacheInfo, CachedRepoInfo | None]:
+    """The cache, and the repository in it; None where its folder is broken."""
+    from huggingface_hub import scan_cache_dir
+
+    cache = scan_cache_dir()
+    found = [repo for repo in cache.repos if repo.repo_type == "model" and repo.repo_id == name]
+    return cache, found[0] if found else None
+
+
+def _leftover_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.glob("blobs/*.incomplete"))
+
+
+def _folder_bytes(folder: Path) -> int:
+    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())

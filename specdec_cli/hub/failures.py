@@ -1,0 +1,157 @@
+"""What the Hub, the network and the disk can do wrong, as two lines. Law: no failure of theirs is a traceback."""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from specdec_cli.errors import DoesNotFit, NotAvailable, SpecdecError
+from specdec_cli.hub.layout import cache_folder, endpoint, prepare
+
+if TYPE_CHECKING:
+    from huggingface_hub.errors import HfHubHTTPError
+
+AGAIN = "the same command again: complete files are kept, the one in progress restarts"
+WINDOW = re.compile(r"\br=0\b.*\bt=(\d+)")  # of the ratelimit header: nothing left, and seconds to its end
+SHORT = re.compile(r"should be of size (\d+) but has size (\d+)")  # the library's only word for a truncated body
+DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
+FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
+
+
+@contextmanager
+def explained(name: str, revision: str | None = None) -> Iterator[None]:
+    """Around calls into huggingface_hub about `name`: its failures come out as SpecdecErrors."""
+    prepare()
+    from huggingface_hub.errors import EntryNotFoundError
+    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
+
+    try:
+        yield
+    # RuntimeError: what the Xet transport raises when the line is cut; ValueError: an answer that is no JSON.
+    except (httpx.HTTPError, httpx.InvalidURL, EntryNotFoundError, OSError, ValueError, RuntimeError) as error:
+        raise explain(error, name, revision) from error
+
+
+def explain(error: BaseException, name: str, revision: str | None = None) -> SpecdecError:
+    """The SpecdecError for a failure of huggingface_hub, its HTTP client, hf_xet or the disk."""
+    from huggingface_hub.errors import (
+        FileMetadataError,
+        HfHubHTTPError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+        OfflineModeIsEnabled,
+    )
+    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
+
+    while isinstance(error, LocalEntryNotFoundError) and error.__cause__ is not None:
+        error = error.__cause__  # "check your connection" hides what really happened
+    if isinstance(error, HfHubHTTPError):
+        return _answered(error, name, revision)
+    if isinstance(error, OfflineModeIsEnabled):
+        return NotAvailable(f"{name} is not all here, and HF_HUB_OFFLINE forbids downloads", "unset HF_HUB_OFFLINE")
+    if isinstance(error, HFValidationError):
+        return NotAvailable(f"{name} is no Hub id: {_line(error)}", "a Hub id looks like organisation/name")
+    if isinstance(error, (FileMetadataError, json.JSONDecodeError)):
+        return NotAvailable(
+            f"{endpoint()} does not answer like a Hub when asked for {name}",
+            "check HF_ENDPOINT, and whether a proxy or a login page stands in between",
+        )
+    if isinstance(error, (httpx.HTTPError, httpx.InvalidURL, ConnectionError, TimeoutError)):
+        return _unreached(error, name)
+    return _broken(error, name)
+
+
+def _answered(error: HfHubHTTPError, name: str, revision: str | None) -> SpecdecError:
+    from huggingface_hub.errors import (
+        DisabledRepoError,
+        GatedRepoError,
+        RemoteEntryNotFoundError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    status, page = error.response.status_code, f"{endpoint()}/{name}"
+    if isinstance(error, GatedRepoError):
+        return NotAvailable(
+            f"{name} is gated: the Hub answers {status} until you accept its licence",
+            f"accept it at {page}, then: hf auth login",
+        )
+    if isinstance(error, DisabledRepoError):
+        return NotAvailable(f"the Hub has disabled {name} ({status})", f"read why at {page}, or use another model")
+    if isinstance(error, RevisionNotFoundError):
+        return NotAvailable(f"{name} has no revision {revision}", f"see {page}/commits/main, or leave the revision out")
+    if isinstance(error, RemoteEntryNotFoundError):
+        return NotAvailable(f"{name} lists a file that the Hub does not have ({status})", f"look at {page}/tree/main")
+    if isinstance(error, RepositoryNotFoundError) or status == 404:
+        return NotAvailable(
+            f"no such repository on {endpoint()}: {name}, or it is private ({status})",
+            "check the spelling; if it is private: hf auth login",
+        )
+    if status in (401, 403):
+        return NotAvailable(
+            f"the Hub refuses {name} to your login ({status})", "hf auth whoami, then hf auth login with a valid token"
+        )
+    if status == 429:
+        return _limited(error.response.headers, name)
+    if status >= 500:
+        return NotAvailable(
+            f"the Hub is in trouble: it answers {status} for {name}", f"try later, {endpoint()} is not well now"
+        )
+    return NotAvailable(f"the Hub answers {status} for {name}: {_line(error)}", f"look at {page}")
+
+
+def _limited(headers: Mapping[str, str], name: str) -> SpecdecError:
+    window = WINDOW.search(headers.get("ratelimit", ""))
+    wait = window.group(1) if window else headers.get("retry-after", "")
+    return NotAvailable(
+        f"the Hub takes no more requests from here for now (429, asked for {name})",
+        f"wait {wait} s and try again" if wait.isdigit() else "wait a few minutes; hf auth login raises the limit",
+    )
+
+
+def _unreached(error: BaseException, name: str) -> SpecdecError:
+    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
+
+    if isinstance(error, (httpx.TimeoutException, TimeoutError)):
+        return NotAvailable(f"{endpoint()} stopped answering while {name} was asked for", AGAIN)
+    if isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)):
+        return NotAvailable(f"the connection broke while {name} was coming: {_line(error)}", AGAIN)
+    return NotAvailable(
+        f"cannot reach {endpoint()} for {name}: {_line(error)}",
+        "check the network; a model that is already here runs with --offline",
+    )
+
+
+def _broken(error: BaseException, name: str) -> SpecdecError:
+    """The disk, or a body that ended early. The Xet transport gives the disk's number only in its text."""
+    code = error.errno if isinstance(error, OSError) else None
+    if code in DISK_FULL or "(os error 28)" in str(error):
+        return DoesNotFit(
+            f"the disk of {cache_folder()} is full, and {name} is not all there",
+            "free some space, or set HF_HOME to a folder on a bigger disk; " + AGAIN,
+        )
+    if code in FORBIDDEN or "(os error 13)" in str(error):
+        path = error.filename if isinstance(error, OSError) and error.filename else cache_folder()
+        return NotAvailable(
+            f"no permission for {path}, where {name} belongs", "make it yours, or set HF_HOME to a folder of yours"
+        )
+    if isinstance(error, OSError) and code is not None:
+        return NotAvailable(f"the cache cannot hold {name}: {_line(error)}", "check HF_HOME and HF_HUB_CACHE")
+    if sizes := SHORT.search(str(error)):
+        return NotAvailable(f"a file of {name} ended after {sizes[2]} of its {sizes[1]} bytes", AGAIN)
+    if isinstance(error, RuntimeError):
+        return NotAvailable(
+            f"the Xet transport failed while {name} was coming: {_line(error)}",
+            "the same command again, or with HF_HUB_DISABLE_XET=1 to fetch over plain HTTP",
+        )
+    return NotAvailable(f"{name} did not arrive whole: {_line(error)}", AGAIN)
+
+
+def _line(error: BaseException) -> str:
+    """The first line of a foreign message, cut to fit one of ours."""
+    text = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return text if len(text) <= 160 else text[:157] + "..."

@@ -1,0 +1,91 @@
+"""Will it fit? (pure) Law: estimates name their parts, and are kept within 10 % of what mlx then really uses.
+
+All sizes in bytes. What depends on an architecture (cache bytes, layer sizes) is measured by the engine and passed in.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from specdec_cli.errors import DoesNotFit
+
+# Room for the graph, the tokenizer and the operating system's share of a working set.
+HEADROOM = 0.92
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """One model at one context length: weights, caches, and the largest prefill chunk's activations."""
+
+    name: str
+    weight_bytes: int
+    cache_bytes: int
+    prefill_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEstimate:
+    """Target and draft together at `context_tokens`; prefills happen one after the other, so only the larger counts."""
+
+    footprints: tuple[Footprint, ...]
+    context_tokens: int
+    available_bytes: int
+
+    @property
+    def prefill_bytes(self) -> int:
+        return max(part.prefill_bytes for part in self.footprints)
+
+    @property
+    def peak_bytes(self) -> int:
+        return sum(part.weight_bytes + part.cache_bytes for part in self.footprints) + self.prefill_bytes
+
+    @property
+    def limit_bytes(self) -> int:
+        """What models may take of the available memory."""
+        return int(self.available_bytes * HEADROOM)
+
+    @property
+    def fits(self) -> bool:
+        return self.peak_bytes <= self.limit_bytes
+
+    def obstacle(self) -> DoesNotFit:
+        """The numbers, and what would fit."""
+        names = " and ".join(part.name for part in self.footprints)
+        need, have, context = self.peak_bytes / 1e9, self.limit_bytes / 1e9, self.largest_context
+        if context >= 512:
+            hint = f"a smaller context fits: --max-context {context // 256 * 256}; --force loads it anyway"
+        elif len(self.footprints) > 1:
+            hint = "try without the draft (--drafter none) or a smaller pair (specdec pairs); --force loads it anyway"
+        else:
+            hint = "try a smaller model or a lower quantization; --force loads it anyway"
+        need_verb = "need" if len(self.footprints) > 1 else "needs"
+        return DoesNotFit(
+            f"{names} {need_verb} {need:.1f} GB at {self.context_tokens} tokens of context; {have:.1f} GB are usable",
+            hint,
+        )
+
+    @property
+    def largest_context(self) -> int:
+        """Tokens that would fit, caches taken as linear in the context; 0 if not even the weights do."""
+        weights = sum(part.weight_bytes for part in self.footprints)
+        per_token = (self.peak_bytes - weights) / self.context_tokens
+        return max(int((self.limit_bytes - weights) / per_token), 0) if per_token else 0
+
+
+def prefill_bytes(
+    rows: int, context_tokens: int, hidden: int, inner: int, heads: int, value_bytes: int, fused_attention: bool
+) -> int:
+    """Activations of the largest prefill chunk: `rows` tokens behind a context, in one layer at a time.
+
+    Three MLP arrays and about ten of the hidden width live at once; without a fused kernel so do the attention
+    scores [heads, rows, context]. The factors were fitted to mlx's own peak on the CPU; a test keeps them.
+    """
+    rows = min(rows, context_tokens)
+    scores = 0 if fused_attention else heads * rows * context_tokens
+    return (rows * (3 * inner + 10 * hidden) + scores) * value_bytes
+
+
+def physical_bytes() -> int:
+    """Memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,0 +1,129 @@
+"""Which pairs there are, what is downloaded, what fits. Law: no network unless asked for by name."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import platformdirs
+
+from specdec_cli import hub
+from specdec_cli.errors import NotAvailable, SpecdecError
+from specdec_cli.memory import HEADROOM, physical_bytes
+from specdec_cli.pairs import DEMO, Pair, Registry
+from specdec_cli.registry import load_registry, packaged_file, user_file
+
+
+def registry() -> Registry:
+    """All pairs known on this machine."""
+    return load_registry(packaged_file(), user_file())
+
+
+def is_local(name: str) -> bool:
+    """Shipped inside the package or a folder, so that the Hub has no say."""
+    return name.startswith(hub.SHIPPED) or Path(name).expanduser().is_dir()
+
+
+def hub_ids(known: Registry) -> list[str]:
+    """Every Hub id in the registry, each once, in its order."""
+    return list({name: None for pair in known.pairs.values() for name, _ in pair.models if not is_local(name)})
+
+
+def confirmed_file() -> Path:
+    """Where the Hub's answers are kept: model id -> bytes of its files."""
+    return platformdirs.user_cache_path("specdec") / "confirmed.json"
+
+
+def confirmed() -> dict[str, int]:
+    """What the Hub has confirmed before; a damaged file counts as nothing."""
+    try:
+        values = json.loads(confirmed_file().read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {str(name): int(size) for name, size in values.items()} if isinstance(values, dict) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """The Hub's answer on one model: its size in bytes, or why there is none."""
+
+    name: str
+    size_bytes: int | None
+    problem: str | None
+
+
+def confirm(names: list[str]) -> list[Confirmation]:
+    """Ask the Hub about each model and keep the answers.
+
+    Raises: NotAvailable when the Hub cannot be reached at all.
+    """
+    sizes, answers = confirmed(), []
+    for name in names:
+        try:
+            snapshot = hub.resolve(name)
+        except SpecdecError as error:
+            if "reach" in error.message:
+                raise
+            sizes.pop(name, None)
+            answers.append(Confirmation(name, None, error.message))
+        else:
+            sizes[name] = snapshot.total_bytes
+            answers.append(Confirmation(name, snapshot.total_bytes, None))
+    path = confirmed_file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(sizes, indent=1), encoding="utf-8")
+    return answers
+
+
+def size_bytes(pair: Pair, sizes: dict[str, int]) -> int | None:
+    """Bytes of both models, from what is here, what the Hub confirmed, or what models.toml states."""
+    stated = {pair.target: pair.target_bytes, pair.draft: pair.draft_bytes}
+    found = [_model_bytes(name, revision) or sizes.get(name) or stated[name] for name, revision in pair.models]
+    return sum(found) if all(found) else None  # type: ignore[arg-type]
+
+
+def _model_bytes(name: str, revision: str | None) -> int | None:
+    try:
+        folder = hub.locate(name, revision)
+    except NotAvailable:
+        return None
+    return sum(path.stat().st_size for path in folder.glob("*") if path.is_file())
+
+
+def downloaded(pair: Pair) -> bool:
+    """Whether every model of the pair is complete on this machine."""
+    return all(_model_bytes(name, revision) is not None for name, revision in pair.models)
+
+
+def fits(pair: Pair, size: int | None) -> bool | None:
+    """By stated minimum memory, else by size; None where nothing is known."""
+    memory = physical_bytes()
+    if pair.min_memory_gb is not None:
+        # Machines are sold in powers of two; what the system reports is a little less.
+        return memory >= pair.min_memory_gb * 1e9 * 0.97
+    return None if size is None else size <= memory * HEADROOM * 0.75
+
+
+def verified(pair: Pair, sizes: dict[str, int]) -> Pair:
+    """The pair, marked verified if the Hub confirmed both models on this machine."""
+    known = pair.verified or all(is_local(name) or name in sizes for name, _ in pair.models)
+    return replace(pair, verified=known)
+
+
+def recommended(known: Registry) -> Pair:
+    """The first packaged pair for the largest memory class that this machine reaches.
+
+    Raises: NotAvailable if even the smallest needs more.
+    """
+    fitting = [p for p in known.pairs.values() if p.name != DEMO and p.min_memory_gb and fits(p, None)]
+    if not fitting:
+        raise NotAvailable(
+            f"no listed pair is known to fit {physical_bytes() / 1e9:.1f} GB", "name one: specdec pull --target ID"
+        )
+    return max(fitting, key=lambda pair: pair.min_memory_gb or 0)
+
+
+def users_of(name: str, known: Registry) -> list[str]:
+    """Names of the pairs that use this model."""
+    return [pair.name for pair in known.pairs.values() if name in (pair.target, pair.draft)]

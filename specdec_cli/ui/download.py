@@ -1,0 +1,89 @@
+"""Progress of a pull. Law: bytes never go backwards, and a stall is said, not left to be guessed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.text import Text
+
+from specdec_cli.ui.terminal import can_draw, encodable, make_console, safe
+
+STALLED_SECONDS = 10.0
+Report = Callable[[str, int, int], None]
+
+
+class Pulse(ProgressColumn):
+    """Says how long no byte has come, once that is long enough to wonder."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._seen: dict[TaskID, tuple[float, float]] = {}
+
+    def render(self, task: Task) -> Text:
+        now = self._clock()
+        done, since = self._seen.get(task.id, (-1.0, now))
+        if task.completed != done or task.finished:
+            self._seen[task.id] = (task.completed, now)
+            return Text("")
+        quiet = now - since
+        return Text(f"no data for {quiet:.0f} s", "yellow") if quiet >= STALLED_SECONDS else Text("")
+
+
+@contextmanager
+def pull_display(err: TextIO, total_bytes: int) -> Iterator[Report]:
+    """A report(file, done, total) that draws one bar a file and one for all; plain lines where no bar can be drawn."""
+    if not can_draw(err):
+        yield _lines(err)
+        return
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=None),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        Pulse(),
+    )
+    with Progress(*columns, console=make_console(err, plain=False), expand=True) as progress:
+        yield _bars(progress, total_bytes)
+
+
+def _bars(progress: Progress, total_bytes: int) -> Report:
+    whole = progress.add_task("all files", total=total_bytes)
+    tasks: dict[str, TaskID] = {}
+    done_by_file: dict[str, int] = {}
+
+    def report(path: str, done_bytes: int, file_bytes: int) -> None:
+        if path not in tasks:
+            tasks[path] = progress.add_task(safe(path), total=file_bytes)
+        done_by_file[path] = max(done_bytes, done_by_file.get(path, 0))
+        progress.update(tasks[path], completed=done_by_file[path])
+        progress.update(whole, completed=min(sum(done_by_file.values()), total_bytes))
+
+    return report
+
+
+def _lines(err: TextIO) -> Report:
+    finished: set[str] = set()
+
+    def report(path: str, done_bytes: int, file_bytes: int) -> None:
+        if done_bytes >= file_bytes and path not in finished:
+            finished.add(path)
+            err.write(encodable(f"{safe(path)}  {file_bytes} bytes\n", err))
+            err.flush()
+
+    return report

@@ -1,0 +1,152 @@
+"""Tables of pairs and verdicts. Law: every cell from a file or the Hub passes the terminal filter."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from specdec_cli.memory import Footprint
+from specdec_cli.pairs import Pair
+from specdec_cli.ui.terminal import encodable, make_console, safe
+from specdec_cli.verdict import Checkup
+
+COMMON = "mlx-community/"
+
+
+@dataclass(frozen=True, slots=True)
+class PairRow:
+    """One line of `specdec pairs`; None where no source tells the size, or the size leaves open whether it fits."""
+
+    pair: Pair
+    size_bytes: int | None
+    downloaded: bool
+    fits: bool | None
+    default: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.pair.name,
+            "target": self.pair.target,
+            "draft": self.pair.draft,
+            "size_bytes": self.size_bytes,
+            "downloaded": self.downloaded,
+            "fits": self.fits,
+            "k": self.pair.k,
+            "source": self.pair.source,
+            "verified": self.pair.verified,
+            "default": self.default,
+            "note": self.pair.note,
+        }
+
+
+def gigabytes(count: int | None) -> str:
+    """Decimal gigabytes, as download sizes are given; – where unknown."""
+    if count is None:
+        return "–"
+    return f"{count / 1e9:.1f} GB" if count >= 5e7 else f"{count / 1e6:.1f} MB"
+
+
+def print_pairs(out: TextIO, rows: Sequence[PairRow]) -> None:
+    """Name, models, size, here, fits, K; one line a pair where the terminal is wide enough for it."""
+    console = make_console(out, plain=False)
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for heading, justify in (("pair", "left"), ("size", "right"), ("here", "left"), ("fits", "left"), ("k", "right")):
+        table.add_column(heading, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    table.add_column("target, draft", overflow="fold")
+    for row in rows:
+        name = Text(safe(row.pair.name) + (" *" if row.default else ""), "bold")
+        models = Text(_short(row.pair.target)).append("\n" + _short(row.pair.draft or "no draft"), "dim")
+        table.add_row(name, gigabytes(row.size_bytes), _yes(row.downloaded), _yes(row.fits), str(row.pair.k), models)
+    console.print(table)
+    console.print(Text(_legend(rows), "dim"))
+
+
+def _short(name: str) -> str:
+    """A model's id, without the organisation that most share."""
+    return safe(name).removeprefix(COMMON)
+
+
+def _legend(rows: Sequence[PairRow]) -> str:
+    parts = ["* speaks when no pair is named"] if any(row.default for row in rows) else []
+    if any(name.startswith(COMMON) for row in rows for name, _ in row.pair.models):
+        parts.append(f"ids without an organisation are {COMMON}…")
+    unverified = sum(not row.pair.verified for row in rows)
+    if unverified:
+        parts.append(f"{unverified} of {len(rows)} not yet verified against the Hub: specdec pairs --online")
+    return "; ".join(parts)
+
+
+def _yes(value: bool | None) -> Text:
+    return {True: Text("yes", "green"), False: Text("no", "yellow"), None: Text("?", "dim")}[value]
+
+
+def print_json(out: TextIO, value: object) -> None:
+    out.write(json.dumps(value, indent=1) + "\n")
+
+
+def print_checkup(out: TextIO, found: Checkup) -> None:
+    """The five answers, then the verdict; a person reads it top to bottom."""
+    console = make_console(out, plain=False)
+    grid = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    grid.add_column(no_wrap=True, style="dim")
+    grid.add_column(overflow="fold")
+    for label, text in _answers(found):
+        grid.add_row(label, Text(safe(text)))
+    console.print(grid)
+    console.print(_memory_table(found))
+    for error in found.obstacles:
+        console.print(Text.assemble(("refused  ", "bold red"), safe(error.message)))
+        console.print(Text.assemble(("hint     ", "cyan"), safe(error.hint)))
+    if not found.obstacles:
+        console.print(
+            Text.assemble(("runs     ", "bold green"), f"specdec run -p {safe(found.pair.name)} 'your prompt'")
+        )
+
+
+def _answers(found: Checkup) -> list[tuple[str, str]]:
+    rows = [("pair", found.pair.name), ("target", found.pair.target), ("draft", found.pair.draft or "none")]
+    if found.vocab is not None:
+        rows.append(("tokenizers", f"{found.vocab.status}: {found.vocab.reason}"))
+    rows += [("warning", warning) for warning in found.warnings]
+    rows.append(("template", "yes" if found.has_template else "none: prompts are continued as plain text"))
+    rows.append(("stops at", " ".join(found.stop_tokens) or "no token: only --max-tokens ends an answer"))
+    rows += [("caches", f"{name}: {kinds}") for name, kinds in found.caches]
+    if found.break_even is not None:
+        k = found.pair.k
+        rows.append(("break-even", f"about {found.break_even:.1f} tokens a round at K {k}, at typical costs of a row"))
+    return rows + [("advice", sentence) for sentence in found.advice]
+
+
+def _memory_table(found: Checkup) -> Table:
+    estimate = found.memory
+    table = Table(box=box.SIMPLE_HEAD, title_style="dim", pad_edge=False)
+    table.add_column("memory", no_wrap=True)
+    for heading in ("weights", f"caches at {estimate.context_tokens}", "sum"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for part in estimate.footprints:
+        table.add_row(*_memory_row(part))
+    table.add_row("reading the prompt", "", "", gigabytes(estimate.prefill_bytes))
+    table.add_row(
+        Text("peak, of what is usable", "bold"),
+        "",
+        "",
+        Text(f"{gigabytes(estimate.peak_bytes)} of {gigabytes(estimate.limit_bytes)}", "bold"),
+    )
+    return table
+
+
+def _memory_row(part: Footprint) -> tuple[str, str, str, str]:
+    name = safe(part.name).rsplit("/", 1)[-1]
+    total = part.weight_bytes + part.cache_bytes
+    return name, gigabytes(part.weight_bytes), gigabytes(part.cache_bytes), gigabytes(total)
+
+
+def print_line(out: TextIO, text: str) -> None:
+    """One filtered line."""
+    out.write(encodable(safe(text) + "\n", out))

@@ -1,0 +1,64 @@
+"""Edits of the user's models.toml. Law: comments and order survive; the file is replaced whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+
+from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.pairs import Pair
+
+
+def set_default(path: Path, name: str) -> None:
+    """The pair that speaks when none is named."""
+    document = _read(path)
+    document["default_pair"] = name
+    _write(path, document)
+
+
+def add_pair(path: Path, pair: Pair) -> None:
+    """Add or replace one pair, keeping whatever else its table holds."""
+    document = _read(path)
+    pairs = document.setdefault("pairs", tomlkit.table(is_super_table=True))
+    table = pairs.setdefault(pair.name, tomlkit.table())
+    values = {
+        "target": pair.target,
+        "draft": pair.draft,
+        "target_revision": pair.target_revision,
+        "draft_revision": pair.draft_revision,
+        "k": pair.k,
+    }
+    for key, value in values.items():
+        if value is not None:
+            table[key] = value
+        else:
+            table.pop(key, None)
+    _write(path, document)
+
+
+def _read(path: Path) -> tomlkit.TOMLDocument:
+    if not path.is_file():
+        document = tomlkit.document()
+        document.add(tomlkit.comment("Your pairs; they replace packaged ones of the same name."))
+        document["schema_version"] = 1
+        return document
+    try:
+        return tomlkit.parse(path.read_text(encoding="utf-8"))
+    except (TOMLKitError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not valid TOML: {error}", f"mend that line in {path}") from error
+
+
+def _write(path: Path, document: tomlkit.TOMLDocument) -> None:
+    """By a neighbour and a rename, so that an interruption leaves the old file."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(tomlkit.dumps(document))
+        Path(name).replace(path)
+    except OSError as error:
+        raise SpecdecError(f"{path} cannot be written: {error.strerror}", "check the folder's permissions") from error

@@ -1,0 +1,66 @@
+"""The verdict on a pair (pure). Law: what forbids it comes with the exit code, what only discourages it is advice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from specdec_cli.errors import SpecdecError
+from specdec_cli.memory import MemoryEstimate
+from specdec_cli.pairs import Pair
+from specdec_cli.vocab import VocabVerdict
+
+
+@dataclass(frozen=True, slots=True)
+class Checkup:
+    """What was found. `obstacles` forbid the pair, worst first; `advice` and `warnings` only tell."""
+
+    pair: Pair
+    vocab: VocabVerdict | None
+    stop_tokens: tuple[str, ...]
+    has_template: bool
+    caches: tuple[tuple[str, str], ...]
+    memory: MemoryEstimate
+    break_even: float | None
+    warnings: tuple[str, ...]
+    advice: tuple[str, ...]
+    obstacles: tuple[SpecdecError, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0 for a pair that runs here, 4 for a refused one, 5 for one that does not fit."""
+        return self.obstacles[0].exit_code if self.obstacles else 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The `--json` object."""
+        return {
+            "pair": self.pair.name,
+            "target": self.pair.target,
+            "draft": self.pair.draft,
+            "verdict": "refused" if self.obstacles else "runs",
+            "exit_code": self.exit_code,
+            "obstacles": [{"message": error.message, "hint": error.hint} for error in self.obstacles],
+            "tokenizers": self.vocab
+            and {
+                "status": self.vocab.status,
+                "reason": self.vocab.reason,
+                "first_difference": self.vocab.first_difference,
+            },
+            "stop_tokens": list(self.stop_tokens),
+            "has_template": self.has_template,
+            "caches": dict(self.caches),
+            "memory": {
+                "context_tokens": self.memory.context_tokens,
+                "peak_bytes": self.memory.peak_bytes,
+                "limit_bytes": self.memory.limit_bytes,
+                "fits": self.memory.fits,
+                "models": [
+                    {"name": p.name, "weight_bytes": p.weight_bytes, "cache_bytes": p.cache_bytes}
+                    for p in self.memory.footprints
+                ],
+                "prefill_bytes": self.memory.prefill_bytes,
+            },
+            "break_even_tokens_per_round": self.break_even,
+            "warnings": list(self.warnings),
+            "advice": list(self.advice),
+        }
