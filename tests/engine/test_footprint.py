@@ -1,0 +1,112 @@
+"""Memory estimates against what mlx really used, and Metal's limits through a fake device."""
+
+import gc
+import json
+import subprocess
+import sys
+
+import mlx.core as mx
+import pytest
+
+from specdec_cli.engine import device
+from specdec_cli.errors import DoesNotFit
+from specdec_cli.memory import Footprint, MemoryEstimate
+from support import TINY
+
+# In a process of its own: the peak counts everything the process ever held at once.
+MEASURE = """
+import json, sys
+from pathlib import Path
+import mlx.core as mx
+from mlx.utils import tree_flatten
+from mlx_lm.models import qwen3
+from specdec_cli.checkpoint import read_checkpoint
+from specdec_cli.engine.footprint import footprint
+from specdec_cli.engine.load import load
+folder, config, context = Path(sys.argv[1]), json.loads(sys.argv[2]), int(sys.argv[3])
+if config:
+    folder.mkdir(parents=True, exist_ok=True)
+    network = qwen3.Model(qwen3.ModelArgs.from_dict(config))
+    network.set_dtype(getattr(mx, config["dtype"]))
+    mx.save_safetensors(str(folder / "model.safetensors"), dict(tree_flatten(network.parameters())))
+    (folder / "config.json").write_text(json.dumps(config))
+    del network
+    mx.clear_cache()
+checkpoint = read_checkpoint(folder, "m")
+part = footprint(checkpoint, context, checkpoint.loaded_bytes)
+model = load(checkpoint)
+mx.reset_peak_memory()
+ids = [3 + i % 50 for i in range(context - 5)]
+for _ in model.prefill(ids):
+    pass
+mx.eval(model.logits(ids, mx.array([3, 4, 5, 6])))
+print(json.dumps([part.weight_bytes + part.cache_bytes + part.prefill_bytes, mx.get_peak_memory()]))
+"""
+SIZES = {
+    "50 MB float32": {"hidden_size": 384, "num_hidden_layers": 6, "intermediate_size": 1024, "dtype": "float32"},
+    "120 MB bfloat16": {"hidden_size": 768, "num_hidden_layers": 8, "intermediate_size": 2048, "dtype": "bfloat16"},
+    "330 MB float32": {"hidden_size": 1024, "num_hidden_layers": 6, "intermediate_size": 2816, "dtype": "float32"},
+    "500 MB bfloat16": {"hidden_size": 1536, "num_hidden_layers": 8, "intermediate_size": 4608, "dtype": "bfloat16"},
+}
+SHARED = {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 64, "vocab_size": 16000}
+
+
+def measured(folder, config, context):
+    """(estimated bytes, mlx's peak) of one model at one context length."""
+    command = [sys.executable, "-c", MEASURE, str(folder), json.dumps(config), str(context)]
+    return json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+
+
+@pytest.mark.parametrize("context", [300, 1400])
+@pytest.mark.parametrize("size", SIZES)
+def test_estimates_are_within_ten_percent_of_the_measured_peak(tmp_path, size, context):
+    config = TINY | {"max_position_embeddings": 4096, "tie_word_embeddings": True} | SHARED | SIZES[size]
+    estimate, peak = measured(tmp_path / "model", config, context)
+    assert estimate == pytest.approx(peak, rel=0.10)
+
+
+@pytest.mark.parametrize("part", ["target", "draft"])
+@pytest.mark.parametrize("context", [300, 1000])
+def test_estimates_of_the_demo_pair_are_within_ten_percent_of_the_measured_peak(part, context):
+    from specdec_cli.hub import locate
+
+    estimate, peak = measured(locate(f"specdec:demo/{part}"), None, context)
+    assert estimate == pytest.approx(peak, rel=0.10)
+
+
+def test_what_does_not_fit_says_both_numbers_and_a_context_that_would():
+    parts = (
+        Footprint("big", 8_000_000_000, 4_000_000_000, 500_000_000),
+        Footprint("small", 500_000_000, 100_000_000, 0),
+    )
+    estimate = MemoryEstimate(parts, context_tokens=8192, available_bytes=12_000_000_000)
+    error = estimate.obstacle()
+    assert isinstance(error, DoesNotFit) and not estimate.fits
+    assert error.message == "big and small need 13.1 GB at 8192 tokens of context; 11.0 GB are usable"
+    assert error.hint.startswith("a smaller context fits: --max-context ")
+    context = int(error.hint.split("--max-context ")[1].split(";")[0])
+    scaled = tuple(
+        Footprint(p.name, p.weight_bytes, p.cache_bytes * context // 8192, p.prefill_bytes * context // 8192)
+        for p in parts
+    )
+    assert MemoryEstimate(scaled, context, 12_000_000_000).fits
+
+
+def test_weights_alone_too_big_suggest_another_pair():
+    estimate = MemoryEstimate((Footprint("big", 90_000_000_000, 1, 1),), 4096, 16_000_000_000)
+    assert "smaller model" in estimate.obstacle().hint
+
+
+@pytest.mark.parametrize(
+    ("backend", "expected"), [("metal", [("wired", 17), ("memory", 17)]), ("cpu", []), ("cuda", [])]
+)
+def test_metal_limits_come_from_the_devices_own_figures(monkeypatch, backend, expected):
+    """A fake device: what would be set on a Mac, and that nothing is set elsewhere."""
+    told = []
+    monkeypatch.setattr(device, "backend", lambda: backend)
+    monkeypatch.setattr(mx, "device_info", lambda: {"max_recommended_working_set_size": 17})
+    monkeypatch.setattr(mx, "set_wired_limit", lambda size: told.append(("wired", size)))
+    monkeypatch.setattr(mx, "set_memory_limit", lambda size: told.append(("memory", size)))
+    device.use_recommended_memory()
+    assert told == expected
+    gc.collect()
