@@ -19,9 +19,9 @@ from specdec_cli.ui.terminal import can_draw, encodable, make_console, safe
 
 _DEMO = (
     "It ships inside specdec: a 5.2 M-parameter target and a 1.4 M draft, trained on Python's standard library.",
-    "It completes Python code; it is not an assistant.",
+    "It completes Python code; it is not an assistant. For a real pair that suits this machine:",
 )
-_DEMO_COMMAND = "specdec run --raw 'def read_lines(path):'"
+_DEMO_COMMAND = "specdec pull"
 
 
 @contextmanager

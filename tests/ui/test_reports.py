@@ -125,8 +125,8 @@ def test_the_demo_box_says_who_speaks_in_six_lines() -> None:
         "╭─ demo pair ──────────────────────────────────────────────────────────────────╮\n"
         "│ It ships inside specdec: a 5.2 M-parameter target and a 1.4 M draft, trained │\n"
         "│ on Python's standard library. It completes Python code; it is not an         │\n"
-        "│ assistant.                                                                   │\n"
-        "│ next  specdec run --raw 'def read_lines(path):'                              │\n"
+        "│ assistant. For a real pair that suits this machine:                          │\n"
+        "│ next  specdec pull                                                           │\n"
         "╰──────────────────────────────────────────────────────────────────────────────╯\n"
     )
 
