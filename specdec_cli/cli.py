@@ -86,7 +86,7 @@ def run(
     if offline:
         os.environ["HF_HUB_OFFLINE"] = "1"
     text = read_prompt(prompt)
-    resolved = resolve_pair(pair, target, draft, target_revision, draft_revision)
+    resolved = resolve_pair(pair, target, draft, target_revision, draft_revision, here=drafter != "none")
     chosen = resolved.pair
     talks = not (quiet or json)
     with ExitStack() as stack:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from specdec_cli.errors import UsageError
+from specdec_cli.matching import compatible_draft
 from specdec_cli.pairs import DEFAULT_K, DEMO, Pair
-from specdec_cli.shelf import downloaded, registry
+from specdec_cli.shelf import is_downloaded, registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +24,13 @@ def resolve_pair(
     draft: str | None,
     target_revision: str | None = None,
     draft_revision: str | None = None,
+    *,
+    here: bool = False,
 ) -> Resolved:
     """--target and --draft, else --pair, else the user's default pair, else the demo pair.
+
+    A target alone gets the draft that a known pair lists for it; with `here` only one that needs no download, and
+    else one of the cached models whose tokenizer agrees.
 
     Raises: UsageError for a draft without a target or two targets, NotAvailable for an unknown name.
     """
@@ -50,8 +56,10 @@ def resolve_pair(
     if draft is not None:
         return Resolved(pair)
     listed = next((p for p in known.pairs.values() if p.target == target and p.draft), None)
-    if listed is not None and downloaded(replace(listed, target=listed.draft or "")):
-        return Resolved(
-            replace(pair, draft=listed.draft, k=listed.k), f"draft {listed.draft}: pair {listed.name} lists it"
-        )
-    return Resolved(pair, "no draft is here for this target, so it decodes plainly")
+    if listed is not None and (not here or is_downloaded(listed.draft, listed.draft_revision)):
+        chosen = replace(pair, draft=listed.draft, draft_revision=listed.draft_revision, k=listed.k)
+        return Resolved(chosen, f"draft {listed.draft}: pair {listed.name} lists it for this target")
+    found = compatible_draft(target, target_revision) if here else None
+    if found is not None:
+        return Resolved(replace(pair, draft=found), f"draft {found}: in the model cache, and its tokenizer agrees")
+    return Resolved(pair, "no draft is known for this target, so it decodes plainly")

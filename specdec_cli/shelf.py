@@ -93,7 +93,12 @@ def _model_bytes(name: str, revision: str | None) -> int | None:
 
 def downloaded(pair: Pair) -> bool:
     """Whether every model of the pair is complete on this machine."""
-    return all(_model_bytes(name, revision) is not None for name, revision in pair.models)
+    return all(is_downloaded(name, revision) for name, revision in pair.models)
+
+
+def is_downloaded(name: str | None, revision: str | None) -> bool:
+    """Whether this model is complete on this machine."""
+    return name is not None and _model_bytes(name, revision) is not None
 
 
 def fits(pair: Pair, size: int | None) -> bool | None:

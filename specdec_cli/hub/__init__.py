@@ -12,7 +12,7 @@ import os
 # a summary of every download.
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 
-from specdec_cli.hub.cached import SHIPPED, locate
+from specdec_cli.hub.cached import SHIPPED, cached_models, locate
 from specdec_cli.hub.deletion import Removal, removal, remove
 from specdec_cli.hub.download import Progress, check_space, fetch, fetch_small, free_bytes
 from specdec_cli.hub.integrity import Problem, discard, verify
@@ -27,6 +27,7 @@ __all__ = [
     "Removal",
     "Snapshot",
     "cache_folder",
+    "cached_models",
     "check_space",
     "discard",
     "fetch",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from specdec_cli.errors import NotAvailable
 from specdec_cli.hub.failures import explained
-from specdec_cli.hub.layout import COMMIT, HUB_ID, WEIGHTS, repository, snapshot_folder, wanted
+from specdec_cli.hub.layout import COMMIT, HUB_ID, WEIGHTS, cache_folder, repository, snapshot_folder, wanted
 
 SHIPPED = "specdec:"
 PACKAGE = Path(__file__).parents[1]
@@ -52,6 +52,12 @@ def cached_folder(name: str, revision: str | None = None) -> Path:
     if missing:
         raise NotAvailable(f"{name} is only partly here: {len(missing)} files lack, first {missing[0]}", pull)
     return folder
+
+
+def cached_models() -> tuple[str, ...]:
+    """Hub ids with anything in the cache, sorted; whether one is whole `locate` tells."""
+    folders = cache_folder().glob("models--*--*")
+    return tuple(sorted(folder.name.removeprefix("models--").replace("--", "/", 1) for folder in folders))
 
 
 def missing_files(name: str, folder: Path) -> tuple[str, ...]:
