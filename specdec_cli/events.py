@@ -62,6 +62,7 @@ class Start:
     dtype: str
     device: str
     caches: Mapping[str, tuple[str, ...]]
+    context_limit: int | None = None
     schema: int = SCHEMA
 
 

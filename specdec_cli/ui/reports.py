@@ -50,7 +50,9 @@ def summary(start: Start, finish: Finish, width: int = 80) -> list[Text]:
     stats = finish.stats
     lines = [_counts(stats), _costs(start, stats)] if stats.get("rounds") else []
     if finish.reason == "length":
-        lines.append([(f"stopped at --max-tokens {start.max_tokens}", "yellow")])
+        full = start.context_limit is not None and start.prompt_tokens + start.max_tokens >= start.context_limit
+        told = f"the context of {start.context_limit} tokens is full" if full else ""
+        lines.append([(told or f"stopped at --max-tokens {start.max_tokens}", "yellow")])
     if finish.reason == "interrupted":
         lines.append([("interrupted: the text above is partial", "yellow")])
     return [text for parts in lines for text in _flow(parts, width)]

@@ -59,6 +59,11 @@ def test_a_slower_reply_says_so_and_names_the_remedy() -> None:
     ]
 
 
+def test_an_answer_cut_by_the_context_says_so_instead_of_max_tokens() -> None:
+    start = replace(START, prompt_tokens=1000, max_tokens=24, context_limit=1024)
+    assert [line.plain for line in summary(start, finish("length"))][-1] == "the context of 1024 tokens is full"
+
+
 def test_a_reply_that_saved_no_pass_says_so() -> None:
     told = finish(plain_step_seconds=None)
     stats = {**told.stats, "target_passes": 14, "draft_n_accepted": 0, "draft_acceptance_rate": 0.0}

@@ -1,0 +1,49 @@
+"""Rounds -> text. Law: the texts of all rounds and the tail join to the answer, however tokens and rounds split it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from specdec_cli.events import Finish, FinishReason, Round, RoundDone
+from specdec_cli.stats import Stats
+from specdec_cli.stopping import StopStrings
+from specdec_cli.tokenizer import TextStream, Tokenizer
+
+
+class Writer:
+    """Turns rounds into text, token by token; cuts at stop tokens and stop strings."""
+
+    def __init__(self, stream: TextStream, stops: StopStrings, tokenizer: Tokenizer) -> None:
+        self._stream, self._stops, self._tokenizer = stream, stops, tokenizer
+        self._tokens: list[int] = []
+        self._texts: list[str] = []
+        self.stopped = False
+        self._silent = False
+
+    def write(self, round: Round) -> RoundDone:
+        """The round with its text; cut behind the token that completed a stop string."""
+        text, kept = "", 0
+        for token in round.emitted:
+            kept += 1
+            if token in self._tokenizer.stop_tokens:
+                self.stopped = True
+                break
+            self._tokens.append(token)
+            shown, self._silent = self._stops.feed(self._stream.step(token))
+            text += shown
+            if self._silent:
+                self.stopped = True
+                break
+        self._texts.append(text)
+        pieces = tuple(map(self._tokenizer.piece, round.draft))
+        cut = replace(round, emitted=round.emitted[:kept])
+        return RoundDone(round=cut, pieces=pieces, next_piece=self._tokenizer.piece(round.next), text=text)
+
+    def finish(self, reason: FinishReason, stats: Stats) -> Finish:
+        """The end of the reply; what was held back for a stop string or a character comes as `text_tail`."""
+        tail = ""
+        if not self._silent:
+            shown, hit = self._stops.feed(self._stream.finish())
+            tail = shown if hit else shown + self._stops.finish()
+        text = "".join(self._texts) + tail
+        return Finish(reason=reason, text=text, tokens=tuple(self._tokens), text_tail=tail, stats=stats.to_dict())
