@@ -14,6 +14,7 @@ from typing import Any
 SIZE_BANDS = ((32.0, 7.0), (14.0, 3.0), (7.0, 1.0))
 # Cost of one more verified row, as a share of a plain step, where nothing was measured.
 TYPICAL_ROW_COST = 0.25
+SHORT_ANSWERS = "answers of a few dozen tokens gain little: the draft has to read the prompt too"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +26,10 @@ class Side:
 
     @property
     def bits(self) -> int:
-        """Bits per weight as stored: the quantization's, else 16."""
+        """Bits per weight: the quantization's, else those of the declared type, else 16."""
         quantization = self.config.get("quantization") or self.config.get("quantization_config") or {}
-        return int(quantization.get("bits", 16)) if isinstance(quantization, Mapping) else 16
+        stored = 32 if self.config.get("dtype", self.config.get("torch_dtype")) == "float32" else 16
+        return int(quantization.get("bits", stored)) if isinstance(quantization, Mapping) else stored
 
     @property
     def billions(self) -> float:
@@ -45,10 +47,10 @@ class Side:
 
 
 def advise(target: Side, draft: Side | None, chip: str) -> list[str]:
-    """Sentences in order of weight; empty when nothing speaks against the pair."""
+    """Sentences in order of weight; about short answers always."""
     if draft is None:
         return ["no draft: --drafter none decodes plainly"]
-    found = [_size(target, draft), *_target(target), *_chip(chip)]
+    found = [_size(target, draft), *_target(target), *_chip(chip), SHORT_ANSWERS]
     return [sentence for sentence in found if sentence]
 
 
@@ -58,8 +60,10 @@ def break_even(target: Side, draft: Side, k: int) -> float:
 
 
 def parameters(billions: float) -> str:
-    """8.03 -> "8.0 B", 0.0052 -> "5 M"."""
-    return f"{billions:.1f} B" if billions >= 0.95 else f"{billions * 1000:.0f} M"
+    """8.03 -> "8.0 B", 0.135 -> "135 M", 0.0052 -> "5.2 M"."""
+    if billions >= 0.95:
+        return f"{billions:.1f} B"
+    return f"{billions * 1000:.{0 if billions >= 0.0095 else 1}f} M"
 
 
 def _size(target: Side, draft: Side) -> str:

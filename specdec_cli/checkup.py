@@ -24,10 +24,14 @@ DEFAULT_CONTEXT = 4096
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A model's configuration and tokenizer on this machine; `weight_bytes` also where the weights are not here."""
+    """A model's configuration and tokenizer on this machine; `weight_bytes` also where the weights are not here.
+
+    `snapshot` is the commit it was resolved to, None for a folder.
+    """
 
     checkpoint: Checkpoint
     weight_bytes: int
+    snapshot: hub.Snapshot | None = None
 
 
 def locate_model(name: str, revision: str | None, offline: bool) -> Located:
@@ -40,19 +44,26 @@ def locate_model(name: str, revision: str | None, offline: bool) -> Located:
         return Located(checkpoint, checkpoint.loaded_bytes)
     snapshot = hub.resolve(name, revision, offline=offline)
     folder: Path = hub.fetch_small(snapshot)
-    return Located(read_checkpoint(folder, name, weights=False), snapshot.weight_bytes)
+    return Located(read_checkpoint(folder, name, weights=False), snapshot.weight_bytes, snapshot)
 
 
-def check_pair(pair: Pair, context_tokens: int | None, offline: bool) -> Checkup:
+def locate_pair(pair: Pair, offline: bool) -> list[Located]:
+    """Target and draft, each resolved to one commit: what is checked is what is then downloaded.
+
+    Raises: NotAvailable, Refused.
+    """
+    return [locate_model(name, revision, offline) for name, revision in pair.models]
+
+
+def check_pair(pair: Pair, located: list[Located], context_tokens: int | None) -> Checkup:
     """All five questions about `pair`: tokenizers, template and stops, caches, memory, expected gain.
 
-    Raises: NotAvailable where a model cannot be had or its architecture is unknown.
+    Raises: NotAvailable where a tokenizer cannot be read or an architecture is unknown.
     """
     from specdec_cli.engine import device
     from specdec_cli.engine.footprint import footprint
     from specdec_cli.tokenizer import Tokenizer
 
-    located = [locate_model(name, revision, offline) for name, revision in pair.models]
     tokenizers = [Tokenizer.load(m.checkpoint.folder, m.checkpoint.name, m.checkpoint.config) for m in located]
     limits = [m.checkpoint.context_limit for m in located if m.checkpoint.context_limit]
     context = min([context_tokens or DEFAULT_CONTEXT, *limits])
@@ -76,7 +87,7 @@ def check_pair(pair: Pair, context_tokens: int | None, offline: bool) -> Checkup
         caches=tuple(kinds),
         memory=memory,
         break_even=break_even(sides[0], draft, pair.k) if draft else None,
-        warnings=tuple(_warnings(tokenizers)),
+        warnings=(*_encoding_differences(tokenizers), *_padding(located), *_stops(tokenizers)),
         advice=tuple(advise(sides[0], draft, device.device_name())),
         obstacles=tuple(obstacles),
     )
@@ -99,12 +110,28 @@ def _caches(located: list[Located]) -> tuple[list[tuple[str, str]], list[Specdec
     return kinds, refusals
 
 
-def _warnings(tokenizers: list[Tokenizer]) -> list[str]:
+def _encoding_differences(tokenizers: list[Tokenizer]) -> list[str]:
     """Differences that cost nothing, because only the target encodes."""
     if len(tokenizers) < 2:
         return []
     ours, theirs = (tokenizer.encoding_rules() for tokenizer in tokenizers)
     return [f"{part} differ; harmless: only the target's are used" for part in ours if ours[part] != theirs.get(part)]
+
+
+def _padding(located: list[Located]) -> list[str]:
+    """Logits are padded to round widths, so widths differ where tokenizers agree."""
+    widths = [m.checkpoint.text_config.get("vocab_size") for m in located]
+    if len(widths) < 2 or None in widths or widths[0] == widths[1]:
+        return []
+    return [f"logits are {widths[0]} wide in the target and {widths[1]} in the draft; harmless: padding without tokens"]
+
+
+def _stops(tokenizers: list[Tokenizer]) -> list[str]:
+    """Only the target ends an answer, but a draft that ends turns otherwise was made for another format."""
+    if len(tokenizers) < 2 or tokenizers[0].stop_tokens == tokenizers[1].stop_tokens:
+        return []
+    ours, theirs = (" ".join(map(t.piece, sorted(t.stop_tokens))) or "nothing" for t in tokenizers)
+    return [f"the target stops at {ours}, the draft at {theirs}; harmless: only the target's are used"]
 
 
 def _incompatible(pair: Pair, vocab: VocabVerdict) -> Refused:

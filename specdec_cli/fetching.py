@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TextIO
 
 from specdec_cli import hub, userfile
-from specdec_cli.checkup import check_pair
+from specdec_cli.checkup import check_pair, locate_pair
 from specdec_cli.errors import DoesNotFit, NotAvailable
 from specdec_cli.hub import Removal, Snapshot
 from specdec_cli.pairs import DEMO, Pair, Registry
@@ -14,6 +15,8 @@ from specdec_cli.registry import user_file
 from specdec_cli.shelf import is_local, registry, users_of
 from specdec_cli.ui.download import pull_display
 from specdec_cli.ui.tables import gigabytes, print_checkup, print_line
+
+COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,28 +27,44 @@ class PlannedRemoval:
     told: str
 
 
-def pull(pair: Pair, err: TextIO, *, context_tokens: int | None, verify: bool, force: bool) -> None:
+def pull(
+    pair: Pair, err: TextIO, *, context_tokens: int | None, verify: bool, force: bool, offline: bool = False
+) -> None:
     """Check `pair`, then download what is missing of it. The first pair pulled becomes the default.
 
     Raises: NotAvailable, Refused, DoesNotFit; with `force` memory does not stop it, disk does.
     """
-    found = check_pair(pair, context_tokens, offline=False)
+    located = locate_pair(pair, offline)
+    found = check_pair(pair, located, context_tokens)
     print_checkup(err, found)
     for obstacle in found.obstacles:
         if not (force and isinstance(obstacle, DoesNotFit)):
             raise obstacle
-    snapshots = [hub.resolve(name, revision) for name, revision in pair.models if not is_local(name)]
-    missing = sum(snapshot.download_bytes for snapshot in snapshots)
-    print_line(err, f"to download: {gigabytes(missing)}; free on disk: {gigabytes(hub.free_bytes())}")
-    hub.check_space(snapshots)
-    if missing:
-        print_line(err, "completed files are kept if this is interrupted; the file in progress restarts")
-        with pull_display(err, missing) as report:
-            for snapshot in snapshots:
-                hub.fetch(snapshot, _named(report, snapshot))
+        print_line(err, f"going on although {obstacle.message}")
+    snapshots = [model.snapshot for model in located if model.snapshot is not None]
+    _download(snapshots, err)
     if verify:
         _verify(snapshots, err)
     _remember(pair, err)
+
+
+def _download(snapshots: list[Snapshot], err: TextIO) -> None:
+    """What is missing of these commits. Raises: NotAvailable, DoesNotFit."""
+    missing = sum(snapshot.download_bytes for snapshot in snapshots)
+    if not missing:
+        print_line(err, "nothing to download: all files are here")
+    else:
+        print_line(err, f"to download: {gigabytes(missing)}; free on disk: {gigabytes(hub.free_bytes())}")
+        hub.check_space(snapshots)
+        print_line(err, "completed files are kept if this is interrupted; the file in progress restarts")
+    try:
+        with pull_display(err, missing) as report:
+            # Also where nothing is missing: another commit may have brought the bytes, and the branch moves last.
+            for snapshot in snapshots:
+                hub.fetch(snapshot, _named(report, snapshot))
+    except KeyboardInterrupt:
+        print_line(err, "interrupted: complete files are kept; the same command again restarts the one in progress")
+        raise
 
 
 def _named(report: hub.Progress, snapshot: Snapshot) -> hub.Progress:
@@ -66,17 +85,23 @@ def _verify(snapshots: list[Snapshot], err: TextIO) -> None:
             hub.discard(snapshot, problems)
             first = problems[0]
             raise NotAvailable(
-                f"{len(problems)} files of {snapshot.name} are damaged and were removed, first {first.path}: "
-                f"{first.found} instead of {first.expected}",
-                "pull again",
+                f"{len(problems)} of {len(snapshot.files)} files of {snapshot.name} were damaged and are removed, "
+                f"first {first.path}: {first.found[:12]} instead of {first.expected[:12]}",
+                "the same command again fetches them anew",
             )
         print_line(err, f"{snapshot.name}: {len(snapshot.files)} files have the Hub's checksums")
 
 
 def _remember(pair: Pair, err: TextIO) -> None:
+    """A pair named by its ids goes into the user's file, unless it is known or its name already means other models."""
     known = registry()
+    pair = next((listed for listed in known.pairs.values() if listed.models == pair.models), pair)
     if pair.name not in known.pairs:
         userfile.add_pair(user_file(), pair)
+    elif known.find(pair.name).models != pair.models:
+        command = f"specdec run --target {pair.target}" + (f" --draft {pair.draft}" if pair.draft else "")
+        print_line(err, f"here, but {pair.name} already names another pair: {command} 'your prompt'")
+        return
     if known.default_pair is None and pair.name != DEMO:
         userfile.set_default(user_file(), pair.name)
         print_line(err, f"{pair.name} is here and now speaks when no pair is named: specdec run 'your prompt'")
@@ -89,22 +114,34 @@ def plan_removal(name: str, known: Registry) -> list[PlannedRemoval]:
 
     Raises: NotAvailable if nothing of it is here.
     """
-    models = [name] if name not in known.pairs and "/" in name else [m for m, _ in known.find(name).models]
+    models = ((name, None),) if name not in known.pairs and "/" in name else known.find(name).models
     plans, missing = [], []
-    for model in models:
+    for model, revision in dict(models).items():
         if is_local(model):
             continue
         try:
-            removal = hub.removal(model)
+            # A pair pinned to a commit takes that commit alone; a branch's name says nothing about the older ones.
+            removal = hub.removal(model, revision if revision and COMMIT.fullmatch(revision) else None)
         except NotAvailable as error:
             missing.append(error)
             continue
-        others = [user for user in users_of(model, known) if user != name]
-        used = f"; also used by {', '.join(others)}" if others else ""
-        plans.append(PlannedRemoval(removal, f"{model}: {gigabytes(removal.freed_bytes)}{used}"))
+        plans.append(PlannedRemoval(removal, _told(removal, [u for u in users_of(model, known) if u != name])))
     if not plans:
-        raise missing[0] if missing else NotAvailable(f"{name} ships inside specdec", "there is nothing to remove")
+        local = "its models are not the Hub's: shipped inside specdec, or folders of your own"
+        raise missing[0] if missing else NotAvailable(f"nothing of {name} to remove: {local}", "specdec pairs")
     return plans
+
+
+def _told(removal: Removal, others: list[str]) -> str:
+    """What goes, what stays because another commit shares it, and who else uses the model."""
+    parts = [f"{removal.name}: {gigabytes(removal.freed_bytes)}"]
+    if removal.shared_files:
+        commits = ", ".join(commit[:7] for commit in removal.kept_commits)
+        files = "1 file" if len(removal.shared_files) == 1 else f"{len(removal.shared_files)} files"
+        parts.append(f"{files} ({gigabytes(removal.shared_bytes)}) shared with commit {commits} will stay")
+    if others:
+        parts.append(f"also used by {', '.join(others)}")
+    return "; ".join(parts)
 
 
 def carry_out(plans: list[PlannedRemoval]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +21,7 @@ app = typer.Typer()
 pairs_app = typer.Typer(invoke_without_command=True, help="The pairs specdec knows: sizes, here or not, fits or not.")
 app.add_typer(pairs_app, name="pairs")
 
+NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 Name = Annotated[str | None, typer.Argument(help="A pair from models.toml.", show_default=False)]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
@@ -74,11 +76,13 @@ def add(
     draft_revision: options.DraftRevision = None,
 ) -> None:
     """Add a pair of your own to your models.toml."""
-    from specdec_cli import userfile
+    from specdec_cli import shelf, userfile
     from specdec_cli.pairs import DEFAULT_K
     from specdec_cli.registry import user_file
     from specdec_cli.ui import tables
 
+    if not NAME.fullmatch(name):
+        raise UsageError(f"{name!r} is no name for a pair", "use letters, digits, dots, - and _ only")
     if target is None:
         raise UsageError(f"pair {name} has no target", f"specdec pairs add {name} --target ID --draft ID")
     new = Pair(
@@ -89,6 +93,7 @@ def add(
         target_revision=target_revision,
         draft_revision=draft_revision,
     )
+    shelf.registry()  # what cannot be read is not added to
     userfile.add_pair(user_file(), new)
     tables.print_line(sys.stderr, f"{name} is in {user_file()}")
 
@@ -128,16 +133,20 @@ def check(
     offline: options.Offline = False,
 ) -> None:
     """Verdict on a pair from a few hundred kB: tokenizers, caches, memory, expected gain."""
-    from specdec_cli.checkup import check_pair
+    from specdec_cli.checkup import check_pair, locate_pair
     from specdec_cli.resolve import resolve_pair
     from specdec_cli.ui import tables
 
-    chosen = resolve_pair(name, target, draft, target_revision, draft_revision).pair
-    found = check_pair(chosen, max_context, offline)
+    resolved = resolve_pair(name, target, draft, target_revision, draft_revision, here=offline)
+    chosen = resolved.pair
+    found = check_pair(chosen, locate_pair(chosen, offline), max_context)
+    if resolved.reason:
+        tables.print_line(sys.stderr, resolved.reason)
     if json:
         tables.print_json(sys.stdout, found.to_dict())
     else:
         tables.print_checkup(sys.stdout, found)
+        tables.print_verdict(sys.stdout, found)
     if found.exit_code:
         raise typer.Exit(found.exit_code)
 
@@ -154,18 +163,23 @@ def pull(
     verify: Annotated[bool, typer.Option("--verify", help="Compare every file's checksum with the Hub's.")] = False,
     yes: Yes = False,
     force: options.Force = False,
+    offline: options.Offline = False,
 ) -> None:
     """Download a pair, checking it first; without a name specdec recommends one for this machine."""
     from specdec_cli import fetching
     from specdec_cli.resolve import resolve_pair
     from specdec_cli.shelf import recommended, registry
+    from specdec_cli.ui import tables
 
-    if name is None and target is None:
+    if name is None and target is None and draft is None:
         chosen = recommended(registry())
         ask(f"{chosen.name} is recommended for this machine: {chosen.target} with {chosen.draft}. Pull it?", yes)
     else:
-        chosen = resolve_pair(name, target, draft, target_revision, draft_revision).pair
-    fetching.pull(chosen, sys.stderr, context_tokens=max_context, verify=verify, force=force)
+        resolved = resolve_pair(name, target, draft, target_revision, draft_revision, here=offline)
+        chosen = resolved.pair
+        if resolved.reason:
+            tables.print_line(sys.stderr, resolved.reason)
+    fetching.pull(chosen, sys.stderr, context_tokens=max_context, verify=verify, force=force, offline=offline)
 
 
 @app.command()
@@ -175,19 +189,26 @@ def rm(name: Annotated[str, typer.Argument(help="A pair, or a model's Hub id.")]
     from specdec_cli import fetching, shelf
     from specdec_cli.ui import tables
 
-    plans = fetching.plan_removal(name, shelf.registry())
+    known = shelf.registry()
+    plans = fetching.plan_removal(name, known)
     for plan in plans:
         tables.print_line(sys.stderr, plan.told)
     freed = sum(plan.removal.freed_bytes for plan in plans)
     ask(f"Free {tables.gigabytes(freed)}?", yes)
     tables.print_line(sys.stderr, f"freed {tables.gigabytes(fetching.carry_out(plans))}")
+    if name == known.default_pair:
+        tables.print_line(sys.stderr, f"{name} still speaks when no pair is named; another: specdec pairs use NAME")
 
 
 def ask(question: str, yes: bool) -> None:
-    """Raises: UsageError where nobody can answer, SpecdecError on a no."""
+    """Raises: UsageError where nobody can answer, SpecdecError on a no, KeyboardInterrupt on Ctrl-C."""
     if yes:
         return
     if not sys.stdin.isatty():
         raise UsageError(f"nobody can answer: {question}", "add --yes to go on without asking")
-    if not typer.confirm(question, err=True):
+    try:
+        agreed = typer.confirm(question, err=True)
+    except typer.Abort as error:  # Ctrl-C, or the end of the input
+        raise KeyboardInterrupt from error
+    if not agreed:
         raise SpecdecError("nothing was done", "answer y, or add --yes")

@@ -6,13 +6,21 @@ import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from specdec_cli.errors import UsageError
-from specdec_cli.pairs import DEFAULT_K, Pair, Registry, nearest
+from specdec_cli.pairs import DEFAULT_K, MAX_K, Pair, Registry, nearest
+
+EXAMPLES = {
+    "target": 'such as: target = "mlx-community/Qwen3-8B-4bit"',
+    "schema_version": "add: schema_version = 1",
+}
+KEY = r"""(?:[\w-]+|"[^"]*"|'[^']*')"""
+PATH = rf"{KEY}(?:\s*\.\s*{KEY})*"
+HEADER, ASSIGNMENT = re.compile(rf"\s*\[+\s*({PATH})\s*\]"), re.compile(rf"\s*({PATH})\s*=")
 
 
 class _Entry(BaseModel):
@@ -25,7 +33,7 @@ class _Entry(BaseModel):
     draft_revision: str | None = None
     target_bytes: int | None = Field(None, ge=0)
     draft_bytes: int | None = Field(None, ge=0)
-    k: int | Literal["auto"] = DEFAULT_K
+    k: Annotated[int, Field(ge=0, le=MAX_K, strict=True)] | Literal["auto"] = DEFAULT_K
     note: str = ""
     min_memory_gb: float | None = Field(None, gt=0)
     verified: bool = False
@@ -61,8 +69,12 @@ def load_registry(packaged: Path, users: Path) -> Registry:
         return ours
     theirs = read_registry(users, "yours")
     registry = Registry({**ours.pairs, **theirs.pairs}, theirs.default_pair or ours.default_pair)
-    if registry.default_pair is not None:
-        registry.find(registry.default_pair)
+    default = registry.default_pair
+    if default is not None and default not in registry.pairs:
+        line = _line_of(users.read_text(encoding="utf-8"), ["default_pair"])
+        raise UsageError(
+            f"{users}:{line}: default_pair is {default}, and no pair has that name", nearest(default, registry.pairs)
+        )
     return registry
 
 
@@ -94,20 +106,32 @@ def _explain(path: Path, text: str, error: ValidationError) -> UsageError:
     """The first complaint as file:line, both values and the nearest key."""
     first = error.errors()[0]
     location = [str(part) for part in first["loc"]]
-    line = _line_of(text, location)
-    known = _Entry.model_fields if location[0] == "pairs" and len(location) > 2 else _File.model_fields
+    if location[:1] == ["pairs"]:
+        location = location[:4] if location[2:3] == ["measured"] else location[:3]  # behind it pydantic names types
+    place, key = f"{path}:{_line_of(text, location)}", ".".join(location)
+    known = _Entry.model_fields if len(location) > 2 else _File.model_fields
     if first["type"] == "extra_forbidden":
-        return UsageError(f"{path}:{line}: unknown key {location[-1]}", nearest(location[-1], known))
-    return UsageError(
-        f"{path}:{line}: {'.'.join(location)} is {first['input']!r}: {first['msg']}", f"mend that line in {path}"
-    )
+        return UsageError(f"{place}: unknown key {location[-1]}", nearest(location[-1], known))
+    if first["type"] == "missing":
+        return UsageError(f"{place}: {key} is missing", EXAMPLES.get(location[-1], f"add it to {path}"))
+    reason = "it must be a table" if first["type"] in ("model_type", "dict_type") else first["msg"]
+    return UsageError(f"{place}: {key} is {first['input']!r}: {reason}", f"mend that line in {path}")
 
 
 def _line_of(text: str, location: list[str]) -> int:
-    """1-based line on which the innermost named key stands, 1 if it is nowhere."""
-    line = 1
-    lines = text.splitlines()
-    for part in location:
-        pattern = re.compile(rf"^\s*(\[.*\b{re.escape(part)}\b.*\]|\"?{re.escape(part)}\"?\s*=)")
-        line = next((i for i in range(line - 1, len(lines)) if pattern.match(lines[i])), line - 1) + 1
-    return line
+    """1-based line of the innermost key of `location` that is written out, 1 if none is."""
+    best, found, table = 0, 1, list[str]()
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := HEADER.match(line):
+            path = table = _keys(header[1])
+        elif assignment := ASSIGNMENT.match(line):
+            path = [*table, *_keys(assignment[1])]
+        else:
+            continue
+        if best < len(path) and path == location[: len(path)]:
+            best, found = len(path), number
+    return found
+
+
+def _keys(path: str) -> list[str]:
+    return [key.strip("\"'") for key in re.findall(KEY, path)]

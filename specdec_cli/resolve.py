@@ -41,10 +41,10 @@ def resolve_pair(
     known = registry()
     if target is None:
         if name is not None:
-            return Resolved(known.find(name))
+            return Resolved(_pinned(known.find(name), target_revision, draft_revision))
         if known.default_pair is not None:
-            return Resolved(known.find(known.default_pair))
-        return Resolved(known.find(DEMO), "no pair was named")
+            return Resolved(_pinned(known.find(known.default_pair), target_revision, draft_revision))
+        return Resolved(_pinned(known.find(DEMO), target_revision, draft_revision), "no pair was named")
     pair = Pair(
         target.rstrip("/").rsplit("/", 1)[-1],
         target,
@@ -63,3 +63,12 @@ def resolve_pair(
     if found is not None:
         return Resolved(replace(pair, draft=found), f"draft {found}: in the model cache, and its tokenizer agrees")
     return Resolved(pair, "no draft is known for this target, so it decodes plainly")
+
+
+def _pinned(pair: Pair, target_revision: str | None, draft_revision: str | None) -> Pair:
+    """The pair, at these revisions where they are given: flags come before models.toml."""
+    return replace(
+        pair,
+        target_revision=target_revision or pair.target_revision,
+        draft_revision=draft_revision or pair.draft_revision,
+    )

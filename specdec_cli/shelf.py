@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from specdec_cli.errors import NotAvailable, SpecdecError
 from specdec_cli.memory import HEADROOM, physical_bytes
 from specdec_cli.pairs import DEMO, Pair, Registry
 from specdec_cli.registry import load_registry, packaged_file, user_file
+
+# How hub tells that it has no answer, as against the answer no.
+UNASKED = ("cannot reach", "the Hub takes no more requests", "the Hub is in trouble", "the connection broke")
 
 
 def registry() -> Registry:
@@ -41,7 +45,7 @@ def confirmed() -> dict[str, int]:
         values = json.loads(confirmed_file().read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return {str(name): int(size) for name, size in values.items()} if isinstance(values, dict) else {}
+    return {n: size for n, size in values.items() if isinstance(size, int)} if isinstance(values, dict) else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,26 +58,43 @@ class Confirmation:
 
 
 def confirm(names: list[str]) -> list[Confirmation]:
-    """Ask the Hub about each model and keep the answers.
+    """Ask the Hub about each model and keep the answers, also those given before a failure.
 
-    Raises: NotAvailable when the Hub cannot be reached at all.
+    Raises: NotAvailable when the Hub cannot be asked: unreachable, rate-limited, in trouble.
     """
+    if os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "ON", "YES", "TRUE"):
+        raise NotAvailable("--online asks the Hub, and HF_HUB_OFFLINE forbids it", "unset HF_HUB_OFFLINE")
     sizes, answers = confirmed(), []
-    for name in names:
-        try:
-            snapshot = hub.resolve(name)
-        except SpecdecError as error:
-            if "reach" in error.message:
-                raise
-            sizes.pop(name, None)
-            answers.append(Confirmation(name, None, error.message))
-        else:
-            sizes[name] = snapshot.total_bytes
-            answers.append(Confirmation(name, snapshot.total_bytes, None))
-    path = confirmed_file()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(sizes, indent=1), encoding="utf-8")
+    try:
+        for name in names:
+            answers.append(_confirm(name))
+    finally:
+        for answer in answers:
+            if answer.size_bytes is None:
+                sizes.pop(answer.name, None)
+            else:
+                sizes[answer.name] = answer.size_bytes
+        _keep(sizes)
     return answers
+
+
+def _confirm(name: str) -> Confirmation:
+    try:
+        return Confirmation(name, hub.resolve(name).total_bytes, None)
+    except NotAvailable as error:
+        if error.message.startswith(UNASKED):
+            raise
+        return Confirmation(name, None, error.message)
+
+
+def _keep(sizes: dict[str, int]) -> None:
+    """Raises: SpecdecError where the cache cannot be written."""
+    path = confirmed_file()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(sizes, indent=1), encoding="utf-8")
+    except OSError as error:
+        raise SpecdecError(f"{path} cannot be written: {error.strerror}", "check the folder's permissions") from error
 
 
 def size_bytes(pair: Pair, sizes: dict[str, int]) -> int | None:

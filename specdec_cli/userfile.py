@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from tomlkit.exceptions import TOMLKitError
 
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.pairs import Pair
+
+# What is true of these two models only, and not of the ones that replace them.
+OF_THE_MODELS = ("target_bytes", "draft_bytes", "min_memory_gb", "verified", "measured")
 
 
 def set_default(path: Path, name: str) -> None:
@@ -32,6 +36,9 @@ def add_pair(path: Path, pair: Pair) -> None:
         "draft_revision": pair.draft_revision,
         "k": pair.k,
     }
+    if (table.get("target"), table.get("draft")) != (pair.target, pair.draft):
+        for key in OF_THE_MODELS:
+            table.pop(key, None)
     for key, value in values.items():
         if value is not None:
             table[key] = value
@@ -54,11 +61,18 @@ def _read(path: Path) -> tomlkit.TOMLDocument:
 
 def _write(path: Path, document: tomlkit.TOMLDocument) -> None:
     """By a neighbour and a rename, so that an interruption leaves the old file."""
+    text = tomlkit.dumps(document)
+    real = path.resolve()  # people keep configuration files elsewhere and link to them
+    draft = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+        real.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, draft = tempfile.mkstemp(dir=real.parent, prefix=real.name)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(tomlkit.dumps(document))
-        Path(name).replace(path)
+            file.write(text)
+        if real.exists():
+            shutil.copymode(real, draft)
+        Path(draft).replace(real)
     except OSError as error:
+        if draft is not None:
+            Path(draft).unlink(missing_ok=True)
         raise SpecdecError(f"{path} cannot be written: {error.strerror}", "check the folder's permissions") from error

@@ -46,8 +46,17 @@ def compare(target: TokenTable, draft: TokenTable) -> VocabVerdict:
             return VocabVerdict("incompatible", reason, min(ours_id, theirs_id))
     if len(target.tokens) == len(draft.tokens) and list(target.tokens) == list(draft.tokens):
         return VocabVerdict("identical", f"all {shared} ids agree")
-    sizes = f"the target has {len(target.tokens)}, the draft {len(draft.tokens)}"
-    return VocabVerdict("compatible", f"the {shared} shared ids agree; {sizes}")
+    both = sum(a is not None and b is not None for a, b in zip(target.tokens, draft.tokens, strict=False))
+    extra = [_extra("target", target, draft), _extra("draft", draft, target)]
+    return VocabVerdict("compatible", "; ".join([f"the {both} shared ids agree", *filter(None, extra)]))
+
+
+def _extra(side: str, one: TokenTable, other: TokenTable) -> str:
+    """How many tokens only `one` has, and the first of them; empty without any."""
+    ids = [i for i, t in enumerate(one.tokens) if t and (i >= len(other.tokens) or other.tokens[i] is None)]
+    if not ids:
+        return ""
+    return f"only the {side} has {len(ids)} more, from id {ids[0]} {show(one.tokens[ids[0]] or b'')}"
 
 
 def require_same_ids(target: TokenTable, draft: TokenTable, target_name: str, draft_name: str) -> None:

@@ -20,6 +20,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from specdec_cli.ui.tables import gigabytes
 from specdec_cli.ui.terminal import can_draw, encodable, make_console, safe
 
 STALLED_SECONDS = 10.0
@@ -63,16 +64,21 @@ def pull_display(err: TextIO, total_bytes: int) -> Iterator[Report]:
 
 
 def _bars(progress: Progress, total_bytes: int) -> Report:
+    """Complete files become lines above the bars: a live region taller than the screen would repeat itself."""
     whole = progress.add_task("all files", total=total_bytes)
     tasks: dict[str, TaskID] = {}
     done_by_file: dict[str, int] = {}
 
     def report(path: str, done_bytes: int, file_bytes: int) -> None:
-        if path not in tasks:
+        if path not in done_by_file:
             tasks[path] = progress.add_task(safe(path), total=file_bytes)
         done_by_file[path] = max(done_bytes, done_by_file.get(path, 0))
-        progress.update(tasks[path], completed=done_by_file[path])
         progress.update(whole, completed=min(sum(done_by_file.values()), total_bytes))
+        if path in tasks:
+            progress.update(tasks[path], completed=done_by_file[path])
+            if done_by_file[path] >= file_bytes:
+                progress.remove_task(tasks.pop(path))
+                progress.console.print(Text(f"{safe(path)}  {gigabytes(file_bytes)}", "dim"))
 
     return report
 
@@ -83,7 +89,7 @@ def _lines(err: TextIO) -> Report:
     def report(path: str, done_bytes: int, file_bytes: int) -> None:
         if done_bytes >= file_bytes and path not in finished:
             finished.add(path)
-            err.write(encodable(f"{safe(path)}  {file_bytes} bytes\n", err))
+            err.write(encodable(f"{safe(path)}  {gigabytes(file_bytes)}\n", err))
             err.flush()
 
     return report

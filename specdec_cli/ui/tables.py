@@ -46,25 +46,38 @@ class PairRow:
 
 
 def gigabytes(count: int | None) -> str:
-    """Decimal gigabytes, as download sizes are given; – where unknown."""
+    """Decimal, as download sizes are given: 4.3 GB, 340 MB, 5.2 MB, 12 kB, 80 B; – where unknown."""
     if count is None:
         return "–"
-    return f"{count / 1e9:.1f} GB" if count >= 5e7 else f"{count / 1e6:.1f} MB"
+    if count >= 999.5e6:
+        return f"{count / 1e9:.1f} GB"
+    if count >= 999.5e3:
+        return f"{count / 1e6:.{0 if count >= 99.5e6 else 1}f} MB"
+    return f"{count / 1e3:.0f} kB" if count >= 999.5 else f"{count} B"
 
 
 def print_pairs(out: TextIO, rows: Sequence[PairRow]) -> None:
-    """Name, models, size, here, fits, K; one line a pair where the terminal is wide enough for it."""
+    """A pair's figures on one line, its models below: long ids are never broken where they fit the width."""
     console = make_console(out, plain=False)
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for heading, justify in (("pair", "left"), ("size", "right"), ("here", "left"), ("fits", "left"), ("k", "right")):
-        table.add_column(heading, justify=justify, no_wrap=True)  # type: ignore[arg-type]
-    table.add_column("target, draft", overflow="fold")
-    for row in rows:
-        name = Text(safe(row.pair.name) + (" *" if row.default else ""), "bold")
-        models = Text(_short(row.pair.target)).append("\n" + _short(row.pair.draft or "no draft"), "dim")
-        table.add_row(name, gigabytes(row.size_bytes), _yes(row.downloaded), _yes(row.fits), str(row.pair.k), models)
-    console.print(table)
-    console.print(Text(_legend(rows), "dim"))
+    names = [safe(row.pair.name) + (" *" if row.default else "") for row in rows]
+    width = max(map(len, ["pair", *names]))
+    console.print(Text(f"{'pair':{width}}      size  here  fits   K  source    Hub", "dim"))
+    for name, row in zip(names, rows, strict=True):
+        line = Text(f"{name:{width}}  ", "bold").append(f"{gigabytes(row.size_bytes):>8}  ", "not bold")
+        line.append_text(_yes(row.downloaded)).append_text(_yes(row.fits))
+        line.append(f"{row.pair.k:>2}  {row.pair.source:8}  ", "not bold")
+        console.print(line.append("" if row.pair.verified else "unverified", "not bold dim"))
+        console.print(Text(_models(row.pair, console.width), "dim"), soft_wrap=True)
+    for sentence in _legend(rows):
+        console.print(Text(sentence, "dim"))
+
+
+def _models(pair: Pair, width: int) -> str:
+    """`target + draft`, on two lines where one is too short."""
+    if pair.draft is None:
+        return f"  {_short(pair.target)}, no draft"
+    line = f"  {_short(pair.target)} + {_short(pair.draft)}"
+    return line if len(line) <= width else line.replace(" + ", "\n  + ")
 
 
 def _short(name: str) -> str:
@@ -72,18 +85,19 @@ def _short(name: str) -> str:
     return safe(name).removeprefix(COMMON)
 
 
-def _legend(rows: Sequence[PairRow]) -> str:
+def _legend(rows: Sequence[PairRow]) -> list[str]:
     parts = ["* speaks when no pair is named"] if any(row.default for row in rows) else []
     if any(name.startswith(COMMON) for row in rows for name, _ in row.pair.models):
         parts.append(f"ids without an organisation are {COMMON}…")
     unverified = sum(not row.pair.verified for row in rows)
     if unverified:
         parts.append(f"{unverified} of {len(rows)} not yet verified against the Hub: specdec pairs --online")
-    return "; ".join(parts)
+    return parts
 
 
 def _yes(value: bool | None) -> Text:
-    return {True: Text("yes", "green"), False: Text("no", "yellow"), None: Text("?", "dim")}[value]
+    word, colour = {True: ("yes", "green"), False: ("no", "yellow"), None: ("?", "dim")}[value]
+    return Text(f"{word:4}  ", f"not bold {colour}")
 
 
 def print_json(out: TextIO, value: object) -> None:
@@ -91,7 +105,7 @@ def print_json(out: TextIO, value: object) -> None:
 
 
 def print_checkup(out: TextIO, found: Checkup) -> None:
-    """The five answers, then the verdict; a person reads it top to bottom."""
+    """The five answers; a person reads them top to bottom."""
     console = make_console(out, plain=False)
     grid = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
     grid.add_column(no_wrap=True, style="dim")
@@ -100,13 +114,20 @@ def print_checkup(out: TextIO, found: Checkup) -> None:
         grid.add_row(label, Text(safe(text)))
     console.print(grid)
     console.print(_memory_table(found))
+
+
+def print_verdict(out: TextIO, found: Checkup) -> None:
+    """Every reason against the pair, or the command that runs it."""
+    console = make_console(out, plain=False)
+    grid = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    grid.add_column(no_wrap=True, min_width=10)
+    grid.add_column(overflow="fold")
     for error in found.obstacles:
-        console.print(Text.assemble(("refused  ", "bold red"), safe(error.message)))
-        console.print(Text.assemble(("hint     ", "cyan"), safe(error.hint)))
+        grid.add_row(Text("refused", "bold red"), Text(safe(error.message)))
+        grid.add_row(Text("hint", "cyan"), Text(safe(error.hint)))
     if not found.obstacles:
-        console.print(
-            Text.assemble(("runs     ", "bold green"), f"specdec run -p {safe(found.pair.name)} 'your prompt'")
-        )
+        grid.add_row(Text("runs", "bold green"), Text(f"specdec run -p {safe(found.pair.name)} 'your prompt'"))
+    console.print(grid)
 
 
 def _answers(found: Checkup) -> list[tuple[str, str]]:
@@ -119,7 +140,8 @@ def _answers(found: Checkup) -> list[tuple[str, str]]:
     rows += [("caches", f"{name}: {kinds}") for name, kinds in found.caches]
     if found.break_even is not None:
         k = found.pair.k
-        rows.append(("break-even", f"about {found.break_even:.1f} tokens a round at K {k}, at typical costs of a row"))
+        told = f"about {found.break_even:.1f} of at most {k + 1} tokens a round at K {k}, at typical costs"
+        rows.append(("break-even", told if found.break_even < k + 1 else f"{told}: cannot pay"))
     return rows + [("advice", sentence) for sentence in found.advice]
 
 
