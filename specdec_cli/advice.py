@@ -59,6 +59,20 @@ def break_even(target: Side, draft: Side, k: int) -> float:
     return 1 + k * (draft.weight_bytes / target.weight_bytes + TYPICAL_ROW_COST)
 
 
+def break_even_acceptance(tokens_per_round: float, k: int) -> float | None:
+    """The judged acceptance at which a round of K yields that many tokens; None where even full acceptance does not.
+
+    Solves 1 + a + ... + a^K = tokens (Leviathan et al. 2023, arXiv:2211.17192, equation 1) by bisection.
+    """
+    if tokens_per_round > k + 1:
+        return None
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if sum(middle**i for i in range(k + 1)) < tokens_per_round else (low, middle)
+    return high
+
+
 def parameters(billions: float) -> str:
     """8.03 -> "8.0 B", 0.135 -> "135 M", 0.0052 -> "5.2 M"."""
     if billions >= 0.95:

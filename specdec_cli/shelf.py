@@ -10,13 +10,10 @@ from pathlib import Path
 import platformdirs
 
 from specdec_cli import hub
-from specdec_cli.errors import NotAvailable, SpecdecError
+from specdec_cli.errors import NotAvailable, SpecdecError, Unanswered
 from specdec_cli.memory import HEADROOM, physical_bytes
 from specdec_cli.pairs import DEMO, Pair, Registry
 from specdec_cli.registry import load_registry, packaged_file, user_file
-
-# How hub tells that it has no answer, as against the answer no.
-UNASKED = ("cannot reach", "the Hub takes no more requests", "the Hub is in trouble", "the connection broke")
 
 
 def registry() -> Registry:
@@ -81,9 +78,9 @@ def confirm(names: list[str]) -> list[Confirmation]:
 def _confirm(name: str) -> Confirmation:
     try:
         return Confirmation(name, hub.resolve(name).total_bytes, None)
+    except Unanswered:
+        raise
     except NotAvailable as error:
-        if error.message.startswith(UNASKED):
-            raise
         return Confirmation(name, None, error.message)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from specdec_cli.advice import break_even_acceptance
 from specdec_cli.errors import SpecdecError
 from specdec_cli.memory import MemoryEstimate
 from specdec_cli.pairs import Pair
@@ -61,6 +62,7 @@ class Checkup:
                 "prefill_bytes": self.memory.prefill_bytes,
             },
             "break_even_tokens_per_round": self.break_even,
+            "break_even_acceptance": self.break_even and break_even_acceptance(self.break_even, self.pair.k),
             "warnings": list(self.warnings),
             "advice": list(self.advice),
         }

@@ -1,6 +1,6 @@
 import pytest
 
-from specdec_cli.advice import SHORT_ANSWERS, Side, advise, break_even, parameters
+from specdec_cli.advice import SHORT_ANSWERS, Side, advise, break_even, break_even_acceptance, parameters
 
 EIGHT_BITS, FOUR_BITS = {"quantization": {"bits": 8}}, {"quantization": {"bits": 4}}
 
@@ -73,6 +73,17 @@ def test_chips_before_m3_are_warned(chip, warned):
 def test_everybody_with_a_draft_hears_about_short_answers():
     assert advise(side(8), side(0.6), "Apple M4") == [SHORT_ANSWERS]
     assert advise(side(8), None, "Apple M4") == ["no draft: --drafter none decodes plainly"]
+
+
+@pytest.mark.parametrize(("k", "acceptance"), [(1, 0.3), (4, 0.62), (8, 0.9)])
+def test_break_even_acceptance_inverts_the_papers_expectation(k, acceptance):
+    tokens = (1 - acceptance ** (k + 1)) / (1 - acceptance)
+    assert break_even_acceptance(tokens, k) == pytest.approx(acceptance)
+
+
+def test_no_acceptance_pays_for_more_tokens_than_a_round_can_yield():
+    assert break_even_acceptance(5.01, 4) is None
+    assert break_even_acceptance(5.0, 4) == pytest.approx(1.0)
 
 
 def test_break_even_counts_draft_steps_by_size_and_a_quarter_step_a_row():

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from specdec_cli.errors import DoesNotFit, NotAvailable, SpecdecError
+from specdec_cli.errors import DoesNotFit, NotAvailable, SpecdecError, Unanswered
 from specdec_cli.hub.layout import cache_folder, endpoint, prepare
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _answered(error: HfHubHTTPError, name: str, revision: str | None) -> Specdec
     if status == 429:
         return _limited(error.response.headers, name)
     if status >= 500:
-        return NotAvailable(
+        return Unanswered(
             f"the Hub is in trouble: it answers {status} for {name}", f"try later, {endpoint()} is not well now"
         )
     return NotAvailable(f"the Hub answers {status} for {name}: {_line(error)}", f"look at {page}")
@@ -107,7 +107,7 @@ def _answered(error: HfHubHTTPError, name: str, revision: str | None) -> Specdec
 def _limited(headers: Mapping[str, str], name: str) -> SpecdecError:
     window = WINDOW.search(headers.get("ratelimit", ""))
     wait = window.group(1) if window else headers.get("retry-after", "")
-    return NotAvailable(
+    return Unanswered(
         f"the Hub takes no more requests from here for now (429, asked for {name})",
         f"wait {wait} s and try again" if wait.isdigit() else "wait a few minutes; hf auth login raises the limit",
     )
@@ -117,10 +117,10 @@ def _unreached(error: BaseException, name: str) -> SpecdecError:
     from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
     if isinstance(error, (httpx.TimeoutException, TimeoutError)):
-        return NotAvailable(f"{endpoint()} stopped answering while {name} was asked for", AGAIN)
+        return Unanswered(f"{endpoint()} stopped answering while {name} was asked for", AGAIN)
     if isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)):
-        return NotAvailable(f"the connection broke while {name} was coming: {_line(error)}", AGAIN)
-    return NotAvailable(
+        return Unanswered(f"the connection broke while {name} was coming: {_line(error)}", AGAIN)
+    return Unanswered(
         f"cannot reach {endpoint()} for {name}: {_line(error)}",
         "check the network; a model that is already here runs with --offline",
     )

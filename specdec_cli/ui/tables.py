@@ -11,6 +11,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from specdec_cli.advice import break_even_acceptance
 from specdec_cli.memory import Footprint
 from specdec_cli.pairs import Pair
 from specdec_cli.ui.terminal import encodable, make_console, safe
@@ -141,7 +142,9 @@ def _answers(found: Checkup) -> list[tuple[str, str]]:
     if found.break_even is not None:
         k = found.pair.k
         told = f"about {found.break_even:.1f} of at most {k + 1} tokens a round at K {k}, at typical costs"
-        rows.append(("break-even", told if found.break_even < k + 1 else f"{told}: cannot pay"))
+        rate = break_even_acceptance(found.break_even, k)
+        needs = "cannot pay" if rate is None else f"{100 * rate:.0f} % of judged tokens accepted"
+        rows.append(("break-even", f"{told}: {needs}"))
     return rows + [("advice", sentence) for sentence in found.advice]
 
 
