@@ -3,7 +3,7 @@
 SpecdecError            exit 1   failed
 ├── UsageError          exit 2   the command line or its input is wrong
 ├── NotAvailable        exit 3   model or pair is missing, corrupt or of an unsupported type
-    │   └── Unanswered      exit 3   the Hub gave no answer: nothing is known of the model
+│   └── Unanswered      exit 3   the Hub gave no answer: nothing is known of the model
 ├── Refused             exit 4   tokenizers, cache kind or repository code forbid this pair
 └── DoesNotFit          exit 5   memory, disk or context is too small
 """

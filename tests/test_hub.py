@@ -145,6 +145,10 @@ def unavailable(message: str, hint: str) -> dict[str, object]:
     return {"error": "NotAvailable", "message": message, "hint": hint, "exit": 3}
 
 
+def unanswered(message: str, hint: str) -> dict[str, object]:
+    return unavailable(message, hint) | {"error": "Unanswered"}
+
+
 # What a pull brings
 
 
@@ -328,7 +332,7 @@ def test_after_a_pull_that_was_cut_for_good_only_the_unfinished_file_is_fetched_
     commit = server.commit(NAME, model())
     server.fail("cut", f"GET /cdn.*{TWO}", at=1 << 20)
     failure = ask(server, home, PULL)
-    assert failure == unavailable(
+    assert failure == unanswered(
         f"the connection broke while {NAME} was coming: peer closed connection without sending complete message body "
         f"(received 0 bytes, expected {2 << 20})",
         AGAIN,
@@ -485,7 +489,7 @@ def test_a_closed_port_is_a_network_problem(server, home):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
-        assert ask(server, home, PULL, HF_ENDPOINT=url) == unavailable(
+        assert ask(server, home, PULL, HF_ENDPOINT=url) == unanswered(
             f"cannot reach {url} for {NAME}: [Errno {errno.ECONNREFUSED}] {os.strerror(errno.ECONNREFUSED)}",
             "check the network; a model that is already here runs with --offline",
         )
@@ -495,7 +499,7 @@ def test_a_hub_that_never_answers_is_given_up_after_the_timeout(server, home):
     with socket.create_server(("127.0.0.1", 0)) as mute:
         url = f"http://127.0.0.1:{mute.getsockname()[1]}"
         answer = ask(server, home, PULL, HF_ENDPOINT=url, HF_HUB_ETAG_TIMEOUT="1")
-    assert answer == unavailable(f"{url} stopped answering while {NAME} was asked for", AGAIN)
+    assert answer == unanswered(f"{url} stopped answering while {NAME} was asked for", AGAIN)
 
 
 @pytest.mark.parametrize(
@@ -629,7 +633,7 @@ def test_an_interrupted_update_leaves_the_model_that_worked_before(server, home)
     ask(server, home, PULL)
     server.commit(NAME, model(two=shard(7)))
     server.fail("status", "/cdn/", status=500)
-    assert ask(server, home, PULL)["error"] == "NotAvailable"
+    assert ask(server, home, PULL)["error"] == "Unanswered"
     assert ask(server, home, LOCATE) == old
 
 
