@@ -85,6 +85,8 @@ def run(
 
     if offline:
         os.environ["HF_HUB_OFFLINE"] = "1"
+    if k == 0:
+        drafter = "none"  # no need to load a draft
     text = read_prompt(prompt)
     resolved = resolve_pair(pair, target, draft, target_revision, draft_revision, here=drafter != "none")
     chosen = resolved.pair
@@ -94,16 +96,15 @@ def run(
             sys.stdout, sys.stderr, name=chosen.name, json=json, panel=panel, quiet=quiet, plain=plain, trace=trace
         )
         display = stack.enter_context(screen)
-        if talks and sys.stderr.isatty():
-            if chosen.name == DEMO:
-                displays.print_demo_box(sys.stderr, plain)
-            elif resolved.reason:
-                displays.print_notice(sys.stderr, resolved.reason, plain)
+        if talks and chosen.name == DEMO and sys.stderr.isatty():
+            displays.print_demo_box(sys.stderr, plain)
         with displays.loading(sys.stderr, chosen.name, shown=talks and not plain):
             from specdec_cli.session import Request, open_session
 
             room = None if force else max_tokens + len(text) // 3
             session = open_session(chosen, drafter, room_tokens=room)
+        if talks and chosen.name != DEMO and resolved.reason:
+            displays.print_notice(sys.stderr, resolved.reason, plain)
         request = Request(max_tokens, tuple(stop or ()), chosen.k if k is None else k, drafter, max_context)
         ids = session.raw_tokens(text) if raw else session.chat_tokens(text, system)
         interrupt = stack.enter_context(Interrupt())

@@ -53,5 +53,12 @@ def test_without_a_fitting_draft_it_decodes_plainly(home, tmp_path):
     assert (start["draft"], start["drafter"], start["k"]) == (None, "none", 0)
 
 
+def test_which_draft_was_chosen_and_why_is_said(home):
+    command = [sys.executable, "-m", "specdec_cli", "run", "--raw", "-n", "4", "--target", "org/big", "x"]
+    environment = os.environ | {"HF_HOME": str(home)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, stdin=subprocess.DEVNULL)
+    assert done.stderr.splitlines()[0] == "draft org/small: in the model cache, and its tokenizer agrees"
+
+
 def test_no_draft_is_looked_for_when_none_is_wanted(home):
     assert start_event(home, "--target", "org/big", "--drafter", "none")["draft"] is None
