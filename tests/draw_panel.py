@@ -27,7 +27,7 @@ def main() -> None:
         if isinstance(event, Finish):
             finish = event
     console = Console(record=True, width=84, file=io.StringIO(), force_terminal=True, color_system="truecolor")
-    console.print(Text("$ specdec run --raw -n 100 'def read_lines(path):'", style="dim"))
+    console.print(Text(f"$ specdec run --raw -n {start.max_tokens} 'def read_lines(path):'", style="dim"))
     console.print(Text((text + finish.text_tail).strip("\n")))
     console.print(render(state, 84, 40))
     for row in summary(start, finish, 84):

@@ -290,7 +290,7 @@ def main() -> None:
     parser.add_argument("--target-steps", type=int, default=2200)
     parser.add_argument("--loop-steps", type=int, default=75)
     parser.add_argument("--text-batches", type=int, default=4)
-    parser.add_argument("--draft-steps", type=int, default=1400)
+    parser.add_argument("--draft-steps", type=int, default=1900)
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
