@@ -104,5 +104,6 @@ def _target(target: Side) -> list[str]:
 
 def _chip(chip: str) -> list[str]:
     if re.search(r"Apple M[12]\b", chip):
-        return [f"{chip}: several rows at once cost nearly as much as one by one before M3; pairs often lose here"]
+        cost = f"{chip}: before M3 several rows at once cost nearly as much as one by one, and pairs often lose"
+        return [cost, "on text that repeats itself try --drafter ngram: it costs no draft passes"]
     return []

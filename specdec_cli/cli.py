@@ -71,7 +71,7 @@ def run(
     panel: options.Panel = None,
     quiet: options.Quiet = False,
     plain: options.Plain = False,
-    drafter: options.DrafterName = "model",
+    drafter: options.DrafterName = None,
     target_revision: options.TargetRevision = None,
     draft_revision: options.DraftRevision = None,
     max_context: options.MaxContext = None,
@@ -90,6 +90,7 @@ def run(
     text = read_prompt(prompt)
     resolved = resolve_pair(pair, target, draft, target_revision, draft_revision, here=drafter != "none")
     chosen = resolved.pair
+    drafter = drafter or resolved.drafter
     talks = not (quiet or json)
     with ExitStack() as stack:
         screen = displays.open_display(

@@ -85,13 +85,14 @@ Plain = Annotated[
     ),
 ]
 DrafterName = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--drafter",
         metavar="NAME",
         envvar="SPECDEC_DRAFTER",
         show_envvar=False,
-        help="Who drafts: model, or none for plain decoding.",
+        help="Who drafts: model, ngram (the text itself), or none for plain decoding.",
+        show_default="model",
         rich_help_panel=ADVANCED,
     ),
 ]

@@ -16,6 +16,7 @@ class Resolved:
 
     pair: Pair
     reason: str = ""
+    drafter: str = "model"
 
 
 def resolve_pair(
@@ -62,7 +63,7 @@ def resolve_pair(
     found = compatible_draft(target, target_revision) if here else None
     if found is not None:
         return Resolved(replace(pair, draft=found), f"draft {found}: in the model cache, and its tokenizer agrees")
-    return Resolved(pair, "no draft is known for this target, so it decodes plainly")
+    return Resolved(pair, "no draft is known for this target, so its own text drafts: --drafter ngram", "ngram")
 
 
 def _pinned(pair: Pair, target_revision: str | None, draft_revision: str | None) -> Pair:

@@ -15,10 +15,10 @@ from specdec_cli.engine.acceptance import RULES
 from specdec_cli.engine.costs import plain_step_seconds
 from specdec_cli.engine.decode import Clock, decode
 from specdec_cli.engine.draft_length import Fixed
-from specdec_cli.engine.drafters import DRAFTERS
 from specdec_cli.engine.footprint import require_fit
 from specdec_cli.engine.load import load, require_runnable
 from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.registry import DRAFTERS
 from specdec_cli.errors import DoesNotFit, UsageError
 from specdec_cli.events import Event, FinishReason, Prefill, Round, Start
 from specdec_cli.hub import locate
@@ -71,7 +71,7 @@ class Session:
     def context_limit(self, request: Request) -> int | None:
         """Tokens that prompt and answer may have together: the tightest of both models and --max-context."""
         limits = [self._target.context_limit, request.max_context]
-        if self._draft is not None and self._drafts(request):
+        if self._draft is not None and self._drafter(request) == "model":
             limits.append(self._draft.context_limit)
         return min((limit for limit in limits if limit is not None), default=None)
 
@@ -115,16 +115,19 @@ class Session:
         yield writer.finish(reason, stats)
 
     def _rounds(self, context: list[int], request: Request, max_tokens: int, cancelled: Cancelled) -> Generator[Round]:
-        drafts = self._drafts(request)
-        drafter = DRAFTERS[request.drafter if drafts else "none"](self._draft, self._target.width)
-        length = Fixed(request.k if drafts else 0)
+        name = self._drafter(request)
+        drafter = DRAFTERS[name](self._draft, self._target.width)
+        length = Fixed(0 if name == "none" else request.k)
         stops = self._tokenizer.stop_tokens
         return decode(
             self._target, drafter, RULES["greedy"], length, context, max_tokens, stops, self._clock, cancelled
         )
 
-    def _drafts(self, request: Request) -> bool:
-        return self._draft is not None and request.drafter != "none" and request.k > 0
+    def _drafter(self, request: Request) -> str:
+        """Who really drafts: nobody without a K, and not the model where there is none."""
+        if request.k == 0 or (request.drafter == "model" and self._draft is None):
+            return "none"
+        return request.drafter
 
     def _room(self, prompt: Sequence[int], request: Request) -> int:
         """Tokens that may be generated."""
@@ -141,14 +144,15 @@ class Session:
         return min(request.max_tokens, limit - len(prompt))
 
     def _start(self, prompt: Sequence[int], request: Request, max_tokens: int) -> Start:
-        draft = self._draft if self._drafts(request) else None
+        drafter = self._drafter(request)
+        draft = self._draft if drafter == "model" else None
         caches = {"target": self._target.cache_kinds}
         return Start(
             target=self.names[0],
             draft=self.names[1] if draft else None,
-            drafter=request.drafter if draft else "none",
+            drafter=drafter,
             rule="greedy",
-            k=request.k if draft else 0,
+            k=0 if drafter == "none" else request.k,
             temperature=0.0,
             seed=None,
             prompt_tokens=len(prompt),

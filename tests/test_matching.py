@@ -46,11 +46,11 @@ def test_a_target_alone_takes_the_cached_draft_whose_tokenizer_agrees(home):
     assert start_event(home, "--target", "org/big")["draft"] == "org/small"
 
 
-def test_without_a_fitting_draft_it_decodes_plainly(home, tmp_path):
+def test_without_a_fitting_draft_the_text_itself_drafts(home, tmp_path):
     shutil.copytree(home, tmp_path / "home", symlinks=True)
     shutil.rmtree(tmp_path / "home" / "hub" / "models--org--small")
     start = start_event(tmp_path / "home", "--target", "org/big")
-    assert (start["draft"], start["drafter"], start["k"]) == (None, "none", 0)
+    assert (start["draft"], start["drafter"], start["k"]) == (None, "ngram", 3)
 
 
 def test_which_draft_was_chosen_and_why_is_said(home):

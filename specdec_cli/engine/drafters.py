@@ -1,11 +1,11 @@
 """Who guesses the next tokens. Law: a drafter may be wrong, slow or silent; it can never change the answer.
 
-Letters: K drafted tokens, V vocabulary width. A new drafter is one class and one line in DRAFTERS.
+Letters: K drafted tokens, V vocabulary width. A new drafter is one class and one line in `registry.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -92,9 +92,3 @@ class ModelDrafter:
     def commit(self, context: Sequence[int]) -> None:
         # All emitted tokens but the last were this drafter's own, so what it has read of them stays.
         self._draft.commit(context, len(context) - 1)
-
-
-DRAFTERS: dict[str, Callable[[CachedModel | None, int], Drafter]] = {
-    "model": lambda draft, width: NoDrafter() if draft is None else ModelDrafter(draft, width),
-    "none": lambda draft, width: NoDrafter(),
-}

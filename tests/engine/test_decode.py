@@ -12,9 +12,10 @@ from specdec_cli.engine.acceptance import RULES
 from specdec_cli.engine.baseline import baseline
 from specdec_cli.engine.decode import cut_after_stop, decode
 from specdec_cli.engine.draft_length import Fixed
-from specdec_cli.engine.drafters import DRAFTERS, Draft, ModelDrafter, NoDrafter
+from specdec_cli.engine.drafters import Draft, ModelDrafter, NoDrafter
 from specdec_cli.engine.load import load_network
 from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.registry import DRAFTERS
 from specdec_cli.hub import locate
 from support import TINY, tiny_network
 
