@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,10 @@ class Checkpoint:
         return sum(4 * _values(path) for path in self.weights)
 
 
+# mlx-lm's module for such a type ends the process on import without its package.
+NEEDED_PACKAGES = {"olmo": "hf_olmo"}
+
+
 def read_checkpoint(folder: Path, name: str, weights: bool = True) -> Checkpoint:
     """The checkpoint in `folder`; without `weights` only its configuration need be there.
 
@@ -87,6 +92,12 @@ def read_checkpoint(folder: Path, name: str, weights: bool = True) -> Checkpoint
     if not isinstance(config.get("model_type"), str):
         raise NotAvailable(
             f"config.json of {name} names no model_type, but mlx-lm needs one", "use a folder that mlx-lm can load"
+        )
+    package = NEEDED_PACKAGES.get(config["model_type"])
+    if package and find_spec(package) is None:
+        raise NotAvailable(
+            f"{name} is of type {config['model_type']}, for which mlx-lm needs the package {package}",
+            f"install {package} beside specdec, or use another model",
         )
     _refuse_sidecar(config, name)
     return Checkpoint(name, folder, config, _weights(folder, name) if weights else ())

@@ -10,7 +10,6 @@ from specdec_cli import hub
 from specdec_cli.advice import Side, advise, break_even
 from specdec_cli.checkpoint import Checkpoint, read_checkpoint
 from specdec_cli.errors import Refused, SpecdecError
-from specdec_cli.memory import MemoryEstimate
 from specdec_cli.pairs import Pair
 from specdec_cli.shelf import is_local
 from specdec_cli.verdict import Checkup
@@ -55,26 +54,25 @@ def locate_pair(pair: Pair, offline: bool) -> list[Located]:
     return [locate_model(name, revision, offline) for name, revision in pair.models]
 
 
-def check_pair(pair: Pair, located: list[Located], context_tokens: int | None) -> Checkup:
+def check_pair(pair: Pair, located: list[Located], context_tokens: int | None, kv_bits: int | None = None) -> Checkup:
     """All five questions about `pair`: tokenizers, template and stops, caches, memory, expected gain.
 
-    Raises: NotAvailable where a tokenizer cannot be read or an architecture is unknown.
+    Raises: NotAvailable where a tokenizer cannot be read or an architecture is unknown, Refused where caches cannot be
+    quantized to `kv_bits`.
     """
     from specdec_cli.engine import device
-    from specdec_cli.engine.footprint import footprint
+    from specdec_cli.engine.footprint import estimate
     from specdec_cli.tokenizer import Tokenizer
 
     tokenizers = [Tokenizer.load(m.checkpoint.folder, m.checkpoint.name, m.checkpoint.config) for m in located]
-    limits = [m.checkpoint.context_limit for m in located if m.checkpoint.context_limit]
-    context = min([context_tokens or DEFAULT_CONTEXT, *limits])
-    kinds, obstacles = _caches(located)
+    kinds, obstacles = _caches(located, kv_bits)
     vocab = None
     if len(tokenizers) == 2:
         vocab = compare(tokenizers[0].table(), tokenizers[1].table())
         if vocab.status == "incompatible":
             obstacles.insert(0, _incompatible(pair, vocab))
-    parts = tuple(footprint(m.checkpoint, context, m.weight_bytes) for m in located)
-    memory = MemoryEstimate(parts, context, device.usable_bytes())
+    checkpoints, weights = [m.checkpoint for m in located], [m.weight_bytes for m in located]
+    memory = estimate(checkpoints, weights, context_tokens or DEFAULT_CONTEXT, kv_bits)
     if not memory.fits:
         obstacles.append(memory.obstacle())
     sides = [Side(m.weight_bytes, m.checkpoint.config) for m in located]
@@ -93,18 +91,16 @@ def check_pair(pair: Pair, located: list[Located], context_tokens: int | None) -
     )
 
 
-def _caches(located: list[Located]) -> tuple[list[tuple[str, str]], list[SpecdecError]]:
-    """(model, cache kinds) and a refusal for each model whose caches cannot be rolled back."""
-    from specdec_cli.engine.caches import Caches
-    from specdec_cli.engine.load import blank_network
+def _caches(located: list[Located], kv_bits: int | None) -> tuple[list[tuple[str, str]], list[SpecdecError]]:
+    """(model, cache kinds), and a refusal for each model whose drafts cannot be checked in one pass."""
+    from specdec_cli.engine.load import empty_model, require_verifiable
 
     kinds: list[tuple[str, str]] = []
     refusals: list[SpecdecError] = []
     for model in located:
-        caches = Caches(blank_network(model.checkpoint))
-        kinds.append((model.checkpoint.name, ", ".join(caches.kinds)))
+        kinds.append((model.checkpoint.name, ", ".join(empty_model(model.checkpoint, kv_bits).cache_kinds)))
         try:
-            caches.check(model.checkpoint.name)
+            require_verifiable(model.checkpoint)
         except Refused as refusal:
             refusals.append(refusal)
     return kinds, refusals

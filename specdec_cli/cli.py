@@ -75,6 +75,7 @@ def run(
     target_revision: options.TargetRevision = None,
     draft_revision: options.DraftRevision = None,
     max_context: options.MaxContext = None,
+    kv_bits: options.KvBits = None,
     trace: options.Trace = None,
     offline: options.Offline = False,
     force: options.Force = False,
@@ -103,7 +104,7 @@ def run(
             from specdec_cli.session import Request, open_session
 
             room = None if force else max_tokens + len(text) // 3
-            session = open_session(chosen, drafter, room_tokens=room)
+            session = open_session(chosen, drafter, room_tokens=room, kv_bits=kv_bits)
         if talks and chosen.name != DEMO and resolved.reason:
             displays.print_notice(sys.stderr, resolved.reason, plain)
         request = Request(max_tokens, tuple(stop or ()), chosen.k if k is None else k, drafter, max_context)

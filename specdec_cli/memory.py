@@ -26,11 +26,15 @@ class Footprint:
 
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
-    """Target and draft together at `context_tokens`; prefills happen one after the other, so only the larger counts."""
+    """Target and draft together at `context_tokens`; prefills happen one after the other, so only the larger counts.
+
+    `fits_with_kv_bits` is a `--kv-bits` that would make it fit, where that is known.
+    """
 
     footprints: tuple[Footprint, ...]
     context_tokens: int
     available_bytes: int
+    fits_with_kv_bits: int | None = None
 
     @property
     def prefill_bytes(self) -> int:
@@ -53,7 +57,9 @@ class MemoryEstimate:
         """The numbers, and what would fit."""
         names = " and ".join(part.name for part in self.footprints)
         need, have, context = self.peak_bytes / 1e9, self.limit_bytes / 1e9, self.largest_context
-        if context >= 512:
+        if self.fits_with_kv_bits:
+            hint = f"it fits with quantized caches: --kv-bits {self.fits_with_kv_bits}; --force loads it anyway"
+        elif context >= 512:
             hint = f"a smaller context fits: --max-context {context // 256 * 256}; --force loads it anyway"
         elif len(self.footprints) > 1:
             hint = "try without the draft (--drafter none) or a smaller pair (specdec pairs); --force loads it anyway"

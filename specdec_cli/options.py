@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from specdec_cli.errors import UsageError
-from specdec_cli.pairs import MAX_K
+from specdec_cli.pairs import KV_BITS, MAX_K
 
 ADVANCED = "Advanced"
 
@@ -22,6 +22,19 @@ def within(option: str, low: int, high: int | None = None) -> Callable[[int | No
             bounds = f"below {low}" if high is None else f"outside {low} to {high}"
             nearest = low if value < low or high is None else high
             raise UsageError(f"{option} {value} is {bounds}", f"the nearest that works: {option} {nearest}")
+        return value
+
+    return check
+
+
+def one_of(option: str, values: Sequence[int]) -> Callable[[int | None], int | None]:
+    """A check for `option` that names the value and all that are possible. The check raises UsageError."""
+
+    def check(value: int | None) -> int | None:
+        if value is not None and value not in values:
+            nearest = min(values, key=lambda known: abs(known - value))
+            known = ", ".join(map(str, values))
+            raise UsageError(f"{option} {value} is none of {known}", f"the nearest that works: {option} {nearest}")
         return value
 
     return check
@@ -111,6 +124,19 @@ MaxContext = Annotated[
         show_envvar=False,
         help="Prompt and answer together, in tokens.",
         show_default="the models' own",
+        rich_help_panel=ADVANCED,
+    ),
+]
+KvBits = Annotated[
+    int | None,
+    typer.Option(
+        "--kv-bits",
+        callback=one_of("--kv-bits", KV_BITS),
+        metavar="N",
+        envvar="SPECDEC_KV_BITS",
+        show_envvar=False,
+        help=f"Quantize the KV caches to N bits: {', '.join(map(str, KV_BITS))}.",
+        show_default="off",
         rich_help_panel=ADVANCED,
     ),
 ]

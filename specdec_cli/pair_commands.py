@@ -129,6 +129,7 @@ def check(
     max_context: options.MaxContext = None,
     target_revision: options.TargetRevision = None,
     draft_revision: options.DraftRevision = None,
+    kv_bits: options.KvBits = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
     offline: options.Offline = False,
 ) -> None:
@@ -139,7 +140,7 @@ def check(
 
     resolved = resolve_pair(name, target, draft, target_revision, draft_revision, here=offline)
     chosen = resolved.pair
-    found = check_pair(chosen, locate_pair(chosen, offline), max_context)
+    found = check_pair(chosen, locate_pair(chosen, offline), max_context, kv_bits)
     if resolved.reason:
         tables.print_line(sys.stderr, resolved.reason)
     if json:

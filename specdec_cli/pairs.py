@@ -11,6 +11,7 @@ from specdec_cli.errors import NotAvailable
 DEMO = "demo"
 MAX_K = 16
 DEFAULT_K = 3
+KV_BITS = (2, 4, 8)
 
 
 @dataclass(frozen=True, slots=True)

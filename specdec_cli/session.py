@@ -16,7 +16,7 @@ from specdec_cli.engine.costs import plain_step_seconds
 from specdec_cli.engine.decode import Clock, decode
 from specdec_cli.engine.draft_length import Fixed
 from specdec_cli.engine.footprint import require_fit
-from specdec_cli.engine.load import load, require_runnable
+from specdec_cli.engine.load import load, require_runnable, require_verifiable
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.registry import DRAFTERS
 from specdec_cli.errors import DoesNotFit, UsageError
@@ -165,9 +165,13 @@ class Session:
 
 
 def open_session(
-    pair: Pair, drafter: str = "model", room_tokens: int | None = None, clock: Clock = time.perf_counter
+    pair: Pair,
+    drafter: str = "model",
+    room_tokens: int | None = None,
+    kv_bits: int | None = None,
+    clock: Clock = time.perf_counter,
 ) -> Session:
-    """Load `pair`, its draft only where `drafter` needs one.
+    """Load `pair`, its draft only where `drafter` needs one; `kv_bits` quantizes the KV caches of both.
 
     Both configurations and tokenizers come first, so that every refusal comes before any weight is read.
 
@@ -181,14 +185,17 @@ def open_session(
     draft = None
     if pair.draft and drafter == "model":
         draft = read_checkpoint(locate(pair.draft, pair.draft_revision), pair.draft)
-    require_runnable(target)
+    require_runnable(target, kv_bits)
+    if drafter != "none":
+        require_verifiable(target)
     tokenizer = Tokenizer.load(target.folder, target.name, target.config)
     if draft:
-        require_runnable(draft)
+        require_runnable(draft, kv_bits)
+        require_verifiable(draft)
         other = Tokenizer.load(draft.folder, draft.name, draft.config)
         require_same_ids(tokenizer.table(), other.table(), target.name, draft.name)
     if room_tokens is not None:
-        require_fit([target, draft] if draft else [target], room_tokens)
+        require_fit([target, draft] if draft else [target], room_tokens, kv_bits)
     device.use_recommended_memory()
-    loaded = load(target), load(draft) if draft else None
+    loaded = load(target, kv_bits), load(draft, kv_bits) if draft else None
     return Session((target.name, draft.name if draft else None), *loaded, tokenizer, clock)

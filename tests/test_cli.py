@@ -142,12 +142,10 @@ def damaged(tmp_path, how):
         ('{"model_type": "riddle"}', 3, "is of type riddle"),
         ('{"model_file": "evil.py"}', 4, "asks to run code from the repository"),
         ('{"auto_map": {"AutoModel": "evil.Model"}}', 4, "asks to run code from the repository"),
-        ('{"model_type": "gemma3_text", "sliding_window": 8}', 4, "keeps a RotatingKVCache"),
+        ('{"model_type": "olmo"}', 3, "mlx-lm needs the package hf_olmo"),
     ],
 )
 def test_bad_folders_are_two_lines_and_the_right_code(tmp_path, how, code, message):
-    if "gemma3" in how:
-        pytest.importorskip("mlx_lm.models.gemma3_text")
     failed(specdec("run", "x", "--target", str(damaged(tmp_path, how))), code, message)
 
 

@@ -148,12 +148,33 @@ def test_mismatched_tokenizers_are_refused_before_any_weight_is_read(tiny_pair, 
         open_session(Pair("bad", str(tiny_pair[0]), str(draft)))
 
 
-def test_a_cache_that_cannot_roll_back_is_refused_before_any_weight_is_read(tmp_path):
-    folder = tiny_folder(tmp_path / "gemma", TINY)
-    config = TINY | {"model_type": "gemma3_text", "sliding_window": 8, "query_pre_attn_scalar": 16}
+def test_an_architecture_that_cannot_check_a_draft_is_refused_before_any_weight_is_read(tmp_path):
+    """phi3small's pass over several tokens is not causal in mlx-lm: plain decoding works, checking a draft cannot."""
+    folder = tiny_folder(tmp_path / "phi", TINY)
+    config = {
+        "model_type": "phi3small",
+        "hidden_size": 64,
+        "dense_attention_every_n_layers": 2,
+        "ff_intermediate_size": 64,
+        "gegelu_limit": 20.0,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "layer_norm_epsilon": 1e-5,
+        "vocab_size": 100352,
+    }
     (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(Refused, match="keeps a RotatingKVCache"):
-        open_session(Pair("gemma", str(folder), None))
+    with pytest.raises(Refused, match=r"\(phi3small\): mlx-lm's pass over several tokens is not causal"):
+        open_session(Pair("phi", str(folder), None))
+
+
+def test_kv_bits_are_named_in_the_start_event(tiny_pair, tmp_path):
+    folders = [tiny_folder(tmp_path / name, TINY | {"head_dim": 32}) for name in ("target", "draft")]
+    session = open_session(Pair("tiny", *map(str, folders)), kv_bits=8)
+    start, *_ = session.reply(session.raw_tokens("hello"), Request(max_tokens=4))
+    assert start.caches == {"target": ("QuantizedKVCache",), "draft": ("QuantizedKVCache",)}
+    with pytest.raises(Refused, match="does not run on a KV cache of 8 bits"):
+        open_session(Pair("tiny", *map(str, tiny_pair)), kv_bits=8)
 
 
 def test_an_unknown_drafter_is_a_usage_error(tiny_pair):

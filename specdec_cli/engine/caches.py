@@ -1,70 +1,162 @@
-"""Exact rollback of key/value caches. Law: a trim that did not happen is an error, never a silent wrong answer.
+"""Exact rollback of all caches of one network. Law: after a rollback the caches are what they would be had only the
+kept tokens been fed; one that cannot get there exactly says so instead of answering wrong.
 
-Only this module knows cache kinds. So far: plain `KVCache`, which trims by moving its offset.
+Only this module, `cache_kinds`, `window` and `replay` know that there are different caches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
-from mlx_lm.models.cache import KVCache, make_prompt_cache
+from mlx_lm.models.cache import ArraysCache, make_prompt_cache
 
-from specdec_cli.errors import Refused, SpecdecError
+from specdec_cli.engine.cache_kinds import (
+    BOUNDED,
+    KEPT_SNAPSHOTS,
+    TRIMMED,
+    KVQuantization,
+    bytes_at,
+    leaves,
+    put_back,
+    reaches,
+    rolling,
+    state_of,
+)
+from specdec_cli.engine.replay import Tape, deck_of, readers_of
+from specdec_cli.errors import SpecdecError
 
-ROLLS_BACK = (KVCache,)
+# Recurrent layers keep a tape of passes up to this long: longer ones read a prompt and are never taken back.
+TAPED_TOKENS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Fed:
+    """A pass that can be taken back: positions `start` to `end`, the states from before it, its tape if it has one."""
+
+    start: int
+    end: int
+    states: tuple[dict[str, Any], ...]
+    tape: Tape | None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """States at `length` of all parts that cannot be trimmed back to it however much is fed later."""
+
+    length: int
+    states: tuple[dict[str, Any], ...]
 
 
 class Caches:
-    """All layer caches of one network, moved together. Lengths are in tokens."""
+    """All layer caches of one network, moved together. Lengths and positions are in tokens."""
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(self, network: nn.Module, kv: KVQuantization | None = None) -> None:
         self._network = network
-        self.layers: list[Any] = make_prompt_cache(network)
+        self._kv = kv
+        self.reset()
+        recurrent = all(type(part) is ArraysCache for part in self._rewound)
+        readers = readers_of(network, self._made()) if self._rewound and recurrent else []
+        self._deck = deck_of(network, readers) if readers else None
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self.layers: list[Any] = self._made()
         self.length = 0
+        parts = leaves(self.layers)
+        self._trimmed = [part for part in parts if type(part) in TRIMMED]
+        self._bounded = [part for part in parts if type(part) in BOUNDED]
+        self._rewound = [part for part in parts if type(part) not in TRIMMED + BOUNDED]
+        self._fed: list[Fed] = []
+        self._snapshots: list[Snapshot] = []
+
+    def _made(self) -> list[Any]:
+        return [rolling(layer, self._kv) for layer in make_prompt_cache(self._network)]
 
     @property
     def kinds(self) -> tuple[str, ...]:
         """Names of the cache classes in use, each once."""
-        return tuple(sorted({type(layer).__name__ for layer in self.layers}))
+        return tuple(sorted({type(part).__name__ for part in leaves(self.layers)}))
 
-    def check(self, name: str) -> None:
-        """Raises: Refused, naming the model and the first cache kind that cannot be rolled back exactly."""
-        for layer in self.layers:
-            if type(layer) not in ROLLS_BACK:
-                kind = type(layer).__name__
-                raise Refused(
-                    f"{name} keeps a {kind}, and specdec rolls back only {ROLLS_BACK[0].__name__} exactly so far",
-                    "use a model with plain attention caches, such as Qwen3 or Llama 3",
-                )
+    def bytes_at(self, tokens: int, chunk_tokens: int, value_bytes: int) -> int:
+        """Bytes after `tokens` read in chunks, `value_bytes` a value; something must have been read, for its shapes."""
+        return sum(bytes_at(part, tokens, chunk_tokens, value_bytes) for part in leaves(self.layers))
 
-    def grown(self, tokens: int) -> None:
-        """The network has just appended `tokens` positions."""
+    @contextmanager
+    def feeding(self, tokens: int) -> Iterator[None]:
+        """Around one call of the network on `tokens` tokens. If it raises, layers grew unevenly: all is forgotten."""
+        states = tuple(state_of(part) for part in self._rewound)
+        taped = self._deck is not None and 1 < tokens <= TAPED_TOKENS
+        try:
+            with self._deck.recording(tokens) if self._deck and taped else nullcontext() as tape:
+                yield
+        except BaseException:
+            self.reset()
+            raise
+        if self._rewound:
+            self._fed.append(Fed(self.length, self.length + tokens, states, tape))
         self.length += tokens
 
-    def trim(self, tokens: int) -> None:
-        """Take the last `tokens` positions back on every layer.
+    def snapshot(self) -> None:
+        """Remember the present, so that a later rollback can come back here; nothing where trimming always can."""
+        parts = self._bounded + self._rewound
+        if parts and all(snapshot.length != self.length for snapshot in self._snapshots):
+            taken = Snapshot(self.length, tuple(state_of(part) for part in parts))
+            self._snapshots = [*self._snapshots[1 - KEPT_SNAPSHOTS :], taken]
 
-        Raises: SpecdecError if any layer took back a different number (mlx-lm's own helper returns 0 silently).
+    def rollback(self, length: int) -> int:
+        """Take back what lies behind `length`; returns the length reached, which is less only if it must be.
+
+        Raises: SpecdecError if a layer took back a different number of tokens (mlx-lm's own helper returns 0 silently).
         """
-        if tokens == 0:
+        if length < self.length:
+            self._go_back(length)
+        self._fed = [fed for fed in self._fed if self.length <= fed.end]
+        return self.length
+
+    def _go_back(self, length: int) -> None:
+        fed = next((fed for fed in reversed(self._fed) if fed.start <= length), None)
+        kept = fed.start if fed and not fed.tape else length
+        if (self._rewound and not fed) or not all(reaches(part, kept) for part in self._bounded):
+            self._restore(length)
             return
-        for layer in self.layers:
-            trimmed = layer.trim(tokens)
+        self._trim(kept, self._trimmed + self._bounded)
+        if fed:
+            self._fed = self._fed[: self._fed.index(fed)]
+            put_back(self._rewound, fed.states)
+            if self._deck and fed.tape and kept > fed.start:
+                self._deck.replay(fed.tape, kept - fed.start)
+                self._fed.append(Fed(fed.start, kept, fed.states, fed.tape))
+        self._snapshots = [snapshot for snapshot in self._snapshots if snapshot.length <= kept]
+
+    def _restore(self, length: int) -> None:
+        """Back to the newest snapshot at or before `length`, else to nothing."""
+        self._snapshots = [snapshot for snapshot in self._snapshots if snapshot.length <= length]
+        if not self._snapshots:
+            self.reset()
+            return
+        snapshot = self._snapshots[-1]
+        self._trim(snapshot.length, self._trimmed)
+        put_back(self._bounded + self._rewound, snapshot.states)
+        self._fed = []
+
+    def _trim(self, length: int, parts: Sequence[Any]) -> None:
+        """Let all `parts` that hold something end at `length`."""
+        tokens = self.length - length
+        for part in parts:
+            # Some architectures make caches that their layers never use.
+            trimmed = tokens if part.empty() else part.trim(tokens)
             if trimmed != tokens:
                 self.reset()
                 raise SpecdecError(
-                    f"a {type(layer).__name__} took back {trimmed} of {tokens} tokens",
+                    f"a {type(part).__name__} took back {trimmed} of {tokens} tokens",
                     "please report this with the model's name; `--drafter none` decodes without rollback",
                 )
-        self.length -= tokens
-
-    def reset(self) -> None:
-        """Forget everything."""
-        self.layers[:] = make_prompt_cache(self._network)
-        self.length = 0
+        self.length = length
 
     def evaluate(self) -> None:
         """Wait until the contents are computed (mlx is lazy)."""

@@ -4,21 +4,25 @@ caches, built lazily and never evaluated, so that every cache kind is counted as
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import mlx.core as mx
-from mlx_lm.models.cache import make_prompt_cache
+from contextlib import suppress
+from dataclasses import replace
 
 from specdec_cli.checkpoint import Checkpoint
 from specdec_cli.engine import device
-from specdec_cli.engine.load import blank_network
+from specdec_cli.engine.load import empty_model
 from specdec_cli.engine.model import PREFILL_TOKENS
+from specdec_cli.errors import Refused
 from specdec_cli.memory import Footprint, MemoryEstimate, prefill_bytes
 
+HINTED_BITS = 8
 VALUE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 
-def footprint(checkpoint: Checkpoint, context_tokens: int, weight_bytes: int) -> Footprint:
-    """Bytes of `checkpoint` at `context_tokens`; `weight_bytes` are its weights in memory."""
+def footprint(checkpoint: Checkpoint, context_tokens: int, weight_bytes: int, kv_bits: int | None = None) -> Footprint:
+    """Bytes of `checkpoint` at `context_tokens`; `weight_bytes` are its weights in memory.
+
+    Raises: Refused if its caches cannot be quantized to `kv_bits`.
+    """
     config = checkpoint.text_config
     value_bytes = VALUE_BYTES.get(checkpoint.declared_dtype or "", 2)
     hidden = int(config.get("hidden_size", 0))
@@ -26,7 +30,7 @@ def footprint(checkpoint: Checkpoint, context_tokens: int, weight_bytes: int) ->
     return Footprint(
         name=checkpoint.name,
         weight_bytes=weight_bytes,
-        cache_bytes=cache_bytes(checkpoint, context_tokens) * value_bytes // 4,
+        cache_bytes=empty_model(checkpoint, kv_bits).cache_bytes(context_tokens, value_bytes),
         prefill_bytes=prefill_bytes(
             rows,
             context_tokens,
@@ -39,27 +43,33 @@ def footprint(checkpoint: Checkpoint, context_tokens: int, weight_bytes: int) ->
     )
 
 
-def cache_bytes(checkpoint: Checkpoint, context_tokens: int) -> int:
-    """Bytes of all layer caches after `context_tokens`, in float32; shapes only, nothing is computed."""
-    network = blank_network(checkpoint)
-    caches = make_prompt_cache(network)
-    network(mx.zeros((1, context_tokens), mx.int32), cache=caches)
-    return sum(cache.nbytes for cache in caches)
+def estimate(
+    checkpoints: Sequence[Checkpoint], weight_bytes: Sequence[int], context_tokens: int, kv_bits: int | None = None
+) -> MemoryEstimate:
+    """All models of a pair, their weights taking `weight_bytes`, against what this device may use.
+
+    Where they do not fit, the same is estimated with quantized caches, if they allow it: a way out to be told.
+    Raises: Refused if a model's caches cannot be quantized to `kv_bits`.
+    """
+
+    def at(bits: int | None) -> MemoryEstimate:
+        sizes = zip(checkpoints, weight_bytes, strict=True)
+        parts = tuple(footprint(checkpoint, context, size, bits) for checkpoint, size in sizes)
+        return MemoryEstimate(parts, context, device.usable_bytes())
+
+    context = min([context_tokens, *(limit for c in checkpoints if (limit := c.context_limit))])
+    found = at(kv_bits)
+    if not found.fits and kv_bits is None:
+        with suppress(Refused):
+            found = replace(found, fits_with_kv_bits=HINTED_BITS if at(HINTED_BITS).fits else None)
+    return found
 
 
-def estimate(checkpoints: Sequence[Checkpoint], context_tokens: int) -> MemoryEstimate:
-    """All models of a pair whose weights are here, against what this device may use."""
-    limits = [limit for c in checkpoints if (limit := c.context_limit)]
-    context = min([context_tokens, *limits])
-    parts = tuple(footprint(c, context, c.loaded_bytes) for c in checkpoints)
-    return MemoryEstimate(parts, context, device.usable_bytes())
-
-
-def require_fit(checkpoints: Sequence[Checkpoint], context_tokens: int) -> None:
+def require_fit(checkpoints: Sequence[Checkpoint], context_tokens: int, kv_bits: int | None = None) -> None:
     """Raises: DoesNotFit, with the numbers and what would fit."""
     # Caches and activations of a small model are small too: what takes a tenth need not be counted exactly.
     if sum(c.loaded_bytes for c in checkpoints) * 10 < device.usable_bytes() and context_tokens < 8192:
         return
-    found = estimate(checkpoints, context_tokens)
+    found = estimate(checkpoints, [c.loaded_bytes for c in checkpoints], context_tokens, kv_bits)
     if not found.fits:
         raise found.obstacle()

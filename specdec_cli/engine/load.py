@@ -8,17 +8,40 @@ from mlx_lm.utils import _get_classes, load_model
 from safetensors import SafetensorError, safe_open
 
 from specdec_cli.checkpoint import Checkpoint
-from specdec_cli.engine.caches import Caches
+from specdec_cli.engine.conformance.listing import refusal
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.errors import NotAvailable
+from specdec_cli.errors import NotAvailable, Refused
 
 
-def require_runnable(checkpoint: Checkpoint) -> None:
-    """Everything that can be refused without weights: the architecture and the caches it makes.
+def require_runnable(checkpoint: Checkpoint, kv_bits: int | None = None) -> None:
+    """Everything that can be refused without weights: the architecture, its caches, the kernels it needs.
 
-    Raises: NotAvailable if the installed mlx-lm has no such architecture, Refused for caches that cannot roll back.
+    Raises: NotAvailable if the installed mlx-lm has no such architecture or none for this device, Refused for caches
+    that cannot be rolled back or quantized.
     """
-    Caches(blank_network(checkpoint)).check(checkpoint.name)
+    empty_model(checkpoint, kv_bits)
+
+
+def require_verifiable(checkpoint: Checkpoint) -> None:
+    """Raises: Refused for an architecture whose drafts cannot be checked in one pass; plain decoding works."""
+    reason = refusal(checkpoint.model_type)
+    if reason:
+        raise Refused(f"{checkpoint.name} ({checkpoint.model_type}): {reason}", "decode it plainly: --drafter none")
+
+
+def empty_model(checkpoint: Checkpoint, kv_bits: int | None = None) -> CachedModel:
+    """The architecture ready to run, without weights of its own: for its shapes, its caches and its refusals.
+
+    Raises: as `require_runnable`.
+    """
+    network = blank_network(checkpoint)
+    try:
+        return CachedModel(network, checkpoint.name, checkpoint.context_limit, kv_bits)
+    except RuntimeError as error:
+        raise NotAvailable(
+            f"{checkpoint.name} ({checkpoint.model_type}) does not run on this device: {error}",
+            "mlx-lm's code for it may need a Mac; specdec doctor tells what computes here",
+        ) from error
 
 
 def blank_network(checkpoint: Checkpoint) -> nn.Module:
@@ -39,12 +62,12 @@ def blank_network(checkpoint: Checkpoint) -> nn.Module:
         raise _does_not_load(checkpoint, error) from error
 
 
-def load(checkpoint: Checkpoint) -> CachedModel:
+def load(checkpoint: Checkpoint, kv_bits: int | None = None) -> CachedModel:
     """The checkpoint's network, evaluated, with empty caches.
 
-    Raises: NotAvailable for an unsupported type or damaged weights; Refused for caches that cannot roll back.
+    Raises: NotAvailable for an unsupported type or damaged weights; Refused for caches that cannot be quantized.
     """
-    return CachedModel(load_network(checkpoint), checkpoint.name, checkpoint.context_limit)
+    return CachedModel(load_network(checkpoint), checkpoint.name, checkpoint.context_limit, kv_bits)
 
 
 def load_network(checkpoint: Checkpoint) -> nn.Module:

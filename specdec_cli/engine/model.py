@@ -7,6 +7,7 @@ Letters: K drafted tokens, T tokens fed at once, V vocabulary width.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 
 import mlx.core as mx
@@ -14,22 +15,25 @@ import mlx.nn as nn
 from mlx.utils import tree_flatten
 
 from specdec_cli.engine.caches import Caches, common_prefix
+from specdec_cli.engine.kv_quantization import kv_quantization
 
 PREFILL_TOKENS = 512
+REFED_TOKENS = 12
 
 
 class CachedModel:
     """One network with its caches. `name` is for messages; `context_limit` is in tokens, None if unbounded."""
 
-    def __init__(self, network: nn.Module, name: str, context_limit: int | None = None) -> None:
+    def __init__(
+        self, network: nn.Module, name: str, context_limit: int | None = None, kv_bits: int | None = None
+    ) -> None:
         self._network = network
-        self._caches = Caches(network)
-        self._caches.check(name)
+        self._caches = Caches(network, kv_quantization(network, kv_bits, name) if kv_bits else None)
         self._read: list[int] = []
         self.name = name
         self.context_limit = context_limit
-        # Lazy: this builds a graph for its shape and never runs it.
-        self.width: int = network(mx.zeros((1, 1), mx.int32), cache=Caches(network).layers).shape[-1]
+        self.width: int = self._lazily().shape[-1]
+        self._caches.reset()
 
     @property
     def length(self) -> int:
@@ -40,6 +44,19 @@ class CachedModel:
     def cache_kinds(self) -> tuple[str, ...]:
         return self._caches.kinds
 
+    def cache_bytes(self, tokens: int, value_bytes: int) -> int:
+        """Bytes of all caches once `tokens` have been read, `value_bytes` a value. Forgets what was read."""
+        self._lazily()
+        found = self._caches.bytes_at(tokens, PREFILL_TOKENS, value_bytes)
+        self._caches.reset()
+        return found
+
+    def _lazily(self) -> mx.array:
+        """Logits [1, V] of one token that are never computed: their graph is built for its shapes alone."""
+        self._read.clear()
+        self._caches.reset()
+        return self.extend(mx.zeros((1,), mx.int32))
+
     @property
     def dtype(self) -> str:
         """The type the network computes in, such as `float32`."""
@@ -47,7 +64,7 @@ class CachedModel:
         return str(max(floats, key=floats.count)).removeprefix("mlx.core.")
 
     def reuse(self, context: Sequence[int]) -> int:
-        """Roll back to the longest common prefix of `context` and what was read; returns its length in tokens."""
+        """Roll back to the longest prefix of `context` that was read and can be returned to; its length in tokens."""
         self.commit(context, min(common_prefix(self._read, context), len(context) - 1))
         return self.length
 
@@ -63,6 +80,7 @@ class CachedModel:
             mx.clear_cache()
             self.commit(context, self.length)
             yield self.length
+        self._caches.snapshot()
 
     def logits(self, context: Sequence[int], pending: mx.array) -> mx.array:
         """Logits [K + 1, V] after `context` and after each of the `pending` tokens [K], queued, not evaluated.
@@ -71,6 +89,9 @@ class CachedModel:
         does not grow with the context. The caller commits what became true.
         """
         self.commit(context, min(self.length, len(context) - 1))
+        if len(context) - self.length > REFED_TOKENS:
+            # A rollback fell far behind: a pass of its own is a place that later rollbacks can return to.
+            deque(self.prefill(context), maxlen=0)
         unread = mx.array(list(context[self.length :]))
         return self.extend(mx.concatenate([unread, pending]) if pending.size else unread)[-(pending.size + 1) :]
 
@@ -79,22 +100,16 @@ class CachedModel:
 
         The one call of the network: a drafter that needs the target's hidden states would get them from here.
         """
-        try:
+        with self._caches.feeding(tokens.size):
             logits: mx.array = self._network(tokens[None], cache=self._caches.layers)[0]
-        except BaseException:
-            # Layers may have grown unevenly: memo and caches no longer agree.
-            self._caches.reset()
-            self._read.clear()
-            raise
-        self._caches.grown(tokens.size)
         return logits
 
     def commit(self, context: Sequence[int], length: int) -> None:
         """From now on the caches hold exactly `context[:length]`; later positions are rolled back.
 
-        `length` beyond what was fed is cut to it: the missing tokens are fed by the next `logits`.
+        They may come to hold less, if that much was not fed or a cache can only go back further: the missing tokens
+        are fed by the next `logits`.
         """
-        length = min(length, self.length)
-        self._caches.trim(self.length - length)
+        length = self._caches.rollback(min(length, self.length))
         del self._read[length:]
         self._read += context[len(self._read) : length]

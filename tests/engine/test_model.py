@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mlx_lm.models.cache import KVCache, RotatingKVCache
 
 from specdec_cli.engine.model import PREFILL_TOKENS, CachedModel
-from specdec_cli.errors import Refused, SpecdecError
+from specdec_cli.errors import SpecdecError
 from support import TINY, tiny_network
 
 NETWORK = tiny_network(TINY | {"max_position_embeddings": 4096}, seed=2)
@@ -56,17 +55,6 @@ def test_reuse_reads_only_what_is_new():
     list(model.prefill(list(range(3, 100))))
     assert model.reuse([*range(3, 60), 7, 7]) == 57
     assert model.reuse([9, 9, 9]) == 0
-
-
-def test_a_window_cache_is_refused_by_name():
-    class Windowed(type(NETWORK)):
-        def make_cache(self):
-            return [KVCache(), RotatingKVCache(max_size=16)]
-
-    network = tiny_network()
-    network.__class__ = Windowed
-    with pytest.raises(Refused, match=r"gemma keeps a RotatingKVCache"):
-        CachedModel(network, "gemma")
 
 
 def test_a_trim_that_does_nothing_is_an_error():

@@ -1,0 +1,130 @@
+"""What is known of each kind of cache. Law: a kind of which nothing is known is copied, put back and fed again.
+
+KVCache, QuantizedKVCache   trimmed by moving their offset
+RotatingKVCache             replaced by a WindowKVCache with slack, then trimmed
+ChunkedKVCache              trimmed while the chunk it ends in is whole
+ArraysCache (recurrent)     put back to before the pass, then replayed
+anything else               put back to before the pass; the kept tokens are fed again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import mlx.core as mx
+from mlx.utils import tree_flatten
+from mlx_lm.models.cache import ArraysCache, CacheList, ChunkedKVCache, KVCache, QuantizedKVCache, RotatingKVCache
+
+from specdec_cli.engine.window import STEP_TOKENS, WindowKVCache
+from specdec_cli.errors import Refused
+
+TRIMMED = (KVCache, QuantizedKVCache)
+BOUNDED = (WindowKVCache, ChunkedKVCache)
+KEPT_SNAPSHOTS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class KVQuantization:
+    """`bits` a value, and a scale and a bias for every `group_size` values."""
+
+    bits: int
+    group_size: int
+
+
+def leaves(layers: Sequence[Any]) -> list[Any]:
+    """All caches, those inside a CacheList one by one."""
+    return [part for layer in layers for part in (leaves(layer.caches) if isinstance(layer, CacheList) else [layer])]
+
+
+def rolling(layer: Any, kv: KVQuantization | None) -> Any:
+    """The cache that takes the place of mlx-lm's own `layer`."""
+    if isinstance(layer, CacheList):
+        return CacheList(*(rolling(part, kv) for part in layer.caches))
+    if type(layer) is RotatingKVCache:
+        if layer.keep:
+            # mlx-lm masks several rows of such a ring otherwise than a single one: no pass over a draft can be exact.
+            raise Refused(
+                f"a window that keeps its first {layer.keep} tokens cannot be rolled back", "use mlx-lm itself"
+            )
+        return WindowKVCache(layer.max_size)
+    if type(layer) is KVCache and kv:
+        return QuantizedKVCache(kv.group_size, kv.bits)
+    return layer
+
+
+def reaches(part: Any, position: int) -> bool:
+    """Whether a bounded cache still holds all that attention at `position` looks at."""
+    if isinstance(part, ChunkedKVCache):
+        return bool(part.start_position <= position // part.chunk_size * part.chunk_size)
+    return bool(part.reaches(position))
+
+
+def state_of(part: Any) -> dict[str, Any]:
+    """What it takes to bring `part` back here, without a copy wherever its arrays are safe.
+
+    Recurrent slots are rebound, never written to. Windows and chunks are only appended to: rows before a snapshot's end
+    are not written again while the snapshot stands. Of anything else nothing is known.
+    """
+    if type(part) is ArraysCache:
+        return dict(vars(part)) | {"cache": list(part.cache)}
+    return dict(vars(part)) if type(part) in BOUNDED else saved(part)
+
+
+def put_back(parts: Sequence[Any], states: Sequence[dict[str, Any]]) -> None:
+    """Bring all `parts` back to `states`, which stay as they are and can be used again."""
+    for part, state in zip(parts, states, strict=True):
+        vars(part).update(state_of(_twin(part, state)))
+
+
+def _twin(part: Any, state: dict[str, Any]) -> Any:
+    twin = object.__new__(type(part))
+    vars(twin).update(state)
+    return twin
+
+
+def detached(part: Any) -> Any:
+    """A copy of a cache that later writes do not reach: mlx writes into an array through every name it has."""
+    return _twin(part, saved(part))
+
+
+def saved(part: Any) -> dict[str, Any]:
+    """A cache's attributes with arrays of their own; no copy is made before one side is written to."""
+    return {name: _own(value) for name, value in vars(part).items()}
+
+
+def _own(value: Any) -> Any:
+    if isinstance(value, mx.array):
+        return value[...]
+    if isinstance(value, list | tuple):
+        return type(value)(_own(item) for item in value)
+    return value
+
+
+def bytes_at(part: Any, tokens: int, chunk_tokens: int, value_bytes: int) -> int:
+    """Bytes of a cache that has read something, had it read `tokens` in chunks, with `value_bytes` a value.
+
+    A recurrent state is there four times: as it is, from before the last pass, and in the snapshots; a window's
+    snapshots are its own arrays until old positions are dropped.
+    """
+    if part.empty():
+        return 0
+    if type(part) not in TRIMMED + BOUNDED:
+        return int((2 + KEPT_SNAPSHOTS) * part.nbytes)
+    rows = _rounded_up(tokens)
+    if type(part) in BOUNDED:
+        window = part.max_size + part.slack if isinstance(part, WindowKVCache) else part.chunk_size
+        rows = min(rows, _rounded_up(window + min(chunk_tokens, tokens))) * (1 + KEPT_SNAPSHOTS)
+    arrays = [array for _, array in tree_flatten((part.keys, part.values))]
+    return int(rows * sum(_row_bytes(array, value_bytes) for array in arrays))
+
+
+def _rounded_up(tokens: int) -> int:
+    return -(-tokens // STEP_TOKENS) * STEP_TOKENS
+
+
+def _row_bytes(array: mx.array, value_bytes: int) -> float:
+    """Of one position; packed numbers do not depend on the type that the network computes in."""
+    size = value_bytes if mx.issubdtype(array.dtype, mx.floating) else array.itemsize
+    return array.size / array.shape[2] * size

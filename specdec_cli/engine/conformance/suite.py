@@ -1,0 +1,105 @@
+"""One architecture at a time: are specdec's tokens the model's own? Law: the oracle is mlx-lm's plain decoding."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import mlx.core as mx
+import mlx.nn as nn
+from mlx_lm.generate import generate_step
+
+from specdec_cli.engine import device
+from specdec_cli.engine.acceptance import RULES
+from specdec_cli.engine.conformance.listing import Architecture
+from specdec_cli.engine.conformance.networks import tiny_network
+from specdec_cli.engine.decode import decode
+from specdec_cli.engine.draft_length import Fixed
+from specdec_cli.engine.drafters import ModelDrafter
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.events import Round
+
+Role = Literal["target", "draft"]
+Status = Literal["pass", "wrong", "idle", "refused"]
+METAL_ONLY = "mlx-lm's own code for it runs on Metal only"
+PROMPT = [(7 * i) % 97 + 3 for i in range(9)]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`pass`: all tokens equal. `wrong`: `detail` names the first that differs. `idle`: nothing was accepted or nothing
+    rejected, so that rollback was not tried. `refused`: cannot be built or decoded here, `detail` says why."""
+
+    name: str
+    status: Status
+    caches: tuple[str, ...] = ()
+    accepted: int = 0
+    rejected: int = 0
+    detail: str = ""
+
+
+def check(
+    architecture: Architecture, k: int, tokens: int, role: Role = "target", prompt: Sequence[int] = PROMPT
+) -> Outcome:
+    """Decode `tokens` past the window (or past the prompt where there is none) with K = `k`.
+
+    As target: the emitted tokens are mlx-lm's greedy ones. As draft: every round's draft is how mlx-lm continues the
+    same context with the drafting model, whatever was rejected before.
+    """
+    reason = METAL_ONLY if architecture.metal_only and device.backend() != "metal" else architecture.refused
+    if reason:
+        return Outcome(architecture.name, "refused", detail=reason)
+    network, perturbed = tiny_network(architecture, 1), tiny_network(architecture, 1, architecture.noise)
+    target = CachedModel(network, architecture.name)
+    context, rounds = list(prompt), []
+    differs = ""
+    draft, count = CachedModel(perturbed, "draft"), (architecture.window or 0) + tokens
+    for round, before in _rounds(target, draft, context, k, count):
+        rounds.append(round)
+        if role == "draft" and round.draft and not differs:
+            differs = _difference(_greedy(perturbed, before, len(round.draft)), round.draft, len(before))
+    emitted = context[len(prompt) :]
+    if role == "target":
+        differs = _difference(_greedy(network, prompt, len(emitted)), emitted, len(prompt))
+    accepted = sum(round.accepted for round in rounds)
+    rejected = sum(round.accepted < len(round.draft) for round in rounds)
+    status: Status = "wrong" if differs else "pass" if accepted and rejected else "idle"
+    return Outcome(architecture.name, status, target.cache_kinds, accepted, rejected, differs)
+
+
+def _rounds(
+    target: CachedModel, draft: CachedModel, context: list[int], k: int, tokens: int
+) -> Iterator[tuple[Round, list[int]]]:
+    """Greedy rounds, each with the context it started from; `context` grows in place."""
+    before = list(context)
+    for _ in target.prefill(context):
+        pass
+    drafter = ModelDrafter(draft, target.width)
+    for round in decode(target, drafter, RULES["greedy"], Fixed(k), context, tokens, frozenset(), time.perf_counter):
+        yield round, before
+        before = list(context)
+
+
+def _greedy(network: nn.Module, context: Sequence[int], tokens: int) -> list[int]:
+    """mlx-lm's own next `tokens`, its caches fed one row at a time: what a target says must not depend on the rows."""
+    steps = generate_step(mx.array(list(context)), network, max_tokens=tokens, prefill_step_size=1)
+    return [int(token) for token, _ in steps]
+
+
+def _difference(expected: Sequence[int], found: Sequence[int], start: int) -> str:
+    for i, (theirs, ours) in enumerate(zip(expected, found, strict=True)):
+        if theirs != ours:
+            return f"position {start + i}: {ours} instead of {theirs}"
+    return ""
+
+
+def run_suite(
+    architectures: Sequence[Architecture], k: int, tokens: int, started: Callable[[str], None] = lambda name: None
+) -> Iterator[Outcome]:
+    """`check` each as target; device memory is given back in between."""
+    for architecture in architectures:
+        started(architecture.name)
+        yield check(architecture, k, tokens)
+        mx.clear_cache()

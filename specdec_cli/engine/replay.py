@@ -1,0 +1,180 @@
+"""Recurrent state after some of a pass's tokens. Law: equal to having fed just these tokens; no weight is read twice.
+
+While several tokens are verified, a tape keeps what went into each recurrent module and what its projections made of it
+(a few rows each). To take tokens back, the state from before the pass is put back and the modules run again on the
+first rows with their projections answered from the tape: only convolution and recurrence are computed, and mlx being
+lazy, nothing behind them. Nothing here knows an architecture: who reads which state is found out by watching.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import mlx.core as mx
+import mlx.nn as nn
+from mlx_lm.models.cache import ArraysCache, CacheList
+
+from specdec_cli.engine.cache_kinds import detached, leaves
+
+PROJECTIONS = (nn.Linear, nn.QuantizedLinear)
+
+
+@dataclass(slots=True)
+class Call:
+    """One recurrent module's part of a pass: its arguments, and the output of each projection in order."""
+
+    module: nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    outputs: list[mx.array] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Tape:
+    """A pass over `tokens` tokens."""
+
+    tokens: int
+    calls: list[Call] = field(default_factory=list)
+
+
+class Deck:
+    """Sits beside a network, records its passes and plays parts of them again."""
+
+    def __init__(self) -> None:
+        self._tape: Tape | None = None
+        self._call: Call | None = None
+        self._answers: Iterator[mx.array] | None = None
+
+    @contextmanager
+    def recording(self, tokens: int) -> Iterator[Tape]:
+        """Everything the network does inside goes on the tape."""
+        self._tape = Tape(tokens)
+        try:
+            yield self._tape
+        finally:
+            self._tape = self._call = None
+
+    def replay(self, tape: Tape, tokens: int) -> None:
+        """Advance the recurrent states, which are those from before the pass, by its first `tokens` tokens. Lazy."""
+        for call in tape.calls:
+            self._answers = (_first_rows(output, tokens) for output in call.outputs)
+            try:
+                kwargs = {name: _shortened(value, tape.tokens, tokens) for name, value in call.kwargs.items()}
+                call.module(*(_shortened(value, tape.tokens, tokens) for value in call.args), **kwargs)
+            finally:
+                self._answers = None
+
+    def run(self, module: nn.Module, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A recurrent module is called: the outermost one becomes a Call."""
+        if self._tape is None or self._call is not None:
+            return original(module, *args, **kwargs)
+        self._call = Call(module, args, kwargs)
+        self._tape.calls.append(self._call)
+        try:
+            return original(module, *args, **kwargs)
+        finally:
+            self._call = None
+
+    def project(self, module: nn.Module, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A projection inside a recurrent module is called."""
+        if self._answers is not None:
+            return next(self._answers)
+        output = original(module, *args, **kwargs)
+        if self._call is not None:
+            self._call.outputs.append(output)
+        return output
+
+
+def deck_of(network: nn.Module, readers: Sequence[nn.Module]) -> Deck:
+    """The network's deck, put there once: `readers` and their projections report to it from now on."""
+    deck: Deck | None = getattr(network, "_specdec_deck", None)
+    if deck is None:
+        deck = Deck()
+        object.__setattr__(network, "_specdec_deck", deck)
+        for reader in readers:
+            for module in reader.modules():
+                if isinstance(module, PROJECTIONS):
+                    _report(module, deck, "project")
+            _report(reader, deck, "run")
+    return deck
+
+
+def _report(module: nn.Module, deck: Deck, method: str) -> None:
+    """Calls of `module` pass through `deck` from now on; its class is exchanged: Python looks `__call__` up there."""
+    object.__setattr__(module, "_specdec_deck", deck)
+    object.__setattr__(module, "__class__", _reporting(module.__class__, method))
+
+
+@cache
+def _reporting(kind: Any, method: str) -> Any:
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self._specdec_deck, method)(self, kind.__call__, args, kwargs)
+
+    return type(kind.__name__, (kind,), {"__call__": call})
+
+
+def readers_of(network: nn.Module, layers: Sequence[Any]) -> list[nn.Module]:
+    """The modules in whose own code a recurrent state of `layers` is read or written, found in a lazy pass.
+
+    `layers` are caches made for this and thrown away. Empty if the network itself reads one, so that nothing smaller
+    could run again, or if nobody read one of them.
+    """
+    readers: dict[int, nn.Module] = {}
+    unread = {id(part): part for part in leaves(layers) if type(part) is ArraysCache}
+
+    class Watched(ArraysCache):  # type: ignore[misc]
+        def __getitem__(self, index: int) -> Any:
+            _note(readers)
+            unread.pop(id(self), None)
+            return super().__getitem__(index)
+
+        def __setitem__(self, index: int, value: Any) -> None:
+            _note(readers)
+            super().__setitem__(index, value)
+
+    for part in unread.values():
+        part.__class__ = Watched
+    network(mx.zeros((1, 2), mx.int32), cache=layers)
+    found = list(readers.values())
+    return [] if unread or any(reader is network for reader in found) else found
+
+
+def _note(readers: dict[int, nn.Module]) -> None:
+    """Enter the module whose `__call__` is the innermost on the stack."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        if frame.f_code.co_name == "__call__" and isinstance(owner, nn.Module):
+            readers[id(owner)] = owner
+            return
+        frame = frame.f_back  # type: ignore[assignment]
+
+
+def _first_rows(output: mx.array, tokens: int) -> mx.array:
+    # Scans that project one token at a time have no token axis: their answers come in the order of the tokens.
+    return output[:, :tokens] if output.ndim > 2 else output
+
+
+def _shortened(value: Any, fed: int, tokens: int) -> Any:
+    """An argument of the first `tokens` of `fed` tokens: rows of activations, corners of masks, caches as they were."""
+    if isinstance(value, mx.array) and value.ndim >= 2:
+        if value.dtype == mx.bool_ and value.shape[-2] == fed:
+            return value[..., :tokens, : value.shape[-1] - fed + tokens]
+        return value[:, :tokens] if value.shape[1] == fed else value
+    if isinstance(value, CacheList):
+        return CacheList(*(_before(part, tokens) for part in value.caches))
+    return value
+
+
+def _before(part: Any, tokens: int) -> Any:
+    """What stands beside a recurrent state has been taken back already: a throwaway copy from before the pass."""
+    if isinstance(part, ArraysCache):
+        return part
+    twin = detached(part)
+    twin.trim(tokens)
+    return twin

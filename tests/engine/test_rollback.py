@@ -1,0 +1,285 @@
+"""Rollback of every cache kind: after any sequence of guesses, refusals, interruptions and turns, the logits are those
+of a fresh computation by mlx-lm's own caches."""
+
+import time
+from dataclasses import replace
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from mlx.utils import tree_flatten
+from mlx_lm.generate import generate_step
+from mlx_lm.models.cache import QuantizedKVCache, RotatingKVCache, make_prompt_cache
+
+from specdec_cli.engine import cache_kinds
+from specdec_cli.engine import caches as caches_module
+from specdec_cli.engine import model as model_module
+from specdec_cli.engine.acceptance import RULES
+from specdec_cli.engine.conformance.listing import architectures
+from specdec_cli.engine.conformance.networks import tiny_network
+from specdec_cli.engine.conformance.suite import check
+from specdec_cli.engine.decode import decode
+from specdec_cli.engine.draft_length import Fixed
+from specdec_cli.engine.drafters import ModelDrafter
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.replay import Deck
+from specdec_cli.engine.window import WindowKVCache
+from specdec_cli.errors import Refused, SpecdecError
+
+NOTHING = mx.array([], dtype=mx.int32)
+TOKEN = st.integers(3, 99)
+TEXT = st.tuples(st.integers(1, 120), st.integers(0, 999)).map(lambda drawn: text(*drawn))
+KINDS = {
+    "KVCache": ("qwen3", None),
+    "QuantizedKVCache": ("qwen3", 8),
+    "WindowKVCache": ("gemma3_text", None),
+    "window without full layers": ("gpt_oss", None),
+    "ArraysCache": ("mamba2", None),
+    "gated delta rule and KVCache": ("qwen3_5", None),
+    "recurrence and window": ("recurrent_gemma", None),
+    "two readers of one state": ("rwkv7", None),
+    "ChunkedKVCache": ("llama4", None),
+    "CacheList with a state": ("falcon_h1", None),
+    "CacheList with a window": ("baichuan_m1", None),
+    "CacheList of KVCaches": ("deepseek_v32", None),
+    "shared KV": ("gemma3n", None),
+    "a kind nobody knows": ("deepseek_v41", None),
+    "a ring nobody knows": ("gemma3_text", None),
+}
+
+
+def text(tokens, seed=0):
+    """That many ids without a pattern."""
+    return [3 + (seed * 31 + i * i * 7 + i) % 97 for i in range(tokens)]
+
+
+class Ring(RotatingKVCache):
+    """Written to in place, over its oldest position, and of a type that no code knows."""
+
+
+def with_rings(kind):
+    def make_cache(network):
+        return [Ring(16) if type(c) is RotatingKVCache else c for c in kind.make_cache(network)]
+
+    return type(kind.__name__, (kind,), {"make_cache": make_cache})
+
+
+class Turns(RuleBasedStateMachine):
+    """One conversation with one network; `fresh` never sees specdec's caches."""
+
+    architecture = "qwen3"
+    kv_bits = None
+    unknown_ring = False
+
+    @initialize(prompt=TEXT)
+    def start(self, prompt):
+        found = architectures()[self.architecture]
+        # Groups of quantized keys are at least 32 wide.
+        wide = replace(found, config={**found.config, "head_dim": 32}) if self.kv_bits else found
+        self.network = tiny_network(wide, 1)
+        if self.unknown_ring:
+            self.network.__class__ = with_rings(type(self.network))
+        self.model = CachedModel(self.network, "m", kv_bits=self.kv_bits)
+        self.context = prompt
+        for _ in self.model.prefill(prompt):
+            pass
+
+    def fresh(self, ids):
+        layers = make_prompt_cache(self.network)
+        if self.kv_bits:
+            layers = [QuantizedKVCache(group_size=32, bits=self.kv_bits) for _ in layers]
+        return np.array(self.network(mx.array([ids]), cache=layers)[0])
+
+    def compare(self, logits, ids):
+        expected = self.fresh(ids)[-logits.shape[0] :]
+        tolerance = 0.05 if self.kv_bits else 2e-3
+        np.testing.assert_allclose(np.array(logits), expected, atol=tolerance * max(1, np.abs(expected).max()))
+
+    @rule(pending=st.lists(TOKEN, max_size=5), share=st.floats(0, 1), correction=TOKEN)
+    def a_round(self, pending, share, correction):
+        """A draft of up to five, some of it accepted."""
+        logits = self.model.logits(self.context, mx.array(pending, dtype=mx.int32))
+        self.compare(logits, self.context + pending)
+        self.context = self.context + pending[: round(share * len(pending))] + [correction]
+        self.model.commit(self.context, len(self.context) - 1)
+
+    @rule(ahead=st.lists(TOKEN, min_size=1, max_size=4), kept=st.integers(0, 4))
+    def drafting(self, ahead, kept):
+        """What a draft does: one token a pass, then some of them taken back."""
+        self.model.logits(self.context, NOTHING)
+        for token in ahead[:-1]:
+            self.model.extend(mx.array([token]))
+        self.context = self.context + ahead[:kept]
+        self.model.commit(self.context, len(self.context) - 1)
+
+    @rule(kept=st.floats(0, 1), said=TEXT, chunks=st.integers(0, 20))
+    def a_new_turn(self, kept, said, chunks):
+        """Another continuation of what was said before; its prefill may be interrupted after some chunks."""
+        self.context = self.context[: int(kept * len(self.context))] + said
+        assert self.model.reuse(self.context) < len(self.context)
+        for _, _ in zip(self.model.prefill(self.context), range(chunks), strict=False):
+            pass
+
+    @rule()
+    def a_forward_that_raises(self):
+        """The caches have grown when it happens: they and the memo no longer agree."""
+
+        def broken(ids, cache):
+            self.network(ids, cache=cache)
+            raise RuntimeError("out of memory")
+
+        self.model._network = broken
+        with pytest.raises(RuntimeError, match="out of memory"):
+            self.model.extend(mx.array([3]))
+        self.model._network = self.network
+        assert self.model.length == 0
+
+    @invariant()
+    def nothing_beyond_the_context_is_held(self):
+        if hasattr(self, "model"):
+            assert self.model.length < len(self.context)
+
+    def teardown(self):
+        if hasattr(self, "model"):
+            self.compare(self.model.logits(self.context, NOTHING), self.context)
+
+
+def histories(kind, **more):
+    name, bits = KINDS[kind]
+    machine = type("Turns", (Turns,), {"architecture": name, "kv_bits": bits, "unknown_ring": "ring" in kind})
+    sizes = {"max_examples": 10, "stateful_step_count": 8} | more
+    run_state_machine_as_test(machine, settings=settings(deadline=None, **sizes))
+
+
+@pytest.fixture(autouse=True)
+def _short_chunks(monkeypatch):
+    """Prefills of a few tokens are already in many chunks."""
+    monkeypatch.setattr(model_module, "PREFILL_TOKENS", 7)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_history_gives_the_logits_of_a_fresh_computation(kind):
+    histories(kind)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_long_histories_give_the_logits_of_a_fresh_computation(kind):
+    histories(kind, max_examples=60, stateful_step_count=20)
+
+
+def keep_the_state(deck, tape, tokens):
+    """A rollback that forgets to replay."""
+
+
+def leave_out_one(deck, tape, tokens, replay=Deck.replay):
+    """A replay that misses its last token."""
+    replay(deck, tape, tokens - 1)
+
+
+def trim_anyway(window, tokens):
+    """A window that takes back more than it holds."""
+    window.offset -= tokens
+    return tokens
+
+
+def share_arrays(part):
+    """A snapshot that mlx's in-place writes reach."""
+    return dict(vars(part))
+
+
+@pytest.mark.parametrize(
+    ("kind", "owner", "name", "broken"),
+    [
+        ("ArraysCache", Deck, "replay", keep_the_state),
+        ("gated delta rule and KVCache", Deck, "replay", leave_out_one),
+        ("two readers of one state", Deck, "replay", keep_the_state),
+        ("WindowKVCache", WindowKVCache, "reaches", lambda window, position: True),
+        ("a ring nobody knows", cache_kinds, "saved", share_arrays),
+        ("ArraysCache", caches_module, "put_back", lambda parts, states: None),
+        ("ChunkedKVCache", caches_module, "reaches", lambda part, position: True),
+        ("KVCache", cache_kinds.KVCache, "trim", lambda cache, tokens: tokens),
+    ],
+)
+def test_the_test_rejects_broken_rollbacks(kind, owner, name, broken, monkeypatch):
+    """Negative controls for the histories above."""
+    monkeypatch.setattr(owner, name, broken)
+    with pytest.raises((AssertionError, ValueError, SpecdecError, ExceptionGroup)):
+        histories(kind, phases=[Phase.generate], max_examples=25, stateful_step_count=12)
+
+
+@pytest.mark.parametrize("prompt_tokens", [1, 5, 15, 16, 17, 40])
+@pytest.mark.parametrize("name", ["gemma3_text", "gpt_oss", "llama4", "recurrent_gemma", "gemma3n"])
+def test_prompts_shorter_equal_and_longer_than_the_window(name, prompt_tokens):
+    """One chunk and many (7 tokens each), and the window crossed in every place of a draft."""
+    prompt = text(prompt_tokens)
+    found = check(architectures()[name], 3, 20, prompt=prompt)
+    assert found.status in ("pass", "idle"), found.detail
+
+
+@pytest.mark.parametrize("k", [1, 4, 7])
+def test_a_draft_that_is_always_right_crosses_the_window_mid_draft(k):
+    """Nothing is ever rejected, so every crossing happens inside an accepted draft."""
+    found = check(replace(architectures()["gemma3_text"], noise=0.0), k, 48)
+    assert (found.status, found.rejected) == ("idle", 0)
+
+
+def test_quantized_caches_give_mlx_lms_tokens_with_the_same_caches():
+    found = architectures()["qwen3"]
+    network = tiny_network(replace(found, config={**found.config, "head_dim": 32}), 1)
+    prompt, tokens = text(20), 300
+    layers = [QuantizedKVCache(group_size=32, bits=8) for _ in network.layers]
+    steps = generate_step(mx.array(prompt), network, max_tokens=tokens, prompt_cache=layers)
+    expected = [token for token, _ in steps]
+    for k in (0, 3):
+        target, draft = (CachedModel(network, "m", kv_bits=8) for _ in range(2))
+        assert target.cache_kinds == ("QuantizedKVCache",)
+        context = list(prompt)
+        for _ in target.prefill(context):
+            pass
+        drafter = ModelDrafter(draft, target.width)
+        rounds = decode(target, drafter, RULES["greedy"], Fixed(k), context, tokens, frozenset(), time.perf_counter)
+        assert [token for round in rounds for token in round.emitted] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("mamba2", "keeps ArraysCache, nothing that --kv-bits could quantize"),
+        ("gpt_oss", "Quantized SDPA does not support attention sinks"),
+        ("qwen3", "divisible by the quantization"),
+    ],
+)
+def test_a_model_that_cannot_run_on_quantized_caches_is_refused_with_the_reason(name, reason):
+    found = architectures()[name]
+    wide = replace(found, config={**found.config, "head_dim": 32}) if name == "gpt_oss" else found
+    with pytest.raises(Refused, match=reason):
+        CachedModel(tiny_network(wide, 1), "m", kv_bits=8)
+
+
+def test_a_turn_that_forgets_the_reply_comes_back_to_the_end_of_its_prompt():
+    """Thinking blocks leave later turns; recurrent and window caches then need a snapshot at the prompt's end."""
+    for name in ("qwen3_5", "gemma3_text"):
+        model = CachedModel(tiny_network(architectures()[name], 1), "m")
+        prompt, reply = text(50), [5, 9] * 40
+        for _ in model.prefill(prompt):
+            pass
+        for token in reply:
+            model.extend(mx.array([token]))
+        model.commit(prompt + reply, len(prompt + reply) - 1)
+        assert model.reuse([*prompt, 77, 78]) == len(prompt) - 1
+
+
+def test_a_network_is_left_as_it_was_for_others():
+    """The tape listens to modules; their parameters and their answers stay the same."""
+    network = tiny_network(architectures()["qwen3_5"], 1)
+    before = np.array(network(mx.array([[3, 4, 5]])))
+    names = [name for name, _ in tree_flatten(network.parameters())]
+    for _ in range(2):
+        CachedModel(network, "m")
+    assert [name for name, _ in tree_flatten(network.parameters())] == names
+    np.testing.assert_array_equal(np.array(network(mx.array([[3, 4, 5]]))), before)
