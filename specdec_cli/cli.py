@@ -120,12 +120,27 @@ app.add_typer(pair_commands.app)
 
 @app.command()
 @quietly
-def doctor() -> None:
+def doctor(
+    selftest: Annotated[
+        bool, typer.Option("--selftest", help="Decode a tiny model of every architecture here, drafts and all.")
+    ] = False,
+) -> None:
     """Chip, memory, versions, cache folder: what works here and what does not."""
+    # Before mlx is imported: some devices would round float32 products, and near-ties would count as errors.
+    os.environ.setdefault("MLX_ENABLE_TF32", "0")
     from specdec_cli.diagnosis import diagnose
     from specdec_cli.ui import displays
 
-    displays.print_doctor(sys.stdout, diagnose())
+    if not selftest:
+        displays.print_doctor(sys.stdout, diagnose())
+        return
+    from specdec_cli.selftest import run_selftest
+
+    with displays.counting(sys.stderr) as report:
+        found = run_selftest(report)
+    displays.print_doctor(sys.stdout, found.findings())
+    if found.wrong:
+        raise typer.Exit(1)
 
 
 def read_prompt(argument: str | None) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from specdec_cli import __version__
 from specdec_cli.hub import cache_folder
 from specdec_cli.memory import physical_bytes
+from specdec_cli.selftest import standing
 
 Finding = tuple[str, str, str]
 
@@ -58,7 +59,7 @@ def _storage() -> Iterator[Finding]:
 
 
 def _features() -> Iterator[Finding]:
-    yield "targets", "plain attention caches", "other cache kinds are refused by name"
+    yield "targets", "whatever mlx-lm runs", f"exact rollback {standing()}"
     yield "sampling", "temperature 0", "greedy: the tokens are the target's own"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TextIO
@@ -75,6 +75,24 @@ def loading(err: TextIO, name: str, shown: bool) -> Iterator[None]:
     finally:
         err.write("\r\x1b[2K")
         err.flush()
+
+
+@contextmanager
+def counting(err: TextIO) -> Iterator[Callable[[int, int, str], None]]:
+    """A line `12 of 126 gemma3` that is written over itself, on a terminal only."""
+    shown = can_draw(err)
+
+    def report(done: int, total: int, name: str) -> None:
+        if shown:
+            err.write(encodable(f"\r\x1b[2K{done} of {total}  {safe(name)}", err))
+            err.flush()
+
+    try:
+        yield report
+    finally:
+        if shown:
+            err.write("\r\x1b[2K")
+            err.flush()
 
 
 def print_demo_box(err: TextIO, plain: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,6 +19,7 @@ from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft_length import Fixed
 from specdec_cli.engine.drafters import ModelDrafter
 from specdec_cli.engine.model import CachedModel
+from specdec_cli.errors import SpecdecError
 from specdec_cli.events import Round
 
 Role = Literal["target", "draft"]
@@ -95,11 +96,11 @@ def _difference(expected: Sequence[int], found: Sequence[int], start: int) -> st
     return ""
 
 
-def run_suite(
-    architectures: Sequence[Architecture], k: int, tokens: int, started: Callable[[str], None] = lambda name: None
-) -> Iterator[Outcome]:
-    """`check` each as target; device memory is given back in between."""
+def run_suite(architectures: Sequence[Architecture], k: int, tokens: int) -> Iterator[Outcome]:
+    """`check` each as target; one that raises is wrong, and the others are still tried."""
     for architecture in architectures:
-        started(architecture.name)
-        yield check(architecture, k, tokens)
+        try:
+            yield check(architecture, k, tokens)
+        except (RuntimeError, ValueError, TypeError, AttributeError, KeyError, IndexError, SpecdecError) as error:
+            yield Outcome(architecture.name, "wrong", detail=f"{type(error).__name__}: {error}")
         mx.clear_cache()

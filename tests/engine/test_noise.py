@@ -1,0 +1,86 @@
+"""Law: noise is a function of seed, stream and position, has its stated distribution, and reaches into the tails."""
+
+import math
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from specdec_cli.engine.noise import Noise
+from specdec_cli.engine.sampling import draw
+
+
+def test_noise_is_a_function_of_seed_stream_and_position_alone():
+    draws = {
+        (seed, stream, position): tuple(Noise(seed).uniform(stream, position, 4).tolist())
+        for seed in (-1, 0, 1, 2, 12, 2**70)
+        for stream in ("target", "draft", "accept", "residual")
+        for position in (0, 1, 2, 3, 23, 2**40)
+    }
+    assert len(set(draws.values())) == len(draws)
+    for (seed, stream, position), values in draws.items():
+        assert tuple(Noise(seed).uniform(stream, position, 4).tolist()) == values
+    rows = Noise(1).gumbels("target", 5, 3, 7)
+    assert mx.array_equal(rows[2], Noise(1).gumbel("target", 7, 7))
+
+
+def kolmogorov(samples, cdf):
+    """Largest distance between the samples' empirical law and `cdf`."""
+    samples = np.sort(samples)
+    exact = cdf(samples)
+    steps = np.arange(len(samples) + 1) / len(samples)
+    return max(np.abs(exact - steps[1:]).max(), np.abs(exact - steps[:-1]).max())
+
+
+@pytest.mark.parametrize("across", [False, True])
+def test_noise_has_its_law_within_a_position_and_across_positions(across):
+    """N = 200 000 in one position, 2 000 over positions; bound sqrt(ln(2 / 1e-6) / 2N) by Dvoretzky-Kiefer-Wolfowitz
+    (Massart 1990), false alarm < 1e-6 each. Control: the same draws, scaled by 0.9, are refused.
+    """
+    noise, n = Noise(11), 2000 if across else 200_000
+
+    def drawn(make):
+        rows = [make("accept", i, 1) for i in range(n)] if across else [make("draft", 0, n)]
+        return np.array(mx.concatenate(rows), np.float64)
+
+    bound = math.sqrt(math.log(2e6) / (2 * n))
+    uniform = drawn(noise.uniform)
+    assert kolmogorov(uniform, lambda v: v) < bound
+    assert kolmogorov(drawn(noise.gumbel), lambda v: np.exp(-np.exp(-v))) < bound
+    assert kolmogorov(0.9 * uniform, lambda v: v) > bound
+
+
+def test_neighbouring_positions_streams_and_seeds_are_uncorrelated():
+    """N = 100 000; |r| < 5.2 / sqrt(N), false alarm < 2e-7 a pair by the normal limit."""
+    first = np.array(Noise(1).uniform("draft", 1, 100_000))
+    for seed, stream, position in ((1, "draft", 2), (1, "residual", 1), (2, "draft", 1), (2, "draft", 0)):
+        other = np.array(Noise(seed).uniform(stream, position, 100_000))
+        assert abs(np.corrcoef(first, other)[0, 1]) < 5.2 / math.sqrt(100_000)
+
+
+def test_gumbel_noise_reaches_beyond_the_last_float_below_1():
+    """Regression: mx.random.gumbel ends at -log(-log(1 - 2^-24)) = 16.64, so no token below 6e-8 was ever drawn.
+
+    One of 25 blocks of a million exceeds 17; this seed's does, by 18.9. The end is 22.9.
+    """
+    noise = Noise(62).gumbel("target", 0, 1_000_000)
+    assert 18.5 < float(mx.max(noise)) < 22.9
+    assert float(mx.max(mx.random.gumbel((1_000_000,), key=mx.random.key(62)))) < 16.7
+
+
+def test_draws_follow_the_distribution():
+    """N = 200 000 of 5 possible tokens, 4 degrees: chi-square 4 ± 2.8, bound 46.5, false alarm < 1e-6
+    (Laurent and Massart 2000). Control: the same draws are refused for a law that is off by 0.01 in two tokens.
+    """
+    p, n = np.array([0.4, 0.25, 0.2, 0.1, 0.05]), 200_000
+    log_p = mx.array([*np.log(p).tolist(), -math.inf])
+    tokens = draw(log_p, Noise(5).gumbel("target", 0, 6 * n).reshape(n, 6))
+    counts = np.bincount(np.array(tokens), minlength=6)
+    assert tokens.dtype == mx.int32 and counts[5] == 0
+    bound = 4 + 2 * math.sqrt(4 * math.log(1e6)) + 2 * math.log(1e6)
+
+    def chi_square(law):
+        return ((counts[:5] - n * law) ** 2 / (n * law)).sum()
+
+    assert chi_square(p) < bound
+    assert chi_square(p + np.array([0.01, -0.01, 0, 0, 0])) > bound
