@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Literal
 
 import mlx.core as mx
 import mlx.nn as nn
 from mlx_lm.generate import generate_step
+from mlx_lm.models.cache import make_prompt_cache
 
 from specdec_cli.engine import device
 from specdec_cli.engine.acceptance import RULES
@@ -53,17 +55,17 @@ def check(
     if reason:
         return Outcome(architecture.name, "refused", detail=reason)
     network, perturbed = tiny_network(architecture, 1), tiny_network(architecture, 1, architecture.noise)
-    target = CachedModel(network, architecture.name)
+    target, oracle = CachedModel(network, architecture.name), Oracle(network if role == "target" else perturbed)
     context, rounds = list(prompt), []
     differs = ""
     draft, count = CachedModel(perturbed, "draft"), (architecture.window or 0) + tokens
     for round, before in _rounds(target, draft, context, k, count):
         rounds.append(round)
         if role == "draft" and round.draft and not differs:
-            differs = _difference(_greedy(perturbed, before, len(round.draft)), round.draft, len(before))
+            differs = _difference(oracle.continues(before, len(round.draft)), round.draft, len(before))
     emitted = context[len(prompt) :]
     if role == "target":
-        differs = _difference(_greedy(network, prompt, len(emitted)), emitted, len(prompt))
+        differs = _difference(oracle.continues(prompt, len(emitted)), emitted, len(prompt))
     accepted = sum(round.accepted for round in rounds)
     rejected = sum(round.accepted < len(round.draft) for round in rounds)
     status: Status = "wrong" if differs else "pass" if accepted and rejected else "idle"
@@ -83,10 +85,23 @@ def _rounds(
         before = list(context)
 
 
-def _greedy(network: nn.Module, context: Sequence[int], tokens: int) -> list[int]:
-    """mlx-lm's own next `tokens`, its caches fed one row at a time: what a target says must not depend on the rows."""
-    steps = generate_step(mx.array(list(context)), network, max_tokens=tokens, prefill_step_size=1)
-    return [int(token) for token, _ in steps]
+class Oracle:
+    """mlx-lm's plain decoding with its own caches, one row at a time: what a model says must not depend on rows."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self._network = network
+        self._cache = make_prompt_cache(network)
+        self._fed = 0
+
+    def continues(self, context: Sequence[int], tokens: int) -> list[int]:
+        """The next `tokens` after `context`, which begins with the context of the last call."""
+        for token in context[self._fed : -1]:
+            mx.eval(self._network(mx.array([[token]]), cache=self._cache))
+        self._fed = len(context) - 1
+        steps = generate_step(
+            mx.array(context[-1:]), self._network, max_tokens=tokens, prompt_cache=deepcopy(self._cache)
+        )
+        return [int(token) for token, _ in steps]
 
 
 def _difference(expected: Sequence[int], found: Sequence[int], start: int) -> str:

@@ -1,0 +1,191 @@
+"""Law: logits become one distribution by Hugging Face's order of warps, checked against a full sort in float64."""
+
+import math
+import re
+from collections import Counter
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as numpy_strategies
+
+from specdec_cli.engine.sampling import Counts, Sampling, log_probs, top_values
+
+INF = math.inf
+
+
+def reference(logits, s, seen=(), times=()):
+    """log_probs of one row [V] in float64, token by token over a full sort; None if a cut is too close to call."""
+    logits = logits.astype(np.float64).copy()
+    for token, addend in s.logit_bias:
+        logits[token] += addend
+    for token in seen:
+        logits[token] *= 1 / s.repetition_penalty if logits[token] > 0 else s.repetition_penalty
+    for token, n in Counter(times).items():
+        logits[token] -= s.presence_penalty + n * s.frequency_penalty
+    scores = (logits - logits.max()) / s.temperature
+    order = np.argsort(-logits, kind="stable")
+    kept = [i for i in order if not s.top_k or logits[i] >= logits[order[min(s.top_k, len(order)) - 1]]]
+    if s.top_p < 1:
+        mass = np.exp(scores[kept]) / np.exp(scores[kept]).sum()
+        better = [sum(m for j, m in zip(kept, mass, strict=True) if logits[j] > logits[i]) for i in kept]
+        if min(abs(b - s.top_p) for b in better) < 1e-5:
+            return None
+        kept = [i for i, b in zip(kept, better, strict=True) if b < s.top_p]
+    if s.min_p > 0:
+        if any(abs(scores[i] - math.log(s.min_p)) < 1e-4 for i in kept):
+            return None
+        kept = [i for i in kept if scores[i] >= math.log(s.min_p)]
+    result = np.full(len(logits), -INF)
+    result[kept] = scores[kept] - np.log(np.exp(scores[kept]).sum())
+    return result
+
+
+def assert_close(actual, expected):
+    actual = np.array(actual, np.float64)
+    assert ((actual == -INF) == (expected == -INF)).all()
+    kept = expected > -INF
+    np.testing.assert_allclose(actual[kept], expected[kept], rtol=2e-6, atol=2e-5)
+
+
+LOGITS = numpy_strategies.arrays(
+    np.float32,
+    st.integers(2, 200),
+    elements=st.one_of(
+        st.floats(-30, 30, width=32).map(lambda v: round(v, 2)), st.sampled_from([0.0, -0.0, 1.0, 1.5, -INF])
+    ),
+)
+SAMPLING = st.builds(
+    Sampling,
+    temperature=st.sampled_from([0.01, 0.3, 0.7, 1.0, 1.5, 20.0, 1000.0]),
+    top_k=st.one_of(st.just(0), st.integers(1, 250)),
+    top_p=st.one_of(st.just(1.0), st.floats(0.01, 0.999)),
+    min_p=st.one_of(st.just(0.0), st.floats(0.001, 1.0)),
+)
+
+
+@given(LOGITS, SAMPLING, st.sampled_from([mx.float32, mx.float16, mx.bfloat16]))
+def test_every_combination_of_cuts_equals_a_full_sort(logits, sampling, dtype):
+    """With ties, -0.0, -inf, cuts wider than the vocabulary, and the half precisions that models answer in."""
+    assume(logits.max() > -INF)
+    row = mx.array(logits).astype(dtype)
+    expected = reference(np.array(row.astype(mx.float32)), sampling)
+    assume(expected is not None)
+    actual = log_probs(mx.stack([row, row - 1.0]), sampling)
+    assert actual.dtype == mx.float32
+    assert_close(actual[0], expected)
+
+
+@pytest.mark.parametrize("temperature", [0.6, 1.5, 50.0])
+@pytest.mark.parametrize("top_k", [0, 1, 20])
+def test_the_nucleus_of_a_wide_vocabulary_equals_a_full_sort(temperature, top_k):
+    """V = 20 011, no multiple of the group; from a handful of kept tokens to nearly all."""
+    logits = np.random.default_rng(0).normal(0, 3, 20_011).astype(np.float32)
+    for top_p in (0.1, 0.5, 0.95):
+        actual = log_probs(mx.array(logits[None]), Sampling(temperature=temperature, top_k=top_k, top_p=top_p))[0]
+        scores = np.sort(logits.astype(np.float64) / temperature)[::-1][: top_k or None]
+        mass = np.exp(scores - scores.max())
+        size = np.searchsorted(np.cumsum(mass / mass.sum()), top_p) + 1
+        assert int(mx.sum(actual > -INF)) == size
+        assert_close(mx.sort(actual)[-size:], np.sort(scores[:size] - np.log(np.exp(scores[:size]).sum())))
+
+
+@given(st.integers(1, 8), st.integers(1, 900), st.integers(0, 2**32 - 1))
+def test_top_values_are_the_ends_of_a_full_sort(k, width, seed):
+    """Small integers: most values are tied, within groups and across them."""
+    values = np.random.default_rng(seed).integers(0, 12, (2, max(width, k))).astype(np.float32)
+    values[0, : width // 2] = -INF
+    np.testing.assert_array_equal(np.array(top_values(mx.array(values), k)), np.sort(values)[:, -k:])
+
+
+def test_tied_tokens_are_kept_or_dropped_together():
+    logits = mx.array([[1.0, 2.0, 2.0, 2.0, 0.0]])
+    for cut in (Sampling(1.0, top_k=2), Sampling(1.0, top_p=0.01), Sampling(1.0, top_p=0.0), Sampling(1.0, min_p=1.0)):
+        assert (log_probs(logits, cut) > -INF).tolist() == [[False, True, True, True, False]]
+
+
+def test_temperature_0_is_one_hot_at_the_first_of_equal_bests():
+    logits = mx.array([[1.0, 3.0, 3.0], [INF, -INF, INF], [-INF, -INF, -5.0]])
+    for sampling in (Sampling(), Sampling(top_k=2, top_p=0.5, min_p=0.3)):
+        assert log_probs(logits, sampling).tolist() == [[-INF, 0, -INF], [0, -INF, -INF], [-INF, -INF, 0]]
+
+
+@pytest.mark.parametrize("cut", [{}, {"top_k": 1}, {"top_p": 0.3}, {"top_k": 2, "top_p": 0.3}, {"min_p": 0.5}])
+def test_infinite_logits_share_the_mass_and_nothing_is_nan(cut):
+    logits = mx.array([[1.0, INF, -INF, INF], [-INF, -INF, 7.0, -INF], [3e38, -3e38, 0.0, -INF]])
+    expected = [[-INF, math.log(0.5), -INF, math.log(0.5)], [-INF, -INF, 0, -INF], [0, -INF, -INF, -INF]]
+    for temperature in (1e-45, 0.5, 1.0):
+        actual = np.exp(np.array(log_probs(logits, Sampling(temperature, **cut)), np.float64))
+        np.testing.assert_allclose(actual, np.exp(expected), atol=1e-6)
+
+
+def test_extreme_temperatures_reach_their_limits():
+    logits = mx.array([[1.0, 2.0, 2.0, -INF]])
+    cold, hot = (np.exp(np.array(log_probs(logits, Sampling(t)), np.float64)) for t in (1e-30, 1e30))
+    np.testing.assert_allclose(cold, [[0, 0.5, 0.5, 0]], atol=1e-6)
+    np.testing.assert_allclose(hot, [[1 / 3, 1 / 3, 1 / 3, 0]], atol=1e-6)
+
+
+PENALTIES = Sampling(0.7, 0, 0.9, 0.0, 1.3, 0.5, 0.25, ((2, 3.0), (5, -INF), (7, 1.5)))
+
+
+@given(
+    st.lists(st.integers(0, 9), max_size=6),
+    st.lists(st.integers(0, 9), max_size=6),
+    st.lists(st.integers(0, 9), max_size=4),
+    st.integers(0, 2**32 - 1),
+)
+def test_each_row_counts_the_context_and_the_draft_tokens_before_it(prompt, generated, pending, seed):
+    """Repetition counts prompt and generated tokens, presence and frequency generated ones; tokens may repeat."""
+    logits = np.random.default_rng(seed).normal(0, 3, (len(pending) + 1, 10)).astype(np.float32)
+    counts = Counts.start(PENALTIES, prompt, 10)
+    for i in range(0, len(generated), 2):
+        counts = counts.add(mx.array(generated[i : i + 2], dtype=mx.int32))
+    actual = log_probs(mx.array(logits), PENALTIES, counts.rows(mx.array(pending, dtype=mx.int32)))
+    for i, row in enumerate(logits):
+        before = generated + pending[:i]
+        expected = reference(row, PENALTIES, set(prompt + before), before)
+        assume(expected is not None)
+        assert_close(actual[i], expected)
+    alone = log_probs(mx.array(logits[:1]), PENALTIES, counts)
+    np.testing.assert_array_equal(np.array(alone), np.array(actual[:1]))
+
+
+def test_counting_leaves_earlier_counts_as_they_were():
+    counts = Counts.start(PENALTIES, [1], 3)
+    later = counts.add(mx.array([2, 2]))
+    later.rows(mx.array([0]))
+    assert (counts.seen.tolist(), counts.times.tolist()) == ([False, True, False], [0, 0, 0])
+    assert (later.seen.tolist(), later.times.tolist()) == ([False, True, True], [0, 0, 2])
+
+
+def test_only_what_an_active_penalty_needs_is_counted():
+    """An array that nobody evaluates would grow its graph by a node a round."""
+    repetition, presence = Sampling(1.0, repetition_penalty=1.1), Sampling(1.0, presence_penalty=0.1)
+    assert Counts.start(repetition, [1], 3).times is None and Counts.start(presence, [1], 3).seen is None
+    assert repetition.counts_tokens and presence.counts_tokens and not Sampling(1.0).counts_tokens
+
+
+def test_a_forbidden_token_stays_forbidden_whatever_the_bias():
+    sampling = Sampling(1.0, logit_bias=((0, INF), (1, -INF)))
+    assert log_probs(mx.array([[-INF, INF, 0.0, -INF]]), sampling).tolist() == [[-INF, -INF, 0, -INF]]
+
+
+def operations(array, folder):
+    """How often each operation occurs in the graph of `array`."""
+    path = folder / "graph.dot"
+    mx.export_to_dot(str(path), array)
+    return Counter(re.findall(r'label ="(\w+)', path.read_text()))
+
+
+def test_a_warp_that_is_off_adds_no_operation_and_top_p_orders_nothing(tmp_path):
+    logits, counts = mx.zeros((2, 500)), Counts.start(PENALTIES, [1], 500)
+    mx.eval(logits, counts.seen, counts.times)
+    plain = operations(log_probs(logits, Sampling(1.0)), tmp_path)
+    assert plain and operations(log_probs(logits, Sampling(1.0, top_k=500), counts), tmp_path) == plain
+    assert sum(plain.values()) < 15
+    for sampling in (Sampling(1.0), Sampling(0.7, top_p=0.9, min_p=0.1)):
+        names = " ".join(operations(log_probs(logits, sampling), tmp_path))
+        assert "Sort" not in names and "Partition" not in names
