@@ -60,6 +60,15 @@ class Checkpoint:
         return None
 
     @property
+    def generation_config(self) -> Mapping[str, Any]:
+        """What generation_config.json holds; empty where there is none or it cannot be read: it only sets defaults."""
+        try:
+            values = json.loads((self.folder / "generation_config.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return values if isinstance(values, dict) else {}
+
+    @property
     def declared_dtype(self) -> str | None:
         """What the configuration says the weights are, such as `bfloat16`."""
         dtype = self.config.get("dtype") or self.config.get("torch_dtype") or self.text_config.get("dtype")

@@ -20,6 +20,7 @@ from typer.exceptions import TyperException
 from specdec_cli import __version__, options, pair_commands
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Failure, Finish
+from specdec_cli.generation import in_force, parse_bias
 from specdec_cli.interrupt import Interrupt
 from specdec_cli.pairs import DEMO
 from specdec_cli.pipes import ReaderLeft, quietly
@@ -71,6 +72,16 @@ def run(
     panel: options.Panel = None,
     quiet: options.Quiet = False,
     plain: options.Plain = False,
+    temp: options.Temp = None,
+    top_p: options.TopP = None,
+    seed: options.Seed = None,
+    rule: options.Rule = "auto",
+    top_k: options.TopK = None,
+    min_p: options.MinP = None,
+    repetition_penalty: options.RepetitionPenalty = None,
+    presence_penalty: options.PresencePenalty = None,
+    frequency_penalty: options.FrequencyPenalty = None,
+    logit_bias: options.LogitBias = None,
     drafter: options.DrafterName = None,
     target_revision: options.TargetRevision = None,
     draft_revision: options.DraftRevision = None,
@@ -88,6 +99,17 @@ def run(
         os.environ["HF_HUB_OFFLINE"] = "1"
     if k == 0:
         drafter = "none"  # no need to load a draft
+    sampling = {
+        "temperature": temp,
+        "top_p": top_p,
+        "top_k": top_k,
+        "min_p": min_p,
+        "repetition_penalty": repetition_penalty,
+        "presence_penalty": presence_penalty,
+        "frequency_penalty": frequency_penalty,
+    }
+    in_force({}, sampling)  # bounds, before anything is loaded
+    bias = parse_bias(tuple(logit_bias or ()))
     text = read_prompt(prompt)
     resolved = resolve_pair(pair, target, draft, target_revision, draft_revision, here=drafter != "none")
     chosen = resolved.pair
@@ -107,7 +129,17 @@ def run(
             session = open_session(chosen, drafter, room_tokens=room, kv_bits=kv_bits)
         if talks and chosen.name != DEMO and resolved.reason:
             displays.print_notice(sys.stderr, resolved.reason, plain)
-        request = Request(max_tokens, tuple(stop or ()), chosen.k if k is None else k, drafter, max_context)
+        request = Request(
+            max_tokens=max_tokens,
+            stop=tuple(stop or ()),
+            k=chosen.k if k is None else k,
+            drafter=drafter,
+            max_context=max_context,
+            rule=rule,
+            seed=seed,
+            sampling=sampling,
+            logit_bias=bias,
+        )
         ids = session.raw_tokens(text) if raw else session.chat_tokens(text, system)
         interrupt = stack.enter_context(Interrupt())
         finish = show_events(session.reply(ids, request, interrupt.requested, raw), display)

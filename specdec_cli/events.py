@@ -47,7 +47,10 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What was asked and what is in force, before any model work."""
+    """What was asked and what is in force, before any model work.
+
+    `seed` is the one that was given, None if the reply drew its own; `sampling` holds every other value in force.
+    """
 
     event: ClassVar[str] = "start"
     target: str
@@ -63,6 +66,7 @@ class Start:
     device: str
     caches: Mapping[str, tuple[str, ...]]
     context_limit: int | None = None
+    sampling: Mapping[str, Any] = field(default_factory=dict)
     schema: int = SCHEMA
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +10,7 @@ from typing import Annotated
 import typer
 
 from specdec_cli.errors import UsageError
+from specdec_cli.generation import RULE_NAMES
 from specdec_cli.pairs import KV_BITS, MAX_K
 
 ADVANCED = "Advanced"
@@ -35,6 +37,18 @@ def one_of(option: str, values: Sequence[int]) -> Callable[[int | None], int | N
             nearest = min(values, key=lambda known: abs(known - value))
             known = ", ".join(map(str, values))
             raise UsageError(f"{option} {value} is none of {known}", f"the nearest that works: {option} {nearest}")
+        return value
+
+    return check
+
+
+def one_name(option: str, names: Sequence[str]) -> Callable[[str], str]:
+    """A check for `option` that names the nearest known value. The check raises UsageError."""
+
+    def check(value: str) -> str:
+        if value not in names:
+            nearest = difflib.get_close_matches(value, names, 1, 0.0)[0]
+            raise UsageError(f"{option} {value} is none of {', '.join(names)}", f"the nearest: {option} {nearest}")
         return value
 
     return check
@@ -108,6 +122,106 @@ DrafterName = Annotated[
         show_default="model",
         rich_help_panel=ADVANCED,
     ),
+]
+Temp = Annotated[
+    float | None,
+    typer.Option(
+        metavar="T",
+        envvar="SPECDEC_TEMP",
+        show_envvar=False,
+        help="Temperature; 0 is greedy.",
+        show_default="the target's own",
+    ),
+]
+TopP = Annotated[
+    float | None,
+    typer.Option(
+        metavar="P",
+        envvar="SPECDEC_TOP_P",
+        show_envvar=False,
+        help="Sample from the best tokens that hold this mass.",
+        show_default="the target's own",
+    ),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        envvar="SPECDEC_SEED",
+        show_envvar=False,
+        help="Same seed, same text, for every K and drafter (rule coupled).",
+        show_default="a new one",
+    ),
+]
+Rule = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        callback=one_name("--rule", RULE_NAMES),
+        envvar="SPECDEC_RULE",
+        show_envvar=False,
+        help="Above temperature 0: token, block, coupled or match; auto is coupled under --seed, else block.",
+        rich_help_panel=ADVANCED,
+    ),
+]
+TopK = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        envvar="SPECDEC_TOP_K",
+        show_envvar=False,
+        help="Sample from the N best tokens.",
+        show_default="the target's own",
+        rich_help_panel=ADVANCED,
+    ),
+]
+MinP = Annotated[
+    float | None,
+    typer.Option(
+        metavar="P",
+        envvar="SPECDEC_MIN_P",
+        show_envvar=False,
+        help="Leave out tokens less likely than this share of the best.",
+        show_default="the target's own",
+        rich_help_panel=ADVANCED,
+    ),
+]
+RepetitionPenalty = Annotated[
+    float | None,
+    typer.Option(
+        metavar="X",
+        envvar="SPECDEC_REPETITION_PENALTY",
+        show_envvar=False,
+        help="Over 1: tokens already in prompt or answer lose.",
+        show_default="the target's own",
+        rich_help_panel=ADVANCED,
+    ),
+]
+PresencePenalty = Annotated[
+    float | None,
+    typer.Option(
+        metavar="X",
+        envvar="SPECDEC_PRESENCE_PENALTY",
+        show_envvar=False,
+        help="Taken from the logits of tokens the answer has used.",
+        show_default="the target's own",
+        rich_help_panel=ADVANCED,
+    ),
+]
+FrequencyPenalty = Annotated[
+    float | None,
+    typer.Option(
+        metavar="X",
+        envvar="SPECDEC_FREQUENCY_PENALTY",
+        show_envvar=False,
+        help="The same, times how often.",
+        show_default="the target's own",
+        rich_help_panel=ADVANCED,
+    ),
+]
+LogitBias = Annotated[
+    list[str] | None,
+    typer.Option(metavar="ID=V", help="Add V to a token's logit; repeatable.", rich_help_panel=ADVANCED),
 ]
 TargetRevision = Annotated[
     str | None, typer.Option(metavar="REV", help="Pin the target to a commit.", rich_help_panel=ADVANCED)

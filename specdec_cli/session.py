@@ -5,13 +5,15 @@ Law: yields events, prints nothing; closing the generator cancels.
 
 from __future__ import annotations
 
+import secrets
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from specdec_cli.checkpoint import read_checkpoint
 from specdec_cli.engine import device
-from specdec_cli.engine.acceptance import RULES
+from specdec_cli.engine.acceptance import AcceptanceRule, make_rule
 from specdec_cli.engine.costs import plain_step_seconds
 from specdec_cli.engine.decode import Clock, decode
 from specdec_cli.engine.draft_length import Fixed
@@ -19,8 +21,11 @@ from specdec_cli.engine.footprint import require_fit
 from specdec_cli.engine.load import load, require_runnable, require_verifiable
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.registry import DRAFTERS
+from specdec_cli.engine.sampler import Sampler
+from specdec_cli.engine.sampling import Sampling
 from specdec_cli.errors import DoesNotFit, UsageError
 from specdec_cli.events import Event, FinishReason, Prefill, Round, Start
+from specdec_cli.generation import in_force, rule_in_force
 from specdec_cli.hub import locate
 from specdec_cli.pairs import Pair
 from specdec_cli.stats import Stats
@@ -34,13 +39,20 @@ Cancelled = Callable[[], bool]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What one reply may cost and where it stops. `k` is the draft length; 0 is plain decoding."""
+    """What one reply may cost, where it stops and how it is sampled. `k` is the draft length; 0 is plain decoding.
+
+    `sampling` holds the values of `generation.BOUNDS` that were asked for; the others are the target's defaults.
+    """
 
     max_tokens: int = 512
     stop: tuple[str, ...] = ()
     k: int = 3
     drafter: str = "model"
     max_context: int | None = None
+    rule: str = "auto"
+    seed: int | None = None
+    sampling: Mapping[str, float | None] = field(default_factory=dict)
+    logit_bias: tuple[tuple[int, float], ...] = ()
 
 
 class Session:
@@ -52,9 +64,11 @@ class Session:
         target: CachedModel,
         draft: CachedModel | None,
         tokenizer: Tokenizer,
+        generation_config: Mapping[str, Any],
         clock: Clock = time.perf_counter,
     ) -> None:
         self.names = names
+        self._generation_config = generation_config
         self._target, self._draft, self._tokenizer, self._clock = target, draft, tokenizer, clock
 
     def chat_tokens(self, prompt: str, system: str | None = None) -> list[int]:
@@ -80,18 +94,20 @@ class Session:
     ) -> Iterator[Event]:
         """Start, Prefill, a RoundDone per target pass, Finish. `raw`: the answer continues the prompt's own text.
 
-        Raises: UsageError for an empty prompt, DoesNotFit for one that fills the context.
+        Raises: UsageError for an empty prompt and for sampling values out of bounds, DoesNotFit for a prompt that fills
+        the context.
         """
         max_tokens = self._room(prompt, request)
+        rule = self._rule(prompt, request)
         clock, stats, context = self._clock, Stats(), list(prompt)
-        yield self._start(prompt, request, max_tokens)
+        yield self._start(prompt, request, max_tokens, rule.name)
         device.reset_peak_memory()
         began = clock()
         cached = self._target.reuse(context)
         halted = any(cancelled() for _ in self._target.prefill(context))
         yield Prefill(prompt_tokens=len(prompt), cached_tokens=cached, seconds=clock() - began)
         writer = Writer(self._tokenizer.stream(prompt if raw else ()), StopStrings(request.stop), self._tokenizer)
-        rounds = self._rounds(context, request, max_tokens, lambda: halted or cancelled())
+        rounds = self._rounds(context, request, rule, max_tokens, lambda: halted or cancelled())
         first = last = clock()
         for round in rounds:
             done = writer.write(round)
@@ -114,14 +130,27 @@ class Session:
             stats.plain_step_seconds = plain_step_seconds(self._target, context, steps, clock)
         yield writer.finish(reason, stats)
 
-    def _rounds(self, context: list[int], request: Request, max_tokens: int, cancelled: Cancelled) -> Generator[Round]:
+    def _rounds(
+        self, context: list[int], request: Request, rule: AcceptanceRule, max_tokens: int, cancelled: Cancelled
+    ) -> Generator[Round]:
         name = self._drafter(request)
-        drafter = DRAFTERS[name](self._draft, self._target.width)
+        drafter = DRAFTERS[name](self._draft, self._target.width, rule)
         length = Fixed(0 if name == "none" else request.k)
         stops = self._tokenizer.stop_tokens
-        return decode(
-            self._target, drafter, RULES["greedy"], length, context, max_tokens, stops, self._clock, cancelled
-        )
+        return decode(self._target, drafter, rule, length, context, max_tokens, stops, self._clock, cancelled)
+
+    def _rule(self, prompt: Sequence[int], request: Request) -> AcceptanceRule:
+        """The rule in force, with the noise of the request's seed, or of one of its own."""
+        values = in_force(self._generation_config, request.sampling)
+        foreign = [token for token, _ in request.logit_bias if token >= self._target.width]
+        if foreign:
+            raise UsageError(
+                f"--logit-bias names token {foreign[0]}, and the target has {self._target.width}", "use a smaller id"
+            )
+        sampling = Sampling(**values, logit_bias=request.logit_bias)  # type: ignore[arg-type]
+        seed = secrets.randbits(63) if request.seed is None else request.seed
+        sampler = Sampler(sampling, seed, prompt, self._target.width)
+        return make_rule(rule_in_force(request.rule, request.seed, sampling.temperature), sampler)
 
     def _drafter(self, request: Request) -> str:
         """Who really drafts: nobody without a K, and not the model where there is none."""
@@ -143,7 +172,8 @@ class Session:
             )
         return min(request.max_tokens, limit - len(prompt))
 
-    def _start(self, prompt: Sequence[int], request: Request, max_tokens: int) -> Start:
+    def _start(self, prompt: Sequence[int], request: Request, max_tokens: int, rule: str) -> Start:
+        values = in_force(self._generation_config, request.sampling)
         drafter = self._drafter(request)
         draft = self._draft if drafter == "model" else None
         caches = {"target": self._target.cache_kinds}
@@ -151,16 +181,17 @@ class Session:
             target=self.names[0],
             draft=self.names[1] if draft else None,
             drafter=drafter,
-            rule="greedy",
+            rule=rule,
             k=0 if drafter == "none" else request.k,
-            temperature=0.0,
-            seed=None,
+            temperature=values.pop("temperature"),
+            seed=request.seed,
             prompt_tokens=len(prompt),
             max_tokens=max_tokens,
             context_limit=self.context_limit(request),
             dtype=self._target.dtype,
             device=device.backend(),
             caches={**caches, "draft": draft.cache_kinds} if draft else caches,
+            sampling=values | {"logit_bias": request.logit_bias},
         )
 
 
@@ -198,4 +229,4 @@ def open_session(
         require_fit([target, draft] if draft else [target], room_tokens, kv_bits)
     device.use_recommended_memory()
     loaded = load(target, kv_bits), load(draft, kv_bits) if draft else None
-    return Session((target.name, draft.name if draft else None), *loaded, tokenizer, clock)
+    return Session((target.name, draft.name if draft else None), *loaded, tokenizer, target.generation_config, clock)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import mlx.core as mx
 
 from specdec_cli.engine import device
-from specdec_cli.engine.acceptance import AcceptanceRule, Verdict
+from specdec_cli.engine.acceptance import NOTHING, AcceptanceRule, Draft, Verdict
 from specdec_cli.engine.draft_length import DraftLength
-from specdec_cli.engine.drafters import NOTHING, Draft, Drafter
+from specdec_cli.engine.drafters import Drafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.events import Round
 
@@ -77,13 +77,15 @@ def decode(
                     prefilled, since = True, clock()
                     prefill_seconds = since - started
                 draft = drafter.propose(context, k) if k else NOTHING
-                queued = Pass.queue(draft, rule.judge(draft, target.logits(context, draft.tokens)))
+                logits = target.logits(context, draft.tokens)
+                queued = Pass.queue(draft, rule.judge(draft, logits, len(context)))
             current, queued = queued, None
             if not len(current.draft):
                 k = max(min(length.next(), left - 2), 0)
                 if k == 0 and left > 1:
                     token = current.verdict.next[None]
-                    queued = Pass.queue(NOTHING, rule.judge(NOTHING, target.extend(token)))
+                    verdict = rule.judge(NOTHING, target.extend(token), len(context) + 1, token)
+                    queued = Pass.queue(NOTHING, verdict)
             (*tokens, accepted, next_token), draft_seconds, verify_seconds = current.read(since, clock)
             since = clock()
             emitted = cut_after_stop([*tokens[:accepted], next_token], stop_tokens)
@@ -91,6 +93,7 @@ def decode(
             left -= len(emitted)
             target.commit(context, len(context) - (queued is None))
             drafter.commit(context)
+            rule.commit(emitted)
             round = Round(
                 index=index,
                 drafter=drafter.name if tokens else "none",

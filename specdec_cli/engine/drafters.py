@@ -6,25 +6,12 @@ Letters: K drafted tokens, V vocabulary width. A new drafter is one class and on
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import mlx.core as mx
 
+from specdec_cli.engine.acceptance import NOTHING, AcceptanceRule, Draft
 from specdec_cli.engine.model import CachedModel
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """Guessed tokens [K] on the device, not read back. Greedy drafts are one-hot: they carry no probabilities."""
-
-    tokens: mx.array
-
-    def __len__(self) -> int:
-        return int(self.tokens.shape[0])
-
-
-NOTHING = Draft(mx.array([], dtype=mx.int32))
 
 
 class Drafter(Protocol):
@@ -58,17 +45,18 @@ class NoDrafter:
 
 
 class ModelDrafter:
-    """A small model that decodes greedily ahead of the target.
+    """A small model that decodes ahead of the target, drawing its tokens as `rule` wants them drawn.
 
-    `width` is the target's V. The target is never cut to the draft: the draft's logits are cut to `width`, and
-    context ids that the draft has no embedding for are fed as its last id (they only cost acceptance).
+    `width` is the target's V. The target is never cut to the draft: the draft's logits are cut or padded to `width`,
+    and context ids that the draft has no embedding for are fed as its last id (they only cost acceptance).
     """
 
     name = "model"
 
-    def __init__(self, draft: CachedModel, width: int) -> None:
+    def __init__(self, draft: CachedModel, width: int, rule: AcceptanceRule) -> None:
         self._draft = draft
         self._width = width
+        self._rule = rule
 
     def prefill(self, context: Sequence[int]) -> Iterator[int]:
         self._draft.reuse(context)
@@ -78,16 +66,27 @@ class ModelDrafter:
         """k draft passes, each token queued as soon as it is known to the device; nothing is read back."""
         logits = self._draft.logits(context, NOTHING.tokens)
         tokens: list[mx.array] = []
+        log_q: list[mx.array] = []
         while True:
-            tokens.append(mx.argmax(logits[-1:, : self._width], axis=-1).astype(mx.int32))
-            mx.async_eval(tokens[-1])
+            choice = self._rule.choose(self._fit(logits[-1:]), len(context) + len(tokens), tokens)
+            mx.async_eval(choice.token)
+            tokens.append(choice.token)
+            if choice.log_q is not None:
+                log_q.append(choice.log_q)
             if len(tokens) == k:
                 break
             logits = self._draft.extend(tokens[-1])
-        draft = Draft(mx.concatenate(tokens))
+        draft = Draft(mx.concatenate(tokens), mx.concatenate(log_q) if log_q else None)
         # An event of its own, so that the loop can wait for the draft alone.
         mx.async_eval(draft.tokens)
         return draft
+
+    def _fit(self, logits: mx.array) -> mx.array:
+        """[1, V]: what the draft's vocabulary has beyond the target's is cut off, what it lacks has no mass."""
+        lacking = self._width - logits.shape[-1]
+        if lacking > 0:
+            return mx.pad(logits, [(0, 0), (0, lacking)], constant_values=-mx.inf)
+        return logits[:, : self._width]
 
     def commit(self, context: Sequence[int]) -> None:
         # All emitted tokens but the last were this drafter's own, so what it has read of them stays.

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import mlx.core as mx
 
-from specdec_cli.engine.drafters import NOTHING, Draft
+from specdec_cli.engine.acceptance import NOTHING, Draft
 
 SIZES = (4, 3, 2)
 

@@ -123,8 +123,13 @@ def draw_coupled(draft_tokens: mx.array, log_p: mx.array, gumbel: mx.array) -> t
     `gumbel` is the stream "target" at the absolute positions of the K + 1 tokens.
     """
     targets = draw(log_p, gumbel)
-    accepted = mx.sum(mx.cumprod((draft_tokens.astype(mx.int32) == targets[:-1]).astype(mx.int32)))
+    accepted = common_prefix(draft_tokens, targets)
     return accepted, targets[accepted]
+
+
+def common_prefix(draft_tokens: mx.array, targets: mx.array) -> mx.array:
+    """How many leading `draft_tokens` [K] equal `targets` [K + 1]: an int32 scalar."""
+    return mx.sum(mx.cumprod((draft_tokens.astype(mx.int32) == targets[:-1]).astype(mx.int32)))
 
 
 def _log_ratios(draft_tokens: mx.array, log_q: mx.array | None, log_p: mx.array) -> mx.array:

@@ -98,7 +98,7 @@ def log_probs(logits: mx.array, sampling: Sampling, counts: Counts | None = None
     `counts` is [V] or [N, V]; needed while `sampling.counts_tokens`. Temperature 0 is one-hot at the first argmax.
     A row with +inf logits puts its mass uniformly on them; a row of nothing but -inf is not a distribution.
     """
-    logits = _penalised(_biased(logits, sampling), sampling, counts)
+    logits = adjusted(logits, sampling, counts)
     if sampling.greedy:
         best = mx.argmax(logits, axis=-1, keepdims=True)
         return mx.where(mx.arange(logits.shape[-1]) == best, 0.0, -math.inf)
@@ -109,6 +109,11 @@ def log_probs(logits: mx.array, sampling: Sampling, counts: Counts | None = None
         scores, weights = mx.where(support, scores, -math.inf), weights * support
     # The best score is 0 and is never cut, so the sum is at least 1.
     return scores - mx.log(mx.sum(weights, axis=-1, keepdims=True))
+
+
+def adjusted(logits: mx.array, sampling: Sampling, counts: Counts | None = None) -> mx.array:
+    """`logits` [N, V] after logit bias and penalties, before temperature: their argmax is greedy decoding."""
+    return _penalised(_biased(logits, sampling), sampling, counts)
 
 
 def draw(log_p: mx.array, gumbel: mx.array) -> mx.array:

@@ -15,7 +15,7 @@ os.environ.setdefault("MLX_ENABLE_TF32", "0")
 
 from specdec_cli.checkpoint import read_checkpoint
 from specdec_cli.engine import device
-from specdec_cli.engine.acceptance import RULES
+from specdec_cli.engine.acceptance import greedy
 from specdec_cli.engine.baseline import baseline
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft_length import Fixed
@@ -36,7 +36,7 @@ def seconds_per_token(rounds):
 
 def ours(network, prompt, tokens):
     target = CachedModel(network, "target")
-    return decode(target, NoDrafter(), RULES["greedy"], Fixed(0), list(prompt), tokens, frozenset(), CLOCK)
+    return decode(target, NoDrafter(), greedy(target.width), Fixed(0), list(prompt), tokens, frozenset(), CLOCK)
 
 
 def interval(ratios):

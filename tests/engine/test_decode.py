@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specdec_cli.checkpoint import read_checkpoint
-from specdec_cli.engine.acceptance import RULES
+from specdec_cli.engine.acceptance import Draft, greedy
 from specdec_cli.engine.baseline import baseline
 from specdec_cli.engine.decode import cut_after_stop, decode
 from specdec_cli.engine.draft_length import Fixed
-from specdec_cli.engine.drafters import Draft, ModelDrafter, NoDrafter
+from specdec_cli.engine.drafters import ModelDrafter, NoDrafter
 from specdec_cli.engine.load import load_network
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.registry import DRAFTERS
@@ -54,7 +54,7 @@ def expected(pairs):
 def run(target, drafter, prompt, k, max_tokens=TOKENS, stop=frozenset(), **more):
     context = list(prompt)
     target.reuse(context)
-    rounds = list(decode(target, drafter, RULES["greedy"], Fixed(k), context, max_tokens, stop, CLOCK, **more))
+    rounds = list(decode(target, drafter, greedy(target.width), Fixed(k), context, max_tokens, stop, CLOCK, **more))
     return rounds, context
 
 
@@ -67,14 +67,14 @@ def emitted(rounds):
 def test_greedy_tokens_equal_mlx_lm_for_every_k(pairs, expected, role, k):
     target, draft = (CachedModel(network, role) for network in pairs[role])
     for i, prompt in enumerate(PROMPTS):
-        rounds, context = run(target, ModelDrafter(draft, target.width), prompt, k)
+        rounds, context = run(target, ModelDrafter(draft, target.width, greedy(target.width)), prompt, k)
         assert emitted(rounds) == expected[role, i]
         assert context == [*prompt, *expected[role, i]]
 
 
 def test_a_draft_equal_to_the_target_is_always_accepted(pairs):
     target, draft = (CachedModel(network, "same") for network in pairs["draft is target"])
-    rounds, _ = run(target, ModelDrafter(draft, target.width), PROMPTS[1], 4)
+    rounds, _ = run(target, ModelDrafter(draft, target.width, greedy(target.width)), PROMPTS[1], 4)
     assert all(round.accepted == len(round.draft) for round in rounds)
     assert len(rounds) == 1 + -(-(TOKENS - 1) // 5)
 
@@ -82,7 +82,7 @@ def test_a_draft_equal_to_the_target_is_always_accepted(pairs):
 def test_accepts_and_rejects_both_happen_with_the_perturbed_draft(pairs):
     """Guards the equality tests: a pair that never rejects would prove nothing about rollback."""
     target, draft = (CachedModel(network, "perturbed") for network in pairs["perturbed"])
-    rounds, _ = run(target, ModelDrafter(draft, target.width), PROMPTS[1], 4)
+    rounds, _ = run(target, ModelDrafter(draft, target.width, greedy(target.width)), PROMPTS[1], 4)
     assert any(round.accepted for round in rounds)
     assert any(round.rejected is not None for round in rounds)
     assert any(round.discarded for round in rounds)
@@ -91,7 +91,7 @@ def test_accepts_and_rejects_both_happen_with_the_perturbed_draft(pairs):
 @pytest.mark.parametrize("name", DRAFTERS)
 def test_every_registered_drafter_is_lossless(pairs, expected, name):
     target, draft = (CachedModel(network, name) for network in pairs["perturbed"])
-    rounds, _ = run(target, DRAFTERS[name](draft, target.width), PROMPTS[2], 3)
+    rounds, _ = run(target, DRAFTERS[name](draft, target.width, greedy(target.width)), PROMPTS[2], 3)
     assert emitted(rounds) == expected["perturbed", 2]
 
 
@@ -102,7 +102,7 @@ def test_a_draft_of_another_width_is_lossless(pairs, expected, width):
     draft = CachedModel(tiny_network(TINY | {"vocab_size": width}, seed=5), "draft")
     prompt = [250, 7, 258, 9]
     plain, _ = run(target, NoDrafter(), prompt, 0)
-    rounds, _ = run(target, ModelDrafter(draft, target.width), prompt, 4)
+    rounds, _ = run(target, ModelDrafter(draft, target.width, greedy(target.width)), prompt, 4)
     assert emitted(rounds) == emitted(plain)
     assert all(token < target.width for round in rounds for token in round.draft)
 
@@ -147,7 +147,7 @@ def test_loop_invariants_hold_for_any_drafter(k, max_tokens, right, stop):
             at = len(context) - 2
             return Draft(mx.array([GREEDY[at + i] if i < good else 3 for i in range(k)], dtype=mx.int32))
 
-    rounds = decode(target, Partly(right), RULES["greedy"], Fixed(k), context, max_tokens, stop, CLOCK)
+    rounds = decode(target, Partly(right), greedy(target.width), Fixed(k), context, max_tokens, stop, CLOCK)
     for index, round in enumerate(rounds):
         seen += len(round.emitted)
         assert round.index == index
@@ -174,7 +174,7 @@ def test_closing_the_iterator_leaves_a_memo_the_next_run_can_use():
     """A plain round queues the next pass before it is read; that pass must be taken back when the consumer leaves."""
     target = CachedModel(NETWORK, "target")
     context = [5, 6]
-    rounds = decode(target, NoDrafter(), RULES["greedy"], Fixed(0), context, 20, frozenset(), CLOCK)
+    rounds = decode(target, NoDrafter(), greedy(target.width), Fixed(0), context, 20, frozenset(), CLOCK)
     for _ in range(7):
         next(rounds)
     rounds.close()
@@ -193,7 +193,9 @@ def test_cancelling_during_the_drafts_prefill_emits_nothing_more():
         asked.append(True)
         return len(asked) >= 4  # round 0, round 1, first chunk of the draft, second chunk
 
-    rounds, context = run(target, ModelDrafter(draft, target.width), prompt, 4, cancelled=cancelled)
+    rounds, context = run(
+        target, ModelDrafter(draft, target.width, greedy(target.width)), prompt, 4, cancelled=cancelled
+    )
     assert len(rounds) == 1
     assert 0 < draft.length < len(prompt)
     assert target.length == len(context) - 1
@@ -204,7 +206,14 @@ def test_the_first_token_is_out_before_the_draft_reads_the_prompt():
     draft = CachedModel(tiny_network(seed=3), "draft")
     context = list(range(3, 60))
     rounds = decode(
-        target, ModelDrafter(draft, target.width), RULES["greedy"], Fixed(4), context, 20, frozenset(), CLOCK
+        target,
+        ModelDrafter(draft, target.width, greedy(target.width)),
+        greedy(target.width),
+        Fixed(4),
+        context,
+        20,
+        frozenset(),
+        CLOCK,
     )
     first = next(rounds)
     assert (first.index, first.draft, draft.length) == (0, (), 0)
@@ -227,8 +236,8 @@ class Watched(list):
 def test_host_work_of_a_round_does_not_grow_with_the_context():
     target, draft = (CachedModel(tiny_network(seed=1, noise=noise), "m") for noise in (0, 0.05))
     context = Watched(range(3, 203))
-    drafter = ModelDrafter(draft, target.width)
-    rounds = decode(target, drafter, RULES["greedy"], Fixed(4), context, 40, frozenset(), CLOCK)
+    drafter = ModelDrafter(draft, target.width, greedy(target.width))
+    rounds = decode(target, drafter, greedy(target.width), Fixed(4), context, 40, frozenset(), CLOCK)
     next(rounds)
     next(rounds)  # both prompts are read
     context.most = 0

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_cli.engine.acceptance import RULES
+from specdec_cli.engine.acceptance import greedy
 from specdec_cli.engine.baseline import baseline
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft_length import Fixed
@@ -55,6 +55,6 @@ def test_text_that_repeats_is_drafted_from_itself_and_stays_the_targets_own(k):
     expected = [t for r in baseline(network, prompt, 60, frozenset(), clock) for t in r.emitted]
     context = list(prompt)
     target = CachedModel(network, "target")
-    rounds = list(decode(target, NgramDrafter(), RULES["greedy"], Fixed(k), context, 60, frozenset(), clock))
+    rounds = list(decode(target, NgramDrafter(), greedy(target.width), Fixed(k), context, 60, frozenset(), clock))
     assert context == prompt + expected
     assert sum(len(round.draft) for round in rounds) > 0

@@ -17,7 +17,7 @@ from mlx_lm.models.cache import QuantizedKVCache, RotatingKVCache, make_prompt_c
 from specdec_cli.engine import cache_kinds
 from specdec_cli.engine import caches as caches_module
 from specdec_cli.engine import model as model_module
-from specdec_cli.engine.acceptance import RULES
+from specdec_cli.engine.acceptance import greedy
 from specdec_cli.engine.conformance.listing import architectures
 from specdec_cli.engine.conformance.networks import tiny_network
 from specdec_cli.engine.conformance.suite import check
@@ -241,8 +241,10 @@ def test_quantized_caches_give_mlx_lms_tokens_with_the_same_caches():
         context = list(prompt)
         for _ in target.prefill(context):
             pass
-        drafter = ModelDrafter(draft, target.width)
-        rounds = decode(target, drafter, RULES["greedy"], Fixed(k), context, tokens, frozenset(), time.perf_counter)
+        drafter = ModelDrafter(draft, target.width, greedy(target.width))
+        rounds = decode(
+            target, drafter, greedy(target.width), Fixed(k), context, tokens, frozenset(), time.perf_counter
+        )
         assert [token for round in rounds for token in round.emitted] == expected
 
 

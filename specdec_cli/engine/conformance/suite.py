@@ -14,7 +14,7 @@ from mlx_lm.generate import generate_step
 from mlx_lm.models.cache import make_prompt_cache
 
 from specdec_cli.engine import device
-from specdec_cli.engine.acceptance import RULES
+from specdec_cli.engine.acceptance import greedy
 from specdec_cli.engine.conformance.listing import Architecture
 from specdec_cli.engine.conformance.networks import tiny_network
 from specdec_cli.engine.decode import decode
@@ -79,8 +79,10 @@ def _rounds(
     before = list(context)
     for _ in target.prefill(context):
         pass
-    drafter = ModelDrafter(draft, target.width)
-    for round in decode(target, drafter, RULES["greedy"], Fixed(k), context, tokens, frozenset(), time.perf_counter):
+    drafter = ModelDrafter(draft, target.width, greedy(target.width))
+    for round in decode(
+        target, drafter, greedy(target.width), Fixed(k), context, tokens, frozenset(), time.perf_counter
+    ):
         yield round, before
         before = list(context)
 
@@ -99,7 +101,7 @@ class Oracle:
             mx.eval(self._network(mx.array([[token]]), cache=self._cache))
         self._fed = len(context) - 1
         steps = generate_step(
-            mx.array(context[-1:]), self._network, max_tokens=tokens, prompt_cache=deepcopy(self._cache)
+            mx.array(list(context[-1:])), self._network, max_tokens=tokens, prompt_cache=deepcopy(self._cache)
         )
         return [int(token) for token, _ in steps]
 
