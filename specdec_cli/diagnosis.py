@@ -60,7 +60,7 @@ def _storage() -> Iterator[Finding]:
 
 def _features() -> Iterator[Finding]:
     yield "targets", "whatever mlx-lm runs", f"exact rollback {standing()}"
-    yield "sampling", "temperature 0", "greedy: the tokens are the target's own"
+    yield "sampling", "any temperature", "rules token, block, coupled (one seed, one text) and match"
 
 
 def gigabytes(count: int) -> str:

@@ -86,6 +86,11 @@ class Caches:
         """Bytes after `tokens` read in chunks, `value_bytes` a value; something must have been read, for its shapes."""
         return sum(bytes_at(part, tokens, chunk_tokens, value_bytes) for part in leaves(self.layers))
 
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the largest recurrent state; something must have been read."""
+        return max((part.nbytes for part in self._rewound), default=0)
+
     @contextmanager
     def feeding(self, tokens: int) -> Iterator[None]:
         """Around one call of the network on `tokens` tokens. If it raises, layers grew unevenly: all is forgotten."""

@@ -27,18 +27,21 @@ def footprint(checkpoint: Checkpoint, context_tokens: int, weight_bytes: int, kv
     value_bytes = VALUE_BYTES.get(checkpoint.declared_dtype or "", 2)
     hidden = int(config.get("hidden_size", 0))
     rows = min(PREFILL_TOKENS, context_tokens)
+    model, fused = empty_model(checkpoint, kv_bits), device.backend() != "cpu"
     return Footprint(
         name=checkpoint.name,
         weight_bytes=weight_bytes,
-        cache_bytes=empty_model(checkpoint, kv_bits).cache_bytes(context_tokens, value_bytes),
-        prefill_bytes=prefill_bytes(
+        cache_bytes=model.cache_bytes(context_tokens, value_bytes),
+        # Without its kernel a recurrence keeps the state of every token of the chunk, one layer at a time.
+        prefill_bytes=(0 if fused else rows * model.state_bytes)
+        + prefill_bytes(
             rows,
             context_tokens,
             hidden,
             int(config.get("intermediate_size", 4 * hidden)),
             int(config.get("num_attention_heads", 1)),
             value_bytes,
-            fused_attention=device.backend() != "cpu",
+            fused_attention=fused,
         ),
     )
 

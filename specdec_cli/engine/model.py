@@ -33,6 +33,8 @@ class CachedModel:
         self.name = name
         self.context_limit = context_limit
         self.width: int = self._lazily().shape[-1]
+        # Bytes of the largest recurrent state, 0 without one.
+        self.state_bytes: int = self._caches.state_bytes
         self._caches.reset()
 
     @property

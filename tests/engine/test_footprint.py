@@ -19,14 +19,15 @@ import json, sys
 from pathlib import Path
 import mlx.core as mx
 from mlx.utils import tree_flatten
-from mlx_lm.models import qwen3
+from mlx_lm.utils import _get_classes
 from specdec_cli.checkpoint import read_checkpoint
 from specdec_cli.engine.footprint import footprint
 from specdec_cli.engine.load import load
 folder, config, context = Path(sys.argv[1]), json.loads(sys.argv[2]), int(sys.argv[3])
 if config:
     folder.mkdir(parents=True, exist_ok=True)
-    network = qwen3.Model(qwen3.ModelArgs.from_dict(config))
+    model_class, args_class = _get_classes(config)
+    network = model_class(args_class.from_dict(config))
     network.set_dtype(getattr(mx, config["dtype"]))
     mx.save_safetensors(str(folder / "model.safetensors"), dict(tree_flatten(network.parameters())))
     (folder / "config.json").write_text(json.dumps(config))
@@ -49,6 +50,38 @@ SIZES = {
     "500 MB bfloat16": {"hidden_size": 1536, "num_hidden_layers": 8, "intermediate_size": 4608, "dtype": "bfloat16"},
 }
 SHARED = {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 64, "vocab_size": 16000}
+
+
+WIDTHS = {"hidden_size": 512, "intermediate_size": 1024, "num_attention_heads": 8, "head_dim": 64, "vocab_size": 8000}
+OTHERS = {
+    # Two snapshots of every window are counted, and one is taken here: an upper bound.
+    "gemma3_text": (
+        {
+            **WIDTHS,
+            "num_hidden_layers": 12,
+            "num_key_value_heads": 8,
+            "sliding_window": 256,
+            "sliding_window_pattern": 6,
+        },
+        1.4,
+    ),
+    "qwen3_5": (
+        {
+            **WIDTHS,
+            "num_hidden_layers": 8,
+            "num_key_value_heads": 4,
+            "linear_num_value_heads": 8,
+            "linear_num_key_heads": 8,
+            "linear_key_head_dim": 64,
+            "linear_value_head_dim": 64,
+            "linear_conv_kernel_dim": 4,
+            "full_attention_interval": 4,
+            "rms_norm_eps": 1e-6,
+            "tie_word_embeddings": True,
+        },
+        1.15,
+    ),
+}
 
 
 def measured(folder, config, context):
@@ -114,3 +147,14 @@ def test_metal_limits_come_from_the_devices_own_figures(monkeypatch, backend, ex
     device.use_recommended_memory()
     assert told == expected
     gc.collect()
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_windows_and_recurrent_states_are_counted(name, tmp_path):
+    """Per-token states of a recurrence without a kernel are what a CPU needs most of."""
+    values, most = OTHERS[name]
+    values = {**values, "max_position_embeddings": 8192}
+    nested = {"text_config": {"model_type": "qwen3_5_text", **values}} if name == "qwen3_5" else values
+    config = {"model_type": name, "dtype": "float32", **nested}
+    estimated, peak = measured(tmp_path / "m", config, 1024)
+    assert 0.9 * peak < estimated < most * peak, (estimated / 1e6, peak / 1e6)
