@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from typer.exceptions import TyperException
 
-from specdec_cli import __version__, options, pair_commands
+from specdec_cli import __version__, audit_command, options, pair_commands
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Failure, Finish
 from specdec_cli.generation import in_force, parse_bias
@@ -148,6 +148,7 @@ def run(
 
 
 app.add_typer(pair_commands.app)
+app.add_typer(audit_command.app)
 
 
 @app.command()

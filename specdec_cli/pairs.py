@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -30,6 +31,14 @@ class Pair:
     min_memory_gb: float | None = None
     verified: bool = False
     source: str = "command line"
+
+    @property
+    def run_command(self) -> str:
+        """What to type so that this pair answers: by its name where it is listed, else by its models."""
+        if self.source != "command line":
+            return f"specdec run -p {self.name} 'your prompt'"
+        draft = f" --draft {shlex.quote(self.draft)}" if self.draft else ""
+        return f"specdec run --target {shlex.quote(self.target)}{draft} 'your prompt'"
 
     @property
     def models(self) -> tuple[tuple[str, str | None], ...]:

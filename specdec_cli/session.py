@@ -14,12 +14,14 @@ from typing import Any
 from specdec_cli.checkpoint import read_checkpoint
 from specdec_cli.engine import device
 from specdec_cli.engine.acceptance import AcceptanceRule, make_rule
+from specdec_cli.engine.baseline import PlainStep, plain_steps, target_scores
 from specdec_cli.engine.costs import plain_step_seconds
 from specdec_cli.engine.decode import Clock, decode
 from specdec_cli.engine.draft_length import Fixed
 from specdec_cli.engine.footprint import require_fit
 from specdec_cli.engine.load import load, require_runnable, require_verifiable
 from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.noise import Noise
 from specdec_cli.engine.registry import DRAFTERS
 from specdec_cli.engine.sampler import Sampler
 from specdec_cli.engine.sampling import Sampling
@@ -82,6 +84,24 @@ class Session:
         """Ids of the text itself, to be continued."""
         return self._tokenizer.encode(text)
 
+    @property
+    def dtype(self) -> str:
+        """The type the target computes in, such as `bfloat16`."""
+        return self._target.dtype
+
+    def piece(self, token: int) -> str:
+        """One token as text, unfiltered."""
+        return self._tokenizer.piece(token)
+
+    def plain(self, prompt: Sequence[int], request: Request) -> Iterator[PlainStep]:
+        """The same request by mlx-lm's own plain decoding, with caches of its own; the drafter plays no part.
+
+        Above temperature 0 it draws as `coupled` does, with the noise of the request's seed (0 without one).
+        """
+        scores = target_scores(self._sampling(request), Noise(request.seed or 0), prompt)
+        room, stops = self._room(prompt, request), self._tokenizer.stop_tokens
+        return plain_steps(self._target.network, prompt, room, stops, scores, self._target.kv)
+
     def context_limit(self, request: Request) -> int | None:
         """Tokens that prompt and answer may have together: the tightest of both models and --max-context."""
         limits = [self._target.context_limit, request.max_context]
@@ -141,16 +161,20 @@ class Session:
 
     def _rule(self, prompt: Sequence[int], request: Request) -> AcceptanceRule:
         """The rule in force, with the noise of the request's seed, or of one of its own."""
-        values = in_force(self._generation_config, request.sampling)
+        sampling = self._sampling(request)
+        seed = secrets.randbits(63) if request.seed is None else request.seed
+        sampler = Sampler(sampling, seed, prompt, self._target.width)
+        return make_rule(rule_in_force(request.rule, request.seed, sampling.temperature), sampler)
+
+    def _sampling(self, request: Request) -> Sampling:
+        """Every sampling value in force."""
         foreign = [token for token, _ in request.logit_bias if token >= self._target.width]
         if foreign:
             raise UsageError(
                 f"--logit-bias names token {foreign[0]}, and the target has {self._target.width}", "use a smaller id"
             )
-        sampling = Sampling(**values, logit_bias=request.logit_bias)  # type: ignore[arg-type]
-        seed = secrets.randbits(63) if request.seed is None else request.seed
-        sampler = Sampler(sampling, seed, prompt, self._target.width)
-        return make_rule(rule_in_force(request.rule, request.seed, sampling.temperature), sampler)
+        values = in_force(self._generation_config, request.sampling)
+        return Sampling(**values, logit_bias=request.logit_bias)  # type: ignore[arg-type]
 
     def _drafter(self, request: Request) -> str:
         """Who really drafts: nobody without a K, and not the model where there is none."""

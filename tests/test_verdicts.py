@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -213,3 +214,10 @@ def test_a_pair_is_accepted_exactly_when_both_decode_shared_ids_equally(shape, p
 
 def decoded(backend: Backend, ids: list[int]) -> str:
     return backend.decode(ids, skip_special_tokens=False)
+
+
+def test_a_pair_named_by_its_models_is_run_by_its_models():
+    """`check --target A --draft B` used to end with `run -p A`, a pair that exists nowhere."""
+    loose = Pair("big", "/models/my big", "org/small")
+    assert loose.run_command == "specdec run --target '/models/my big' --draft org/small 'your prompt'"
+    assert replace(loose, source="packaged").run_command == "specdec run -p big 'your prompt'"

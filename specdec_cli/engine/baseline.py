@@ -1,15 +1,28 @@
-"""mlx-lm's own `generate_step` as Rounds: the honest baseline, and the oracle our loop is tested against."""
+"""mlx-lm's own `generate_step`: as Rounds, the honest baseline and the oracle our loop is tested against; as scored
+steps, the oracle of `specdec audit`. Law: caches and loop are mlx-lm's, one row at a time, and nothing of ours.
+
+Letters: V vocabulary width.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
 from mlx_lm.generate import generate_step
+from mlx_lm.models.cache import CacheList, KVCache, make_prompt_cache
 
+from specdec_cli.engine.cache_kinds import KVQuantization
 from specdec_cli.engine.decode import Clock
+from specdec_cli.engine.noise import Noise
+from specdec_cli.engine.sampling import Counts, Sampling, adjusted, log_probs
 from specdec_cli.events import Round
+
+Scores = Callable[[mx.array, mx.array], mx.array]
 
 
 def baseline(
@@ -34,3 +47,75 @@ def baseline(
         if token in stop_tokens:
             return
         since = clock()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlainStep:
+    """One token of plain decoding: the `logits` [V] behind it, and the `scores` [V] of which it is the best."""
+
+    token: int
+    logits: mx.array
+    scores: mx.array
+
+    def lead(self, token: int) -> float:
+        """The score of plain decoding's token less that of `token`."""
+        best, other = self.scores[self.token].astype(mx.float32), self.scores[token].astype(mx.float32)
+        return float(best - other)
+
+    @property
+    def largest_logit(self) -> float:
+        """The largest finite magnitude: what the rounding of this step is proportional to."""
+        sizes = mx.abs(self.logits.astype(mx.float32))
+        return float(mx.max(mx.where(sizes < math.inf, sizes, 0.0)))
+
+
+def plain_steps(
+    network: nn.Module,
+    context: Sequence[int],
+    max_tokens: int,
+    stop_tokens: frozenset[int],
+    scores: Scores,
+    kv: KVQuantization | None = None,
+) -> Iterator[PlainStep]:
+    """Plain decoding by mlx-lm, each time the token with the best of `scores`, up to a stop token or `max_tokens`.
+
+    `kv` quantizes the caches from the first token on, as ours are; mlx-lm itself would do so behind the prompt.
+    """
+    scored: dict[int, tuple[mx.array, mx.array]] = {}
+
+    def keep(tokens: mx.array, logits: mx.array) -> mx.array:
+        values = scores(tokens, logits)
+        scored[tokens.size] = logits[0], values[0]
+        return values
+
+    caches = [_quantized(layer, kv) if kv else layer for layer in make_prompt_cache(network)]
+    prompt = mx.array(list(context))
+    steps = generate_step(prompt, network, max_tokens=max_tokens, logits_processors=[keep], prompt_cache=caches)
+    for position, (token, _) in enumerate(steps, len(context)):
+        yield PlainStep(int(token), *scored.pop(position))
+        if token in stop_tokens:
+            return
+
+
+def target_scores(sampling: Sampling, noise: Noise, prompt: Sequence[int]) -> Scores:
+    """(tokens so far [n], logits [1, V]) -> scores [1, V] whose best is the target's token.
+
+    The adjusted logits at temperature 0. Above it log p plus the noise of the token's absolute position, which is what
+    `coupled` draws with; what the penalties count is counted anew from the tokens at each step.
+    """
+
+    def scores(tokens: mx.array, logits: mx.array) -> mx.array:
+        counts, width = None, logits.shape[-1]
+        if sampling.counts_tokens:
+            counts = Counts.start(sampling, prompt, width).add(tokens[len(prompt) :])
+        if sampling.greedy:
+            return adjusted(logits, sampling, counts)
+        return log_probs(logits, sampling, counts) + noise.gumbel("target", tokens.size, width)
+
+    return scores
+
+
+def _quantized(layer: Any, kv: KVQuantization) -> Any:
+    if isinstance(layer, CacheList):
+        return CacheList(*(_quantized(part, kv) for part in layer.caches))
+    return layer.to_quantized(kv.group_size, kv.bits) if type(layer) is KVCache else layer

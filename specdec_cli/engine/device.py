@@ -31,6 +31,18 @@ def backend() -> str:
     return "metal" if mx.metal.is_available() else "cuda"
 
 
+def float32_products() -> str:
+    """What a product of float32 matrices is computed in here: `float32`, or `TF32` with 11 significant bits.
+
+    Tried out rather than looked up: CUDA devices and Apple's GPUs from M5 on round unless MLX_ENABLE_TF32 is 0.
+    """
+    if backend() == "cpu":
+        return "float32"
+    kept = 1.0 + 2.0**-12  # TF32 has no such number
+    product = mx.full((512, 512), kept) @ mx.eye(512)
+    return "float32" if float(mx.min(product)) == kept else "TF32"
+
+
 def queues_ahead() -> bool:
     """Whether work can be queued far ahead of the device: a GPU's command queue can, mlx's CPU stream cannot."""
     return backend() != "cpu"

@@ -28,7 +28,8 @@ class CachedModel:
         self, network: nn.Module, name: str, context_limit: int | None = None, kv_bits: int | None = None
     ) -> None:
         self._network = network
-        self._caches = Caches(network, kv_quantization(network, kv_bits, name) if kv_bits else None)
+        self.kv = kv_quantization(network, kv_bits, name) if kv_bits else None
+        self._caches = Caches(network, self.kv)
         self._read: list[int] = []
         self.name = name
         self.context_limit = context_limit
@@ -41,6 +42,11 @@ class CachedModel:
     def length(self) -> int:
         """Positions in the caches, those queued on the device included."""
         return self._caches.length
+
+    @property
+    def network(self) -> nn.Module:
+        """The network alone, for plain decoding with caches of its own."""
+        return self._network
 
     @property
     def cache_kinds(self) -> tuple[str, ...]:

@@ -127,7 +127,7 @@ def print_verdict(out: TextIO, found: Checkup) -> None:
         grid.add_row(Text("refused", "bold red"), Text(safe(error.message)))
         grid.add_row(Text("hint", "cyan"), Text(safe(error.hint)))
     if not found.obstacles:
-        grid.add_row(Text("runs", "bold green"), Text(f"specdec run -p {safe(found.pair.name)} 'your prompt'"))
+        grid.add_row(Text("runs", "bold green"), Text(safe(found.pair.run_command)))
     console.print(grid)
 
 

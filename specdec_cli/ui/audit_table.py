@@ -1,0 +1,51 @@
+"""The report of `specdec audit`. Law: token texts show every invisible character, so that none acts on the terminal."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from rich.table import Table
+from rich.text import Text
+
+from specdec_cli.equality import Audit, Finding, Token
+from specdec_cli.ui.terminal import make_console, safe, visible
+
+COLOURS = {"identical": "green", "near-tie": "yellow", "diverged": "bold red"}
+
+
+def print_audit(out: TextIO, found: Audit) -> None:
+    """A line for each prompt and rule, and the verdict in one sentence."""
+    console = make_console(out, plain=False)
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
+    several = len({finding.k for finding in found.findings}) > 1
+    for heading in ("prompt", "rule", *(["K"] * several)):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("accepted", "tokens"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("against plain decoding", overflow="fold")
+    for finding in found.findings:
+        k = [str(finding.k)] if several else []
+        accepted = f"{finding.accepted}/{finding.drafted}" if finding.drafted else "–"
+        cells = [finding.rule, *k, accepted, str(finding.tokens)]
+        table.add_row(Text(safe(finding.prompt), "bold"), *cells, _result(finding))
+    console.print(table)
+    console.print()
+    name, _, rest = found.verdict.partition(":")
+    colour = ("yellow" if found.count("near-tie") else "green") if found.lossless else "red"
+    console.print(Text.assemble((name, f"bold {colour}"), ":", safe(rest)))
+
+
+def _result(finding: Finding) -> Text:
+    colour, divergence = COLOURS[finding.result], finding.divergence
+    if divergence is None:
+        return Text(finding.result, colour)
+    name = finding.result if divergence.near_tie else finding.result.upper()
+    sign = "≤" if divergence.near_tie else ">"
+    text = Text(f"{name} at token {divergence.position + 1}", colour)
+    told = f", gap {divergence.gap:.2g} {sign} {divergence.limit:.2g}"
+    told += f"\nplain {_told(divergence.plain)}, specdec {_told(divergence.specdec)}"
+    return text.append(told, "default not bold")
+
+
+def _told(token: Token | None) -> str:
+    return "nothing" if token is None else f"{visible(token.text)} ({token.id})"
