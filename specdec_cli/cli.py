@@ -63,7 +63,7 @@ def run(
     pair: options.PairName = None,
     target: options.Target = None,
     draft: options.DraftModel = None,
-    k: options.K = None,
+    k: options.KOrAuto = None,
     max_tokens: options.MaxTokens = 512,
     stop: options.Stop = None,
     system: options.System = None,
@@ -97,7 +97,8 @@ def run(
 
     if offline:
         os.environ["HF_HUB_OFFLINE"] = "1"
-    if k == 0:
+    length = options.parse_k(k)
+    if length == 0:
         drafter = "none"  # no need to load a draft
     sampling = {
         "temperature": temp,
@@ -132,7 +133,7 @@ def run(
         request = Request(
             max_tokens=max_tokens,
             stop=tuple(stop or ()),
-            k=chosen.k if k is None else k,
+            k=chosen.k if length is None else length,
             drafter=drafter,
             max_context=max_context,
             rule=rule,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -27,6 +27,16 @@ def within(option: str, low: int, high: int | None = None) -> Callable[[int | No
         return value
 
     return check
+
+
+def parse_k(value: str | None) -> int | Literal["auto"] | None:
+    """What -k was given. Raises: UsageError for anything but `auto` and a whole number within bounds."""
+    if value is None or value == "auto":
+        return None if value is None else "auto"
+    try:
+        return within("-k", 0, MAX_K)(int(value))
+    except ValueError as error:
+        raise UsageError(f"-k {value} is neither a whole number nor auto", "for example: -k 4") from error
 
 
 def one_of(option: str, values: Sequence[int]) -> Callable[[int | None], int | None]:
@@ -81,6 +91,18 @@ K = Annotated[
         envvar="SPECDEC_K",
         show_envvar=False,
         help=f"Tokens drafted per round, 0 to {MAX_K}; 0 is plain decoding.",
+        show_default="the pair's",
+    ),
+]
+KOrAuto = Annotated[
+    str | None,
+    typer.Option(
+        "--num-draft-tokens",
+        "-k",
+        metavar="N|auto",
+        envvar="SPECDEC_K",
+        show_envvar=False,
+        help=f"Tokens drafted per round, 0 to {MAX_K}; 0 is plain decoding, auto adapts every round.",
         show_default="the pair's",
     ),
 ]

@@ -9,15 +9,17 @@ import secrets
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from specdec_cli.checkpoint import read_checkpoint
 from specdec_cli.engine import device
 from specdec_cli.engine.acceptance import AcceptanceRule, make_rule
+from specdec_cli.engine.adaptive import Adaptive
 from specdec_cli.engine.baseline import PlainStep, plain_steps, target_scores
+from specdec_cli.engine.cost_record import Costs
 from specdec_cli.engine.costs import plain_step_seconds
 from specdec_cli.engine.decode import Clock, decode
-from specdec_cli.engine.draft_length import Fixed
+from specdec_cli.engine.draft_length import DraftLength, Fixed
 from specdec_cli.engine.footprint import require_fit
 from specdec_cli.engine.load import load, require_runnable, require_verifiable
 from specdec_cli.engine.model import CachedModel
@@ -37,18 +39,22 @@ from specdec_cli.vocab import require_same_ids
 from specdec_cli.writer import Writer
 
 Cancelled = Callable[[], bool]
+# Drafting from the text itself, in plain steps a token, until it is measured.
+LOOKUP_COST = 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What one reply may cost, where it stops and how it is sampled. `k` is the draft length; 0 is plain decoding.
+    """What one reply may cost, where it stops and how it is sampled.
+
+    `k` is the draft length; 0 is plain decoding, `auto` chooses each round from measured costs and acceptance.
 
     `sampling` holds the values of `generation.BOUNDS` that were asked for; the others are the target's defaults.
     """
 
     max_tokens: int = 512
     stop: tuple[str, ...] = ()
-    k: int = 3
+    k: int | Literal["auto"] = 3
     drafter: str = "model"
     max_context: int | None = None
     rule: str = "auto"
@@ -72,6 +78,7 @@ class Session:
         self.names = names
         self._generation_config = generation_config
         self._target, self._draft, self._tokenizer, self._clock = target, draft, tokenizer, clock
+        self._adaptive: dict[str, Adaptive] = {}
 
     def chat_tokens(self, prompt: str, system: str | None = None) -> list[int]:
         """Ids of a one-message conversation under the chat template; plain text for a model without one."""
@@ -125,9 +132,11 @@ class Session:
         began = clock()
         cached = self._target.reuse(context)
         halted = any(cancelled() for _ in self._target.prefill(context))
-        yield Prefill(prompt_tokens=len(prompt), cached_tokens=cached, seconds=clock() - began)
+        prefill_seconds = clock() - began
+        yield Prefill(prompt_tokens=len(prompt), cached_tokens=cached, seconds=prefill_seconds)
         writer = Writer(self._tokenizer.stream(prompt if raw else ()), StopStrings(request.stop), self._tokenizer)
-        rounds = self._rounds(context, request, rule, max_tokens, lambda: halted or cancelled())
+        length = self._length(request, context, max_tokens, prefill_seconds)
+        rounds = self._rounds(context, request, rule, length, max_tokens, lambda: halted or cancelled())
         first = last = clock()
         for round in rounds:
             done = writer.write(round)
@@ -150,12 +159,29 @@ class Session:
             stats.plain_step_seconds = plain_step_seconds(self._target, context, steps, clock)
         yield writer.finish(reason, stats)
 
-    def _rounds(
-        self, context: list[int], request: Request, rule: AcceptanceRule, max_tokens: int, cancelled: Cancelled
-    ) -> Generator[Round]:
+    def _length(self, request: Request, context: Sequence[int], max_tokens: int, prefill_seconds: float) -> DraftLength:
+        """K of every round: fixed, or chosen by what this session has measured with the drafter so far."""
         name = self._drafter(request)
-        drafter = DRAFTERS[name](self._draft, self._target.width, rule)
-        length = Fixed(0 if name == "none" else request.k)
+        if request.k != "auto":
+            return Fixed(0 if name == "none" else request.k)
+        if name == "none":
+            return Fixed(0)
+        draft = self._draft if name == "model" else None
+        ratio = draft.weight_bytes / self._target.weight_bytes if draft else LOOKUP_COST
+        adaptive = self._adaptive.setdefault(name, Adaptive(Costs.of_ratio(ratio)))
+        adaptive.begin(max_tokens, len(context) if draft else 0, prefill_seconds * ratio if draft else None)
+        return adaptive
+
+    def _rounds(
+        self,
+        context: list[int],
+        request: Request,
+        rule: AcceptanceRule,
+        length: DraftLength,
+        max_tokens: int,
+        cancelled: Cancelled,
+    ) -> Generator[Round]:
+        drafter = DRAFTERS[self._drafter(request)](self._draft, self._target.width, rule)
         stops = self._tokenizer.stop_tokens
         return decode(self._target, drafter, rule, length, context, max_tokens, stops, self._clock, cancelled)
 

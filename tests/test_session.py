@@ -4,8 +4,10 @@ import json
 
 import pytest
 
+from specdec_cli.engine.adaptive import Adaptive
+from specdec_cli.engine.cost_record import Costs
 from specdec_cli.errors import DoesNotFit, Refused, UsageError
-from specdec_cli.events import Finish, Prefill, RoundDone, Start
+from specdec_cli.events import Finish, Prefill, Round, RoundDone, Start
 from specdec_cli.pairs import Pair
 from specdec_cli.session import Request, open_session
 from specdec_cli.stats import Stats
@@ -187,3 +189,32 @@ def test_a_model_without_template_gets_plain_text(tmp_path):
     write_tokenizer(folder, byte_tokenizer(), chat_template=None)
     session = open_session(Pair("base", str(folder), None))
     assert session.chat_tokens("hi", "be kind") == session.raw_tokens("be kind\n\nhi")
+
+
+@pytest.mark.parametrize("drafter", ["model", "ngram"])
+def test_adaptive_k_changes_no_token(tiny_pair, drafter):
+    """Whatever is measured and chosen: greedy and coupled texts are those of plain decoding."""
+    session = open_session(Pair("tiny", *map(str, tiny_pair)))
+    prompt = session.raw_tokens("hello hello hello")
+    for more in ({}, {"sampling": {"temperature": 0.9}, "seed": 5}):
+        plain = [*session.reply(prompt, Request(max_tokens=150, k=0, **more))][-1]
+        for _ in range(2):
+            start, *_, auto = session.reply(prompt, Request(max_tokens=150, k="auto", drafter=drafter, **more))
+            assert (start.k, auto.tokens) == ("auto", plain.tokens)
+
+
+def test_adaptive_k_drafts_where_it_pays_and_parks_where_it_does_not(tiny_pair):
+    """A scripted clock: a target pass costs 10 whatever its rows, a draft step 1, or 10 where drafting cannot pay."""
+    for cost, pays in ((0.1, True), (1.0, False)):
+        adaptive = Adaptive(Costs.of_ratio(cost))
+        adaptive.begin(4000)
+        lengths = []
+        for index in range(400):
+            k = adaptive.next()
+            lengths.append(k)
+            draft = tuple(range(k))
+            accepted = min(k, index % 4)
+            emitted = tuple(range(accepted + 1))
+            adaptive.observe(Round(index, "model", draft, accepted, 9, emitted, k * cost, 1.0))
+        late = lengths[200:]
+        assert (sum(late) / len(late) > 1) == pays, late

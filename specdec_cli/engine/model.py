@@ -66,6 +66,11 @@ class CachedModel:
         return self.extend(mx.zeros((1,), mx.int32))
 
     @property
+    def weight_bytes(self) -> int:
+        """Bytes of all parameters."""
+        return sum(value.nbytes for _, value in tree_flatten(self._network.parameters()))
+
+    @property
     def dtype(self) -> str:
         """The type the network computes in, such as `float32`."""
         floats = [v.dtype for _, v in tree_flatten(self._network.parameters()) if mx.issubdtype(v.dtype, mx.floating)]

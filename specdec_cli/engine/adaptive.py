@@ -1,0 +1,234 @@
+"""K from measured costs and recent acceptance. (pure) Law: 0 unless drafting pays, and finding out costs at most 2 %.
+
+Every round K = argmin of seconds a round ÷ tokens a round, K = 0 included. While drafting, every K within reach is
+compared each round, and what was not seen for long is forgotten, so a K that may have become better is tried. While
+parked at 0 only a probe can tell: a few drafted rounds, rarer while they do not pay. Ollama's MLX runner chooses by
+the same ratio, and backs off from 4 to 512 rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from math import inf, log, sqrt
+from typing import Any, NamedTuple
+
+from specdec_cli.engine.acceptance_record import AcceptanceRecord, expected_tokens
+from specdec_cli.engine.cost_record import CostRecord, Costs, costs_from_dict
+from specdec_cli.events import Round
+
+# More than 8 rows leave the matrix-vector kernels of Apple GPUs; where that costs, it is measured.
+MAX_K = 8
+# A depth is tried when the one before it was judged within the window.
+BEYOND_FRONTIER = 1
+# Rounds of a probe: a draft that stands 4 times in 5 shows at most one of four standing once in 37 probes.
+PROBE_ROUNDS = 4
+# Rounds between probes that did not pay, doubled each time.
+FIRST_WAIT_ROUNDS, LAST_WAIT_ROUNDS = 16, 512
+# Share of the time since the last probe that the next one may cost, reading what the draft has missed included.
+EXPLORED_SHARE = 0.02
+# Plain steps of what drafting has just earned that may be spent on finding it again, when it stops paying.
+CREDIT_STEPS = 3.0
+# Tokens of which a first look may cost 3 %: four rounds, where a row may be as dear as a whole step (M1).
+FIRST_LOOK_TOKENS = 128
+# What a probe may hope for: the upper end of the usual acceptance. Where not even this would pay, nothing is tried.
+HOPED_RATE = 0.8
+# Rule of succession: after f probes in a row that did not pay, the next one pays with odds of 1 in f + 2.
+DOUBTED = 2
+# Tokens still to come, as far as is known: so many, and as many again as already came (replies have long tails).
+TYPICAL_REPLY_TOKENS = 64
+# Rounds until a refused investment is weighed again.
+RECONSIDER_ROUNDS = 8
+# Doubt about a plain step (log): this over the square root of rounds seen, and as much again after so many unseen.
+PLAIN_DOUBT, DOUBT_ROUNDS = 0.1, 256
+# What was written down longer ago is not believed.
+BELIEVED_SECONDS = 30 * 86400.0
+
+
+class Choice(NamedTuple):
+    """A draft length, the tokens a round of it should yield, and seconds a token."""
+
+    k: int
+    tokens: float
+    seconds: float
+
+
+class Adaptive:
+    """Chooses K each round; one object per pair and drafter, reused by every reply, told of each by `begin`."""
+
+    def __init__(
+        self, assumed: Costs | None = None, max_k: int = MAX_K, acceptance: AcceptanceRecord | None = None
+    ) -> None:
+        self.costs = CostRecord(assumed or Costs())
+        self.acceptance = acceptance or AcceptanceRecord()
+        self._max_k = max_k
+        self._left: float = inf
+        self._unread = self._emitted = 0
+        self._unread_token_seconds: float | None = None
+        self._after_plain = False
+        self._parked, self._known = True, False
+        self._wait = self._probing = self._failures = 0
+        self._since, self._credit_steps = inf, 0.0
+        self._excess_seconds = 0.0
+        self._why = "a plain step is being measured"
+
+    def begin(self, left_tokens: int, unread_tokens: int = 0, unread_seconds: float | None = None) -> None:
+        """A reply begins: tokens it may have, context the draft has not read, and an estimate of reading it.
+
+        A new reply is new text: a parked controller looks again soon, within what looking may cost.
+        Where nothing was measured, nothing is tried in a reply of fewer than FIRST_LOOK_TOKENS.
+        """
+        self._left, self._unread, self._emitted = left_tokens, unread_tokens, 0
+        self._unread_token_seconds = unread_seconds / unread_tokens if unread_seconds and unread_tokens else None
+        self._after_plain = False
+        self._wait = min(self._wait, FIRST_WAIT_ROUNDS) if self._parked else 0
+
+    def why(self) -> str:
+        """The reason of the last `next`, with its figures."""
+        return self._why
+
+    @property
+    def parked(self) -> bool:
+        """Decoding plainly because drafting does not pay, or was not tried yet."""
+        return self._parked and not self._probing
+
+    def next(self) -> int:
+        """K of the next round. Asked once a round, behind a plain round one round ahead."""
+        if not self.costs.ready:
+            return 0
+        self._since += 1
+        if self._wait:
+            self._wait -= 1
+            return 0
+        return self._while_parked() if self._parked else self._while_drafting()
+
+    def observe(self, round: Round) -> None:
+        """Learns the cost and the fate of one round."""
+        emitted = len(round.emitted)
+        self._left -= emitted
+        self._emitted += emitted
+        if round.draft:
+            self._observe_drafted(round)
+        else:
+            self.acceptance.passed(emitted)
+            # A plain round behind a drafted one, or a reply's first, starts the pipeline and costs more than a step.
+            if self._after_plain:
+                self.costs.plain(round.verify_seconds)
+        self._unread = 0 if round.draft else self._unread + emitted
+        self._after_plain = not round.draft
+
+    def _observe_drafted(self, round: Round) -> None:
+        k = len(round.draft)
+        caught_up = self._after_plain and not round.draft_prefill_seconds
+        if round.draft_prefill_seconds:
+            self.costs.prefilled(self._unread, round.draft_prefill_seconds)
+        elif caught_up and self.costs.ready:
+            self.costs.prefilled(self._unread, round.draft_seconds - self.costs.draft_seconds(k))
+        self.costs.drafted(k, None if caught_up else round.draft_seconds, round.verify_seconds)
+        self.acceptance.drafted(k, round.accepted, len(round.emitted))
+        if self.costs.ready:
+            spent = round.draft_seconds + round.verify_seconds
+            self._excess_seconds += spent - len(round.emitted) * self.costs.plain_seconds()
+
+    def _while_parked(self) -> int:
+        if self._probing:
+            self._probing -= 1
+            if self._probing:
+                return self._best(self._rates()).k
+            self._parked = False
+            return self._while_drafting()
+        hoped = self._best([HOPED_RATE] * self._max_k)
+        first = self._best(self._rates())
+        price = self._trial_seconds(first) + self._reading_seconds()
+        purse = (EXPLORED_SHARE * self._since + self._credit_steps) * self.costs.plain_seconds()
+        promising = self._pays(hoped, price, self._failures)
+        if hoped.seconds >= self.costs.plain_seconds():
+            # No text could make it pay, unless its costs were measured at a bad moment.
+            promising = LAST_WAIT_ROUNDS <= self._since < inf
+        if not self._known and self._left < FIRST_LOOK_TOKENS:
+            promising = False
+        if price > purse or not promising:
+            self._wait = RECONSIDER_ROUNDS
+            if self._since == inf:
+                self._why = "not tried: a reply this short would not pay for it"
+            return 0
+        self._known, self._probing = True, PROBE_ROUNDS
+        self._since = self._credit_steps = self._excess_seconds = 0.0
+        self._why = "looking whether drafting pays"
+        return first.k
+
+    def _while_drafting(self) -> int:
+        best, plain = self._best(self._rates()), self.costs.plain_seconds()
+        told = f"{best.tokens:.1f} tokens a round cost {best.tokens * best.seconds / plain:.1f} plain steps"
+        if best.seconds >= plain:
+            self._park()
+            self._why = f"parked: {told}"
+            return 0
+        reading = self._reading_seconds()
+        if not self._pays(best, reading, 0):
+            self._wait = RECONSIDER_ROUNDS
+            self._why = (
+                f"short answer: reading {self._unread} tokens would cost the draft {reading / plain:.0f} plain steps"
+            )
+            return 0
+        if log(plain / best.seconds) < self._plain_doubt():
+            # This one and two more: the first starts the pipeline and tells nothing.
+            self._wait = 2
+            self._why = "a plain step is being measured again"
+            return 0
+        self._why = told
+        return best.k
+
+    def _park(self) -> None:
+        """Back to 0: a little while where drafting had paid until now, else twice as long each time."""
+        self._failures = 0 if self._excess_seconds < 0 else self._failures + 1
+        self._wait = min(FIRST_WAIT_ROUNDS * 2 ** max(self._failures - 1, 0), LAST_WAIT_ROUNDS)
+        self._credit_steps = min(max(-self._excess_seconds / self.costs.plain_seconds(), 0.0), CREDIT_STEPS)
+        self._parked = True
+
+    def _rates(self) -> list[float]:
+        """Rates as far as a round may now reach."""
+        return self.acceptance.rates(min(self._max_k, self.acceptance.frontier + BEYOND_FRONTIER))
+
+    def _best(self, rates: list[float]) -> Choice:
+        """The cheapest token among K = 1 … len(rates)."""
+        tokens = expected_tokens(rates)
+        choices = (Choice(k, tokens[k], self.costs.round_seconds(k) / tokens[k]) for k in range(1, len(tokens)))
+        return min(choices, key=lambda choice: choice.seconds)
+
+    def _pays(self, choice: Choice, price_seconds: float, failures: int) -> bool:
+        """Whether the rest of the reply should return the price, at the odds that `failures` leave."""
+        remaining = min(self._left, TYPICAL_REPLY_TOKENS + self._emitted)
+        gain = (self.costs.plain_seconds() - choice.seconds) * remaining
+        return gain > 0 and gain >= (DOUBTED + failures) * price_seconds
+
+    def _trial_seconds(self, first: Choice) -> float:
+        """What a probe that begins so costs where nothing stands."""
+        return PROBE_ROUNDS * (first.tokens * first.seconds - self.costs.plain_seconds())
+
+    def _reading_seconds(self) -> float:
+        """The draft's reading of what it has not read."""
+        known = self.costs.prefill_known or self._unread_token_seconds is None
+        token = self.costs.prefill_token_seconds() if known else self._unread_token_seconds
+        return self._unread * (token or 0.0)
+
+    def _plain_doubt(self) -> float:
+        """How far (log) a plain step may lie from its estimate; none right after it was measured."""
+        seen, age = self.costs.plain_seen()
+        return PLAIN_DOUBT * (1 / sqrt(seen) + age / DOUBT_ROUNDS) if age >= FIRST_WAIT_ROUNDS else 0.0
+
+    def to_dict(self, now_seconds: float) -> dict[str, Any]:
+        """What a later process may start from; `now_seconds` since the epoch."""
+        costs = asdict(self.costs.to_costs()) if self.costs.ready else asdict(self.costs.assumed)
+        return {"at": now_seconds, "costs": costs, "acceptance": self.acceptance.to_dict()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], now_seconds: float, max_k: int = MAX_K) -> Adaptive | None:
+        """A controller that assumes what `to_dict` wrote; None when that is too old. Raises KeyError, TypeError and
+        ValueError for anything else."""
+        if not 0 <= now_seconds - float(values["at"]) <= BELIEVED_SECONDS:
+            return None
+        adaptive = cls(costs_from_dict(values["costs"]), max_k)
+        adaptive.acceptance.restore(values["acceptance"])
+        adaptive._known = bool(adaptive.costs.assumed.verify)
+        return adaptive

@@ -1,0 +1,161 @@
+"""A machine and a text that play `DraftLength` as the decode loop does: seconds without models. (pure, seeded)
+
+Verify curves are published figures (reference notes §4): a row count maps to the cost of a pass in plain steps. The
+text decides by its position alone whether a draft token may stand, so every controller meets the same text.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from math import exp, pi, sin
+
+from specdec_cli.engine.cost_record import straight
+from specdec_cli.engine.draft_length import DraftLength, Fixed
+from specdec_cli.events import Round
+
+DEEPEST = 8
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Costs in plain steps (`plain_seconds` each); noise is log-normal; `speed(seconds)` multiplies every cost."""
+
+    name: str
+    draft_step: float
+    verify: Mapping[int, float]
+    plain_seconds: float = 0.02
+    noise: float = 0.03
+    spikes: float = 0.01
+    spike: float = 3.0
+    # Launching a pass that nothing was queued behind (a plain round after a drafted one).
+    restart: float = 0.08
+    # The draft's reading of one token of context: prompts are read about eight tokens a step.
+    read_token: float | None = None
+    speed: Callable[[float], float] = field(default=lambda seconds: 1.0)
+
+    def rows(self, n: int) -> float:
+        return straight({**self.verify, 1: 1.0}, n, 0.0)
+
+    def reading(self, tokens: int) -> float:
+        return tokens * (self.draft_step / 8 if self.read_token is None else self.read_token)
+
+
+MACHINES = (
+    Machine("M1 Pro", 0.10, {2: 1.9, 3: 2.8, 4: 3.7, 8: 7.4}),
+    Machine("M2 Ultra", 0.08, {2: 1.55, 4: 2.7, 8: 5.2}),
+    Machine("M3 Max, 24 % a row", 0.08, {2: 1.24, 8: 2.68}),
+    Machine("M3 Ultra (mlx 4265)", 0.08, {4: 1.0, 6: 1.28, 8: 1.57}),
+    Machine("M4 Pro (mlx 3852)", 0.10, {2: 0.99, 3: 1.13, 4: 1.43, 5: 1.75, 8: 2.84}),
+    Machine("M5 Max, 70B (mlx 3791)", 0.06, {3: 1.11, 5: 1.41, 8: 2.20}),
+    Machine("CPU, inflated pair", 0.088, {2: 1.05, 4: 1.03, 8: 1.17}),
+    Machine("CPU, demo pair", 0.28, {2: 1.2, 5: 1.8, 8: 2.4}),
+)
+BY_NAME = {machine.name: machine for machine in MACHINES}
+
+
+def heated(machine: Machine) -> Machine:
+    """The same machine with spikes in one round of twelve, slowing to 1.6 times and recovering every 40 seconds."""
+    return replace(machine, spikes=0.08, spike=4.0, speed=lambda seconds: 1.3 - 0.3 * sin(pi / 2 + seconds * pi / 20))
+
+
+@dataclass(frozen=True)
+class Text:
+    """Stretches of (tokens, conditional acceptance rate of position 1, its factor a position), repeated for ever."""
+
+    name: str
+    stretches: tuple[tuple[int, float, float], ...]
+
+    def rate(self, at: int, depth: int) -> float:
+        """P(draft token `depth` = 1 … that would be text token `at` stands | those before it stood)."""
+        at %= sum(tokens for tokens, _, _ in self.stretches)
+        for tokens, first, factor in self.stretches:
+            if at < tokens:
+                return first * factor ** (depth - 1)
+            at -= tokens
+        raise AssertionError
+
+
+CODE = Text("code", ((1, 0.82, 0.98),))
+PROSE = Text("prose", ((1, 0.58, 0.95),))
+COPY = Text("copy-heavy", ((1, 0.97, 1.0),))
+HOSTILE = Text("hostile", ((1, 0.02, 1.0),))
+SWITCHING = Text("switching", ((300, 0.90, 0.99), (300, 0.10, 0.9)))
+TEXTS = (CODE, PROSE, COPY, HOSTILE, SWITCHING)
+
+
+@dataclass
+class Play:
+    """What came of it: decode seconds, draft reading the prompt, and K of every round."""
+
+    decode_seconds: float = 0.0
+    prefill_seconds: float = 0.0
+    ks: list[int] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float:
+        return self.decode_seconds + self.prefill_seconds
+
+
+def play(
+    machine: Machine, text: Text, length: DraftLength, tokens: int, seed: int, prompt: int = 64, began: float = 0.0
+) -> Play:
+    """One reply of `tokens` tokens, as engine/decode.py runs it: K asked one round ahead behind plain rounds, the
+    draft reads the prompt before the first drafted round and catches up inside the first one after plain rounds."""
+    luck, clock = random.Random(seed), random.Random(seed + 1)
+    stands = [luck.random() for _ in range(tokens + DEEPEST + 1)]
+    done, left, at, k, prefilled, queued, lag = Play(), tokens, 0, 0, False, False, 0
+
+    def cost(steps: float) -> float:
+        spike = machine.spike if clock.random() < machine.spikes else 1.0
+        now = machine.speed(began + done.seconds)
+        return steps * machine.plain_seconds * exp(clock.gauss(0, machine.noise)) * spike * now
+
+    while left:
+        drafted, draft_seconds, prefill_seconds = k, 0.0, 0.0
+        if k:
+            if not prefilled:
+                prefill_seconds, prefilled, lag = cost(machine.reading(prompt + at)), True, 0
+            draft_seconds = cost(k * machine.draft_step + machine.reading(lag))
+            verify_seconds = cost(machine.rows(k + 1))
+            lag = 0
+        else:
+            verify_seconds = cost(1.0 if queued else 1.0 + machine.restart)
+            lag += 1
+        accepted = 0
+        while accepted < k and stands[at + accepted] < text.rate(at + accepted, accepted + 1):
+            accepted += 1
+        if not k:
+            k = max(min(length.next(), left - 2), 0)
+            queued = k == 0 and left > 1
+        else:
+            queued = False
+        at, left = at + accepted + 1, left - accepted - 1
+        done.ks.append(drafted)
+        done.decode_seconds += draft_seconds + verify_seconds
+        done.prefill_seconds += prefill_seconds
+        index = len(done.ks) - 1
+        emitted = tuple(range(accepted + 1))
+        length.observe(
+            Round(
+                index=index,
+                drafter="model" if drafted else "none",
+                draft=tuple(range(drafted)),
+                accepted=accepted,
+                next=0,
+                emitted=emitted,
+                draft_seconds=draft_seconds,
+                verify_seconds=verify_seconds,
+                draft_prefill_seconds=prefill_seconds,
+            )
+        )
+        if drafted:
+            k = max(min(length.next(), left - 1), 0)
+    return done
+
+
+def best_fixed(machine: Machine, text: Text, tokens: int, seed: int) -> tuple[int, float]:
+    """The best K with hindsight, 0 … 8, and its seconds."""
+    took = [play(machine, text, Fixed(k), tokens, seed).seconds for k in range(DEEPEST + 1)]
+    return min(enumerate(took), key=lambda pair: pair[1])
