@@ -1,9 +1,10 @@
 """Recurrent state after some of a pass's tokens. Law: equal to having fed just these tokens; no weight is read twice.
 
-While several tokens are verified, a tape keeps what went into each recurrent module and what its projections made of it
-(a few rows each). To take tokens back, the state from before the pass is put back and the modules run again on the
-first rows with their projections answered from the tape: only convolution and recurrence are computed, and mlx being
-lazy, nothing behind them. Nothing here knows an architecture: who reads which state is found out by watching.
+While several tokens are verified, a tape keeps what went into each recurrent module and what its projections and
+convolutions made of it (a few rows each). To take tokens back, the state from before the pass is put back and the
+modules run again on the first rows with those answered from the tape: only the recurrence and the activations before
+it are computed, and mlx being lazy, nothing behind it. Nothing here knows an architecture: who reads which state is
+found out by watching.
 """
 
 from __future__ import annotations
@@ -21,17 +22,20 @@ from mlx_lm.models.cache import ArraysCache, CacheList
 
 from specdec_cli.engine.cache_kinds import detached, leaves
 
-PROJECTIONS = (nn.Linear, nn.QuantizedLinear)
+ANSWERED = (nn.Linear, nn.QuantizedLinear, nn.Conv1d)
 
 
 @dataclass(slots=True)
 class Call:
-    """One recurrent module's part of a pass: its arguments, and the output of each projection in order."""
+    """One recurrent module's part of a pass: its arguments, and what each projection and convolution in it made.
+
+    In the order of their calls; None for a convolution whose rows are not those of the tokens: it is computed again.
+    """
 
     module: nn.Module
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    outputs: list[mx.array] = field(default_factory=list)
+    outputs: list[mx.array | None] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,7 @@ class Deck:
     def __init__(self) -> None:
         self._tape: Tape | None = None
         self._call: Call | None = None
-        self._answers: Iterator[mx.array] | None = None
+        self._answers: Iterator[mx.array | None] | None = None
 
     @contextmanager
     def recording(self, tokens: int) -> Iterator[Tape]:
@@ -81,24 +85,25 @@ class Deck:
             self._call = None
 
     def project(self, module: nn.Module, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A projection inside a recurrent module is called."""
-        if self._answers is not None:
-            return next(self._answers)
+        """A projection or convolution inside a recurrent module is called."""
+        if self._answers is not None and (answer := next(self._answers)) is not None:
+            return answer
         output = original(module, *args, **kwargs)
-        if self._call is not None:
-            self._call.outputs.append(output)
+        if self._tape is not None and self._call is not None:
+            padded = isinstance(module, nn.Conv1d) and output.shape[1] != self._tape.tokens
+            self._call.outputs.append(None if padded else output)
         return output
 
 
 def deck_of(network: nn.Module, readers: Sequence[nn.Module]) -> Deck:
-    """The network's deck, put there once: `readers` and their projections report to it from now on."""
+    """The network's deck, put there once: `readers` and what is answered in them report to it from now on."""
     deck: Deck | None = getattr(network, "_specdec_deck", None)
     if deck is None:
         deck = Deck()
         object.__setattr__(network, "_specdec_deck", deck)
         for reader in readers:
             for module in reader.modules():
-                if isinstance(module, PROJECTIONS):
+                if isinstance(module, ANSWERED):
                     _report(module, deck, "project")
             _report(reader, deck, "run")
     return deck
@@ -155,9 +160,9 @@ def _note(readers: dict[int, nn.Module]) -> None:
         frame = frame.f_back  # type: ignore[assignment]
 
 
-def _first_rows(output: mx.array, tokens: int) -> mx.array:
+def _first_rows(output: mx.array | None, tokens: int) -> mx.array | None:
     # Scans that project one token at a time have no token axis: their answers come in the order of the tokens.
-    return output[:, :tokens] if output.ndim > 2 else output
+    return output[:, :tokens] if output is not None and output.ndim > 2 else output
 
 
 def _shortened(value: Any, fed: int, tokens: int) -> Any:
