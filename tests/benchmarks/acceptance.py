@@ -66,4 +66,5 @@ def row(k, label, replies, rates):
     return f"| {k} | {label} ({len(replies)}) | {told} | {statistics.mean(rates):.2f} |"
 
 
-main()
+if __name__ == "__main__":
+    main()

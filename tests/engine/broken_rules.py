@@ -5,7 +5,10 @@ from dataclasses import replace
 import mlx.core as mx
 import numpy as np
 
-from specdec_cli.engine.rules import Plan, plan_block, plan_token
+from specdec_cli.engine.acceptance import Choice, Coupled, Rejection, Verdict
+from specdec_cli.engine.rules import Plan, draw_coupled, plan_block, plan_token
+from specdec_cli.engine.sampler import NONE_BEHIND
+from specdec_cli.engine.sampling import Sampling, draw, log_probs
 
 
 def log(rows):
@@ -42,3 +45,42 @@ def tokens_residual_under_block(tokens, log_q, log_p):
 
 def tokens_odds_under_block(tokens, log_q, log_p):
     return replace(plan_block(tokens, log_q, log_p), accept=plan_token(tokens, log_q, log_p).accept)
+
+
+def once_drafted(broken, plan):
+    """`broken` where something was drafted, `plan` in the first round of an answer."""
+    return lambda tokens, log_q, log_p: (broken if tokens.size else plan)(tokens, log_q, log_p)
+
+
+class SharedNoise(Rejection):
+    """Draft and residual draw with the same noise, as in vllm#54282."""
+
+    def choose(self, logits, position, ahead):
+        log_q = log_probs(logits, self._sampler.sampling)
+        noise = self._sampler.noise.gumbel("residual", position, self._sampler.width)
+        return Choice(draw(log_q, noise[None]), log_q)
+
+
+class RepeatedNoise(Rejection):
+    """Every draft token is drawn with the same noise."""
+
+    def choose(self, logits, position, ahead):
+        log_q = log_probs(logits, self._sampler.sampling)
+        return Choice(draw(log_q, self._sampler.noise.gumbel("draft", 0, self._sampler.width)[None]), log_q)
+
+
+class RawDraftLaw(Rejection):
+    """q is the draft's law before temperature and cuts, as in transformers#47932; the draft was drawn after them."""
+
+    def choose(self, logits, position, ahead):
+        log_q = log_probs(logits, self._sampler.sampling)
+        return Choice(self._sampler.draw_for_draft(log_q), log_probs(logits, Sampling(1.0)))
+
+
+class StuckNoise(Coupled):
+    """One noise for every position."""
+
+    def judge(self, draft, logits, position, behind=NONE_BEHIND):
+        log_p = self._sampler.log_probs(logits, draft.tokens, behind)
+        noise = mx.repeat(self._sampler.noise.gumbel("target", 0, self._sampler.width)[None], len(draft) + 1, axis=0)
+        return Verdict(*draw_coupled(draft.tokens, log_p, noise))
