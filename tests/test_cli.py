@@ -21,7 +21,7 @@ def specdec(*arguments, stdin=b"", **environment):
         input=stdin,
         capture_output=True,
         env=ENVIRONMENT | environment,
-        timeout=120,
+        timeout=300,
     )
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
@@ -180,7 +180,7 @@ def interrupted(arguments, presses, after):
     for _ in range(presses):
         process.send_signal(signal.SIGINT)
         time.sleep(0.2)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     return process.returncode, (seen + out).decode(), err.decode()
 
 

@@ -106,7 +106,7 @@ def start(server, home, code, **extra) -> subprocess.Popen[str]:
 
 def finish(process: subprocess.Popen[str]):
     try:
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=300)
     finally:
         process.kill()
     assert (err, process.returncode) == ("", 0)
@@ -135,7 +135,7 @@ def expected(files: dict[str, bytes]) -> dict[str, bytes]:
 
 
 def wait_for(condition) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -157,7 +157,7 @@ display.close(); (here / "done").touch(); time.sleep(20)
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
     def wait_for(name: str) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while not (tmp_path / name).exists():
             assert time.monotonic() < deadline, tmux("capture-pane", "-p")
             time.sleep(0.02)
