@@ -14,6 +14,9 @@ from typing import Any
 SIZE_BANDS = ((32.0, 7.0), (14.0, 3.0), (7.0, 1.0))
 # Cost of one more verified row, as a share of a plain step, where nothing was measured.
 TYPICAL_ROW_COST = 0.25
+# The same before M3, whose GPUs read the weights anew for every row or two (mlx pull request 3764). Nobody published
+# row costs for them; these fit the gains and losses that were (mlx issue 1861, mlx-engine issues 103 and 113).
+ROW_COST_BEFORE_M3 = {"M1": 0.9, "M2": 0.55}
 SHORT_ANSWERS = "answers of a few dozen tokens gain little: the draft has to read the prompt too"
 
 
@@ -100,6 +103,12 @@ def _target(target: Side) -> list[str]:
     if target.bits <= 4:
         found.append("4-bit targets gain least: the same target in 8 bits is slower, but gains more from a draft")
     return found
+
+
+def row_cost(chip: str) -> float:
+    """Cost of one more verified row on `chip`, as a share of a plain step, until it is measured."""
+    older = re.search(r"Apple (M[12])\b", chip)
+    return ROW_COST_BEFORE_M3[older[1]] if older else TYPICAL_ROW_COST
 
 
 def _chip(chip: str) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from specdec_cli.audit_prompts import Sample
 from specdec_cli.engine import device
@@ -31,7 +31,7 @@ class Plan:
     """What is compared: every sample greedily, and coupled at `temperature` unless that is 0, for each of `ks`."""
 
     samples: Sequence[Sample]
-    ks: Sequence[int]
+    ks: Sequence[int | Literal["auto"]]
     drafter: str = "model"
     max_tokens: int = 64
     temperature: float = 0.8
@@ -48,7 +48,7 @@ class Plan:
             for k in self.ks
         ]
 
-    def _request(self, temperature: float, k: int) -> Request:
+    def _request(self, temperature: float, k: int | Literal["auto"]) -> Request:
         sampling = NO_CUTS | {"temperature": temperature}
         return Request(self.max_tokens, k=k, drafter=self.drafter, rule="coupled", seed=self.seed, sampling=sampling)
 

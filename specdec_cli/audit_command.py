@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from specdec_cli import options
 from specdec_cli.errors import UsageError
 from specdec_cli.generation import in_force
-from specdec_cli.pairs import MAX_K
+from specdec_cli.pairs import DEFAULT_K, MAX_K
 from specdec_cli.pipes import quietly
 
 app = typer.Typer()
@@ -22,11 +22,11 @@ Ks = Annotated[
     typer.Option(
         "--num-draft-tokens",
         "-k",
-        metavar="N,…",
+        metavar="N|auto,…",
         envvar="SPECDEC_K",
         show_envvar=False,
-        help=f"Tokens drafted per round, 0 to {MAX_K}; several, as in 1,4, are compared one by one.",
-        show_default="the pair's",
+        help=f"Tokens drafted per round, 0 to {MAX_K}, or auto; several, as in 1,4, are compared one by one.",
+        show_default=f"the pair's, else {DEFAULT_K}",
     ),
 ]
 Temp = Annotated[float, typer.Option(metavar="T", help="Temperature of the coupled answers; 0 leaves them out.")]
@@ -88,7 +88,7 @@ def audit(
         # Twice: plain decoding has caches of its own.
         room = None if force else 2 * (max_tokens + max(len(sample.text) for sample in samples) // 3)
         session = open_session(resolved.pair, drafter, room_tokens=room, kv_bits=kv_bits)
-    plan = Plan(samples, ks or (resolved.pair.k,), drafter, max_tokens, temp, seed, raw, gap)
+    plan = Plan(samples, ks or (resolved.pair.expected_k,), drafter, max_tokens, temp, seed, raw, gap)
     with displays.counting(sys.stderr) as report:
         found = run_audit(session, plan, report)
     if json:
@@ -98,16 +98,9 @@ def audit(
     found.require_lossless()
 
 
-def parse_ks(text: str) -> tuple[int, ...]:
-    """`1,4` as (1, 4), each once.
+def parse_ks(text: str) -> tuple[int | Literal["auto"], ...]:
+    """`1,4,auto` as (1, 4, "auto"), each once.
 
-    Raises: UsageError for anything but numbers in bounds.
+    Raises: UsageError for anything but `auto` and numbers in bounds.
     """
-    check = options.within("-k", 0, MAX_K)
-    try:
-        ks = [int(part) for part in text.split(",")]
-    except ValueError as error:
-        raise UsageError(f"-k {text} is no number and no list of numbers", "for example: -k 4, or -k 1,4") from error
-    for k in ks:
-        check(k)
-    return tuple(dict.fromkeys(ks))
+    return tuple(dict.fromkeys(k for part in text.split(",") if (k := options.parse_k(part.strip())) is not None))

@@ -84,7 +84,7 @@ def check_pair(pair: Pair, located: list[Located], context_tokens: int | None, k
         has_template=tokenizers[0].has_template,
         caches=tuple(kinds),
         memory=memory,
-        break_even=break_even(sides[0], draft, pair.k) if draft else None,
+        break_even=break_even(sides[0], draft, pair.expected_k) if draft else None,
         warnings=(*_encoding_differences(tokenizers), *_padding(located), *_stops(tokenizers)),
         advice=tuple(advise(sides[0], draft, device.device_name())),
         obstacles=tuple(obstacles),

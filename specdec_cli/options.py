@@ -81,19 +81,6 @@ DraftModel = Annotated[
         "--draft", metavar="ID", envvar="SPECDEC_DRAFT", show_envvar=False, help="Draft: a local folder or a Hub id."
     ),
 ]
-K = Annotated[
-    int | None,
-    typer.Option(
-        "--num-draft-tokens",
-        "-k",
-        callback=within("-k", 0, MAX_K),
-        metavar="N",
-        envvar="SPECDEC_K",
-        show_envvar=False,
-        help=f"Tokens drafted per round, 0 to {MAX_K}; 0 is plain decoding.",
-        show_default="the pair's",
-    ),
-]
 KOrAuto = Annotated[
     str | None,
     typer.Option(
@@ -140,7 +127,7 @@ DrafterName = Annotated[
         metavar="NAME",
         envvar="SPECDEC_DRAFTER",
         show_envvar=False,
-        help="Who drafts: model, ngram (the text itself), or none for plain decoding.",
+        help="Who drafts: model, ngram (the text itself), auto (the better of both), none.",
         show_default="model",
         rich_help_panel=ADVANCED,
     ),

@@ -71,13 +71,12 @@ def add(
     name: Annotated[str, typer.Argument(help="A name for the pair.")],
     target: options.Target = None,
     draft: options.DraftModel = None,
-    k: options.K = None,
+    k: options.KOrAuto = None,
     target_revision: options.TargetRevision = None,
     draft_revision: options.DraftRevision = None,
 ) -> None:
     """Add a pair of your own to your models.toml."""
     from specdec_cli import shelf, userfile
-    from specdec_cli.pairs import DEFAULT_K
     from specdec_cli.registry import user_file
     from specdec_cli.ui import tables
 
@@ -89,7 +88,7 @@ def add(
         name,
         target,
         draft,
-        DEFAULT_K if k is None else k,
+        options.parse_k(k) or "auto",
         target_revision=target_revision,
         draft_revision=draft_revision,
     )

@@ -6,6 +6,7 @@ import difflib
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from specdec_cli.errors import NotAvailable
 
@@ -22,7 +23,7 @@ class Pair:
     name: str
     target: str
     draft: str | None
-    k: int = DEFAULT_K
+    k: int | Literal["auto"] = "auto"
     note: str = ""
     target_revision: str | None = None
     draft_revision: str | None = None
@@ -31,6 +32,11 @@ class Pair:
     min_memory_gb: float | None = None
     verified: bool = False
     source: str = "command line"
+
+    @property
+    def expected_k(self) -> int:
+        """K for predictions and comparisons that need one number."""
+        return DEFAULT_K if self.k == "auto" else self.k
 
     @property
     def run_command(self) -> str:

@@ -12,7 +12,7 @@ import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from specdec_cli.errors import UsageError
-from specdec_cli.pairs import DEFAULT_K, MAX_K, Pair, Registry, nearest
+from specdec_cli.pairs import MAX_K, Pair, Registry, nearest
 
 EXAMPLES = {
     "target": 'such as: target = "mlx-community/Qwen3-8B-4bit"',
@@ -33,7 +33,7 @@ class _Entry(BaseModel):
     draft_revision: str | None = None
     target_bytes: int | None = Field(None, ge=0)
     draft_bytes: int | None = Field(None, ge=0)
-    k: Annotated[int, Field(ge=0, le=MAX_K, strict=True)] | Literal["auto"] = DEFAULT_K
+    k: Annotated[int, Field(ge=0, le=MAX_K, strict=True)] | Literal["auto"] = "auto"
     note: str = ""
     min_memory_gb: float | None = Field(None, gt=0)
     verified: bool = False
@@ -98,8 +98,7 @@ def read_registry(path: Path, source: str) -> Registry:
 
 
 def _pair(name: str, entry: _Entry, source: str) -> Pair:
-    values = entry.model_dump(exclude={"k", "measured"})
-    return Pair(name=name, k=entry.k if isinstance(entry.k, int) else DEFAULT_K, source=source, **values)
+    return Pair(name=name, source=source, **entry.model_dump(exclude={"measured"}))
 
 
 def _explain(path: Path, text: str, error: ValidationError) -> UsageError:

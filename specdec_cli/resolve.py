@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from specdec_cli.errors import UsageError
 from specdec_cli.matching import compatible_draft
-from specdec_cli.pairs import DEFAULT_K, DEMO, Pair
+from specdec_cli.pairs import DEMO, Pair
 from specdec_cli.shelf import is_downloaded, registry
 
 
@@ -50,7 +50,6 @@ def resolve_pair(
         target.rstrip("/").rsplit("/", 1)[-1],
         target,
         draft,
-        DEFAULT_K,
         target_revision=target_revision,
         draft_revision=draft_revision,
     )

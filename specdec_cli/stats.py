@@ -17,6 +17,7 @@ def ratio(part: float, whole: float) -> float | None:
 class Stats:
     """Raw counters of one generation; `fold` each round, set the clocks, read `to_dict`.
 
+    `rounds_at_k[K]` counts the rounds that drafted K tokens; `why` is the reason of the last K, where it was chosen.
     `plain_step_seconds` is the measured cost of one token by plain decoding on this machine, None if unmeasured.
     """
 
@@ -28,6 +29,7 @@ class Stats:
     drafted_at: list[int] = field(default_factory=list)
     accepted_at: list[int] = field(default_factory=list)
     accepted_histogram: list[int] = field(default_factory=list)
+    rounds_at_k: list[int] = field(default_factory=list)
     draft_seconds: float = 0.0
     verify_seconds: float = 0.0
     ttft_seconds: float | None = None
@@ -36,10 +38,12 @@ class Stats:
     total_seconds: float = 0.0
     peak_memory_bytes: int | None = None
     plain_step_seconds: float | None = None
+    why: str = ""
 
     def fold(self, round: Round) -> None:
         """Counts one target pass. Only rounds that drafted enter the acceptance figures."""
         self.rounds += 1
+        self.why = round.why
         self.emitted_tokens += len(round.emitted)
         self.draft_n += len(round.draft)
         self.draft_n_accepted += round.accepted
@@ -47,6 +51,7 @@ class Stats:
         self.draft_seconds += round.draft_seconds
         self.verify_seconds += round.verify_seconds
         self.draft_prefill_seconds += round.draft_prefill_seconds
+        _count(self.rounds_at_k, len(round.draft))
         for position in range(len(round.draft)):
             _count(self.drafted_at, position)
             if position < round.accepted:
@@ -104,6 +109,7 @@ class Stats:
             "mean_acceptance_length": self.mean_acceptance_length,
             "acceptance_per_position": self.acceptance_per_position,
             "accepted_histogram": self.accepted_histogram,
+            "rounds_at_k": self.rounds_at_k,
             "target_passes": self.target_passes,
             "ttft_seconds": self.ttft_seconds,
             "decode_seconds": self.decode_seconds,
@@ -114,6 +120,7 @@ class Stats:
             "total_seconds": self.total_seconds,
             "peak_memory_bytes": self.peak_memory_bytes,
             "plain_step_seconds": self.plain_step_seconds,
+            "why": self.why,
             "estimated_speedup": self.estimated_speedup,
         }
 

@@ -62,7 +62,7 @@ class Checkup:
                 "prefill_bytes": self.memory.prefill_bytes,
             },
             "break_even_tokens_per_round": self.break_even,
-            "break_even_acceptance": self.break_even and break_even_acceptance(self.break_even, self.pair.k),
+            "break_even_acceptance": self.break_even and break_even_acceptance(self.break_even, self.pair.expected_k),
             "warnings": list(self.warnings),
             "advice": list(self.advice),
         }

@@ -70,6 +70,7 @@ def test_a_round_is_one_flat_object():
         "draft_seconds": 0.004,
         "verify_seconds": 0.021,
         "draft_prefill_seconds": 0.0,
+        "why": "",
         "pieces": ("def", " add", "(", "x"),
         "next_piece": " sum",
         "text": "def add sum",

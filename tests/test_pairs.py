@@ -15,9 +15,9 @@ def test_the_packaged_file_holds_the_demo_pair():
     assert (demo.target, demo.draft, demo.k) == ("specdec:demo/target", "specdec:demo/draft", 4)
 
 
-def test_a_pair_without_k_gets_three(tmp_path):
+def test_a_pair_without_k_adapts(tmp_path):
     path = write(tmp_path, 'schema_version = 1\n[pairs.a]\ntarget = "org/t"\n')
-    assert read_registry(path, "yours").find("a").k == 3
+    assert read_registry(path, "yours").find("a").k == "auto"
 
 
 def test_an_unknown_key_is_named_with_line_and_nearest_key(tmp_path):

@@ -21,10 +21,14 @@ from specdec_cli.engine.sampling import Sampling, adjusted, draw, log_probs
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Guessed tokens [K] on the device, not read back; `log_q` [K, V] is what they were drawn from, None if one-hot."""
+    """Guessed tokens [K] on the device, not read back; `log_q` [K, V] is what they were drawn from, None if one-hot.
+
+    `drafter` is the name of who guessed.
+    """
 
     tokens: mx.array
     log_q: mx.array | None = None
+    drafter: str = "none"
 
     def __len__(self) -> int:
         return int(self.tokens.shape[0])

@@ -57,8 +57,13 @@ class Adaptive:
     """Chooses K each round; one object per pair and drafter, reused by every reply, told of each by `begin`."""
 
     def __init__(
-        self, assumed: Costs | None = None, max_k: int = MAX_K, acceptance: AcceptanceRecord | None = None
+        self,
+        assumed: Costs | None = None,
+        max_k: int = MAX_K,
+        acceptance: AcceptanceRecord | None = None,
+        reload_seconds: float = 0.0,
     ) -> None:
+        """`max_k` 0: there is no draft model. `reload_seconds` is what a released draft takes to be ready again."""
         self.costs = CostRecord(assumed or Costs())
         self.acceptance = acceptance or AcceptanceRecord()
         self._max_k = max_k
@@ -70,7 +75,10 @@ class Adaptive:
         self._wait = self._probing = self._failures = 0
         self._since, self._credit_steps = inf, 0.0
         self._excess_seconds = 0.0
-        self._why = "a plain step is being measured"
+        self._reload_seconds = reload_seconds
+        self._context_tokens = 0
+        self.resting = False
+        self.why = "a plain step is being measured"
 
     def begin(self, left_tokens: int, unread_tokens: int = 0, unread_seconds: float | None = None) -> None:
         """A reply begins: tokens it may have, context the draft has not read, and an estimate of reading it.
@@ -79,13 +87,10 @@ class Adaptive:
         Where nothing was measured, nothing is tried in a reply of fewer than FIRST_LOOK_TOKENS.
         """
         self._left, self._unread, self._emitted = left_tokens, unread_tokens, 0
+        self._context_tokens = unread_tokens
         self._unread_token_seconds = unread_seconds / unread_tokens if unread_seconds and unread_tokens else None
         self._after_plain = False
         self._wait = min(self._wait, FIRST_WAIT_ROUNDS) if self._parked else 0
-
-    def why(self) -> str:
-        """The reason of the last `next`, with its figures."""
-        return self._why
 
     @property
     def parked(self) -> bool:
@@ -94,7 +99,7 @@ class Adaptive:
 
     def next(self) -> int:
         """K of the next round. Asked once a round, behind a plain round one round ahead."""
-        if not self.costs.ready:
+        if not self.costs.ready or not self._max_k:
             return 0
         self._since += 1
         if self._wait:
@@ -102,28 +107,45 @@ class Adaptive:
             return 0
         return self._while_parked() if self._parked else self._while_drafting()
 
+    def lookup_k(self, rates: list[float]) -> int:
+        """How many looked-up tokens with these rates to draft now; 0 where the model, or plain decoding, costs less.
+
+        A probe of the model is left alone: it would not find out anything otherwise.
+        """
+        if not self.costs.ready or self._probing:
+            return 0
+        tokens = expected_tokens(rates)
+        k = min(range(len(tokens)), key=lambda k: self.costs.verify_seconds(k) / tokens[k])
+        drafts = bool(self._max_k) and not self._parked
+        rival = self._best(self._rates()).seconds if drafts else self.costs.plain_seconds()
+        return k if self.costs.verify_seconds(k) / tokens[k] < rival else 0
+
     def observe(self, round: Round) -> None:
         """Learns the cost and the fate of one round."""
         emitted = len(round.emitted)
         self._left -= emitted
         self._emitted += emitted
-        if round.draft:
+        self._context_tokens += emitted
+        if round.drafter == "model":
             self._observe_drafted(round)
         else:
+            self._unread += emitted
             self.acceptance.passed(emitted)
             # A plain round behind a drafted one, or a reply's first, starts the pipeline and costs more than a step.
-            if self._after_plain:
+            if self._after_plain and not round.draft:
                 self.costs.plain(round.verify_seconds)
-        self._unread = 0 if round.draft else self._unread + emitted
+            elif round.draft:
+                self.costs.drafted(len(round.draft), None, round.verify_seconds)
         self._after_plain = not round.draft
 
     def _observe_drafted(self, round: Round) -> None:
         k = len(round.draft)
-        caught_up = self._after_plain and not round.draft_prefill_seconds
-        if round.draft_prefill_seconds:
+        caught_up = self._unread > 0 and not round.draft_prefill_seconds
+        if round.draft_prefill_seconds and not self.resting:
             self.costs.prefilled(self._unread, round.draft_prefill_seconds)
-        elif caught_up and self.costs.ready:
+        elif caught_up and self.costs.ready and not self.resting:
             self.costs.prefilled(self._unread, round.draft_seconds - self.costs.draft_seconds(k))
+        self._unread, self.resting = 0, False
         self.costs.drafted(k, None if caught_up else round.draft_seconds, round.verify_seconds)
         self.acceptance.drafted(k, round.accepted, len(round.emitted))
         if self.costs.ready:
@@ -145,16 +167,17 @@ class Adaptive:
         if hoped.seconds >= self.costs.plain_seconds():
             # No text could make it pay, unless its costs were measured at a bad moment.
             promising = LAST_WAIT_ROUNDS <= self._since < inf
+            self._rest()
         if not self._known and self._left < FIRST_LOOK_TOKENS:
             promising = False
         if price > purse or not promising:
             self._wait = RECONSIDER_ROUNDS
             if self._since == inf:
-                self._why = "not tried: a reply this short would not pay for it"
+                self.why = "not tried: a reply this short would not pay for it"
             return 0
         self._known, self._probing = True, PROBE_ROUNDS
         self._since = self._credit_steps = self._excess_seconds = 0.0
-        self._why = "looking whether drafting pays"
+        self.why = "looking whether drafting pays"
         return first.k
 
     def _while_drafting(self) -> int:
@@ -162,21 +185,21 @@ class Adaptive:
         told = f"{best.tokens:.1f} tokens a round cost {best.tokens * best.seconds / plain:.1f} plain steps"
         if best.seconds >= plain:
             self._park()
-            self._why = f"parked: {told}"
+            self.why = f"parked: {told}"
             return 0
         reading = self._reading_seconds()
         if not self._pays(best, reading, 0):
             self._wait = RECONSIDER_ROUNDS
-            self._why = (
+            self.why = (
                 f"short answer: reading {self._unread} tokens would cost the draft {reading / plain:.0f} plain steps"
             )
             return 0
         if log(plain / best.seconds) < self._plain_doubt():
             # This one and two more: the first starts the pipeline and tells nothing.
             self._wait = 2
-            self._why = "a plain step is being measured again"
+            self.why = "a plain step is being measured again"
             return 0
-        self._why = told
+        self.why = told
         return best.k
 
     def _park(self) -> None:
@@ -185,6 +208,12 @@ class Adaptive:
         self._wait = min(FIRST_WAIT_ROUNDS * 2 ** max(self._failures - 1, 0), LAST_WAIT_ROUNDS)
         self._credit_steps = min(max(-self._excess_seconds / self.costs.plain_seconds(), 0.0), CREDIT_STEPS)
         self._parked = True
+        if self._wait == LAST_WAIT_ROUNDS:
+            self._rest()
+
+    def _rest(self) -> None:
+        """The draft forgets: it will have to read everything again."""
+        self.resting, self._unread = True, self._context_tokens
 
     def _rates(self) -> list[float]:
         """Rates as far as a round may now reach."""
@@ -210,7 +239,7 @@ class Adaptive:
         """The draft's reading of what it has not read."""
         known = self.costs.prefill_known or self._unread_token_seconds is None
         token = self.costs.prefill_token_seconds() if known else self._unread_token_seconds
-        return self._unread * (token or 0.0)
+        return self._unread * (token or 0.0) + self.resting * self._reload_seconds
 
     def _plain_doubt(self) -> float:
         """How far (log) a plain step may lie from its estimate; none right after it was measured."""
@@ -223,12 +252,14 @@ class Adaptive:
         return {"at": now_seconds, "costs": costs, "acceptance": self.acceptance.to_dict()}
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any], now_seconds: float, max_k: int = MAX_K) -> Adaptive | None:
+    def from_dict(
+        cls, values: Mapping[str, Any], now_seconds: float, max_k: int = MAX_K, reload_seconds: float = 0.0
+    ) -> Adaptive | None:
         """A controller that assumes what `to_dict` wrote; None when that is too old. Raises KeyError, TypeError and
         ValueError for anything else."""
         if not 0 <= now_seconds - float(values["at"]) <= BELIEVED_SECONDS:
             return None
-        adaptive = cls(costs_from_dict(values["costs"]), max_k)
+        adaptive = cls(costs_from_dict(values["costs"]), max_k, reload_seconds=reload_seconds)
         adaptive.acceptance.restore(values["acceptance"])
         adaptive._known = bool(adaptive.costs.assumed.verify)
         return adaptive

@@ -199,7 +199,11 @@ class CostRecord:
 
     def round_seconds(self, k: int) -> float:
         """K draft steps and a pass of K + 1 rows, now."""
-        return self.draft_seconds(k) + self._seconds(self._verify, k + 1) if k else self.plain_seconds()
+        return self.draft_seconds(k) + self.verify_seconds(k) if k else self.plain_seconds()
+
+    def verify_seconds(self, k: int) -> float:
+        """A pass of K + 1 rows, now."""
+        return self._seconds(self._verify, k + 1) if k else self.plain_seconds()
 
     def draft_seconds(self, k: int) -> float:
         """K > 0 draft steps, now."""

@@ -2,7 +2,8 @@
 
 Leviathan et al. 2023 (arXiv:2211.17192, Algorithm 1) and Chen et al. 2023 (arXiv:2302.01318, Algorithm 2).
 Not in the papers: the first round drafts nothing, so that the first token is out before the draft has read the
-prompt; and a plain round (K = 0) queues the next plain pass on its unread token before reading it.
+prompt; a plain round (K = 0) queues the next plain pass on its unread token before reading it; and any other round
+queues its successor before it is handed on, so that the device works while its consumer writes and draws.
 """
 
 from __future__ import annotations
@@ -24,30 +25,48 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One target pass queued on the device; `packed` is draft tokens, accepted, next: the round's one read-back."""
+    """One target pass queued on the device; `packed` is draft tokens, accepted, next: the round's one read-back.
+
+    `why` is the reason of its K; `draft_prefill_seconds` what reading the prompt took, once.
+    """
 
     draft: Draft
     verdict: Verdict
     packed: mx.array
+    why: str
+    draft_prefill_seconds: float
 
     @classmethod
-    def queue(cls, draft: Draft, verdict: Verdict) -> Pass:
+    def queue(cls, draft: Draft, verdict: Verdict, why: str, draft_prefill_seconds: float = 0.0) -> Pass:
         scalars = mx.stack([verdict.accepted, verdict.next])
         packed = mx.concatenate([draft.tokens, scalars]) if len(draft) else scalars
         # A CPU stream makes the caller wait once a few tasks are queued: queuing the verification there would bill it
         # to the draft, and gain nothing.
         if not len(draft) or device.queues_ahead():
             mx.async_eval(packed)
-        return cls(draft, verdict, packed)
+        return cls(draft, verdict, packed, why, draft_prefill_seconds)
 
-    def read(self, since: float, clock: Clock) -> tuple[list[int], float, float]:
-        """`packed` as ints, draft seconds, verify seconds. Waiting for the draft first costs nothing: all is queued."""
+    def read(self, index: int, since: float, clock: Clock, stop_tokens: frozenset[int]) -> Round:
+        """The round. Its seconds run from `since`. Waiting for the draft first costs nothing: all is queued."""
+        since += self.draft_prefill_seconds
         drafted = since
         if len(self.draft):
             mx.eval(self.draft.tokens)
             drafted = clock()
         values: list[int] = self.packed.tolist()  # type: ignore[assignment]
-        return values, drafted - since, clock() - drafted
+        *tokens, accepted, next_token = values
+        return Round(
+            index=index,
+            drafter=self.draft.drafter,
+            draft=tuple(tokens),
+            accepted=accepted,
+            next=next_token,
+            emitted=tuple(cut_after_stop([*tokens[:accepted], next_token], stop_tokens)),
+            draft_seconds=drafted - since,
+            verify_seconds=clock() - drafted,
+            draft_prefill_seconds=self.draft_prefill_seconds,
+            why=self.why,
+        )
 
 
 def decode(
@@ -63,54 +82,52 @@ def decode(
 ) -> Generator[Round]:
     """Rounds until a stop token, `max_tokens` or `cancelled()`; `context` grows in place by what each round emitted.
 
-    Whenever the iterator is closed or exhausted, the target's memo holds `context` less its last token.
+    The rounds' seconds, that of the draft's reading included, add up to the time since the call, but for what the
+    consumer takes after the last one. Whenever the iterator is closed or exhausted, the target's memo holds `context`
+    less its last token.
     """
     index, k, left, queued, prefilled, since = 0, 0, max_tokens, None, False, clock()
+
+    def start(prefill_seconds: float = 0.0) -> Pass:
+        draft = drafter.propose(context, k) if k else NOTHING
+        logits = target.logits(context, draft.tokens)
+        return Pass.queue(draft, rule.judge(draft, logits, len(context)), length.why, prefill_seconds)
+
     try:
         while left and not cancelled():
-            prefill_seconds = 0.0
             if queued is None:
-                started = since = clock()
-                if k and not prefilled:
+                prefill_seconds = 0.0
+                if k and drafter.unread(context):
+                    began = clock()
                     if any(cancelled() for _ in drafter.prefill(context)):
                         return
-                    prefilled, since = True, clock()
-                    prefill_seconds = since - started
-                draft = drafter.propose(context, k) if k else NOTHING
-                logits = target.logits(context, draft.tokens)
-                queued = Pass.queue(draft, rule.judge(draft, logits, len(context)))
+                    prefill_seconds = 0.0 if prefilled else clock() - began
+                    prefilled = True
+                queued = start(prefill_seconds)
             current, queued = queued, None
             if not len(current.draft):
                 k = max(min(length.next(), left - 2), 0)
                 if k == 0 and left > 1:
                     token = current.verdict.next[None]
                     verdict = rule.judge(NOTHING, target.extend(token), len(context) + 1, token)
-                    queued = Pass.queue(NOTHING, verdict)
-            (*tokens, accepted, next_token), draft_seconds, verify_seconds = current.read(since, clock)
+                    queued = Pass.queue(NOTHING, verdict, length.why)
+            round = current.read(index, since, clock, stop_tokens)
             since = clock()
-            emitted = cut_after_stop([*tokens[:accepted], next_token], stop_tokens)
-            context += emitted
-            left -= len(emitted)
+            context += round.emitted
+            left -= len(round.emitted)
             target.commit(context, len(context) - (queued is None))
             drafter.commit(context)
-            rule.commit(emitted)
-            round = Round(
-                index=index,
-                drafter=drafter.name if tokens else "none",
-                draft=tuple(tokens),
-                accepted=accepted,
-                next=next_token,
-                emitted=tuple(emitted),
-                draft_seconds=draft_seconds,
-                verify_seconds=verify_seconds,
-                draft_prefill_seconds=prefill_seconds,
-            )
+            rule.commit(round.emitted)
             length.observe(round)
-            yield round
-            if emitted[-1] in stop_tokens:
-                return
-            if tokens:
+            if round.emitted[-1] in stop_tokens:
+                left = 0
+            elif round.draft:
                 k = max(min(length.next(), left - 1), 0)
+            if length.resting:
+                drafter.release()
+            elif left and queued is None and device.queues_ahead() and not (k and drafter.unread(context)):
+                queued = start()
+            yield round
             index += 1
     finally:
         target.commit(context, len(context) - 1)

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from specdec_cli.events import Round
 
 
 class DraftLength(Protocol):
     """Chooses K for each round from what earlier rounds showed."""
+
+    @property
+    def resting(self) -> bool:
+        """Nothing will be drafted for hundreds of tokens: what the drafter holds may be given back."""
+
+    @property
+    def why(self) -> str:
+        """The reason of the last `next`, with its figures; empty where K is fixed."""
 
     def next(self) -> int:
         """K of the next round. Plain rounds ask one round ahead, so that the device never waits."""
@@ -23,6 +31,8 @@ class Fixed:
     """The same K every round."""
 
     k: int
+    resting: ClassVar[bool] = False
+    why: ClassVar[str] = ""
 
     def next(self) -> int:
         return self.k

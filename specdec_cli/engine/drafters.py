@@ -11,16 +11,19 @@ from typing import Protocol
 import mlx.core as mx
 
 from specdec_cli.engine.acceptance import NOTHING, AcceptanceRule, Draft
-from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.model import REFED_TOKENS, CachedModel
 
 
 class Drafter(Protocol):
-    """Propose and feedback, after reading the prompt in interruptible steps."""
+    """Propose and feedback, after reading what it has not read in interruptible steps."""
 
     name: str
 
+    def unread(self, context: Sequence[int]) -> int:
+        """Tokens of `context` that `prefill` would read now; 0 where the next proposal reads the rest by itself."""
+
     def prefill(self, context: Sequence[int]) -> Iterator[int]:
-        """Read `context` ahead of the first proposal; yields the tokens read so far."""
+        """Read `context` ahead of a proposal; yields the tokens read so far."""
 
     def propose(self, context: Sequence[int], k: int) -> Draft:
         """At most `k` tokens that may follow `context`, queued on the device; fewer or none is legal."""
@@ -28,11 +31,17 @@ class Drafter(Protocol):
     def commit(self, context: Sequence[int]) -> None:
         """The round is over: `context` is the truth, whatever was proposed."""
 
+    def release(self) -> None:
+        """Give memory back: nothing will be proposed for long. A later proposal reads everything again."""
+
 
 class NoDrafter:
     """Plain decoding: never proposes."""
 
     name = "none"
+
+    def unread(self, context: Sequence[int]) -> int:
+        return 0
 
     def prefill(self, context: Sequence[int]) -> Iterator[int]:
         yield from ()
@@ -41,6 +50,9 @@ class NoDrafter:
         return NOTHING
 
     def commit(self, context: Sequence[int]) -> None:
+        return
+
+    def release(self) -> None:
         return
 
 
@@ -57,10 +69,18 @@ class ModelDrafter:
         self._draft = draft
         self._width = width
         self._rule = rule
+        self._began = False
+
+    def unread(self, context: Sequence[int]) -> int:
+        unread = len(context) - 1 - self._draft.length
+        # At first always: `prefill` finds out what an earlier reply left of use, and marks where the prompt ends.
+        return unread if unread >= REFED_TOKENS else int(not self._began)
 
     def prefill(self, context: Sequence[int]) -> Iterator[int]:
-        self._draft.reuse(context)
+        if not self._began:
+            self._draft.reuse(context)
         yield from self._draft.prefill(context)
+        self._began = True
 
     def propose(self, context: Sequence[int], k: int) -> Draft:
         """k draft passes, each token queued as soon as it is known to the device; nothing is read back."""
@@ -76,7 +96,7 @@ class ModelDrafter:
             if len(tokens) == k:
                 break
             logits = self._draft.extend(tokens[-1])
-        draft = Draft(mx.concatenate(tokens), mx.concatenate(log_q) if log_q else None)
+        draft = Draft(mx.concatenate(tokens), mx.concatenate(log_q) if log_q else None, self.name)
         # An event of its own, so that the loop can wait for the draft alone.
         mx.async_eval(draft.tokens)
         return draft
@@ -91,3 +111,6 @@ class ModelDrafter:
     def commit(self, context: Sequence[int]) -> None:
         # All emitted tokens but the last were this drafter's own, so what it has read of them stays.
         self._draft.commit(context, len(context) - 1)
+
+    def release(self) -> None:
+        self._draft.release()

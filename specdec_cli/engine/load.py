@@ -67,11 +67,27 @@ def load(checkpoint: Checkpoint, kv_bits: int | None = None) -> CachedModel:
 
     Raises: NotAvailable for an unsupported type or damaged weights; Refused for caches that cannot be quantized.
     """
-    return CachedModel(load_network(checkpoint), checkpoint.name, checkpoint.context_limit, kv_bits)
+    network = load_network(checkpoint)
+    return CachedModel(
+        network, checkpoint.name, checkpoint.context_limit, kv_bits, lambda: _lazy_network(checkpoint).parameters()
+    )
 
 
 def load_network(checkpoint: Checkpoint) -> nn.Module:
-    """A configuration that declares float32 is computed in float32, also where the weights are stored in 16 bits."""
+    """The network with its weights in memory.
+
+    A configuration that declares float32 is computed in float32, also where the weights are stored in 16 bits.
+    """
+    network = _lazy_network(checkpoint)
+    try:
+        mx.eval(network.parameters())
+    except RuntimeError as error:
+        raise _does_not_load(checkpoint, error) from error
+    return network
+
+
+def _lazy_network(checkpoint: Checkpoint) -> nn.Module:
+    """The network, whose weights are read from disk when they are first needed."""
     for path in checkpoint.weights:
         try:
             with safe_open(path, framework="np"):
@@ -82,12 +98,11 @@ def load_network(checkpoint: Checkpoint) -> nn.Module:
                 "delete the file and download it again",
             ) from error
     try:
-        network, _ = load_model(checkpoint.folder)
+        network, _ = load_model(checkpoint.folder, lazy=True)
     except (ValueError, KeyError, TypeError, RuntimeError) as error:
         raise _does_not_load(checkpoint, error) from error
     if checkpoint.config.get("dtype", checkpoint.config.get("torch_dtype")) == "float32":
         network.set_dtype(mx.float32)
-        mx.eval(network.parameters())
     return network
 
 

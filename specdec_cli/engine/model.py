@@ -8,7 +8,8 @@ Letters: K drafted tokens, T tokens fed at once, V vocabulary width.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -25,9 +26,17 @@ class CachedModel:
     """One network with its caches. `name` is for messages; `context_limit` is in tokens, None if unbounded."""
 
     def __init__(
-        self, network: nn.Module, name: str, context_limit: int | None = None, kv_bits: int | None = None
+        self,
+        network: nn.Module,
+        name: str,
+        context_limit: int | None = None,
+        kv_bits: int | None = None,
+        reread: Callable[[], Mapping[str, Any]] | None = None,
     ) -> None:
+        """`reread` gives the network's parameters again, lazily: then `release` can drop the weights as well."""
         self._network = network
+        self._reread = reread
+        self._released = False
         self.kv = kv_quantization(network, kv_bits, name) if kv_bits else None
         self._caches = Caches(network, self.kv)
         self._read: list[int] = []
@@ -76,6 +85,17 @@ class CachedModel:
         floats = [v.dtype for _, v in tree_flatten(self._network.parameters()) if mx.issubdtype(v.dtype, mx.floating)]
         return str(max(floats, key=floats.count)).removeprefix("mlx.core.")
 
+    def release(self) -> None:
+        """Give memory back: what was read is forgotten, and weights that can be read again wait for their next use."""
+        if self._released:
+            return
+        self._read.clear()
+        self._caches.reset()
+        if self._reread is not None:
+            self._network.update(self._reread())
+        mx.clear_cache()
+        self._released = True
+
     def reuse(self, context: Sequence[int]) -> int:
         """Roll back to the longest prefix of `context` that was read and can be returned to; its length in tokens."""
         self.commit(context, min(common_prefix(self._read, context), len(context) - 1))
@@ -113,6 +133,7 @@ class CachedModel:
 
         The one call of the network: a drafter that needs the target's hidden states would get them from here.
         """
+        self._released = False
         with self._caches.feeding(tokens.size):
             logits: mx.array = self._network(tokens[None], cache=self._caches.layers)[0]
         return logits

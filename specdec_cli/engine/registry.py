@@ -1,4 +1,7 @@
-"""Every drafter by its `--drafter` name: (draft model or None, the target's V, how tokens are drawn) -> Drafter."""
+"""Every drafter by its `--drafter` name: (draft model or None, the target's V, how tokens are drawn) -> Drafter.
+
+`auto` is the exception: `bets` joins the two others round by round, and remembers which of them was right.
+"""
 
 from __future__ import annotations
 
@@ -14,3 +17,5 @@ DRAFTERS: dict[str, Callable[[CachedModel | None, int, AcceptanceRule], Drafter]
     "ngram": lambda draft, width, rule: NgramDrafter(),
     "none": lambda draft, width, rule: NoDrafter(),
 }
+AUTO = "auto"
+NAMES = (*DRAFTERS, AUTO)

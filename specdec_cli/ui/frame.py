@@ -48,8 +48,10 @@ def _body(state: PanelState, width: int, room: int) -> list[Text]:
     if state.drafts and room > 3:
         below.append(gauges.positions(figures, width))
     below.append(gauges.pace(figures, width))
+    if state.adapts and room > 5:
+        below.insert(-1, gauges.lengths(state.ks[1:], state.recent[0].round.why, width))
     legend = next((words for words in _LEGENDS if len(words) <= width), None)
-    if state.drafts and legend and room > 5:
+    if state.drafts and legend and room > len(below) + 2:
         below.append(_legend(legend))
     return _rounds(state, width, min(KEPT_ROUNDS, room - len(below))) + below
 

@@ -72,6 +72,18 @@ def _position(spelled: str, place: int, rate: float) -> Text:
     return text
 
 
+def lengths(ks: Sequence[int], why: str, width: int) -> Text:
+    """K of the newest rounds as little bars, newest last, · for plain decoding; and the reason of the newest."""
+    label = "K by round   " if width >= 50 else ""
+    reason = Text(why, "dim")
+    reason.truncate(max(width - len(label) - 12, 0), overflow="ellipsis")
+    room = width - len(label) - reason.cell_len - 2
+    shown = ks[-room:] if room > 0 else ()
+    drawn = Text("".join(_BLOCKS[min(k, len(_BLOCKS)) - 1] if k else "·" for k in shown), "green")
+    drawn.highlight_regex("·", _TRACK)
+    return spread(Text.assemble((label, "dim"), drawn), reason, width)
+
+
 def pace(figures: Mapping[str, Any], width: int) -> Text:
     """Where the time went and how fast the answer comes."""
     draft, verify = figures["draft_seconds"], figures["verify_seconds"]

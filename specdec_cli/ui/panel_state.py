@@ -10,20 +10,23 @@ from specdec_cli.events import Event, Failure, Finish, FinishReason, Prefill, Ro
 from specdec_cli.stats import Stats
 
 KEPT_ROUNDS: Final = 4
+KEPT_KS: Final = 120
 
 
 @dataclass(frozen=True, slots=True)
 class PanelState:
     """One reply as far as it has come. `name` is the pair's; without one the target's own is shown.
 
-    `recent` are the newest rounds, newest first. `stats` belongs to this state alone and is never changed. `final` are
-    the figures of the finish event: from then on they, and not the running ones, are shown.
+    `recent` are the newest rounds, newest first; `ks` are their K and those of rounds before them, newest last. `stats`
+    belongs to this state alone and is never changed. `final` are the figures of the finish event: from then on they,
+    and not the running ones, are shown.
     """
 
     name: str = ""
     start: Start | None = None
     prefill: Prefill | None = None
     recent: tuple[RoundDone, ...] = ()
+    ks: tuple[int, ...] = ()
     stats: Stats = field(default_factory=Stats)
     final: Mapping[str, Any] | None = None
     ended: FinishReason | None = None
@@ -37,7 +40,8 @@ class PanelState:
                 return replace(self, prefill=event)
             case RoundDone():
                 recent = (event, *self.recent[: KEPT_ROUNDS - 1])
-                return replace(self, recent=recent, stats=_folded(self.stats, event))
+                ks = (*self.ks[1 - KEPT_KS :], len(event.round.draft))
+                return replace(self, recent=recent, ks=ks, stats=_folded(self.stats, event))
             case Finish():
                 return replace(self, final=event.stats or None, ended=event.reason)
             case Failure():
@@ -47,6 +51,11 @@ class PanelState:
     def figures(self) -> Mapping[str, Any]:
         """The `stats` object of the contract, running or final."""
         return self.final if self.final is not None else self.stats.to_dict()
+
+    @property
+    def adapts(self) -> bool:
+        """Whether K is chosen each round."""
+        return self.drafts and self.start is not None and self.start.k == "auto"
 
     @property
     def drafts(self) -> bool:
@@ -61,6 +70,7 @@ def _folded(stats: Stats, done: RoundDone) -> Stats:
         drafted_at=stats.drafted_at.copy(),
         accepted_at=stats.accepted_at.copy(),
         accepted_histogram=stats.accepted_histogram.copy(),
+        rounds_at_k=stats.rounds_at_k.copy(),
     )
     folded.fold(done.round)
     if stats.rounds:  # the first token's pass is not decoding

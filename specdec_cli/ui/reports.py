@@ -64,7 +64,8 @@ def _counts(stats: Mapping[str, Any]) -> list[tuple[str, str]]:
     told = f"{count(tokens, 'token')} in {count(passes, 'target pass')}"
     pace = (speed(stats["tokens_per_second"]), "dim")
     if not stats["draft_n"]:
-        return [(f"{told}, nothing drafted", "dim"), pace]
+        why = [(stats["why"], "dim")] if stats.get("why") else []
+        return [(f"{told}, nothing drafted", "dim"), pace, *why]
     parts = [(f"{told} instead of {tokens}" if passes < tokens else f"{told}, none saved", "dim"), pace]
     if speedup is not None:
         slower = speedup < 0.995
@@ -87,11 +88,20 @@ def _costs(start: Start, stats: Mapping[str, Any]) -> list[tuple[str, str]]:
     draft = round(stats["draft_seconds"] / rounds / step, 1)
     spent = f"a round costs {cost:.1f} plain steps (draft {draft:.1f} + verify {cost - draft:.1f})"
     parts = [(f"{spent} and yields {(stats['emitted_tokens'] - 1) / rounds:.1f} tokens", "dim")]
+    if start.k == "auto":
+        parts.append((_lengths(stats["rounds_at_k"]), "dim"))
     if speedup < 0.995 and start.device == "cpu":
         parts.append(("this is a CPU, which rarely gains: -k 0 decodes plainly", "yellow"))
     elif speedup < 0.995 and start.k != "auto":
-        parts.append(("-k 0 decodes plainly", "yellow"))
+        parts.append(("-k auto drafts only where it pays", "yellow"))
     return parts
+
+
+def _lengths(rounds_at_k: Sequence[int]) -> str:
+    """What -k auto chose: how often plain decoding, and the commonest K of the others."""
+    plain, drafted = rounds_at_k[0] - 1, rounds_at_k[1:]  # the first token's pass never drafts
+    told = f"K {1 + drafted.index(max(drafted))} mostly"
+    return f"{told}, plain in {plain} of {sum(rounds_at_k) - 1} rounds" if plain else told
 
 
 def _flow(parts: Iterable[tuple[str, str]], width: int) -> list[Text]:

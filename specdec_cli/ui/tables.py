@@ -66,7 +66,7 @@ def print_pairs(out: TextIO, rows: Sequence[PairRow]) -> None:
     for name, row in zip(names, rows, strict=True):
         line = Text(f"{name:{width}}  ", "bold").append(f"{gigabytes(row.size_bytes):>8}  ", "not bold")
         line.append_text(_yes(row.downloaded)).append_text(_yes(row.fits))
-        line.append(f"{row.pair.k:>2}  {row.pair.source:8}  ", "not bold")
+        line.append(f"{row.pair.k:>4}  {row.pair.source:8}  ", "not bold")
         console.print(line.append("" if row.pair.verified else "unverified", "not bold dim"))
         console.print(Text(_models(row.pair, console.width), "dim"), soft_wrap=True)
     for sentence in _legend(rows):
@@ -140,7 +140,7 @@ def _answers(found: Checkup) -> list[tuple[str, str]]:
     rows.append(("stops at", " ".join(found.stop_tokens) or "no token: only --max-tokens ends an answer"))
     rows += [("caches", f"{name}: {kinds}") for name, kinds in found.caches]
     if found.break_even is not None:
-        k = found.pair.k
+        k = found.pair.expected_k
         told = f"about {found.break_even:.1f} of at most {k + 1} tokens a round at K {k}, at typical costs"
         rate = break_even_acceptance(found.break_even, k)
         needs = "cannot pay" if rate is None else f"{100 * rate:.0f} % of judged tokens accepted"

@@ -29,7 +29,7 @@ from specdec_cli.engine.cache_kinds import leaves, put_back
 from specdec_cli.engine.caches import Caches
 from specdec_cli.engine.decode import Clock, decode
 from specdec_cli.engine.draft_length import Fixed
-from specdec_cli.engine.drafters import Drafter
+from specdec_cli.engine.drafters import Drafter, NoDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.replay import Call, Deck, Tape
 from specdec_cli.events import Round
@@ -99,7 +99,7 @@ def _blank(config: Mapping[str, Any]) -> nn.Module:
     return model_class(args_class.from_dict(dict(config)))
 
 
-class Scripted:
+class Scripted(NoDrafter):
     """Knows the answer and tells each of its tokens with the given probability, else a wrong one. Costs nothing.
 
     The chance belongs to the position: every way to decode sees the same drafts.
@@ -112,15 +112,9 @@ class Scripted:
         self._prompt_tokens = prompt_tokens
         self._drafts = [t if draws.random() < acceptance else (t + 1) % VOCABULARY for t in answer]
 
-    def prefill(self, context: Sequence[int]) -> Iterator[int]:
-        yield from ()
-
     def propose(self, context: Sequence[int], k: int) -> Draft:
         at = len(context) - self._prompt_tokens
-        return Draft(mx.array(self._drafts[at : at + k], dtype=mx.int32))
-
-    def commit(self, context: Sequence[int]) -> None:
-        return
+        return Draft(mx.array(self._drafts[at : at + k], dtype=mx.int32), drafter=self.name)
 
 
 class Metered(CachedModel):

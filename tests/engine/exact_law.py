@@ -129,5 +129,9 @@ def assert_follows(networks, prompt, texts, sampling, floor=0.0):
         pairs = np.bincount(coarse[:, i] * PAIR_BINS + coarse[:, i + 1], minlength=PAIR_BINS**2)
         assert_likely(pairs, np.full(len(pairs), len(texts) / len(pairs)), f"levels of tokens {i} and {i + 1}")
     repeats = (texts[:, 1:] == texts[:, :-1]).sum() - repeating.sum()
-    odds = tail(repeats**2 / (repeating * (1 - repeating)).sum(), 1)
+    variance = (repeating * (1 - repeating)).sum()
+    if not variance:  # every repetition has probability 0 or 1, and one of probability 0 has failed above
+        assert abs(repeats) < 1e-6
+        return
+    odds = tail(repeats**2 / variance, 1)
     assert odds > ODDS, f"{repeats:.0f} repeats too many have odds {odds:.0e}"

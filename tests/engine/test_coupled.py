@@ -16,6 +16,7 @@ from mlx_lm.generate import generate_step
 from specdec_cli.engine.acceptance import Draft, make_rule
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft_length import Fixed
+from specdec_cli.engine.drafters import NoDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.noise import Noise
 from specdec_cli.engine.registry import DRAFTERS
@@ -137,7 +138,7 @@ def test_greedy_with_penalties_is_mlx_lms_own(drafter, k):
     assert by_mlx_lm("penalised") != by_mlx_lm("plain")
 
 
-class Clairvoyant:
+class Clairvoyant(NoDrafter):
     """Proposes a known text, `right` tokens of it at a time, then a wrong one."""
 
     name = "clairvoyant"
@@ -145,16 +146,10 @@ class Clairvoyant:
     def __init__(self, answer, right):
         self._answer, self._right = answer, right
 
-    def prefill(self, context):
-        yield from ()
-
     def propose(self, context, k):
         coming = self._answer[len(context) - len(PROMPT) :][:k]
         wrong = [(t + 1) % CONFIG["vocab_size"] for t in coming[self._right :]]
-        return Draft(mx.array(coming[: self._right] + wrong, dtype=mx.int32))
-
-    def commit(self, context):
-        pass
+        return Draft(mx.array(coming[: self._right] + wrong, dtype=mx.int32), drafter=self.name)
 
 
 CASES = [(temperature, right) for temperature in (0.0, 0.8) for right in range(5)]

@@ -8,44 +8,75 @@ from specdec_cli.engine.acceptance import greedy
 from specdec_cli.engine.baseline import baseline
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft_length import Fixed
+from specdec_cli.engine.lookup import Lookup
+from specdec_cli.engine.lookup_record import SHORTEST_MATCH
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.ngram import SIZES, NgramDrafter
+from specdec_cli.engine.ngram import NgramDrafter
 from support import tiny_network
+
+TEXTS = st.lists(st.integers(0, 3), min_size=1, max_size=40)
 
 
 def proposal(context, k):
-    drafter = NgramDrafter()
-    list(drafter.prefill(context))
-    return drafter.propose(context, k).tokens.tolist()
+    return NgramDrafter().propose(context, k).tokens.tolist()
 
 
-def test_the_longest_match_wins_and_its_latest_occurrence_counts():
+def earlier_ends(text, length):
+    """Where the last `length` tokens of `text` ended before, by looking everywhere."""
+    return [i + length for i in range(len(text) - length) if text[i : i + length] == text[len(text) - length :]]
+
+
+def test_the_longest_match_wins_and_a_later_occurrence_counts():
     assert proposal([1, 2, 3, 9, 1, 2], 3) == [3, 9, 1]
     assert proposal([5, 1, 2, 7, 8, 1, 2, 6, 5, 1, 2], 2) == [7, 8]
     assert proposal([1, 2, 7, 1, 2, 8, 1, 2], 1) == [8]
     assert proposal([1, 2, 3], 4) == []
 
 
-@given(st.lists(st.integers(0, 3), min_size=1, max_size=40), st.integers(1, 8))
-def test_every_proposal_is_what_followed_the_longest_repeated_end(context, k):
-    """Against a plain search through the whole context."""
-    expected = []
-    for n in SIZES:
-        ends = [i + n for i in range(len(context) - n) if context[i : i + n] == context[-n:]]
-        if len(context) >= n and ends:
-            expected = context[ends[-1] : ends[-1] + k]
-            break
-    assert proposal(context, k) == expected
+def test_a_text_that_goes_round_is_drafted_round_and_round():
+    assert proposal([9, 1, 2, 3, 1, 2, 3], 8) == [1, 2, 3, 1, 2, 3, 1, 2]
+    assert proposal([7, 7, 7], 4) == [7, 7, 7, 7]
 
 
-@given(st.lists(st.integers(0, 3), min_size=2, max_size=40), st.data())
-def test_indexing_step_by_step_equals_indexing_at_once(context, data):
-    cuts = sorted(data.draw(st.lists(st.integers(1, len(context)), max_size=4)))
+@given(TEXTS)
+def test_the_match_is_the_longest_end_that_occurred_before(text):
+    lookup = Lookup()
+    lookup.extend(text)
+    longest = max((n for n in range(1, len(text)) if earlier_ends(text, n)), default=0)
+    assert lookup.match.length == longest
+    if longest:
+        assert lookup.match.start in earlier_ends(text, longest)
+
+
+@given(TEXTS, st.integers(1, 8))
+def test_a_proposal_goes_on_as_the_earlier_occurrence_did(text, k):
+    lookup = Lookup()
+    lookup.extend(text)
+    drafted = proposal(text, k)
+    assert bool(drafted) == (lookup.match.length >= SHORTEST_MATCH)
+    repeated = text[lookup.match.start :]
+    assert drafted == ((repeated * k)[:k] if drafted else [])
+
+
+@given(TEXTS, st.data())
+def test_indexing_step_by_step_equals_indexing_at_once(text, data):
     drafter = NgramDrafter()
-    list(drafter.prefill(context[: (cuts or [1])[0]]))
-    for cut in [*cuts, len(context)]:
-        drafter.commit(context[:cut])
-    assert drafter.propose(context, 4).tokens.tolist() == proposal(context, 4)
+    for cut in sorted(data.draw(st.lists(st.integers(1, len(text)), max_size=4))):
+        drafter.commit(text[:cut])
+    assert drafter.propose(text, 4).tokens.tolist() == proposal(text, 4)
+
+
+def states(text):
+    lookup = Lookup()
+    lookup.extend(text)
+    return len(lookup._next), sum(map(len, lookup._next))
+
+
+@given(TEXTS)
+def test_the_index_stays_linear_in_the_text(text):
+    """The automaton's own bounds: 2 n states and 3 n transitions."""
+    found, transitions = states(text)
+    assert found <= 2 * len(text) + 1 and transitions <= 3 * len(text) + 1
 
 
 @pytest.mark.parametrize("k", [1, 4, 8])

@@ -1,0 +1,79 @@
+"""What followed the same words before. (pure) Law: amortised O(1) work a token, whatever the length of the text.
+
+An index of every substring of a growing text: the suffix automaton (Blumer et al. 1985). Its suffix link from the whole
+text is the longest end of the text that occurred earlier, which is what prompt lookup (Saxena 2023) looks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Match(NamedTuple):
+    """The last `length` tokens occurred before, and went on at position `start`."""
+
+    length: int
+    start: int
+
+
+class Lookup:
+    """A text that only grows, and its automaton. State 0 is the empty word."""
+
+    def __init__(self) -> None:
+        self._text: list[int] = []
+        self._next: list[dict[int, int]] = [{}]
+        self._link = [-1]
+        self._longest = [0]
+        # A position behind an earlier occurrence of the state's words: the first, or the latest that was looked up.
+        self._behind = [0]
+        self._whole = 0
+        self.match = Match(0, 0)
+
+    def __len__(self) -> int:
+        return len(self._text)
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        """The text goes on; `match` is of its new end."""
+        for token in tokens:
+            self._append(token)
+
+    def continuation(self, k: int) -> list[int]:
+        """`k` tokens behind the earlier occurrence; where the text ends before, what repeated goes round again."""
+        length, start = self.match
+        if not length:
+            return []
+        period = len(self._text) - start
+        return [self._text[start + i % period] for i in range(k)]
+
+    def _append(self, token: int) -> None:
+        self._text.append(token)
+        whole = self._add(len(self._text), {}, len(self._text))
+        state = self._whole
+        while state >= 0 and token not in self._next[state]:
+            self._next[state][token] = whole
+            state = self._link[state]
+        self._link[whole] = self._linked(state, token) if state >= 0 else 0
+        self._whole = whole
+        found = self._link[whole]
+        self.match = Match(self._longest[found], self._behind[found])
+        self._behind[found] = len(self._text)
+
+    def _linked(self, state: int, token: int) -> int:
+        """The state of the longest word that ends in `token` behind `state`; split off where it stands for longer."""
+        reached = self._next[state][token]
+        if self._longest[reached] == self._longest[state] + 1:
+            return reached
+        split = self._add(self._longest[state] + 1, dict(self._next[reached]), self._behind[reached])
+        self._link[split], self._link[reached] = self._link[reached], split
+        while state >= 0 and self._next[state].get(token) == reached:
+            self._next[state][token] = split
+            state = self._link[state]
+        return split
+
+    def _add(self, longest: int, following: dict[int, int], behind: int) -> int:
+        self._next.append(following)
+        self._link.append(-1)
+        self._longest.append(longest)
+        self._behind.append(behind)
+        return len(self._next) - 1

@@ -1,0 +1,60 @@
+"""What every benchmark here shares: Student intervals on log ratios, interleaving, the machine in a line. (pure)"""
+
+import math
+import os
+import platform
+import statistics
+from importlib.metadata import version
+from pathlib import Path
+
+from specdec_cli.engine import device
+
+
+def t_975(degrees):
+    """Two-sided 95 % quantile of Student's t, to 0.01 from 5 degrees on."""
+    return 1.96 + 2.37 / degrees + 2.8 / degrees**2
+
+
+def half_width(values):
+    """Half of the 95 % t-interval of a mean."""
+    return t_975(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+
+
+class Ratio:
+    """Paired ratios: their median, and the 95 % t-interval of their mean logarithm."""
+
+    def __init__(self, above, below):
+        logs = [math.log(a / b) for a, b in zip(above, below, strict=True)]
+        off = half_width(logs) if len(logs) > 1 else math.inf
+        self.count = len(logs)
+        self.median = math.exp(statistics.median(logs))
+        self.low, self.high = math.exp(statistics.mean(logs) - off), math.exp(statistics.mean(logs) + off)
+
+    def __str__(self):
+        return f"{self.median:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+    def verdict(self, least):
+        """Against a goal: met by the median, missed within the interval, or missed."""
+        if self.median >= least:
+            return "met"
+        return "missed, within the interval" if self.high >= least else f"MISSED by {least - self.median:.3f}"
+
+
+def interleaved(ways, units, report=lambda unit, way: None):
+    """{way: [seconds of every unit]}: each unit in every way before the next unit, in an order that turns by one."""
+    found = {name: [] for name in ways}
+    for i, unit in enumerate(units):
+        names = list(ways)
+        turn = i % len(names)
+        for name in [*names[turn:], *names[:turn]]:
+            found[name].append(ways[name](unit))
+            report(unit, name)
+    return found
+
+
+def environment():
+    """Machine, versions and what was preloaded, in one line."""
+    blas = Path(os.environ.get("LD_PRELOAD", "")).name or "nothing"
+    mlx = f"mlx {version('mlx')}, mlx-lm {version('mlx-lm')}, {device.backend()}"
+    machine = f"{device.device_name()}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
+    return f"{machine}, {mlx}, preloaded {blas}, load {os.getloadavg()[0]:.1f}"

@@ -1,0 +1,40 @@
+"""Prompts of four kinds for the bundled tokenizer: code, prose, copy-heavy editing, random.
+
+Nothing here was looked at while the controller was written: code comes from standard-library modules that the demo
+pair's training held out, prose from Python's own topic pages, a copy is the beginning of a text that was just shown.
+"""
+
+import random
+from pydoc_data.topics import topics
+
+from acceptance import prompts
+
+KINDS = ("code", "prose", "copy", "random")
+
+
+def code(count, tokenizer, tokens=96):
+    return [tokenizer.encode(text)[:tokens] for text in prompts(count, 600)]
+
+
+def prose(count, tokenizer, tokens=96):
+    pages = sorted((text for text in topics.values() if len(text) > 2500), key=len)
+    chosen = [pages[i * (len(pages) - 1) // max(count - 1, 1)] for i in range(count)]
+    return [tokenizer.encode(text[400:1400])[:tokens] for text in chosen]
+
+
+def copy(count, tokenizer, tokens=160):
+    """A stretch of code, whole, and then its first quarter again: the rest is to be repeated."""
+    found = []
+    for text in prompts(count, 900):
+        ids = tokenizer.encode(text)[:tokens]
+        found.append([*ids, *tokenizer.encode("\n\n"), *ids[: tokens // 4]])
+    return found
+
+
+def noise(count, tokenizer, tokens=96, seed=0):
+    draw = random.Random(seed)
+    return [[draw.randrange(5, 2000) for _ in range(tokens)] for _ in range(count)]
+
+
+def of_kind(kind, count, tokenizer):
+    return {"code": code, "prose": prose, "copy": copy, "random": noise}[kind](count, tokenizer)
