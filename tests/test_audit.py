@@ -293,7 +293,7 @@ def test_json_is_one_object(tiny_pair, prompts, specdec):
     ("arguments", "message"),
     [
         (("-k", "17"), "-k 17 is outside 0 to 16"),
-        (("-k", "1,x"), "-k 1,x is no number and no list of numbers"),
+        (("-k", "1,x"), "-k x is neither a whole number nor auto"),
         (("-n", "0"), "-n 0 is below 1"),
         (("--temp", "-1"), "--temp -1.0 is outside 0 to 100"),
         (("--gap", "-1"), "--gap -1.0 is below 0"),

@@ -50,7 +50,7 @@ def test_without_a_fitting_draft_the_text_itself_drafts(home, tmp_path):
     shutil.copytree(home, tmp_path / "home", symlinks=True)
     shutil.rmtree(tmp_path / "home" / "hub" / "models--org--small")
     start = start_event(tmp_path / "home", "--target", "org/big")
-    assert (start["draft"], start["drafter"], start["k"]) == (None, "ngram", 3)
+    assert (start["draft"], start["drafter"], start["k"]) == (None, "ngram", "auto")
 
 
 def test_which_draft_was_chosen_and_why_is_said(home):

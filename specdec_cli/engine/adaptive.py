@@ -29,8 +29,8 @@ FIRST_WAIT_ROUNDS, LAST_WAIT_ROUNDS = 16, 512
 EXPLORED_SHARE = 0.02
 # Plain steps of what drafting has just earned that may be spent on finding it again, when it stops paying.
 CREDIT_STEPS = 3.0
-# Tokens of which a first look may cost 3 %: four rounds, where a row may be as dear as a whole step (M1).
-FIRST_LOOK_TOKENS = 128
+# Share of all tokens so far, and of those the reply may have, that a first look may cost, at assumed costs.
+FIRST_LOOK_SHARE = 0.03
 # What a probe may hope for: the upper end of the usual acceptance. Where not even this would pay, nothing is tried.
 HOPED_RATE = 0.8
 # Rule of succession: after f probes in a row that did not pay, the next one pays with odds of 1 in f + 2.
@@ -76,7 +76,7 @@ class Adaptive:
         self._since, self._credit_steps = inf, 0.0
         self._excess_seconds = 0.0
         self._reload_seconds = reload_seconds
-        self._context_tokens = 0
+        self._context_tokens = self._session_tokens = 0
         self.resting = False
         self.why = "a plain step is being measured"
 
@@ -84,7 +84,6 @@ class Adaptive:
         """A reply begins: tokens it may have, context the draft has not read, and an estimate of reading it.
 
         A new reply is new text: a parked controller looks again soon, within what looking may cost.
-        Where nothing was measured, nothing is tried in a reply of fewer than FIRST_LOOK_TOKENS.
         """
         self._left, self._unread, self._emitted = left_tokens, unread_tokens, 0
         self._context_tokens = unread_tokens
@@ -126,6 +125,7 @@ class Adaptive:
         self._left -= emitted
         self._emitted += emitted
         self._context_tokens += emitted
+        self._session_tokens += emitted
         if round.drafter == "model":
             self._observe_drafted(round)
         else:
@@ -162,18 +162,19 @@ class Adaptive:
         hoped = self._best([HOPED_RATE] * self._max_k)
         first = self._best(self._rates())
         price = self._trial_seconds(first) + self._reading_seconds()
-        purse = (EXPLORED_SHARE * self._since + self._credit_steps) * self.costs.plain_seconds()
+        steps = EXPLORED_SHARE * self._since + self._credit_steps
+        if not self._known:
+            steps = FIRST_LOOK_SHARE * (self._session_tokens + self._left)
+        purse = steps * self.costs.plain_seconds()
         promising = self._pays(hoped, price, self._failures)
         if hoped.seconds >= self.costs.plain_seconds():
             # No text could make it pay, unless its costs were measured at a bad moment.
             promising = LAST_WAIT_ROUNDS <= self._since < inf
             self._rest()
-        if not self._known and self._left < FIRST_LOOK_TOKENS:
-            promising = False
         if price > purse or not promising:
             self._wait = RECONSIDER_ROUNDS
             if self._since == inf:
-                self.why = "not tried: a reply this short would not pay for it"
+                self.why = "not tried yet: so few tokens would not pay for it"
             return 0
         self._known, self._probing = True, PROBE_ROUNDS
         self._since = self._credit_steps = self._excess_seconds = 0.0
@@ -227,9 +228,12 @@ class Adaptive:
 
     def _pays(self, choice: Choice, price_seconds: float, failures: int) -> bool:
         """Whether the rest of the reply should return the price, at the odds that `failures` leave."""
-        remaining = min(self._left, TYPICAL_REPLY_TOKENS + self._emitted)
-        gain = (self.costs.plain_seconds() - choice.seconds) * remaining
+        gain = (self.costs.plain_seconds() - choice.seconds) * self._coming_tokens()
         return gain > 0 and gain >= (DOUBTED + failures) * price_seconds
+
+    def _coming_tokens(self) -> float:
+        """Tokens that the reply will probably still have."""
+        return min(self._left, TYPICAL_REPLY_TOKENS + self._emitted)
 
     def _trial_seconds(self, first: Choice) -> float:
         """What a probe that begins so costs where nothing stands."""

@@ -8,18 +8,14 @@ out under its way. "Passes" counts the first token's pass, which never drafts. S
 """
 
 import argparse
-import math
 import os
-import platform
 import statistics
-from importlib.metadata import version
-from pathlib import Path
 
 os.environ.setdefault("MLX_ENABLE_TF32", "0")
 
 from acceptance import prompts, repetition_rate
+from paired import environment, half_width
 
-from specdec_cli.engine import device
 from specdec_cli.pairs import Pair
 from specdec_cli.session import Request, open_session
 
@@ -27,15 +23,6 @@ RULES = ("match", "token", "block", "coupled")
 SHORTEST = 16
 # Above, below, what is expected of their ratio at T = 1.
 EXPECTED = (("token", "match", 1.5), ("block", "token", 1.0), ("coupled", "token", 0.9))
-
-
-def t_975(degrees):
-    """Two-sided 95 % quantile of Student's t, to 0.01 from 5 degrees on."""
-    return 1.96 + 2.37 / degrees + 2.8 / degrees**2
-
-
-def half_width(values):
-    return t_975(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
 
 
 def told(values, digits=2):
@@ -119,17 +106,12 @@ def main():
     session = open_session(Pair("pair", args.target, args.draft))
     texts = prompts(args.prompts, 384)
     answer(session, session.raw_tokens(texts[0]), Request(32, k=args.k, rule="block", sampling={"temperature": 1.0}))
-    print(
-        f"{device.device_name()}, {os.cpu_count()} cores, {platform.platform()}, Python {platform.python_version()}, ",
-        end="",
-    )
-    print(f"mlx {version('mlx')}, mlx-lm {version('mlx-lm')}, {device.backend()}")
-    blas = Path(os.environ.get("LD_PRELOAD", "")).name or "nothing"
+    print(environment())
     print(
         f"{args.target} + {args.draft}, K = {args.k}, N = {args.prompts} prompts × {args.seeds} seeds (T = 0: 1)",
         end="",
     )
-    print(f" × {args.tokens} tokens; preloaded: {blas}; load {os.getloadavg()[0]:.1f}\n")
+    print(f" × {args.tokens} tokens\n")
     print("| T | rule | answers of prompts | tokens per pass | judged | tokens/s ÷ plain | tokens/s | repetition |")
     print("|---|---|---|---|---|---|---|---|")
     compared = []

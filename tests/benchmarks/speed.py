@@ -130,7 +130,7 @@ def fixed(pair, args):
 def adaptive(pair, args):
     """-k auto against every fixed K on four kinds of text; one session all through, as a user's would be."""
     pair.forget()
-    ways = {k: pair.ours(k) for k in (0, 1, 2, 4, 8)} | {"auto": pair.ours("auto")}
+    ways = {k: pair.ours(k) for k in (0, 1, 2, 3, 4, 8)} | {"auto": pair.ours("auto")}
     of = {kind: of_kind(kind, args.prompts, pair.tokenizer) for kind in KINDS}
     units = [(kind, prompt) for row in zip(*of.values(), strict=True) for kind, prompt in zip(of, row, strict=True)]
     chosen = {kind: [] for kind in KINDS}
@@ -217,10 +217,10 @@ def sampled(pair, args):
     """Temperature 1: the default rule (block) and -k auto, against plain decoding and against mlx-lm's loop."""
     pair.forget()
     prompts = of_kind("code", 2 * args.prompts, pair.tokenizer)
-    ways = {k: pair.ours(k, temperature=1.0) for k in (0, 1, 2, 4, 8, "auto")}
+    ways = {k: pair.ours(k, temperature=1.0) for k in (0, 1, 2, 3, 4, 8, "auto")}
     ways |= {"mlx-lm 4": pair.mlx_lm(4, 1.0), "mlx-lm plain": pair.plain(1.0)}
     found = interleaved(ways, prompts)
-    best = min((0, 1, 2, 4, 8), key=lambda k: sum(found[k]))
+    best = min((0, 1, 2, 3, 4, 8), key=lambda k: sum(found[k]))
     line("T = 1: auto ÷ plain (K = 0)", Ratio(found[0], found["auto"]), 1.25)
     line("T = 1: auto ÷ mlx-lm's plain decoding", Ratio(found["mlx-lm plain"], found["auto"]))
     line(f"T = 1: auto ÷ best fixed K ({best})", Ratio(found[best], found["auto"]), 0.97)

@@ -116,6 +116,13 @@ def test_a_first_short_answer_does_not_pay_for_finding_out(machine):
         assert against_plain(machine, HOSTILE, tokens) >= 1 / 1.03
 
 
+def test_short_answers_one_after_another_are_looked_at_in_time():
+    """They were never tried, however many came: each alone was too short to look."""
+    machine, length = BY_NAME["M4 Pro (mlx 3852)"], Adaptive()
+    ks = [adaptive(machine, CODE, 48, seed, length=length).ks for seed in range(6)]
+    assert not any(ks[0]) and any(ks[2]) and sum(ks[5]) > len(ks[5])
+
+
 def test_once_costs_are_known_short_answers_are_drafted():
     machine, length = BY_NAME["M4 Pro (mlx 3852)"], Adaptive()
     adaptive(machine, CODE, 500, 1, length=length)

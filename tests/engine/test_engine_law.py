@@ -122,7 +122,7 @@ def rejection(kind, rule, plan=None):
     return lambda sampler: kind(rule, once_drafted(plan, own) if plan else own, draw_verdict, sampler)
 
 
-PLAIN, CUT = Sampling(1.0), Sampling(0.6, top_p=0.9)
+PLAIN, CUT, HOT = Sampling(1.0), Sampling(0.6, top_p=0.9), Sampling(1.5)
 BROKEN = {
     "token, residual p": (rejection(Rejection, "token", raw_residual(plan_token)), PLAIN),
     "block, swapped ratio": (rejection(Rejection, "block", swapped(plan_block)), PLAIN),
@@ -178,6 +178,7 @@ def test_the_demo_pair_follows_under_every_warp(rule, sampling):
 @pytest.mark.full
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_known_mistake_is_noticed_with_the_demo_pair(name):
-    """Negative controls: N = 1200."""
+    """Negative controls: N = 1200; hotter, where this pair's drafts and residuals are many enough to show it."""
+    rule_for, sampling = BROKEN[name]
     with pytest.raises(AssertionError, match="odds"):
-        assert_engine_follows_demo(*BROKEN[name], 1200)
+        assert_engine_follows_demo(rule_for, HOT if sampling is PLAIN else sampling, 1200)
