@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specdec_cli.checkpoint import read_checkpoint
+from specdec_cli.engine.load import load
 from specdec_cli.engine.model import PREFILL_TOKENS, CachedModel
 from specdec_cli.errors import SpecdecError
-from support import TINY, tiny_network
+from support import TINY, tiny_folder, tiny_network
 
 NETWORK = tiny_network(TINY | {"max_position_embeddings": 4096}, seed=2)
 NOTHING = mx.array([], dtype=mx.int32)
@@ -85,3 +87,19 @@ def test_a_forward_that_raises_drops_the_memo():
     np.testing.assert_allclose(
         np.array(model.logits([3, 4, 5, 6], NOTHING))[0], fresh_logits([3, 4, 5, 6])[-1], atol=2e-4
     )
+
+
+def test_a_released_draft_gives_its_memory_back_and_says_the_same_afterwards(tmp_path):
+    """Weights and caches go; the next use reads both again."""
+    wide = TINY | {"hidden_size": 256, "intermediate_size": 1024}
+    checkpoint = read_checkpoint(tiny_folder(tmp_path / "m", wide, seed=3), "m")
+    model, ids = load(checkpoint), [3 + i % 250 for i in range(300)]
+    list(model.prefill(ids))
+    before = np.array(model.logits(ids, NOTHING))
+    model.commit(ids, len(ids) - 1)
+    held = mx.get_active_memory()
+    model.release()
+    freed = held - mx.get_active_memory()
+    assert freed >= model.weight_bytes and model.length == 0
+    model.release()  # once more does nothing
+    np.testing.assert_array_equal(np.array(model.logits(ids, NOTHING)), before)

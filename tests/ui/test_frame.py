@@ -173,3 +173,16 @@ def test_several_drafters_are_named_round_by_round() -> None:
     rows = render(state, 80, 24).plain.splitlines()
     assert rows[0].startswith("╭─ demo · auto · K 4 · coupled ─")
     assert rows[1].endswith(" ngram · 1 of 1 · 2.1 + 9.4 ms │")
+
+
+def test_an_adaptive_k_is_shown_over_the_rounds_with_its_reason() -> None:
+    why = "parked: 1.2 tokens a round cost 1.6 plain steps"
+    plain = drafted(5, [], 0, "x")
+    plain = replace(plain, round=replace(plain.round, why=why))
+    for width in (80, 120):
+        state = folded((*ROUNDS, plain), replace(START, k="auto"))
+        rows = render(state, width, 40).plain.splitlines()
+        row = next(row for row in rows if "K by round" in row)
+        assert why in row and "▄▄▄▂·" in row, rows
+    assert "K by round" not in render(folded(), 80, 40).plain
+    assert "▂·" in render(state, 40, 40).plain  # no room for label or reason
