@@ -1,0 +1,75 @@
+"""Fills a page that ships with the package (pure). Law: one file, no network, no library; values are escaped.
+
+A template names its values `{{name}}`; `{{style}}` is the style sheet that all pages share, with one palette for light
+and one for dark.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from html import escape
+from importlib import resources
+
+# Neither XML nor a reader knows what to do with these: controls, bidi overrides, surrogates, noncharacters.
+_UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+
+
+class Markup(str):
+    """Text that is markup already, made by this package: it is not escaped again."""
+
+    __slots__ = ()
+
+
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """The page `pages/<template>.html` with every value in its place, in one pass.
+
+    Raises: KeyError for a value that is missing.
+    """
+    known = {"style": Markup(_packaged("palette.css") + _packaged("style.css")), **values}
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: markup(known[found[1]]), _packaged(f"{template}.html"))
+
+
+def markup(text: str) -> str:
+    """The text as markup: escaped, unless it is Markup, and with what cannot be shown as U+FFFD."""
+    return text if isinstance(text, Markup) else _escaped(text)
+
+
+def _escaped(text: str) -> str:
+    return escape(_UNSHOWN.sub("\N{REPLACEMENT CHARACTER}", text))
+
+
+def element(tag: str, *inside: str, **attributes: str) -> Markup:
+    """`<tag …>inside</tag>`; `_` in a name becomes `-`, one at its end is dropped: class_, aria_label."""
+    written = "".join(f' {name.rstrip("_").replace("_", "-")}="{_escaped(text)}"' for name, text in attributes.items())
+    return Markup(f"<{tag}{written}>{''.join(map(markup, inside))}</{tag}>")
+
+
+def joined(parts: list[Markup] | tuple[Markup, ...], between: str = "") -> Markup:
+    """Markup behind markup."""
+    return Markup(between.join(parts))
+
+
+def style_sheet(name: str) -> Markup:
+    """`pages/<name>.css`, for a page that has the palette."""
+    return Markup(_packaged(f"{name}.css"))
+
+
+def part(name: str) -> Markup:
+    """`pages/<name>.html`, a part of a page."""
+    return Markup(_packaged(f"{name}.html"))
+
+
+def picture_style(name: str) -> Markup:
+    """`pages/<name>.css` for a picture that stands alone: colours written out, as not every viewer knows variables."""
+    light, dark = (dict(re.findall(r"--([\w-]+): ([^;]+);", part)) for part in _packaged("palette.css").split("@media"))
+    sheet = _packaged(f"{name}.css")
+    return Markup(f"{_coloured(sheet, light)}@media (prefers-color-scheme: dark) {{\n{_coloured(sheet, dark)}}}\n")
+
+
+def _coloured(sheet: str, colours: Mapping[str, str]) -> str:
+    return re.sub(r"var\(--([\w-]+)\)", lambda found: colours[found[1]], sheet)
+
+
+def _packaged(name: str) -> str:
+    return (resources.files("specdec_cli") / "pages" / name).read_text(encoding="utf-8")

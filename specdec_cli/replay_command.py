@@ -1,0 +1,122 @@
+"""`specdec replay`. Law: a trace alone is enough: no model is loaded, and every figure is the recorded one."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from specdec_cli import options
+from specdec_cli.errors import UsageError
+from specdec_cli.pairs import DEMO
+from specdec_cli.pipes import quietly
+
+if TYPE_CHECKING:
+    from specdec_cli.trace import Trace
+    from specdec_cli.ui.replay import Pause
+
+app = typer.Typer()
+EXAMPLES = """[dim]Examples:[/dim]\n
+[dim]  specdec run --trace answer.jsonl 'Return the lines of a file.'[/dim]\n
+[dim]  specdec replay answer.jsonl --speed 0.5[/dim]\n
+[dim]  specdec replay answer.jsonl --html answer.html[/dim]"""
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="What --trace or --json wrote.", show_default=False)]
+Speed = Annotated[
+    float | None,
+    typer.Option(metavar="X", help="Times as fast as it was; inf does not wait.", show_default="1; inf into a pipe"),
+]
+Step = Annotated[bool, typer.Option("--step", help="Round by round: Enter or space for the next, r runs on, q ends.")]
+Svg = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the coloured text as a picture instead.")]
+Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the coloured text as a page instead.")]
+
+
+@app.command(epilog=EXAMPLES)
+@quietly
+def replay(
+    file: File,
+    speed: Speed = None,
+    step: Step = False,
+    svg: Svg = None,
+    html: Html = None,
+    panel: options.Panel = None,
+    quiet: options.Quiet = False,
+    plain: options.Plain = False,
+) -> None:
+    """Play a trace again, or export it: accepted, rejected, discarded and corrected tokens in colour."""
+    from specdec_cli.trace import read_trace
+    from specdec_cli.ui import displays
+
+    if speed is not None and not speed > 0.0:
+        raise UsageError(f"--speed {speed} is not above 0", "for example: --speed 0.5")
+    if step and not sys.stdin.isatty():
+        raise UsageError("--step reads keys, and stdin is no terminal", "--speed X needs no keys")
+    trace = read_trace(file)
+    if svg is None and html is None:
+        finished = _play(trace, speed, step, panel, quiet, plain)
+    else:
+        _export(trace, svg, html, quiet, plain)
+        finished = True
+    if finished and trace.cut_short and not quiet:
+        displays.print_notice(sys.stderr, f"{file} breaks off before the end of its last reply", plain)
+    if not finished:
+        raise typer.Exit(130)
+
+
+def _play(trace: Trace, speed: float | None, step: bool, panel: bool | None, quiet: bool, plain: bool) -> bool:
+    """Whether it came to its end."""
+    from specdec_cli.events import Failure
+    from specdec_cli.interrupt import Interrupt
+    from specdec_cli.ui import displays
+    from specdec_cli.ui.replay import play
+
+    name = DEMO if trace.replies[0].start.target.startswith(f"specdec:{DEMO}/") else ""
+    with ExitStack() as stack:
+        screen = displays.open_display(
+            sys.stdout, sys.stderr, name=name, json=False, panel=panel, quiet=quiet, plain=plain, trace=None
+        )
+        interrupt = stack.enter_context(Interrupt())
+        if step and not quiet:
+            told = "Enter or space: next round   r: run on   q: end"
+            displays.print_notice(sys.stderr, told, plain)
+        pause = _pause(speed, step, interrupt.requested, stack)
+        display = stack.enter_context(screen)
+        for reply in trace.replies:
+            if not play(reply.events(), display, pause):
+                return not interrupt.requested()
+            if isinstance(reply.end, Failure):
+                displays.print_error(sys.stderr, reply.end, plain)
+    return True
+
+
+def _pause(speed: float | None, step: bool, cancelled: Callable[[], bool], stack: ExitStack) -> Pause:
+    from specdec_cli.ui.keys import Keys
+    from specdec_cli.ui.replay import Paced, Stepped
+
+    watched = sys.stdout.isatty() or sys.stderr.isatty()
+    paced = Paced(speed or (1.0 if watched else math.inf), cancelled)
+    if not step:
+        return paced
+    return Stepped(stack.enter_context(Keys(sys.stdin, cancelled)).read, paced)
+
+
+def _export(trace: Trace, svg: Path | None, html: Path | None, quiet: bool, plain: bool) -> None:
+    from specdec_cli.ui import displays
+    from specdec_cli.ui.coloured_html import html_page
+    from specdec_cli.ui.coloured_svg import svg_picture
+
+    for option, file, draw in (("--svg", svg, svg_picture), ("--html", html, html_page)):
+        if file is None:
+            continue
+        try:
+            file.write_text(draw(trace), encoding="utf-8")
+        except OSError as error:
+            hint = "name a file in a folder that exists and can be written to"
+            raise UsageError(f"{option} {file} cannot be written: {error.strerror}", hint) from error
+        if not quiet:
+            displays.print_notice(sys.stderr, f"wrote {file}", plain)

@@ -1,0 +1,174 @@
+"""Reads what `--trace` wrote (pure). Law: a damaged line is named by its number; a trace cut short still plays.
+
+A file may hold several replies, each from its start event on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, get_args
+
+from specdec_cli.errors import UsageError
+from specdec_cli.events import SCHEMA, Event, Failure, Finish, Prefill, RoundDone, Start, from_dict
+from specdec_cli.stats import Stats
+
+_HINT: Final = "write one with: specdec run --trace FILE 'your prompt'"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One reply as it was recorded; `end` is None where the recording breaks off."""
+
+    start: Start
+    prefill: Prefill | None = None
+    rounds: tuple[RoundDone, ...] = ()
+    end: Finish | Failure | None = None
+
+    @property
+    def finish(self) -> Finish:
+        """The end, or for a reply without one what its rounds come to."""
+        return self.end if isinstance(self.end, Finish) else _broken_off(self.rounds)
+
+    def events(self) -> Iterator[Event]:
+        """All of it in order; a reply that breaks off ends as an interrupted one does."""
+        yield self.start
+        if self.prefill is not None:
+            yield self.prefill
+        yield from self.rounds
+        yield self.end or self.finish
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The replies of a file, at least one."""
+
+    replies: tuple[Reply, ...]
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether the recording breaks off amid its last reply."""
+        return self.replies[-1].end is None
+
+
+def read_trace(path: Path) -> Trace:
+    """The trace in this file. A last line that was never completed is left out.
+
+    Raises: UsageError, naming file and line, for a file that cannot be read or is no trace.
+    """
+    replies: list[Reply] = []
+    for number, event in _events(path):
+        if not isinstance(event, Start) and (not replies or replies[-1].end is not None):
+            raise UsageError(f"{path}, line {number}: {event.event} where a start event is expected", _HINT)
+        match event:
+            case Start():
+                replies.append(Reply(event))
+            case Prefill():
+                replies[-1] = replace(replies[-1], prefill=event)
+            case RoundDone():
+                replies[-1] = replace(replies[-1], rounds=(*replies[-1].rounds, event))
+            case Finish(stats=stats):
+                # A file of an older version may lack figures that its rounds can tell.
+                figures = {**_broken_off(replies[-1].rounds).stats, **stats}
+                replies[-1] = replace(replies[-1], end=replace(event, stats=figures))
+            case Failure():
+                replies[-1] = replace(replies[-1], end=event)
+    if not replies:
+        raise UsageError(f"{path} holds no trace: it has no complete event", _HINT)
+    return Trace(tuple(replies))
+
+
+def _events(path: Path) -> Iterator[tuple[int, Event]]:
+    """(line number, event) of every line that is not empty."""
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", _HINT) from error
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            yield number, _event(line)
+        except _NotJson as error:
+            if number == len(lines) > 1:  # no newline behind it: the writer was stopped amid it
+                return
+            raise UsageError(f"{path}, line {number} is not JSON: {error}", _HINT) from error
+        except ValueError as error:
+            raise UsageError(f"{path}, line {number}: {error}", _HINT) from error
+
+
+class _NotJson(Exception):
+    """A line that is damaged or incomplete."""
+
+
+def _event(line: bytes) -> Event:
+    """Raises: _NotJson; ValueError for JSON that is no event of the contract."""
+    try:
+        values = json.loads(line.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise _NotJson(getattr(error, "msg", None) or str(error)) from error
+    if not isinstance(values, Mapping):
+        raise ValueError("not a specdec event: no JSON object")
+    if values.get("event") == Start.event and values.get("schema", SCHEMA) != SCHEMA:
+        raise ValueError(f"trace schema {values['schema']}, and this specdec reads {SCHEMA}")
+    event = _checked(from_dict(values))
+    if isinstance(event, RoundDone):
+        _require_sound(event)
+    if isinstance(event, Finish):
+        _require_figures(event.stats)
+    return event
+
+
+@cache
+def _types(name: str) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(next(kind for kind in get_args(Event) if kind.event == name))
+
+
+def _checked(event: Event) -> Event:
+    """The same event, each field of the type that the contract says."""
+    from pydantic import ValidationError
+
+    try:
+        checked: Event = _types(event.event).validate_json(json.dumps(asdict(event)), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"] if part != "round")
+        raise ValueError(f"{event.event} event, {where}: {first['msg']}") from error
+    return checked
+
+
+def _require_sound(done: RoundDone) -> None:
+    drafted, judged = len(done.round.draft), done.round
+    if not 0 <= judged.accepted <= drafted:
+        raise ValueError(f"round event: {judged.accepted} accepted of {drafted} drafted tokens")
+    if len(done.pieces) != drafted:
+        raise ValueError(f"round event: {len(done.pieces)} pieces for {drafted} drafted tokens")
+
+
+def _require_figures(stats: Mapping[str, Any]) -> None:
+    """Each figure of the contract that is there is a number; null only where it may be unknown."""
+    for name, usual in Stats().to_dict().items():
+        value = stats.get(name, usual)
+        listed = isinstance(value, list) and all(map(_number, value))
+        sound = {list: listed, int: _number(value), float: _number(value), type(None): value is None or _number(value)}
+        if not sound.get(type(usual), isinstance(value, type(usual))):
+            raise ValueError(f"finish event: {name} is {json.dumps(value)}, and a figure is expected")
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _broken_off(rounds: tuple[RoundDone, ...]) -> Finish:
+    """What a finish event would have said behind these rounds; its costs are those of the passes alone."""
+    stats = Stats()
+    for done in rounds:
+        stats.fold(done.round)
+    stats.decode_seconds = sum(done.round.draft_seconds + done.round.verify_seconds for done in rounds[1:])
+    tokens = tuple(token for done in rounds for token in done.round.emitted)
+    return Finish("interrupted", "".join(done.text for done in rounds), tokens, "", stats.to_dict())

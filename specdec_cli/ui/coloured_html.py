@@ -1,0 +1,97 @@
+"""A trace as one page of coloured text. Law: everything foreign is escaped; copying the text copies what was said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any, Final
+
+from specdec_cli.events import Start
+from specdec_cli.page import Markup, element, fill, joined
+from specdec_cli.stats import ratio
+from specdec_cli.trace import Reply, Trace
+from specdec_cli.ui.coloured_text import MEANINGS, Fate, Token, coloured, drawn
+from specdec_cli.ui.reports import SEPARATOR, percent, speed
+
+_TAGS: Final = {Fate.REJECTED: "del", Fate.DISCARDED: "del", Fate.CORRECTION: "ins", Fate.BONUS: "ins"}
+_LINE_BREAK: Final = "<i></i>\n"
+"""With a sign by the style sheet, which is not copied with the text."""
+
+
+def html_page(trace: Trace) -> str:
+    """Every reply of the trace with its figures, and the legend once."""
+    replies = joined([_reply(reply, number) for number, reply in enumerate(trace.replies, 1)], "\n")
+    return fill("trace", {"heading": heading(trace.replies[0].start), "replies": replies, "legend": _legend()})
+
+
+def heading(start: Start) -> str:
+    """Who spoke: the target, and the draft where one drafted."""
+    target = _short(start.target)
+    return f"{target} with {_short(start.draft)}" if start.draft else target
+
+
+def settings(start: Start) -> str:
+    """What was in force, in one line."""
+    drafts = start.drafter != "none" and start.k != 0
+    parts = [start.drafter, f"K {start.k}", f"rule {start.rule}"] if drafts else ["plain decoding"]
+    seed = [] if start.seed is None else [f"seed {start.seed}"]
+    return drawn(SEPARATOR.join([*parts, f"temperature {start.temperature:g}", *seed, start.dtype, start.device]))
+
+
+def figures(stats: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """(name, value, definition) of what a reader asks first."""
+    tokens, passes = stats["emitted_tokens"], stats["target_passes"]
+    mean = ratio(tokens, passes)
+    found = [
+        ("tokens", str(tokens), f"in {passes} target passes"),
+        ("passes saved", str(tokens - passes), "against one pass per token"),
+        ("tokens per pass", "–" if mean is None else f"{mean:.2f}", "emitted ÷ target passes"),
+        ("accepted of drafted", percent(stats["draft_acceptance_rate"]), "accepted ÷ drafted"),
+        ("accepted of judged", percent(stats["judged_acceptance_rate"]), "accepted ÷ (accepted + rejected)"),
+        ("speed", speed(stats["tokens_per_second"]), "tokens behind the first ÷ their seconds"),
+    ]
+    speedup = stats.get("estimated_speedup")
+    if speedup is not None:
+        found.append(("speed-up", f"{speedup:.2f}×", "estimated against plain decoding, costs measured in this run"))
+    return found
+
+
+def _short(name: str) -> str:
+    """A Hub id whole, of a folder its last part."""
+    return drawn(name.rstrip("/").rpartition("/")[2] if name.count("/") > 1 else name.removeprefix("specdec:"))
+
+
+def _reply(reply: Reply, number: int) -> Markup:
+    facts = [
+        element("div", element("dt", name), element("dd", value, element("small", told)))
+        for name, value, told in figures(reply.finish.stats)
+    ]
+    ended = {"interrupted": "The reply breaks off here.", "length": "Stopped at the longest length allowed."}
+    note = ended.get(reply.finish.reason, "")
+    parts = [
+        *([element("h2", f"{number}. {heading(reply.start)}")] if number > 1 else []),
+        element("p", settings(reply.start), class_="soft"),
+        element("dl", *facts, class_="figures"),
+        element("div", *map(_token, coloured(reply)), class_="text"),
+    ]
+    return element("section", *parts, *([element("p", note, class_="soft")] if note else []))
+
+
+def _token(token: Token) -> Markup:
+    """One element; a screen reader hears its fate by the element's kind, a pointer by its title."""
+    indent, shown = token.parts
+    if not shown:
+        return Markup()
+    silent = not token.said and token.fate not in (Fate.REJECTED, Fate.DISCARDED)
+    names = f"{token.fate} unsaid" if silent else token.fate.value
+    text = joined([Markup(escape(line)) for line in shown.split("\n")], _LINE_BREAK)
+    title = f"round {token.index}: {token.fate}"
+    return joined([Markup(escape(indent)), element(_TAGS.get(token.fate, "span"), text, class_=names, title=title)])
+
+
+def _legend() -> Markup:
+    rows = [
+        element("dt", element("b", fate.value, class_=fate)) + element("dd", meaning)
+        for fate, meaning in MEANINGS.items()
+    ]
+    return joined([Markup(row) for row in rows], "\n")

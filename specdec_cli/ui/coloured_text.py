@@ -1,0 +1,156 @@
+"""A reply as coloured tokens, for exports. Law: what was said, joined, is the reply's text, character for character.
+
+Rejected and discarded tokens stand where they were proposed, marked as not said. Foreign text stays harmless: what is
+invisible becomes visible, so that the exports may hold it after escaping.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from specdec_cli.events import RoundDone
+from specdec_cli.trace import Reply
+from specdec_cli.ui.terminal import visible
+
+
+class Fate(StrEnum):
+    """What became of a token; the value is its name in the exports."""
+
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    DISCARDED = "discarded"
+    CORRECTION = "correction"
+    BONUS = "bonus"
+    PLAIN = "plain"
+
+
+GLYPHS: Final = {
+    Fate.ACCEPTED: "",
+    Fate.REJECTED: "✗",
+    Fate.DISCARDED: "·",
+    Fate.CORRECTION: "➜",
+    Fate.BONUS: "★",
+    Fate.PLAIN: "",
+}
+"""Drawn before the token: with underline and strike-through they tell the fate without colour."""
+
+MEANINGS: Final = {
+    Fate.ACCEPTED: "drafted, and the target agreed",
+    Fate.CORRECTION: "the target's own token in place of a rejected one",
+    Fate.BONUS: "the target's own token behind a fully accepted draft",
+    Fate.PLAIN: "the target's own token where nothing was drafted",
+    Fate.REJECTED: "drafted, and the target disagreed: not said",
+    Fate.DISCARDED: "drafted behind a rejected token, never judged: not said",
+}
+
+_KEPT: Final = frozenset(" \n\t\u200c\u200d") | {chr(code) for code in range(0x1F3FB, 0x1F400)}
+_REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token of round `index`. `said`: its text is part of the reply; else `text` shows a token that is not."""
+
+    fate: Fate
+    text: str
+    said: bool
+    index: int
+
+    @property
+    def shown(self) -> str:
+        """The text, harmless: what was said keeps its spaces and line breaks, the rest shows them as signs."""
+        return drawn(self.text) if self.said else "".join(map(_legal, visible(self.text)))
+
+    @property
+    def parts(self) -> tuple[str, str]:
+        """`shown` in two: the glyph stands between them, behind the space that most words begin with."""
+        text = self.shown.lstrip(" ")
+        return (self.shown[: -len(text)], text) if text and GLYPHS[self.fate] else ("", self.shown)
+
+
+def coloured(reply: Reply) -> list[Token]:
+    """Every token of the reply in order. A token without text of its own in the reply, as a stop token, is not said."""
+    tokens = [token for done in reply.rounds for token in _tokens(done)]
+    return list(_aligned(tokens, reply.finish.text))
+
+
+def drawn(text: str) -> str:
+    """`text` with line breaks, tabs and spaces as they are, and controls and bidi tricks as visible signs."""
+    return "".join(
+        char if char in _KEPT or unicodedata.category(char).startswith("M") else "".join(map(_legal, visible(char)))
+        for char in text
+    )
+
+
+def _legal(char: str) -> str:
+    """XML allows no noncharacters."""
+    return _REPLACED if ord(char) & 0xFFFE == 0xFFFE or 0xFDD0 <= ord(char) <= 0xFDEF else char
+
+
+def _tokens(done: RoundDone) -> Iterator[Token]:
+    """The round's tokens in the order of the positions they were meant for; the target's own comes last."""
+    judged = done.round
+    kept = judged.draft[: min(judged.accepted, len(judged.emitted))]
+    for place, piece in enumerate(done.pieces):
+        fate = Fate.ACCEPTED if place < judged.accepted else Fate.REJECTED
+        fate = Fate.DISCARDED if place > judged.accepted else fate
+        yield Token(fate, piece, place < len(kept), judged.index)
+    if len(judged.emitted) > judged.accepted:  # else a stop token among the accepted ended it before
+        own = Fate.CORRECTION if judged.rejected is not None else Fate.BONUS
+        yield Token(own if judged.draft else Fate.PLAIN, done.next_piece, True, judged.index)
+
+
+def _aligned(tokens: Sequence[Token], text: str) -> list[Token]:
+    """The tokens with their share of `text`: a tokenizer's pieces one by one need not join to the text they give.
+
+    A character that several tokens spell comes with the last of them. What the pieces do not explain comes with the
+    token before it, at the beginning with the first.
+    """
+    aligned: list[Token] = []
+    waiting: list[Token] = []
+    at = 0
+    for token in tokens:
+        waiting.append(token)
+        reach = sum(len(held.text) + 1 for held in waiting if held.said)
+        found = _find(token.text, text, at, reach) if token.said else None
+        if found is None:
+            continue
+        end = found + len(token.text)
+        if any(held.said for held in waiting[:-1]):
+            aligned += _shared(waiting[:-1], text[at:found])
+            at = found
+        else:
+            aligned += waiting[:-1]
+        aligned.append(replace(token, text=text[at:end]))
+        at, waiting = end, []
+    if not any(token.said for token in waiting):
+        last = max((place for place, token in enumerate(aligned) if token.said), default=len(aligned))
+        aligned, waiting = aligned[:last], aligned[last:] + waiting
+        at -= sum(len(token.text) for token in waiting if token.said)
+    return [*aligned, *_shared(waiting, text[at:])]
+
+
+def _find(piece: str, text: str, at: int, reach: int) -> int | None:
+    """Where the piece stands at `at` or within `reach` behind it; None for one that is no text by itself."""
+    if text.startswith(piece, at) and piece:
+        return at
+    if not piece or _REPLACED in piece or not piece.strip():
+        return None
+    found = text.find(piece, at, at + reach + len(piece))
+    return None if found < 0 else found
+
+
+def _shared(waiting: Sequence[Token], text: str) -> Iterator[Token]:
+    """`text` goes to the last said token among those waiting; the others keep their piece and are not said."""
+    last = max((place for place, token in enumerate(waiting) if token.said), default=None)
+    for place, token in enumerate(waiting):
+        if place == last and text:
+            yield replace(token, text=text)
+        elif token.said and text and place != last:
+            yield replace(token, text="")  # part of a character that comes with a later one
+        else:
+            yield replace(token, said=False)

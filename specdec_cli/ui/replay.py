@@ -1,0 +1,85 @@
+"""Plays recorded events on a display. Law: they come in the recorded order and pace; a pause can always be left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from specdec_cli.events import Event, Prefill, RoundDone
+from specdec_cli.ui.display import Display
+from specdec_cli.ui.panel import REFRESH_SECONDS
+
+Pause = Callable[[Event], bool]
+"""Waits before this event is shown; False ends the replay."""
+
+_SLICE_SECONDS: Final = 0.05
+NEXT_KEYS: Final = frozenset({"\n", "\r", " ", "\x1b[B", "\x1b[C"})
+RUN_KEYS: Final = frozenset({"r"})
+QUIT_KEYS: Final = frozenset({"q", "\x1b", "\x04", ""})
+
+
+def play(events: Iterable[Event], display: Display, pause: Pause) -> bool:
+    """Shows the events, each after its pause; False if a pause ended it before the last one."""
+    for event in events:
+        if not pause(event):
+            return False
+        display.handle(event)
+    return True
+
+
+def recorded_seconds(event: Event) -> float:
+    """How long the work behind this event took."""
+    match event:
+        case Prefill(seconds=seconds):
+            return seconds
+        case RoundDone(round=judged):
+            return judged.draft_seconds + judged.verify_seconds + judged.draft_prefill_seconds
+        case _:
+            return 0.0
+
+
+class Paced:
+    """Waits as long as the work took, divided by `speed`; infinite speed never waits."""
+
+    def __init__(
+        self,
+        speed: float,
+        cancelled: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._speed, self._cancelled, self._clock, self._sleep = speed, cancelled, clock, sleep
+        self._due: float | None = None
+
+    def __call__(self, event: Event) -> bool:
+        """Due times add up from the first event on: what drawing takes is not waited for again."""
+        now = self._clock()
+        self._due = max(self._due or now, now - 1.0) + recorded_seconds(event) / self._speed
+        while (left := self._due - self._clock()) > 0.0 and not self._cancelled():
+            self._sleep(min(left, _SLICE_SECONDS))
+        return not self._cancelled()
+
+
+class Stepped:
+    """Waits for a key before each round: one for the next round, one to run on at `onward`'s pace, one to end."""
+
+    def __init__(self, read_key: Callable[[], str], onward: Pause, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._read_key, self._onward, self._sleep = read_key, onward, sleep
+        self._running = False
+
+    def __call__(self, event: Event) -> bool:
+        if self._running:
+            return self._onward(event)
+        if not isinstance(event, RoundDone):
+            return True
+        self._sleep(REFRESH_SECONDS)  # a display draws no faster, and each step must be seen
+        while True:
+            key = self._read_key()
+            if key in QUIT_KEYS:
+                return False
+            if key in RUN_KEYS:
+                self._running = True
+                return True
+            if key in NEXT_KEYS:
+                return True

@@ -1,0 +1,208 @@
+"""Playing a trace: order, pace, keys; and the command as a person runs it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import termios
+import threading
+import time
+from itertools import pairwise
+
+import pytest
+from ui_script import ANSWER, Terminal, script
+
+from specdec_cli.events import Event, RoundDone, to_dict
+from specdec_cli.ui.keys import Keys
+from specdec_cli.ui.panel import PanelDisplay
+from specdec_cli.ui.plain import PlainDisplay
+from specdec_cli.ui.replay import Paced, Stepped, play
+
+
+class Clock:
+    """Time passes by sleeping only."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Recorder:
+    """Keeps what it is shown, and when."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.shown: list[tuple[Event, float]] = []
+        self._clock = clock
+
+    def handle(self, event: Event) -> None:
+        self.shown.append((event, self._clock()))
+
+    def close(self) -> None: ...
+
+
+def paced(clock: Clock, speed: float, cancelled=lambda: False) -> Paced:
+    return Paced(speed, cancelled, clock, clock.sleep)
+
+
+@pytest.mark.parametrize("speed", [1.0, 4.0])
+def test_events_come_when_their_work_was_done_divided_by_the_speed(speed):
+    clock = Clock()
+    recorder = Recorder(clock)
+    assert play(script(), recorder, paced(clock, speed))
+    assert [event for event, _ in recorder.shown] == script()
+    times = [(when - 100.0) * speed for _, when in recorder.shown]
+    # Prefill 0.4 s, a plain round 9.4 ms, the drafting ones 2.1 ms more.
+    assert times == pytest.approx([0, 0.4, 0.4094, 0.4209, 0.4324, 0.4439, 0.4554, 0.4554])
+
+
+def test_infinite_speed_never_waits():
+    clock = Clock()
+    assert play(script(), Recorder(clock), paced(clock, float("inf")))
+    assert clock.now == 100.0
+
+
+def test_a_cancelled_wait_ends_the_replay_within_a_slice():
+    clock = Clock()
+    recorder = Recorder(clock)
+    assert not play(script(), recorder, paced(clock, 0.001, lambda: clock.now > 101.0))
+    assert clock.now < 101.2 and len(recorder.shown) == 1
+
+
+def stepped(keys: str) -> tuple[Recorder, bool]:
+    clock, left = Clock(), list(keys)
+    recorder = Recorder(clock)
+    pause = Stepped(lambda: left.pop(0) if left else "", paced(clock, 1.0), clock.sleep)
+    return recorder, play(script(), recorder, pause)
+
+
+def test_each_step_shows_one_round_and_other_keys_none():
+    recorder, finished = stepped(" x\n")
+    assert not finished
+    assert sum(isinstance(event, RoundDone) for event, _ in recorder.shown) == 2
+
+
+def test_r_runs_on_to_the_end_and_q_ends_at_once():
+    recorder, finished = stepped(" r")
+    assert finished and len(recorder.shown) == len(script())
+    recorder, finished = stepped("q")
+    assert not finished and len(recorder.shown) == 2
+
+
+def test_steps_leave_a_display_time_to_draw_each():
+    recorder, _ = stepped("    ")
+    times = [when for event, when in recorder.shown if isinstance(event, RoundDone)]
+    assert min(later - earlier for earlier, later in pairwise(times)) == pytest.approx(0.1)
+
+
+def test_a_replay_shows_the_same_screen_as_the_run():
+    screens = []
+    for step in (False, True):
+        terminal = Terminal(90, 30)
+        display = PanelDisplay(terminal.out, terminal.err, name="demo")
+        pause = Stepped(lambda: " ", lambda event: True, lambda seconds: None) if step else (lambda event: True)
+        play(script(), display, pause)
+        screens.append(terminal.lines())
+        terminal.close()
+    assert screens[0] == screens[1] and any("5 target passes" in row for row in screens[0])
+
+
+def test_a_replay_without_panel_writes_the_answer():
+    out, err = io.StringIO(), io.StringIO()
+    play(script(), PlainDisplay(out, err, quiet=True), lambda event: True)
+    assert out.getvalue() == ANSWER + "\n"
+
+
+def test_keys_arrive_one_by_one_and_the_terminal_is_given_back():
+    terminal = Terminal(80, 24)
+    stream = terminal.out
+    before = termios.tcgetattr(stream.fileno())
+    with Keys(stream, lambda: False) as keys:
+        os.write(terminal._master, b" q\x1b[C\x1b")
+        assert [keys.read() for _ in range(4)] == [" ", "q", "\x1b[C", "\x1b"]
+    assert termios.tcgetattr(stream.fileno()) == before
+    terminal.close()
+
+
+def test_a_wait_for_a_key_can_be_cancelled():
+    terminal = Terminal(80, 24)
+    pressed = threading.Event()
+    threading.Timer(0.15, pressed.set).start()
+    began = time.monotonic()
+    with Keys(terminal.out, pressed.is_set) as keys:
+        assert keys.read() == ""
+    assert time.monotonic() - began < 5
+    terminal.close()
+
+
+def specdec(*arguments: object) -> tuple[int, str, str]:
+    command = [sys.executable, "-m", "specdec_cli", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=120)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+@pytest.fixture
+def trace(tmp_path):
+    file = tmp_path / "trace.jsonl"
+    file.write_text("".join(json.dumps(to_dict(event)) + "\n" for event in script()))
+    return file
+
+
+def test_the_command_replays_the_answer_and_the_summary_without_loading_a_model(trace):
+    code, out, err = specdec("replay", trace)
+    assert (code, out) == (0, ANSWER + "\n")
+    assert "tokens in 5 target passes" in err
+    script = "import sys; from specdec_cli.cli import app; app(['replay', sys.argv[1]], standalone_mode=False)"
+    script += "; assert not {'mlx', 'transformers', 'huggingface_hub'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", script, str(trace)], check=True, capture_output=True)
+
+
+def test_the_command_writes_both_exports(trace, tmp_path):
+    page, picture = tmp_path / "a.html", tmp_path / "a.svg"
+    code, out, err = specdec("replay", trace, "--html", page, "--svg", picture)
+    assert (code, out) == (0, "") and err == f"wrote {picture}\nwrote {page}\n"
+    assert page.read_text().startswith("<!doctype html>") and picture.read_text().startswith("<svg ")
+
+
+def test_a_trace_cut_short_plays_and_says_so(trace):
+    trace.write_text("\n".join(trace.read_text().split("\n")[:4]))
+    code, out, err = specdec("replay", trace)
+    assert code == 0 and out == "def read_lines(path):\n"
+    assert "interrupted" in err and "breaks off before the end of its last reply" in " ".join(err.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        (["--speed", "0"], "--speed 0.0 is not above 0", "--speed 0.5"),
+        (["--speed", "nan"], "--speed nan is not above 0", "--speed 0.5"),
+        (["--step"], "--step reads keys, and stdin is no terminal", "--speed X"),
+        (["--svg", "/nowhere/a.svg"], "--svg /nowhere/a.svg cannot be written", "a folder that exists"),
+    ],
+)
+def test_usage_errors_are_two_lines(trace, arguments, message, hint):
+    code, out, err = specdec("replay", trace, *arguments)
+    first, second = err.splitlines()
+    assert (code, out) == (2, "")
+    assert first.startswith("error: ") and message in first
+    assert second.startswith("hint: ") and hint in second
+
+
+def test_a_file_that_is_no_trace_is_two_lines(tmp_path):
+    file = tmp_path / "notes.txt"
+    file.write_text("just words\n")
+    code, out, err = specdec("replay", file)
+    assert (code, out, len(err.splitlines())) == (2, "", 2)
+    assert f"{file}, line 1 is not JSON" in " ".join(err.split("\n"))
+
+
+def test_a_name_with_an_escape_sequence_stays_text(tmp_path):
+    code, _, err = specdec("replay", tmp_path / "\x1b[2Jtrace")
+    assert code == 2 and "\x1b" not in err
