@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from typer.exceptions import TyperException
 
-from specdec_cli import __version__, audit_command, options, pair_commands
+from specdec_cli import __version__, audit_command, bench_command, chat_command, options, pair_commands, replay_command
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Failure, Finish
 from specdec_cli.generation import in_force, parse_bias
@@ -124,10 +124,11 @@ def run(
         if talks and chosen.name == DEMO and sys.stderr.isatty():
             displays.print_demo_box(sys.stderr, plain)
         with displays.loading(sys.stderr, chosen.name, shown=talks and not plain):
+            from specdec_cli.cost_file import cost_file
             from specdec_cli.session import Request, open_session
 
             room = None if force else max_tokens + len(text) // 3
-            session = open_session(chosen, drafter, room_tokens=room, kv_bits=kv_bits)
+            session = open_session(chosen, drafter, room_tokens=room, kv_bits=kv_bits, costs=cost_file())
         if talks and chosen.name != DEMO and resolved.reason:
             displays.print_notice(sys.stderr, resolved.reason, plain)
         request = Request(
@@ -150,6 +151,9 @@ def run(
 
 app.add_typer(pair_commands.app)
 app.add_typer(audit_command.app)
+app.add_typer(bench_command.app)
+app.add_typer(chat_command.app)
+app.add_typer(replay_command.app)
 
 
 @app.command()

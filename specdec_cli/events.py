@@ -21,7 +21,8 @@ class Round:
     `draft[:accepted]` were accepted, `draft[accepted]` (if any) was rejected, the rest were discarded
     unjudged. `next` is the correction after a rejection, the bonus after full acceptance, and the plain
     token when nothing was drafted. `emitted` = accepted + next, cut after the first stop token.
-    `draft_prefill_seconds` is spent once, in the round before which the draft read the prompt.
+    `draft_prefill_seconds` is spent once, in the round before which the draft read the prompt. `why` is the reason of
+    this round's K where it is chosen each round, empty where it is fixed.
     """
 
     index: int
@@ -33,6 +34,7 @@ class Round:
     draft_seconds: float
     verify_seconds: float
     draft_prefill_seconds: float = 0.0
+    why: str = ""
 
     @property
     def rejected(self) -> int | None:
@@ -50,6 +52,7 @@ class Start:
     """What was asked and what is in force, before any model work.
 
     `seed` is the one that was given, None if the reply drew its own; `sampling` holds every other value in force.
+    `attempt` counts further answers to one prompt, which under a seed have noise of their own.
     """
 
     event: ClassVar[str] = "start"
@@ -67,6 +70,7 @@ class Start:
     caches: Mapping[str, tuple[str, ...]]
     context_limit: int | None = None
     sampling: Mapping[str, Any] = field(default_factory=dict)
+    attempt: int = 0
     schema: int = SCHEMA
 
 

@@ -1,17 +1,40 @@
-"""Ctrl-C as a request. Law: the first press ends the reply between two passes, the second ends the program."""
+"""Ctrl-C as a request. Law: the first press ends the reply between two passes, the second ends the program.
+
+In a chat only a second press within a second does: `Presses` tells.
+"""
 
 from __future__ import annotations
 
 import signal
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
+
+TWICE_SECONDS = 1.0
+
+
+class Presses:
+    """Counts presses of Ctrl-C over a whole chat, whoever sees them."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last: float | None = None
+
+    def again(self) -> bool:
+        """One press now; whether it follows another within a second."""
+        now, before = self._clock(), self._last
+        self._last = now
+        return before is not None and now - before <= TWICE_SECONDS
 
 
 class Interrupt:
-    """While active, the first SIGINT sets `requested`, the next raises KeyboardInterrupt; SIGTERM unwinds, so that
-    the terminal is restored."""
+    """While active, the first SIGINT sets `requested`, the next one for which `again()` holds raises KeyboardInterrupt;
+    SIGTERM unwinds, so that the terminal is restored."""
 
-    def __init__(self) -> None:
+    def __init__(self, again: Callable[[], bool] = lambda: True) -> None:
+        self._again = again
         self._pressed = False
 
     def requested(self) -> bool:
@@ -31,9 +54,20 @@ class Interrupt:
             signal.signal(number, handler)
 
     def _press(self, number: int, frame: FrameType | None) -> None:
-        if self._pressed:
+        again = self._again()
+        if self._pressed and again:
             raise KeyboardInterrupt
         self._pressed = True
+
+
+@contextmanager
+def unwinding() -> Iterator[None]:
+    """While active, SIGTERM unwinds, whatever runs: an editor then gives the terminal back."""
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:

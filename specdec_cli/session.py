@@ -12,19 +12,20 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from specdec_cli.checkpoint import read_checkpoint
+from specdec_cli.cost_file import CostMemory
+from specdec_cli.drafting import Drafting
 from specdec_cli.engine import device
 from specdec_cli.engine.acceptance import AcceptanceRule, make_rule
-from specdec_cli.engine.adaptive import Adaptive
 from specdec_cli.engine.baseline import PlainStep, plain_steps, target_scores
-from specdec_cli.engine.cost_record import Costs
 from specdec_cli.engine.costs import plain_step_seconds
 from specdec_cli.engine.decode import Clock, decode
-from specdec_cli.engine.draft_length import DraftLength, Fixed
+from specdec_cli.engine.draft_length import DraftLength
+from specdec_cli.engine.drafters import Drafter
 from specdec_cli.engine.footprint import require_fit
 from specdec_cli.engine.load import load, require_runnable, require_verifiable
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.noise import Noise
-from specdec_cli.engine.registry import DRAFTERS
+from specdec_cli.engine.noise import Noise, attempt_seed
+from specdec_cli.engine.registry import AUTO, NAMES
 from specdec_cli.engine.sampler import Sampler
 from specdec_cli.engine.sampling import Sampling
 from specdec_cli.errors import DoesNotFit, UsageError
@@ -32,15 +33,16 @@ from specdec_cli.events import Event, FinishReason, Prefill, Round, Start
 from specdec_cli.generation import in_force, rule_in_force
 from specdec_cli.hub import locate
 from specdec_cli.pairs import Pair
+from specdec_cli.power import power_source
 from specdec_cli.stats import Stats
 from specdec_cli.stopping import StopStrings
+from specdec_cli.thinking import Thinking
 from specdec_cli.tokenizer import Message, Tokenizer
 from specdec_cli.vocab import require_same_ids
 from specdec_cli.writer import Writer
 
 Cancelled = Callable[[], bool]
-# Drafting from the text itself, in plain steps a token, until it is measured.
-LOOKUP_COST = 0.001
+USES_MODEL = ("model", AUTO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +52,20 @@ class Request:
     `k` is the draft length; 0 is plain decoding, `auto` chooses each round from measured costs and acceptance.
 
     `sampling` holds the values of `generation.BOUNDS` that were asked for; the others are the target's defaults.
+
+    `attempt` counts further answers to one prompt: under a seed, each has noise of its own.
     """
 
     max_tokens: int = 512
     stop: tuple[str, ...] = ()
-    k: int | Literal["auto"] = 3
+    k: int | Literal["auto"] = "auto"
     drafter: str = "model"
     max_context: int | None = None
     rule: str = "auto"
     seed: int | None = None
     sampling: Mapping[str, float | None] = field(default_factory=dict)
     logit_bias: tuple[tuple[int, float], ...] = ()
+    attempt: int = 0
 
 
 class Session:
@@ -74,18 +79,36 @@ class Session:
         tokenizer: Tokenizer,
         generation_config: Mapping[str, Any],
         clock: Clock = time.perf_counter,
+        drafting: Drafting | None = None,
     ) -> None:
         self.names = names
         self._generation_config = generation_config
         self._target, self._draft, self._tokenizer, self._clock = target, draft, tokenizer, clock
-        self._adaptive: dict[str, Adaptive] = {}
+        self._drafting = drafting or Drafting(target, draft)
 
     def chat_tokens(self, prompt: str, system: str | None = None) -> list[int]:
         """Ids of a one-message conversation under the chat template; plain text for a model without one."""
-        if not self._tokenizer.has_template:
-            return self._tokenizer.encode(f"{system}\n\n{prompt}" if system else prompt)
         messages: list[Message] = [{"role": "user", "content": prompt}]
-        return self._tokenizer.render([{"role": "system", "content": system}, *messages] if system else messages)
+        return self.conversation_tokens([{"role": "system", "content": system}, *messages] if system else messages)
+
+    def conversation_tokens(self, messages: Sequence[Message], thinks: bool = True) -> list[int]:
+        """Ids of a conversation, ready for the assistant's turn; plain text for a model without a chat template.
+
+        `thinks` false asks the template to leave thinking out, where it knows how.
+
+        Raises: UsageError if the template refuses these messages.
+        """
+        if not self._tokenizer.has_template:
+            return self._tokenizer.encode("\n\n".join(message["content"] for message in messages))
+        return self._tokenizer.render(messages, thinks)
+
+    def thinking(self, prompt: Sequence[int]) -> Thinking | None:
+        """The tags around the model's thinking, and whether `prompt` has already opened them; None if it has none."""
+        return self._tokenizer.thinking(prompt)
+
+    def in_force(self, request: Request) -> dict[str, float]:
+        """Every sampling value by name: the request's, else the target's defaults, else off."""
+        return in_force(self._generation_config, request.sampling)
 
     def raw_tokens(self, text: str) -> list[int]:
         """Ids of the text itself, to be continued."""
@@ -105,14 +128,14 @@ class Session:
 
         Above temperature 0 it draws as `coupled` does, with the noise of the request's seed (0 without one).
         """
-        scores = target_scores(self._sampling(request), Noise(request.seed or 0), prompt)
+        scores = target_scores(self._sampling(request), Noise(attempt_seed(request.seed or 0, request.attempt)), prompt)
         room, stops = self._room(prompt, request), self._tokenizer.stop_tokens
         return plain_steps(self._target.network, prompt, room, stops, scores, self._target.kv)
 
     def context_limit(self, request: Request) -> int | None:
         """Tokens that prompt and answer may have together: the tightest of both models and --max-context."""
         limits = [self._target.context_limit, request.max_context]
-        if self._draft is not None and self._drafter(request) == "model":
+        if self._draft is not None and self.drafter(request) in USES_MODEL:
             limits.append(self._draft.context_limit)
         return min((limit for limit in limits if limit is not None), default=None)
 
@@ -135,8 +158,9 @@ class Session:
         prefill_seconds = clock() - began
         yield Prefill(prompt_tokens=len(prompt), cached_tokens=cached, seconds=prefill_seconds)
         writer = Writer(self._tokenizer.stream(prompt if raw else ()), StopStrings(request.stop), self._tokenizer)
-        length = self._length(request, context, max_tokens, prefill_seconds)
-        rounds = self._rounds(context, request, rule, length, max_tokens, lambda: halted or cancelled())
+        name = self.drafter(request)
+        drafter, length = self._drafting.begin(name, request.k, rule, context, max_tokens, prefill_seconds)
+        rounds = self._rounds(context, drafter, rule, length, max_tokens, lambda: halted or cancelled())
         first = last = clock()
         for round in rounds:
             done = writer.write(round)
@@ -148,6 +172,7 @@ class Session:
             if writer.stopped:
                 break
         rounds.close()
+        self._drafting.remember()
         stats.decode_seconds = last - first - stats.draft_prefill_seconds
         stats.total_seconds = clock() - began
         stats.peak_memory_bytes = device.peak_memory_bytes()
@@ -159,36 +184,22 @@ class Session:
             stats.plain_step_seconds = plain_step_seconds(self._target, context, steps, clock)
         yield writer.finish(reason, stats)
 
-    def _length(self, request: Request, context: Sequence[int], max_tokens: int, prefill_seconds: float) -> DraftLength:
-        """K of every round: fixed, or chosen by what this session has measured with the drafter so far."""
-        name = self._drafter(request)
-        if request.k != "auto":
-            return Fixed(0 if name == "none" else request.k)
-        if name == "none":
-            return Fixed(0)
-        draft = self._draft if name == "model" else None
-        ratio = draft.weight_bytes / self._target.weight_bytes if draft else LOOKUP_COST
-        adaptive = self._adaptive.setdefault(name, Adaptive(Costs.of_ratio(ratio)))
-        adaptive.begin(max_tokens, len(context) if draft else 0, prefill_seconds * ratio if draft else None)
-        return adaptive
-
     def _rounds(
         self,
         context: list[int],
-        request: Request,
+        drafter: Drafter,
         rule: AcceptanceRule,
         length: DraftLength,
         max_tokens: int,
         cancelled: Cancelled,
     ) -> Generator[Round]:
-        drafter = DRAFTERS[self._drafter(request)](self._draft, self._target.width, rule)
         stops = self._tokenizer.stop_tokens
         return decode(self._target, drafter, rule, length, context, max_tokens, stops, self._clock, cancelled)
 
     def _rule(self, prompt: Sequence[int], request: Request) -> AcceptanceRule:
         """The rule in force, with the noise of the request's seed, or of one of its own."""
         sampling = self._sampling(request)
-        seed = secrets.randbits(63) if request.seed is None else request.seed
+        seed = secrets.randbits(63) if request.seed is None else attempt_seed(request.seed, request.attempt)
         sampler = Sampler(sampling, seed, prompt, self._target.width)
         return make_rule(rule_in_force(request.rule, request.seed, sampling.temperature), sampler)
 
@@ -199,14 +210,14 @@ class Session:
             raise UsageError(
                 f"--logit-bias names token {foreign[0]}, and the target has {self._target.width}", "use a smaller id"
             )
-        values = in_force(self._generation_config, request.sampling)
+        values = self.in_force(request)
         return Sampling(**values, logit_bias=request.logit_bias)  # type: ignore[arg-type]
 
-    def _drafter(self, request: Request) -> str:
+    def drafter(self, request: Request) -> str:
         """Who really drafts: nobody without a K, and not the model where there is none."""
         if request.k == 0 or (request.drafter == "model" and self._draft is None):
             return "none"
-        return request.drafter
+        return "ngram" if request.drafter == AUTO and self._draft is None else request.drafter
 
     def _room(self, prompt: Sequence[int], request: Request) -> int:
         """Tokens that may be generated."""
@@ -223,9 +234,9 @@ class Session:
         return min(request.max_tokens, limit - len(prompt))
 
     def _start(self, prompt: Sequence[int], request: Request, max_tokens: int, rule: str) -> Start:
-        values = in_force(self._generation_config, request.sampling)
-        drafter = self._drafter(request)
-        draft = self._draft if drafter == "model" else None
+        values = self.in_force(request)
+        drafter = self.drafter(request)
+        draft = self._draft if drafter in USES_MODEL else None
         caches = {"target": self._target.cache_kinds}
         return Start(
             target=self.names[0],
@@ -235,6 +246,7 @@ class Session:
             k=0 if drafter == "none" else request.k,
             temperature=values.pop("temperature"),
             seed=request.seed,
+            attempt=request.attempt,
             prompt_tokens=len(prompt),
             max_tokens=max_tokens,
             context_limit=self.context_limit(request),
@@ -251,20 +263,22 @@ def open_session(
     room_tokens: int | None = None,
     kv_bits: int | None = None,
     clock: Clock = time.perf_counter,
+    costs: CostMemory | None = None,
 ) -> Session:
     """Load `pair`, its draft only where `drafter` needs one; `kv_bits` quantizes the KV caches of both.
 
     Both configurations and tokenizers come first, so that every refusal comes before any weight is read.
 
-    With `room_tokens` it is refused, before the weights are read, if it cannot fit with caches that long.
+    `costs` remembers from run to run what rounds cost. With `room_tokens` it is refused, before the weights are read,
+    if it cannot fit with caches that long.
 
     Raises: NotAvailable, Refused, DoesNotFit, UsageError for an unknown drafter.
     """
-    if drafter not in DRAFTERS:
-        raise UsageError(f"--drafter {drafter} is unknown", f"known drafters: {', '.join(DRAFTERS)}")
+    if drafter not in NAMES:
+        raise UsageError(f"--drafter {drafter} is unknown", f"known drafters: {', '.join(NAMES)}")
     target = read_checkpoint(locate(pair.target, pair.target_revision), pair.target)
     draft = None
-    if pair.draft and drafter == "model":
+    if pair.draft and drafter in USES_MODEL:
         draft = read_checkpoint(locate(pair.draft, pair.draft_revision), pair.draft)
     require_runnable(target, kv_bits)
     if drafter != "none":
@@ -278,5 +292,17 @@ def open_session(
     if room_tokens is not None:
         require_fit([target, draft] if draft else [target], room_tokens, kv_bits)
     device.use_recommended_memory()
-    loaded = load(target, kv_bits), load(draft, kv_bits) if draft else None
-    return Session((target.name, draft.name if draft else None), *loaded, tokenizer, target.generation_config, clock)
+    loaded = load(target, kv_bits)
+    began = clock()
+    small = load(draft, kv_bits) if draft else None
+    identity = _identity(pair, kv_bits)
+    drafting = Drafting(loaded, small, costs, identity, clock() - began if small else 0.0)
+    names = target.name, draft.name if draft else None
+    return Session(names, loaded, small, tokenizer, target.generation_config, clock, drafting)
+
+
+def _identity(pair: Pair, kv_bits: int | None) -> str:
+    """What the cost of a round depends on besides the length of the context."""
+    models = " + ".join(f"{name}@{revision or 'latest'}" for name, revision in pair.models)
+    where = f"{device.device_name()} {device.backend()}, mlx {device.versions()['mlx']}, {power_source()}"
+    return f"{models} · kv {kv_bits or 'full'} · {where}"

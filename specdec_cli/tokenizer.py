@@ -12,14 +12,18 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
+from jinja2.exceptions import TemplateError
 from mlx_lm.tokenizer_utils import NaiveStreamingDetokenizer
 from mlx_lm.utils import load_tokenizer
 from tokenizers.decoders import DecodeStream
 
-from specdec_cli.errors import NotAvailable
+from specdec_cli.errors import NotAvailable, UsageError
+from specdec_cli.thinking import Thinking
 from specdec_cli.vocab import TokenTable
 
 Message = Mapping[str, str]
+# gpt-oss answers in channels; mlx-lm knows no tags for them.
+CHANNELS = Thinking("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>")
 
 
 class TextStream(Protocol):
@@ -64,9 +68,30 @@ class Tokenizer:
         """Ids of plain text, with the begin-of-sequence token where the model wants one."""
         return list(self._wrapper._tokenizer.encode(text))
 
-    def render(self, messages: Sequence[Message]) -> list[int]:
-        """Ids of a conversation under the chat template, ready for the assistant's turn."""
-        return list(self._wrapper.apply_chat_template([dict(m) for m in messages], add_generation_prompt=True))
+    def render(self, messages: Sequence[Message], thinks: bool = True) -> list[int]:
+        """Ids of a conversation under the chat template, ready for the assistant's turn.
+
+        Raises: UsageError if the template refuses these messages, as some do with a system message.
+        """
+        more = {} if thinks else {"enable_thinking": False}
+        try:
+            ids = self._wrapper.apply_chat_template([dict(m) for m in messages], add_generation_prompt=True, **more)
+        except TemplateError as error:
+            reason = " ".join(str(error).split())[:160]
+            roles = ", ".join(message["role"] for message in messages[:4]) + (", …" if len(messages) > 4 else "")
+            raise UsageError(
+                f"the model's chat template refuses the messages {roles}: {reason}",
+                "leave out the system message, or ask without a template: --raw",
+            ) from error
+        return list(ids)
+
+    def thinking(self, prompt: Sequence[int]) -> Thinking | None:
+        """The tags around the model's thinking, and whether `prompt` leaves them open; None if it has none."""
+        if self._wrapper.has_thinking:
+            opened = self._wrapper.rfind_think_start(prompt) > self._wrapper.rfind_think_end(prompt)
+            return Thinking(self._wrapper.think_start, self._wrapper.think_end, opened)
+        vocabulary = self._wrapper._tokenizer.get_vocab()
+        return CHANNELS if {"<|channel|>", "<|message|>", "<|start|>"} <= vocabulary.keys() else None
 
     def stream(self, behind: Sequence[int] = ()) -> TextStream:
         """A fresh text stream; `behind` are ids the text continues (they decide about a leading space)."""

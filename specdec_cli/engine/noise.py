@@ -37,6 +37,14 @@ Stream = Literal["target", "draft", "accept", "residual"]
 HALF_STEP = 2.0**-33
 
 
+def attempt_seed(seed: int, attempt: int) -> int:
+    """The seed of the `attempt`-th further answer to one prompt: independent noise, and attempt 0 is `seed` itself."""
+    if attempt == 0:
+        return seed
+    digest = hashlib.blake2b(f"{seed}/attempt/{attempt}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big")
+
+
 @dataclass(frozen=True, slots=True)
 class Noise:
     """All randomness of one answer; `seed` is any integer."""

@@ -11,9 +11,9 @@ from specdec_cli.events import Event, Failure, Finish, RoundDone, Start
 from specdec_cli.ui.frame import frame_rows, render
 from specdec_cli.ui.panel_state import PanelState
 from specdec_cli.ui.plain import AnswerWriter
-from specdec_cli.ui.region import LiveRegion, Unfinished, folds_rows
+from specdec_cli.ui.region import AnswerRows, LiveRegion, folds_rows
 from specdec_cli.ui.reports import print_lines, summary
-from specdec_cli.ui.terminal import TerminalFilter, make_console, same_terminal, terminal_size
+from specdec_cli.ui.terminal import make_console, same_terminal, terminal_size
 
 __all__ = ["REFRESH_SECONDS", "PanelDisplay", "PanelState", "render"]
 
@@ -35,11 +35,18 @@ class PanelDisplay:
         quiet: bool = False,
         name: str = "",
         size: Callable[[], tuple[int, int]] | None = None,
+        rows: Callable[[], AnswerRows] = AnswerRows,
+        stays: bool = True,
     ) -> None:
-        """`name` is the pair's; `quiet` leaves out the summary; `size` gives (columns, rows), by default of `err`."""
+        """`name` is the pair's; `quiet` leaves out the summary; `size` gives (columns, rows), by default of `err`.
+
+        `rows` makes rows of an answer; the last panel goes with the reply unless it `stays`.
+        """
         self._err = err
         self._clock = clock
         self._quiet = quiet
+        self._stays = stays
+        self._make_rows = rows
         self._size = size or (lambda: terminal_size(err))
         self._console = make_console(err, plain=False)
         self._region = LiveRegion(self._console, err, self._size, folds_rows())
@@ -48,8 +55,7 @@ class PanelDisplay:
         self._reset()
 
     def _reset(self) -> None:
-        self._filter = TerminalFilter()
-        self._line = Unfinished()
+        self._rows = self._make_rows()
         self._above = ""
         self._drawn_at: float | None = None
 
@@ -79,12 +85,12 @@ class PanelDisplay:
         if self._answer is not None:
             self._answer.write(text)
         else:
-            self._above += self._line.feed(self._filter.feed(text), self._size()[0])
+            self._above += self._rows.feed(text, self._size()[0])
 
     def _rest(self) -> str:
         """What of the answer is not yet printed for good."""
         width = self._size()[0]
-        rest = self._above + self._line.feed(self._filter.finish(), width) + self._line.finish(width)
+        rest = self._above + self._rows.finish(width)
         self._above = ""
         return rest
 
@@ -96,8 +102,8 @@ class PanelDisplay:
         width, height = self._size()
         rows = frame_rows(self._state, width, height)
         if self._answer is None:
-            self._above += self._line.feed("", width)  # the window may have become narrower
-            rows = [self._line.row, *rows]
+            self._above += self._rows.feed("", width)  # the window may have become narrower
+            rows = [self._rows.row, *rows]
         above, self._above = self._above, ""
         self._region.draw(above, rows)
 
@@ -106,6 +112,6 @@ class PanelDisplay:
         if self._answer is not None:
             self._answer.end()
         width, height = self._size()
-        self._region.release(self._rest(), frame_rows(self._state, width, height))
+        self._region.release(self._rest(), frame_rows(self._state, width, height) if self._stays else ())
         if not self._quiet and self._state.start is not None:
             print_lines(self._console, summary(self._state.start, event, width), width)

@@ -39,9 +39,11 @@ class AnswerWriter:
 class PlainDisplay:
     """Answer on `out` as it comes; one summary on `err` unless `quiet`. Failures are the error boundary's to print."""
 
-    def __init__(self, out: TextIO, err: TextIO, quiet: bool, plain: bool = False) -> None:
-        """`plain` keeps every control code, colour included, out of the summary."""
-        self._answer = AnswerWriter(out)
+    def __init__(
+        self, out: TextIO, err: TextIO, quiet: bool, plain: bool = False, answer: AnswerWriter | None = None
+    ) -> None:
+        """`plain` keeps control codes, colour included, out of the summary; `answer` writes in place of the usual."""
+        self._answer = answer or AnswerWriter(out)
         self._console = make_console(err, plain=plain)
         self._quiet = quiet
         self._start: Start | None = None

@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from specdec_cli.ui.terminal import encodable
+from specdec_cli.ui.terminal import TerminalFilter, encodable
 
 _SYNC, _UNSYNC = "\x1b[?2026h", "\x1b[?2026l"  # one picture, not a flicker; ignored where unknown
 _HIDE_CURSOR, _SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
@@ -113,6 +113,27 @@ class Unfinished:
         shown = self.feed("\n", width) if self._line else ""
         self._line = ""
         return shown
+
+
+class AnswerRows:
+    """The answer as rows of a terminal: filtered, then wrapped."""
+
+    def __init__(self) -> None:
+        self._filter = TerminalFilter()
+        self._line = Unfinished()
+
+    def feed(self, text: str, width: int) -> str:
+        """The rows that are complete with `text`, each with its newline."""
+        return self._line.feed(self._filter.feed(text), width)
+
+    @property
+    def row(self) -> Text:
+        """The row that still grows."""
+        return self._line.row
+
+    def finish(self, width: int) -> str:
+        """The rest as complete rows."""
+        return self._line.feed(self._filter.finish(), width) + self._line.finish(width)
 
 
 def wrap(line: str, width: int) -> tuple[list[str], str]:

@@ -1,0 +1,88 @@
+"""The chat's loop: read, answer or obey, again. Law: only leaving ends it; a failure costs one line, not the chat.
+
+A message is sent as typed, except that a pair of triple quotes around it goes. What begins with a slash is a command.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import BinaryIO, Protocol, TextIO
+
+from specdec_cli.chat_actions import Leave, run_command
+from specdec_cli.chat_fences import is_open, unfenced
+from specdec_cli.chat_talk import Talk
+from specdec_cli.errors import SpecdecError, UsageError
+
+INTERRUPTED = 130
+
+
+class Reader(Protocol):
+    """Where messages come from."""
+
+    def read(self, text: str) -> str:
+        """The next message or command; `text` is what an editor then holds.
+
+        Raises: EOFError at the end, KeyboardInterrupt on Ctrl-C, UsageError for what is not UTF-8.
+        """
+
+    def hushed(self) -> AbstractContextManager[None]:
+        """While a reply comes, keys are not echoed."""
+
+
+def run_chat(talk: Talk, reader: Reader, lenient: bool) -> int:
+    """Until the end of input, /exit, or Ctrl-C twice within a second (130). The exit code: of the first failure, or 0
+    where a `lenient` person saw each."""
+    code, text = 0, ""
+    while True:
+        line = ""
+        try:
+            line = reader.read(text)
+            text = ""
+            if line.startswith("/"):
+                text = run_command(talk, line)
+            elif unfenced(line).strip():
+                text = talk.ask(unfenced(line))
+        except (EOFError, Leave):
+            return code
+        except KeyboardInterrupt:
+            text = ""
+            if talk.presses.again():
+                return INTERRUPTED
+            talk.screen.notice("Ctrl-D or /exit leaves")
+        except SpecdecError as error:
+            talk.screen.error(error)
+            text = "" if line.startswith("/") else line
+            code = code or (0 if lenient else error.exit_code)
+
+
+class LineReader:
+    """Line by line, for pipes and terminals that cannot move a cursor: a line is a message."""
+
+    def __init__(self, source: BinaryIO, prompt: TextIO | None) -> None:
+        """`prompt` is where "> " is written, None for a pipe."""
+        self._source, self._prompt = source, prompt
+
+    def read(self, text: str) -> str:
+        read = self._line("> ")
+        while is_open(read):
+            try:
+                read += "\n" + self._line("… ")
+            except EOFError:
+                break
+        return read
+
+    def hushed(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def _line(self, prompt: str) -> str:
+        if self._prompt:
+            self._prompt.write(prompt)
+            self._prompt.flush()
+        line = self._source.readline()
+        if not line:
+            raise EOFError
+        try:
+            return line.decode("utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            told = f"the line is not UTF-8: byte 0x{line[error.start]:02x} at {error.start} of {len(line)}"
+            raise UsageError(told, "convert it first: iconv -f latin1 -t utf-8 FILE | specdec chat") from error

@@ -1,0 +1,118 @@
+"""What `/set` sets. Law: a value is checked when it is set, with both values and the bounds, never in mid-reply."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from specdec_cli.conversation import OVERFLOWS, Overflow
+from specdec_cli.errors import UsageError
+from specdec_cli.generation import BOUNDS, RULE_NAMES, flag
+from specdec_cli.options import one_name, within
+from specdec_cli.pairs import MAX_K
+
+SAMPLING = {flag(name): name for name in BOUNDS}
+SHOWN, HIDDEN, OFF = THINKS = ("shown", "hidden", "off")
+WORDS: Mapping[str, tuple[str, ...]] = {
+    "think": THINKS,
+    "overflow": OVERFLOWS,
+    "rule": RULE_NAMES,
+    "seed": ("off",),
+    "stop": ("off",),
+    "k": ("auto",),
+}
+DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How replies are asked for and shown. `k` None is the pair's own; `think` is shown, hidden or off (not wanted)."""
+
+    k: int | Literal["auto"] | None = None
+    drafts: bool = True
+    max_tokens: int = 2048
+    max_context: int | None = None
+    overflow: Overflow = "refuse"
+    rule: str = "auto"
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    sampling: Mapping[str, float | None] = field(default_factory=dict)
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    think: str = SHOWN
+    panel: bool = True
+
+    def with_value(self, name: str, value: str) -> Settings:
+        """The settings with `name` at `value`, as typed.
+
+        Raises: UsageError for an unknown name and for a value out of bounds.
+        """
+        if name in SAMPLING:
+            return replace(self, sampling={**self.sampling, SAMPLING[name]: _sampling(name, value)})
+        if name not in _PARSERS:
+            close = difflib.get_close_matches(name, NAMES, 1, 0.0)[0]
+            raise UsageError(f"/set {name} is none of {', '.join(NAMES)}", f"the nearest: /set {close} VALUE")
+        return replace(self, **{name.replace("-", "_"): _PARSERS[name](value)})
+
+    def told(self) -> dict[str, Any]:
+        """What a transcript says of them."""
+        sampling = {name: value for name, value in self.sampling.items() if value is not None}
+        return {
+            "k": self.k,
+            "drafts": self.drafts,
+            "rule": self.rule,
+            "seed": self.seed,
+            "max_tokens": self.max_tokens,
+            "think": self.think,
+            "sampling": sampling,
+        }
+
+
+def parse_k(value: str) -> int | Literal["auto"]:
+    """What /k was given. Raises: UsageError."""
+    return "auto" if value == "auto" else _whole("/k", value, 0, MAX_K)
+
+
+def on_or_off(command: str, value: str) -> bool:
+    """Raises: UsageError for anything but on and off."""
+    return one_name(command, ("on", "off"))(value) == "on"
+
+
+def _sampling(name: str, value: str) -> float | None:
+    if value == DEFAULT:
+        return None
+    low, high, off = BOUNDS[SAMPLING[name]]
+    try:
+        number = int(value) if isinstance(low, int) else float(value)
+    except ValueError as error:
+        raise UsageError(f"/set {name} {value} is no number", f"for example: /set {name} {off:g}") from error
+    if not low <= number <= high:
+        raise UsageError(f"/set {name} {value} is outside {low:g} to {high:g}", f"off is /set {name} {off:g}")
+    return number
+
+
+def _whole(command: str, value: str, low: int, high: int | None = None) -> int:
+    try:
+        number = int(value)
+    except ValueError as error:
+        raise UsageError(f"{command} {value} is no whole number", f"for example: {command} {max(low, 4)}") from error
+    checked = within(command, low, high)(number)
+    assert checked is not None
+    return checked
+
+
+def _unescaped(text: str) -> str:
+    r"""`\n` and `\t` as the characters they stand for: a line cannot hold them."""
+    return text.replace("\\n", "\n").replace("\\t", "\t")
+
+
+_PARSERS: Mapping[str, Callable[[str], Any]] = {
+    "k": parse_k,
+    "max-tokens": lambda value: _whole("/set max-tokens", value, 1),
+    "max-context": lambda value: None if value == DEFAULT else _whole("/set max-context", value, 1),
+    "seed": lambda value: None if value == "off" else _whole("/set seed", value, 0),
+    "stop": lambda value: () if value == "off" else (_unescaped(value),),
+    **{name: one_name(f"/set {name}", WORDS[name]) for name in ("think", "overflow", "rule")},
+}
+NAMES = (*SAMPLING, *_PARSERS)

@@ -1,0 +1,211 @@
+"""A chat without its editor: one pair, one conversation, one screen. Law: what fails changes nothing.
+
+A message joins the conversation together with its answer. One that was refused, failed, or was stopped before the first
+token is handed back to whoever typed it.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from specdec_cli import __version__
+from specdec_cli.chat_pair import Loaded, Open
+from specdec_cli.chat_settings import HIDDEN, OFF, Settings
+from specdec_cli.chat_tally import Tally
+from specdec_cli.chat_transcript import Transcript, save
+from specdec_cli.conversation import Answer, Conversation, Fitted, Turn
+from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.events import Event, Finish, Prefill, Start
+from specdec_cli.interrupt import Interrupt, Presses
+from specdec_cli.pairs import Pair
+from specdec_cli.session import Request
+from specdec_cli.thinking import Thinking
+from specdec_cli.ui.chat_reports import toolbar
+from specdec_cli.ui.chat_screen import ChatScreen
+from specdec_cli.ui.reports import percent
+
+Hushed = Callable[[], AbstractContextManager[None]]
+
+
+class Talk:
+    """What every command of a chat acts upon."""
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        open_pair: Open,
+        screen: ChatScreen,
+        settings: Settings,
+        transcript: Transcript | None = None,
+        saved_to: Path | None = None,
+        presses: Presses | None = None,
+        hushed: Hushed = nullcontext,
+    ) -> None:
+        """`hushed` keeps keys that are typed amid a reply from being echoed into it."""
+        self.loaded, self._open, self.screen, self.settings = loaded, open_pair, screen, settings
+        self.transcript = transcript or Transcript(Conversation())
+        self.saved_to = saved_to
+        self.presses = presses or Presses()
+        self.tally = Tally()
+        self.context_tokens = 0
+        self._hushed = hushed
+        self._measure()
+
+    @property
+    def conversation(self) -> Conversation:
+        return self.transcript.conversation
+
+    def request(self, attempt: int = 0) -> Request:
+        """What the next reply is asked with."""
+        settings, pair = self.settings, self.loaded.pair
+        return Request(
+            max_tokens=settings.max_tokens,
+            stop=settings.stop,
+            k=pair.k if settings.k is None else settings.k,
+            drafter=self.loaded.drafter if settings.drafts else "none",
+            max_context=settings.max_context,
+            rule=settings.rule,
+            seed=settings.seed,
+            sampling=settings.sampling,
+            logit_bias=settings.logit_bias,
+            attempt=attempt,
+        )
+
+    @property
+    def context_limit(self) -> int | None:
+        return self.loaded.session.context_limit(self.request())
+
+    def toolbar(self, width: int) -> str:
+        """Pair, K, temperature, context used and its limit, acceptance so far."""
+        session, request = self.loaded.session, self.request()
+        limit, rate = self.context_limit, self.tally.rounds.draft_acceptance_rate
+        k = "plain decoding" if session.drafter(request) == "none" else f"K {request.k}"
+        parts = [
+            self.loaded.pair.name,
+            k,
+            f"temp {session.in_force(request)['temperature']:g}",
+            f"context {self.context_tokens}" + ("" if limit is None else f" / {limit}"),
+        ]
+        return toolbar(parts if rate is None else [*parts, f"accepted {percent(rate)}"], width)
+
+    def ask(self, text: str, attempt: int = 0) -> str:
+        """One turn; returns the text if it is to be typed anew, because nothing was said. Raises: SpecdecError."""
+        return self._ask(self.conversation, text, attempt)
+
+    def retry(self) -> str:
+        """Another answer to the last message; the old one stays unless there is a new one. Raises: SpecdecError."""
+        last = self._last("/retry")
+        if not self.loaded.session.in_force(self.request())["temperature"]:
+            self.screen.notice("at temperature 0 the answer stays the same: /set temp 0.8 samples")
+        self._ask(self.conversation.without_last(), last.user, last.attempt + 1)
+        return ""
+
+    def undo(self) -> str:
+        """Takes the last turn back; its message is returned. Raises: UsageError without one."""
+        last = self._last("/undo")
+        self.change(self.conversation.without_last())
+        return last.user
+
+    def last_answer(self, command: str) -> Answer:
+        """Raises: UsageError before the first one."""
+        return self._last(command).answer
+
+    def change(self, conversation: Conversation) -> None:
+        """The conversation is now this."""
+        self.transcript = replace(self.transcript, conversation=conversation)
+        self._measure()
+        self._keep()
+
+    def adopt(self, transcript: Transcript, path: Path | None) -> None:
+        """Another conversation takes this one's place; if turns are saved, from now on to `path`."""
+        self.transcript = transcript
+        self.saved_to = path if self.saved_to is not None else None
+        self._measure()
+
+    def switch(self, pair: Pair, drafter: str) -> None:
+        """Another pair answers from now on; two are never in memory. Raises: SpecdecError, the old one loaded again."""
+        before = self.loaded.pair, self.loaded.drafter
+        del self.loaded
+        gc.collect()
+        try:
+            self.loaded = self._open(pair, drafter)
+        except SpecdecError:
+            self.loaded = self._open(*before)
+            raise
+        self._measure()
+
+    def save(self, path: Path) -> None:
+        """Writes the transcript. Raises: SpecdecError."""
+        header = {"specdec": __version__, **self.loaded.told, "settings": self.settings.told()}
+        save(path, replace(self.transcript, header=header))
+
+    def _ask(self, conversation: Conversation, text: str, attempt: int) -> str:
+        request, session = self.request(attempt), self.loaded.session
+        fitted = conversation.fit(text, self._render, self.context_limit, request.max_tokens, self.settings.overflow)
+        tags = session.thinking(fitted.ids)
+        self._tell_left_out(conversation, fitted)
+        start, prefill, finish = self._reply(fitted, request, tags)
+        if finish.reason == "interrupted" and not finish.text:
+            self.screen.notice("stopped before the first word: the message was taken back")
+            return text
+        # A character that was cut in two is no part of what was said.
+        said = finish.text if finish.reason == "stop" else finish.text.rstrip("\N{REPLACEMENT CHARACTER}")
+        thought, answer = tags.split(said) if tags else ("", said)
+        turn = Turn(text, Answer(answer, thought, finish.reason, self._facts(start, prefill, finish)), attempt)
+        self.transcript = replace(self.transcript, conversation=conversation.with_turn(turn, fitted.left_out))
+        self.context_tokens = len(fitted.ids) + len(finish.tokens)
+        self._keep()
+        return ""
+
+    def _reply(self, fitted: Fitted, request: Request, tags: Thinking | None) -> tuple[Start, Prefill, Finish]:
+        name, hidden = self.loaded.pair.name, self.settings.think == HIDDEN
+        seen: dict[type[Event], Any] = {}
+        with (
+            self._hushed(),
+            Interrupt(self.presses.again) as interrupt,
+            self.screen.reply(name, tags, hidden, self.settings.panel) as display,
+        ):
+            for event in self._events(fitted.ids, request, interrupt):
+                seen[type(event)] = event
+                display.handle(event)
+        return seen[Start], seen[Prefill], seen[Finish]
+
+    def _events(self, ids: list[int], request: Request, interrupt: Interrupt) -> Iterator[Event]:
+        for event in self.loaded.session.reply(ids, request, interrupt.requested):
+            self.tally.fold(event)
+            yield event
+
+    def _render(self, messages: Any) -> list[int]:
+        return self.loaded.session.conversation_tokens(messages, self.settings.think != OFF)
+
+    def _tell_left_out(self, conversation: Conversation, fitted: Fitted) -> None:
+        dropped = fitted.left_out - conversation.left_out
+        if dropped:
+            stays = "; the system message stays" if conversation.system else ""
+            turns = "the oldest turn" if dropped == 1 else f"the {dropped} oldest turns"
+            self.screen.notice(f"left out {turns}: the context holds {self.context_limit} tokens{stays}")
+
+    def _facts(self, start: Start, prefill: Prefill, finish: Finish) -> dict[str, Any]:
+        """What a transcript says of one answer."""
+        told = ("drafter", "rule", "k", "temperature", "seed", "sampling", "prompt_tokens", "context_limit")
+        facts = {name: getattr(start, name) for name in told}
+        return {**self.loaded.told, **facts, "cached_tokens": prefill.cached_tokens, "stats": dict(finish.stats)}
+
+    def _last(self, command: str) -> Turn:
+        if not self.conversation.turns:
+            raise UsageError(f"{command} needs an answer, and there is none yet", "write a message first")
+        return self.conversation.turns[-1]
+
+    def _measure(self) -> None:
+        """Tokens of the conversation as it is now; nothing said, nothing used."""
+        sent = self.conversation.turns or self.conversation.system
+        self.context_tokens = len(self._render(self.conversation.messages(""))) if sent else 0
+
+    def _keep(self) -> None:
+        if self.saved_to is not None:
+            self.save(self.saved_to)

@@ -1,0 +1,156 @@
+"""The line a person types into: the only door to prompt_toolkit. Law: a paste is one message, the history private."""
+
+from __future__ import annotations
+
+import os
+import sys
+import termios
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+import platformdirs
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.input import Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output import Output, create_output
+from prompt_toolkit.styles import Style
+
+from specdec_cli.chat_completion import suggestions
+from specdec_cli.chat_fences import is_open
+from specdec_cli.ui.terminal import safe
+
+KEPT_ENTRIES = 1000
+STYLE = Style.from_dict(
+    {"prompt": "bold ansicyan", "bottom-toolbar": "noreverse", "bottom-toolbar.text": "ansibrightblack"}
+)
+_PASTE_MARKED, _PASTE_BARE = "\x1b[?2004h", "\x1b[?2004l"
+
+
+def history_file() -> Path:
+    """Where typed lines are remembered."""
+    return platformdirs.user_state_path("specdec") / "history"
+
+
+class PrivateHistory(FileHistory):
+    """The newest lines in a file that only its owner can read; without the file if it cannot be written."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_APPEND, 0o600))
+        path.chmod(0o600)
+        super().__init__(path)
+        entries = list(self.load_history_strings())
+        if len(entries) > KEPT_ENTRIES:
+            os.truncate(path, 0)
+            for entry in reversed(entries[: KEPT_ENTRIES // 2]):
+                self.store_string(entry)
+
+
+def open_history(kept: bool) -> History:
+    """The file's, or one that ends with the chat where it is not wanted or not possible."""
+    if not kept:
+        return InMemoryHistory()
+    try:
+        return PrivateHistory(history_file())
+    except OSError:
+        return InMemoryHistory()
+
+
+class LineEditor:
+    """Reads messages and commands. `toolbar` gives the line at the bottom for a width in columns."""
+
+    def __init__(
+        self,
+        history: History,
+        toolbar: Callable[[int], str],
+        out: TextIO,
+        keys: Input | None = None,
+        output: Output | None = None,
+    ) -> None:
+        self._output = output or create_output(out)
+        self._toolbar = toolbar
+        sign = "❯ " if "utf" in (getattr(out, "encoding", None) or "").lower() else "> "
+        self._session: PromptSession[str] = PromptSession(
+            [("class:prompt", sign)],
+            history=history,
+            multiline=True,
+            prompt_continuation="  ",
+            key_bindings=_keys(),
+            completer=_Commands(),
+            complete_while_typing=Condition(lambda: self._session.default_buffer.text.startswith("/")),
+            bottom_toolbar=self._bottom,
+            enable_open_in_editor=True,
+            tempfile_suffix=".md",
+            style=STYLE,
+            include_default_pygments_style=False,
+            input=keys,
+            output=self._output,
+        )
+
+    def read(self, text: str) -> str:
+        """The next message or command, the editor holding `text` at first. Raises: EOFError, KeyboardInterrupt."""
+        return self._session.prompt(default=safe(text))  # it may come from a file
+
+    @contextmanager
+    def hushed(self) -> Iterator[None]:
+        """While a reply comes, keys are kept for the next line instead of being echoed; Ctrl-C still interrupts."""
+        try:
+            before = termios.tcgetattr(sys.stdin)
+        except (termios.error, ValueError):  # no terminal, or closed
+            yield
+            return
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, _kept(before))
+        self._mark_pastes(_PASTE_MARKED)
+        try:
+            yield
+        finally:
+            self._mark_pastes(_PASTE_BARE)
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+    def _mark_pastes(self, sequence: str) -> None:
+        self._output.write_raw(sequence)
+        self._output.flush()
+
+    def _bottom(self) -> StyleAndTextTuples:
+        return [("class:bottom-toolbar.text", f" {self._toolbar(self._output.get_size().columns)}")]
+
+
+def _kept(before: list[Any]) -> list[Any]:
+    """Keys as they come, unechoed: neither edited by line nor translated."""
+    kept = list(before)
+    kept[0] &= ~termios.ICRNL
+    kept[3] &= ~(termios.ECHO | termios.ICANON)
+    return kept
+
+
+def _keys() -> KeyBindings:
+    bindings = KeyBindings()
+
+    @bindings.add("enter")
+    def _send(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if buffer.complete_state and buffer.complete_state.current_completion:
+            buffer.complete_state = None
+        elif is_open(buffer.text):
+            buffer.insert_text("\n")
+        else:
+            buffer.validate_and_handle()
+
+    @bindings.add("escape", "enter")
+    def _new_line(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    return bindings
+
+
+class _Commands(Completer):
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        for found in suggestions(document.text_before_cursor):
+            yield Completion(found.word, -found.replaces, display_meta=found.about)

@@ -1,0 +1,90 @@
+"""Thinking blocks in a reply (pure). Law: a block counts only where a reply begins; later tags are the answer's text.
+
+An answer may well speak about such tags, so a start tag behind its first words is text like any other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specdec_cli.stopping import overlap
+
+Piece = tuple[bool, str]
+"""Whether it is thinking, and the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """The tags around a model's thinking; `opened` where the prompt's own end has the start tag."""
+
+    start: str
+    end: str
+    opened: bool = False
+
+    def split(self, text: str) -> tuple[str, str]:
+        """(thinking, answer) of a whole reply, without tags and the blank lines around them."""
+        stream = ThinkingStream(self)
+        pieces = [*stream.feed(text), *stream.finish()]
+        return tuple("".join(part for thinks, part in pieces if thinks == kind) for kind in (True, False))  # type: ignore[return-value]
+
+
+class ThinkingStream:
+    """Text in, pieces out as soon as it is certain on which side they are. Tags belong to neither side."""
+
+    __slots__ = ("_fresh", "_held", "_state", "_tags")
+
+    def __init__(self, tags: Thinking | None) -> None:
+        """Without tags all is answer."""
+        self._tags = tags
+        self._state = "answer" if tags is None else "thinking" if tags.opened else "before"
+        self._fresh = tags is not None and tags.opened  # newlines at the start of a side are dropped
+        self._held = ""
+
+    @property
+    def thinks(self) -> bool:
+        """Whether the last text was thinking."""
+        return self._state == "thinking"
+
+    def feed(self, text: str) -> list[Piece]:
+        """What `text` made certain, never an empty piece."""
+        self._held += text
+        pieces: list[Piece] = []
+        if self._state == "before":
+            self._begin()
+        if self._state == "thinking":
+            pieces += self._think()
+        if self._state == "answer":
+            pieces += self._emit(len(self._held))
+        return pieces
+
+    def finish(self) -> list[Piece]:
+        """What was held back, blank ends of thinking excepted."""
+        return self._emit(len(self._held.rstrip()) if self.thinks else len(self._held))
+
+    def _begin(self) -> None:
+        assert self._tags is not None
+        said = self._held.lstrip()
+        if said.startswith(self._tags.start):
+            self._state, self._fresh = "thinking", True
+            self._held = said.removeprefix(self._tags.start)
+        elif not self._tags.start.startswith(said):
+            self._state = "answer"
+
+    def _think(self) -> list[Piece]:
+        assert self._tags is not None
+        end = self._held.find(self._tags.end)
+        if end < 0:
+            sure = self._held[: len(self._held) - overlap(self._held, self._tags.end)]
+            return self._emit(len(sure.rstrip()))
+        behind = self._held[end + len(self._tags.end) :]
+        self._held = self._held[:end].rstrip()
+        pieces = self._emit(len(self._held))
+        self._state, self._fresh, self._held = "answer", True, behind
+        return pieces
+
+    def _emit(self, length: int) -> list[Piece]:
+        text, self._held = self._held[:length], self._held[length:]
+        if self._fresh:
+            text = text.lstrip("\n")
+            self._fresh = not text
+        return [(self.thinks, text)] if text else []

@@ -1,0 +1,98 @@
+"""What a chat says beside its answers. Law: Markdown is filtered after rendering too, since it makes characters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.segment import Segment, Segments
+from rich.table import Table
+from rich.text import Text
+
+from specdec_cli.events import Finish, Prefill, Start
+from specdec_cli.ui.reports import SEPARATOR, count, percent, speed
+from specdec_cli.ui.terminal import safe
+
+Rows = Sequence[tuple[str, str]]
+
+
+def turn_lines(start: Start, prefill: Prefill | None, finish: Finish, width: int) -> list[Text]:
+    """One dim line on the reply, its least important ends left out where it is too long; then why it ended early."""
+    stats = finish.stats
+    parts = []
+    if stats.get("rounds"):
+        passes = count(stats["target_passes"], "target pass")
+        parts = [f"{count(stats['emitted_tokens'], 'token')} in {passes}", speed(stats["tokens_per_second"])]
+        if stats["draft_n"]:
+            parts.append(f"accepted {percent(stats['draft_acceptance_rate'])}")
+        if stats.get("estimated_speedup") is not None:
+            parts.append(f"{stats['estimated_speedup']:.2f}× plain decoding")
+        if prefill is not None:
+            parts.append(
+                f"read {prefill.prompt_tokens - prefill.cached_tokens} of {count(prefill.prompt_tokens, 'token')}"
+            )
+    lines = [Text(_fitting(parts, width), "dim")] if parts else []
+    reason = _reason(start, finish)
+    return [*lines, Text(reason, "yellow")] if reason else lines
+
+
+def _reason(start: Start, finish: Finish) -> str:
+    if finish.reason == "interrupted":
+        return "interrupted: the conversation keeps the text above" if finish.text else ""
+    if finish.reason != "length":
+        return ""
+    if start.context_limit is not None and start.prompt_tokens + start.max_tokens >= start.context_limit:
+        return f"the context of {start.context_limit} tokens is full"
+    return f"stopped at {start.max_tokens} tokens: /set max-tokens N"
+
+
+def _fitting(parts: Iterable[str], width: int) -> str:
+    shown = list(parts)
+    while len(shown) > 1 and len(SEPARATOR.join(shown)) > width:
+        shown.pop()
+    return SEPARATOR.join(shown)
+
+
+def two_columns(rows: Rows) -> Table:
+    """Name and value, aligned, long values folded."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(Text(safe(name), "bold"), Text(safe(value)))
+    return table
+
+
+def markdown(text: str, console: Console) -> Segments:
+    """`text` as Markdown, links with their addresses in sight."""
+    rendered = console.render(Markdown(safe(text), hyperlinks=False))
+    return Segments([Segment(safe(part.text), part.style) for part in rendered if not part.control])
+
+
+def toolbar(parts: Sequence[str], width: int) -> str:
+    """As many of `parts` as fit, the first ones first."""
+    return _fitting([safe(part).replace("\n", " ") for part in parts], max(width - 2, 1))
+
+
+def tally_rows(figures: dict[str, Any]) -> Rows:
+    """The rows of /stats from the figures of a tally."""
+    if not figures["replies"]:
+        return [("replies", "none yet")]
+    tokens, passes = figures["emitted_tokens"], figures["target_passes"]
+    drafted, judged = percent(figures["draft_acceptance_rate"]), percent(figures["judged_acceptance_rate"])
+    read = figures["prompt_tokens"] - figures["cached_tokens"]
+    rows = [
+        ("replies", str(figures["replies"])),
+        ("tokens", f"{tokens} in {count(passes, 'target pass')}, {figures['mean_acceptance_length']:.2f} a pass"),
+        ("accepted", f"{drafted} of drafted, {judged} of judged" if figures["draft_n"] else "nothing drafted"),
+        ("pace", f"{speed(figures['tokens_per_second'])} after the first token of each reply"),
+        ("prompts", f"{count(figures['prompt_tokens'], 'token')}, {read} of them read, the others still in the cache"),
+    ]
+    if figures["draft_n"]:
+        positions = " ".join(
+            f"{place}: {percent(rate)}" for place, rate in enumerate(figures["acceptance_per_position"], 1)
+        )
+        rows.insert(3, ("by position", positions))
+    return rows

@@ -1,0 +1,167 @@
+"""All that a chat shows. Law: stdout is the answers or their events, everything else stderr, all of it filtered."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, TextIO
+
+from rich.text import Text
+
+from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.events import Event, Failure, Finish, Prefill, Start
+from specdec_cli.thinking import Thinking
+from specdec_cli.ui.chat_reports import Rows, markdown, turn_lines, two_columns
+from specdec_cli.ui.chat_rows import ThinkingRows, ThinkingWriter
+from specdec_cli.ui.display import Display, Together
+from specdec_cli.ui.displays import print_demo_box, print_error
+from specdec_cli.ui.jsonl import JsonlDisplay
+from specdec_cli.ui.panel import PanelDisplay
+from specdec_cli.ui.plain import PlainDisplay
+from specdec_cli.ui.reports import print_lines
+from specdec_cli.ui.terminal import can_draw, is_terminal, make_console, safe, terminal_size
+
+MOST_COPIED_BYTES: Final = 74_994
+"""Of text; terminals drop longer OSC 52 sequences."""
+
+
+class ChatScreen:
+    """The renderer a chat is handed. `out` gets answers, `err` all else; `trace` gets events beside them."""
+
+    def __init__(
+        self,
+        out: TextIO,
+        err: TextIO,
+        *,
+        json: bool = False,
+        quiet: bool = False,
+        plain: bool = False,
+        trace: TextIO | None = None,
+    ) -> None:
+        self._out, self._err = out, err
+        self._json, self._quiet, self._plain = json, quiet or json, plain
+        self._trace = JsonlDisplay(trace) if trace else None
+        self._console = make_console(err, plain=plain)
+
+    @contextlib.contextmanager
+    def reply(self, name: str, tags: Thinking | None, hidden: bool, panel: bool) -> Iterator[Display]:
+        """The display of one reply of the pair `name`, closed on leaving."""
+        display = self._display(name, tags, hidden, panel)
+        shown = display if self._trace is None else Together([display, self._trace])
+        try:
+            yield shown
+        finally:
+            display.close()
+
+    def _display(self, name: str, tags: Thinking | None, hidden: bool, panel: bool) -> Display:
+        if self._json:
+            return JsonlDisplay(self._out)
+        if panel and not (self._quiet or self._plain) and can_draw(self._err):
+            panel_display = PanelDisplay(
+                self._out, self._err, quiet=True, name=name, rows=lambda: ThinkingRows(tags, hidden), stays=False
+            )
+            return _WithTurnLine(panel_display, self)
+        styled = not self._plain and can_draw(self._out)
+        answer = ThinkingWriter(self._out, tags, hidden, styled)
+        return _WithTurnLine(PlainDisplay(self._out, self._err, True, self._plain, answer), self)
+
+    def width(self) -> int:
+        """Columns of the terminal now."""
+        return terminal_size(self._err)[0]
+
+    def greet(self, rows: str, demo: bool) -> None:
+        """Which pair speaks, and how to get help."""
+        if self._quiet:
+            return
+        if demo and is_terminal(self._err):
+            print_demo_box(self._err, self._plain)
+        self.notice(rows)
+
+    def turn(self, start: Start, prefill: Prefill | None, finish: Finish) -> None:
+        """The line behind a reply, and an empty one where a person reads."""
+        if not self._quiet:
+            width = self.width()
+            print_lines(self._console, turn_lines(start, prefill, finish, width), width)
+            self.gap()
+
+    def gap(self) -> None:
+        """An empty line between turns, on a terminal."""
+        if is_terminal(self._err) and not self._json:
+            self._err.write("\n")
+            self._err.flush()
+
+    def notice(self, sentence: str) -> None:
+        """One dim line on what was done."""
+        if not self._quiet:
+            self._console.print(Text(safe(sentence), "dim"), soft_wrap=not self._console.is_terminal)
+
+    def error(self, error: SpecdecError) -> None:
+        """The two lines; for programs also an event."""
+        print_error(self._err, error, self._plain)
+        failure = Failure(error.message, error.hint, error.exit_code)
+        if self._json:
+            JsonlDisplay(self._out).handle(failure)
+        if self._trace:
+            self._trace.handle(failure)
+
+    def table(self, rows: Rows) -> None:
+        """What was asked for, so also under -q."""
+        self._console.print(two_columns(rows))
+
+    def markdown(self, text: str) -> None:
+        """An answer again, headings, lists and code drawn."""
+        self._console.print(markdown(text, self._console))
+
+    def text(self, text: str, dim: bool = False) -> None:
+        """Foreign text as it is."""
+        self._console.print(Text(safe(text), "dim" if dim else ""))
+
+    def copy(self, text: str) -> str:
+        """Ask the terminal to put `text` on the clipboard (OSC 52, which also works over ssh); what became of it.
+
+        Raises: SpecdecError where there is no terminal or the text is too long for one sequence.
+        """
+        if self._plain or not can_draw(self._err):
+            raise SpecdecError("no terminal here that could copy", "select the text, or /save FILE")
+        text = safe(text)
+        data = text.encode()
+        if len(data) > MOST_COPIED_BYTES:
+            told = f"the answer has {len(data)} bytes and terminals copy {MOST_COPIED_BYTES}"
+            raise SpecdecError(told, "/save FILE keeps all of it")
+        self._err.write(f"\x1b]52;c;{base64.b64encode(data).decode()}\x07")
+        self._err.flush()
+        return f"{len(text)} characters handed to the terminal's clipboard"
+
+
+def opened_trace(stack: contextlib.ExitStack, path: Path | None) -> TextIO | None:
+    """The file of --trace, closed with `stack`. Raises: UsageError if it cannot be written."""
+    if path is None:
+        return None
+    try:
+        return stack.enter_context(path.open("w", encoding="utf-8"))
+    except OSError as error:
+        hint = "name a file in a folder that exists and can be written to"
+        raise UsageError(f"--trace {path} cannot be written: {error.strerror}", hint) from error
+
+
+class _WithTurnLine:
+    """A display followed by the line behind a reply."""
+
+    def __init__(self, display: Display, screen: ChatScreen) -> None:
+        self._display, self._screen = display, screen
+        self._start: Start | None = None
+        self._prefill: Prefill | None = None
+
+    def handle(self, event: Event) -> None:
+        self._display.handle(event)
+        if isinstance(event, Start):
+            self._start = event
+        elif isinstance(event, Prefill):
+            self._prefill = event
+        elif isinstance(event, Finish) and self._start is not None:
+            self._screen.turn(self._start, self._prefill, event)
+
+    def close(self) -> None:
+        self._display.close()

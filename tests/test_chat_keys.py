@@ -1,0 +1,93 @@
+"""The line editor's keys, driven through prompt_toolkit's pipe input: no terminal needed."""
+
+from __future__ import annotations
+
+import io
+import stat
+import threading
+
+import pytest
+from prompt_toolkit.history import InMemoryHistory
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+from specdec_cli import line_editor
+from specdec_cli.line_editor import KEPT_ENTRIES, LineEditor, PrivateHistory, open_history
+
+
+def typed(keys, text="", history=None):
+    """What the editor returns for these keys."""
+    with create_pipe_input() as keyboard:
+        editor = LineEditor(history or InMemoryHistory(), lambda width: "bar", io.StringIO(), keyboard, DummyOutput())
+        keyboard.send_text(keys)
+        return editor.read(text)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ("hello\r", "hello"),
+        ("one\x1b\rtwo\r", "one\ntwo"),
+        ("\x1b[200~a\rb\nc\r\n\x1b[201~\r", "a\nb\nc\n"),
+        ('"""a\rb\r"""\r', '"""a\nb\n"""'),
+        ('say """ twice\r', 'say """ twice'),
+        ("wrong\x15right\r", "right"),
+        ("wide 日本 🙂\x7f!\r", "wide 日本 !"),
+        ("ab\x1b[Dc\r", "acb"),
+    ],
+)
+def test_keys_make_messages(keys, message):
+    assert typed(keys) == message
+
+
+def test_a_message_that_was_given_back_can_be_edited():
+    assert typed(" again\r", "hello") == "hello again"
+
+
+def test_a_message_from_a_file_is_filtered_before_it_is_drawn():
+    assert typed("\r", "a\x1b[2Jb\u202e\nc") == "ab\nc"
+
+
+def test_ctrl_c_and_ctrl_d_are_told_apart():
+    with pytest.raises(KeyboardInterrupt):
+        typed("half\x03")
+    with pytest.raises(EOFError):
+        typed("\x04")
+    assert typed("half\x04\r") == "half"
+
+
+def test_tab_completes_commands_and_pair_names():
+    for keys, line in (("/ret", "/retry"), ("/pair dem", "/pair demo")):
+        with create_pipe_input() as keyboard:
+            editor = LineEditor(InMemoryHistory(), lambda width: "bar", io.StringIO(), keyboard, DummyOutput())
+            keyboard.send_text(keys)
+            for number, key in enumerate("\t\r\r", 1):  # completions come a moment later
+                threading.Timer(0.3 * number, keyboard.send_text, [key]).start()
+            assert editor.read("") == line
+
+
+def test_up_brings_back_the_last_line():
+    history = InMemoryHistory(["first", "second\nof two"])
+    assert typed("\x1b[A\r", history=history) == "second\nof two"
+
+
+def test_the_history_file_is_private_keeps_several_lines_together_and_stays_short(tmp_path):
+    path = tmp_path / "state" / "history"
+    PrivateHistory(path).store_string("a\nb")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    path.chmod(0o644)
+    history = PrivateHistory(path)
+    assert list(history.load_history_strings()) == ["a\nb"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    for number in range(KEPT_ENTRIES):
+        history.store_string(f"line {number}")
+    kept = list(PrivateHistory(path).load_history_strings())
+    assert len(kept) == KEPT_ENTRIES // 2 and kept[0] == f"line {KEPT_ENTRIES - 1}"
+
+
+def test_a_history_that_cannot_be_written_is_forgotten_after_the_chat(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(line_editor, "history_file", lambda: tmp_path / "file" / "history")
+    assert isinstance(open_history(True), InMemoryHistory)
+    assert isinstance(open_history(False), InMemoryHistory)
