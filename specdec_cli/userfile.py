@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
+from typing import Any, Literal
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
@@ -44,6 +47,29 @@ def add_pair(path: Path, pair: Pair) -> None:
             table[key] = value
         else:
             table.pop(key, None)
+    _write(path, document)
+
+
+def record_measured(path: Path, pair: Pair, k: int | Literal["auto"], measured: Mapping[str, Any]) -> None:
+    """From now on `pair` starts at `k`; `measured` joins what was measured of it before, the same chip's replaced.
+
+    A pair that only the packaged file knows is copied into the user's, since an entry there replaces it whole.
+    """
+    document = _read(path)
+    pairs = document.setdefault("pairs", tomlkit.table(is_super_table=True))
+    if pair.name not in pairs:
+        known = {f.name: getattr(pair, f.name) for f in fields(pair) if f.name not in ("name", "source", "k")}
+        pairs[pair.name] = tomlkit.table()
+        pairs[pair.name].update({key: value for key, value in known.items() if value not in (None, "")})
+    table = pairs[pair.name]
+    table["k"] = k
+    others = [dict(entry) for entry in table.get("measured", []) if entry.get("chip") != measured["chip"]]
+    entries = tomlkit.array().multiline(len(others) > 0)
+    for entry in [*others, measured]:
+        inline = tomlkit.inline_table()
+        inline.update({key: value for key, value in entry.items() if value is not None})
+        entries.append(inline)
+    table["measured"] = entries
     _write(path, document)
 
 

@@ -1,0 +1,163 @@
+"""What is known of each arm, and what to measure next (pure). All values are natural logarithms of speed-ups.
+
+Law: arms are compared on the same prompts only; what was predicted is moved by what the confirmed arms came to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+
+from specdec_cli.bench_model import CostCurve, cost_curve, log_speedup, predictable
+from specdec_cli.bench_result import Arm, Condition, CostSample, Length, PromptId, Rehearsal, Sample, plain
+from specdec_cli.bench_stats import FEWEST_PROMPTS, Interval, by_kind, grouped, log_ratio, two_phase
+
+# Prompts on which two arms must have met before one is dropped.
+SURE_PROMPTS = 4
+# An arm further behind than this is no rival; one that was never measured has to be ahead by as much as SURPRISE.
+RIVAL, SURPRISE = 0.05, 0.01
+
+Logs = Mapping[PromptId, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """One arm: predictions of rehearsed prompts, measurements of confirmed ones, and what predictions lacked so far.
+
+    `relative` is what measurements are compared with prompt by prompt: the arm's own predictions, or those of the best
+    arm where it has none, since what makes one arm fast on a prompt makes the others fast, too.
+    """
+
+    arm: Arm
+    predicted: Logs
+    measured: Logs
+    calibration: float = 0.0
+    relative: Logs = field(default_factory=dict)
+
+    @property
+    def confirmed(self) -> bool:
+        """Measured on enough prompts for an interval."""
+        return len(self.measured) >= FEWEST_PROMPTS
+
+    @property
+    def known(self) -> bool:
+        return bool(self.predicted or self.measured)
+
+    @property
+    def score(self) -> float:
+        """The best guess of the log speed-up over all prompts."""
+        return self.interval.mean
+
+    @property
+    def interval(self) -> Interval:
+        """Measured where confirmed, else predicted and calibrated: then its width is the spread over prompts alone."""
+        if self.confirmed or not self.predicted:
+            return carried_over(self.measured, self.relative)
+        return over(self.predicted).shifted(self.calibration)
+
+    def lead(self, other: Estimate) -> Interval | None:
+        """This arm's measured advantage on the prompts of both; None where they have not met often enough."""
+        common = [at for at in self.measured if at in other.measured]
+        if len(common) < FEWEST_PROMPTS:
+            return None
+        return over({at: self.measured[at] - other.measured[at] for at in common})
+
+    def beats(self, other: Estimate) -> bool:
+        """Measured to be faster, beyond noise."""
+        lead = self.lead(other)
+        return lead is not None and lead.prompts >= SURE_PROMPTS and lead.low > 0
+
+
+def over(values: Logs) -> Interval:
+    """The interval over prompts, by kind."""
+    return by_kind(_groups(values))
+
+
+def carried_over(measured: Logs, relative: Logs) -> Interval:
+    """Of the measured prompts; where `relative` knows more prompts, of all of those."""
+    off = {at: value - relative[at] for at, value in measured.items() if at in relative}
+    if len(off) < max(len(measured), FEWEST_PROMPTS) or len(relative) == len(off):
+        return over(measured)
+    return two_phase(_groups(relative), _groups(off))
+
+
+def _groups(values: Logs) -> dict[str, list[float]]:
+    return grouped((prompt.kind, value) for prompt, value in values.items())
+
+
+def measured(samples: Iterable[Sample]) -> dict[Arm, dict[PromptId, float]]:
+    """Log speed-ups of each arm against the baseline that was measured beside it."""
+    rates: dict[Arm, dict[PromptId, float]] = {}
+    for sample in samples:
+        if sample.phase == "confirm":
+            rates.setdefault(sample.arm, {})[sample.prompt] = sample.tokens_per_second
+    return {
+        arm: {at: log_ratio(rate, base[at]) for at, rate in found.items() if at in base}
+        for arm, found in rates.items()
+        if arm.k != 0
+        for base in [rates.get(plain(arm.temperature), {})]
+    }
+
+
+def estimates(
+    condition: Condition,
+    ks: Sequence[Length],
+    samples: Iterable[Sample],
+    rehearsals: Iterable[Rehearsal],
+    costs: Iterable[CostSample],
+) -> list[Estimate]:
+    """Every arm of `condition`, known or not: K in the order of `ks`, 0 left out, and only `auto` where the contender
+    chooses K itself."""
+    curve = cost_curve(cost for cost in costs if cost.condition == condition)
+    mine = [one for one in rehearsals if one.condition == condition and predictable(one)]
+    found, seen = [], measured(samples)
+    for k in ks if condition.contender.replayable else ("auto",):
+        if k == 0:
+            continue
+        arm = Arm(condition.contender, condition.temperature, k)
+        predicted = {} if curve is None or k == "auto" else predictions(mine, k, curve)
+        found.append(Estimate(arm, predicted, seen.get(arm, {})))
+    off = calibration(found)
+    best = max((one.predicted for one in found if one.predicted), key=lambda logs: over(logs).mean, default={})
+    return [replace(one, calibration=off, relative=one.predicted or best) for one in found]
+
+
+def predictions(rehearsals: Iterable[Rehearsal], k: int, curve: CostCurve) -> dict[PromptId, float]:
+    """log S(K) of each rehearsed answer."""
+    return {one.prompt: log_speedup(one, k, curve) for one in rehearsals}
+
+
+def calibration(found: Iterable[Estimate]) -> float:
+    """What confirmed arms came to, beside what was predicted of them: each arm with the same weight."""
+    off = []
+    for one in found:
+        both = [value - one.predicted[at] for at, value in one.measured.items() if at in one.predicted]
+        if len(both) >= FEWEST_PROMPTS:
+            off.append(fmean(both))
+    return fmean(off) if off else 0.0
+
+
+def next_arms(found: Sequence[Estimate]) -> list[Arm]:
+    """What to confirm on the next prompt: the leader, its closest rival that is not beaten, every unbeaten arm that
+    cannot be predicted, and the best of each other contender while it may still be the better one.
+
+    `found` are the arms of one temperature, of all contenders.
+    """
+    ranked = sorted((one for one in found if one.predicted), key=_rank, reverse=True)
+    if not ranked:
+        return [one.arm for one in found]
+    leader = ranked[0]
+    open_ = [one for one in ranked[1:] if not leader.beats(one)]
+    mine = [one for one in open_ if one.arm.contender == leader.arm.contender]
+    fresh = not leader.confirmed
+    rivals = [one for one in mine if fresh or leader.score - one.score < RIVAL][:1]
+    for contender in dict.fromkeys(one.arm.contender for one in ranked):
+        others = [one for one in open_ if one.arm.contender == contender != leader.arm.contender]
+        rivals += others[:1]
+    rivals += [one for one in found if not one.predicted and not leader.beats(one)]
+    return [one.arm for one in (leader, *rivals)]
+
+
+def _rank(one: Estimate) -> float:
+    return one.score - (0.0 if one.confirmed else SURPRISE)

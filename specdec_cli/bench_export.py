@@ -1,0 +1,163 @@
+"""A result as a file, by its extension. Law: JSON holds every sample, CSV one a line; all of them can be read back."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from specdec_cli import bench_words
+from specdec_cli.bench_file import to_dict
+from specdec_cli.bench_page import html_page, svg_summary
+from specdec_cli.bench_report import KindRow, Report, Row, recommended, reports
+from specdec_cli.bench_result import Result, Sample
+from specdec_cli.bench_stats import Interval
+from specdec_cli.errors import SpecdecError, UsageError
+
+COLUMNS = ("K", "tok/s", "speed-up", "", "accepted", "per pass", "draft", "v(K+1)", "first token", "peak")
+
+
+def json_text(result: Result) -> str:
+    """Everything that was measured, and under `report` what follows from it."""
+    values = to_dict(result) | {"report": [_report(report) for report in reports(result)]}
+    return json.dumps(_finite(values), indent=1) + "\n"
+
+
+def csv_text(result: Result) -> str:
+    """One answer a line."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(_flat(result.samples[0])) if result.samples else ["drafter"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(map(_flat, result.samples))
+    return out.getvalue()
+
+
+def markdown_text(result: Result) -> str:
+    """The tables and the sentences of the terminal, for an issue or a README."""
+    found = reports(result)
+    settings, environment = result.settings, result.environment
+    versions = ", ".join(f"{name} {version}" for name, version in environment.versions.items())
+    lines = [
+        f"# specdec bench: {_cell(settings.pair)}",
+        "",
+        f"{_cell(environment.chip)}, {environment.system}, {versions}, {environment.date}; "
+        f"{settings.max_tokens} tokens ({settings.ends} ends), {settings.prompts}, {result.seconds:.0f} s"
+        + (", **partial: interrupted**" if result.partial else ""),
+    ]
+    for report in found:
+        condition = report.condition
+        lines += ["", f"## {_cell(condition.contender.name)}, temperature {condition.temperature:g}", ""]
+        lines += _table(COLUMNS, [_row(row, report) for row in report.rows])
+        if report.kinds:
+            lines += ["", *_table(("kind", "best K", "speed-up", "accepted"), map(_kind, report.kinds))]
+        told = (bench_words.conclusion(report), bench_words.reason(report), bench_words.break_even(report))
+        lines += [f"\n{sentence[0].upper()}{sentence[1:]}." for sentence in told if sentence]
+    lines += ["", f"Rule: {bench_words.rule()}. ± and ranges are 95 % intervals over prompts; ~ is predicted."]
+    lines += ["", f"Machine: {bench_words.surroundings(result)}."]
+    lines += ["", "```sh", *(bench_words.command(result, report) for report in recommended(found)), "```", ""]
+    return "\n".join(lines)
+
+
+# Extension -> text of the file. Another format is one function and one line.
+WRITERS: dict[str, Callable[[Result], str]] = {
+    ".json": json_text,
+    ".csv": csv_text,
+    ".md": markdown_text,
+    ".html": html_page,
+    ".svg": svg_summary,
+}
+
+
+def require_writable(paths: Sequence[Path]) -> None:
+    """Before two minutes are spent.
+
+    Raises: UsageError for an extension nobody writes, or a folder that is not there.
+    """
+    for path in paths:
+        if path.suffix.lower() not in WRITERS:
+            raise UsageError(f"--export {path} ends in {path.suffix or 'nothing'}", f"known: {', '.join(WRITERS)}")
+        if not path.parent.is_dir() or path.is_dir():
+            told = "is a folder" if path.is_dir() else f"is in {path.parent}, and there is no such folder"
+            raise UsageError(f"--export {path} {told}", "name a file in a folder that exists")
+
+
+def export(result: Result, path: Path) -> None:
+    """Raises: SpecdecError if the file cannot be written."""
+    try:
+        path.write_text(WRITERS[path.suffix.lower()](result), encoding="utf-8")
+    except OSError as error:
+        raise SpecdecError(f"{path} cannot be written: {error.strerror}", "check the folder's permissions") from error
+
+
+def _report(report: Report) -> dict[str, Any]:
+    curve = report.curve
+    return {
+        "condition": asdict(report.condition),
+        "verdict": asdict(report.verdict) | {"told": bench_words.conclusion(report)},
+        "rows": [asdict(row) for row in report.rows],
+        "kinds": [asdict(row) for row in report.kinds],
+        "draft_steps": curve and dict(curve.draft),
+        "verify_steps": curve and dict(curve.verify),
+    }
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity: an interval that is open ends in null."""
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _flat(sample: Sample) -> dict[str, Any]:
+    values = asdict(sample)
+    arm, prompt = values.pop("arm"), values.pop("prompt")
+    rate = sample.tokens_per_second if sample.decode_seconds else None
+    return {**arm.pop("contender"), **arm, **prompt, **values, "tokens_per_second": rate}
+
+
+def _table(header: Sequence[str], rows: Any) -> list[str]:
+    lines = [list(header), ["---"] * len(header), *rows]
+    return ["| " + " | ".join(line) + " |" for line in lines]
+
+
+def _row(row: Row, report: Report) -> list[str]:
+    chosen = report.verdict.answer == "use" and report.verdict.k == row.k
+    mark, memory = "" if row.measured else "~", row.peak_memory_bytes
+    return [
+        f"**{row.k}**" if chosen else str(row.k),
+        _spread(row.tokens_per_second, 1, mark),
+        _spread(row.speedup, 2, mark) if row.k else "1.00",
+        "measured" if row.measured else "predicted",
+        _percent(row.acceptance_rate),
+        "" if row.mean_acceptance_length is None else f"{row.mean_acceptance_length:.2f}",
+        _percent(row.draft_share),
+        "" if row.verify_steps is None else f"{row.verify_steps:.2f}",
+        "" if row.ttft_seconds is None else f"{1000 * row.ttft_seconds:.0f} ms",
+        "" if memory is None else f"{memory / 1e9:.1f} GB",
+    ]
+
+
+def _kind(row: KindRow) -> list[str]:
+    told = "" if row.worth_it is not False else ", don't"
+    spread = _spread(row.speedup, 2, "" if row.measured else "~")
+    return [_cell(row.kind), f"{row.k}{told}", spread, _percent(row.acceptance_rate)]
+
+
+def _cell(text: str) -> str:
+    """What a table cell may hold."""
+    return " ".join(text.replace("|", "\\|").split())
+
+
+def _spread(interval: Interval | None, digits: int, mark: str) -> str:
+    return "" if interval is None else mark + bench_words.spread(interval, digits)
+
+
+def _percent(rate: float | None) -> str:
+    return "" if rate is None else f"{100 * rate:.0f} %"

@@ -1,0 +1,145 @@
+"""What the bench's page shows, from a result (pure). Law: every figure is the report's; what it lacks stays empty.
+
+Letters: K draft length, n rows of a target pass, v(n) its cost and c that of a draft step, both in plain steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import inf
+
+from specdec_cli import bench_words
+from specdec_cli.bench_estimate import Estimate
+from specdec_cli.bench_model import CostCurve
+from specdec_cli.bench_report import Report, Row, reports
+from specdec_cli.bench_result import Condition, Length, Result
+from specdec_cli.bench_stats import FEWEST_PROMPTS, Interval, t_interval
+from specdec_cli.bench_verdict import Verdict
+from specdec_cli.plot import Mark
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """c and v(1), v(2), …, the pass over n rows at [n - 1]."""
+
+    draft_step: float
+    verify: tuple[float, ...]
+    plain_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of text: its speed-up by K, and accepted ÷ judged."""
+
+    name: str
+    prompts: int
+    marks: tuple[Mark | None, ...]
+    judged_rate: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A contender at a temperature. `marks` stand in the order of `rows`; `costs` is None where none were measured."""
+
+    condition: Condition
+    rows: tuple[Row, ...]
+    marks: tuple[Mark | None, ...]
+    verdict: Verdict
+    kinds: tuple[Kind, ...]
+    acceptance: tuple[float, ...]
+    judged_rate: float | None
+    costs: Costs | None
+    conclusion: str
+    reasons: tuple[str, ...]
+    command: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.condition.contender.name}, temperature {self.condition.temperature:g}"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(str(row.k) for row in self.rows)
+
+
+def sections(result: Result) -> tuple[Section, ...]:
+    """One for each condition, in the order asked for."""
+    return tuple(map(_section, reports(result)))
+
+
+def expected_tokens(accuracy: float, k: int) -> float:
+    """1 + a + … + a^K: tokens a round where each draft token stands with probability a (arXiv:2211.17192)."""
+    return sum(accuracy**i for i in range(k + 1))
+
+
+def predicted_speedup(accuracy: float, k: int, costs: Costs) -> float:
+    """S(K) = (1 + a + … + a^K) / (K·c + v(K + 1)), as the page's own script has it."""
+    return expected_tokens(accuracy, k) / (k * costs.draft_step + costs.verify[k])
+
+
+def cost_table(curve: CostCurve | None) -> Costs | None:
+    """v(n) for every n up to the last: a straight line between rows that were measured; v(1) is a plain step."""
+    if curve is None:
+        return None
+    known = {1: 1.0, **curve.verify}
+    return Costs(curve.draft_step, tuple(_straight(known, n) for n in range(1, max(known) + 1)), curve.plain_seconds)
+
+
+def _straight(known: Mapping[int, float], n: int) -> float:
+    if n in known:
+        return known[n]
+    below, above = next((a, b) for a, b in pairwise(sorted(known)) if a < n < b)
+    return known[below] + (known[above] - known[below]) * (n - below) / (above - below)
+
+
+def _section(report: Report) -> Section:
+    verdict, rows = report.verdict, tuple(report.rows)
+    deepest = max((k for k in report.result.settings.ks if isinstance(k, int)), default=0)
+    names = list(dict.fromkeys(one.prompt.kind for one in report.rehearsals))
+    return Section(
+        report.condition,
+        rows,
+        tuple(_of_row(row, verdict) for row in rows),
+        verdict,
+        tuple(_kind(report, name, rows, deepest) for name in names),
+        tuple(report.acceptance_by_position(deepest)),
+        report.tally(deepest).judged_rate,
+        cost_table(report.curve),
+        bench_words.conclusion(report),
+        tuple(told for told in (bench_words.reason(report), bench_words.break_even(report)) if told),
+        bench_words.command(report.result, report),
+    )
+
+
+def _of_row(row: Row, verdict: Verdict) -> Mark | None:
+    if row.speedup is None:
+        return None
+    return _mark(row.speedup, row.measured or row.k == "auto", verdict.answer == "use" and verdict.k == row.k)
+
+
+def _kind(report: Report, name: str, rows: Sequence[Row], deepest: int) -> Kind:
+    by_k: dict[Length, Estimate] = {one.arm.k: one for one in report.estimates}
+    marks = tuple(Mark(1.0, 1.0, 1.0) if row.k == 0 else _of_kind(by_k.get(row.k), name) for row in rows)
+    prompts = len({one.prompt for one in report.rehearsals if one.prompt.kind == name})
+    return Kind(name, prompts, marks, report.tally(deepest, name).judged_rate)
+
+
+def _of_kind(one: Estimate | None, kind: str) -> Mark | None:
+    """Measured where this kind has enough confirmed prompts, else predicted and calibrated."""
+    if one is None:
+        return None
+    seen = [value for at, value in one.measured.items() if at.kind == kind]
+    guessed = [value + one.calibration for at, value in one.predicted.items() if at.kind == kind]
+    confirmed = len(seen) >= FEWEST_PROMPTS or not guessed
+    values = seen if confirmed else guessed
+    if not values:
+        return None
+    return _mark(t_interval(values).exp(), confirmed, False)
+
+
+def _mark(interval: Interval, measured: bool, chosen: bool) -> Mark:
+    """An interval of too few prompts says nothing, and is not drawn."""
+    low, high = (interval.low, interval.high) if interval.prompts >= FEWEST_PROMPTS else (-inf, inf)
+    return Mark(interval.mean, low, high, measured, chosen)

@@ -1,0 +1,117 @@
+"""What the bench's page says around its figures (pure). Law: every word it uses is defined on it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from specdec_cli import bench_words
+from specdec_cli.bench_report import Row
+from specdec_cli.bench_result import Result
+from specdec_cli.bench_stats import FEWEST_PROMPTS, Interval
+
+HEADINGS: Final = (
+    "K",
+    "speed-up",
+    "95 %",
+    "",
+    "tokens/s",
+    "accepted",
+    "of judged",
+    "tokens per pass",
+    "draft share",
+    "v(K + 1)",
+    "first token",
+    "peak memory",
+)
+TERMS: Final = (
+    ("K", "draft length: tokens drafted a round; K 0 is plain decoding by mlx-lm, the baseline of every speed-up."),
+    ("speed-up", "tokens a second ÷ the baseline's, prompt by prompt; the mean of their logarithms, as a ratio."),
+    ("interval", "95 %, Student's t over prompts: where the mean of more such prompts is likely to lie."),
+    (
+        "measured, predicted",
+        "measured: confirmed end to end (filled). Predicted: from acceptance and costs (hollow).",
+    ),
+    ("accepted", "accepted ÷ drafted tokens. Of judged: accepted ÷ (accepted + rejected), the draft accuracy a."),
+    ("tokens per pass", "emitted tokens ÷ target passes: 1 when nothing is accepted, K + 1 when everything is."),
+    ("draft share", "the draft's part of a round's time."),
+    ("c, v(n)", "a draft step, and a target pass over n rows, in plain steps: one token by plain decoding."),
+    ("S(K)", "(1 + a + … + a^K) ÷ (K·c + v(K + 1)): predicted speed-up if each token stands with probability a."),
+)
+
+
+def title(result: Result) -> str:
+    return f"{result.settings.pair} on {result.environment.chip}"
+
+
+def subtitle(result: Result) -> str:
+    """What was measured on what, and when."""
+    prompts = len({sample.prompt for sample in result.samples})
+    kinds = ", ".join(dict.fromkeys(sample.prompt.kind for sample in result.samples))
+    date = result.environment.date[:16].replace("T", " ")
+    return f"target {result.settings.target} · {date} · {prompts} prompts: {kinds}"
+
+
+def warnings(result: Result) -> list[str]:
+    """What a reader must know before the numbers."""
+    return ["Interrupted: these numbers are right, but fewer than planned."] if result.partial else []
+
+
+def facts(result: Result) -> list[tuple[str, str]]:
+    """The machine, the software and the settings."""
+    settings, machine = result.settings, result.environment
+    ends = "natural, by a stop token" if settings.ends == "natural" else "fixed, stop tokens ruled out"
+    memory = f"{machine.memory_bytes / 2**30:.0f} GiB"
+    return [
+        ("machine", f"{machine.chip}, {memory}, {machine.cores} cores, {machine.system}"),
+        ("state", bench_words.surroundings(result) or "not known"),
+        ("computed on", f"{machine.device}, {machine.dtype}"),
+        ("software", ", ".join(f"{name} {number}" for name, number in machine.versions.items())),
+        ("sampling", f"rule {settings.rule}, seed {settings.seed}"),
+        ("prompts", settings.prompts),
+        ("answers", f"{len(result.samples)} of at most {settings.max_tokens} tokens; ends {ends}"),
+        ("time", f"{result.seconds:.0f} s of {settings.budget_seconds:.0f} s allowed"),
+        ("recommended", bench_words.rule()),
+    ]
+
+
+def cells(row: Row) -> list[str]:
+    """One row of the table, under `HEADINGS`."""
+    pace = row.tokens_per_second
+    return [
+        str(row.k),
+        "–" if row.speedup is None else f"{row.speedup.mean:.2f}×",
+        _spread(row.speedup) if row.k != 0 else "",
+        _source(row),
+        "–" if pace is None else f"{pace.mean:.1f}",
+        percent(row.acceptance_rate),
+        percent(row.judged_rate),
+        "–" if row.mean_acceptance_length is None else f"{row.mean_acceptance_length:.2f}",
+        percent(row.draft_share),
+        "–" if row.verify_steps is None else f"{row.verify_steps:.2f}",
+        "–" if row.ttft_seconds is None else f"{row.ttft_seconds:.2f} s",
+        _memory(row.peak_memory_bytes),
+    ]
+
+
+def _source(row: Row) -> str:
+    """Where the speed-up comes from; `auto`, which nothing predicts, may have met too few prompts."""
+    if row.k == 0:
+        return "baseline"
+    return "measured" if row.measured else "too few" if row.k == "auto" else "predicted"
+
+
+def percent(rate: float | None) -> str:
+    return "–" if rate is None else f"{100 * rate:.0f} %"
+
+
+def _memory(count: int | None) -> str:
+    if count is None:
+        return "–"
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
+
+
+def _spread(interval: Interval | None) -> str:
+    """1.61–1.84, a dash where too few prompts give none."""
+    if interval is None or interval.prompts < FEWEST_PROMPTS:
+        return "–"
+    return f"{interval.low:.2f}–{interval.high:.2f}"

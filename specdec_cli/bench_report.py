@@ -1,0 +1,219 @@
+"""What a result says: rows by K, by kind, and the recommendation (pure). Law: nothing that the result does not hold.
+
+Letters: K draft length. Speed-ups are ratios to mlx-lm's plain decoding of the same prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import log
+from statistics import fmean, median
+
+from specdec_cli.bench_estimate import Estimate, carried_over, estimates, over
+from specdec_cli.bench_model import (
+    CostCurve,
+    Tally,
+    acceptance_by_position,
+    cost_curve,
+    predictable,
+    tally,
+)
+from specdec_cli.bench_plan import kinds_of
+from specdec_cli.bench_result import Arm, Condition, Length, PromptId, Rehearsal, Result, Sample, plain
+from specdec_cli.bench_stats import FEWEST_PROMPTS, Interval, by_kind
+from specdec_cli.bench_verdict import Verdict, better, recommend
+from specdec_cli.stats import ratio
+
+# K whose predictions differ by less are the same to a kind of text, and the smaller is named.
+SAME = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One K. `measured`: end to end; else predicted from acceptance and costs. None where nothing is known.
+
+    `verify_steps` is v(K + 1), `draft_share` the draft's part of a round's time.
+    """
+
+    k: Length
+    measured: bool
+    speedup: Interval | None
+    tokens_per_second: Interval | None
+    acceptance_rate: float | None = None
+    judged_rate: float | None = None
+    mean_acceptance_length: float | None = None
+    draft_share: float | None = None
+    verify_steps: float | None = None
+    ttft_seconds: float | None = None
+    peak_memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KindRow:
+    """The best K of one kind of text; `measured` if that K was confirmed on enough prompts of this kind."""
+
+    kind: str
+    k: Length
+    speedup: Interval
+    measured: bool
+    acceptance_rate: float | None
+
+    @property
+    def worth_it(self) -> bool | None:
+        """None where too few prompts leave it open."""
+        return None if self.speedup.prompts < FEWEST_PROMPTS else self.speedup.low > 1.0
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that is said about one condition."""
+
+    result: Result
+    condition: Condition
+
+    @cached_property
+    def curve(self) -> CostCurve | None:
+        return cost_curve(cost for cost in self.result.costs if cost.condition == self.condition)
+
+    @cached_property
+    def rehearsals(self) -> list[Rehearsal]:
+        return [one for one in self.result.rehearsals if one.condition == self.condition and predictable(one)]
+
+    @cached_property
+    def estimates(self) -> list[Estimate]:
+        found = self.result
+        every = estimates(self.condition, found.settings.ks, found.samples, found.rehearsals, found.costs)
+        return [one for one in every if one.known]
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        return recommend(self.condition, self.estimates)
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """The baseline, then every K of which anything is known."""
+        return [self._plain(), *(self._row(one) for one in self.estimates)]
+
+    @cached_property
+    def kinds(self) -> list[KindRow]:
+        """The best K of each kind that was rehearsed."""
+        kinds = kinds_of([one.prompt for one in self.rehearsals])
+        return [row for row in map(self._kind, kinds) if row is not None]
+
+    def tally(self, k: int, kind: str | None = None) -> Tally:
+        """All rehearsed answers together, or those of one kind."""
+        if self.curve is None:
+            return Tally()
+        mine = [one for one in self.rehearsals if kind in (None, one.prompt.kind)]
+        return sum((tally(one, k, self.curve) for one in mine), Tally())
+
+    def acceptance_by_position(self, k: int, kind: str | None = None) -> list[float]:
+        """[j] = rounds that accepted j + 1 tokens or more / rounds that drafted as many."""
+        return acceptance_by_position([one for one in self.rehearsals if kind in (None, one.prompt.kind)], k)
+
+    def samples(self, k: Length) -> list[Sample]:
+        """The confirmed answers at this K; of the baseline all."""
+        if k == 0:
+            return [s for s in self.result.samples if s.arm == plain(self.condition.temperature)]
+        arm = Arm(self.condition.contender, self.condition.temperature, k)
+        return [s for s in self.result.samples if s.arm == arm]
+
+    def _plain(self) -> Row:
+        samples, rates = self.samples(0), self._plain_rates()
+        rate = over(rates).exp() if rates else None
+        one = Interval(1.0, 1.0, 1.0, len(rates))
+        return Row(0, True, one if rates else None, rate, ttft_seconds=_ttft(samples), peak_memory_bytes=_peak(samples))
+
+    def _plain_rates(self) -> dict[PromptId, float]:
+        """Log tokens a second of the baseline by prompt."""
+        rates: dict[PromptId, list[float]] = {}
+        for sample in self.samples(0):
+            rates.setdefault(sample.prompt, []).append(log(sample.tokens_per_second))
+        return {prompt: fmean(values) for prompt, values in rates.items()}
+
+    def _row(self, one: Estimate) -> Row:
+        samples, k = self.samples(one.arm.k), one.arm.k
+        # A replay is exact, and covers more prompts than were run.
+        exact = k != "auto" and all(rehearsal.replayed for rehearsal in self.rehearsals)
+        found = _measured(samples) if k == "auto" or (one.confirmed and not exact) else self.tally(k)
+        share = None
+        if one.confirmed:
+            spent = [(s.draft_seconds, s.draft_seconds + s.verify_seconds) for s in samples]
+            share = ratio(sum(d for d, _ in spent), sum(t for _, t in spent))
+        elif self.curve is not None and k != "auto":
+            share = self.curve.draft[k] / self.curve.round(k)
+        return Row(
+            k,
+            one.confirmed,
+            one.interval.exp(),
+            self._rate(one),
+            found.acceptance_rate,
+            found.judged_rate,
+            found.mean_acceptance_length,
+            share,
+            self.curve.verify[k + 1] if self.curve is not None and k != "auto" else None,
+            _ttft(samples) if one.confirmed else None,
+            _peak(samples),
+        )
+
+    def _rate(self, one: Estimate) -> Interval | None:
+        rates = self._plain_rates()
+        if one.confirmed or not one.predicted:
+            relative = {at: rates[at] + value for at, value in one.relative.items() if at in rates}
+            return carried_over({s.prompt: log(s.tokens_per_second) for s in self.samples(one.arm.k)}, relative).exp()
+        both = {at: rates[at] + value + one.calibration for at, value in one.predicted.items() if at in rates}
+        return over(both).exp() if both else None
+
+    def _kind(self, kind: str) -> KindRow | None:
+        means: dict[Length, float] = {}
+        for one in self.estimates:
+            values = [value for at, value in one.predicted.items() if at.kind == kind]
+            if values:
+                means[one.arm.k] = fmean(values)
+        if not means:
+            return None
+        k = next(k for k, mean in means.items() if mean >= max(means.values()) - SAME)
+        one = next(one for one in self.estimates if one.arm.k == k)
+        seen = [value for at, value in one.measured.items() if at.kind == kind]
+        guessed = [value + one.calibration for at, value in one.predicted.items() if at.kind == kind]
+        confirmed = len(seen) >= FEWEST_PROMPTS
+        interval = by_kind({kind: seen if confirmed else guessed}).exp()
+        found = Tally() if k == "auto" else self.tally(k, kind)
+        return KindRow(kind, k, interval, confirmed, found.acceptance_rate)
+
+
+def reports(result: Result) -> list[Report]:
+    """One for each condition."""
+    return [Report(result, condition) for condition in result.conditions]
+
+
+def recommended(found: Sequence[Report]) -> list[Report]:
+    """The report of the best contender at each temperature."""
+    chosen = []
+    for temperature in dict.fromkeys(one.condition.temperature for one in found):
+        mine = [one for one in found if one.condition.temperature == temperature]
+        verdict = better([(one.verdict, one.estimates) for one in mine])
+        chosen.append(next(one for one in mine if one.verdict is verdict))
+    return chosen
+
+
+def _measured(samples: Sequence[Sample]) -> Tally:
+    """The rounds of real answers, their first tokens left out."""
+    return Tally(
+        sum(s.target_passes - 1 for s in samples),
+        sum(s.emitted_tokens - 1 for s in samples),
+        sum(s.draft_n for s in samples),
+        sum(s.draft_n_accepted for s in samples),
+        sum(s.rejected_n for s in samples),
+        sum(s.decode_seconds for s in samples),
+    )
+
+
+def _ttft(samples: Sequence[Sample]) -> float | None:
+    return median(s.ttft_seconds for s in samples) if samples else None
+
+
+def _peak(samples: Sequence[Sample]) -> int | None:
+    return max((s.peak_memory_bytes for s in samples if s.peak_memory_bytes), default=None)

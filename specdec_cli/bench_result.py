@@ -1,0 +1,213 @@
+"""What a bench measured: every sample and the environment (pure). Law: figures are derived from this alone, later too.
+
+Version SCHEMA of the JSON file: one object, seconds as floats, fields may be added, never renamed. Letters: K draft
+length, n rows of a target pass. An arm is one way to decode: a contender at one K. K 0 is the baseline, mlx-lm's own
+plain decoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+SCHEMA = 1
+Length = int | Literal["auto"]
+Phase = Literal["learn", "confirm", "drift"]
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """Who drafts; `draft` is the draft model's id, None where no model drafts."""
+
+    drafter: str
+    draft: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The draft's short name, else the drafter's; both where a model is only part of the drafter."""
+        if self.draft is None:
+            return self.drafter
+        short = self.draft.rstrip("/").rsplit("/", 1)[-1]
+        return short if self.drafter == "model" else f"{self.drafter} with {short}"
+
+    @property
+    def replayable(self) -> bool:
+        """Whether what it drafts follows from the text alone. `auto` also goes by the clock, and chooses K itself."""
+        return self.drafter != "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A contender at one temperature: what a K is recommended for."""
+
+    contender: Contender
+    temperature: float
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One way to decode. The baseline has drafter `none` and K 0."""
+
+    contender: Contender
+    temperature: float
+    k: Length
+
+    @property
+    def condition(self) -> Condition:
+        return Condition(self.contender, self.temperature)
+
+
+PLAIN = Contender("none")
+
+
+def plain(temperature: float) -> Arm:
+    """The baseline."""
+    return Arm(PLAIN, temperature, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class PromptId:
+    """A prompt, the unit of every average."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One answer, end to end. `decode_seconds` starts behind the first token and leaves out the draft's own reading of
+    the prompt; `started_seconds` counts from the start of the bench."""
+
+    arm: Arm
+    prompt: PromptId
+    phase: Phase
+    started_seconds: float
+    prompt_tokens: int
+    emitted_tokens: int
+    target_passes: int
+    prefill_seconds: float
+    ttft_seconds: float
+    decode_seconds: float
+    finish: str
+    draft_n: int = 0
+    draft_n_accepted: int = 0
+    rejected_n: int = 0
+    draft_seconds: float = 0.0
+    verify_seconds: float = 0.0
+    draft_prefill_seconds: float = 0.0
+    peak_memory_bytes: int | None = None
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Decode only: tokens behind the first / seconds behind the first."""
+        return (self.emitted_tokens - 1) / self.decode_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """What one contender's drafts come to in one answer of `tokens` tokens, its plain first token included.
+
+    `replayed`: entry t says how many tokens a round that begins at token t of the answer would draft, at most
+    `deepest`, and how many of these are the answer's own; so every K <= `deepest` follows. Not replayed: an entry for
+    each round of a real run at K = `deepest`. `room` is the longest that the answer could have become.
+    """
+
+    condition: Condition
+    prompt: PromptId
+    tokens: int
+    room: int
+    deepest: int
+    drafted: tuple[int, ...]
+    accepted: tuple[int, ...]
+    replayed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CostSample:
+    """One round of K = `k` taken apart, and the plain step measured beside it, all behind `context_tokens`."""
+
+    condition: Condition
+    context_tokens: int
+    k: int
+    draft_seconds: float
+    verify_seconds: float
+    plain_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class MachineState:
+    """What slows a machine down; None where it does not say. `load` is the one-minute load average."""
+
+    power: str | None = None
+    low_power_mode: bool | None = None
+    thermal: str | None = None
+    load: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The machine and the software; `before` and `after` bracket the bench."""
+
+    chip: str
+    device: str
+    system: str
+    memory_bytes: int
+    cores: int
+    dtype: str
+    caches: Mapping[str, tuple[str, ...]]
+    versions: Mapping[str, str]
+    date: str
+    before: MachineState = field(default_factory=MachineState)
+    after: MachineState = field(default_factory=MachineState)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What was asked for. `ends` is `natural` (a stop token ends an answer) or `fixed` (stop tokens are ruled out)."""
+
+    pair: str
+    named: bool
+    target: str
+    contenders: tuple[Contender, ...]
+    ks: tuple[Length, ...]
+    temperatures: tuple[float, ...]
+    rule: str
+    kinds: tuple[str, ...]
+    prompts: str
+    max_tokens: int
+    ends: Literal["natural", "fixed"]
+    raw: bool
+    budget_seconds: float
+    cooldown_seconds: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """All of it. `partial`: interrupted, so that what is there is right but less than planned."""
+
+    settings: Settings
+    environment: Environment
+    samples: tuple[Sample, ...]
+    rehearsals: tuple[Rehearsal, ...]
+    costs: tuple[CostSample, ...]
+    seconds: float
+    partial: bool = False
+    schema: int = SCHEMA
+
+    @cached_property
+    def conditions(self) -> tuple[Condition, ...]:
+        """Every contender at every temperature, in the order asked for."""
+        temperatures, contenders = self.settings.temperatures, self.settings.contenders
+        return tuple(Condition(contender, heat) for heat in temperatures for contender in contenders)
+
+    @property
+    def drift(self) -> float | None:
+        """The last baseline's speed against the first's on the same prompt: -0.05 is 5 % slower at the end."""
+        last = next((s for s in reversed(self.samples) if s.phase == "drift"), None)
+        if last is None:
+            return None
+        first = next(s for s in self.samples if s.arm == last.arm and s.prompt == last.prompt)
+        return last.tokens_per_second / first.tokens_per_second - 1.0

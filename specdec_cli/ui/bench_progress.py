@@ -1,0 +1,66 @@
+"""Progress of a bench on stderr. Law: on a terminal one line that is drawn over; elsewhere a line for each phase."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.text import Text
+
+from specdec_cli.ui.terminal import can_draw, encodable, make_console, safe
+
+Report = Callable[[str, float, float], None]
+
+
+@contextmanager
+def bench_progress(err: TextIO) -> Iterator[Report]:
+    """A report(what, share, seconds left)."""
+    if not can_draw(err):
+        yield _lines(err)
+        return
+    columns = (
+        BarColumn(bar_width=20),
+        TextColumn("{task.percentage:>3.0f} %", markup=False),
+        TextColumn("{task.fields[left]:>6}", markup=False),
+        TextColumn("{task.description}", markup=False),
+    )
+    console = make_console(err, plain=False)
+    # Drawn when told to: a thread that redraws would take time from what is being measured.
+    with Progress(*columns, console=console, transient=True, auto_refresh=False) as progress:
+        task = progress.add_task("", total=1.0, left="")
+        room = max(console.width - 36, 8)
+
+        def report(what: str, share: float, seconds_left: float) -> None:
+            described = Text(safe(what))
+            described.truncate(room, overflow="ellipsis")
+            progress.update(task, completed=share, left=clock(seconds_left), description=described.plain, refresh=True)
+
+        yield report
+
+
+@contextmanager
+def silent() -> Iterator[Report]:
+    """For those who asked for quiet."""
+    yield lambda what, share, seconds_left: None
+
+
+def clock(seconds: float) -> str:
+    """75 -> "1:15"."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02d}"
+
+
+def _lines(err: TextIO) -> Report:
+    """The first word names the phase."""
+    said: set[str] = set()
+
+    def report(what: str, share: float, seconds_left: float) -> None:
+        phase = what.split(" ", 1)[0]
+        if phase not in said:
+            said.add(phase)
+            err.write(encodable(f"{safe(phase)}… {clock(seconds_left)} left\n", err))
+            err.flush()
+
+    return report

@@ -1,0 +1,183 @@
+"""The report of `specdec bench`. Law: measured and predicted figures look different without colour, too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TextIO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from specdec_cli import bench_words
+from specdec_cli.bench_report import KindRow, Report, Row, recommended
+from specdec_cli.bench_result import Result
+from specdec_cli.bench_stats import Interval
+from specdec_cli.ui.reports import SEPARATOR, percent
+from specdec_cli.ui.tables import gigabytes
+from specdec_cli.ui.terminal import make_console, safe
+
+# Cells of a bar: what is left of the width, within these.
+NARROWEST, WIDEST = 6, 40
+# What the other columns take at most, gaps included: under long headings, under short ones, and the first two alone.
+TAKEN_WIDE: Final = 94
+TAKEN: Final = 69
+TAKEN_NARROW: Final = 44
+COLOURS: Final = {"use": "bold green", "don't": "bold red", "unknown": "bold yellow"}
+
+
+def print_bench(out: TextIO, result: Result, reports: Sequence[Report]) -> None:
+    """A table for each condition, best K by kind, what was found and what to type."""
+    console = make_console(out, plain=False)
+    console.print(heading(result))
+    best = recommended(reports)
+    for report in reports:
+        console.print()
+        if len(reports) > 1:
+            console.print(_title(report))
+        console.print(rows_table(report, console.width))
+        console.print(Text(legend(report), "dim"))
+        if report.kinds:
+            console.print()
+            console.print(kinds_table(report.kinds, console.width))
+        console.print()
+        _print_words(console, report, chosen=report in best and len(best) < len(reports))
+    moved = abs(result.drift or 0.0) > bench_words.DRIFTED
+    console.print(_labelled("machine", bench_words.surroundings(result), "yellow" if moved else ""))
+    if result.partial:
+        console.print(Text("partial: interrupted, so less was measured than planned", "bold yellow"))
+    console.print()
+    for report in best:
+        console.print(Text(safe(bench_words.command(result, report)), "bold"), soft_wrap=True)
+
+
+def heading(result: Result) -> Text:
+    """Who was measured, where, and how."""
+    settings, environment = result.settings, result.environment
+    ends = "natural ends" if settings.ends == "natural" else "fixed length"
+    minutes, seconds = divmod(round(result.seconds), 60)
+    took = f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+    drafts = " or ".join(contender.name for contender in settings.contenders)
+    short = settings.target.rstrip("/").rsplit("/", 1)[-1]
+    how = [environment.chip, f"{settings.max_tokens} tokens, {ends}", settings.prompts, took]
+    first = Text.assemble((safe(settings.pair), "bold"), (safe(f"{SEPARATOR}{short} + {drafts}"), "dim"))
+    return first.append("\n" + safe(SEPARATOR.join(how)), "dim not bold")
+
+
+def rows_table(report: Report, width: int) -> Table:
+    """A row for each K."""
+    rows, wide = report.rows, width >= 110
+    table = Table(box=None, header_style="dim", padding=(0, 2 if wide else 1, 0, 0), pad_edge=False)
+    table.add_column(" K", no_wrap=True)
+    for name in ("tok/s", "speed-up"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    names = ("accepted", "per pass", "draft", "v(K+1)", "first token", "peak")
+    short = ("acc.", "/pass", "draft", "v", "TTFT", "peak")
+    shown = len(names) if width >= 76 else 2
+    for name in (names if wide else short)[:shown]:
+        table.add_column(name, justify="right", no_wrap=True)
+    most = max((row.speedup.mean for row in rows if row.speedup), default=1.0)
+    taken = TAKEN_WIDE if wide else TAKEN if shown == len(names) else TAKEN_NARROW
+    cells = max(NARROWEST, min(WIDEST, width - taken))
+    for row in rows:
+        table.add_row(*_cells(row, report, most, cells)[: 4 + shown])
+    return table
+
+
+def _cells(row: Row, report: Report, most: float, cells: int) -> list[Text]:
+    verdict = report.verdict
+    mark = "★" if verdict.answer == "use" and verdict.k == row.k else " "
+    style = "bold" if mark == "★" else "" if row.measured else "dim"
+    measured = "" if row.measured else "~"
+    figures = [
+        f"{mark}{row.k}",
+        measured + _spread(row.tokens_per_second, 1),
+        measured + _spread(row.speedup, 2) + "×" if row.k else "1.00×",
+    ]
+    rest = [
+        percent(row.acceptance_rate) if row.acceptance_rate is not None else "",
+        "" if row.mean_acceptance_length is None else f"{row.mean_acceptance_length:.2f}",
+        "" if row.draft_share is None else percent(row.draft_share),
+        "" if row.verify_steps is None else f"{row.verify_steps:.2f}",
+        "" if row.ttft_seconds is None else _seconds(row.ttft_seconds),
+        "" if row.peak_memory_bytes is None else gigabytes(row.peak_memory_bytes),
+    ]
+    drawn = bar(row.speedup.mean if row.speedup else 0.0, most, cells, row.measured)
+    return [*(Text(cell, style) for cell in figures), drawn, *(Text(cell, style) for cell in rest)]
+
+
+def bar(value: float, most: float, cells: int, measured: bool) -> Text:
+    """0 … `most` on `cells` cells, plain decoding's place crossed; predicted ones are broken."""
+    reached = round(value / most * cells)
+    plain = min(cells - 1, round(cells / most) - 1)
+    drawn = Text()
+    for cell in range(cells):
+        filled = cell < reached
+        crossed = ("┿" if measured else "┼") if filled else "│"
+        colour = "green" if value > 1.0 else "yellow"
+        glyph = crossed if cell == plain else ("━" if measured else "╌") if filled else " "
+        drawn.append(glyph, colour if filled else "bright_black")
+    return drawn
+
+
+def legend(report: Report) -> str:
+    """What the marks and the columns mean."""
+    prompts = report.verdict.speedup.prompts if report.verdict.speedup else 0
+    parts = [f"± 95 % over prompts ({prompts} confirmed, {len(report.rehearsals)} rehearsed)"]
+    if any(not row.measured for row in report.rows):
+        parts.append("~ predicted from rehearsed texts and measured costs")
+    if any(not one.replayed for one in report.rehearsals):
+        parts.append(
+            f"{report.result.settings.rule}: acceptance comes from real runs, as the text depends on the draft"
+        )
+    parts.append("v(K+1): a pass of K+1 rows, in plain steps; │ plain decoding")
+    return "; ".join(parts)
+
+
+def kinds_table(kinds: Sequence[KindRow], width: int) -> Table:
+    """The best K of each kind of text."""
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
+    for name in ("kind", "best K", "speed-up", "accepted", ""):
+        table.add_column(name, justify="left" if name in ("kind", "") else "right", no_wrap=True)
+    for row in kinds:
+        spread = ("" if row.measured else "~") + _spread(row.speedup, 2) + "×"
+        told = {True: "", False: "don't", None: "too few"}[row.worth_it]
+        accepted = "" if row.acceptance_rate is None else percent(row.acceptance_rate)
+        table.add_row(safe(row.kind), str(row.k), spread, accepted, Text(told, "yellow"))
+    return table
+
+
+def _print_words(console: Console, report: Report, chosen: bool) -> None:
+    answer = report.verdict.answer
+    better = "the better one; " if chosen else ""
+    console.print(_labelled("result", better + bench_words.conclusion(report), COLOURS[answer]))
+    for label, text in (("why", bench_words.reason(report)), ("break-even", bench_words.break_even(report))):
+        if text:
+            console.print(_labelled(label, text))
+    if answer != "unknown":
+        console.print(_labelled("rule", bench_words.rule(), "dim"))
+
+
+def _labelled(label: str, text: str, style: str = "") -> Table:
+    """A dim label and text that wraps beside it."""
+    grid = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    grid.add_column(no_wrap=True, style="dim", min_width=10)
+    grid.add_column(overflow="fold")
+    grid.add_row(label, Text(safe(text), style))
+    return grid
+
+
+def _title(report: Report) -> Text:
+    condition = report.condition
+    return Text.assemble(
+        (safe(condition.contender.name), "bold"), (f"{SEPARATOR}temperature {condition.temperature:g}", "dim")
+    )
+
+
+def _spread(interval: Interval | None, digits: int) -> str:
+    return "–" if interval is None else bench_words.spread(interval, digits)
+
+
+def _seconds(seconds: float) -> str:
+    return f"{1000 * seconds:.0f} ms" if seconds < 0.9995 else f"{seconds:.1f} s"

@@ -1,0 +1,78 @@
+"""Intervals against tabulated values and by simulation."""
+
+import random
+from math import inf, log
+from statistics import NormalDist
+
+import pytest
+
+from specdec_cli.bench_stats import Interval, by_kind, grouped, log_ratio, t_interval, t_quantile, t_within
+
+# Two-sided, from printed tables of Student's t (NIST/SEMATECH e-Handbook, 1.3.6.7.2).
+TABLE = {
+    0.90: {1: 6.314, 2: 2.920, 3: 2.353, 5: 2.015, 10: 1.812, 30: 1.697, 100: 1.660},
+    0.95: {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 7: 2.365, 10: 2.228, 20: 2.086, 60: 2.000, 100: 1.984},
+    0.99: {1: 63.657, 2: 9.925, 3: 5.841, 5: 4.032, 10: 3.169, 30: 2.750, 100: 2.626},
+}
+
+
+@pytest.mark.parametrize("confidence", TABLE)
+def test_quantiles_are_the_tabulated_ones(confidence):
+    for freedom, value in TABLE[confidence].items():
+        assert round(t_quantile(freedom, confidence), 3) == pytest.approx(value, abs=0.00051)
+
+
+def test_the_distribution_becomes_normal_with_many_degrees_of_freedom():
+    for t in (0.5, 1.0, 1.96, 3.0):
+        assert t_within(t, 4000) == pytest.approx(2 * NormalDist().cdf(t) - 1, abs=2e-4)
+    assert t_within(0.0, 5) == 0.0
+
+
+def test_an_interval_by_hand():
+    """1, 2, 3, 6: mean 3, s = 2.1602, t(3) = 3.1824, so 3 ± 3.4374."""
+    found = t_interval([1, 2, 3, 6])
+    assert found.mean == 3 and found.prompts == 4
+    assert (found.low, found.high) == (pytest.approx(-0.43741, abs=1e-4), pytest.approx(6.43741, abs=1e-4))
+
+
+def test_one_value_leaves_everything_open():
+    assert t_interval([0.2]) == Interval(0.2, -inf, inf, 1)
+
+
+def test_kinds_weigh_the_same_and_their_differences_are_no_error():
+    """Two kinds far apart, each steady: the interval is narrow, and the larger kind does not pull the mean."""
+    values = {"code": [1.0, 1.02, 0.98, 1.0, 1.0, 1.0], "chat": [2.0, 2.02]}
+    found = by_kind(values)
+    assert found.mean == pytest.approx((1.0 + 2.01) / 2)
+    assert found.half_width < 0.03 < t_interval([v for group in values.values() for v in group]).half_width
+
+
+def test_a_kind_of_one_prompt_makes_all_prompts_one_group():
+    assert by_kind({"code": [1.0, 1.2], "chat": [2.0]}) == t_interval([1.0, 1.2, 2.0])
+
+
+@pytest.mark.parametrize("sizes", [(8,), (2, 2, 2, 2, 2, 2, 2), (5, 4, 4), (3, 9)])
+def test_intervals_cover_the_mean_as_often_as_they_say(sizes):
+    """6,000 normal draws: 95 % ± 0.9 % is 3.2 standard errors, two false alarms in 1,000. A z-interval fails."""
+    luck, truth, hits, normal = random.Random(1), 0.3, 0, 0
+    for _ in range(6000):
+        groups = {
+            str(at): [truth + at - (len(sizes) - 1) / 2 + luck.gauss(0, 0.2) for _ in range(n)]
+            for at, n in enumerate(sizes)
+        }
+        found = by_kind(groups)
+        hits += found.contains(truth)
+        narrow = found.half_width * 1.96 / t_quantile(sum(sizes) - len(sizes))
+        normal += abs(found.mean - truth) <= narrow
+    assert abs(hits / 6000 - 0.95) < 0.009
+    assert normal / 6000 < 0.94
+
+
+def test_ratios_are_averaged_as_logarithms():
+    found = t_interval([log_ratio(2.0, 1.0), log_ratio(1.0, 2.0)]).exp()
+    assert found.mean == pytest.approx(1.0)
+    assert log(found.high) == pytest.approx(-log(found.low))
+
+
+def test_grouping_keeps_order_and_kinds():
+    assert grouped([("a", 1.0), ("b", 2.0), ("a", 3.0)]) == {"a": [1.0, 3.0], "b": [2.0]}
