@@ -18,6 +18,7 @@ from speed import CLOCKS, NOWHERE, line
 from speed import Pair as Loaded
 from texts import of_kind
 
+from specdec_cli.bench_session import BenchSession
 from specdec_cli.engine import decode as loop
 from specdec_cli.engine.acceptance import greedy
 from specdec_cli.pairs import Pair
@@ -159,7 +160,7 @@ def main():
     print(environment())
     if "panel" in args.parts:
         names = [str(args.pair / part) if args.pair else f"specdec:demo/{part}" for part in ("target", "draft")]
-        panel(open_session(Pair("benchmark", *names), clock=CLOCKS[args.clock]), args)
+        panel(BenchSession.of(open_session(Pair("benchmark", *names), clock=CLOCKS[args.clock])), args)
     pair = Loaded(args.pair, args)
     if "memory" in args.parts:
         memory(pair, args)
