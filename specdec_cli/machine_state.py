@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from specdec_cli.bench_result import MachineState
-from specdec_cli.power import SUPPLIES, power_source
+from specdec_cli.power import SUPPLIES, answer_of, power_source
 
 Run = Callable[[list[str]], str]
 PROFILE = Path("/sys/firmware/acpi/platform_profile")
@@ -33,14 +32,6 @@ def machine_state(
     else:
         low, thermal = _saving(profile), None
     return MachineState(None if power == "unknown" else power, low, thermal, _load())
-
-
-def answer_of(command: list[str]) -> str:
-    """What `command` prints; nothing where it cannot be run."""
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=2, check=False).stdout
-    except (OSError, subprocess.SubprocessError):
-        return ""
 
 
 def _low_power_mode(told: str) -> bool | None:

@@ -17,7 +17,7 @@ def power_source(
 ) -> Power:
     """macOS is asked by `pmset -g batt`, Linux by its power supplies; one without any runs on mains."""
     if system == "darwin":
-        told = (run or _run)(["pmset", "-g", "batt"])
+        told = (run or answer_of)(["pmset", "-g", "batt"])
         return "mains" if "'AC Power'" in told else "battery" if "'Battery Power'" in told else "unknown"
     if not system.startswith("linux"):
         return "unknown"
@@ -28,7 +28,8 @@ def power_source(
     return "battery" if "Discharging" in states else "mains"
 
 
-def _run(command: list[str]) -> str:
+def answer_of(command: list[str]) -> str:
+    """What `command` prints; nothing where it cannot be run."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=2, check=False).stdout
     except (OSError, subprocess.SubprocessError):

@@ -174,16 +174,16 @@ def test_pairs_shows_figures_and_models_within_80_columns(world):
     done = world("pairs")
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
-    assert lines[0] == "pair                 size  here  fits   K  source    Hub"
+    assert lines[0] == "pair                 size  here  fits     K  source    Hub"
     demo = next(i for i, line in enumerate(lines) if line.startswith("demo *"))
-    assert re.fullmatch(r"demo \* {12}1\d\.\d MB  yes   yes    4  packaged", lines[demo])
+    assert re.fullmatch(r"demo \* {12}1\d\.\d MB  yes   yes      4  packaged", lines[demo])
     assert lines[demo + 1] == "  specdec:demo/target + specdec:demo/draft"
     assert lines[-9:] == [
-        "tiny                    –  no    ?      3  yours     unverified",
+        "tiny                    –  no    ?     auto  yours     unverified",
         "  org/big + org/small",
-        "odd                     –  no    ?      3  yours     unverified",
+        "odd                     –  no    ?     auto  yours     unverified",
         "  org/big + org/odd",
-        "gone                    –  no    ?      3  yours     unverified",
+        "gone                    –  no    ?     auto  yours     unverified",
         "  org/nowhere, no draft",
         "* speaks when no pair is named",
         "ids without an organisation are mlx-community/…",
@@ -203,7 +203,7 @@ def test_pairs_as_json_is_one_array(world):
         "size_bytes": None,
         "downloaded": False,
         "fits": None,
-        "k": 3,
+        "k": "auto",
         "source": "yours",
         "verified": False,
         "default": False,

@@ -101,7 +101,7 @@ def test_ctrl_c_on_the_terminal_keeps_the_text_and_the_cursor(long_folder):
 
 
 def test_a_resize_in_mid_reply_leaves_one_panel(long_folder):
-    screen = Screen("run", "--raw", "--target", long_folder, "--draft", long_folder, "-n", "250", "def f(")
+    screen = Screen("run", "--raw", "--target", long_folder, "--draft", long_folder, "-n", "250", "-k", "3", "def f(")
     screen.read_until(b"accepted")
     screen.resize(60, 24)
     code, lines, cursor = screen.end()

@@ -105,7 +105,7 @@ def print_demo_box(err: TextIO, plain: bool) -> None:
 
 def print_notice(err: TextIO, sentence: str, plain: bool) -> None:
     """One dim line on what was chosen and why."""
-    make_console(err, plain=plain).print(Text(safe(sentence), "dim"))
+    make_console(err, plain=plain).print(Text(safe(sentence), "dim"), soft_wrap=True)
 
 
 def print_doctor(out: TextIO, findings: Sequence[tuple[str, str, str]]) -> None:

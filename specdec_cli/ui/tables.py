@@ -62,7 +62,7 @@ def print_pairs(out: TextIO, rows: Sequence[PairRow]) -> None:
     console = make_console(out, plain=False)
     names = [safe(row.pair.name) + (" *" if row.default else "") for row in rows]
     width = max(map(len, ["pair", *names]))
-    console.print(Text(f"{'pair':{width}}      size  here  fits   K  source    Hub", "dim"))
+    console.print(Text(f"{'pair':{width}}      size  here  fits     K  source    Hub", "dim"))
     for name, row in zip(names, rows, strict=True):
         line = Text(f"{name:{width}}  ", "bold").append(f"{gigabytes(row.size_bytes):>8}  ", "not bold")
         line.append_text(_yes(row.downloaded)).append_text(_yes(row.fits))

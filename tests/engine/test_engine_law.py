@@ -37,6 +37,8 @@ from specdec_cli.engine.sampling import Sampling
 from specdec_cli.hub import locate
 from support import TINY, tiny_network
 
+# Thousands of answers take minutes on a slow or busy machine.
+pytestmark = pytest.mark.timeout(1800)
 N, K, PROMPT = 1000, 2, [1, 2, 3]
 SMALL = TINY | {
     "vocab_size": 16,
@@ -128,10 +130,10 @@ BROKEN = {
     "block, swapped ratio": (rejection(Rejection, "block", swapped(plan_block)), PLAIN),
     "token, shared noise": (rejection(SharedNoise, "token"), PLAIN),
     "block, repeated noise": (rejection(RepeatedNoise, "block"), PLAIN),
-    "block, raw q": (rejection(RawDraftLaw, "block"), CUT),
     "coupled, stuck noise": (StuckNoise, PLAIN),
 }
 BROKEN_TOO = {
+    "block, raw q": (rejection(RawDraftLaw, "block"), CUT),
     "block, residual p": (rejection(Rejection, "block", raw_residual(plan_block)), PLAIN),
     "token, swapped ratio": (rejection(Rejection, "token", swapped(plan_token)), PLAIN),
     "block, shared noise": (rejection(SharedNoise, "block"), PLAIN),
@@ -163,8 +165,8 @@ def assert_engine_follows_demo(rule_for, sampling, n):
 
 
 def test_answers_of_the_demo_pair_follow_the_target():
-    """N = 400 answers of 4 tokens, K = 2."""
-    assert_engine_follows_demo(named("block"), Sampling(1.0, top_p=0.9), 400)
+    """N = 250 answers of 4 tokens, K = 2."""
+    assert_engine_follows_demo(named("block"), Sampling(1.0, top_p=0.9), 250)
 
 
 @pytest.mark.full
@@ -176,9 +178,9 @@ def test_the_demo_pair_follows_under_every_warp(rule, sampling):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize("name", [*BROKEN, "block, raw q"])
 def test_a_known_mistake_is_noticed_with_the_demo_pair(name):
     """Negative controls: N = 1200; hotter, where this pair's drafts and residuals are many enough to show it."""
-    rule_for, sampling = BROKEN[name]
+    rule_for, sampling = (BROKEN | BROKEN_TOO)[name]
     with pytest.raises(AssertionError, match="odds"):
         assert_engine_follows_demo(rule_for, HOT if sampling is PLAIN else sampling, 1200)

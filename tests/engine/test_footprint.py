@@ -4,6 +4,7 @@ import gc
 import json
 import subprocess
 import sys
+from itertools import product
 
 import mlx.core as mx
 import pytest
@@ -91,8 +92,8 @@ def measured(folder, config, context):
 
 
 # Long prompts through the bigger models take the stock Linux wheel minutes.
-CASES = [(size, 300) for size in SIZES] + [("50 MB float32", 1400)]
-CASES += [pytest.param(size, 1400, marks=pytest.mark.full) for size in list(SIZES)[1:]]
+CASES = [("50 MB float32", 300), ("50 MB float32", 1400), ("120 MB bfloat16", 300)]
+CASES += [pytest.param(*case, marks=pytest.mark.full) for case in product(SIZES, (300, 1400)) if case not in CASES]
 
 
 @pytest.mark.parametrize(("size", "context"), CASES)
@@ -149,7 +150,10 @@ def test_metal_limits_come_from_the_devices_own_figures(monkeypatch, backend, ex
     gc.collect()
 
 
-@pytest.mark.parametrize("name", OTHERS)
+# The window's takes the stock Linux wheel twenty seconds.
+@pytest.mark.parametrize(
+    "name", [pytest.param("gemma3_text", marks=pytest.mark.full), *OTHERS.keys() - {"gemma3_text"}]
+)
 def test_windows_and_recurrent_states_are_counted(name, tmp_path):
     """Per-token states of a recurrence without a kernel are what a CPU needs most of."""
     values, most = OTHERS[name]
