@@ -10,7 +10,8 @@ from specdec_cli.events import Start
 from specdec_cli.page import Markup, element, fill, joined
 from specdec_cli.stats import ratio
 from specdec_cli.trace import Reply, Trace
-from specdec_cli.ui.coloured_text import MEANINGS, Fate, Token, coloured, drawn
+from specdec_cli.ui.coloured_text import MEANINGS, Token, coloured, drawn
+from specdec_cli.ui.fates import Fate
 from specdec_cli.ui.reports import SEPARATOR, percent, speed
 
 _TAGS: Final = {Fate.REJECTED: "del", Fate.DISCARDED: "del", Fate.CORRECTION: "ins", Fate.BONUS: "ins"}

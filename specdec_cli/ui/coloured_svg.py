@@ -15,7 +15,8 @@ from rich.cells import cell_len
 from specdec_cli.page import picture_style
 from specdec_cli.trace import Reply, Trace
 from specdec_cli.ui.coloured_html import figures, heading, settings
-from specdec_cli.ui.coloured_text import GLYPHS, MEANINGS, Fate, Token, coloured
+from specdec_cli.ui.coloured_text import GLYPHS, MEANINGS, Token, coloured
+from specdec_cli.ui.fates import Fate
 from specdec_cli.ui.reports import SEPARATOR
 
 COLUMNS: Final = 88

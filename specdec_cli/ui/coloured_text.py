@@ -9,24 +9,12 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import Final
 
 from specdec_cli.events import RoundDone
 from specdec_cli.trace import Reply
+from specdec_cli.ui.fates import Fate, fates
 from specdec_cli.ui.terminal import visible
-
-
-class Fate(StrEnum):
-    """What became of a token; the value is its name in the exports."""
-
-    ACCEPTED = "accepted"
-    REJECTED = "rejected"
-    DISCARDED = "discarded"
-    CORRECTION = "correction"
-    BONUS = "bonus"
-    PLAIN = "plain"
-
 
 GLYPHS: Final = {
     Fate.ACCEPTED: "",
@@ -92,16 +80,12 @@ def _legal(char: str) -> str:
 
 
 def _tokens(done: RoundDone) -> Iterator[Token]:
-    """The round's tokens in the order of the positions they were meant for; the target's own comes last."""
+    """The round's tokens; accepted ones behind a stop token are not said."""
     judged = done.round
-    kept = judged.draft[: min(judged.accepted, len(judged.emitted))]
-    for place, piece in enumerate(done.pieces):
-        fate = Fate.ACCEPTED if place < judged.accepted else Fate.REJECTED
-        fate = Fate.DISCARDED if place > judged.accepted else fate
-        yield Token(fate, piece, place < len(kept), judged.index)
-    if len(judged.emitted) > judged.accepted:  # else a stop token among the accepted ended it before
-        own = Fate.CORRECTION if judged.rejected is not None else Fate.BONUS
-        yield Token(own if judged.draft else Fate.PLAIN, done.next_piece, True, judged.index)
+    for place, (fate, piece) in enumerate(fates(done)):
+        own = place >= len(judged.draft)
+        said = own or place < min(judged.accepted, len(judged.emitted))
+        yield Token(fate, piece, said, judged.index)
 
 
 def _aligned(tokens: Sequence[Token], text: str) -> list[Token]:

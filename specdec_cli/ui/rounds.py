@@ -9,11 +9,20 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from specdec_cli.events import RoundDone
+from specdec_cli.ui.fates import Fate, fates
 from specdec_cli.ui.terminal import visible
 
 FATES: Final = {"✓": "green", "✗": "red", "·": "bright_black", "➜": "yellow", "★": "cyan"}
 """Accepted, rejected, discarded, correction or plain token, bonus."""
 
+_GLYPHS: Final = {
+    Fate.ACCEPTED: "✓",
+    Fate.REJECTED: "✗",
+    Fate.DISCARDED: "·",
+    Fate.CORRECTION: "➜",
+    Fate.PLAIN: "➜",
+    Fate.BONUS: "★",
+}
 _MARKS = "␣↵⇥"
 _GENEROUS = ((28, 28), (14, 14), (9, 9))
 _TIGHT = ((14, 14), (9, 9), (5, 9))
@@ -61,16 +70,7 @@ def shortened(text: str, longest: int) -> str:
 
 
 def _tokens(done: RoundDone) -> list[_Token]:
-    judged = done.round
-    shown = [visible(piece) for piece in done.pieces]
-    tokens = [_Token("✓", piece) for piece in shown[: judged.accepted]]
-    if judged.rejected is not None:
-        tokens.append(_Token("✗", shown[judged.accepted]))
-    tokens += [_Token("·", piece) for piece in shown[judged.accepted + 1 :]]
-    if len(judged.emitted) > judged.accepted:  # else a stop token among the accepted ended it before
-        bonus = judged.draft and judged.rejected is None
-        tokens.append(_Token("★" if bonus else "➜", visible(done.next_piece)))
-    return tokens
+    return [_Token(_GLYPHS[fate], visible(piece)) for fate, piece in fates(done)]
 
 
 def _fitted(tokens: list[_Token], room: int, newest: bool) -> Text:

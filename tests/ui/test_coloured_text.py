@@ -15,7 +15,8 @@ from specdec_cli.events import Finish, Round, RoundDone
 from specdec_cli.trace import Reply, Trace
 from specdec_cli.ui.coloured_html import html_page
 from specdec_cli.ui.coloured_svg import COLUMNS, svg_picture
-from specdec_cli.ui.coloured_text import Fate, coloured
+from specdec_cli.ui.coloured_text import coloured
+from specdec_cli.ui.fates import Fate
 
 SCRIPT = Reply(START, PREFILL, ROUNDS, finish())
 HOSTILE = "</pre><script>alert(1)</script>&amp;\x1b]0;owned\x07\x00\u202e\ufffe]]>"
