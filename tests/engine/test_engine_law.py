@@ -93,8 +93,7 @@ def named(rule):
         ("block", Sampling(1.5)),
         ("coupled", Sampling(0.6)),
         ("match", Sampling(1.0)),
-        ("token", Sampling(0.6, top_p=0.9)),
-        ("block", Sampling(1.0, top_p=0.9)),
+        ("block", Sampling(0.6, top_p=0.9)),
     ],
 )
 def test_answers_of_a_random_pair_follow_the_target(rule, sampling):

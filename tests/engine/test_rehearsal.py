@@ -45,7 +45,7 @@ def test_the_rounds_of_a_rehearsal_are_those_of_a_real_run_at_every_k(demo, draf
     answer = live.answer(plain(temperature), prompt).tokens
     rehearsal = live.rehearse(condition, prompt, answer, DEEPEST)
     assert rehearsal.replayed and rehearsal.tokens == len(answer)
-    for k in range(1, DEEPEST + 1):
+    for k in (1, 2, 4, DEEPEST):
         real, rounds = real_rounds(live, demo, condition, prompt, k)
         assert [token for round in rounds for token in round.emitted] == list(answer)
         assert [(d, a) for d, a in rounds_at(rehearsal, k)] == real, k
