@@ -17,7 +17,7 @@ from specdec_cli.bench_session import BenchSession
 from specdec_cli.engine import device
 from specdec_cli.events import Finish, Prefill, RoundDone
 from specdec_cli.generation import rule_in_force
-from specdec_cli.session import Request
+from specdec_cli.request import Request
 
 # What a stop token's logit is moved by where answers have a fixed length.
 NEVER = -1e9

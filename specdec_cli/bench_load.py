@@ -6,12 +6,13 @@ import os
 import platform
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 from specdec_cli import __version__
 from specdec_cli.bench_live import Asked, LiveMachine
 from specdec_cli.bench_plan import MAX_TOKENS
-from specdec_cli.bench_result import Contender
+from specdec_cli.bench_result import Contender, Environment
 from specdec_cli.bench_run import About, Job
 from specdec_cli.bench_session import BenchSession
 from specdec_cli.engine import device
@@ -37,8 +38,7 @@ def load_machine(job: Job, cancelled: Callable[[], bool]) -> tuple[LiveMachine, 
 
 
 def _about(session: BenchSession, contenders: tuple[Contender, ...]) -> About:
-    return About(
-        contenders=contenders,
+    environment = Environment(
         chip=_chip(),
         device=device.backend(),
         system=f"{platform.system()} {platform.release()}" if sys.platform != "darwin" else f"macOS {_macos()}",
@@ -47,7 +47,9 @@ def _about(session: BenchSession, contenders: tuple[Contender, ...]) -> About:
         dtype=session.dtype,
         caches=session.caches,
         versions={"specdec": __version__, "python": platform.python_version(), **device.versions()},
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
     )
+    return About(contenders, environment)
 
 
 def _macos() -> str:

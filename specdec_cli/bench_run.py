@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from specdec_cli.bench import Bench, Cancelled, Machine, Progress, Report
@@ -41,18 +40,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What does not change while the bench runs."""
+    """What does not change while the bench runs; of the environment, what brackets it is still missing."""
 
     contenders: tuple[Contender, ...]
-    chip: str
-    device: str
-    system: str
-    memory_bytes: int
-    cores: int
-    dtype: str
-    caches: Mapping[str, tuple[str, ...]]
-    versions: Mapping[str, str]
-    date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    environment: Environment
 
 
 class Warming(Machine, Protocol):
@@ -149,17 +140,4 @@ class Run:
         )
 
     def _environment(self) -> Environment:
-        about = self._about
-        return Environment(
-            chip=about.chip,
-            device=about.device,
-            system=about.system,
-            memory_bytes=about.memory_bytes,
-            cores=about.cores,
-            dtype=about.dtype,
-            caches=about.caches,
-            versions=about.versions,
-            date=about.date,
-            before=self._before,
-            after=self._after,
-        )
+        return replace(self._about.environment, before=self._before, after=self._after)

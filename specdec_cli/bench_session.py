@@ -11,7 +11,8 @@ from specdec_cli.engine.baseline import baseline
 from specdec_cli.engine.load import load, require_runnable, require_verifiable
 from specdec_cli.engine.registry import DRAFTERS
 from specdec_cli.hub import locate
-from specdec_cli.session import Request, Session
+from specdec_cli.request import Request
+from specdec_cli.session import Session
 from specdec_cli.tokenizer import Tokenizer
 from specdec_cli.vocab import require_same_ids
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,8 +44,8 @@ class Command:
 
 def run_command(talk: Talk, line: str) -> str:
     """Carries out `/name argument`; returns what the editor then holds. Raises: SpecdecError, Leave."""
-    name, argument = re.fullmatch(r"(\S+)\s*(.*)", line.strip(), re.S).groups()  # type: ignore[union-attr]
-    return find(name).act(talk, argument.strip()) or ""
+    name, *rest = line.strip().split(maxsplit=1)
+    return find(name).act(talk, "".join(rest)) or ""
 
 
 def find(name: str) -> Command:

@@ -13,7 +13,7 @@ import typer
 from specdec_cli import options
 from specdec_cli.conversation import OVERFLOWS
 from specdec_cli.errors import UsageError
-from specdec_cli.generation import in_force, parse_bias
+from specdec_cli.generation import asked, parse_bias
 from specdec_cli.interrupt import unwinding
 from specdec_cli.pairs import DEMO
 from specdec_cli.pipes import quietly
@@ -98,16 +98,7 @@ def chat(
 
     if offline:
         os.environ["HF_HUB_OFFLINE"] = "1"
-    sampling = {
-        "temperature": temp,
-        "top_p": top_p,
-        "top_k": top_k,
-        "min_p": min_p,
-        "repetition_penalty": repetition_penalty,
-        "presence_penalty": presence_penalty,
-        "frequency_penalty": frequency_penalty,
-    }
-    in_force({}, sampling)  # bounds, before anything is loaded
+    sampling = asked(temp, top_p, top_k, min_p, repetition_penalty, presence_penalty, frequency_penalty)
     settings = Settings(
         k=options.parse_k(k),
         max_tokens=max_tokens,

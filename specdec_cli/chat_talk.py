@@ -23,7 +23,7 @@ from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Finish, Prefill, Start
 from specdec_cli.interrupt import Interrupt, Presses
 from specdec_cli.pairs import Pair
-from specdec_cli.session import Request
+from specdec_cli.request import Request
 from specdec_cli.thinking import Thinking
 from specdec_cli.ui.chat_reports import toolbar
 from specdec_cli.ui.chat_screen import ChatScreen

@@ -20,7 +20,7 @@ from typer.exceptions import TyperException
 from specdec_cli import __version__, audit_command, bench_command, chat_command, options, pair_commands, replay_command
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Failure, Finish
-from specdec_cli.generation import in_force, parse_bias
+from specdec_cli.generation import asked, parse_bias
 from specdec_cli.interrupt import Interrupt
 from specdec_cli.pairs import DEMO
 from specdec_cli.pipes import ReaderLeft, quietly
@@ -100,16 +100,7 @@ def run(
     length = options.parse_k(k)
     if length == 0:
         drafter = "none"  # no need to load a draft
-    sampling = {
-        "temperature": temp,
-        "top_p": top_p,
-        "top_k": top_k,
-        "min_p": min_p,
-        "repetition_penalty": repetition_penalty,
-        "presence_penalty": presence_penalty,
-        "frequency_penalty": frequency_penalty,
-    }
-    in_force({}, sampling)  # bounds, before anything is loaded
+    sampling = asked(temp, top_p, top_k, min_p, repetition_penalty, presence_penalty, frequency_penalty)
     bias = parse_bias(tuple(logit_bias or ()))
     text = read_prompt(prompt)
     resolved = resolve_pair(pair, target, draft, target_revision, draft_revision, here=drafter != "none")
@@ -125,7 +116,8 @@ def run(
             displays.print_demo_box(sys.stderr, plain)
         with displays.loading(sys.stderr, chosen.name, shown=talks and not plain):
             from specdec_cli.cost_file import cost_file
-            from specdec_cli.session import Request, open_session
+            from specdec_cli.request import Request
+            from specdec_cli.session import open_session
 
             room = None if force else max_tokens + len(text) // 3
             session = open_session(chosen, drafter, room_tokens=room, kv_bits=kv_bits, costs=cost_file())

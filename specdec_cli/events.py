@@ -142,7 +142,8 @@ def from_dict(values: Mapping[str, Any]) -> Event:
     try:
         if kind is RoundDone:
             return RoundDone(round=_build(Round, values), **_known(RoundDone, values))
-        return _build(kind, values)  # type: ignore[no-any-return]
+        event: Event = _build(kind, values)
+        return event
     except TypeError as error:
         raise ValueError(f"incomplete {values['event']} event: {error}") from error
 

@@ -52,6 +52,29 @@ def in_force(config: Mapping[str, Any], given: Mapping[str, float | None]) -> di
     return off_values | defaults(config) | {name: value for name, value in given.items() if value is not None}
 
 
+def asked(
+    temp: float | None,
+    top_p: float | None,
+    top_k: float | None,
+    min_p: float | None,
+    repetition_penalty: float | None,
+    presence_penalty: float | None,
+    frequency_penalty: float | None,
+) -> dict[str, float | None]:
+    """The command line's flags by the names of BOUNDS. Raises: UsageError for one out of its bounds."""
+    given = {
+        "temperature": temp,
+        "top_p": top_p,
+        "top_k": top_k,
+        "min_p": min_p,
+        "repetition_penalty": repetition_penalty,
+        "presence_penalty": presence_penalty,
+        "frequency_penalty": frequency_penalty,
+    }
+    in_force({}, given)
+    return given
+
+
 def rule_in_force(rule: str, seed: int | None, temperature: float) -> str:
     """`auto`: equality at temperature 0, coupled under a seed, else block."""
     if temperature == 0.0:

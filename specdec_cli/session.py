@@ -8,8 +8,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from specdec_cli.checkpoint import read_checkpoint
 from specdec_cli.cost_file import CostMemory
@@ -34,6 +33,7 @@ from specdec_cli.generation import in_force, rule_in_force
 from specdec_cli.hub import locate
 from specdec_cli.pairs import Pair
 from specdec_cli.power import power_source
+from specdec_cli.request import Request
 from specdec_cli.stats import Stats
 from specdec_cli.stopping import StopStrings
 from specdec_cli.thinking import Thinking
@@ -41,31 +41,10 @@ from specdec_cli.tokenizer import Message, Tokenizer
 from specdec_cli.vocab import require_same_ids
 from specdec_cli.writer import Writer
 
+__all__ = ["Request", "Session", "open_session"]
+
 Cancelled = Callable[[], bool]
 USES_MODEL = ("model", AUTO)
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What one reply may cost, where it stops and how it is sampled.
-
-    `k` is the draft length; 0 is plain decoding, `auto` chooses each round from measured costs and acceptance.
-
-    `sampling` holds the values of `generation.BOUNDS` that were asked for; the others are the target's defaults.
-
-    `attempt` counts further answers to one prompt: under a seed, each has noise of its own.
-    """
-
-    max_tokens: int = 512
-    stop: tuple[str, ...] = ()
-    k: int | Literal["auto"] = "auto"
-    drafter: str = "model"
-    max_context: int | None = None
-    rule: str = "auto"
-    seed: int | None = None
-    sampling: Mapping[str, float | None] = field(default_factory=dict)
-    logit_bias: tuple[tuple[int, float], ...] = ()
-    attempt: int = 0
 
 
 class Session:
@@ -211,7 +190,8 @@ class Session:
                 f"--logit-bias names token {foreign[0]}, and the target has {self._target.width}", "use a smaller id"
             )
         values = self.in_force(request)
-        return Sampling(**values, logit_bias=request.logit_bias)  # type: ignore[arg-type]
+        top_k = int(values.pop("top_k"))
+        return Sampling(**values, top_k=top_k, logit_bias=request.logit_bias)
 
     def drafter(self, request: Request) -> str:
         """Who really drafts: nobody without a K, and not the model where there is none."""

@@ -98,7 +98,8 @@ def size_bytes(pair: Pair, sizes: dict[str, int]) -> int | None:
     """Bytes of both models, from what is here, what the Hub confirmed, or what models.toml states."""
     stated = {pair.target: pair.target_bytes, pair.draft: pair.draft_bytes}
     found = [_model_bytes(name, revision) or sizes.get(name) or stated[name] for name, revision in pair.models]
-    return sum(found) if all(found) else None  # type: ignore[arg-type]
+    known = [size for size in found if size]
+    return sum(known) if len(known) == len(found) else None
 
 
 def _model_bytes(name: str, revision: str | None) -> int | None:

@@ -25,7 +25,8 @@ class Thinking:
         """(thinking, answer) of a whole reply, without tags and the blank lines around them."""
         stream = ThinkingStream(self)
         pieces = [*stream.feed(text), *stream.finish()]
-        return tuple("".join(part for thinks, part in pieces if thinks == kind) for kind in (True, False))  # type: ignore[return-value]
+        thought = "".join(part for thinks, part in pieces if thinks)
+        return thought, "".join(part for thinks, part in pieces if not thinks)
 
 
 class ThinkingStream:

@@ -1,4 +1,4 @@
-"""K from measured costs and recent acceptance. (pure) Law: 0 unless drafting pays, and finding out costs at most 2 %.
+"""K from measured costs and recent acceptance. (pure) Law: 0 unless drafting pays; finding out has a budget of 2 %.
 
 Every round K = argmin of seconds a round ÷ tokens a round, K = 0 included. While drafting, every K within reach is
 compared each round, and what was not seen for long is forgotten, so a K that may have become better is tried. While

@@ -18,6 +18,7 @@ from specdec_cli.engine.acceptance import NOTHING, AcceptanceRule, Draft, Verdic
 from specdec_cli.engine.draft_length import DraftLength
 from specdec_cli.engine.drafters import Drafter
 from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.readback import ids
 from specdec_cli.events import Round
 
 Clock = Callable[[], float]
@@ -53,8 +54,7 @@ class Pass:
         if len(self.draft):
             mx.eval(self.draft.tokens)
             drafted = clock()
-        values: list[int] = self.packed.tolist()  # type: ignore[assignment]
-        *tokens, accepted, next_token = values
+        *tokens, accepted, next_token = ids(self.packed)
         return Round(
             index=index,
             drafter=self.draft.drafter,

@@ -21,6 +21,7 @@ from specdec_cli.engine.acceptance import AcceptanceRule, Draft
 from specdec_cli.engine.decode import Clock, decode
 from specdec_cli.engine.drafters import Drafter, ModelDrafter, NoDrafter
 from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.readback import ids
 from specdec_cli.events import Round
 
 # T: logits of so many positions are held at once.
@@ -54,7 +55,7 @@ class Reader(ModelDrafter):
                 choice = self._rule.choose(self._fit(logits[row : row + 1]), len(context) + row, ())
                 said.append(choice.token)
                 self._rule.commit([token])
-            for ours, token in zip(mx.concatenate(said).tolist(), chunk, strict=True):  # type: ignore[arg-type]
+            for ours, token in zip(ids(mx.concatenate(said)), chunk, strict=True):
                 yield ours == token
         whole = [*prompt, *answer]
         self._draft.commit(whole, len(whole) - 1)
@@ -75,13 +76,13 @@ def proposals(
     """(drafted, accepted) of a round that begins at each token of `answer`, for a drafter that proposes at no cost."""
     drafted, accepted, context = [], [], list(prompt)
     for at, token in enumerate(answer):
-        guess = drafter.propose(context, deepest).tokens.tolist()
+        guess = ids(drafter.propose(context, deepest).tokens)
         agreeing = 0
-        for ours, theirs in zip(guess, answer[at:], strict=False):  # type: ignore[arg-type]
+        for ours, theirs in zip(guess, answer[at:], strict=False):
             if ours != theirs:
                 break
             agreeing += 1
-        drafted.append(len(guess))  # type: ignore[arg-type]
+        drafted.append(len(guess))
         accepted.append(agreeing)
         context.append(token)
         drafter.commit(context)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from types import FrameType
 from typing import Any
 
 import mlx.core as mx
@@ -132,7 +133,7 @@ def readers_of(network: nn.Module, layers: Sequence[Any]) -> list[nn.Module]:
     readers: dict[int, nn.Module] = {}
     unread = {id(part): part for part in leaves(layers) if type(part) is ArraysCache}
 
-    class Watched(ArraysCache):  # type: ignore[misc]
+    class Watched(ArraysCache):  # type: ignore[misc]  # mlx_lm has no types
         def __getitem__(self, index: int) -> Any:
             _note(readers)
             unread.pop(id(self), None)
@@ -151,13 +152,13 @@ def readers_of(network: nn.Module, layers: Sequence[Any]) -> list[nn.Module]:
 
 def _note(readers: dict[int, nn.Module]) -> None:
     """Enter the module whose `__call__` is the innermost on the stack."""
-    frame = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         owner = frame.f_locals.get("self")
         if frame.f_code.co_name == "__call__" and isinstance(owner, nn.Module):
             readers[id(owner)] = owner
             return
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
 
 
 def _first_rows(output: mx.array | None, tokens: int) -> mx.array | None:

@@ -27,7 +27,7 @@ def explained(name: str, revision: str | None = None) -> Iterator[None]:
     """Around calls into huggingface_hub about `name`: its failures come out as SpecdecErrors."""
     prepare()
     from huggingface_hub.errors import EntryNotFoundError
-    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
+    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]  # the client it really uses
 
     try:
         yield
@@ -45,7 +45,7 @@ def explain(error: BaseException, name: str, revision: str | None = None) -> Spe
         LocalEntryNotFoundError,
         OfflineModeIsEnabled,
     )
-    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
+    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]  # the client it really uses
 
     while isinstance(error, LocalEntryNotFoundError) and error.__cause__ is not None:
         error = error.__cause__  # "check your connection" hides what really happened
@@ -114,7 +114,7 @@ def _limited(headers: Mapping[str, str], name: str) -> SpecdecError:
 
 
 def _unreached(error: BaseException, name: str) -> SpecdecError:
-    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
+    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]  # the client it really uses
 
     if isinstance(error, (httpx.TimeoutException, TimeoutError)):
         return Unanswered(f"{endpoint()} stopped answering while {name} was asked for", AGAIN)

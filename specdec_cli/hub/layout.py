@@ -34,7 +34,7 @@ def prepare() -> None:
 
     constants.HF_HUB_DISABLE_TELEMETRY = True  # somebody may have imported it before the environment was set
     constants.DOWNLOAD_CHUNK_SIZE = 1 << 20  # its 10 MB steps look like a stall on a slow line
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # the Hub client has no types there
     warnings.filterwarnings("ignore", module="huggingface_hub")  # a full disk is ours to tell
 
 

@@ -136,7 +136,7 @@ def test_the_bar_marks_the_usual_band_and_the_rate_by_shape() -> None:
 def test_no_row_is_too_wide_and_no_frame_too_tall(made: list, width: int, height: int, reason: str, name: str) -> None:
     state = folded(tuple(made), name=name)
     if reason:
-        state = state.apply(Finish(reason, "", (), "", {}))  # type: ignore[arg-type]
+        state = state.apply(Finish(reason, "", (), "", {}))
     shown = render(state, width, height).plain
     assert all(cell_len(row) <= width for row in shown.split("\n"))
     assert shown == "" or shown.count("\n") + 1 <= max(1, height - 2)

@@ -34,8 +34,8 @@ def lines(**changes: object) -> list[str]:
     """The summary of the scripted reply, with these changes to its Start."""
     seconds = changes.pop("plain_step_seconds", 0.012)
     width = changes.pop("width", 80)
-    told = finish(str(changes.pop("reason", "stop")), seconds)  # type: ignore[arg-type]
-    return [line.plain for line in summary(replace(START, **changes), told, width)]  # type: ignore[arg-type]
+    told = finish(str(changes.pop("reason", "stop")), seconds)
+    return [line.plain for line in summary(replace(START, **changes), told, width)]
 
 
 def test_a_faster_reply_says_what_a_round_costs_and_yields() -> None:
@@ -165,7 +165,7 @@ def test_figures_read_as_people_write_them() -> None:
 def opened(out: io.StringIO | object, err: object, **options: object) -> type:
     """The kind of display these options give."""
     asked = {"name": "demo", "json": False, "panel": None, "quiet": False, "plain": False, "trace": None} | options
-    with open_display(out, err, **asked) as display:  # type: ignore[arg-type]
+    with open_display(out, err, **asked) as display:
         return type(display)
 
 
@@ -186,7 +186,7 @@ def test_the_panel_runs_only_where_it_can_be_drawn_and_is_wanted() -> None:
 def test_a_trace_holds_the_same_lines_as_json_beside_the_usual_display(tmp_path: Path) -> None:
     out, trace = io.StringIO(), tmp_path / "trace.jsonl"
     asked = {"name": "demo", "panel": None, "quiet": True, "plain": False}
-    with open_display(out, io.StringIO(), json=True, trace=trace, **asked) as display:  # type: ignore[arg-type]
+    with open_display(out, io.StringIO(), json=True, trace=trace, **asked) as display:
         assert isinstance(display, Together)
         for event in script():
             display.handle(event)

@@ -55,7 +55,7 @@ def finish(reason: str = "stop", plain_step_seconds: float | None = 0.012, tail:
     """The end of ROUNDS, with the figures of its own fold."""
     state = folded()
     stats = replace(state.stats, plain_step_seconds=plain_step_seconds)
-    return Finish(reason, ANSWER + tail, (), tail, stats.to_dict())  # type: ignore[arg-type]
+    return Finish(reason, ANSWER + tail, (), tail, stats.to_dict())
 
 
 def script(reason: str = "stop") -> list[Event]:
