@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from specdec_cli.format import parameters
+from specdec_cli.speedup import TYPICAL_ROW_COST, round_steps
+
 # Largest useful draft for a target of at least this many billion parameters.
 SIZE_BANDS = ((32.0, 7.0), (14.0, 3.0), (7.0, 1.0))
-# Cost of one more verified row, as a share of a plain step, where nothing was measured.
-TYPICAL_ROW_COST = 0.25
-# The same before M3, whose GPUs read the weights anew for every row or two (mlx pull request 3764). Nobody published
-# row costs for them; these fit the gains and losses that were (mlx issue 1861, mlx-engine issues 103 and 113).
+# Cost of one more verified row before M3, whose GPUs read the weights anew for every row or two (mlx pull request
+# 3764). Nobody published row costs for them; these fit the gains and losses that were published (mlx issue 1861,
+# mlx-engine issues 103 and 113).
 ROW_COST_BEFORE_M3 = {"M1": 0.9, "M2": 0.55}
 SHORT_ANSWERS = "answers of a few dozen tokens gain little: the draft has to read the prompt too"
 
@@ -59,28 +61,7 @@ def advise(target: Side, draft: Side | None, chip: str) -> list[str]:
 
 def break_even(target: Side, draft: Side, k: int) -> float:
     """Tokens a round must yield to pay: K draft steps by size, and K more rows at the typical cost of a row."""
-    return 1 + k * (draft.weight_bytes / target.weight_bytes + TYPICAL_ROW_COST)
-
-
-def break_even_acceptance(tokens_per_round: float, k: int) -> float | None:
-    """The judged acceptance at which a round of K yields that many tokens; None where even full acceptance does not.
-
-    Solves 1 + a + ... + a^K = tokens (Leviathan et al. 2023, arXiv:2211.17192, equation 1) by bisection.
-    """
-    if tokens_per_round > k + 1:
-        return None
-    low, high = 0.0, 1.0
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (middle, high) if sum(middle**i for i in range(k + 1)) < tokens_per_round else (low, middle)
-    return high
-
-
-def parameters(billions: float) -> str:
-    """8.03 -> "8.0 B", 0.135 -> "135 M", 0.0052 -> "5.2 M"."""
-    if billions >= 0.95:
-        return f"{billions:.1f} B"
-    return f"{billions * 1000:.{0 if billions >= 0.0095 else 1}f} M"
+    return round_steps(k, draft.weight_bytes / target.weight_bytes, 1 + k * TYPICAL_ROW_COST)
 
 
 def _size(target: Side, draft: Side) -> str:

@@ -11,9 +11,8 @@ import typer
 
 from specdec_cli import options
 from specdec_cli.errors import UsageError
-from specdec_cli.generation import in_force
-from specdec_cli.pairs import DEFAULT_K, MAX_K
 from specdec_cli.pipes import quietly
+from specdec_cli.request import DEFAULT_K, MAX_K, effective, parse_k
 
 app = typer.Typer()
 
@@ -70,7 +69,7 @@ def audit(
 
     if offline:
         os.environ["HF_HUB_OFFLINE"] = "1"
-    in_force({}, {"temperature": temp})
+    effective({}, {"temperature": temp})
     if gap is not None and not gap >= 0.0:
         raise UsageError(f"--gap {gap} is below 0", "0 counts exact ties only")
     ks = None if k is None else parse_ks(k)
@@ -103,4 +102,4 @@ def parse_ks(text: str) -> tuple[int | Literal["auto"], ...]:
 
     Raises: UsageError for anything but `auto` and numbers in bounds.
     """
-    return tuple(dict.fromkeys(k for part in text.split(",") if (k := options.parse_k(part.strip())) is not None))
+    return tuple(dict.fromkeys(k for part in text.split(",") if (k := parse_k(part.strip())) is not None))

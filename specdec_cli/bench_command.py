@@ -14,8 +14,8 @@ import typer
 from specdec_cli import bench_options as given
 from specdec_cli import options
 from specdec_cli.errors import UsageError
-from specdec_cli.generation import in_force
 from specdec_cli.pipes import quietly
+from specdec_cli.request import effective, one_name
 
 if TYPE_CHECKING:
     from specdec_cli.bench_prompts import BenchPrompt
@@ -74,7 +74,7 @@ def bench(
     drafts, drafters = tuple(dict.fromkeys(draft or ())), _drafters(drafter)
     temperatures = tuple(dict.fromkeys(temp or (0.0,)))
     for heat in temperatures:
-        in_force({}, {"temperature": heat})
+        effective({}, {"temperature": heat})
     require_writable(export or ())
     chosen = _prompts(prompts, kinds)
     lengths = bench_plan.parse_lengths(k)
@@ -190,7 +190,7 @@ def _compare(paths: tuple[Path, Path], json: bool) -> None:
 
 
 def _drafters(asked: list[str] | None) -> tuple[str, ...]:
-    check = options.one_name("--drafter", given.DRAFTERS)
+    check = one_name("--drafter", given.DRAFTERS)
     return tuple(dict.fromkeys(map(check, asked or ["model"])))
 
 

@@ -18,6 +18,7 @@ from specdec_cli.bench_report import KindRow, Report, Row, recommended, reports
 from specdec_cli.bench_result import Result, Sample
 from specdec_cli.bench_stats import Interval
 from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.format import percent
 
 COLUMNS = ("K", "tok/s", "speed-up", "", "accepted", "per pass", "draft", "v(K+1)", "first token", "peak")
 
@@ -135,9 +136,9 @@ def _row(row: Row, report: Report) -> list[str]:
         _spread(row.tokens_per_second, 1, mark),
         _spread(row.speedup, 2, mark) if row.k else "1.00",
         "measured" if row.measured else "predicted",
-        _percent(row.acceptance_rate),
+        percent(row.acceptance_rate, unknown=""),
         "" if row.mean_acceptance_length is None else f"{row.mean_acceptance_length:.2f}",
-        _percent(row.draft_share),
+        percent(row.draft_share, unknown=""),
         "" if row.verify_steps is None else f"{row.verify_steps:.2f}",
         "" if row.ttft_seconds is None else f"{1000 * row.ttft_seconds:.0f} ms",
         "" if memory is None else f"{memory / 1e9:.1f} GB",
@@ -147,7 +148,7 @@ def _row(row: Row, report: Report) -> list[str]:
 def _kind(row: KindRow) -> list[str]:
     told = "" if row.worth_it is not False else ", don't"
     spread = _spread(row.speedup, 2, "" if row.measured else "~")
-    return [_cell(row.kind), f"{row.k}{told}", spread, _percent(row.acceptance_rate)]
+    return [_cell(row.kind), f"{row.k}{told}", spread, percent(row.acceptance_rate, unknown="")]
 
 
 def _cell(text: str) -> str:
@@ -157,7 +158,3 @@ def _cell(text: str) -> str:
 
 def _spread(interval: Interval | None, digits: int, mark: str) -> str:
     return "" if interval is None else mark + bench_words.spread(interval, digits)
-
-
-def _percent(rate: float | None) -> str:
-    return "" if rate is None else f"{100 * rate:.0f} %"

@@ -16,8 +16,7 @@ from specdec_cli.bench_result import Arm, Condition, Contender, CostSample, Prom
 from specdec_cli.bench_session import BenchSession
 from specdec_cli.engine import device
 from specdec_cli.events import Finish, Prefill, RoundDone
-from specdec_cli.generation import rule_in_force
-from specdec_cli.request import Request
+from specdec_cli.request import Request, effective_rule
 
 # What a stop token's logit is moved by where answers have a fixed length.
 NEVER = -1e9
@@ -101,7 +100,7 @@ class LiveMachine:
         session, ids = self._session(condition.contender), self._tokens(prompt)
         arm = Arm(condition.contender, condition.temperature, deepest)
         request = self._request(arm)
-        replayed = rule_in_force(request.rule, request.seed, condition.temperature) in ("greedy", "coupled")
+        replayed = effective_rule(request.rule, request.seed, condition.temperature) in ("greedy", "coupled")
         if replayed:
             session.forget()
             drafted, accepted = session.rehearse(ids, tokens, request, deepest)

@@ -16,7 +16,7 @@ from specdec_cli.bench_result import Contender, Environment
 from specdec_cli.bench_run import About, Job
 from specdec_cli.bench_session import BenchSession
 from specdec_cli.engine import device
-from specdec_cli.memory import physical_bytes
+from specdec_cli.machine import physical_bytes
 from specdec_cli.session import open_session
 
 

@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from specdec_cli.generation import RULE_NAMES
-from specdec_cli.options import ADVANCED, one_name, within
-from specdec_cli.pairs import MAX_K
+from specdec_cli.options import ADVANCED
+from specdec_cli.request import MAX_K, RULE_NAMES, one_name, within
 
 DRAFTERS = ("model", "ngram", "auto")
 

@@ -5,9 +5,8 @@ Letters: K draft length, n rows of a target pass, v(n) its cost and c that of a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from math import inf
 
 from specdec_cli import bench_words
@@ -18,6 +17,7 @@ from specdec_cli.bench_result import Condition, Length, Result
 from specdec_cli.bench_stats import FEWEST_PROMPTS, Interval, t_interval
 from specdec_cli.bench_verdict import Verdict
 from specdec_cli.plot import Mark
+from specdec_cli.speedup import interpolate, round_steps, speedup, tokens_per_round
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +69,9 @@ def sections(result: Result) -> tuple[Section, ...]:
     return tuple(map(_section, reports(result)))
 
 
-def expected_tokens(accuracy: float, k: int) -> float:
-    """1 + a + … + a^K: tokens a round where each draft token stands with probability a (arXiv:2211.17192)."""
-    return sum(accuracy**i for i in range(k + 1))
-
-
 def predicted_speedup(accuracy: float, k: int, costs: Costs) -> float:
     """S(K) = (1 + a + … + a^K) / (K·c + v(K + 1)), as the page's own script has it."""
-    return expected_tokens(accuracy, k) / (k * costs.draft_step + costs.verify[k])
+    return speedup(tokens_per_round(accuracy, k), round_steps(k, costs.draft_step, costs.verify[k]))
 
 
 def cost_table(curve: CostCurve | None) -> Costs | None:
@@ -84,14 +79,7 @@ def cost_table(curve: CostCurve | None) -> Costs | None:
     if curve is None:
         return None
     known = {1: 1.0, **curve.verify}
-    return Costs(curve.draft_step, tuple(_straight(known, n) for n in range(1, max(known) + 1)), curve.plain_seconds)
-
-
-def _straight(known: Mapping[int, float], n: int) -> float:
-    if n in known:
-        return known[n]
-    below, above = next((a, b) for a, b in pairwise(sorted(known)) if a < n < b)
-    return known[below] + (known[above] - known[below]) * (n - below) / (above - below)
+    return Costs(curve.draft_step, tuple(interpolate(known, n) for n in range(1, max(known) + 1)), curve.plain_seconds)
 
 
 def _section(report: Report) -> Section:

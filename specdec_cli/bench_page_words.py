@@ -8,6 +8,7 @@ from specdec_cli import bench_words
 from specdec_cli.bench_report import Row
 from specdec_cli.bench_result import Result
 from specdec_cli.bench_stats import FEWEST_PROMPTS, Interval
+from specdec_cli.format import percent, size
 
 HEADINGS: Final = (
     "K",
@@ -89,7 +90,7 @@ def cells(row: Row) -> list[str]:
         percent(row.draft_share),
         "–" if row.verify_steps is None else f"{row.verify_steps:.2f}",
         "–" if row.ttft_seconds is None else f"{row.ttft_seconds:.2f} s",
-        _memory(row.peak_memory_bytes),
+        size(row.peak_memory_bytes),
     ]
 
 
@@ -98,16 +99,6 @@ def _source(row: Row) -> str:
     if row.k == 0:
         return "baseline"
     return "measured" if row.measured else "too few" if row.k == "auto" else "predicted"
-
-
-def percent(rate: float | None) -> str:
-    return "–" if rate is None else f"{100 * rate:.0f} %"
-
-
-def _memory(count: int | None) -> str:
-    if count is None:
-        return "–"
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
 
 def _spread(interval: Interval | None) -> str:

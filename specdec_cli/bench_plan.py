@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 from specdec_cli.bench_result import Length
 from specdec_cli.errors import UsageError
-from specdec_cli.pairs import MAX_K
+from specdec_cli.request import MAX_K
 
 # Tokens of an answer where nothing was asked for: enough for a steady rate, and as few as the budget demands.
 MAX_TOKENS, FEWEST_TOKENS = 128, 32

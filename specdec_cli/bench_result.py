@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from specdec_cli.machine import MachineState
+
 SCHEMA = 1
 Length = int | Literal["auto"]
 Phase = Literal["learn", "confirm", "drift"]
@@ -134,16 +136,6 @@ class CostSample:
     draft_seconds: float
     verify_seconds: float
     plain_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class MachineState:
-    """What slows a machine down; None where it does not say. `load` is the one-minute load average."""
-
-    power: str | None = None
-    low_power_mode: bool | None = None
-    thermal: str | None = None
-    load: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

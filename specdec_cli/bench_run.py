@@ -9,9 +9,9 @@ from typing import Protocol
 from specdec_cli.bench import Bench, Cancelled, Machine, Progress, Report
 from specdec_cli.bench_plan import MAX_TOKENS, Plan, kinds_of, tokens_within
 from specdec_cli.bench_prompts import BenchPrompt
-from specdec_cli.bench_result import Condition, Contender, Environment, Length, MachineState, Result, Settings
+from specdec_cli.bench_result import Condition, Contender, Environment, Length, Result, Settings
 from specdec_cli.errors import DoesNotFit
-from specdec_cli.machine_state import machine_state
+from specdec_cli.machine import MachineState, machine_state
 from specdec_cli.pairs import Pair
 
 

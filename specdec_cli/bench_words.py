@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from specdec_cli.bench_report import Report
-from specdec_cli.bench_result import Length, MachineState, Result
+from specdec_cli.bench_result import Length, Result
 from specdec_cli.bench_stats import FEWEST_PROMPTS, Interval
 from specdec_cli.bench_verdict import RULE, Verdict
+from specdec_cli.format import percent
+from specdec_cli.machine import MachineState
 
 # A baseline that moved by more makes intervals doubtful.
 DRIFTED = 0.05
@@ -45,7 +47,7 @@ def reason(report: Report) -> str:
     gain, price = more_tokens / tokens - 1, more_cost / cost - 1
     told = f"one more draft token adds {_two(more_tokens - tokens)} to the {tokens:.2f} tokens of a round"
     paid = f"{_two(more_cost - cost)} to its {cost:.2f} plain steps"
-    return f"{told} ({_percent(gain, sign='+')}) and {paid} ({_percent(price, sign='+')})"
+    return f"{told} ({percent(gain, sign='+', space=NARROW)}) and {paid} ({percent(price, sign='+', space=NARROW)})"
 
 
 def break_even(report: Report) -> str:
@@ -133,10 +135,6 @@ def spread(interval: Interval, digits: int) -> str:
         return mean
     wide = interval.half_width > interval.mean
     return f"{mean} ±{'>' if wide else ''}{min(interval.half_width, interval.mean):.{digits}f}"
-
-
-def _percent(share: float, digits: int = 0, sign: str = "") -> str:
-    return f"{round(100 * share, digits) + 0.0:{sign}.{digits}f}{NARROW}%"
 
 
 def _maybe(verdict: Verdict) -> str:

@@ -10,6 +10,7 @@ from typing import BinaryIO, Protocol, TextIO
 
 from specdec_cli.chat_actions import Leave, run_command
 from specdec_cli.chat_fences import is_open, unfenced
+from specdec_cli.chat_screen_items import Notice
 from specdec_cli.chat_talk import Talk
 from specdec_cli.errors import SpecdecError, UsageError
 
@@ -48,7 +49,7 @@ def run_chat(talk: Talk, reader: Reader, lenient: bool) -> int:
             text = ""
             if talk.presses.again():
                 return INTERRUPTED
-            talk.screen.notice("Ctrl-D or /exit leaves")
+            talk.screen.show(Notice("Ctrl-D or /exit leaves"))
         except SpecdecError as error:
             talk.screen.error(error)
             text = "" if line.startswith("/") else line

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from specdec_cli.chat_clipboard import copied_here
 from specdec_cli.chat_compose import compose
+from specdec_cli.chat_screen_items import Markdown, Notice, Quote, Rows
 from specdec_cli.chat_settings import NAMES, WORDS, on_or_off, parse_k
 from specdec_cli.chat_talk import Talk
 from specdec_cli.chat_transcript import Transcript, load
 from specdec_cli.conversation import Conversation
 from specdec_cli.errors import UsageError
-from specdec_cli.generation import flag
+from specdec_cli.format import count, percent, speed
 from specdec_cli.hub import locate
-from specdec_cli.options import one_name
+from specdec_cli.request import flag, one_name
 from specdec_cli.shelf import registry
-from specdec_cli.ui.chat_reports import tally_rows
-from specdec_cli.ui.reports import count
-from specdec_cli.ui.terminal import safe
 
 SHOWABLE = ("settings", "last", "thinking", "all")
 
@@ -66,7 +64,7 @@ def _help(talk: Talk, argument: str) -> None:
         ("Ctrl-C", "stops the reply and keeps what was said; clears the line; twice within a second leaves"),
         ("Ctrl-D", "leaves; Ctrl-X Ctrl-E opens $EDITOR on the line"),
     ]
-    talk.screen.table([*rows, ("", ""), *keys])
+    talk.screen.show(Rows((*rows, ("", ""), *keys)))
 
 
 def _leave(talk: Talk, argument: str) -> None:
@@ -77,7 +75,7 @@ def _clear(talk: Talk, argument: str) -> None:
     path = talk.saved_to and _free_beside(talk.saved_to)
     talk.adopt(Transcript(Conversation(talk.conversation.system)), path)
     stays = "; the system message stays" if talk.conversation.system else ""
-    talk.screen.notice(f"a new conversation{stays}" + (f", saved to {path}" if path else ""))
+    talk.screen.show(Notice(f"a new conversation{stays}" + (f", saved to {path}" if path else "")))
 
 
 def _free_beside(path: Path) -> Path:
@@ -94,7 +92,7 @@ def _retry(talk: Talk, argument: str) -> str:
 
 def _undo(talk: Talk, argument: str) -> str:
     message = talk.undo()
-    talk.screen.notice("the last turn was taken back")
+    talk.screen.show(Notice("the last turn was taken back"))
     return message
 
 
@@ -103,7 +101,7 @@ def _system(talk: Talk, argument: str) -> None:
     if argument:
         talk.change(replace(conversation, system=None if argument == "off" else argument))
     now = talk.conversation.system
-    talk.screen.notice(f"system: {now}" if now else "no system message; /system TEXT sets one")
+    talk.screen.show(Notice(f"system: {now}" if now else "no system message; /system TEXT sets one"))
 
 
 def _set(talk: Talk, argument: str) -> None:
@@ -113,12 +111,12 @@ def _set(talk: Talk, argument: str) -> None:
             f"/set {argument} lacks a {'value' if name else 'name and a value'}", f"names: {', '.join(NAMES)}"
         )
     talk.settings = talk.settings.with_value(name, value.strip())
-    talk.screen.notice(f"{name} {value.strip()}")
+    talk.screen.show(Notice(f"{name} {value.strip()}"))
 
 
 def _k(talk: Talk, argument: str) -> None:
     talk.settings = replace(talk.settings, k=parse_k(argument or "auto"))
-    talk.screen.notice(f"K {talk.settings.k}")
+    talk.screen.show(Notice(f"K {talk.settings.k}"))
 
 
 def _draft(talk: Talk, argument: str) -> None:
@@ -131,7 +129,7 @@ def _draft(talk: Talk, argument: str) -> None:
             talk.loaded = replace(loaded, drafter="ngram")
     talk.settings = replace(talk.settings, drafts=drafts)
     who = {"ngram": "the conversation's own text drafts (ngram)"}.get(talk.loaded.drafter, "the draft is on")
-    talk.screen.notice(who if drafts else "the draft is off: plain decoding")
+    talk.screen.show(Notice(who if drafts else "the draft is off: plain decoding"))
 
 
 def _panel(talk: Talk, argument: str) -> None:
@@ -144,7 +142,7 @@ def _pair(talk: Talk, argument: str) -> None:
         for name, revision in pair.models:
             locate(name, revision)  # before the present pair is let go
         talk.switch(pair, talk.loaded.drafter)
-    talk.screen.notice(speaking(talk))
+    talk.screen.show(Notice(speaking(talk)))
 
 
 def speaking(talk: Talk) -> str:
@@ -155,16 +153,15 @@ def speaking(talk: Talk) -> str:
 
 def _show(talk: Talk, argument: str) -> None:
     what = one_name("/show", SHOWABLE)(argument or SHOWABLE[0])
-    screen, answer = talk.screen, None if what in ("settings", "all") else talk.last_answer("/show")
+    answer = None if what in ("settings", "all") else talk.last_answer("/show")
     if answer is not None:
-        screen.markdown(answer.text) if what == "last" else screen.text(answer.thinking or "it did not think", dim=True)
+        talk.screen.show(Markdown(answer.text) if what == "last" else Quote(answer.thinking or "it did not think"))
     elif what == "settings":
-        screen.table(_settings_rows(talk))
+        talk.screen.show(Rows(tuple(_settings_rows(talk))))
     else:
         for turn in talk.conversation.turns:
-            screen.text(f"> {turn.user}\n", dim=True)
-            screen.markdown(turn.answer.text)
-            screen.gap()
+            talk.screen.show(Quote(f"> {turn.user}\n"))
+            talk.screen.show(Markdown(turn.answer.text, gap=True))
 
 
 def _settings_rows(talk: Talk) -> list[tuple[str, str]]:
@@ -173,7 +170,7 @@ def _settings_rows(talk: Talk) -> list[tuple[str, str]]:
     return [
         ("pair", speaking(talk)),
         ("k", f"{request.k}, drafter {request.drafter}"),
-        *((flag(name), f"{value:g}") for name, value in talk.loaded.session.in_force(request).items()),
+        *((flag(name), f"{value:g}") for name, value in talk.loaded.session.effective(request).items()),
         *((name, "off" if value is None else str(value)) for name, value in off.items()),
         ("rule", settings.rule),
         ("max-tokens", str(settings.max_tokens)),
@@ -186,27 +183,49 @@ def _settings_rows(talk: Talk) -> list[tuple[str, str]]:
 
 
 def _stats(talk: Talk, argument: str) -> None:
-    tally = talk.tally
-    figures = tally.rounds.to_dict() | {
-        "replies": tally.replies,
-        "prompt_tokens": tally.prompt_tokens,
-        "cached_tokens": tally.cached_tokens,
-        "tokens_per_second": tally.tokens_per_second,
+    stats = talk.stats
+    figures = stats.rounds.to_dict() | {
+        "replies": stats.replies,
+        "prompt_tokens": stats.prompt_tokens,
+        "cached_tokens": stats.cached_tokens,
+        "tokens_per_second": stats.tokens_per_second,
     }
-    talk.screen.table(tally_rows(figures))
+    talk.screen.show(Rows(stats_rows(figures)))
+
+
+def stats_rows(figures: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """The rows of /stats."""
+    if not figures["replies"]:
+        return (("replies", "none yet"),)
+    tokens, passes = figures["emitted_tokens"], figures["target_passes"]
+    drafted, judged = percent(figures["draft_acceptance_rate"]), percent(figures["judged_acceptance_rate"])
+    read = figures["prompt_tokens"] - figures["cached_tokens"]
+    rows = [
+        ("replies", str(figures["replies"])),
+        ("tokens", f"{tokens} in {count(passes, 'target pass')}, {figures['mean_acceptance_length']:.2f} a pass"),
+        ("accepted", f"{drafted} of drafted, {judged} of judged" if figures["draft_n"] else "nothing drafted"),
+        ("pace", f"{speed(figures['tokens_per_second'])} after the first token of each reply"),
+        ("prompts", f"{count(figures['prompt_tokens'], 'token')}, {read} of them read, the others still in the cache"),
+    ]
+    if figures["draft_n"]:
+        positions = " ".join(
+            f"{place}: {percent(rate)}" for place, rate in enumerate(figures["acceptance_per_position"], 1)
+        )
+        rows.insert(3, ("by position", positions))
+    return tuple(rows)
 
 
 def _save(talk: Talk, argument: str) -> None:
     path = _path(argument, "/save")
     talk.save(path)
-    talk.screen.notice(f"{_turns(talk)} saved to {path}")
+    talk.screen.show(Notice(f"{_turns(talk)} saved to {path}"))
 
 
 def _load(talk: Talk, argument: str) -> None:
     path = _path(argument, "/load")
     talk.adopt(load(path), path)
     kept = ", and saved there from now on" if talk.saved_to else ""
-    talk.screen.notice(f"{_turns(talk)} loaded from {path}{kept}")
+    talk.screen.show(Notice(f"{_turns(talk)} loaded from {path}{kept}"))
 
 
 def _turns(talk: Talk) -> str:
@@ -220,17 +239,15 @@ def _path(argument: str, command: str) -> Path:
 
 
 def _copy(talk: Talk, argument: str) -> None:
-    text = safe(talk.last_answer("/copy").text)  # what is pasted into a shell must not act there either
-    here = copied_here(text)
-    talk.screen.notice(f"{count(len(text), 'character')} copied" if here else talk.screen.copy(text))
+    talk.screen.show(Notice(talk.screen.copy(talk.last_answer("/copy").text)))
 
 
 def _edit(talk: Talk, argument: str) -> str:
     message = compose(argument)
     if not message.strip():
-        talk.screen.notice("nothing was written, so nothing was sent")
+        talk.screen.show(Notice("nothing was written, so nothing was sent"))
         return ""
-    talk.screen.text(message, dim=True)
+    talk.screen.show(Quote(message))
     return talk.ask(message)
 
 

@@ -13,10 +13,10 @@ import typer
 from specdec_cli import options
 from specdec_cli.conversation import OVERFLOWS
 from specdec_cli.errors import UsageError
-from specdec_cli.generation import asked, parse_bias
 from specdec_cli.interrupt import unwinding
 from specdec_cli.pairs import DEMO
 from specdec_cli.pipes import quietly
+from specdec_cli.request import asked, one_name, parse_bias, parse_k
 
 if TYPE_CHECKING:
     from specdec_cli.chat import Reader
@@ -43,7 +43,7 @@ OnOverflow = Annotated[
     typer.Option(
         "--on-overflow",
         metavar="NAME",
-        callback=options.one_name("--on-overflow", OVERFLOWS),
+        callback=one_name("--on-overflow", OVERFLOWS),
         envvar="SPECDEC_ON_OVERFLOW",
         show_envvar=False,
         help="A conversation longer than the context: refuse, or drop-oldest.",
@@ -100,7 +100,7 @@ def chat(
         os.environ["HF_HUB_OFFLINE"] = "1"
     sampling = asked(temp, top_p, top_k, min_p, repetition_penalty, presence_penalty, frequency_penalty)
     settings = Settings(
-        k=options.parse_k(k),
+        k=parse_k(k),
         max_tokens=max_tokens,
         max_context=max_context,
         overflow=on_overflow,  # type: ignore[arg-type]  # the option allows no other
@@ -184,10 +184,11 @@ def _talk(
     from specdec_cli.chat_actions import speaking
     from specdec_cli.chat_pair import Loaded
     from specdec_cli.chat_talk import Talk
+    from specdec_cli.format import count
     from specdec_cli.pairs import Pair
+    from specdec_cli.ui.chat_reports import toolbar
     from specdec_cli.ui.chat_screen import ChatScreen, opened_trace
     from specdec_cli.ui.displays import loading
-    from specdec_cli.ui.reports import count
 
     shown = not (quiet or json or plain)
     room = None if force else min(settings.max_context or ROOM_TOKENS, ROOM_TOKENS)
@@ -202,7 +203,7 @@ def _talk(
 
     screen = ChatScreen(sys.stdout, sys.stderr, json=json, quiet=quiet, plain=plain, trace=opened_trace(stack, trace))
     talks: list[Talk] = []
-    reader = _reader(lambda width: talks[0].toolbar(width), history, editor=not (json or plain))
+    reader = _reader(lambda width: toolbar(talks[0].toolbar, width), history, editor=not (json or plain))
     talk = Talk(
         open_pair(resolved.pair, drafter), open_pair, screen, settings, transcript, saved_to, hushed=reader.hushed
     )
@@ -222,7 +223,9 @@ def _reader(toolbar: Any, history: bool, editor: bool) -> Reader:
     person = sys.stdin is not None and is_terminal(sys.stdin)
     out = sys.stdout if is_terminal(sys.stdout) else sys.stderr
     if person and editor and can_draw(out):
+        from specdec_cli.chat_completion import suggestions
+        from specdec_cli.chat_fences import is_open
         from specdec_cli.line_editor import LineEditor, open_history
 
-        return LineEditor(open_history(history), toolbar, out)
+        return LineEditor(open_history(history), toolbar, out, complete=suggestions, is_open=is_open)
     return LineReader(sys.stdin.buffer, sys.stderr if person else None)

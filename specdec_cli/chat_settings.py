@@ -9,9 +9,7 @@ from typing import Any, Literal
 
 from specdec_cli.conversation import OVERFLOWS, Overflow
 from specdec_cli.errors import UsageError
-from specdec_cli.generation import BOUNDS, RULE_NAMES, flag
-from specdec_cli.options import one_name, within
-from specdec_cli.pairs import MAX_K
+from specdec_cli.request import BOUNDS, MAX_K, RULE_NAMES, flag, one_name, within
 
 SAMPLING = {flag(name): name for name in BOUNDS}
 SHOWN, HIDDEN, OFF = THINKS = ("shown", "hidden", "off")

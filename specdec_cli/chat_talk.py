@@ -15,19 +15,18 @@ from typing import Any
 
 from specdec_cli import __version__
 from specdec_cli.chat_pair import Loaded, Open
+from specdec_cli.chat_screen_items import Notice, Screen
 from specdec_cli.chat_settings import HIDDEN, OFF, Settings
-from specdec_cli.chat_tally import Tally
 from specdec_cli.chat_transcript import Transcript, save
 from specdec_cli.conversation import Answer, Conversation, Fitted, Turn
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Finish, Prefill, Start
+from specdec_cli.format import percent
 from specdec_cli.interrupt import Interrupt, Presses
 from specdec_cli.pairs import Pair
 from specdec_cli.request import Request
+from specdec_cli.stats import ChatStats
 from specdec_cli.thinking import Thinking
-from specdec_cli.ui.chat_reports import toolbar
-from specdec_cli.ui.chat_screen import ChatScreen
-from specdec_cli.ui.reports import percent
 
 Hushed = Callable[[], AbstractContextManager[None]]
 
@@ -39,7 +38,7 @@ class Talk:
         self,
         loaded: Loaded,
         open_pair: Open,
-        screen: ChatScreen,
+        screen: Screen,
         settings: Settings,
         transcript: Transcript | None = None,
         saved_to: Path | None = None,
@@ -51,7 +50,7 @@ class Talk:
         self.transcript = transcript or Transcript(Conversation())
         self.saved_to = saved_to
         self.presses = presses or Presses()
-        self.tally = Tally()
+        self.stats = ChatStats()
         self.context_tokens = 0
         self._hushed = hushed
         self._measure()
@@ -80,18 +79,19 @@ class Talk:
     def context_limit(self) -> int | None:
         return self.loaded.session.context_limit(self.request())
 
-    def toolbar(self, width: int) -> str:
+    @property
+    def toolbar(self) -> list[str]:
         """Pair, K, temperature, context used and its limit, acceptance so far."""
         session, request = self.loaded.session, self.request()
-        limit, rate = self.context_limit, self.tally.rounds.draft_acceptance_rate
+        limit, rate = self.context_limit, self.stats.rounds.draft_acceptance_rate
         k = "plain decoding" if session.drafter(request) == "none" else f"K {request.k}"
         parts = [
             self.loaded.pair.name,
             k,
-            f"temp {session.in_force(request)['temperature']:g}",
+            f"temp {session.effective(request)['temperature']:g}",
             f"context {self.context_tokens}" + ("" if limit is None else f" / {limit}"),
         ]
-        return toolbar(parts if rate is None else [*parts, f"accepted {percent(rate)}"], width)
+        return parts if rate is None else [*parts, f"accepted {percent(rate)}"]
 
     def ask(self, text: str, attempt: int = 0) -> str:
         """One turn; returns the text if it is to be typed anew, because nothing was said. Raises: SpecdecError."""
@@ -100,8 +100,8 @@ class Talk:
     def retry(self) -> str:
         """Another answer to the last message; the old one stays unless there is a new one. Raises: SpecdecError."""
         last = self._last("/retry")
-        if not self.loaded.session.in_force(self.request())["temperature"]:
-            self.screen.notice("at temperature 0 the answer stays the same: /set temp 0.8 samples")
+        if not self.loaded.session.effective(self.request())["temperature"]:
+            self.screen.show(Notice("at temperature 0 the answer stays the same: /set temp 0.8 samples"))
         self._ask(self.conversation.without_last(), last.user, last.attempt + 1)
         return ""
 
@@ -151,7 +151,7 @@ class Talk:
         self._tell_left_out(conversation, fitted)
         start, prefill, finish = self._reply(fitted, request, tags)
         if finish.reason == "interrupted" and not finish.text:
-            self.screen.notice("stopped before the first word: the message was taken back")
+            self.screen.show(Notice("stopped before the first word: the message was taken back"))
             return text
         # A character that was cut in two is no part of what was said.
         said = finish.text if finish.reason == "stop" else finish.text.rstrip("\N{REPLACEMENT CHARACTER}")
@@ -177,7 +177,7 @@ class Talk:
 
     def _events(self, ids: list[int], request: Request, interrupt: Interrupt) -> Iterator[Event]:
         for event in self.loaded.session.reply(ids, request, interrupt.requested):
-            self.tally.fold(event)
+            self.stats.fold(event)
             yield event
 
     def _render(self, messages: Any) -> list[int]:
@@ -188,7 +188,7 @@ class Talk:
         if dropped:
             stays = "; the system message stays" if conversation.system else ""
             turns = "the oldest turn" if dropped == 1 else f"the {dropped} oldest turns"
-            self.screen.notice(f"left out {turns}: the context holds {self.context_limit} tokens{stays}")
+            self.screen.show(Notice(f"left out {turns}: the context holds {self.context_limit} tokens{stays}"))
 
     def _facts(self, start: Start, prefill: Prefill, finish: Finish) -> dict[str, Any]:
         """What a transcript says of one answer."""

@@ -20,10 +20,10 @@ from typer.exceptions import TyperException
 from specdec_cli import __version__, audit_command, bench_command, chat_command, options, pair_commands, replay_command
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Failure, Finish
-from specdec_cli.generation import asked, parse_bias
 from specdec_cli.interrupt import Interrupt
 from specdec_cli.pairs import DEMO
 from specdec_cli.pipes import ReaderLeft, quietly
+from specdec_cli.request import asked, parse_bias, parse_k
 
 if TYPE_CHECKING:
     from specdec_cli.ui.display import Display
@@ -97,7 +97,7 @@ def run(
 
     if offline:
         os.environ["HF_HUB_OFFLINE"] = "1"
-    length = options.parse_k(k)
+    length = parse_k(k)
     if length == 0:
         drafter = "none"  # no need to load a draft
     sampling = asked(temp, top_p, top_k, min_p, repetition_penalty, presence_penalty, frequency_penalty)

@@ -9,8 +9,9 @@ import sys
 from collections.abc import Iterator
 
 from specdec_cli import __version__
+from specdec_cli.format import size
 from specdec_cli.hub import cache_folder
-from specdec_cli.memory import physical_bytes
+from specdec_cli.machine import physical_bytes
 from specdec_cli.selftest import standing
 
 Finding = tuple[str, str, str]
@@ -34,8 +35,8 @@ def _machine() -> Iterator[Finding]:
     yield "computes on", backend, notes[backend]
     working_set = device.working_set_bytes()
     if working_set:
-        yield "working set", gigabytes(working_set), "what Metal recommends for weights and caches together"
-    yield "memory", gigabytes(physical_bytes()), "both models and both caches must fit"
+        yield "working set", size(working_set), "what Metal recommends for weights and caches together"
+    yield "memory", size(physical_bytes()), "both models and both caches must fit"
     if platform.system() == "Darwin" and platform.machine() != "arm64":
         yield "python", platform.machine(), "not native: install an arm64 Python, or mlx cannot use the GPU"
 
@@ -55,14 +56,9 @@ def _storage() -> Iterator[Finding]:
     free = shutil.disk_usage(existing).free
     state = "exists" if folder.exists() else "not there yet"
     writable = os.access(existing, os.W_OK)
-    yield "model cache", str(folder), f"{state}, {gigabytes(free)} free" + ("" if writable else ", not writable")
+    yield "model cache", str(folder), f"{state}, {size(free)} free" + ("" if writable else ", not writable")
 
 
 def _features() -> Iterator[Finding]:
     yield "targets", "whatever mlx-lm runs", f"exact rollback {standing()}"
     yield "sampling", "any temperature", "rules token, block, coupled (one seed, one text) and match"
-
-
-def gigabytes(count: int) -> str:
-    """Decimal gigabytes, as download sizes are given."""
-    return f"{count / 1e9:.1f} GB"

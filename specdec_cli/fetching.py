@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import re
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TextIO
+from typing import Protocol
 
 from specdec_cli import hub, userfile
 from specdec_cli.checkup import check_pair, locate_pair
 from specdec_cli.errors import DoesNotFit, NotAvailable
+from specdec_cli.format import size
 from specdec_cli.hub import Removal, Snapshot
 from specdec_cli.pairs import DEMO, Pair, Registry
 from specdec_cli.registry import user_file
 from specdec_cli.shelf import is_local, registry, users_of
-from specdec_cli.ui.download import pull_display
-from specdec_cli.ui.tables import gigabytes, print_checkup, print_line
+from specdec_cli.verdict import Checkup
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+class Screen(Protocol):
+    """Where a pull is shown."""
+
+    def line(self, text: str) -> None:
+        """One line on what happens."""
+
+    def verdict(self, found: Checkup) -> None:
+        """The verdict on the pair, before any weight."""
+
+    def progress(self, total_bytes: int) -> AbstractContextManager[hub.Progress]:
+        """A report of bytes done, shown for as long as the context lasts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +42,7 @@ class PlannedRemoval:
 
 
 def pull(
-    pair: Pair, err: TextIO, *, context_tokens: int | None, verify: bool, force: bool, offline: bool = False
+    pair: Pair, screen: Screen, *, context_tokens: int | None, verify: bool, force: bool, offline: bool = False
 ) -> None:
     """Check `pair`, then download what is missing of it. The first pair pulled becomes the default.
 
@@ -36,34 +50,34 @@ def pull(
     """
     located = locate_pair(pair, offline)
     found = check_pair(pair, located, context_tokens)
-    print_checkup(err, found)
+    screen.verdict(found)
     for obstacle in found.obstacles:
         if not (force and isinstance(obstacle, DoesNotFit)):
             raise obstacle
-        print_line(err, f"going on although {obstacle.message}")
+        screen.line(f"going on although {obstacle.message}")
     snapshots = [model.snapshot for model in located if model.snapshot is not None]
-    _download(snapshots, err)
+    _download(snapshots, screen)
     if verify:
-        _verify(snapshots, err)
-    _remember(pair, err)
+        _verify(snapshots, screen)
+    _remember(pair, screen)
 
 
-def _download(snapshots: list[Snapshot], err: TextIO) -> None:
+def _download(snapshots: list[Snapshot], screen: Screen) -> None:
     """What is missing of these commits. Raises: NotAvailable, DoesNotFit."""
     missing = sum(snapshot.download_bytes for snapshot in snapshots)
     if not missing:
-        print_line(err, "nothing to download: all files are here")
+        screen.line("nothing to download: all files are here")
     else:
-        print_line(err, f"to download: {gigabytes(missing)}; free on disk: {gigabytes(hub.free_bytes())}")
+        screen.line(f"to download: {size(missing)}; free on disk: {size(hub.free_bytes())}")
         hub.check_space(snapshots)
-        print_line(err, "completed files are kept if this is interrupted; the file in progress restarts")
+        screen.line("completed files are kept if this is interrupted; the file in progress restarts")
     try:
-        with pull_display(err, missing) as report:
+        with screen.progress(missing) as report:
             # Also where nothing is missing: another commit may have brought the bytes, and the branch moves last.
             for snapshot in snapshots:
                 hub.fetch(snapshot, _named(report, snapshot))
     except KeyboardInterrupt:
-        print_line(err, "interrupted: complete files are kept; the same command again restarts the one in progress")
+        screen.line("interrupted: complete files are kept; the same command again restarts the one in progress")
         raise
 
 
@@ -78,7 +92,7 @@ def _named(report: hub.Progress, snapshot: Snapshot) -> hub.Progress:
     return named
 
 
-def _verify(snapshots: list[Snapshot], err: TextIO) -> None:
+def _verify(snapshots: list[Snapshot], screen: Screen) -> None:
     for snapshot in snapshots:
         problems = hub.verify(snapshot)
         if problems:
@@ -89,10 +103,10 @@ def _verify(snapshots: list[Snapshot], err: TextIO) -> None:
                 f"first {first.path}: {first.found[:12]} instead of {first.expected[:12]}",
                 "the same command again fetches them anew",
             )
-        print_line(err, f"{snapshot.name}: {len(snapshot.files)} files have the Hub's checksums")
+        screen.line(f"{snapshot.name}: {len(snapshot.files)} files have the Hub's checksums")
 
 
-def _remember(pair: Pair, err: TextIO) -> None:
+def _remember(pair: Pair, screen: Screen) -> None:
     """A pair named by its ids goes into the user's file, unless it is known or its name already means other models."""
     known = registry()
     pair = next((listed for listed in known.pairs.values() if listed.models == pair.models), pair)
@@ -100,13 +114,13 @@ def _remember(pair: Pair, err: TextIO) -> None:
         userfile.add_pair(user_file(), pair)
     elif known.find(pair.name).models != pair.models:
         command = f"specdec run --target {pair.target}" + (f" --draft {pair.draft}" if pair.draft else "")
-        print_line(err, f"here, but {pair.name} already names another pair: {command} 'your prompt'")
+        screen.line(f"here, but {pair.name} already names another pair: {command} 'your prompt'")
         return
     if known.default_pair is None and pair.name != DEMO:
         userfile.set_default(user_file(), pair.name)
-        print_line(err, f"{pair.name} is here and now speaks when no pair is named: specdec run 'your prompt'")
+        screen.line(f"{pair.name} is here and now speaks when no pair is named: specdec run 'your prompt'")
     else:
-        print_line(err, f"{pair.name} is here: specdec run -p {pair.name} 'your prompt'")
+        screen.line(f"{pair.name} is here: specdec run -p {pair.name} 'your prompt'")
 
 
 def plan_removal(name: str, known: Registry) -> list[PlannedRemoval]:
@@ -134,11 +148,11 @@ def plan_removal(name: str, known: Registry) -> list[PlannedRemoval]:
 
 def _told(removal: Removal, others: list[str]) -> str:
     """What goes, what stays because another commit shares it, and who else uses the model."""
-    parts = [f"{removal.name}: {gigabytes(removal.freed_bytes)}"]
+    parts = [f"{removal.name}: {size(removal.freed_bytes)}"]
     if removal.shared_files:
         commits = ", ".join(commit[:7] for commit in removal.kept_commits)
         files = "1 file" if len(removal.shared_files) == 1 else f"{len(removal.shared_files)} files"
-        parts.append(f"{files} ({gigabytes(removal.shared_bytes)}) shared with commit {commits} will stay")
+        parts.append(f"{files} ({size(removal.shared_bytes)}) shared with commit {commits} will stay")
     if others:
         parts.append(f"also used by {', '.join(others)}")
     return "; ".join(parts)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import termios
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 import platformdirs
 from prompt_toolkit import PromptSession
@@ -22,8 +22,6 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import Output, create_output
 from prompt_toolkit.styles import Style
 
-from specdec_cli.chat_completion import suggestions
-from specdec_cli.chat_fences import is_open
 from specdec_cli.ui.terminal import safe
 
 KEPT_ENTRIES = 1000
@@ -63,8 +61,28 @@ def open_history(kept: bool) -> History:
         return InMemoryHistory()
 
 
+class Suggestion(Protocol):
+    """A word that may stand in place of the last `replaces` characters typed, and what it is."""
+
+    @property
+    def word(self) -> str: ...
+
+    @property
+    def replaces(self) -> int: ...
+
+    @property
+    def about(self) -> str: ...
+
+
+Complete = Callable[[str], Sequence[Suggestion]]
+"""How what was typed up to here may go on."""
+
+
 class LineEditor:
-    """Reads messages and commands. `toolbar` gives the line at the bottom for a width in columns."""
+    """Reads messages and commands.
+
+    `toolbar` gives the line at the bottom for a width in columns; `is_open` tells whether Enter begins a new line.
+    """
 
     def __init__(
         self,
@@ -73,6 +91,9 @@ class LineEditor:
         out: TextIO,
         keys: Input | None = None,
         output: Output | None = None,
+        *,
+        complete: Complete,
+        is_open: Callable[[str], bool],
     ) -> None:
         self._output = output or create_output(out)
         self._toolbar = toolbar
@@ -82,8 +103,8 @@ class LineEditor:
             history=history,
             multiline=True,
             prompt_continuation="  ",
-            key_bindings=_keys(),
-            completer=_Commands(),
+            key_bindings=_keys(is_open),
+            completer=_Commands(complete),
             complete_while_typing=Condition(lambda: self._session.default_buffer.text.startswith("/")),
             bottom_toolbar=self._bottom,
             enable_open_in_editor=True,
@@ -130,7 +151,7 @@ def _kept(before: list[Any]) -> list[Any]:
     return kept
 
 
-def _keys() -> KeyBindings:
+def _keys(is_open: Callable[[str], bool]) -> KeyBindings:
     bindings = KeyBindings()
 
     @bindings.add("enter")
@@ -151,6 +172,9 @@ def _keys() -> KeyBindings:
 
 
 class _Commands(Completer):
+    def __init__(self, complete: Complete) -> None:
+        self._complete = complete
+
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        for found in suggestions(document.text_before_cursor):
+        for found in self._complete(document.text_before_cursor):
             yield Completion(found.word, -found.replaces, display_meta=found.about)

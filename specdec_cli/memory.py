@@ -5,7 +5,6 @@ All sizes in bytes. What depends on an architecture (cache bytes, layer sizes) i
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 from specdec_cli.errors import DoesNotFit
@@ -90,8 +89,3 @@ def prefill_bytes(
     rows = min(rows, context_tokens)
     scores = 0 if fused_attention else heads * rows * context_tokens
     return (rows * (3 * inner + 10 * hidden) + scores) * value_bytes
-
-
-def physical_bytes() -> int:
-    """Memory of this machine."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -2,66 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from specdec_cli.errors import UsageError
-from specdec_cli.generation import RULE_NAMES
-from specdec_cli.pairs import KV_BITS, MAX_K
+from specdec_cli.request import KV_BITS, MAX_K, RULE_NAMES, one_name, one_of, within
 
 ADVANCED = "Advanced"
-
-
-def within(option: str, low: int, high: int | None = None) -> Callable[[int | None], int | None]:
-    """A check for `option` that names the value and the bounds. The check raises UsageError."""
-
-    def check(value: int | None) -> int | None:
-        if value is not None and (value < low or (high is not None and value > high)):
-            bounds = f"below {low}" if high is None else f"outside {low} to {high}"
-            nearest = low if value < low or high is None else high
-            raise UsageError(f"{option} {value} is {bounds}", f"the nearest that works: {option} {nearest}")
-        return value
-
-    return check
-
-
-def parse_k(value: str | None) -> int | Literal["auto"] | None:
-    """What -k was given. Raises: UsageError for anything but `auto` and a whole number within bounds."""
-    if value is None or value == "auto":
-        return None if value is None else "auto"
-    try:
-        return within("-k", 0, MAX_K)(int(value))
-    except ValueError as error:
-        raise UsageError(f"-k {value} is neither a whole number nor auto", "for example: -k 4") from error
-
-
-def one_of(option: str, values: Sequence[int]) -> Callable[[int | None], int | None]:
-    """A check for `option` that names the value and all that are possible. The check raises UsageError."""
-
-    def check(value: int | None) -> int | None:
-        if value is not None and value not in values:
-            nearest = min(values, key=lambda known: abs(known - value))
-            known = ", ".join(map(str, values))
-            raise UsageError(f"{option} {value} is none of {known}", f"the nearest that works: {option} {nearest}")
-        return value
-
-    return check
-
-
-def one_name(option: str, names: Sequence[str]) -> Callable[[str], str]:
-    """A check for `option` that names the nearest known value. The check raises UsageError."""
-
-    def check(value: str) -> str:
-        if value not in names:
-            nearest = difflib.get_close_matches(value, names, 1, 0.0)[0]
-            raise UsageError(f"{option} {value} is none of {', '.join(names)}", f"the nearest: {option} {nearest}")
-        return value
-
-    return check
 
 
 Prompt = Annotated[str | None, typer.Argument(help="The prompt; piped stdin comes before it.", show_default=False)]

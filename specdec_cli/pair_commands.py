@@ -10,8 +10,10 @@ import typer
 
 from specdec_cli import options
 from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.format import size
 from specdec_cli.pairs import DEMO, Pair
 from specdec_cli.pipes import quietly
+from specdec_cli.request import parse_k
 
 if TYPE_CHECKING:
     from specdec_cli.pairs import Registry
@@ -88,7 +90,7 @@ def add(
         name,
         target,
         draft,
-        options.parse_k(k) or "auto",
+        parse_k(k) or "auto",
         target_revision=target_revision,
         draft_revision=draft_revision,
     )
@@ -170,6 +172,7 @@ def pull(
     from specdec_cli.resolve import resolve_pair
     from specdec_cli.shelf import recommended, registry
     from specdec_cli.ui import tables
+    from specdec_cli.ui.download import PullScreen
 
     if name is None and target is None and draft is None:
         chosen = recommended(registry())
@@ -179,7 +182,9 @@ def pull(
         chosen = resolved.pair
         if resolved.reason:
             tables.print_line(sys.stderr, resolved.reason)
-    fetching.pull(chosen, sys.stderr, context_tokens=max_context, verify=verify, force=force, offline=offline)
+    fetching.pull(
+        chosen, PullScreen(sys.stderr), context_tokens=max_context, verify=verify, force=force, offline=offline
+    )
 
 
 @app.command()
@@ -194,8 +199,8 @@ def rm(name: Annotated[str, typer.Argument(help="A pair, or a model's Hub id.")]
     for plan in plans:
         tables.print_line(sys.stderr, plan.told)
     freed = sum(plan.removal.freed_bytes for plan in plans)
-    ask(f"Free {tables.gigabytes(freed)}?", yes)
-    tables.print_line(sys.stderr, f"freed {tables.gigabytes(fetching.carry_out(plans))}")
+    ask(f"Free {size(freed)}?", yes)
+    tables.print_line(sys.stderr, f"freed {size(fetching.carry_out(plans))}")
     if name == known.default_pair:
         tables.print_line(sys.stderr, f"{name} still speaks when no pair is named; another: specdec pairs use NAME")
 

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from specdec_cli.errors import NotAvailable
+from specdec_cli.request import DEFAULT_K
 
 DEMO = "demo"
-MAX_K = 16
-DEFAULT_K = 3
-KV_BITS = (2, 4, 8)
 
 
 @dataclass(frozen=True, slots=True)

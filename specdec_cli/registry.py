@@ -12,7 +12,8 @@ import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from specdec_cli.errors import UsageError
-from specdec_cli.pairs import MAX_K, Pair, Registry, nearest
+from specdec_cli.pairs import Pair, Registry, nearest
+from specdec_cli.request import MAX_K
 
 EXAMPLES = {
     "target": 'such as: target = "mlx-community/Qwen3-8B-4bit"',

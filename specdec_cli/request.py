@@ -1,10 +1,32 @@
-"""What is asked of one reply. (pure) Law: a value that was not given is the target's own."""
+"""What may be asked of a reply, within which bounds, and what is then in effect (pure).
+
+Law: a value that was not given is the target's own; a value out of bounds is refused with the value and the bounds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
+
+from specdec_cli.errors import UsageError
+
+# Largest draft length that can be asked for, and the one for predictions that need a single number.
+MAX_K, DEFAULT_K = 16, 3
+KV_BITS = (2, 4, 8)
+RULE_NAMES = ("auto", "token", "block", "coupled", "match")
+# Value -> (lowest, highest, what is off).
+BOUNDS: Mapping[str, tuple[float, float, float]] = {
+    "temperature": (0.0, 100.0, 0.0),
+    "top_k": (0, 1_000_000_000, 0),
+    "top_p": (0.0, 1.0, 1.0),
+    "min_p": (0.0, 1.0, 0.0),
+    "repetition_penalty": (0.01, 100.0, 1.0),
+    "presence_penalty": (-100.0, 100.0, 0.0),
+    "frequency_penalty": (-100.0, 100.0, 0.0),
+}
+DEFAULTED = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,9 +34,7 @@ class Request:
     """What one reply may cost, where it stops and how it is sampled.
 
     `k` is the draft length; 0 is plain decoding, `auto` chooses each round from measured costs and acceptance.
-
-    `sampling` holds the values of `generation.BOUNDS` that were asked for; the others are the target's defaults.
-
+    `sampling` holds the values of BOUNDS that were asked for; the others are the target's defaults.
     `attempt` counts further answers to one prompt: under a seed, each has noise of its own.
     """
 
@@ -28,3 +48,142 @@ class Request:
     sampling: Mapping[str, float | None] = field(default_factory=dict)
     logit_bias: tuple[tuple[int, float], ...] = ()
     attempt: int = 0
+
+
+def defaults(config: Mapping[str, Any]) -> dict[str, float]:
+    """What a generation_config.json asks for. `do_sample` false, or absent without a temperature, means temperature 0.
+
+    Values that are null or out of bounds are left at what is off: a file may not stop a reply.
+    """
+    found = {name: config[name] for name in DEFAULTED if _within(name, config.get(name))}
+    if not config.get("do_sample", "temperature" in found):
+        found["temperature"] = 0.0
+    elif "temperature" not in found:
+        found["temperature"] = 1.0
+    return found
+
+
+def effective(config: Mapping[str, Any], given: Mapping[str, float | None]) -> dict[str, float]:
+    """Every sampling value by name: the flags `given`, else the model's defaults, else off.
+
+    Raises: UsageError for a flag out of its bounds.
+    """
+    for name, value in given.items():
+        if value is not None and not _within(name, value):
+            low, high, _ = BOUNDS[name]
+            raise UsageError(
+                f"--{flag(name)} {value} is outside {low:g} to {high:g}", f"off is --{flag(name)} {off(name):g}"
+            )
+    off_values = {name: off(name) for name in BOUNDS}
+    return off_values | defaults(config) | {name: value for name, value in given.items() if value is not None}
+
+
+def asked(
+    temp: float | None,
+    top_p: float | None,
+    top_k: float | None,
+    min_p: float | None,
+    repetition_penalty: float | None,
+    presence_penalty: float | None,
+    frequency_penalty: float | None,
+) -> dict[str, float | None]:
+    """The command line's flags by the names of BOUNDS. Raises: UsageError for one out of its bounds."""
+    given = {
+        "temperature": temp,
+        "top_p": top_p,
+        "top_k": top_k,
+        "min_p": min_p,
+        "repetition_penalty": repetition_penalty,
+        "presence_penalty": presence_penalty,
+        "frequency_penalty": frequency_penalty,
+    }
+    effective({}, given)
+    return given
+
+
+def effective_rule(rule: str, seed: int | None, temperature: float) -> str:
+    """`auto`: equality at temperature 0, coupled under a seed, else block."""
+    if temperature == 0.0:
+        return "greedy"
+    if rule == "auto":
+        return "block" if seed is None else "coupled"
+    return rule
+
+
+def off(name: str) -> float:
+    return BOUNDS[name][2]
+
+
+def flag(name: str) -> str:
+    """The option's spelling."""
+    return {"temperature": "temp"}.get(name, name.replace("_", "-"))
+
+
+def parse_bias(entries: tuple[str, ...]) -> tuple[tuple[int, float], ...]:
+    """`ID=VALUE` entries as pairs; of one id the last counts.
+
+    Raises: UsageError for anything else.
+    """
+    found: dict[int, float] = {}
+    for entry in entries:
+        token, _, value = entry.partition("=")
+        try:
+            found[int(token)] = float(value)
+        except ValueError as error:
+            raise UsageError(f"--logit-bias {entry} is not ID=VALUE", "for example: --logit-bias 42=-5") from error
+        if int(token) < 0 or found[int(token)] != found[int(token)]:
+            raise UsageError(f"--logit-bias {entry} is not possible", "ids start at 0, and a value is a number")
+    return tuple(found.items())
+
+
+def _within(name: str, value: Any) -> bool:
+    low, high, _ = BOUNDS[name]
+    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
+
+
+def within(option: str, low: int, high: int | None = None) -> Callable[[int | None], int | None]:
+    """A check for `option` that names the value and the bounds. The check raises UsageError."""
+
+    def check(value: int | None) -> int | None:
+        if value is not None and (value < low or (high is not None and value > high)):
+            bounds = f"below {low}" if high is None else f"outside {low} to {high}"
+            nearest = low if value < low or high is None else high
+            raise UsageError(f"{option} {value} is {bounds}", f"the nearest that works: {option} {nearest}")
+        return value
+
+    return check
+
+
+def parse_k(value: str | None) -> int | Literal["auto"] | None:
+    """What -k was given. Raises: UsageError for anything but `auto` and a whole number within bounds."""
+    if value is None or value == "auto":
+        return None if value is None else "auto"
+    try:
+        return within("-k", 0, MAX_K)(int(value))
+    except ValueError as error:
+        raise UsageError(f"-k {value} is neither a whole number nor auto", "for example: -k 4") from error
+
+
+def one_of(option: str, values: Sequence[int]) -> Callable[[int | None], int | None]:
+    """A check for `option` that names the value and all that are possible. The check raises UsageError."""
+
+    def check(value: int | None) -> int | None:
+        if value is not None and value not in values:
+            nearest = min(values, key=lambda known: abs(known - value))
+            known = ", ".join(map(str, values))
+            raise UsageError(f"{option} {value} is none of {known}", f"the nearest that works: {option} {nearest}")
+        return value
+
+    return check
+
+
+def one_name(option: str, names: Sequence[str]) -> Callable[[str], str]:
+    """A check for `option` that names the nearest known value. The check raises UsageError."""
+
+    def check(value: str) -> str:
+        if value not in names:
+            nearest = difflib.get_close_matches(value, names, 1, 0.0)[0]
+            raise UsageError(f"{option} {value} is none of {', '.join(names)}", f"the nearest: {option} {nearest}")
+        return value
+
+    return check

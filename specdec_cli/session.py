@@ -29,11 +29,10 @@ from specdec_cli.engine.sampler import Sampler
 from specdec_cli.engine.sampling import Sampling
 from specdec_cli.errors import DoesNotFit, UsageError
 from specdec_cli.events import Event, FinishReason, Prefill, Round, Start
-from specdec_cli.generation import in_force, rule_in_force
 from specdec_cli.hub import locate
+from specdec_cli.machine import power_source
 from specdec_cli.pairs import Pair
-from specdec_cli.power import power_source
-from specdec_cli.request import Request
+from specdec_cli.request import Request, effective, effective_rule
 from specdec_cli.stats import Stats
 from specdec_cli.stopping import StopStrings
 from specdec_cli.thinking import Thinking
@@ -85,9 +84,9 @@ class Session:
         """The tags around the model's thinking, and whether `prompt` has already opened them; None if it has none."""
         return self._tokenizer.thinking(prompt)
 
-    def in_force(self, request: Request) -> dict[str, float]:
+    def effective(self, request: Request) -> dict[str, float]:
         """Every sampling value by name: the request's, else the target's defaults, else off."""
-        return in_force(self._generation_config, request.sampling)
+        return effective(self._generation_config, request.sampling)
 
     def raw_tokens(self, text: str) -> list[int]:
         """Ids of the text itself, to be continued."""
@@ -180,7 +179,7 @@ class Session:
         sampling = self._sampling(request)
         seed = secrets.randbits(63) if request.seed is None else attempt_seed(request.seed, request.attempt)
         sampler = Sampler(sampling, seed, prompt, self._target.width)
-        return make_rule(rule_in_force(request.rule, request.seed, sampling.temperature), sampler)
+        return make_rule(effective_rule(request.rule, request.seed, sampling.temperature), sampler)
 
     def _sampling(self, request: Request) -> Sampling:
         """Every sampling value in force."""
@@ -189,7 +188,7 @@ class Session:
             raise UsageError(
                 f"--logit-bias names token {foreign[0]}, and the target has {self._target.width}", "use a smaller id"
             )
-        values = self.in_force(request)
+        values = self.effective(request)
         top_k = int(values.pop("top_k"))
         return Sampling(**values, top_k=top_k, logit_bias=request.logit_bias)
 
@@ -214,7 +213,7 @@ class Session:
         return min(request.max_tokens, limit - len(prompt))
 
     def _start(self, prompt: Sequence[int], request: Request, max_tokens: int, rule: str) -> Start:
-        values = self.in_force(request)
+        values = self.effective(request)
         drafter = self.drafter(request)
         draft = self._draft if drafter in USES_MODEL else None
         caches = {"target": self._target.cache_kinds}

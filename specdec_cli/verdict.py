@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from specdec_cli.advice import break_even_acceptance
 from specdec_cli.errors import SpecdecError
 from specdec_cli.memory import MemoryEstimate
 from specdec_cli.pairs import Pair
+from specdec_cli.speedup import break_even_acceptance
 from specdec_cli.vocab import VocabVerdict
 
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import exp, pi, sin
 
-from specdec_cli.engine.cost_record import straight
 from specdec_cli.engine.draft_length import DraftLength, Fixed
 from specdec_cli.events import Round
+from specdec_cli.speedup import interpolate
 
 DEEPEST = 8
 
@@ -36,7 +36,7 @@ class Machine:
     speed: Callable[[float], float] = field(default=lambda seconds: 1.0)
 
     def rows(self, n: int) -> float:
-        return straight({**self.verify, 1: 1.0}, n, 0.0)
+        return interpolate({**self.verify, 1: 1.0}, n, 0.0)
 
     def reading(self, tokens: int) -> float:
         return tokens * (self.draft_step / 8 if self.read_token is None else self.read_token)

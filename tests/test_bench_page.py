@@ -15,10 +15,11 @@ from bench_sample import sample_result
 from specdec_cli.bench_export import WRITERS
 from specdec_cli.bench_file import from_dict, to_dict
 from specdec_cli.bench_page import html_page, svg_summary
-from specdec_cli.bench_page_data import Costs, cost_table, expected_tokens, predicted_speedup, sections
+from specdec_cli.bench_page_data import Costs, cost_table, predicted_speedup, sections
 from specdec_cli.bench_page_words import HEADINGS
 from specdec_cli.bench_result import Contender
 from specdec_cli.plot import Mark, speedups, ticks
+from specdec_cli.speedup import tokens_per_round
 
 TWO = (Contender("model", "mlx-community/Qwen3-0.6B-4bit"), Contender("ngram"))
 VOID = {"meta", "input", "hr", "br", "link", "img"}
@@ -170,7 +171,7 @@ COSTS = Costs(0.1, (1.0, 1.05, 1.2, 1.6, 2.2), 0.02)
 
 def test_the_prediction_is_the_formula_of_the_design():
     """S(3) at a = 0.8: (1 + 0.8 + 0.64 + 0.512) / (0.3 + 1.6)."""
-    assert expected_tokens(0.8, 3) == pytest.approx(2.952)
+    assert tokens_per_round(0.8, 3) == pytest.approx(2.952)
     assert predicted_speedup(0.8, 3, COSTS) == pytest.approx(2.952 / 1.9)
     assert predicted_speedup(0.8, 0, COSTS) == 1.0
 
@@ -215,7 +216,7 @@ def test_moved_sliders_show_the_new_numbers_in_a_browser(page, result, tmp_path)
     command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", f"file://{file}#a=90&k=5"]
     seen = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
     (section,) = sections(result)
-    tokens, speed = expected_tokens(0.9, 5), predicted_speedup(0.9, 5, section.costs)
+    tokens, speed = tokens_per_round(0.9, 5), predicted_speedup(0.9, 5, section.costs)
     shown = {name: re.search(rf'<b id="{name}"[^>]*>([^<]*)<', seen)[1] for name in ("speedup", "saved", "tokens")}
     assert shown == {"speedup": f"{speed:.2f}×", "saved": str(round(100 - 100 / tokens)), "tokens": f"{tokens:.2f}"}
     assert 'aria-valuetext="5 draft tokens a round"' in seen

@@ -17,6 +17,7 @@ from specdec_cli.chat_settings import Settings
 from specdec_cli.errors import NotAvailable, SpecdecError, UsageError
 from specdec_cli.interrupt import Presses
 from specdec_cli.pairs import Pair
+from specdec_cli.ui.chat_reports import toolbar
 from support_chat import networks, only_ascii, recorded, talk_with, tokenizer_in
 
 
@@ -263,7 +264,7 @@ def test_stats_sum_over_replies(chat):
     ran(chat, "/stats", "hello", "again", "/stats")
     _, *rest = err.getvalue().split("replies")
     assert "none yet" in rest[0] and "16 in" in rest[1]
-    assert talk.tally.rounds.emitted_tokens == 16 and talk.tally.cached_tokens > 0
+    assert talk.stats.rounds.emitted_tokens == 16 and talk.stats.cached_tokens > 0
     assert "accepted" in rest[1] and "by position" in rest[1]
 
 
@@ -359,7 +360,7 @@ def test_draft_on_without_a_draft_lets_the_text_draft(pair):
 
 def test_copy_needs_a_terminal(chat, monkeypatch):
     ran(chat, "hello")
-    monkeypatch.setattr("specdec_cli.chat_actions.copied_here", lambda text: False)
+    monkeypatch.setattr("specdec_cli.ui.chat_screen.copied_here", lambda text: False)
     with pytest.raises(SpecdecError, match="no terminal here"):
         run_command(chat[0], "/copy")
 
@@ -417,14 +418,14 @@ def test_messages_are_not_completed():
 
 def test_the_toolbar_says_pair_k_temperature_context_and_acceptance(chat):
     talk, _, _ = chat
-    assert talk.toolbar(100) == "tiny · K 4 · temp 0 · context 0"
+    assert toolbar(talk.toolbar, 100) == "tiny · K 4 · temp 0 · context 0"
     talk.settings = talk.settings.with_value("max-context", "500")
     talk.ask("hello")
-    rate = talk.tally.rounds.draft_acceptance_rate
+    rate = talk.stats.rounds.draft_acceptance_rate
     assert (
-        talk.toolbar(100)
+        toolbar(talk.toolbar, 100)
         == f"tiny · K 4 · temp 0 · context {talk.context_tokens} / 500 · accepted {round(100 * rate)} %"
     )
-    assert talk.toolbar(22) == "tiny · K 4 · temp 0"
+    assert toolbar(talk.toolbar, 22) == "tiny · K 4 · temp 0"
     run_command(talk, "/draft off")
-    assert "plain decoding" in talk.toolbar(100)
+    assert "plain decoding" in toolbar(talk.toolbar, 100)

@@ -12,13 +12,23 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from specdec_cli import line_editor
+from specdec_cli.chat_completion import suggestions
+from specdec_cli.chat_fences import is_open
 from specdec_cli.line_editor import KEPT_ENTRIES, LineEditor, PrivateHistory, open_history
 
 
 def typed(keys, text="", history=None):
     """What the editor returns for these keys."""
     with create_pipe_input() as keyboard:
-        editor = LineEditor(history or InMemoryHistory(), lambda width: "bar", io.StringIO(), keyboard, DummyOutput())
+        editor = LineEditor(
+            history or InMemoryHistory(),
+            lambda width: "bar",
+            io.StringIO(),
+            keyboard,
+            DummyOutput(),
+            complete=suggestions,
+            is_open=is_open,
+        )
         keyboard.send_text(keys)
         return editor.read(text)
 
@@ -59,7 +69,15 @@ def test_ctrl_c_and_ctrl_d_are_told_apart():
 def test_tab_completes_commands_and_pair_names():
     for keys, line in (("/ret", "/retry"), ("/pair dem", "/pair demo")):
         with create_pipe_input() as keyboard:
-            editor = LineEditor(InMemoryHistory(), lambda width: "bar", io.StringIO(), keyboard, DummyOutput())
+            editor = LineEditor(
+                InMemoryHistory(),
+                lambda width: "bar",
+                io.StringIO(),
+                keyboard,
+                DummyOutput(),
+                complete=suggestions,
+                is_open=is_open,
+            )
             keyboard.send_text(keys)
             for number, key in enumerate("\t\r\r", 1):  # completions come a moment later
                 threading.Timer(0.3 * number, keyboard.send_text, [key]).start()

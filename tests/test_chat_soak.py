@@ -33,10 +33,10 @@ def soak(talk, turns):
     """(bytes besides the caches, cache bytes, tokens read, prompt tokens) after each turn."""
     found = []
     for number in range(turns):
-        before = talk.tally.prompt_tokens, talk.tally.cached_tokens
+        before = talk.stats.prompt_tokens, talk.stats.cached_tokens
         talk.ask(f"def step_{number}(value):")
-        prompt = talk.tally.prompt_tokens - before[0]
-        read = prompt - (talk.tally.cached_tokens - before[1])
+        prompt = talk.stats.prompt_tokens - before[0]
+        read = prompt - (talk.stats.cached_tokens - before[1])
         gc.collect()
         mx.clear_cache()
         caches = cache_bytes(talk.loaded.session)
@@ -99,7 +99,7 @@ class Instant:
     def thinking(self, prompt):
         return None
 
-    def in_force(self, request):
+    def effective(self, request):
         return {"temperature": 0.0}
 
     def reply(self, ids, request, cancelled):

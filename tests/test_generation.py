@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specdec_cli.errors import UsageError
-from specdec_cli.generation import BOUNDS, defaults, in_force, parse_bias, rule_in_force
+from specdec_cli.request import BOUNDS, defaults, effective, effective_rule, parse_bias
 
 QWEN = {"do_sample": True, "temperature": 0.7, "top_p": 0.8, "top_k": 20, "repetition_penalty": 1.05}
 
 
 def test_a_models_file_sets_the_defaults_and_flags_override_one_by_one():
-    assert in_force(QWEN, {})["temperature"] == 0.7
-    found = in_force(QWEN, {"temperature": 0.0, "top_p": None})
+    assert effective(QWEN, {})["temperature"] == 0.7
+    found = effective(QWEN, {"temperature": 0.0, "top_p": None})
     assert (found["temperature"], found["top_p"], found["top_k"]) == (0.0, 0.8, 20)
     assert found["min_p"] == 0.0
 
@@ -28,7 +28,7 @@ def test_a_models_file_sets_the_defaults_and_flags_override_one_by_one():
     ],
 )
 def test_do_sample_decides_whether_a_temperature_counts(config, temperature):
-    assert in_force(config, {})["temperature"] == temperature
+    assert effective(config, {})["temperature"] == temperature
 
 
 @given(
@@ -37,7 +37,7 @@ def test_do_sample_decides_whether_a_temperature_counts(config, temperature):
     )
 )
 def test_no_file_can_stop_a_reply(config):
-    found = in_force(config, {})
+    found = effective(config, {})
     assert all(BOUNDS[name][0] <= value <= BOUNDS[name][1] for name, value in found.items())
     assert set(defaults(config)) <= set(BOUNDS)
 
@@ -45,14 +45,14 @@ def test_no_file_can_stop_a_reply(config):
 @pytest.mark.parametrize("given", [{"temperature": -0.1}, {"top_p": 1.5}, {"min_p": float("nan")}, {"top_k": -1}])
 def test_a_flag_out_of_bounds_names_the_bounds(given):
     with pytest.raises(UsageError, match="is outside"):
-        in_force({}, given)
+        effective({}, given)
 
 
 def test_auto_is_coupled_under_a_seed_and_block_without():
-    assert rule_in_force("auto", 3, 0.7) == "coupled"
-    assert rule_in_force("auto", None, 0.7) == "block"
-    assert rule_in_force("token", 3, 0.7) == "token"
-    assert rule_in_force("block", 3, 0.0) == "greedy"
+    assert effective_rule("auto", 3, 0.7) == "coupled"
+    assert effective_rule("auto", None, 0.7) == "block"
+    assert effective_rule("token", 3, 0.7) == "token"
+    assert effective_rule("block", 3, 0.0) == "greedy"
 
 
 def test_a_bias_is_an_id_and_a_number():

@@ -2,8 +2,7 @@
 
 import pytest
 
-from specdec_cli.machine_state import machine_state
-from specdec_cli.power import answer_of
+from specdec_cli.machine import answer_of, machine_state
 
 BATTERY = "Now drawing from 'Battery Power'\n -InternalBattery-0 (id=4522083)\t81%; discharging; 5:12 remaining\n"
 MAINS = "Now drawing from 'AC Power'\n -InternalBattery-0 (id=4522083)\t100%; charged; 0:00 remaining\n"

@@ -1,6 +1,6 @@
 import pytest
 
-from specdec_cli.power import power_source
+from specdec_cli.machine import power_source
 
 MAINS = "Now drawing from 'AC Power'\n -InternalBattery-0 (id=123)\t95%; charging; 0:20 remaining present: true\n"
 BATTERY = "Now drawing from 'Battery Power'\n -InternalBattery-0 (id=123)\t95%; discharging; 5:20 remaining\n"

@@ -8,7 +8,6 @@ Not in the paper: rates are recent, and shrunk towards their pool and the pair's
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import accumulate
 from math import exp, sqrt
 from typing import Any
 
@@ -100,8 +99,3 @@ class AcceptanceRecord:
         """The habit that `to_dict` wrote."""
         self._habit_judged = PRIOR_WEIGHT + float(values["judged"])
         self._habit_stood = PRIOR_WEIGHT * PRIOR_RATE + float(values["stood"])
-
-
-def expected_tokens(rates: list[float]) -> list[float]:
-    """[K] = tokens a round of K yields, K = 0 … len(rates): 1, 1 + r_1, 1 + r_1 + r_1 r_2, …"""
-    return list(accumulate(accumulate(rates, lambda a, b: a * b), initial=1.0))

@@ -13,9 +13,10 @@ from dataclasses import asdict
 from math import inf, log, sqrt
 from typing import Any, NamedTuple
 
-from specdec_cli.engine.acceptance_record import AcceptanceRecord, expected_tokens
+from specdec_cli.engine.acceptance_record import AcceptanceRecord
 from specdec_cli.engine.cost_record import CostRecord, Costs, costs_from_dict
 from specdec_cli.events import Round
+from specdec_cli.speedup import expected_tokens
 
 # More than 8 rows leave the matrix-vector kernels of Apple GPUs; where that costs, it is measured.
 MAX_K = 8

@@ -11,13 +11,14 @@ from typing import ClassVar, Protocol
 import mlx.core as mx
 
 from specdec_cli.engine.acceptance import NOTHING, Draft
-from specdec_cli.engine.acceptance_record import AcceptanceRecord, expected_tokens
+from specdec_cli.engine.acceptance_record import AcceptanceRecord
 from specdec_cli.engine.adaptive import MAX_K
 from specdec_cli.engine.draft_length import DraftLength
 from specdec_cli.engine.drafters import Drafter
 from specdec_cli.engine.lookup import Lookup
 from specdec_cli.engine.lookup_record import LookupRecord
 from specdec_cli.events import Round
+from specdec_cli.speedup import expected_tokens
 
 LOOKUP = "ngram"
 

@@ -14,7 +14,7 @@ from math import exp, log
 from statistics import median_low
 from typing import Any
 
-from specdec_cli.advice import TYPICAL_ROW_COST
+from specdec_cli.speedup import TYPICAL_ROW_COST, interpolate
 
 # Rounds of one kind whose median counts (the lower one: outliers are slow): up to 16 outliers do nothing.
 RECENT_ROUNDS = 33
@@ -55,11 +55,11 @@ class Costs:
 
     def rows(self, n: int) -> float:
         """Plain steps of an n-row target pass."""
-        return straight({**self.verify, 1: 1.0}, n, TYPICAL_ROW_COST)
+        return interpolate({**self.verify, 1: 1.0}, n, TYPICAL_ROW_COST)
 
     def steps(self, k: int) -> float:
         """Plain steps of k draft steps."""
-        return straight({**self.draft, 0: 0.0}, k, 0.0)
+        return interpolate({**self.draft, 0: 0.0}, k, 0.0)
 
 
 class Curve:
@@ -233,14 +233,3 @@ def costs_from_dict(values: Mapping[str, Any]) -> Costs:
     if not draft or min(*verify.values(), *draft.values(), costs.prefill_token) <= 0 or min(*verify, *draft) < 1:
         raise ValueError(f"costs must be positive: {values}")
     return costs
-
-
-def straight(table: Mapping[int, float], n: int, slope: float) -> float:
-    """`table` at n: linear between entries, on with the mean slope behind them, with `slope` where one entry is all."""
-    below = max(m for m in table if m <= n)
-    above = min((m for m in table if m > n), default=None)
-    if above is None:
-        first = min(table)
-        mean = max((table[below] - table[first]) / (below - first), 0.0) if below > first else slope
-        return table[below] + (n - below) * mean
-    return table[below] + (table[above] - table[below]) * (n - below) / (above - below)

@@ -6,7 +6,7 @@ from importlib.metadata import version
 
 import mlx.core as mx
 
-from specdec_cli.memory import physical_bytes
+from specdec_cli.machine import physical_bytes
 
 
 def peak_memory_bytes() -> int:

@@ -13,8 +13,8 @@ from specdec_cli import bench_words
 from specdec_cli.bench_report import KindRow, Report, Row, recommended
 from specdec_cli.bench_result import Result
 from specdec_cli.bench_stats import Interval
-from specdec_cli.ui.reports import SEPARATOR, percent
-from specdec_cli.ui.tables import gigabytes
+from specdec_cli.format import percent, size
+from specdec_cli.ui.reports import SEPARATOR
 from specdec_cli.ui.terminal import make_console, safe
 
 # Cells of a bar: what is left of the width, within these.
@@ -96,12 +96,12 @@ def _cells(row: Row, report: Report, most: float, cells: int) -> list[Text]:
         measured + _spread(row.speedup, 2) + "×" if row.k else "1.00×",
     ]
     rest = [
-        percent(row.acceptance_rate) if row.acceptance_rate is not None else "",
+        percent(row.acceptance_rate, unknown=""),
         "" if row.mean_acceptance_length is None else f"{row.mean_acceptance_length:.2f}",
-        "" if row.draft_share is None else percent(row.draft_share),
+        percent(row.draft_share, unknown=""),
         "" if row.verify_steps is None else f"{row.verify_steps:.2f}",
         "" if row.ttft_seconds is None else _seconds(row.ttft_seconds),
-        "" if row.peak_memory_bytes is None else gigabytes(row.peak_memory_bytes),
+        "" if row.peak_memory_bytes is None else size(row.peak_memory_bytes),
     ]
     drawn = bar(row.speedup.mean if row.speedup else 0.0, most, cells, row.measured)
     return [*(Text(cell, style) for cell in figures), drawn, *(Text(cell, style) for cell in rest)]
@@ -143,7 +143,7 @@ def kinds_table(kinds: Sequence[KindRow], width: int) -> Table:
     for row in kinds:
         spread = ("" if row.measured else "~") + _spread(row.speedup, 2) + "×"
         told = {True: "", False: "don't", None: "too few"}[row.worth_it]
-        accepted = "" if row.acceptance_rate is None else percent(row.acceptance_rate)
+        accepted = percent(row.acceptance_rate, unknown="")
         table.add_row(safe(row.kind), str(row.k), spread, accepted, Text(told, "yellow"))
     return table
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from rich.console import Console
 from rich.markdown import Markdown
@@ -12,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from specdec_cli.events import Finish, Prefill, Start
-from specdec_cli.ui.reports import SEPARATOR, count, percent, speed
+from specdec_cli.format import count, percent, speed
+from specdec_cli.ui.reports import SEPARATOR
 from specdec_cli.ui.terminal import safe
 
 Rows = Sequence[tuple[str, str]]
@@ -74,25 +74,3 @@ def markdown(text: str, console: Console) -> Segments:
 def toolbar(parts: Sequence[str], width: int) -> str:
     """As many of `parts` as fit, the first ones first."""
     return _fitting([safe(part).replace("\n", " ") for part in parts], max(width - 2, 1))
-
-
-def tally_rows(figures: dict[str, Any]) -> Rows:
-    """The rows of /stats from the figures of a tally."""
-    if not figures["replies"]:
-        return [("replies", "none yet")]
-    tokens, passes = figures["emitted_tokens"], figures["target_passes"]
-    drafted, judged = percent(figures["draft_acceptance_rate"]), percent(figures["judged_acceptance_rate"])
-    read = figures["prompt_tokens"] - figures["cached_tokens"]
-    rows = [
-        ("replies", str(figures["replies"])),
-        ("tokens", f"{tokens} in {count(passes, 'target pass')}, {figures['mean_acceptance_length']:.2f} a pass"),
-        ("accepted", f"{drafted} of drafted, {judged} of judged" if figures["draft_n"] else "nothing drafted"),
-        ("pace", f"{speed(figures['tokens_per_second'])} after the first token of each reply"),
-        ("prompts", f"{count(figures['prompt_tokens'], 'token')}, {read} of them read, the others still in the cache"),
-    ]
-    if figures["draft_n"]:
-        positions = " ".join(
-            f"{place}: {percent(rate)}" for place, rate in enumerate(figures["acceptance_per_position"], 1)
-        )
-        rows.insert(3, ("by position", positions))
-    return rows

@@ -9,10 +9,10 @@ from typing import Final, TextIO
 
 from rich.text import Text
 
+from specdec_cli.format import count
 from specdec_cli.thinking import Thinking, ThinkingStream
 from specdec_cli.ui.plain import AnswerWriter
 from specdec_cli.ui.region import AnswerRows
-from specdec_cli.ui.reports import count
 
 MARK: Final = "┊ "
 _DIM, _BRIGHT = "\x1b[2m", "\x1b[22m"

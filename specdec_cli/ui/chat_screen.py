@@ -10,10 +10,13 @@ from typing import Final, TextIO
 
 from rich.text import Text
 
+from specdec_cli.chat_clipboard import copied_here
+from specdec_cli.chat_screen_items import Item, Markdown, Notice, Quote, Rows
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Failure, Finish, Prefill, Start
+from specdec_cli.format import count
 from specdec_cli.thinking import Thinking
-from specdec_cli.ui.chat_reports import Rows, markdown, turn_lines, two_columns
+from specdec_cli.ui.chat_reports import markdown, turn_lines, two_columns
 from specdec_cli.ui.chat_rows import ThinkingRows, ThinkingWriter
 from specdec_cli.ui.display import Display, Together
 from specdec_cli.ui.displays import print_demo_box, print_error
@@ -77,23 +80,37 @@ class ChatScreen:
             return
         if demo and is_terminal(self._err):
             print_demo_box(self._err, self._plain)
-        self.notice(rows)
+        self._notice(rows)
 
     def turn(self, start: Start, prefill: Prefill | None, finish: Finish) -> None:
         """The line behind a reply, and an empty one where a person reads."""
         if not self._quiet:
             width = self.width()
             print_lines(self._console, turn_lines(start, prefill, finish, width), width)
-            self.gap()
+            self._gap()
 
-    def gap(self) -> None:
+    def _gap(self) -> None:
         """An empty line between turns, on a terminal."""
         if is_terminal(self._err) and not self._json:
             self._err.write("\n")
             self._err.flush()
 
-    def notice(self, sentence: str) -> None:
-        """One dim line on what was done."""
+    def show(self, item: Item) -> None:
+        """A notice is left out under -q; what was asked for is not."""
+        match item:
+            case Notice(sentence):
+                self._notice(sentence)
+            case Rows(rows):
+                self._console.print(two_columns(rows))
+            case Markdown(text, gap):
+                self._console.print(markdown(text, self._console))
+                if gap:
+                    self._gap()
+            case Quote(text):
+                self._console.print(Text(safe(text), "dim"))
+
+    def _notice(self, sentence: str) -> None:
+        """One dim line."""
         if not self._quiet:
             self._console.print(Text(safe(sentence), "dim"), soft_wrap=not self._console.is_terminal)
 
@@ -106,26 +123,16 @@ class ChatScreen:
         if self._trace:
             self._trace.handle(failure)
 
-    def table(self, rows: Rows) -> None:
-        """What was asked for, so also under -q."""
-        self._console.print(two_columns(rows))
-
-    def markdown(self, text: str) -> None:
-        """An answer again, headings, lists and code drawn."""
-        self._console.print(markdown(text, self._console))
-
-    def text(self, text: str, dim: bool = False) -> None:
-        """Foreign text as it is."""
-        self._console.print(Text(safe(text), "dim" if dim else ""))
-
     def copy(self, text: str) -> str:
-        """Ask the terminal to put `text` on the clipboard (OSC 52, which also works over ssh); what became of it.
+        """By the system's own command, else by the terminal (OSC 52, which also works over ssh); what became of it.
 
         Raises: SpecdecError where there is no terminal or the text is too long for one sequence.
         """
+        text = safe(text)  # what is pasted into a shell must not act there either
+        if copied_here(text):
+            return f"{count(len(text), 'character')} copied"
         if self._plain or not can_draw(self._err):
             raise SpecdecError("no terminal here that could copy", "select the text, or /save FILE")
-        text = safe(text)
         data = text.encode()
         if len(data) > MOST_COPIED_BYTES:
             told = f"the answer has {len(data)} bytes and terminals copy {MOST_COPIED_BYTES}"

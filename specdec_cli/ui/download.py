@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TextIO
 
 from rich.progress import (
@@ -20,8 +20,10 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from specdec_cli.ui.tables import gigabytes
+from specdec_cli.format import size
+from specdec_cli.ui.tables import print_checkup, print_line
 from specdec_cli.ui.terminal import can_draw, encodable, make_console, safe
+from specdec_cli.verdict import Checkup
 
 STALLED_SECONDS = 10.0
 Report = Callable[[str, int, int], None]
@@ -78,7 +80,7 @@ def _bars(progress: Progress, total_bytes: int) -> Report:
             progress.update(tasks[path], completed=done_by_file[path])
             if done_by_file[path] >= file_bytes:
                 progress.remove_task(tasks.pop(path))
-                progress.console.print(Text(f"{safe(path)}  {gigabytes(file_bytes)}", "dim"))
+                progress.console.print(Text(f"{safe(path)}  {size(file_bytes)}", "dim"))
 
     return report
 
@@ -89,7 +91,23 @@ def _lines(err: TextIO) -> Report:
     def report(path: str, done_bytes: int, file_bytes: int) -> None:
         if done_bytes >= file_bytes and path not in finished:
             finished.add(path)
-            err.write(encodable(f"{safe(path)}  {gigabytes(file_bytes)}\n", err))
+            err.write(encodable(f"{safe(path)}  {size(file_bytes)}\n", err))
             err.flush()
 
     return report
+
+
+class PullScreen:
+    """All that a pull shows, on `err`."""
+
+    def __init__(self, err: TextIO) -> None:
+        self._err = err
+
+    def line(self, text: str) -> None:
+        print_line(self._err, text)
+
+    def verdict(self, found: Checkup) -> None:
+        print_checkup(self._err, found)
+
+    def progress(self, total_bytes: int) -> AbstractContextManager[Report]:
+        return pull_display(self._err, total_bytes)

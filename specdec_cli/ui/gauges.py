@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from rich.text import Text
 
+from specdec_cli.format import percent, speed
 from specdec_cli.stats import ratio
-from specdec_cli.ui.reports import SEPARATOR, percent, speed
+from specdec_cli.ui.reports import SEPARATOR
 from specdec_cli.ui.rounds import spread
 
 USUAL: Final = (0.5, 0.8)

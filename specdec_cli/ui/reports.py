@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from specdec_cli.events import Finish, Start
+from specdec_cli.format import count, percent, speed
 from specdec_cli.ui.terminal import safe
 
 SEPARATOR = " · "
@@ -25,24 +26,6 @@ class ErrorLike(Protocol):
 
     @property
     def hint(self) -> str: ...
-
-
-def percent(rate: float | None) -> str:
-    """0.617 -> "62 %"; a dash where there was nothing to divide by."""
-    return "–" if rate is None else f"{round(100 * rate)} %"
-
-
-def count(number: int, noun: str) -> str:
-    """1 -> "1 token", 1234 -> "1 234 tokens"; target pass -> target passes."""
-    plural = noun if number == 1 else noun + ("es" if noun.endswith("s") else "s")
-    return f"{number:,} {plural}".replace(",", " ")
-
-
-def speed(tokens_per_second: float | None) -> str:
-    """118.3 -> "118 tok/s", 8.04 -> "8.0 tok/s"."""
-    if tokens_per_second is None:
-        return "– tok/s"
-    return f"{tokens_per_second:.{1 if tokens_per_second < 9.95 else 0}f} tok/s"
 
 
 def summary(start: Start, finish: Finish, width: int = 80) -> list[Text]:

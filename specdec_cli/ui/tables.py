@@ -11,9 +11,10 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from specdec_cli.advice import break_even_acceptance
+from specdec_cli.format import size
 from specdec_cli.memory import Footprint
 from specdec_cli.pairs import Pair
+from specdec_cli.speedup import break_even_acceptance
 from specdec_cli.ui.terminal import encodable, make_console, safe
 from specdec_cli.verdict import Checkup
 
@@ -46,17 +47,6 @@ class PairRow:
         }
 
 
-def gigabytes(count: int | None) -> str:
-    """Decimal, as download sizes are given: 4.3 GB, 340 MB, 5.2 MB, 12 kB, 80 B; – where unknown."""
-    if count is None:
-        return "–"
-    if count >= 999.5e6:
-        return f"{count / 1e9:.1f} GB"
-    if count >= 999.5e3:
-        return f"{count / 1e6:.{0 if count >= 99.5e6 else 1}f} MB"
-    return f"{count / 1e3:.0f} kB" if count >= 999.5 else f"{count} B"
-
-
 def print_pairs(out: TextIO, rows: Sequence[PairRow]) -> None:
     """A pair's figures on one line, its models below: long ids are never broken where they fit the width."""
     console = make_console(out, plain=False)
@@ -64,7 +54,7 @@ def print_pairs(out: TextIO, rows: Sequence[PairRow]) -> None:
     width = max(map(len, ["pair", *names]))
     console.print(Text(f"{'pair':{width}}      size  here  fits     K  source    Hub", "dim"))
     for name, row in zip(names, rows, strict=True):
-        line = Text(f"{name:{width}}  ", "bold").append(f"{gigabytes(row.size_bytes):>8}  ", "not bold")
+        line = Text(f"{name:{width}}  ", "bold").append(f"{size(row.size_bytes):>8}  ", "not bold")
         line.append_text(_yes(row.downloaded)).append_text(_yes(row.fits))
         line.append(f"{row.pair.k:>4}  {row.pair.source:8}  ", "not bold")
         console.print(line.append("" if row.pair.verified else "unverified", "not bold dim"))
@@ -156,12 +146,12 @@ def _memory_table(found: Checkup) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for part in estimate.footprints:
         table.add_row(*_memory_row(part))
-    table.add_row("reading the prompt", "", "", gigabytes(estimate.prefill_bytes))
+    table.add_row("reading the prompt", "", "", size(estimate.prefill_bytes))
     table.add_row(
         Text("peak, of what is usable", "bold"),
         "",
         "",
-        Text(f"{gigabytes(estimate.peak_bytes)} of {gigabytes(estimate.limit_bytes)}", "bold"),
+        Text(f"{size(estimate.peak_bytes)} of {size(estimate.limit_bytes)}", "bold"),
     )
     return table
 
@@ -169,7 +159,7 @@ def _memory_table(found: Checkup) -> Table:
 def _memory_row(part: Footprint) -> tuple[str, str, str, str]:
     name = safe(part.name).rsplit("/", 1)[-1]
     total = part.weight_bytes + part.cache_bytes
-    return name, gigabytes(part.weight_bytes), gigabytes(part.cache_bytes), gigabytes(total)
+    return name, size(part.weight_bytes), size(part.cache_bytes), size(total)
 
 
 def print_line(out: TextIO, text: str) -> None:

@@ -8,7 +8,8 @@ import pytest
 from bench_sample import sample_result
 from specdec_cli.bench_compare import compare
 from specdec_cli.bench_report import reports
-from specdec_cli.bench_result import Contender, MachineState
+from specdec_cli.bench_result import Contender
+from specdec_cli.machine import MachineState
 from specdec_cli.ui.bench_comparison import print_comparison
 from specdec_cli.ui.bench_progress import bench_progress, clock
 from specdec_cli.ui.bench_table import bar, print_bench

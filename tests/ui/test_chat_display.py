@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from ui_script import PREFILL, ROUNDS, START, Terminal, drafted, finish
 
+from specdec_cli.chat_screen_items import Markdown, Notice, Quote, Rows
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.thinking import Thinking
 from specdec_cli.ui.chat_reports import toolbar, turn_lines
@@ -139,7 +140,7 @@ def test_a_reply_that_was_cut_says_so():
 
 def test_markdown_is_drawn_and_holds_nothing_that_acts(terminal):
     screen = ChatScreen(terminal.out, terminal.err)
-    screen.markdown(f"# Title\n\n* one\n* `two`\n\n{HOSTILE}\n\n```python\nx = 1\n```\n")
+    screen.show(Markdown(f"# Title\n\n* one\n* `two`\n\n{HOSTILE}\n\n```python\nx = 1\n```\n"))
     shown = "\n".join(terminal.lines())
     assert "Title" in shown and "• one" in shown and "x = 1" in shown and "http://g" in shown
     text = terminal.written.decode()
@@ -148,9 +149,9 @@ def test_markdown_is_drawn_and_holds_nothing_that_acts(terminal):
 
 def test_names_messages_and_tables_are_filtered(terminal):
     screen = ChatScreen(terminal.out, terminal.err)
-    screen.notice(HOSTILE)
-    screen.text(HOSTILE)
-    screen.table([(HOSTILE, HOSTILE)])
+    screen.show(Notice(HOSTILE))
+    screen.show(Quote(HOSTILE))
+    screen.show(Rows(((HOSTILE, HOSTILE),)))
     screen.error(UsageError(HOSTILE, HOSTILE))
     screen.greet(HOSTILE, demo=False)
     terminal.settle()
@@ -162,12 +163,12 @@ def test_names_messages_and_tables_are_filtered(terminal):
 def test_quiet_says_errors_and_what_was_asked_for_alone():
     out, err = io.StringIO(), io.StringIO()
     screen = ChatScreen(out, err, quiet=True)
-    screen.notice("done")
+    screen.show(Notice("done"))
     screen.greet("who", demo=True)
     screen.turn(START, PREFILL, finish())
     assert err.getvalue() == ""
     screen.error(UsageError("what", "next"))
-    screen.table([("a", "b")])
+    screen.show(Rows((("a", "b"),)))
     assert err.getvalue().startswith("error: what\nhint: next\na  b")
 
 

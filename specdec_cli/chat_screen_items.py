@@ -1,0 +1,63 @@
+"""What a chat shows (pure), and who shows it. Law: a chat says what, its screen decides how."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from specdec_cli.errors import SpecdecError
+from specdec_cli.events import Event
+from specdec_cli.thinking import Thinking
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One sentence on what was done."""
+
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Names and values that were asked for."""
+
+    rows: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Markdown:
+    """An answer again; `gap` puts an empty line after it."""
+
+    text: str
+    gap: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """Foreign text as it is, set apart from answers."""
+
+    text: str
+
+
+Item = Notice | Rows | Markdown | Quote
+
+
+class Events(Protocol):
+    """Takes the events of one reply."""
+
+    def handle(self, event: Event) -> None: ...
+
+
+class Screen(Protocol):
+    """All that a chat shows goes here."""
+
+    def show(self, item: Item) -> None: ...
+
+    def error(self, error: SpecdecError) -> None: ...
+
+    def reply(self, name: str, tags: Thinking | None, hidden: bool, panel: bool) -> AbstractContextManager[Events]:
+        """The display of one reply of the pair `name`; `tags` enclose its thinking, which may be `hidden`."""
+
+    def copy(self, text: str) -> str:
+        """Puts `text` on the clipboard and says what became of it. Raises: SpecdecError where nothing can copy."""

@@ -1,0 +1,41 @@
+"""Numbers as words (pure). Law: one wording for each kind of number, whoever shows it."""
+
+from __future__ import annotations
+
+UNKNOWN = "–"
+
+
+def percent(rate: float | None, *, unknown: str = UNKNOWN, digits: int = 0, sign: str = "", space: str = " ") -> str:
+    """0.617 -> "62 %"; `unknown` where there was nothing to divide by. No -0; `sign` "+" shows a gain's."""
+    return unknown if rate is None else f"{round(100 * rate, digits) + 0.0:{sign}.{digits}f}{space}%"
+
+
+def count(number: int, noun: str) -> str:
+    """1 -> "1 token", 1234 -> "1 234 tokens"; target pass -> target passes."""
+    plural = noun if number == 1 else noun + ("es" if noun.endswith("s") else "s")
+    return f"{number:,} {plural}".replace(",", " ")
+
+
+def speed(tokens_per_second: float | None) -> str:
+    """118.3 -> "118 tok/s", 8.04 -> "8.0 tok/s"."""
+    if tokens_per_second is None:
+        return f"{UNKNOWN} tok/s"
+    return f"{tokens_per_second:.{1 if tokens_per_second < 9.95 else 0}f} tok/s"
+
+
+def size(count_bytes: int | None) -> str:
+    """Decimal, as download sizes are given: 4.3 GB, 340 MB, 5.2 MB, 12 kB, 80 B; – where unknown."""
+    if count_bytes is None:
+        return UNKNOWN
+    if count_bytes >= 999.5e6:
+        return f"{count_bytes / 1e9:.1f} GB"
+    if count_bytes >= 999.5e3:
+        return f"{count_bytes / 1e6:.{0 if count_bytes >= 99.5e6 else 1}f} MB"
+    return f"{count_bytes / 1e3:.0f} kB" if count_bytes >= 999.5 else f"{count_bytes} B"
+
+
+def parameters(billions: float) -> str:
+    """8.03 -> "8.0 B", 0.135 -> "135 M", 0.0052 -> "5.2 M"."""
+    if billions >= 0.95:
+        return f"{billions:.1f} B"
+    return f"{billions * 1000:.{0 if billions >= 0.0095 else 1}f} M"
