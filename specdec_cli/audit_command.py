@@ -65,7 +65,9 @@ def audit(
     """Is this pair lossless on this machine? Every answer is compared with mlx-lm's own plain decoding."""
     from specdec_cli.audit_prompts import BUNDLED, read_samples
     from specdec_cli.resolve import resolve_pair
-    from specdec_cli.ui import audit_table, displays, tables
+    from specdec_cli.ui.audit_table import print_audit
+    from specdec_cli.ui.display import counting, loading
+    from specdec_cli.ui.tables import print_json, print_line
 
     if offline:
         os.environ["HF_HUB_OFFLINE"] = "1"
@@ -79,8 +81,8 @@ def audit(
     resolved = resolve_pair(pair, target, draft, target_revision, draft_revision, here=drafter != "none")
     drafter = drafter or resolved.drafter
     if resolved.reason:
-        tables.print_line(sys.stderr, resolved.reason)
-    with displays.loading(sys.stderr, resolved.pair.name, shown=True):
+        print_line(sys.stderr, resolved.reason)
+    with loading(sys.stderr, resolved.pair.name, shown=True):
         from specdec_cli.audit import Plan, run_audit
         from specdec_cli.session import open_session
 
@@ -88,12 +90,12 @@ def audit(
         room = None if force else 2 * (max_tokens + max(len(sample.text) for sample in samples) // 3)
         session = open_session(resolved.pair, drafter, room_tokens=room, kv_bits=kv_bits)
     plan = Plan(samples, ks or (resolved.pair.expected_k,), drafter, max_tokens, temp, seed, raw, gap)
-    with displays.counting(sys.stderr) as report:
+    with counting(sys.stderr) as report:
         found = run_audit(session, plan, report)
     if json:
-        tables.print_json(sys.stdout, found.to_dict())
+        print_json(sys.stdout, found.to_dict())
     else:
-        audit_table.print_audit(sys.stdout, found)
+        print_audit(sys.stdout, found)
     found.require_lossless()
 
 

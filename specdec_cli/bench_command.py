@@ -64,8 +64,9 @@ def bench(
     if compare is not None:
         _compare(compare, json)
         return
-    from specdec_cli import bench_plan, bench_record
     from specdec_cli.bench_export import require_writable
+    from specdec_cli.bench_plan import parse_lengths, parse_seconds
+    from specdec_cli.bench_record import require_pair
     from specdec_cli.bench_run import Job
     from specdec_cli.resolve import resolve_pair
 
@@ -77,9 +78,9 @@ def bench(
         effective({}, {"temperature": heat})
     require_writable(export or ())
     chosen = _prompts(prompts, kinds)
-    lengths = bench_plan.parse_lengths(k)
-    budget = bench_plan.parse_seconds("--time-budget", time_budget)
-    rest = bench_plan.parse_seconds("--cooldown", cooldown)
+    lengths = parse_lengths(k)
+    budget = parse_seconds("--time-budget", time_budget)
+    rest = parse_seconds("--cooldown", cooldown)
     resolved = resolve_pair(
         pair,
         target,
@@ -90,7 +91,7 @@ def bench(
     )
     named = resolved.pair.source != "command line" and not drafts
     if write:
-        bench_record.require_pair(named, len(drafts), len(drafters), len(temperatures))
+        require_pair(named, len(drafts), len(drafters), len(temperatures))
     if drafter and "model" in drafters and not (drafts or resolved.pair.draft):
         raise UsageError(f"--drafter model, and {resolved.pair.name} has no draft", "name one: --draft ID")
     job = Job(
@@ -124,13 +125,14 @@ def _measured(job: Job, reason: str, exports: list[Path], quiet: bool) -> Result
     from specdec_cli.bench_export import export
     from specdec_cli.bench_run import Run
     from specdec_cli.interrupt import Interrupt
-    from specdec_cli.ui import displays, tables
     from specdec_cli.ui.bench_progress import bench_progress, silent
+    from specdec_cli.ui.display import loading
+    from specdec_cli.ui.tables import print_line
 
     if reason and not quiet:
-        tables.print_line(sys.stderr, reason)
+        print_line(sys.stderr, reason)
     with ExitStack() as stack:
-        with displays.loading(sys.stderr, job.pair.name, shown=not quiet):
+        with loading(sys.stderr, job.pair.name, shown=not quiet):
             from specdec_cli.bench_load import load_machine
 
             interrupt = stack.enter_context(Interrupt())
@@ -147,7 +149,7 @@ def _measured(job: Job, reason: str, exports: list[Path], quiet: bool) -> Result
     if not run.begun:
         raise KeyboardInterrupt
     for sentence in run.notices if not quiet else ():
-        tables.print_line(sys.stderr, sentence)
+        print_line(sys.stderr, sentence)
     return run.result()
 
 
@@ -163,15 +165,16 @@ def _show(result: Result, json: bool) -> None:
 
 
 def _write(result: Result, job: Job) -> None:
-    from specdec_cli import bench_record, userfile
+    from specdec_cli import userfile
+    from specdec_cli.bench_record import chosen_k, entry
     from specdec_cli.bench_report import reports
     from specdec_cli.registry import user_file
-    from specdec_cli.ui import tables
+    from specdec_cli.ui.tables import print_line
 
     report: Report = reports(result)[0]
-    k = bench_record.chosen_k(result, report)
-    userfile.record_measured(user_file(), job.pair, k, bench_record.entry(result, report))
-    tables.print_line(sys.stderr, f"{job.pair.name} now starts at K {k}: {user_file()}")
+    k = chosen_k(result, report)
+    userfile.record_measured(user_file(), job.pair, k, entry(result, report))
+    print_line(sys.stderr, f"{job.pair.name} now starts at K {k}: {user_file()}")
 
 
 def _compare(paths: tuple[Path, Path], json: bool) -> None:
@@ -179,12 +182,12 @@ def _compare(paths: tuple[Path, Path], json: bool) -> None:
 
     from specdec_cli.bench_compare import compare
     from specdec_cli.bench_file import read_result
-    from specdec_cli.ui import tables
     from specdec_cli.ui.bench_comparison import print_comparison
+    from specdec_cli.ui.tables import print_json
 
     found = compare(*map(read_result, paths))
     if json:
-        tables.print_json(sys.stdout, asdict(found))
+        print_json(sys.stdout, asdict(found))
     else:
         print_comparison(sys.stdout, found, (paths[0].name, paths[1].name))
 

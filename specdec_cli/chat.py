@@ -9,10 +9,26 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import BinaryIO, Protocol, TextIO
 
 from specdec_cli.chat_actions import Leave, run_command
-from specdec_cli.chat_fences import is_open, unfenced
 from specdec_cli.chat_screen_items import Notice
 from specdec_cli.chat_talk import Talk
 from specdec_cli.errors import SpecdecError, UsageError
+
+FENCE = '"""'
+
+
+def unfenced(text: str) -> str:
+    """`text` without the triple quotes around it."""
+    inner = text.strip()
+    if not inner.startswith(FENCE):
+        return text
+    return inner.removeprefix(FENCE).removesuffix(FENCE).strip("\n")
+
+
+def is_open(text: str) -> bool:
+    """Whether `text` begins with triple quotes that are not closed yet."""
+    inner = text.strip()
+    return inner.startswith(FENCE) and not (len(inner) >= 2 * len(FENCE) and inner.endswith(FENCE))
+
 
 INTERRUPTED = 130
 

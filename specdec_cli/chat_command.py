@@ -182,13 +182,12 @@ def _talk(
 ) -> int:
     from specdec_cli.chat import run_chat
     from specdec_cli.chat_actions import speaking
-    from specdec_cli.chat_pair import Loaded
-    from specdec_cli.chat_talk import Talk
+    from specdec_cli.chat_talk import Loaded, Talk
     from specdec_cli.format import count
     from specdec_cli.pairs import Pair
     from specdec_cli.ui.chat_reports import toolbar
     from specdec_cli.ui.chat_screen import ChatScreen, opened_trace
-    from specdec_cli.ui.displays import loading
+    from specdec_cli.ui.display import loading
 
     shown = not (quiet or json or plain)
     room = None if force else min(settings.max_context or ROOM_TOKENS, ROOM_TOKENS)
@@ -223,8 +222,8 @@ def _reader(toolbar: Any, history: bool, editor: bool) -> Reader:
     person = sys.stdin is not None and is_terminal(sys.stdin)
     out = sys.stdout if is_terminal(sys.stdout) else sys.stderr
     if person and editor and can_draw(out):
+        from specdec_cli.chat import is_open
         from specdec_cli.chat_completion import suggestions
-        from specdec_cli.chat_fences import is_open
         from specdec_cli.line_editor import LineEditor, open_history
 
         return LineEditor(open_history(history), toolbar, out, complete=suggestions, is_open=is_open)

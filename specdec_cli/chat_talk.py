@@ -9,12 +9,11 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from specdec_cli import __version__
-from specdec_cli.chat_pair import Loaded, Open
 from specdec_cli.chat_screen_items import Notice, Screen
 from specdec_cli.chat_settings import HIDDEN, OFF, Settings
 from specdec_cli.chat_transcript import Transcript, save
@@ -22,11 +21,45 @@ from specdec_cli.conversation import Answer, Conversation, Fitted, Turn
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Finish, Prefill, Start
 from specdec_cli.format import percent
+from specdec_cli.hub import locate
 from specdec_cli.interrupt import Interrupt, Presses
 from specdec_cli.pairs import Pair
 from specdec_cli.request import Request
+from specdec_cli.session import Session
 from specdec_cli.stats import ChatStats
 from specdec_cli.thinking import Thinking
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A pair in memory; `drafter` is who drafts while drafting is on."""
+
+    pair: Pair
+    session: Session
+    drafter: str
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What a transcript says of it; a revision is a commit where one is known."""
+        pair = self.pair
+        return {
+            "pair": pair.name,
+            "target": pair.target,
+            "target_revision": _commit(pair.target, pair.target_revision),
+            "draft": pair.draft,
+            "draft_revision": _commit(pair.draft, pair.draft_revision) if pair.draft else None,
+        }
+
+
+Open = Callable[[Pair, str], Loaded]
+"""(pair, drafter) -> loaded. Raises: SpecdecError."""
+
+
+def _commit(name: str, pinned: str | None) -> str | None:
+    """The folder of a cached snapshot is named by its commit."""
+    folder = locate(name, pinned)
+    return folder.name if folder.parent.name == "snapshots" else pinned
+
 
 Hushed = Callable[[], AbstractContextManager[None]]
 

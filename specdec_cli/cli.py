@@ -93,7 +93,7 @@ def run(
 ) -> None:
     """Answer one prompt: the text on stdout, the panel and the summary on stderr."""
     from specdec_cli.resolve import resolve_pair
-    from specdec_cli.ui import displays
+    from specdec_cli.ui.display import loading, open_display, print_demo_box, print_notice
 
     if offline:
         os.environ["HF_HUB_OFFLINE"] = "1"
@@ -108,13 +108,13 @@ def run(
     drafter = drafter or resolved.drafter
     talks = not (quiet or json)
     with ExitStack() as stack:
-        screen = displays.open_display(
+        screen = open_display(
             sys.stdout, sys.stderr, name=chosen.name, json=json, panel=panel, quiet=quiet, plain=plain, trace=trace
         )
         display = stack.enter_context(screen)
         if talks and chosen.name == DEMO and sys.stderr.isatty():
-            displays.print_demo_box(sys.stderr, plain)
-        with displays.loading(sys.stderr, chosen.name, shown=talks and not plain):
+            print_demo_box(sys.stderr, plain)
+        with loading(sys.stderr, chosen.name, shown=talks and not plain):
             from specdec_cli.cost_file import cost_file
             from specdec_cli.request import Request
             from specdec_cli.session import open_session
@@ -122,7 +122,7 @@ def run(
             room = None if force else max_tokens + len(text) // 3
             session = open_session(chosen, drafter, room_tokens=room, kv_bits=kv_bits, costs=cost_file())
         if talks and chosen.name != DEMO and resolved.reason:
-            displays.print_notice(sys.stderr, resolved.reason, plain)
+            print_notice(sys.stderr, resolved.reason, plain)
         request = Request(
             max_tokens=max_tokens,
             stop=tuple(stop or ()),
@@ -159,16 +159,16 @@ def doctor(
     # Before mlx is imported: some devices would round float32 products, and near-ties would count as errors.
     os.environ.setdefault("MLX_ENABLE_TF32", "0")
     from specdec_cli.diagnosis import diagnose
-    from specdec_cli.ui import displays
+    from specdec_cli.ui.display import counting, print_doctor
 
     if not selftest:
-        displays.print_doctor(sys.stdout, diagnose())
+        print_doctor(sys.stdout, diagnose())
         return
     from specdec_cli.selftest import run_selftest
 
-    with displays.counting(sys.stderr) as report:
+    with counting(sys.stderr) as report:
         found = run_selftest(report)
-    displays.print_doctor(sys.stdout, found.findings())
+    print_doctor(sys.stdout, found.findings())
     if found.wrong:
         raise typer.Exit(1)
 
@@ -212,9 +212,9 @@ def fail(error: SpecdecError) -> int:
     """Two lines on stderr; returns the exit code."""
     if os.environ.get("SPECDEC_DEBUG") == "1":
         traceback.print_exception(error)
-    from specdec_cli.ui import displays
+    from specdec_cli.ui.display import print_error
 
-    displays.print_error(sys.stderr, error, plain="--plain" in sys.argv)
+    print_error(sys.stderr, error, plain="--plain" in sys.argv)
     return error.exit_code
 
 

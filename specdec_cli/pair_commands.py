@@ -38,32 +38,32 @@ def pairs(
     """The pairs specdec knows: sizes, downloaded or not, fits or not, where the entry comes from."""
     if context.invoked_subcommand is not None:
         return
-    from specdec_cli import shelf
-    from specdec_cli.ui import tables
+    from specdec_cli.shelf import confirm, hub_ids, registry
+    from specdec_cli.ui.tables import print_json, print_line, print_pairs
 
-    known = shelf.registry()
+    known = registry()
     if online:
-        for answer in shelf.confirm(shelf.hub_ids(known)):
+        for answer in confirm(hub_ids(known)):
             if answer.problem:
-                tables.print_line(sys.stderr, f"{answer.name}: {answer.problem}")
+                print_line(sys.stderr, f"{answer.name}: {answer.problem}")
     rows = pair_rows(known)
     if json:
-        tables.print_json(sys.stdout, [row.to_dict() for row in rows])
+        print_json(sys.stdout, [row.to_dict() for row in rows])
     else:
-        tables.print_pairs(sys.stdout, rows)
+        print_pairs(sys.stdout, rows)
 
 
 def pair_rows(known: Registry) -> list[PairRow]:
     """What `specdec pairs` shows, in the order of models.toml."""
-    from specdec_cli import shelf
+    from specdec_cli.shelf import confirmed, downloaded, fits, size_bytes, verified
     from specdec_cli.ui.tables import PairRow
 
-    sizes = shelf.confirmed()
+    sizes = confirmed()
     rows = []
     for pair in known.pairs.values():
-        size = shelf.size_bytes(pair, sizes)
+        size = size_bytes(pair, sizes)
         default = pair.name == (known.default_pair or DEMO)
-        rows.append(PairRow(shelf.verified(pair, sizes), size, shelf.downloaded(pair), shelf.fits(pair, size), default))
+        rows.append(PairRow(verified(pair, sizes), size, downloaded(pair), fits(pair, size), default))
     return rows
 
 
@@ -78,9 +78,10 @@ def add(
     draft_revision: options.DraftRevision = None,
 ) -> None:
     """Add a pair of your own to your models.toml."""
-    from specdec_cli import shelf, userfile
+    from specdec_cli import userfile
     from specdec_cli.registry import user_file
-    from specdec_cli.ui import tables
+    from specdec_cli.shelf import registry
+    from specdec_cli.ui.tables import print_line
 
     if not NAME.fullmatch(name):
         raise UsageError(f"{name!r} is no name for a pair", "use letters, digits, dots, - and _ only")
@@ -94,22 +95,23 @@ def add(
         target_revision=target_revision,
         draft_revision=draft_revision,
     )
-    shelf.registry()  # what cannot be read is not added to
+    registry()  # what cannot be read is not added to
     userfile.add_pair(user_file(), new)
-    tables.print_line(sys.stderr, f"{name} is in {user_file()}")
+    print_line(sys.stderr, f"{name} is in {user_file()}")
 
 
 @pairs_app.command("use")
 @quietly
 def use(name: Annotated[str, typer.Argument(help="A pair from models.toml.")]) -> None:
     """Make a pair the one that speaks when none is named."""
-    from specdec_cli import shelf, userfile
+    from specdec_cli import userfile
     from specdec_cli.registry import user_file
-    from specdec_cli.ui import tables
+    from specdec_cli.shelf import registry
+    from specdec_cli.ui.tables import print_line
 
-    shelf.registry().find(name)
+    registry().find(name)
     userfile.set_default(user_file(), name)
-    tables.print_line(sys.stderr, f"{name} now speaks when no pair is named")
+    print_line(sys.stderr, f"{name} now speaks when no pair is named")
 
 
 @pairs_app.command("path")
@@ -137,18 +139,18 @@ def check(
     """Verdict on a pair from a few hundred kB: tokenizers, caches, memory, expected gain."""
     from specdec_cli.checkup import check_pair, locate_pair
     from specdec_cli.resolve import resolve_pair
-    from specdec_cli.ui import tables
+    from specdec_cli.ui.tables import print_checkup, print_json, print_line, print_verdict
 
     resolved = resolve_pair(name, target, draft, target_revision, draft_revision, here=offline)
     chosen = resolved.pair
     found = check_pair(chosen, locate_pair(chosen, offline), max_context, kv_bits)
     if resolved.reason:
-        tables.print_line(sys.stderr, resolved.reason)
+        print_line(sys.stderr, resolved.reason)
     if json:
-        tables.print_json(sys.stdout, found.to_dict())
+        print_json(sys.stdout, found.to_dict())
     else:
-        tables.print_checkup(sys.stdout, found)
-        tables.print_verdict(sys.stdout, found)
+        print_checkup(sys.stdout, found)
+        print_verdict(sys.stdout, found)
     if found.exit_code:
         raise typer.Exit(found.exit_code)
 
@@ -168,11 +170,11 @@ def pull(
     offline: options.Offline = False,
 ) -> None:
     """Download a pair, checking it first; without a name specdec recommends one for this machine."""
-    from specdec_cli import fetching
+    from specdec_cli.fetching import pull
     from specdec_cli.resolve import resolve_pair
     from specdec_cli.shelf import recommended, registry
-    from specdec_cli.ui import tables
     from specdec_cli.ui.download import PullScreen
+    from specdec_cli.ui.tables import print_line
 
     if name is None and target is None and draft is None:
         chosen = recommended(registry())
@@ -181,28 +183,27 @@ def pull(
         resolved = resolve_pair(name, target, draft, target_revision, draft_revision, here=offline)
         chosen = resolved.pair
         if resolved.reason:
-            tables.print_line(sys.stderr, resolved.reason)
-    fetching.pull(
-        chosen, PullScreen(sys.stderr), context_tokens=max_context, verify=verify, force=force, offline=offline
-    )
+            print_line(sys.stderr, resolved.reason)
+    pull(chosen, PullScreen(sys.stderr), context_tokens=max_context, verify=verify, force=force, offline=offline)
 
 
 @app.command()
 @quietly
 def rm(name: Annotated[str, typer.Argument(help="A pair, or a model's Hub id.")], yes: Yes = False) -> None:
     """Remove a downloaded pair; says what else uses the files and what was freed."""
-    from specdec_cli import fetching, shelf
-    from specdec_cli.ui import tables
+    from specdec_cli.fetching import carry_out, plan_removal
+    from specdec_cli.shelf import registry
+    from specdec_cli.ui.tables import print_line
 
-    known = shelf.registry()
-    plans = fetching.plan_removal(name, known)
+    known = registry()
+    plans = plan_removal(name, known)
     for plan in plans:
-        tables.print_line(sys.stderr, plan.told)
+        print_line(sys.stderr, plan.told)
     freed = sum(plan.removal.freed_bytes for plan in plans)
     ask(f"Free {size(freed)}?", yes)
-    tables.print_line(sys.stderr, f"freed {size(fetching.carry_out(plans))}")
+    print_line(sys.stderr, f"freed {size(carry_out(plans))}")
     if name == known.default_pair:
-        tables.print_line(sys.stderr, f"{name} still speaks when no pair is named; another: specdec pairs use NAME")
+        print_line(sys.stderr, f"{name} still speaks when no pair is named; another: specdec pairs use NAME")
 
 
 def ask(question: str, yes: bool) -> None:

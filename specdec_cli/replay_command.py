@@ -50,7 +50,7 @@ def replay(
 ) -> None:
     """Play a trace again, or export it: accepted, rejected, discarded and corrected tokens in colour."""
     from specdec_cli.trace import read_trace
-    from specdec_cli.ui import displays
+    from specdec_cli.ui.display import print_notice
 
     if speed is not None and not speed > 0.0:
         raise UsageError(f"--speed {speed} is not above 0", "for example: --speed 0.5")
@@ -63,7 +63,7 @@ def replay(
         _export(trace, svg, html, quiet, plain)
         finished = True
     if finished and trace.cut_short and not quiet:
-        displays.print_notice(sys.stderr, f"{file} breaks off before the end of its last reply", plain)
+        print_notice(sys.stderr, f"{file} breaks off before the end of its last reply", plain)
     if not finished:
         raise typer.Exit(130)
 
@@ -72,31 +72,30 @@ def _play(trace: Trace, speed: float | None, step: bool, panel: bool | None, qui
     """Whether it came to its end."""
     from specdec_cli.events import Failure
     from specdec_cli.interrupt import Interrupt
-    from specdec_cli.ui import displays
+    from specdec_cli.ui.display import open_display, print_error, print_notice
     from specdec_cli.ui.replay import play
 
     name = DEMO if trace.replies[0].start.target.startswith(f"specdec:{DEMO}/") else ""
     with ExitStack() as stack:
-        screen = displays.open_display(
+        screen = open_display(
             sys.stdout, sys.stderr, name=name, json=False, panel=panel, quiet=quiet, plain=plain, trace=None
         )
         interrupt = stack.enter_context(Interrupt())
         if step and not quiet:
             told = "Enter or space: next round   r: run on   q: end"
-            displays.print_notice(sys.stderr, told, plain)
+            print_notice(sys.stderr, told, plain)
         pause = _pause(speed, step, interrupt.requested, stack)
         display = stack.enter_context(screen)
         for reply in trace.replies:
             if not play(reply.events(), display, pause):
                 return not interrupt.requested()
             if isinstance(reply.end, Failure):
-                displays.print_error(sys.stderr, reply.end, plain)
+                print_error(sys.stderr, reply.end, plain)
     return True
 
 
 def _pause(speed: float | None, step: bool, cancelled: Callable[[], bool], stack: ExitStack) -> Pause:
-    from specdec_cli.ui.keys import Keys
-    from specdec_cli.ui.replay import Paced, Stepped
+    from specdec_cli.ui.replay import Keys, Paced, Stepped
 
     watched = sys.stdout.isatty() or sys.stderr.isatty()
     paced = Paced(speed or (1.0 if watched else math.inf), cancelled)
@@ -106,9 +105,9 @@ def _pause(speed: float | None, step: bool, cancelled: Callable[[], bool], stack
 
 
 def _export(trace: Trace, svg: Path | None, html: Path | None, quiet: bool, plain: bool) -> None:
-    from specdec_cli.ui import displays
     from specdec_cli.ui.coloured_html import html_page
     from specdec_cli.ui.coloured_svg import svg_picture
+    from specdec_cli.ui.display import print_notice
 
     for option, file, draw in (("--svg", svg, svg_picture), ("--html", html, html_page)):
         if file is None:
@@ -119,4 +118,4 @@ def _export(trace: Trace, svg: Path | None, html: Path | None, quiet: bool, plai
             hint = "name a file in a folder that exists and can be written to"
             raise UsageError(f"{option} {file} cannot be written: {error.strerror}", hint) from error
         if not quiet:
-            displays.print_notice(sys.stderr, f"wrote {file}", plain)
+            print_notice(sys.stderr, f"wrote {file}", plain)

@@ -34,8 +34,7 @@ from specdec_cli.machine import power_source
 from specdec_cli.pairs import Pair
 from specdec_cli.request import Request, effective, effective_rule
 from specdec_cli.stats import Stats
-from specdec_cli.stopping import StopStrings
-from specdec_cli.thinking import Thinking
+from specdec_cli.thinking import StopStrings, Thinking
 from specdec_cli.tokenizer import Message, Tokenizer
 from specdec_cli.vocab import require_same_ids
 from specdec_cli.writer import Writer

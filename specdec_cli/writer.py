@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from specdec_cli.events import Finish, FinishReason, Round, RoundDone
 from specdec_cli.stats import Stats
-from specdec_cli.stopping import StopStrings
+from specdec_cli.thinking import StopStrings
 from specdec_cli.tokenizer import TextStream, Tokenizer
 
 

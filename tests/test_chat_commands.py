@@ -7,17 +7,16 @@ import json
 
 import pytest
 
-from specdec_cli.chat import LineReader, run_chat
+from specdec_cli.chat import LineReader, is_open, run_chat, unfenced
 from specdec_cli.chat_actions import COMMANDS, Leave, find, run_command
-from specdec_cli.chat_clipboard import copied_here
 from specdec_cli.chat_completion import suggestions
-from specdec_cli.chat_fences import is_open, unfenced
-from specdec_cli.chat_pair import Loaded
 from specdec_cli.chat_settings import Settings
+from specdec_cli.chat_talk import Loaded
 from specdec_cli.errors import NotAvailable, SpecdecError, UsageError
 from specdec_cli.interrupt import Presses
 from specdec_cli.pairs import Pair
 from specdec_cli.ui.chat_reports import toolbar
+from specdec_cli.ui.chat_screen import copied_here
 from support_chat import networks, only_ascii, recorded, talk_with, tokenizer_in
 
 

@@ -8,7 +8,7 @@ import time
 import mlx.core as mx
 import pytest
 
-from specdec_cli.chat_pair import Loaded
+from specdec_cli.chat_talk import Loaded
 from specdec_cli.engine.caches import leaves
 from specdec_cli.events import Finish, Prefill, Start
 from specdec_cli.session import open_session

@@ -11,7 +11,7 @@ from specdec_cli.events import Finish, Prefill, Round, RoundDone, Start
 from specdec_cli.pairs import Pair
 from specdec_cli.session import Request, open_session
 from specdec_cli.stats import Stats
-from specdec_cli.stopping import StopStrings
+from specdec_cli.thinking import StopStrings
 from specdec_cli.tokenizer import Tokenizer
 from specdec_cli.writer import Writer
 from support import TINY, byte_tokenizer, tiny_folder, write_tokenizer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import version
+from typing import cast
 
 import mlx.core as mx
 
@@ -72,3 +73,8 @@ def use_recommended_memory() -> None:
 
 def versions() -> dict[str, str]:
     return {name: version(name) for name in ("mlx", "mlx-lm", "transformers", "tokenizers", "huggingface-hub")}
+
+
+def ids(array: mx.array) -> list[int]:
+    """The integers of `array` [N]; waits for them. mlx types every nesting that `tolist` may give; one axis has one."""
+    return cast(list[int], array.tolist())

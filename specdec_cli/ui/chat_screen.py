@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import base64
 import contextlib
-from collections.abc import Iterator
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, TextIO
 
 from rich.text import Text
 
-from specdec_cli.chat_clipboard import copied_here
 from specdec_cli.chat_screen_items import Item, Markdown, Notice, Quote, Rows
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Failure, Finish, Prefill, Start
@@ -18,13 +21,25 @@ from specdec_cli.format import count
 from specdec_cli.thinking import Thinking
 from specdec_cli.ui.chat_reports import markdown, turn_lines, two_columns
 from specdec_cli.ui.chat_rows import ThinkingRows, ThinkingWriter
-from specdec_cli.ui.display import Display, Together
-from specdec_cli.ui.displays import print_demo_box, print_error
-from specdec_cli.ui.jsonl import JsonlDisplay
+from specdec_cli.ui.display import Display, JsonlDisplay, Together, print_demo_box, print_error
 from specdec_cli.ui.panel import PanelDisplay
 from specdec_cli.ui.plain import PlainDisplay
 from specdec_cli.ui.reports import print_lines
 from specdec_cli.ui.terminal import can_draw, is_terminal, make_console, safe, terminal_size
+
+
+def copied_here(text: str, environment: Mapping[str, str] = os.environ, platform: str = sys.platform) -> bool:
+    """Whether the system's own command took `text`: not every terminal knows OSC 52, Apple's among them."""
+    command = "pbcopy" if platform == "darwin" else "wl-copy" if "WAYLAND_DISPLAY" in environment else ""
+    path = shutil.which(command, path=environment.get("PATH")) if command else None
+    if path is None or "SSH_CONNECTION" in environment:
+        return False
+    settings = {**environment, "LC_CTYPE": "UTF-8"}  # pbcopy reads Latin otherwise
+    try:
+        return subprocess.run([path], input=text.encode(), env=settings, timeout=5, check=False).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
 
 MOST_COPIED_BYTES: Final = 74_994
 """Of text; terminals drop longer OSC 52 sequences."""

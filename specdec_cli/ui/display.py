@@ -1,12 +1,21 @@
-"""What every display is. Law: it only consumes events; whatever happens, `close` leaves the terminal as it was."""
+"""What the command line asks for: the display for these streams, and messages. Law: exit codes are not decided here."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
-from typing import Protocol
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Protocol, TextIO
 
-from specdec_cli.events import Event
+from rich.text import Text
+
+from specdec_cli.errors import UsageError
+from specdec_cli.events import Event, to_dict
+from specdec_cli.ui.panel import PanelDisplay
+from specdec_cli.ui.plain import PlainDisplay
+from specdec_cli.ui.reports import ErrorLike, demo_box, doctor_table, error_lines
+from specdec_cli.ui.terminal import can_draw, encodable, make_console, safe
 
 
 class Display(Protocol):
@@ -35,3 +44,125 @@ class Together:
         with ExitStack() as stack:
             for display in self._displays:
                 stack.callback(display.close)
+
+
+class JsonlDisplay:
+    """Writes each event as one line of JSON, the very object of DESIGN §3. The stream belongs to the caller."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def handle(self, event: Event) -> None:
+        """Writes and flushes one line: a reader at the other end of the pipe is never a round behind."""
+        # ASCII: json leaves DEL, C1 and U+2028 as they are otherwise, and a lone surrogate could not be written at all.
+        self._out.write(json.dumps(to_dict(event), ensure_ascii=True) + "\n")
+        self._out.flush()
+
+    def close(self) -> None:
+        """Nothing is held back, so nothing is left to do."""
+
+
+_DEMO = (
+    "It ships inside specdec: a 5.2 M-parameter target and a 1.4 M draft, trained on Python's standard library.",
+    "It completes Python code; it is not an assistant. For a real pair that suits this machine:",
+)
+_DEMO_COMMAND = "specdec pull"
+
+
+@contextmanager
+def open_display(
+    out: TextIO,
+    err: TextIO,
+    *,
+    name: str,
+    json: bool,
+    panel: bool | None,
+    quiet: bool,
+    plain: bool,
+    trace: Path | None,
+) -> Iterator[Display]:
+    """The display for these options and streams, closed on leaving: the panel only where `err` can draw it.
+
+    Raises: UsageError if the trace file cannot be written.
+    """
+    with ExitStack() as stack:
+        display = _screen(out, err, name, json, panel is not False and not quiet and not plain, quiet, plain)
+        stack.callback(display.close)
+        if trace is None:
+            yield display
+            return
+        try:
+            file = stack.enter_context(trace.open("w", encoding="utf-8"))
+        except OSError as error:
+            hint = "name a file in a folder that exists and can be written to"
+            raise UsageError(f"--trace {trace} cannot be written: {error.strerror}", hint) from error
+        yield Together([display, JsonlDisplay(file)])
+
+
+def _screen(out: TextIO, err: TextIO, name: str, json: bool, panel: bool, quiet: bool, plain: bool) -> Display:
+    if json:
+        return JsonlDisplay(out)
+    if panel and can_draw(err):
+        return PanelDisplay(out, err, name=name)
+    return PlainDisplay(out, err, quiet, plain)
+
+
+@contextmanager
+def loading(err: TextIO, name: str, shown: bool) -> Iterator[None]:
+    """A line that says what is being loaded for as long as it takes, on a terminal only."""
+    if not shown or not can_draw(err):
+        yield
+        return
+    err.write(encodable(f"loading {safe(name)}…", err))
+    err.flush()
+    try:
+        yield
+    finally:
+        err.write("\r\x1b[2K")
+        err.flush()
+
+
+@contextmanager
+def counting(err: TextIO) -> Iterator[Callable[[int, int, str], None]]:
+    """A line `12 of 126 gemma3` that is written over itself, on a terminal only."""
+    shown = can_draw(err)
+
+    def report(done: int, total: int, name: str) -> None:
+        if shown:
+            err.write(encodable(f"\r\x1b[2K{done} of {total}  {safe(name)}", err))
+            err.flush()
+
+    try:
+        yield report
+    finally:
+        if shown:
+            err.write("\r\x1b[2K")
+            err.flush()
+
+
+def print_demo_box(err: TextIO, plain: bool) -> None:
+    """Who is speaking when no pair was named, and what to type next."""
+    console = make_console(err, plain=plain)
+    box = demo_box("demo pair", _DEMO, _DEMO_COMMAND)
+    box.width = min(80, console.width)
+    console.print(box)
+
+
+def print_notice(err: TextIO, sentence: str, plain: bool) -> None:
+    """One dim line on what was chosen and why."""
+    make_console(err, plain=plain).print(Text(safe(sentence), "dim"), soft_wrap=True)
+
+
+def print_doctor(out: TextIO, findings: Sequence[tuple[str, str, str]]) -> None:
+    """The report of `specdec doctor`: a table on a terminal, tab-separated lines into a pipe."""
+    console = make_console(out, plain=False)
+    if console.is_terminal:
+        console.print(doctor_table(findings))
+        return
+    for finding in findings:
+        out.write(encodable("\t".join(map(safe, finding)).rstrip("\t") + "\n", out))
+
+
+def print_error(err: TextIO, error: ErrorLike, plain: bool = False) -> None:
+    """The two lines, however narrow the terminal."""
+    make_console(err, plain=plain).print(error_lines(error), soft_wrap=True)

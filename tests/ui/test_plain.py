@@ -9,8 +9,7 @@ import pytest
 from ui_script import ANSWER, PREFILL, ROUNDS, START, Terminal, drafted, finish, script
 
 from specdec_cli.events import Failure, Finish, RoundDone, from_dict, to_dict
-from specdec_cli.ui.display import Together
-from specdec_cli.ui.jsonl import JsonlDisplay
+from specdec_cli.ui.display import JsonlDisplay, Together
 from specdec_cli.ui.plain import PlainDisplay
 
 SUMMARY = """\

@@ -12,9 +12,15 @@ from ui_script import START, Terminal, finish, script
 from specdec_cli.errors import DoesNotFit, UsageError
 from specdec_cli.events import Failure
 from specdec_cli.format import count, percent, speed
-from specdec_cli.ui.display import Together
-from specdec_cli.ui.displays import loading, open_display, print_demo_box, print_doctor, print_error
-from specdec_cli.ui.jsonl import JsonlDisplay
+from specdec_cli.ui.display import (
+    JsonlDisplay,
+    Together,
+    loading,
+    open_display,
+    print_demo_box,
+    print_doctor,
+    print_error,
+)
 from specdec_cli.ui.panel import PanelDisplay
 from specdec_cli.ui.plain import PlainDisplay
 from specdec_cli.ui.reports import doctor_table, error_lines, summary
