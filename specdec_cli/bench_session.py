@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from specdec_cli.bench import Cancelled
-from specdec_cli.checkpoint import read_checkpoint
 from specdec_cli.engine import rehearsal
 from specdec_cli.engine.baseline import baseline
 from specdec_cli.engine.load import load, require_runnable, require_verifiable
 from specdec_cli.engine.registry import DRAFTERS
 from specdec_cli.hub import locate
+from specdec_cli.models.checkpoint import read_checkpoint
+from specdec_cli.models.tokenizer import Tokenizer
+from specdec_cli.models.vocab import require_same_ids
 from specdec_cli.request import Request
 from specdec_cli.session import Session
-from specdec_cli.tokenizer import Tokenizer
-from specdec_cli.vocab import require_same_ids
 
 # Turns of cost rounds behind each prompt.
 TURNS = 2

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from specdec_cli.errors import SpecdecError
 from specdec_cli.events import Event
-from specdec_cli.thinking import Thinking
+from specdec_cli.models.text import Thinking
 
 
 @dataclass(frozen=True, slots=True)

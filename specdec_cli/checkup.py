@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from specdec_cli import hub
 from specdec_cli.advice import Side, advise, break_even
-from specdec_cli.checkpoint import Checkpoint, read_checkpoint
 from specdec_cli.errors import Refused, SpecdecError
+from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
+from specdec_cli.models.vocab import VocabVerdict, compare
 from specdec_cli.pairs import Pair
 from specdec_cli.shelf import is_local
 from specdec_cli.verdict import Checkup
-from specdec_cli.vocab import VocabVerdict, compare
 
 if TYPE_CHECKING:
-    from specdec_cli.tokenizer import Tokenizer
+    from specdec_cli.models.tokenizer import Tokenizer
 
 DEFAULT_CONTEXT = 4096
 
@@ -62,7 +62,7 @@ def check_pair(pair: Pair, located: list[Located], context_tokens: int | None, k
     """
     from specdec_cli.engine import device
     from specdec_cli.engine.footprint import estimate
-    from specdec_cli.tokenizer import Tokenizer
+    from specdec_cli.models.tokenizer import Tokenizer
 
     tokenizers = [Tokenizer.load(m.checkpoint.folder, m.checkpoint.name, m.checkpoint.config) for m in located]
     kinds, obstacles = _caches(located, kv_bits)

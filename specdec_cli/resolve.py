@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass, replace
 
 from specdec_cli import hub
-from specdec_cli.checkpoint import Checkpoint, read_checkpoint
 from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
+from specdec_cli.models.vocab import compare
 from specdec_cli.pairs import DEMO, Pair
 from specdec_cli.shelf import is_downloaded, registry
-from specdec_cli.vocab import compare
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def compatible_draft(target_name: str, revision: str | None = None) -> str | Non
 
     Raises: NotAvailable or Refused if the target itself cannot be read.
     """
-    from specdec_cli.tokenizer import Tokenizer
+    from specdec_cli.models.tokenizer import Tokenizer
 
     target = read_checkpoint(hub.locate(target_name, revision), target_name)
     table = Tokenizer.load(target.folder, target.name, target.config).table()

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
-from specdec_cli.checkpoint import read_checkpoint
 from specdec_cli.cost_file import CostMemory
 from specdec_cli.drafting import Drafting
 from specdec_cli.engine import device
@@ -31,12 +30,13 @@ from specdec_cli.errors import DoesNotFit, UsageError
 from specdec_cli.events import Event, FinishReason, Prefill, Round, Start
 from specdec_cli.hub import locate
 from specdec_cli.machine import power_source
+from specdec_cli.models.checkpoint import read_checkpoint
+from specdec_cli.models.text import StopStrings, Thinking
+from specdec_cli.models.tokenizer import Message, Tokenizer
+from specdec_cli.models.vocab import require_same_ids
 from specdec_cli.pairs import Pair
 from specdec_cli.request import Request, effective, effective_rule
 from specdec_cli.stats import Stats
-from specdec_cli.thinking import StopStrings, Thinking
-from specdec_cli.tokenizer import Message, Tokenizer
-from specdec_cli.vocab import require_same_ids
 from specdec_cli.writer import Writer
 
 __all__ = ["Request", "Session", "open_session"]

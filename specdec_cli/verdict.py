@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from specdec_cli.errors import SpecdecError
-from specdec_cli.memory import MemoryEstimate
+from specdec_cli.models.memory import MemoryEstimate
+from specdec_cli.models.vocab import VocabVerdict
 from specdec_cli.pairs import Pair
 from specdec_cli.speedup import break_even_acceptance
-from specdec_cli.vocab import VocabVerdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from specdec_cli.events import Finish, FinishReason, Round, RoundDone
+from specdec_cli.models.text import StopStrings
+from specdec_cli.models.tokenizer import TextStream, Tokenizer
 from specdec_cli.stats import Stats
-from specdec_cli.thinking import StopStrings
-from specdec_cli.tokenizer import TextStream, Tokenizer
 
 
 class Writer:

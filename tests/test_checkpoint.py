@@ -6,9 +6,9 @@ import mlx.core as mx
 import pytest
 from mlx.utils import tree_flatten
 
-from specdec_cli.checkpoint import read_checkpoint
 from specdec_cli.engine.load import load, load_network, require_runnable
 from specdec_cli.errors import NotAvailable, Refused
+from specdec_cli.models.checkpoint import read_checkpoint
 from support import TINY, tiny_folder
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from specdec_cli.chat_transcript import Transcript, load, save
 from specdec_cli.conversation import Answer, Conversation, Turn
 from specdec_cli.errors import DoesNotFit, SpecdecError, UsageError
-from specdec_cli.thinking import Thinking, ThinkingStream
+from specdec_cli.models.text import Thinking, ThinkingStream
 from support_chat import tokenizer_in
 
 TAGS = Thinking("<think>", "</think>")

@@ -13,9 +13,9 @@ from mlx_lm.utils import _get_classes
 
 from benchmarks import inflate as inflation
 from benchmarks.inflate import TOLERANCE, Shape, distance, inflate, inflated_folder, logits, sample_tokens
-from specdec_cli.checkpoint import read_checkpoint
 from specdec_cli.engine.load import load, load_network
 from specdec_cli.hub import locate
+from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.pairs import Pair
 from specdec_cli.session import Request, open_session
 from support import TINY, tiny_folder

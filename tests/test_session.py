@@ -8,11 +8,11 @@ from specdec_cli.engine.adaptive import Adaptive
 from specdec_cli.engine.cost_record import Costs
 from specdec_cli.errors import DoesNotFit, Refused, UsageError
 from specdec_cli.events import Finish, Prefill, Round, RoundDone, Start
+from specdec_cli.models.text import StopStrings
+from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.pairs import Pair
 from specdec_cli.session import Request, open_session
 from specdec_cli.stats import Stats
-from specdec_cli.thinking import StopStrings
-from specdec_cli.tokenizer import Tokenizer
 from specdec_cli.writer import Writer
 from support import TINY, byte_tokenizer, tiny_folder, write_tokenizer
 

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_cli.thinking import StopStrings
+from specdec_cli.models.text import StopStrings
 
 
 def feed_all(stops, parts):

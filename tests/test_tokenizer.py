@@ -5,7 +5,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers, processors
 
 from specdec_cli.errors import NotAvailable
-from specdec_cli.tokenizer import Tokenizer
+from specdec_cli.models.tokenizer import Tokenizer
 from support import TINY, byte_tokenizer, tiny_folder
 
 

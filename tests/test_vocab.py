@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specdec_cli.errors import Refused
-from specdec_cli.vocab import TokenTable, compare, require_same_ids
+from specdec_cli.models.vocab import TokenTable, compare, require_same_ids
 
 WORDS = (b"<s>", b"</s>", b"a", b" the", b"\xf0\x9f")
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from specdec_cli.checkpoint import Checkpoint
 from specdec_cli.engine import device
 from specdec_cli.engine.load import empty_model
 from specdec_cli.engine.model import PREFILL_TOKENS
 from specdec_cli.errors import Refused
-from specdec_cli.memory import Footprint, MemoryEstimate, prefill_bytes
+from specdec_cli.models.checkpoint import Checkpoint
+from specdec_cli.models.memory import Footprint, MemoryEstimate, prefill_bytes
 
 HINTED_BITS = 8
 VALUE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}

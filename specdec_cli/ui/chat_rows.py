@@ -10,7 +10,7 @@ from typing import Final, TextIO
 from rich.text import Text
 
 from specdec_cli.format import count
-from specdec_cli.thinking import Thinking, ThinkingStream
+from specdec_cli.models.text import Thinking, ThinkingStream
 from specdec_cli.ui.plain import AnswerWriter
 from specdec_cli.ui.region import AnswerRows
 

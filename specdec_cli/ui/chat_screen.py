@@ -18,7 +18,7 @@ from specdec_cli.chat_screen_items import Item, Markdown, Notice, Quote, Rows
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Failure, Finish, Prefill, Start
 from specdec_cli.format import count
-from specdec_cli.thinking import Thinking
+from specdec_cli.models.text import Thinking
 from specdec_cli.ui.chat_reports import markdown, turn_lines, two_columns
 from specdec_cli.ui.chat_rows import ThinkingRows, ThinkingWriter
 from specdec_cli.ui.display import Display, JsonlDisplay, Together, print_demo_box, print_error

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from specdec_cli.format import size
-from specdec_cli.memory import Footprint
+from specdec_cli.models.memory import Footprint
 from specdec_cli.pairs import Pair
 from specdec_cli.speedup import break_even_acceptance
 from specdec_cli.ui.terminal import encodable, make_console, safe

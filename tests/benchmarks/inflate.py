@@ -30,9 +30,9 @@ os.environ.setdefault("MLX_ENABLE_TF32", "0")
 import mlx.core as mx
 from tokenizers import Tokenizer
 
-from specdec_cli.checkpoint import read_checkpoint
 from specdec_cli.engine.load import load_network
 from specdec_cli.hub import locate
+from specdec_cli.models.checkpoint import read_checkpoint
 
 Weights = dict[str, mx.array]
 

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_cli.checkpoint import read_checkpoint
 from specdec_cli.engine import device
 from specdec_cli.engine.acceptance import Draft, greedy
 from specdec_cli.engine.baseline import baseline
@@ -18,6 +17,7 @@ from specdec_cli.engine.load import load_network
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.registry import DRAFTERS
 from specdec_cli.hub import locate
+from specdec_cli.models.checkpoint import read_checkpoint
 from support import TINY, tiny_network
 
 PIPELINES = pytest.mark.parametrize(

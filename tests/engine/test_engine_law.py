@@ -24,7 +24,6 @@ from broken_rules import (
 )
 from exact_law import assert_follows
 
-from specdec_cli.checkpoint import read_checkpoint
 from specdec_cli.engine.acceptance import Rejection, make_rule
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft_length import Fixed
@@ -35,6 +34,7 @@ from specdec_cli.engine.rules import draw_block, draw_token, plan_block, plan_to
 from specdec_cli.engine.sampler import Sampler
 from specdec_cli.engine.sampling import Sampling
 from specdec_cli.hub import locate
+from specdec_cli.models.checkpoint import read_checkpoint
 from support import TINY, tiny_network
 
 # Thousands of answers take minutes on a slow or busy machine.

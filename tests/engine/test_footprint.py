@@ -11,7 +11,7 @@ import pytest
 
 from specdec_cli.engine import device
 from specdec_cli.errors import DoesNotFit
-from specdec_cli.memory import Footprint, MemoryEstimate
+from specdec_cli.models.memory import Footprint, MemoryEstimate
 from support import TINY
 
 # In a process of its own: the peak counts everything the process ever held at once.
@@ -21,7 +21,7 @@ from pathlib import Path
 import mlx.core as mx
 from mlx.utils import tree_flatten
 from mlx_lm.utils import _get_classes
-from specdec_cli.checkpoint import read_checkpoint
+from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.engine.footprint import footprint
 from specdec_cli.engine.load import load
 folder, config, context = Path(sys.argv[1]), json.loads(sys.argv[2]), int(sys.argv[3])

@@ -11,7 +11,7 @@ from ui_script import PREFILL, ROUNDS, START, Terminal, drafted, finish
 
 from specdec_cli.chat_screen_items import Markdown, Notice, Quote, Rows
 from specdec_cli.errors import SpecdecError, UsageError
-from specdec_cli.thinking import Thinking
+from specdec_cli.models.text import Thinking
 from specdec_cli.ui.chat_reports import toolbar, turn_lines
 from specdec_cli.ui.chat_rows import ThinkingRows, ThinkingWriter
 from specdec_cli.ui.chat_screen import ChatScreen

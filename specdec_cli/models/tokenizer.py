@@ -18,8 +18,8 @@ from mlx_lm.utils import load_tokenizer
 from tokenizers.decoders import DecodeStream
 
 from specdec_cli.errors import NotAvailable, UsageError
-from specdec_cli.thinking import Thinking
-from specdec_cli.vocab import TokenTable
+from specdec_cli.models.text import Thinking
+from specdec_cli.models.vocab import TokenTable
 
 Message = Mapping[str, str]
 # gpt-oss answers in channels; mlx-lm knows no tags for them.
