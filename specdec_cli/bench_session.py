@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from specdec_cli.bench import Cancelled
-from specdec_cli.engine import rehearsal
+from specdec_cli.engine import teacher_forcing as rehearsal
 from specdec_cli.engine.baseline import baseline
+from specdec_cli.engine.drafters.registry import DRAFTERS
 from specdec_cli.engine.load import load, require_runnable, require_verifiable
-from specdec_cli.engine.registry import DRAFTERS
 from specdec_cli.hub import locate
 from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.tokenizer import Tokenizer

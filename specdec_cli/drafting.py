@@ -12,15 +12,15 @@ from typing import Literal
 from specdec_cli.advice import row_cost
 from specdec_cli.cost_file import CostMemory, Forgetful
 from specdec_cli.engine import device
-from specdec_cli.engine.acceptance import AcceptanceRule
-from specdec_cli.engine.adaptive import MAX_K, Adaptive
-from specdec_cli.engine.bets import BettingDrafter, FixedRival
-from specdec_cli.engine.cost_record import Costs
-from specdec_cli.engine.draft_length import DraftLength, Fixed
-from specdec_cli.engine.drafters import Drafter, ModelDrafter, NoDrafter
-from specdec_cli.engine.lookup_record import LookupRecord
+from specdec_cli.engine.draft_length.adaptive import MAX_K, Adaptive
+from specdec_cli.engine.draft_length.costs import Costs
+from specdec_cli.engine.draft_length.fixed import DraftLength, Fixed
+from specdec_cli.engine.draft_length.lookup_acceptance import LookupRecord
+from specdec_cli.engine.drafters.auto import BettingDrafter, FixedRival
+from specdec_cli.engine.drafters.base import Drafter, ModelDrafter, NoDrafter
+from specdec_cli.engine.drafters.registry import AUTO, DRAFTERS
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.registry import AUTO, DRAFTERS
+from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 
 # Costs change with the length of the context: what was measured at another length is only an assumption.
 CONTEXT_TOKENS = (1024, 4096, 16384, 65536)

@@ -50,7 +50,7 @@ class SelfTest:
 
 def run_selftest(report: Report) -> SelfTest:
     """Every listed architecture on this device; the result is remembered."""
-    from specdec_cli.engine.conformance.listing import architectures
+    from specdec_cli.engine.architectures import architectures
     from specdec_cli.engine.conformance.suite import run_suite
 
     listed = list(architectures().values())

@@ -13,19 +13,19 @@ from typing import Any
 from specdec_cli.cost_file import CostMemory
 from specdec_cli.drafting import Drafting
 from specdec_cli.engine import device
-from specdec_cli.engine.acceptance import AcceptanceRule, make_rule
 from specdec_cli.engine.baseline import PlainStep, plain_steps, target_scores
-from specdec_cli.engine.costs import plain_step_seconds
 from specdec_cli.engine.decode import Clock, decode
-from specdec_cli.engine.draft_length import DraftLength
-from specdec_cli.engine.drafters import Drafter
+from specdec_cli.engine.draft_length.fixed import DraftLength
+from specdec_cli.engine.drafters.base import Drafter
+from specdec_cli.engine.drafters.registry import AUTO, NAMES
 from specdec_cli.engine.footprint import require_fit
 from specdec_cli.engine.load import load, require_runnable, require_verifiable
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.noise import Noise, attempt_seed
-from specdec_cli.engine.registry import AUTO, NAMES
-from specdec_cli.engine.sampler import Sampler
-from specdec_cli.engine.sampling import Sampling
+from specdec_cli.engine.sampling.acceptance import AcceptanceRule, make_rule
+from specdec_cli.engine.sampling.noise import Noise, attempt_seed
+from specdec_cli.engine.sampling.sampler import Sampler
+from specdec_cli.engine.sampling.warps import Sampling
+from specdec_cli.engine.timing import plain_step_seconds
 from specdec_cli.errors import DoesNotFit, UsageError
 from specdec_cli.events import Event, FinishReason, Prefill, Round, Start
 from specdec_cli.hub import locate

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import exp, pi, sin
 
-from specdec_cli.engine.draft_length import DraftLength, Fixed
+from specdec_cli.engine.draft_length.fixed import DraftLength, Fixed
 from specdec_cli.events import Round
 from specdec_cli.speedup import interpolate
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from specdec_cli.chat_settings import Settings
 from specdec_cli.chat_talk import Loaded, Talk
-from specdec_cli.engine.conformance.listing import architectures
+from specdec_cli.engine.architectures import architectures
 from specdec_cli.engine.conformance.networks import tiny_network
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.errors import NotAvailable

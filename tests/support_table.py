@@ -39,7 +39,7 @@ def table_cells(text: str) -> dict[str, list[str]]:
 
 def main() -> None:
     os.environ["MLX_ENABLE_TF32"] = "0"
-    from specdec_cli.engine.conformance.listing import architectures
+    from specdec_cli.engine.architectures import architectures
     from specdec_cli.engine.conformance.suite import run_suite
 
     outcomes = list(run_suite(list(architectures().values()), k=3, tokens=32))

@@ -17,12 +17,12 @@ from specdec_cli import session as session_module
 from specdec_cli.audit import Plan, run_audit
 from specdec_cli.audit_prompts import BUNDLED, Sample
 from specdec_cli.engine import device
-from specdec_cli.engine.acceptance import Coupled, Greedy, Verdict
+from specdec_cli.engine.architectures import Architecture, architectures
 from specdec_cli.engine.baseline import plain_steps
-from specdec_cli.engine.conformance.listing import Architecture, architectures
+from specdec_cli.engine.cache.window import WindowKVCache
 from specdec_cli.engine.conformance.networks import tiny_network
-from specdec_cli.engine.sampling import adjusted
-from specdec_cli.engine.window import WindowKVCache
+from specdec_cli.engine.sampling.acceptance import Coupled, Greedy, Verdict
+from specdec_cli.engine.sampling.warps import adjusted
 from specdec_cli.equality import Limit
 from specdec_cli.pairs import Pair
 from specdec_cli.session import open_session

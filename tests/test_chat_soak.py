@@ -9,7 +9,7 @@ import mlx.core as mx
 import pytest
 
 from specdec_cli.chat_talk import Loaded
-from specdec_cli.engine.caches import leaves
+from specdec_cli.engine.cache.rollback import leaves
 from specdec_cli.events import Finish, Prefill, Start
 from specdec_cli.session import open_session
 from specdec_cli.shelf import registry

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.engine import device
-from specdec_cli.engine.conformance.listing import architectures, installed
+from specdec_cli.engine.architectures import architectures, installed
+from specdec_cli.engine.cache.recompute import Deck
+from specdec_cli.engine.cache.window import WindowKVCache
 from specdec_cli.engine.conformance.suite import check
-from specdec_cli.engine.replay import Deck
-from specdec_cli.engine.window import WindowKVCache
 from support_table import BEGIN, END, table_cells
 
 README = Path(__file__).parent.parent / "README.md"

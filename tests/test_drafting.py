@@ -6,13 +6,13 @@ import pytest
 
 from specdec_cli.cost_file import KEPT_ENTRIES, CostFile
 from specdec_cli.drafting import Drafting
-from specdec_cli.engine.acceptance import greedy
-from specdec_cli.engine.adaptive import BELIEVED_SECONDS, Adaptive
-from specdec_cli.engine.bets import BettingDrafter
-from specdec_cli.engine.draft_length import Fixed
-from specdec_cli.engine.drafters import ModelDrafter, NoDrafter
+from specdec_cli.engine.draft_length.adaptive import BELIEVED_SECONDS, Adaptive
+from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.drafters.auto import BettingDrafter
+from specdec_cli.engine.drafters.base import ModelDrafter, NoDrafter
+from specdec_cli.engine.drafters.ngram import NgramDrafter
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.ngram import NgramDrafter
+from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.events import Round
 from support import tiny_network
 

@@ -8,9 +8,10 @@ import sys
 import pytest
 
 from specdec_cli import selftest
-from specdec_cli.engine.conformance import listing, suite
-from specdec_cli.engine.conformance.listing import architectures
-from specdec_cli.engine.window import WindowKVCache
+from specdec_cli.engine import architectures as listing
+from specdec_cli.engine.architectures import architectures
+from specdec_cli.engine.cache.window import WindowKVCache
+from specdec_cli.engine.conformance import suite
 
 FEW = ("gemma3_text", "qwen3_5", "olmo")
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from specdec_cli.engine.adaptive import Adaptive
-from specdec_cli.engine.cost_record import Costs
+from specdec_cli.engine.draft_length.adaptive import Adaptive
+from specdec_cli.engine.draft_length.costs import Costs
 from specdec_cli.errors import DoesNotFit, Refused, UsageError
 from specdec_cli.events import Finish, Prefill, Round, RoundDone, Start
 from specdec_cli.models.text import StopStrings

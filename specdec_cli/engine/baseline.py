@@ -16,10 +16,10 @@ import mlx.nn as nn
 from mlx_lm.generate import generate_step
 from mlx_lm.models.cache import CacheList, KVCache, make_prompt_cache
 
-from specdec_cli.engine.cache_kinds import KVQuantization
+from specdec_cli.engine.cache.kinds import KVQuantization
 from specdec_cli.engine.decode import Clock
-from specdec_cli.engine.noise import Noise
-from specdec_cli.engine.sampling import Counts, Sampling, adjusted, log_probs
+from specdec_cli.engine.sampling.noise import Noise
+from specdec_cli.engine.sampling.warps import Counts, Sampling, adjusted, log_probs
 from specdec_cli.events import Round
 
 Scores = Callable[[mx.array, mx.array], mx.array]

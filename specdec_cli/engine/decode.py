@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import mlx.core as mx
 
 from specdec_cli.engine import device
-from specdec_cli.engine.acceptance import NOTHING, AcceptanceRule, Draft, Verdict
 from specdec_cli.engine.device import ids
-from specdec_cli.engine.draft_length import DraftLength
-from specdec_cli.engine.drafters import Drafter
+from specdec_cli.engine.draft_length.fixed import DraftLength
+from specdec_cli.engine.drafters.base import Drafter
 from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.sampling.acceptance import NOTHING, AcceptanceRule, Draft, Verdict
 from specdec_cli.events import Round
 
 Clock = Callable[[], float]

@@ -7,7 +7,7 @@ import mlx.nn as nn
 from mlx_lm.utils import _get_classes, load_model
 from safetensors import SafetensorError, safe_open
 
-from specdec_cli.engine.conformance.listing import refusal
+from specdec_cli.engine.architectures import refusal
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.errors import NotAvailable, Refused
 from specdec_cli.models.checkpoint import Checkpoint

@@ -15,8 +15,8 @@ import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten
 
-from specdec_cli.engine.caches import Caches, common_prefix
-from specdec_cli.engine.kv_quantization import kv_quantization
+from specdec_cli.engine.cache.quantized import kv_quantization
+from specdec_cli.engine.cache.rollback import Caches, common_prefix
 
 PREFILL_TOKENS = 512
 REFED_TOKENS = 12

@@ -23,15 +23,15 @@ from mlx_lm.models import nemotron_h, qwen3_5
 from mlx_lm.models.cache import ArraysCache, make_prompt_cache
 from mlx_lm.utils import _get_classes
 
-from specdec_cli.engine.acceptance import Draft, greedy
 from specdec_cli.engine.baseline import baseline
-from specdec_cli.engine.cache_kinds import leaves, put_back
-from specdec_cli.engine.caches import Caches
+from specdec_cli.engine.cache.kinds import leaves, put_back
+from specdec_cli.engine.cache.recompute import Call, Deck, Tape
+from specdec_cli.engine.cache.rollback import Caches
 from specdec_cli.engine.decode import Clock, decode
-from specdec_cli.engine.draft_length import Fixed
-from specdec_cli.engine.drafters import Drafter, NoDrafter
+from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.drafters.base import Drafter, NoDrafter
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.replay import Call, Deck, Tape
+from specdec_cli.engine.sampling.acceptance import Draft, greedy
 from specdec_cli.events import Round
 
 STRATEGIES = ("states", "replay", "refeed")

@@ -31,7 +31,7 @@ from recurrence import RECURRENCES, STRATEGIES, Measured, Metered, configuration
 
 from specdec_cli.engine import device
 from specdec_cli.engine.decode import Clock
-from specdec_cli.engine.drafters import NoDrafter
+from specdec_cli.engine.drafters.base import NoDrafter
 
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 BAR = 0.10

@@ -22,12 +22,12 @@ from paired import Ratio, environment, interleaved
 from texts import KINDS, of_kind
 
 from specdec_cli.drafting import Drafting
-from specdec_cli.engine.acceptance import make_rule
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.load import load_network
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.sampler import Sampler
-from specdec_cli.engine.sampling import Sampling
+from specdec_cli.engine.sampling.acceptance import make_rule
+from specdec_cli.engine.sampling.sampler import Sampler
+from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.hub import locate
 from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.tokenizer import Tokenizer

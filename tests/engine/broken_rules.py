@@ -5,10 +5,10 @@ from dataclasses import replace
 import mlx.core as mx
 import numpy as np
 
-from specdec_cli.engine.acceptance import Choice, Coupled, Rejection, Verdict
-from specdec_cli.engine.rules import Plan, draw_coupled, plan_block, plan_token
-from specdec_cli.engine.sampler import NONE_BEHIND
-from specdec_cli.engine.sampling import Sampling, draw, log_probs
+from specdec_cli.engine.sampling.acceptance import Choice, Coupled, Rejection, Verdict
+from specdec_cli.engine.sampling.rejection import Plan, draw_coupled, plan_block, plan_token
+from specdec_cli.engine.sampling.sampler import NONE_BEHIND
+from specdec_cli.engine.sampling.warps import Sampling, draw, log_probs
 
 
 def log(rows):

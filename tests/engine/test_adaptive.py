@@ -10,10 +10,10 @@ from functools import cache
 import pytest
 
 from machine import BY_NAME, CODE, COPY, DEEPEST, HOSTILE, MACHINES, PROSE, SWITCHING, TEXTS, heated, play
-from specdec_cli.engine.acceptance_record import AcceptanceRecord
-from specdec_cli.engine.adaptive import BELIEVED_SECONDS, FIRST_WAIT_ROUNDS, Adaptive
-from specdec_cli.engine.cost_record import CostRecord, Costs
-from specdec_cli.engine.draft_length import Fixed
+from specdec_cli.engine.draft_length.acceptance import AcceptanceRecord
+from specdec_cli.engine.draft_length.adaptive import BELIEVED_SECONDS, FIRST_WAIT_ROUNDS, Adaptive
+from specdec_cli.engine.draft_length.costs import CostRecord, Costs
+from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.events import Round
 from specdec_cli.speedup import expected_tokens
 

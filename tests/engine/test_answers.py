@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from broken_rules import log, raw_residual, swapped, tokens_residual_under_block
 
-from specdec_cli.engine.noise import Noise
-from specdec_cli.engine.rules import draw_block, draw_token, plan_block, plan_token
-from specdec_cli.engine.sampling import draw
+from specdec_cli.engine.sampling.noise import Noise
+from specdec_cli.engine.sampling.rejection import draw_block, draw_token, plan_block, plan_token
+from specdec_cli.engine.sampling.warps import draw
 
 
 def chi_square_bound(degrees, odds):

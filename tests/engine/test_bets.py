@@ -6,18 +6,18 @@ import mlx.core as mx
 import pytest
 
 from specdec_cli.engine import device
-from specdec_cli.engine.acceptance import Draft, greedy, make_rule
-from specdec_cli.engine.adaptive import MAX_K, Adaptive
 from specdec_cli.engine.baseline import baseline
-from specdec_cli.engine.bets import BettingDrafter, FixedRival
-from specdec_cli.engine.cost_record import Costs
 from specdec_cli.engine.decode import decode
-from specdec_cli.engine.draft_length import Fixed
-from specdec_cli.engine.drafters import ModelDrafter, NoDrafter
-from specdec_cli.engine.lookup_record import FADE_TOKENS, SHORTEST_MATCH, LookupRecord
+from specdec_cli.engine.draft_length.adaptive import MAX_K, Adaptive
+from specdec_cli.engine.draft_length.costs import Costs
+from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.draft_length.lookup_acceptance import FADE_TOKENS, SHORTEST_MATCH, LookupRecord
+from specdec_cli.engine.drafters.auto import BettingDrafter, FixedRival
+from specdec_cli.engine.drafters.base import ModelDrafter, NoDrafter
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.sampler import Sampler
-from specdec_cli.engine.sampling import Sampling
+from specdec_cli.engine.sampling.acceptance import Draft, greedy, make_rule
+from specdec_cli.engine.sampling.sampler import Sampler
+from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.events import Round
 from support import tiny_network
 

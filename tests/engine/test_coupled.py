@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 from mlx_lm.generate import generate_step
 
-from specdec_cli.engine.acceptance import Draft, make_rule
 from specdec_cli.engine.decode import decode
-from specdec_cli.engine.draft_length import Fixed
-from specdec_cli.engine.drafters import NoDrafter
+from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.drafters.base import NoDrafter
+from specdec_cli.engine.drafters.registry import DRAFTERS
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.noise import Noise
-from specdec_cli.engine.registry import DRAFTERS
-from specdec_cli.engine.sampler import Sampler
-from specdec_cli.engine.sampling import Sampling
+from specdec_cli.engine.sampling.acceptance import Draft, make_rule
+from specdec_cli.engine.sampling.noise import Noise
+from specdec_cli.engine.sampling.sampler import Sampler
+from specdec_cli.engine.sampling.warps import Sampling
 from support import TINY, tiny_network
 
 CONFIG = TINY | {"vocab_size": 16, "hidden_size": 32, "num_hidden_layers": 1, "intermediate_size": 32}

@@ -24,15 +24,15 @@ from broken_rules import (
 )
 from exact_law import assert_follows
 
-from specdec_cli.engine.acceptance import Rejection, make_rule
 from specdec_cli.engine.decode import decode
-from specdec_cli.engine.draft_length import Fixed
-from specdec_cli.engine.drafters import ModelDrafter
+from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.drafters.base import ModelDrafter
 from specdec_cli.engine.load import load_network
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.rules import draw_block, draw_token, plan_block, plan_token
-from specdec_cli.engine.sampler import Sampler
-from specdec_cli.engine.sampling import Sampling
+from specdec_cli.engine.sampling.acceptance import Rejection, make_rule
+from specdec_cli.engine.sampling.rejection import draw_block, draw_token, plan_block, plan_token
+from specdec_cli.engine.sampling.sampler import Sampler
+from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.hub import locate
 from specdec_cli.models.checkpoint import read_checkpoint
 from support import TINY, tiny_network

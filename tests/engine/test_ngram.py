@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_cli.engine.acceptance import greedy
 from specdec_cli.engine.baseline import baseline
 from specdec_cli.engine.decode import decode
-from specdec_cli.engine.draft_length import Fixed
-from specdec_cli.engine.lookup import Lookup
-from specdec_cli.engine.lookup_record import SHORTEST_MATCH
+from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.draft_length.lookup_acceptance import SHORTEST_MATCH
+from specdec_cli.engine.drafters.ngram import NgramDrafter
+from specdec_cli.engine.drafters.suffix_automaton import Lookup
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.ngram import NgramDrafter
+from specdec_cli.engine.sampling.acceptance import greedy
 from support import tiny_network
 
 TEXTS = st.lists(st.integers(0, 3), min_size=1, max_size=40)

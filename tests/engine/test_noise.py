@@ -6,8 +6,8 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from specdec_cli.engine.noise import Noise
-from specdec_cli.engine.sampling import draw
+from specdec_cli.engine.sampling.noise import Noise
+from specdec_cli.engine.sampling.warps import draw
 
 
 def test_noise_is_a_function_of_seed_stream_and_position_alone():

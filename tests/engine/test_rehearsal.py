@@ -7,7 +7,7 @@ from specdec_cli.bench_model import rounds_at
 from specdec_cli.bench_prompts import BenchPrompt
 from specdec_cli.bench_result import Arm, Condition, Contender, plain
 from specdec_cli.bench_session import BenchSession
-from specdec_cli.engine.rehearsal import PLAIN_ROUNDS, runs
+from specdec_cli.engine.teacher_forcing import PLAIN_ROUNDS, runs
 from specdec_cli.events import RoundDone
 from specdec_cli.pairs import Pair
 from specdec_cli.session import open_session

@@ -14,19 +14,19 @@ from mlx.utils import tree_flatten
 from mlx_lm.generate import generate_step
 from mlx_lm.models.cache import QuantizedKVCache, RotatingKVCache, make_prompt_cache
 
-from specdec_cli.engine import cache_kinds
-from specdec_cli.engine import caches as caches_module
 from specdec_cli.engine import model as model_module
-from specdec_cli.engine.acceptance import greedy
-from specdec_cli.engine.conformance.listing import architectures
+from specdec_cli.engine.architectures import architectures
+from specdec_cli.engine.cache import kinds as cache_kinds
+from specdec_cli.engine.cache import rollback as caches_module
+from specdec_cli.engine.cache.recompute import Deck
+from specdec_cli.engine.cache.window import WindowKVCache
 from specdec_cli.engine.conformance.networks import tiny_network
 from specdec_cli.engine.conformance.suite import check
 from specdec_cli.engine.decode import decode
-from specdec_cli.engine.draft_length import Fixed
-from specdec_cli.engine.drafters import ModelDrafter
+from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.drafters.base import ModelDrafter
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.replay import Deck
-from specdec_cli.engine.window import WindowKVCache
+from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.errors import Refused, SpecdecError
 
 NOTHING = mx.array([], dtype=mx.int32)

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from broken_rules import log, raw_residual, swapped, tokens_odds_under_block, tokens_residual_under_block
 
-from specdec_cli.engine.noise import Noise
-from specdec_cli.engine.rules import draw_block, draw_coupled, draw_token, plan_block, plan_token
-from specdec_cli.engine.sampling import draw
+from specdec_cli.engine.sampling.noise import Noise
+from specdec_cli.engine.sampling.rejection import draw_block, draw_coupled, draw_token, plan_block, plan_token
+from specdec_cli.engine.sampling.warps import draw
 
 SHAPES = [(2, 1), (2, 4), (3, 3), (4, 2), (4, 4), (5, 2), (8, 1), (8, 2)]
 KINDS = ["dense", "sparse", "disjoint", "equal", "near", "one-hot"]

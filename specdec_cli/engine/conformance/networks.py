@@ -7,7 +7,7 @@ import mlx.nn as nn
 from mlx.utils import tree_flatten, tree_unflatten
 from mlx_lm.utils import _get_classes
 
-from specdec_cli.engine.conformance.listing import Architecture
+from specdec_cli.engine.architectures import Architecture
 
 
 def tiny_network(architecture: Architecture, seed: int, noise: float = 0.0) -> nn.Module:

@@ -14,13 +14,13 @@ from mlx_lm.generate import generate_step
 from mlx_lm.models.cache import make_prompt_cache
 
 from specdec_cli.engine import device
-from specdec_cli.engine.acceptance import greedy
-from specdec_cli.engine.conformance.listing import Architecture
+from specdec_cli.engine.architectures import Architecture
 from specdec_cli.engine.conformance.networks import tiny_network
 from specdec_cli.engine.decode import decode
-from specdec_cli.engine.draft_length import Fixed
-from specdec_cli.engine.drafters import ModelDrafter
+from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.drafters.base import ModelDrafter
 from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.errors import SpecdecError
 from specdec_cli.events import Round
 

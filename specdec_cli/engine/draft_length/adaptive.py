@@ -13,8 +13,8 @@ from dataclasses import asdict
 from math import inf, log, sqrt
 from typing import Any, NamedTuple
 
-from specdec_cli.engine.acceptance_record import AcceptanceRecord
-from specdec_cli.engine.cost_record import CostRecord, Costs, costs_from_dict
+from specdec_cli.engine.draft_length.acceptance import AcceptanceRecord
+from specdec_cli.engine.draft_length.costs import CostRecord, Costs, costs_from_dict
 from specdec_cli.events import Round
 from specdec_cli.speedup import expected_tokens
 

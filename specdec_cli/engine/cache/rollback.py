@@ -15,7 +15,7 @@ import mlx.core as mx
 import mlx.nn as nn
 from mlx_lm.models.cache import ArraysCache, make_prompt_cache
 
-from specdec_cli.engine.cache_kinds import (
+from specdec_cli.engine.cache.kinds import (
     BOUNDED,
     KEPT_SNAPSHOTS,
     TRIMMED,
@@ -27,7 +27,7 @@ from specdec_cli.engine.cache_kinds import (
     rolling,
     state_of,
 )
-from specdec_cli.engine.replay import Tape, deck_of, readers_of
+from specdec_cli.engine.cache.recompute import Tape, deck_of, readers_of
 from specdec_cli.errors import SpecdecError
 
 # Recurrent layers keep a tape of passes up to this long: longer ones read a prompt and are never taken back.

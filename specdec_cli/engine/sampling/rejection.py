@@ -27,8 +27,8 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
-from specdec_cli.engine.noise import Noise
-from specdec_cli.engine.sampling import draw
+from specdec_cli.engine.sampling.noise import Noise
+from specdec_cli.engine.sampling.warps import draw
 
 HUGE = 3e38  # finite in float32
 

@@ -10,8 +10,8 @@ import mlx.core as mx
 import mlx.nn as nn
 from mlx_lm.models.cache import QuantizedKVCache
 
-from specdec_cli.engine.cache_kinds import KVQuantization, leaves
-from specdec_cli.engine.caches import Caches
+from specdec_cli.engine.cache.kinds import KVQuantization, leaves
+from specdec_cli.engine.cache.rollback import Caches
 from specdec_cli.errors import Refused
 
 GROUP_SIZES = (64, 32)

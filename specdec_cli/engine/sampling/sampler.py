@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import mlx.core as mx
 
-from specdec_cli.engine.noise import Noise
-from specdec_cli.engine.sampling import Counts, Sampling, adjusted, draw, log_probs
+from specdec_cli.engine.sampling.noise import Noise
+from specdec_cli.engine.sampling.warps import Counts, Sampling, adjusted, draw, log_probs
 
 NONE_BEHIND = mx.array([], dtype=mx.int32)
 

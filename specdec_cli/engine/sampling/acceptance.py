@@ -13,10 +13,10 @@ from typing import Protocol
 
 import mlx.core as mx
 
-from specdec_cli.engine import rules
-from specdec_cli.engine.noise import Noise
-from specdec_cli.engine.sampler import NONE_BEHIND, Sampler
-from specdec_cli.engine.sampling import Sampling, adjusted, draw, log_probs
+from specdec_cli.engine.sampling import rejection as rules
+from specdec_cli.engine.sampling.noise import Noise
+from specdec_cli.engine.sampling.sampler import NONE_BEHIND, Sampler
+from specdec_cli.engine.sampling.warps import Sampling, adjusted, draw, log_probs
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from specdec_cli.engine.acceptance import AcceptanceRule
-from specdec_cli.engine.drafters import Drafter, ModelDrafter, NoDrafter
+from specdec_cli.engine.drafters.base import Drafter, ModelDrafter, NoDrafter
+from specdec_cli.engine.drafters.ngram import NgramDrafter
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.ngram import NgramDrafter
+from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 
 DRAFTERS: dict[str, Callable[[CachedModel | None, int, AcceptanceRule], Drafter]] = {
     "model": lambda draft, width, rule: NoDrafter() if draft is None else ModelDrafter(draft, width, rule),

@@ -17,7 +17,7 @@ import mlx.core as mx
 from mlx.utils import tree_flatten
 from mlx_lm.models.cache import ArraysCache, CacheList, ChunkedKVCache, KVCache, QuantizedKVCache, RotatingKVCache
 
-from specdec_cli.engine.window import STEP_TOKENS, WindowKVCache
+from specdec_cli.engine.cache.window import STEP_TOKENS, WindowKVCache
 from specdec_cli.errors import Refused
 
 TRIMMED = (KVCache, QuantizedKVCache)
