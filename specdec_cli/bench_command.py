@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from specdec_cli.bench_report import Report
     from specdec_cli.bench_result import Result
     from specdec_cli.bench_run import Job
-    from specdec_cli.resolve import Resolved
+    from specdec_cli.pairs.resolve import Resolved
 
 app = typer.Typer()
 EXAMPLES = """[dim]Examples:[/dim]\n
@@ -68,7 +68,7 @@ def bench(
     from specdec_cli.bench_plan import parse_lengths, parse_seconds
     from specdec_cli.bench_record import require_pair
     from specdec_cli.bench_run import Job
-    from specdec_cli.resolve import resolve_pair
+    from specdec_cli.pairs.resolve import resolve_pair
 
     if offline:
         os.environ["HF_HUB_OFFLINE"] = "1"
@@ -165,10 +165,10 @@ def _show(result: Result, json: bool) -> None:
 
 
 def _write(result: Result, job: Job) -> None:
-    from specdec_cli import userfile
     from specdec_cli.bench_record import chosen_k, entry
     from specdec_cli.bench_report import reports
-    from specdec_cli.registry import user_file
+    from specdec_cli.pairs import userfile
+    from specdec_cli.pairs.registry import user_file
     from specdec_cli.ui.tables import print_line
 
     report: Report = reports(result)[0]

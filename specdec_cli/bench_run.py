@@ -12,7 +12,7 @@ from specdec_cli.bench_prompts import BenchPrompt
 from specdec_cli.bench_result import Condition, Contender, Environment, Length, Result, Settings
 from specdec_cli.errors import DoesNotFit
 from specdec_cli.machine import MachineState, machine_state
-from specdec_cli.pairs import Pair
+from specdec_cli.pairs.pair import Pair
 
 
 @dataclass(frozen=True, slots=True)

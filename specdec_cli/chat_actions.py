@@ -17,8 +17,8 @@ from specdec_cli.conversation import Conversation
 from specdec_cli.errors import UsageError
 from specdec_cli.format import count, percent, speed
 from specdec_cli.hub import locate
+from specdec_cli.pairs.catalog import registry
 from specdec_cli.request import flag, one_name
-from specdec_cli.shelf import registry
 
 SHOWABLE = ("settings", "last", "thinking", "all")
 

@@ -14,7 +14,7 @@ from specdec_cli import options
 from specdec_cli.conversation import OVERFLOWS
 from specdec_cli.errors import UsageError
 from specdec_cli.interrupt import unwinding
-from specdec_cli.pairs import DEMO
+from specdec_cli.pairs.pair import DEMO
 from specdec_cli.pipes import quietly
 from specdec_cli.request import asked, one_name, parse_bias, parse_k
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from specdec_cli.chat import Reader
     from specdec_cli.chat_settings import Settings
     from specdec_cli.chat_transcript import Transcript
-    from specdec_cli.resolve import Resolved
+    from specdec_cli.pairs.resolve import Resolved
 
 app = typer.Typer()
 # What a chat grows to before anybody looks at the context again: for the check that it fits into memory.
@@ -140,7 +140,7 @@ def _transcript(resume: Path | None, save: Path | None, system: str | None) -> T
 
 def _resolved(transcript: Transcript, named: tuple[str | None, ...], drafter: str | None) -> Resolved:
     """The pair that was named, else the one that spoke in the transcript, else the default one."""
-    from specdec_cli.resolve import resolve_pair
+    from specdec_cli.pairs.resolve import resolve_pair
 
     pair, target, draft, target_revision, draft_revision = named
     if pair is None and target is None and draft is None and "target" in transcript.header:
@@ -151,9 +151,9 @@ def _resolved(transcript: Transcript, named: tuple[str | None, ...], drafter: st
 def _as_before(header: Any) -> Resolved:
     from dataclasses import replace
 
-    from specdec_cli.pairs import Pair
-    from specdec_cli.resolve import Resolved
-    from specdec_cli.shelf import registry
+    from specdec_cli.pairs.catalog import registry
+    from specdec_cli.pairs.pair import Pair
+    from specdec_cli.pairs.resolve import Resolved
 
     names = ("target", "draft", "target_revision", "draft_revision")
     models = {name: header.get(name) for name in names}
@@ -184,7 +184,7 @@ def _talk(
     from specdec_cli.chat_actions import speaking
     from specdec_cli.chat_talk import Loaded, Talk
     from specdec_cli.format import count
-    from specdec_cli.pairs import Pair
+    from specdec_cli.pairs.pair import Pair
     from specdec_cli.ui.chat_reports import toolbar
     from specdec_cli.ui.chat_screen import ChatScreen, opened_trace
     from specdec_cli.ui.display import loading

@@ -24,7 +24,7 @@ from specdec_cli.format import percent
 from specdec_cli.hub import locate
 from specdec_cli.interrupt import Interrupt, Presses
 from specdec_cli.models.text import Thinking
-from specdec_cli.pairs import Pair
+from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
 from specdec_cli.session import Session
 from specdec_cli.stats import ChatStats

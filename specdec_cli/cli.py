@@ -21,7 +21,7 @@ from specdec_cli import __version__, audit_command, bench_command, chat_command,
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Failure, Finish
 from specdec_cli.interrupt import Interrupt
-from specdec_cli.pairs import DEMO
+from specdec_cli.pairs.pair import DEMO
 from specdec_cli.pipes import ReaderLeft, quietly
 from specdec_cli.request import asked, parse_bias, parse_k
 
@@ -92,7 +92,7 @@ def run(
     force: options.Force = False,
 ) -> None:
     """Answer one prompt: the text on stdout, the panel and the summary on stderr."""
-    from specdec_cli.resolve import resolve_pair
+    from specdec_cli.pairs.resolve import resolve_pair
     from specdec_cli.ui.display import loading, open_display, print_demo_box, print_notice
 
     if offline:

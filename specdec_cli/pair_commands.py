@@ -11,12 +11,12 @@ import typer
 from specdec_cli import options
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.format import size
-from specdec_cli.pairs import DEMO, Pair
+from specdec_cli.pairs.pair import DEMO, Pair
 from specdec_cli.pipes import quietly
 from specdec_cli.request import parse_k
 
 if TYPE_CHECKING:
-    from specdec_cli.pairs import Registry
+    from specdec_cli.pairs.pair import Registry
     from specdec_cli.ui.tables import PairRow
 
 app = typer.Typer()
@@ -38,7 +38,7 @@ def pairs(
     """The pairs specdec knows: sizes, downloaded or not, fits or not, where the entry comes from."""
     if context.invoked_subcommand is not None:
         return
-    from specdec_cli.shelf import confirm, hub_ids, registry
+    from specdec_cli.pairs.catalog import confirm, hub_ids, registry
     from specdec_cli.ui.tables import print_json, print_line, print_pairs
 
     known = registry()
@@ -55,7 +55,7 @@ def pairs(
 
 def pair_rows(known: Registry) -> list[PairRow]:
     """What `specdec pairs` shows, in the order of models.toml."""
-    from specdec_cli.shelf import confirmed, downloaded, fits, size_bytes, verified
+    from specdec_cli.pairs.catalog import confirmed, downloaded, fits, size_bytes, verified
     from specdec_cli.ui.tables import PairRow
 
     sizes = confirmed()
@@ -78,9 +78,9 @@ def add(
     draft_revision: options.DraftRevision = None,
 ) -> None:
     """Add a pair of your own to your models.toml."""
-    from specdec_cli import userfile
-    from specdec_cli.registry import user_file
-    from specdec_cli.shelf import registry
+    from specdec_cli.pairs import userfile
+    from specdec_cli.pairs.catalog import registry
+    from specdec_cli.pairs.registry import user_file
     from specdec_cli.ui.tables import print_line
 
     if not NAME.fullmatch(name):
@@ -104,9 +104,9 @@ def add(
 @quietly
 def use(name: Annotated[str, typer.Argument(help="A pair from models.toml.")]) -> None:
     """Make a pair the one that speaks when none is named."""
-    from specdec_cli import userfile
-    from specdec_cli.registry import user_file
-    from specdec_cli.shelf import registry
+    from specdec_cli.pairs import userfile
+    from specdec_cli.pairs.catalog import registry
+    from specdec_cli.pairs.registry import user_file
     from specdec_cli.ui.tables import print_line
 
     registry().find(name)
@@ -118,7 +118,7 @@ def use(name: Annotated[str, typer.Argument(help="A pair from models.toml.")]) -
 @quietly
 def path() -> None:
     """Where your models.toml is, or would be."""
-    from specdec_cli.registry import user_file
+    from specdec_cli.pairs.registry import user_file
 
     typer.echo(user_file())
 
@@ -137,8 +137,8 @@ def check(
     offline: options.Offline = False,
 ) -> None:
     """Verdict on a pair from a few hundred kB: tokenizers, caches, memory, expected gain."""
-    from specdec_cli.checkup import check_pair, locate_pair
-    from specdec_cli.resolve import resolve_pair
+    from specdec_cli.pairs.check import check_pair, locate_pair
+    from specdec_cli.pairs.resolve import resolve_pair
     from specdec_cli.ui.tables import print_checkup, print_json, print_line, print_verdict
 
     resolved = resolve_pair(name, target, draft, target_revision, draft_revision, here=offline)
@@ -170,9 +170,9 @@ def pull(
     offline: options.Offline = False,
 ) -> None:
     """Download a pair, checking it first; without a name specdec recommends one for this machine."""
-    from specdec_cli.fetching import pull
-    from specdec_cli.resolve import resolve_pair
-    from specdec_cli.shelf import recommended, registry
+    from specdec_cli.pairs.catalog import recommended, registry
+    from specdec_cli.pairs.pull import pull
+    from specdec_cli.pairs.resolve import resolve_pair
     from specdec_cli.ui.download import PullScreen
     from specdec_cli.ui.tables import print_line
 
@@ -191,8 +191,8 @@ def pull(
 @quietly
 def rm(name: Annotated[str, typer.Argument(help="A pair, or a model's Hub id.")], yes: Yes = False) -> None:
     """Remove a downloaded pair; says what else uses the files and what was freed."""
-    from specdec_cli.fetching import carry_out, plan_removal
-    from specdec_cli.shelf import registry
+    from specdec_cli.pairs.catalog import registry
+    from specdec_cli.pairs.pull import carry_out, plan_removal
     from specdec_cli.ui.tables import print_line
 
     known = registry()

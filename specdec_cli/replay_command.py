@@ -13,7 +13,7 @@ import typer
 
 from specdec_cli import options
 from specdec_cli.errors import UsageError
-from specdec_cli.pairs import DEMO
+from specdec_cli.pairs.pair import DEMO
 from specdec_cli.pipes import quietly
 
 if TYPE_CHECKING:

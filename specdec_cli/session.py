@@ -34,7 +34,7 @@ from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.text import StopStrings, Thinking
 from specdec_cli.models.tokenizer import Message, Tokenizer
 from specdec_cli.models.vocab import require_same_ids
-from specdec_cli.pairs import Pair
+from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request, effective, effective_rule
 from specdec_cli.stats import Stats
 from specdec_cli.writer import Writer

@@ -1,7 +1,7 @@
 import pytest
 
-from specdec_cli.advice import SHORT_ANSWERS, Side, advise, break_even
 from specdec_cli.format import parameters
+from specdec_cli.pairs.advice import SHORT_ANSWERS, Side, advise, break_even
 from specdec_cli.speedup import break_even_acceptance
 
 EIGHT_BITS, FOUR_BITS = {"quantization": {"bits": 8}}, {"quantization": {"bits": 4}}

@@ -24,7 +24,7 @@ from specdec_cli.engine.conformance.networks import tiny_network
 from specdec_cli.engine.sampling.acceptance import Coupled, Greedy, Verdict
 from specdec_cli.engine.sampling.warps import adjusted
 from specdec_cli.equality import Limit
-from specdec_cli.pairs import Pair
+from specdec_cli.pairs.pair import Pair
 from specdec_cli.session import open_session
 from support import SPECIALS, TINY, byte_tokenizer, tiny_folder, write_tokenizer
 

@@ -13,14 +13,14 @@ import tomllib
 import pytest
 
 from bench_sample import sample_result
-from specdec_cli import userfile
 from specdec_cli.bench_export import WRITERS, csv_text, json_text, markdown_text
 from specdec_cli.bench_file import from_dict, read_result, to_dict
 from specdec_cli.bench_record import entry
 from specdec_cli.bench_report import Report, reports
 from specdec_cli.errors import SpecdecError, UsageError
-from specdec_cli.pairs import Pair
-from specdec_cli.registry import read_registry
+from specdec_cli.pairs import userfile
+from specdec_cli.pairs.pair import Pair
+from specdec_cli.pairs.registry import read_registry
 from support import TINY, tiny_folder
 
 PROMPTS = "\n".join(f"def function_{n}(argument):" for n in range(6))

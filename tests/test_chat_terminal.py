@@ -21,7 +21,7 @@ import pyte
 import pytest
 
 from specdec_cli.chat_transcript import load
-from specdec_cli.pairs import Pair
+from specdec_cli.pairs.pair import Pair
 from specdec_cli.session import Request, open_session
 from support import TINY, tiny_folder
 

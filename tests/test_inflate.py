@@ -16,7 +16,7 @@ from benchmarks.inflate import TOLERANCE, Shape, distance, inflate, inflated_fol
 from specdec_cli.engine.load import load, load_network
 from specdec_cli.hub import locate
 from specdec_cli.models.checkpoint import read_checkpoint
-from specdec_cli.pairs import Pair
+from specdec_cli.pairs.pair import Pair
 from specdec_cli.session import Request, open_session
 from support import TINY, tiny_folder
 

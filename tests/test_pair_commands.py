@@ -19,7 +19,7 @@ import pyte
 import pytest
 
 from hub_server import Blob, HubServer
-from specdec_cli.registry import packaged_file, read_registry
+from specdec_cli.pairs.registry import packaged_file, read_registry
 from support import TINY, tiny_folder
 
 BIG, SMALL, ODD = "org/big", "org/small", "org/odd"

@@ -1,7 +1,7 @@
 import pytest
 
 from specdec_cli.errors import NotAvailable, UsageError
-from specdec_cli.registry import packaged_file, read_registry
+from specdec_cli.pairs.registry import packaged_file, read_registry
 
 
 def write(tmp_path, text):

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_cli import userfile
 from specdec_cli.errors import SpecdecError, UsageError
-from specdec_cli.pairs import Pair
-from specdec_cli.registry import load_registry, packaged_file, read_registry
+from specdec_cli.pairs import userfile
+from specdec_cli.pairs.pair import Pair
+from specdec_cli.pairs.registry import load_registry, packaged_file, read_registry
 
 PACKAGED = 'schema_version = 1\n[pairs.a]\ntarget = "org/a"\nk = 4\n[pairs.b]\ntarget = "org/b"\n'
 HAND_WRITTEN = """# top

@@ -10,7 +10,7 @@ from specdec_cli.errors import DoesNotFit, Refused, UsageError
 from specdec_cli.events import Finish, Prefill, Round, RoundDone, Start
 from specdec_cli.models.text import StopStrings
 from specdec_cli.models.tokenizer import Tokenizer
-from specdec_cli.pairs import Pair
+from specdec_cli.pairs.pair import Pair
 from specdec_cli.session import Request, open_session
 from specdec_cli.stats import Stats
 from specdec_cli.writer import Writer

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from specdec_cli.checkup import check_pair, locate_pair
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.models.vocab import VocabVerdict, compare
-from specdec_cli.pairs import Pair
+from specdec_cli.pairs.check import check_pair, locate_pair
+from specdec_cli.pairs.pair import Pair
 from support import SPECIALS, TINY, tiny_folder, write_tokenizer
 
 # (begins a word, its letters): what the three shapes spell Ġab / ab, ▁ab / ab and ab / ##ab.

@@ -21,9 +21,9 @@ from rich.progress import (
 from rich.text import Text
 
 from specdec_cli.format import size
+from specdec_cli.pairs.verdict import Checkup
 from specdec_cli.ui.tables import print_checkup, print_line
 from specdec_cli.ui.terminal import can_draw, encodable, make_console, safe
-from specdec_cli.verdict import Checkup
 
 STALLED_SECONDS = 10.0
 Report = Callable[[str, int, int], None]

@@ -13,10 +13,10 @@ from rich.text import Text
 
 from specdec_cli.format import size
 from specdec_cli.models.memory import Footprint
-from specdec_cli.pairs import Pair
+from specdec_cli.pairs.pair import Pair
+from specdec_cli.pairs.verdict import Checkup
 from specdec_cli.speedup import break_even_acceptance
 from specdec_cli.ui.terminal import encodable, make_console, safe
-from specdec_cli.verdict import Checkup
 
 COMMON = "mlx-community/"
 

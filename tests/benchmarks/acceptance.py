@@ -9,7 +9,7 @@ import statistics
 import sysconfig
 from pathlib import Path
 
-from specdec_cli.pairs import Pair
+from specdec_cli.pairs.pair import Pair
 from specdec_cli.session import Request, open_session
 from specdec_cli.stats import Stats
 

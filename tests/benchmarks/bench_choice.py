@@ -22,7 +22,7 @@ from specdec_cli.bench_report import reports
 from specdec_cli.bench_result import Arm, Contender, PromptId, plain
 from specdec_cli.bench_run import Job, Run
 from specdec_cli.bench_stats import Interval, by_kind, grouped, log_ratio
-from specdec_cli.resolve import resolve_pair
+from specdec_cli.pairs.resolve import resolve_pair
 from specdec_cli.ui.bench_table import print_bench
 
 KS = tuple(range(1, 9))

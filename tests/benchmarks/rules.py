@@ -16,7 +16,7 @@ os.environ.setdefault("MLX_ENABLE_TF32", "0")
 from acceptance import prompts, repetition_rate
 from paired import environment, half_width
 
-from specdec_cli.pairs import Pair
+from specdec_cli.pairs.pair import Pair
 from specdec_cli.session import Request, open_session
 
 RULES = ("match", "token", "block", "coupled")

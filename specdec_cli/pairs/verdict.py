@@ -8,7 +8,7 @@ from typing import Any
 from specdec_cli.errors import SpecdecError
 from specdec_cli.models.memory import MemoryEstimate
 from specdec_cli.models.vocab import VocabVerdict
-from specdec_cli.pairs import Pair
+from specdec_cli.pairs.pair import Pair
 from specdec_cli.speedup import break_even_acceptance
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specdec_cli import hub
-from specdec_cli.advice import Side, advise, break_even
 from specdec_cli.errors import Refused, SpecdecError
 from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
 from specdec_cli.models.vocab import VocabVerdict, compare
-from specdec_cli.pairs import Pair
-from specdec_cli.shelf import is_local
-from specdec_cli.verdict import Checkup
+from specdec_cli.pairs.advice import Side, advise, break_even
+from specdec_cli.pairs.catalog import is_local
+from specdec_cli.pairs.pair import Pair
+from specdec_cli.pairs.verdict import Checkup
 
 if TYPE_CHECKING:
     from specdec_cli.models.tokenizer import Tokenizer

@@ -9,8 +9,8 @@ from specdec_cli import hub
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
 from specdec_cli.models.vocab import compare
-from specdec_cli.pairs import DEMO, Pair
-from specdec_cli.shelf import is_downloaded, registry
+from specdec_cli.pairs.catalog import is_downloaded, registry
+from specdec_cli.pairs.pair import DEMO, Pair
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from specdec_cli.errors import UsageError
-from specdec_cli.pairs import Pair, Registry, nearest
+from specdec_cli.pairs.pair import Pair, Registry, nearest
 from specdec_cli.request import MAX_K
 
 EXAMPLES = {
@@ -50,8 +50,9 @@ class _File(BaseModel):
 
 def packaged_file() -> Path:
     """models.toml inside the wheel, or at the top of the checkout."""
-    inside = Path(__file__).with_name("models.toml")
-    return inside if inside.is_file() else Path(__file__).parent.parent / "models.toml"
+    package = Path(__file__).parents[1]
+    inside = package / "models.toml"
+    return inside if inside.is_file() else package.parent / "models.toml"
 
 
 def user_file() -> Path:

@@ -13,8 +13,8 @@ from specdec_cli import hub
 from specdec_cli.errors import NotAvailable, SpecdecError, Unanswered
 from specdec_cli.machine import physical_bytes
 from specdec_cli.models.memory import HEADROOM
-from specdec_cli.pairs import DEMO, Pair, Registry
-from specdec_cli.registry import load_registry, packaged_file, user_file
+from specdec_cli.pairs.pair import DEMO, Pair, Registry
+from specdec_cli.pairs.registry import load_registry, packaged_file, user_file
 
 
 def registry() -> Registry:

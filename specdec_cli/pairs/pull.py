@@ -7,15 +7,16 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from specdec_cli import hub, userfile
-from specdec_cli.checkup import check_pair, locate_pair
+from specdec_cli import hub
 from specdec_cli.errors import DoesNotFit, NotAvailable
 from specdec_cli.format import size
 from specdec_cli.hub import Removal, Snapshot
-from specdec_cli.pairs import DEMO, Pair, Registry
-from specdec_cli.registry import user_file
-from specdec_cli.shelf import is_local, registry, users_of
-from specdec_cli.verdict import Checkup
+from specdec_cli.pairs import userfile
+from specdec_cli.pairs.catalog import is_local, registry, users_of
+from specdec_cli.pairs.check import check_pair, locate_pair
+from specdec_cli.pairs.pair import DEMO, Pair, Registry
+from specdec_cli.pairs.registry import user_file
+from specdec_cli.pairs.verdict import Checkup
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 

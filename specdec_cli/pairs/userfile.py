@@ -14,7 +14,7 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from specdec_cli.errors import SpecdecError, UsageError
-from specdec_cli.pairs import Pair
+from specdec_cli.pairs.pair import Pair
 
 # What is true of these two models only, and not of the ones that replace them.
 OF_THE_MODELS = ("target_bytes", "draft_bytes", "min_memory_gb", "verified", "measured")
