@@ -17,7 +17,7 @@ from specdec_cli.engine import device
 from specdec_cli.equality import Audit, Divergence, Finding, Limit, Token
 from specdec_cli.events import Round, RoundDone, Start
 from specdec_cli.request import Request
-from specdec_cli.session import Session
+from specdec_cli.session.session import Session
 
 if TYPE_CHECKING:
     from specdec_cli.engine.baseline import PlainStep

@@ -84,7 +84,7 @@ def audit(
         print_line(sys.stderr, resolved.reason)
     with loading(sys.stderr, resolved.pair.name, shown=True):
         from specdec_cli.audit import Plan, run_audit
-        from specdec_cli.session import open_session
+        from specdec_cli.session.session import open_session
 
         # Twice: plain decoding has caches of its own.
         room = None if force else 2 * (max_tokens + max(len(sample.text) for sample in samples) // 3)

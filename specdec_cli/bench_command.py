@@ -124,7 +124,7 @@ def _measured(job: Job, reason: str, exports: list[Path], quiet: bool) -> Result
     """Load, run, and save, whatever happens after the first figure."""
     from specdec_cli.bench_export import export
     from specdec_cli.bench_run import Run
-    from specdec_cli.interrupt import Interrupt
+    from specdec_cli.session.interrupt import Interrupt
     from specdec_cli.ui.bench_progress import bench_progress, silent
     from specdec_cli.ui.display import loading
     from specdec_cli.ui.tables import print_line

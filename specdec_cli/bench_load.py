@@ -17,7 +17,7 @@ from specdec_cli.bench_run import About, Job
 from specdec_cli.bench_session import BenchSession
 from specdec_cli.engine import device
 from specdec_cli.machine import physical_bytes
-from specdec_cli.session import open_session
+from specdec_cli.session.session import open_session
 
 
 def load_machine(job: Job, cancelled: Callable[[], bool]) -> tuple[LiveMachine, About]:

@@ -14,7 +14,7 @@ from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.models.vocab import require_same_ids
 from specdec_cli.request import Request
-from specdec_cli.session import Session
+from specdec_cli.session.session import Session
 
 # Turns of cost rounds behind each prompt.
 TURNS = 2

@@ -13,12 +13,12 @@ from specdec_cli.chat_screen_items import Markdown, Notice, Quote, Rows
 from specdec_cli.chat_settings import NAMES, WORDS, on_or_off, parse_k
 from specdec_cli.chat_talk import Talk
 from specdec_cli.chat_transcript import Transcript, load
-from specdec_cli.conversation import Conversation
 from specdec_cli.errors import UsageError
 from specdec_cli.format import count, percent, speed
 from specdec_cli.hub import locate
 from specdec_cli.pairs.catalog import registry
 from specdec_cli.request import flag, one_name
+from specdec_cli.session.conversation import Conversation
 
 SHOWABLE = ("settings", "last", "thinking", "all")
 

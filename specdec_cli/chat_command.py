@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from specdec_cli import options
-from specdec_cli.conversation import OVERFLOWS
 from specdec_cli.errors import UsageError
-from specdec_cli.interrupt import unwinding
 from specdec_cli.pairs.pair import DEMO
 from specdec_cli.pipes import quietly
 from specdec_cli.request import asked, one_name, parse_bias, parse_k
+from specdec_cli.session.conversation import OVERFLOWS
+from specdec_cli.session.interrupt import unwinding
 
 if TYPE_CHECKING:
     from specdec_cli.chat import Reader
@@ -128,7 +128,7 @@ def _transcript(resume: Path | None, save: Path | None, system: str | None) -> T
     from dataclasses import replace
 
     from specdec_cli.chat_transcript import Transcript, load
-    from specdec_cli.conversation import Conversation
+    from specdec_cli.session.conversation import Conversation
 
     if resume is None:
         if save is not None and save.exists() and save.stat().st_size:
@@ -194,8 +194,8 @@ def _talk(
 
     def open_pair(pair: Pair, drafter: str) -> Loaded:
         with loading(sys.stderr, pair.name, shown):
-            from specdec_cli.cost_file import cost_file
-            from specdec_cli.session import open_session
+            from specdec_cli.session.cost_file import cost_file
+            from specdec_cli.session.session import open_session
 
             session = open_session(pair, drafter, room_tokens=room, kv_bits=kv_bits, costs=cost_file())
             return Loaded(pair, session, drafter)

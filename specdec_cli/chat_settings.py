@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from specdec_cli.conversation import OVERFLOWS, Overflow
 from specdec_cli.errors import UsageError
 from specdec_cli.request import BOUNDS, MAX_K, RULE_NAMES, flag, one_name, within
+from specdec_cli.session.conversation import OVERFLOWS, Overflow
 
 SAMPLING = {flag(name): name for name in BOUNDS}
 SHOWN, HIDDEN, OFF = THINKS = ("shown", "hidden", "off")

@@ -17,16 +17,16 @@ from specdec_cli import __version__
 from specdec_cli.chat_screen_items import Notice, Screen
 from specdec_cli.chat_settings import HIDDEN, OFF, Settings
 from specdec_cli.chat_transcript import Transcript, save
-from specdec_cli.conversation import Answer, Conversation, Fitted, Turn
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Finish, Prefill, Start
 from specdec_cli.format import percent
 from specdec_cli.hub import locate
-from specdec_cli.interrupt import Interrupt, Presses
 from specdec_cli.models.text import Thinking
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
-from specdec_cli.session import Session
+from specdec_cli.session.conversation import Answer, Conversation, Fitted, Turn
+from specdec_cli.session.interrupt import Interrupt, Presses
+from specdec_cli.session.session import Session
 from specdec_cli.stats import ChatStats
 
 

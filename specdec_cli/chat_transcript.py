@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from specdec_cli.conversation import Answer, Conversation, Turn
 from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.session.conversation import Answer, Conversation, Turn
 
 VERSION = 1
 

@@ -20,10 +20,10 @@ from typer.exceptions import TyperException
 from specdec_cli import __version__, audit_command, bench_command, chat_command, options, pair_commands, replay_command
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Failure, Finish
-from specdec_cli.interrupt import Interrupt
 from specdec_cli.pairs.pair import DEMO
 from specdec_cli.pipes import ReaderLeft, quietly
 from specdec_cli.request import asked, parse_bias, parse_k
+from specdec_cli.session.interrupt import Interrupt
 
 if TYPE_CHECKING:
     from specdec_cli.ui.display import Display
@@ -115,9 +115,9 @@ def run(
         if talks and chosen.name == DEMO and sys.stderr.isatty():
             print_demo_box(sys.stderr, plain)
         with loading(sys.stderr, chosen.name, shown=talks and not plain):
-            from specdec_cli.cost_file import cost_file
             from specdec_cli.request import Request
-            from specdec_cli.session import open_session
+            from specdec_cli.session.cost_file import cost_file
+            from specdec_cli.session.session import open_session
 
             room = None if force else max_tokens + len(text) // 3
             session = open_session(chosen, drafter, room_tokens=room, kv_bits=kv_bits, costs=cost_file())

@@ -71,7 +71,7 @@ def replay(
 def _play(trace: Trace, speed: float | None, step: bool, panel: bool | None, quiet: bool, plain: bool) -> bool:
     """Whether it came to its end."""
     from specdec_cli.events import Failure
-    from specdec_cli.interrupt import Interrupt
+    from specdec_cli.session.interrupt import Interrupt
     from specdec_cli.ui.display import open_display, print_error, print_notice
     from specdec_cli.ui.replay import play
 

@@ -14,7 +14,7 @@ from specdec_cli.errors import NotAvailable
 from specdec_cli.events import Finish, Prefill
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.session import Session
+from specdec_cli.session.session import Session
 from specdec_cli.ui.chat_screen import ChatScreen
 from support import TINY, byte_tokenizer, write_tokenizer
 

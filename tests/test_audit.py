@@ -13,7 +13,6 @@ import pytest
 from mlx.utils import tree_flatten
 
 from specdec_cli import cli
-from specdec_cli import session as session_module
 from specdec_cli.audit import Plan, run_audit
 from specdec_cli.audit_prompts import BUNDLED, Sample
 from specdec_cli.engine import device
@@ -25,7 +24,8 @@ from specdec_cli.engine.sampling.acceptance import Coupled, Greedy, Verdict
 from specdec_cli.engine.sampling.warps import adjusted
 from specdec_cli.equality import Limit
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.session import open_session
+from specdec_cli.session import session as session_module
+from specdec_cli.session.session import open_session
 from support import SPECIALS, TINY, byte_tokenizer, tiny_folder, write_tokenizer
 
 FEW = (Sample("code", "def read_lines(path):"), Sample("prose", "Every evening"))
@@ -317,7 +317,7 @@ def test_no_control_code_of_a_token_or_a_file_name_reaches_the_terminal(specdec,
     target = tiny_folder(tmp_path / "t\x1b]0;title\x07", TINY, seed=1, endless=True)
     wrong_at(len(FEW[0].text) + 2, Greedy, monkeypatch)
     names = dict(enumerate(["", "", "", *("\x1b[2J\x9b" * 100)]))
-    monkeypatch.setattr("specdec_cli.session.Session.piece", lambda session, token: names.get(token, "\x1b"))
+    monkeypatch.setattr("specdec_cli.session.session.Session.piece", lambda session, token: names.get(token, "\x1b"))
     code, out, err = specdec("audit", "--target", target, "--raw", "--prompts", prompts, "-n", 8, "--temp", 0)
     assert code == 1 and "DIVERGED" in out
     assert not {"\x1b", "\x9b", "\x07"} & set(out + err)

@@ -12,7 +12,7 @@ from specdec_cli.chat_talk import Loaded
 from specdec_cli.engine.cache.rollback import leaves
 from specdec_cli.events import Finish, Prefill, Start
 from specdec_cli.pairs.catalog import registry
-from specdec_cli.session import open_session
+from specdec_cli.session.session import open_session
 from support_chat import networks, only_ascii, recorded, talk_with, tokenizer_in
 
 

@@ -22,7 +22,7 @@ import pytest
 
 from specdec_cli.chat_transcript import load
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.session import Request, open_session
+from specdec_cli.session.session import Request, open_session
 from support import TINY, tiny_folder
 
 ENVIRONMENT = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "COLUMNS", "LINES")}

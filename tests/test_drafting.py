@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from specdec_cli.cost_file import KEPT_ENTRIES, CostFile
-from specdec_cli.drafting import Drafting
 from specdec_cli.engine.draft_length.adaptive import BELIEVED_SECONDS, Adaptive
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.drafters.auto import BettingDrafter
@@ -14,6 +12,8 @@ from specdec_cli.engine.drafters.ngram import NgramDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.events import Round
+from specdec_cli.session.cost_file import KEPT_ENTRIES, CostFile
+from specdec_cli.session.drafting import Drafting
 from support import tiny_network
 
 TARGET, DRAFT = CachedModel(tiny_network(seed=1), "target"), CachedModel(tiny_network(seed=2), "draft")

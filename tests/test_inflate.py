@@ -17,7 +17,7 @@ from specdec_cli.engine.load import load, load_network
 from specdec_cli.hub import locate
 from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.session import Request, open_session
+from specdec_cli.session.session import Request, open_session
 from support import TINY, tiny_folder
 
 SIZES = {"hidden_size": 512, "intermediate_size": 640}

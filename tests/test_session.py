@@ -11,9 +11,9 @@ from specdec_cli.events import Finish, Prefill, Round, RoundDone, Start
 from specdec_cli.models.text import StopStrings
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.session import Request, open_session
+from specdec_cli.session.session import Request, open_session
+from specdec_cli.session.writer import Writer
 from specdec_cli.stats import Stats
-from specdec_cli.writer import Writer
 from support import TINY, byte_tokenizer, tiny_folder, write_tokenizer
 
 

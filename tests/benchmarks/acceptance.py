@@ -10,7 +10,7 @@ import sysconfig
 from pathlib import Path
 
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.session import Request, open_session
+from specdec_cli.session.session import Request, open_session
 from specdec_cli.stats import Stats
 
 HELD_OUT = ("bisect", "calendar", "configparser", "csv", "difflib", "fnmatch", "fractions", "glob", "graphlib")

@@ -17,7 +17,7 @@ from acceptance import prompts, repetition_rate
 from paired import environment, half_width
 
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.session import Request, open_session
+from specdec_cli.session.session import Request, open_session
 
 RULES = ("match", "token", "block", "coupled")
 SHORTEST = 16

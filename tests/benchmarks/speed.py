@@ -21,7 +21,6 @@ from mlx_lm.sample_utils import make_sampler
 from paired import Ratio, environment, interleaved
 from texts import KINDS, of_kind
 
-from specdec_cli.drafting import Drafting
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.load import load_network
 from specdec_cli.engine.model import CachedModel
@@ -31,6 +30,7 @@ from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.hub import locate
 from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.tokenizer import Tokenizer
+from specdec_cli.session.drafting import Drafting
 
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 NOWHERE = [10**9]  # a context that shares nothing with any other

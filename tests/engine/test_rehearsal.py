@@ -11,7 +11,7 @@ from specdec_cli.engine.teacher_forcing import PLAIN_ROUNDS, runs
 from specdec_cli.events import RoundDone
 from specdec_cli.pairs.catalog import registry
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.session import open_session
+from specdec_cli.session.session import open_session
 
 CODE = BenchPrompt("code", "lines", "def read_lines(path):\n    with open(path) as handle:\n        return [line")
 COPY = BenchPrompt("edit", "fish", "one fish, two fish, red fish, blue fish, one fish, two fish, red fish, blue fish")

@@ -9,7 +9,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from specdec_cli.cost_file import CostMemory, Forgetful
 from specdec_cli.engine import device
 from specdec_cli.engine.draft_length.adaptive import MAX_K, Adaptive
 from specdec_cli.engine.draft_length.costs import Costs
@@ -21,6 +20,7 @@ from specdec_cli.engine.drafters.registry import AUTO, DRAFTERS
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 from specdec_cli.pairs.advice import row_cost
+from specdec_cli.session.cost_file import CostMemory, Forgetful
 
 # Costs change with the length of the context: what was measured at another length is only an assumption.
 CONTEXT_TOKENS = (1024, 4096, 16384, 65536)

@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
-from specdec_cli.cost_file import CostMemory
-from specdec_cli.drafting import Drafting
 from specdec_cli.engine import device
 from specdec_cli.engine.baseline import PlainStep, plain_steps, target_scores
 from specdec_cli.engine.decode import Clock, decode
@@ -36,8 +34,10 @@ from specdec_cli.models.tokenizer import Message, Tokenizer
 from specdec_cli.models.vocab import require_same_ids
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request, effective, effective_rule
+from specdec_cli.session.cost_file import CostMemory
+from specdec_cli.session.drafting import Drafting
+from specdec_cli.session.writer import Writer
 from specdec_cli.stats import Stats
-from specdec_cli.writer import Writer
 
 __all__ = ["Request", "Session", "open_session"]
 
