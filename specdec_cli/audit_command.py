@@ -63,7 +63,7 @@ def audit(
     force: options.Force = False,
 ) -> None:
     """Is this pair lossless on this machine? Every answer is compared with mlx-lm's own plain decoding."""
-    from specdec_cli.audit_prompts import BUNDLED, read_samples
+    from specdec_cli.audit.prompts import BUNDLED, read_samples
     from specdec_cli.pairs.resolve import resolve_pair
     from specdec_cli.ui.audit_table import print_audit
     from specdec_cli.ui.display import counting, loading
@@ -83,7 +83,7 @@ def audit(
     if resolved.reason:
         print_line(sys.stderr, resolved.reason)
     with loading(sys.stderr, resolved.pair.name, shown=True):
-        from specdec_cli.audit import Plan, run_audit
+        from specdec_cli.audit.audit import Plan, run_audit
         from specdec_cli.session.session import open_session
 
         # Twice: plain decoding has caches of its own.

@@ -158,13 +158,13 @@ def doctor(
     """Chip, memory, versions, cache folder: what works here and what does not."""
     # Before mlx is imported: some devices would round float32 products, and near-ties would count as errors.
     os.environ.setdefault("MLX_ENABLE_TF32", "0")
-    from specdec_cli.diagnosis import diagnose
+    from specdec_cli.audit.doctor import diagnose
     from specdec_cli.ui.display import counting, print_doctor
 
     if not selftest:
         print_doctor(sys.stdout, diagnose())
         return
-    from specdec_cli.selftest import run_selftest
+    from specdec_cli.audit.selftest import run_selftest
 
     with counting(sys.stderr) as report:
         found = run_selftest(report)

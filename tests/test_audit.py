@@ -13,8 +13,9 @@ import pytest
 from mlx.utils import tree_flatten
 
 from specdec_cli import cli
-from specdec_cli.audit import Plan, run_audit
-from specdec_cli.audit_prompts import BUNDLED, Sample
+from specdec_cli.audit.audit import Plan, run_audit
+from specdec_cli.audit.divergence import Limit
+from specdec_cli.audit.prompts import BUNDLED, Sample
 from specdec_cli.engine import device
 from specdec_cli.engine.architectures import Architecture, architectures
 from specdec_cli.engine.baseline import plain_steps
@@ -22,7 +23,6 @@ from specdec_cli.engine.cache.window import WindowKVCache
 from specdec_cli.engine.conformance.networks import tiny_network
 from specdec_cli.engine.sampling.acceptance import Coupled, Greedy, Verdict
 from specdec_cli.engine.sampling.warps import adjusted
-from specdec_cli.equality import Limit
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.session import session as session_module
 from specdec_cli.session.session import open_session

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from specdec_cli import selftest
+from specdec_cli.audit import selftest
 from specdec_cli.engine import architectures as listing
 from specdec_cli.engine.architectures import architectures
 from specdec_cli.engine.cache.window import WindowKVCache

@@ -7,7 +7,7 @@ from typing import TextIO
 from rich.table import Table
 from rich.text import Text
 
-from specdec_cli.equality import Audit, Finding, Token
+from specdec_cli.audit.divergence import Audit, Finding, Token
 from specdec_cli.ui.terminal import make_console, safe, visible
 
 COLOURS = {"identical": "green", "near-tie": "yellow", "diverged": "bold red"}

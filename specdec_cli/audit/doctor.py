@@ -9,10 +9,10 @@ import sys
 from collections.abc import Iterator
 
 from specdec_cli import __version__
+from specdec_cli.audit.selftest import standing
 from specdec_cli.format import size
 from specdec_cli.hub import cache_folder
 from specdec_cli.machine import physical_bytes
-from specdec_cli.selftest import standing
 
 Finding = tuple[str, str, str]
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal
 
-from specdec_cli.audit_prompts import Sample
+from specdec_cli.audit.divergence import Audit, Divergence, Finding, Limit, Token
+from specdec_cli.audit.prompts import Sample
 from specdec_cli.engine import device
-from specdec_cli.equality import Audit, Divergence, Finding, Limit, Token
 from specdec_cli.events import Round, RoundDone, Start
 from specdec_cli.request import Request
 from specdec_cli.session.session import Session
