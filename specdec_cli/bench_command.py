@@ -18,10 +18,10 @@ from specdec_cli.pipes import quietly
 from specdec_cli.request import effective, one_name
 
 if TYPE_CHECKING:
-    from specdec_cli.bench_prompts import BenchPrompt
-    from specdec_cli.bench_report import Report
-    from specdec_cli.bench_result import Result
-    from specdec_cli.bench_run import Job
+    from specdec_cli.bench.prompts import BenchPrompt
+    from specdec_cli.bench.report import Report
+    from specdec_cli.bench.result import Result
+    from specdec_cli.bench.run import Job
     from specdec_cli.pairs.resolve import Resolved
 
 app = typer.Typer()
@@ -64,10 +64,10 @@ def bench(
     if compare is not None:
         _compare(compare, json)
         return
+    from specdec_cli.bench.plan import parse_lengths, parse_seconds
+    from specdec_cli.bench.record import require_pair
+    from specdec_cli.bench.run import Job
     from specdec_cli.bench_export import require_writable
-    from specdec_cli.bench_plan import parse_lengths, parse_seconds
-    from specdec_cli.bench_record import require_pair
-    from specdec_cli.bench_run import Job
     from specdec_cli.pairs.resolve import resolve_pair
 
     if offline:
@@ -122,8 +122,8 @@ def bench(
 
 def _measured(job: Job, reason: str, exports: list[Path], quiet: bool) -> Result:
     """Load, run, and save, whatever happens after the first figure."""
+    from specdec_cli.bench.run import Run
     from specdec_cli.bench_export import export
-    from specdec_cli.bench_run import Run
     from specdec_cli.session.interrupt import Interrupt
     from specdec_cli.ui.bench_progress import bench_progress, silent
     from specdec_cli.ui.display import loading
@@ -133,7 +133,7 @@ def _measured(job: Job, reason: str, exports: list[Path], quiet: bool) -> Result
         print_line(sys.stderr, reason)
     with ExitStack() as stack:
         with loading(sys.stderr, job.pair.name, shown=not quiet):
-            from specdec_cli.bench_load import load_machine
+            from specdec_cli.bench.load import load_machine
 
             interrupt = stack.enter_context(Interrupt())
             machine, about = load_machine(job, interrupt.requested)
@@ -154,8 +154,8 @@ def _measured(job: Job, reason: str, exports: list[Path], quiet: bool) -> Result
 
 
 def _show(result: Result, json: bool) -> None:
+    from specdec_cli.bench.report import reports
     from specdec_cli.bench_export import json_text
-    from specdec_cli.bench_report import reports
     from specdec_cli.ui.bench_table import print_bench
 
     if json:
@@ -165,8 +165,8 @@ def _show(result: Result, json: bool) -> None:
 
 
 def _write(result: Result, job: Job) -> None:
-    from specdec_cli.bench_record import chosen_k, entry
-    from specdec_cli.bench_report import reports
+    from specdec_cli.bench.record import chosen_k, entry
+    from specdec_cli.bench.report import reports
     from specdec_cli.pairs import userfile
     from specdec_cli.pairs.registry import user_file
     from specdec_cli.ui.tables import print_line
@@ -180,8 +180,8 @@ def _write(result: Result, job: Job) -> None:
 def _compare(paths: tuple[Path, Path], json: bool) -> None:
     from dataclasses import asdict
 
-    from specdec_cli.bench_compare import compare
-    from specdec_cli.bench_file import read_result
+    from specdec_cli.bench.compare import compare
+    from specdec_cli.bench.file import read_result
     from specdec_cli.ui.bench_comparison import print_comparison
     from specdec_cli.ui.tables import print_json
 
@@ -203,7 +203,7 @@ def _fallback(resolved: Resolved) -> tuple[str, ...]:
 
 
 def _prompts(file: Path | None, kinds: str | None) -> tuple[BenchPrompt, ...]:
-    from specdec_cli.bench_prompts import from_file, load
+    from specdec_cli.bench.prompts import from_file, load
 
     if file is not None and kinds is not None:
         raise UsageError(f"--prompts {file} and --kinds {kinds} both choose the prompts", "give one of the two")

@@ -11,12 +11,12 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from specdec_cli import bench_words
-from specdec_cli.bench_file import to_dict
+from specdec_cli.bench import sentences as bench_words
+from specdec_cli.bench.file import to_dict
+from specdec_cli.bench.intervals import Interval
+from specdec_cli.bench.report import KindRow, Report, Row, recommended, reports
+from specdec_cli.bench.result import Result, Sample
 from specdec_cli.bench_page import html_page, svg_summary
-from specdec_cli.bench_report import KindRow, Report, Row, recommended, reports
-from specdec_cli.bench_result import Result, Sample
-from specdec_cli.bench_stats import Interval
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.format import percent
 

@@ -10,9 +10,9 @@ import json
 from collections.abc import Sequence
 
 from specdec_cli import plot
+from specdec_cli.bench.result import Result
 from specdec_cli.bench_page_data import Section, sections
 from specdec_cli.bench_page_words import HEADINGS, TERMS, cells, facts, subtitle, title, warnings
-from specdec_cli.bench_result import Result
 from specdec_cli.page import Markup, element, fill, joined, part, picture_style, style_sheet
 
 

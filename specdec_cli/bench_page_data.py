@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
-from specdec_cli import bench_words
-from specdec_cli.bench_estimate import Estimate
-from specdec_cli.bench_model import CostCurve
-from specdec_cli.bench_report import Report, Row, reports
-from specdec_cli.bench_result import Condition, Length, Result
-from specdec_cli.bench_stats import FEWEST_PROMPTS, Interval, t_interval
-from specdec_cli.bench_verdict import Verdict
+from specdec_cli.bench import sentences as bench_words
+from specdec_cli.bench.estimate import Estimate
+from specdec_cli.bench.intervals import FEWEST_PROMPTS, Interval, t_interval
+from specdec_cli.bench.predict import CostCurve
+from specdec_cli.bench.recommend import Verdict
+from specdec_cli.bench.report import Report, Row, reports
+from specdec_cli.bench.result import Condition, Length, Result
 from specdec_cli.plot import Mark
 from specdec_cli.speedup import interpolate, round_steps, speedup, tokens_per_round
 

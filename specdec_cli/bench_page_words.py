@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from specdec_cli import bench_words
-from specdec_cli.bench_report import Row
-from specdec_cli.bench_result import Result
-from specdec_cli.bench_stats import FEWEST_PROMPTS, Interval
+from specdec_cli.bench import sentences as bench_words
+from specdec_cli.bench.intervals import FEWEST_PROMPTS, Interval
+from specdec_cli.bench.report import Row
+from specdec_cli.bench.result import Result
 from specdec_cli.format import percent, size
 
 HEADINGS: Final = (

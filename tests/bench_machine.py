@@ -13,10 +13,10 @@ from math import exp, log
 from statistics import fmean
 
 from machine import Machine
-from specdec_cli.bench import Answer, Cancelled
-from specdec_cli.bench_model import rounds_at
-from specdec_cli.bench_prompts import BenchPrompt
-from specdec_cli.bench_result import CostSample, PromptId, Rehearsal, Sample
+from specdec_cli.bench.predict import rounds_at
+from specdec_cli.bench.prompts import BenchPrompt
+from specdec_cli.bench.result import CostSample, PromptId, Rehearsal, Sample
+from specdec_cli.bench.sweep import Answer, Cancelled
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bench_machine import Simulated, Texts
 from machine import BY_NAME
-from specdec_cli.bench import Bench
-from specdec_cli.bench_plan import Plan
-from specdec_cli.bench_result import Condition, Contender, Environment, Result, Settings
+from specdec_cli.bench.plan import Plan
+from specdec_cli.bench.result import Condition, Contender, Environment, Result, Settings
+from specdec_cli.bench.sweep import Bench
 from specdec_cli.machine import MachineState
 
 KINDS = {"code": 0.86, "chat": 0.68, "prose": 0.52, "summary": 0.74, "json": 0.9, "edit": 0.93, "reasoning": 0.71}

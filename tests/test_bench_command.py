@@ -13,10 +13,10 @@ import tomllib
 import pytest
 
 from bench_sample import sample_result
+from specdec_cli.bench.file import from_dict, read_result, to_dict
+from specdec_cli.bench.record import entry
+from specdec_cli.bench.report import Report, reports
 from specdec_cli.bench_export import WRITERS, csv_text, json_text, markdown_text
-from specdec_cli.bench_file import from_dict, read_result, to_dict
-from specdec_cli.bench_record import entry
-from specdec_cli.bench_report import Report, reports
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.pairs import userfile
 from specdec_cli.pairs.pair import Pair

@@ -5,11 +5,11 @@ from math import exp, log
 
 import pytest
 
-from specdec_cli.bench_estimate import Estimate, carried_over, next_arms
-from specdec_cli.bench_model import acceptance_by_position, cost_curve, log_speedup, rounds_at, survival, tally
-from specdec_cli.bench_result import Arm, Condition, Contender, CostSample, PromptId, Rehearsal
-from specdec_cli.bench_stats import t_interval
-from specdec_cli.bench_verdict import recommend
+from specdec_cli.bench.estimate import Estimate, carried_over, next_arms
+from specdec_cli.bench.intervals import t_interval
+from specdec_cli.bench.predict import acceptance_by_position, cost_curve, log_speedup, rounds_at, survival, tally
+from specdec_cli.bench.recommend import recommend
+from specdec_cli.bench.result import Arm, Condition, Contender, CostSample, PromptId, Rehearsal
 
 HERE = Condition(Contender("model", "org/draft"), 0.0)
 

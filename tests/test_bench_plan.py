@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from specdec_cli.bench_plan import Plan, in_turns, parse_lengths, parse_seconds, tokens_within
-from specdec_cli.bench_record import require_pair
+from specdec_cli.bench.plan import Plan, in_turns, parse_lengths, parse_seconds, tokens_within
+from specdec_cli.bench.record import require_pair
 from specdec_cli.errors import UsageError
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from specdec_cli.bench_prompts import KINDS, OWN_KIND, BenchPrompt, from_file, load
+from specdec_cli.bench.prompts import KINDS, OWN_KIND, BenchPrompt, from_file, load
 from specdec_cli.errors import UsageError
 
 

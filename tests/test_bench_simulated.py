@@ -9,11 +9,11 @@ import pytest
 
 from bench_machine import Simulated, Texts, true_log_speedups
 from machine import BY_NAME, MACHINES
-from specdec_cli.bench import Bench
-from specdec_cli.bench_estimate import estimates
-from specdec_cli.bench_plan import Plan
-from specdec_cli.bench_result import Arm, Condition, Contender
-from specdec_cli.bench_verdict import better, recommend
+from specdec_cli.bench.estimate import estimates
+from specdec_cli.bench.plan import Plan
+from specdec_cli.bench.recommend import better, recommend
+from specdec_cli.bench.result import Arm, Condition, Contender
+from specdec_cli.bench.sweep import Bench
 
 MODEL = Condition(Contender("model", "org/draft"), 0.0)
 KS = tuple(range(9))

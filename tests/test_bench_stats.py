@@ -6,7 +6,7 @@ from statistics import NormalDist
 
 import pytest
 
-from specdec_cli.bench_stats import Interval, by_kind, grouped, log_ratio, t_interval, t_quantile, t_within
+from specdec_cli.bench.intervals import Interval, by_kind, grouped, log_ratio, t_interval, t_quantile, t_within
 
 # Two-sided, from printed tables of Student's t (NIST/SEMATECH e-Handbook, 1.3.6.7.2).
 TABLE = {

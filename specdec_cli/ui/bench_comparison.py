@@ -8,9 +8,9 @@ from typing import TextIO
 from rich.table import Table
 from rich.text import Text
 
-from specdec_cli.bench_compare import Change, Comparison
-from specdec_cli.bench_report import Row
-from specdec_cli.bench_stats import Interval
+from specdec_cli.bench.compare import Change, Comparison
+from specdec_cli.bench.intervals import Interval
+from specdec_cli.bench.report import Row
 from specdec_cli.ui.terminal import make_console, safe
 
 

@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from specdec_cli import bench_words
-from specdec_cli.bench_report import KindRow, Report, Row, recommended
-from specdec_cli.bench_result import Result
-from specdec_cli.bench_stats import Interval
+from specdec_cli.bench import sentences as bench_words
+from specdec_cli.bench.intervals import Interval
+from specdec_cli.bench.report import KindRow, Report, Row, recommended
+from specdec_cli.bench.result import Result
 from specdec_cli.format import percent, size
 from specdec_cli.ui.reports import SEPARATOR
 from specdec_cli.ui.terminal import make_console, safe

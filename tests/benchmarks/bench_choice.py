@@ -14,14 +14,14 @@ from random import Random
 
 os.environ.setdefault("MLX_ENABLE_TF32", "0")
 
-from specdec_cli.bench_live import LiveMachine
-from specdec_cli.bench_load import load_machine
-from specdec_cli.bench_plan import in_turns, parse_seconds
-from specdec_cli.bench_prompts import load
-from specdec_cli.bench_report import reports
-from specdec_cli.bench_result import Arm, Contender, PromptId, plain
-from specdec_cli.bench_run import Job, Run
-from specdec_cli.bench_stats import Interval, by_kind, grouped, log_ratio
+from specdec_cli.bench.intervals import Interval, by_kind, grouped, log_ratio
+from specdec_cli.bench.live import LiveMachine
+from specdec_cli.bench.load import load_machine
+from specdec_cli.bench.plan import in_turns, parse_seconds
+from specdec_cli.bench.prompts import load
+from specdec_cli.bench.report import reports
+from specdec_cli.bench.result import Arm, Contender, PromptId, plain
+from specdec_cli.bench.run import Job, Run
 from specdec_cli.pairs.resolve import resolve_pair
 from specdec_cli.ui.bench_table import print_bench
 

@@ -18,7 +18,7 @@ from speed import CLOCKS, NOWHERE, line
 from speed import Pair as Loaded
 from texts import of_kind
 
-from specdec_cli.bench_session import BenchSession
+from specdec_cli.bench.session import BenchSession
 from specdec_cli.engine import decode as loop
 from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.pairs.pair import Pair

@@ -2,11 +2,11 @@
 
 import pytest
 
-from specdec_cli.bench_live import Asked, LiveMachine
-from specdec_cli.bench_model import rounds_at
-from specdec_cli.bench_prompts import BenchPrompt
-from specdec_cli.bench_result import Arm, Condition, Contender, plain
-from specdec_cli.bench_session import BenchSession
+from specdec_cli.bench.live import Asked, LiveMachine
+from specdec_cli.bench.predict import rounds_at
+from specdec_cli.bench.prompts import BenchPrompt
+from specdec_cli.bench.result import Arm, Condition, Contender, plain
+from specdec_cli.bench.session import BenchSession
 from specdec_cli.engine.teacher_forcing import PLAIN_ROUNDS, runs
 from specdec_cli.events import RoundDone
 from specdec_cli.pairs.catalog import registry

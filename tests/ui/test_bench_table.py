@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from bench_sample import sample_result
-from specdec_cli.bench_compare import compare
-from specdec_cli.bench_report import reports
-from specdec_cli.bench_result import Contender
+from specdec_cli.bench.compare import compare
+from specdec_cli.bench.report import reports
+from specdec_cli.bench.result import Contender
 from specdec_cli.machine import MachineState
 from specdec_cli.ui.bench_comparison import print_comparison
 from specdec_cli.ui.bench_progress import bench_progress, clock

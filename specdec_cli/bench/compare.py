@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import log
 from typing import Any
 
-from specdec_cli.bench_report import Report, Row, reports
-from specdec_cli.bench_result import Condition, Length, Result
-from specdec_cli.bench_stats import Interval
+from specdec_cli.bench.intervals import Interval
+from specdec_cli.bench.report import Report, Row, reports
+from specdec_cli.bench.result import Condition, Length, Result
 
 
 @dataclass(frozen=True, slots=True)

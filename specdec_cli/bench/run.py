@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from specdec_cli.bench import Bench, Cancelled, Machine, Progress, Report
-from specdec_cli.bench_plan import MAX_TOKENS, Plan, kinds_of, tokens_within
-from specdec_cli.bench_prompts import BenchPrompt
-from specdec_cli.bench_result import Condition, Contender, Environment, Length, Result, Settings
+from specdec_cli.bench.plan import MAX_TOKENS, Plan, kinds_of, tokens_within
+from specdec_cli.bench.prompts import BenchPrompt
+from specdec_cli.bench.result import Condition, Contender, Environment, Length, Result, Settings
+from specdec_cli.bench.sweep import Bench, Cancelled, Machine, Progress, Report
 from specdec_cli.errors import DoesNotFit
 from specdec_cli.machine import MachineState, machine_state
 from specdec_cli.pairs.pair import Pair

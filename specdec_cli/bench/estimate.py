@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from specdec_cli.bench_model import CostCurve, cost_curve, log_speedup, predictable
-from specdec_cli.bench_result import Arm, Condition, CostSample, Length, PromptId, Rehearsal, Sample, plain
-from specdec_cli.bench_stats import FEWEST_PROMPTS, Interval, by_kind, grouped, log_ratio, two_phase
+from specdec_cli.bench.intervals import FEWEST_PROMPTS, Interval, by_kind, grouped, log_ratio, two_phase
+from specdec_cli.bench.predict import CostCurve, cost_curve, log_speedup, predictable
+from specdec_cli.bench.result import Arm, Condition, CostSample, Length, PromptId, Rehearsal, Sample, plain
 
 # Prompts on which two arms must have met before one is dropped.
 SURE_PROMPTS = 4

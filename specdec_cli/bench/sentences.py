@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specdec_cli.bench_report import Report
-from specdec_cli.bench_result import Length, Result
-from specdec_cli.bench_stats import FEWEST_PROMPTS, Interval
-from specdec_cli.bench_verdict import RULE, Verdict
+from specdec_cli.bench.intervals import FEWEST_PROMPTS, Interval
+from specdec_cli.bench.recommend import RULE, Verdict
+from specdec_cli.bench.report import Report
+from specdec_cli.bench.result import Length, Result
 from specdec_cli.format import percent
 from specdec_cli.machine import MachineState
 

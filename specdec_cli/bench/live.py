@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from specdec_cli.bench import Answer, Cancelled
-from specdec_cli.bench_prompts import BenchPrompt
-from specdec_cli.bench_result import Arm, Condition, Contender, CostSample, PromptId, Rehearsal, Sample, plain
-from specdec_cli.bench_session import BenchSession
+from specdec_cli.bench.prompts import BenchPrompt
+from specdec_cli.bench.result import Arm, Condition, Contender, CostSample, PromptId, Rehearsal, Sample, plain
+from specdec_cli.bench.session import BenchSession
+from specdec_cli.bench.sweep import Answer, Cancelled
 from specdec_cli.engine import device
 from specdec_cli.events import Finish, Prefill, RoundDone
 from specdec_cli.request import Request, effective_rule

@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from specdec_cli import __version__
-from specdec_cli.bench_live import Asked, LiveMachine
-from specdec_cli.bench_plan import MAX_TOKENS
-from specdec_cli.bench_result import Contender, Environment
-from specdec_cli.bench_run import About, Job
-from specdec_cli.bench_session import BenchSession
+from specdec_cli.bench.live import Asked, LiveMachine
+from specdec_cli.bench.plan import MAX_TOKENS
+from specdec_cli.bench.result import Contender, Environment
+from specdec_cli.bench.run import About, Job
+from specdec_cli.bench.session import BenchSession
 from specdec_cli.engine import device
 from specdec_cli.machine import physical_bytes
 from specdec_cli.session.session import open_session

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from specdec_cli.bench import Cancelled
+from specdec_cli.bench.sweep import Cancelled
 from specdec_cli.engine import teacher_forcing as rehearsal
 from specdec_cli.engine.baseline import baseline
 from specdec_cli.engine.drafters.registry import DRAFTERS

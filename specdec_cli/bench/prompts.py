@@ -61,7 +61,7 @@ def from_file(path: Path) -> tuple[BenchPrompt, ...]:
 
 
 def _bundled(kind: str) -> Iterator[BenchPrompt]:
-    text = (resources.files("specdec_cli") / "bench_prompts_data" / f"{kind}.toml").read_text(encoding="utf-8")
+    text = (resources.files("specdec_cli.bench") / "prompts_data" / f"{kind}.toml").read_text(encoding="utf-8")
     for entry in tomllib.loads(text)["prompt"]:
         yield BenchPrompt(kind, entry["name"], entry["text"].strip("\n"))
 

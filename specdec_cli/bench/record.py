@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from specdec_cli import __version__
-from specdec_cli.bench_report import Report
-from specdec_cli.bench_result import Length, Result
+from specdec_cli.bench.report import Report
+from specdec_cli.bench.result import Length, Result
 from specdec_cli.errors import SpecdecError, UsageError
 
 

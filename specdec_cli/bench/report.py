@@ -11,8 +11,10 @@ from functools import cached_property
 from math import log
 from statistics import fmean, median
 
-from specdec_cli.bench_estimate import Estimate, carried_over, estimates, over
-from specdec_cli.bench_model import (
+from specdec_cli.bench.estimate import Estimate, carried_over, estimates, over
+from specdec_cli.bench.intervals import FEWEST_PROMPTS, Interval, by_kind
+from specdec_cli.bench.plan import kinds_of
+from specdec_cli.bench.predict import (
     CostCurve,
     Tally,
     acceptance_by_position,
@@ -20,10 +22,8 @@ from specdec_cli.bench_model import (
     predictable,
     tally,
 )
-from specdec_cli.bench_plan import kinds_of
-from specdec_cli.bench_result import Arm, Condition, Length, PromptId, Rehearsal, Result, Sample, plain
-from specdec_cli.bench_stats import FEWEST_PROMPTS, Interval, by_kind
-from specdec_cli.bench_verdict import Verdict, better, recommend
+from specdec_cli.bench.recommend import Verdict, better, recommend
+from specdec_cli.bench.result import Arm, Condition, Length, PromptId, Rehearsal, Result, Sample, plain
 from specdec_cli.stats import ratio
 
 # K whose predictions differ by less are the same to a kind of text, and the smaller is named.

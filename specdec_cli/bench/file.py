@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from specdec_cli.bench_result import SCHEMA, Result
+from specdec_cli.bench.result import SCHEMA, Result
 from specdec_cli.errors import UsageError
 
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from math import log
 from statistics import median
 
-from specdec_cli.bench_result import CostSample, Rehearsal
+from specdec_cli.bench.result import CostSample, Rehearsal
 from specdec_cli.speedup import break_even_acceptance
 from specdec_cli.stats import ratio
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from specdec_cli.bench_estimate import Estimate
-from specdec_cli.bench_result import Condition, Length
-from specdec_cli.bench_stats import Interval
+from specdec_cli.bench.estimate import Estimate
+from specdec_cli.bench.intervals import Interval
+from specdec_cli.bench.result import Condition, Length
 
 # What may be given up for a smaller K where noise leaves open which is faster.
 GIVEN_UP = 0.02

@@ -9,7 +9,7 @@ from itertools import zip_longest
 from random import Random
 from typing import Protocol, TypeVar
 
-from specdec_cli.bench_result import Length
+from specdec_cli.bench.result import Length
 from specdec_cli.errors import UsageError
 from specdec_cli.request import MAX_K
 

@@ -13,10 +13,10 @@ from random import Random
 from statistics import fmean
 from typing import Protocol
 
-from specdec_cli.bench_estimate import estimates, next_arms
-from specdec_cli.bench_plan import Plan, in_turns, kinds_of
-from specdec_cli.bench_prompts import BenchPrompt
-from specdec_cli.bench_result import Arm, Condition, CostSample, Phase, PromptId, Rehearsal, Sample, plain
+from specdec_cli.bench.estimate import estimates, next_arms
+from specdec_cli.bench.plan import Plan, in_turns, kinds_of
+from specdec_cli.bench.prompts import BenchPrompt
+from specdec_cli.bench.result import Arm, Condition, CostSample, Phase, PromptId, Rehearsal, Sample, plain
 
 # Share of the budget after which learning ends, however many prompts it has seen.
 LEARN_SHARE = 0.4
