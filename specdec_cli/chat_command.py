@@ -19,9 +19,9 @@ from specdec_cli.session.conversation import OVERFLOWS
 from specdec_cli.session.interrupt import unwinding
 
 if TYPE_CHECKING:
-    from specdec_cli.chat import Reader
-    from specdec_cli.chat_settings import Settings
-    from specdec_cli.chat_transcript import Transcript
+    from specdec_cli.chat.loop import Reader
+    from specdec_cli.chat.settings import Settings
+    from specdec_cli.chat.transcript import Transcript
     from specdec_cli.pairs.resolve import Resolved
 
 app = typer.Typer()
@@ -94,7 +94,7 @@ def chat(
     force: options.Force = False,
 ) -> None:
     """Talk: many turns, both models' caches reused from turn to turn; /help lists what can be typed."""
-    from specdec_cli.chat_settings import Settings
+    from specdec_cli.chat.settings import Settings
 
     if offline:
         os.environ["HF_HUB_OFFLINE"] = "1"
@@ -127,7 +127,7 @@ def _transcript(resume: Path | None, save: Path | None, system: str | None) -> T
     """A new conversation, or the one to be continued. Raises: UsageError."""
     from dataclasses import replace
 
-    from specdec_cli.chat_transcript import Transcript, load
+    from specdec_cli.chat.transcript import Transcript, load
     from specdec_cli.session.conversation import Conversation
 
     if resume is None:
@@ -180,9 +180,9 @@ def _talk(
     kv_bits: int | None,
     force: bool,
 ) -> int:
-    from specdec_cli.chat import run_chat
-    from specdec_cli.chat_actions import speaking
-    from specdec_cli.chat_talk import Loaded, Talk
+    from specdec_cli.chat.chat import Loaded, Talk
+    from specdec_cli.chat.commands import speaking
+    from specdec_cli.chat.loop import run_chat
     from specdec_cli.format import count
     from specdec_cli.pairs.pair import Pair
     from specdec_cli.ui.chat_reports import toolbar
@@ -216,14 +216,14 @@ def _talk(
 
 def _reader(toolbar: Any, history: bool, editor: bool) -> Reader:
     """The editor where a person can use it."""
-    from specdec_cli.chat import LineReader
+    from specdec_cli.chat.loop import LineReader
     from specdec_cli.ui.terminal import can_draw, is_terminal
 
     person = sys.stdin is not None and is_terminal(sys.stdin)
     out = sys.stdout if is_terminal(sys.stdout) else sys.stderr
     if person and editor and can_draw(out):
-        from specdec_cli.chat import is_open
-        from specdec_cli.chat_completion import suggestions
+        from specdec_cli.chat.completion import suggestions
+        from specdec_cli.chat.loop import is_open
         from specdec_cli.line_editor import LineEditor, open_history
 
         return LineEditor(open_history(history), toolbar, out, complete=suggestions, is_open=is_open)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 
-from specdec_cli.chat_settings import Settings
-from specdec_cli.chat_talk import Loaded, Talk
+from specdec_cli.chat.chat import Loaded, Talk
+from specdec_cli.chat.settings import Settings
 from specdec_cli.engine.architectures import architectures
 from specdec_cli.engine.conformance.networks import tiny_network
 from specdec_cli.engine.model import CachedModel

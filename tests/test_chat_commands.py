@@ -7,11 +7,11 @@ import json
 
 import pytest
 
-from specdec_cli.chat import LineReader, is_open, run_chat, unfenced
-from specdec_cli.chat_actions import COMMANDS, Leave, find, run_command
-from specdec_cli.chat_completion import suggestions
-from specdec_cli.chat_settings import Settings
-from specdec_cli.chat_talk import Loaded
+from specdec_cli.chat.chat import Loaded
+from specdec_cli.chat.commands import COMMANDS, Leave, find, run_command
+from specdec_cli.chat.completion import suggestions
+from specdec_cli.chat.loop import LineReader, is_open, run_chat, unfenced
+from specdec_cli.chat.settings import Settings
 from specdec_cli.errors import NotAvailable, SpecdecError, UsageError
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.session.interrupt import Presses

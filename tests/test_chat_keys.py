@@ -12,8 +12,8 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from specdec_cli import line_editor
-from specdec_cli.chat import is_open
-from specdec_cli.chat_completion import suggestions
+from specdec_cli.chat.completion import suggestions
+from specdec_cli.chat.loop import is_open
 from specdec_cli.line_editor import KEPT_ENTRIES, LineEditor, PrivateHistory, open_history
 
 

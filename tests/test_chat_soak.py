@@ -8,7 +8,7 @@ import time
 import mlx.core as mx
 import pytest
 
-from specdec_cli.chat_talk import Loaded
+from specdec_cli.chat.chat import Loaded
 from specdec_cli.engine.cache.rollback import leaves
 from specdec_cli.events import Finish, Prefill, Start
 from specdec_cli.pairs.catalog import registry

@@ -20,7 +20,7 @@ from typing import ClassVar
 import pyte
 import pytest
 
-from specdec_cli.chat_transcript import load
+from specdec_cli.chat.transcript import load
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.session.session import Request, open_session
 from support import TINY, tiny_folder

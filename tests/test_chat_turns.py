@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from specdec_cli.chat_actions import run_command
+from specdec_cli.chat.commands import run_command
 from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.sampling.noise import attempt_seed
 from support_chat import networks, only_ascii, recorded, talk_with, tokenizer_in

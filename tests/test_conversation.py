@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_cli.chat_transcript import Transcript, load, save
+from specdec_cli.chat.transcript import Transcript, load, save
 from specdec_cli.errors import DoesNotFit, SpecdecError, UsageError
 from specdec_cli.models.text import Thinking, ThinkingStream
 from specdec_cli.session.conversation import Answer, Conversation, Turn

@@ -14,7 +14,7 @@ from typing import Final, TextIO
 
 from rich.text import Text
 
-from specdec_cli.chat_screen_items import Item, Markdown, Notice, Quote, Rows
+from specdec_cli.chat.screen import Item, Markdown, Notice, Quote, Rows
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Failure, Finish, Prefill, Start
 from specdec_cli.format import count

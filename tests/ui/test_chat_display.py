@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from ui_script import PREFILL, ROUNDS, START, Terminal, drafted, finish
 
-from specdec_cli.chat_screen_items import Markdown, Notice, Quote, Rows
+from specdec_cli.chat.screen import Markdown, Notice, Quote, Rows
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.models.text import Thinking
 from specdec_cli.ui.chat_reports import toolbar, turn_lines

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from specdec_cli.chat_compose import compose
-from specdec_cli.chat_screen_items import Markdown, Notice, Quote, Rows
-from specdec_cli.chat_settings import NAMES, WORDS, on_or_off, parse_k
-from specdec_cli.chat_talk import Talk
-from specdec_cli.chat_transcript import Transcript, load
+from specdec_cli.chat.chat import Talk
+from specdec_cli.chat.editor import compose
+from specdec_cli.chat.screen import Markdown, Notice, Quote, Rows
+from specdec_cli.chat.settings import NAMES, WORDS, on_or_off, parse_k
+from specdec_cli.chat.transcript import Transcript, load
 from specdec_cli.errors import UsageError
 from specdec_cli.format import count, percent, speed
 from specdec_cli.hub import locate

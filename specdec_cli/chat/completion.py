@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from specdec_cli.chat_actions import COMMANDS
+from specdec_cli.chat.commands import COMMANDS
 
 
 @dataclass(frozen=True, slots=True)

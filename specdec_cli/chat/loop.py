@@ -8,9 +8,9 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from typing import BinaryIO, Protocol, TextIO
 
-from specdec_cli.chat_actions import Leave, run_command
-from specdec_cli.chat_screen_items import Notice
-from specdec_cli.chat_talk import Talk
+from specdec_cli.chat.chat import Talk
+from specdec_cli.chat.commands import Leave, run_command
+from specdec_cli.chat.screen import Notice
 from specdec_cli.errors import SpecdecError, UsageError
 
 FENCE = '"""'

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from specdec_cli import __version__
-from specdec_cli.chat_screen_items import Notice, Screen
-from specdec_cli.chat_settings import HIDDEN, OFF, Settings
-from specdec_cli.chat_transcript import Transcript, save
+from specdec_cli.chat.screen import Notice, Screen
+from specdec_cli.chat.settings import HIDDEN, OFF, Settings
+from specdec_cli.chat.transcript import Transcript, save
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Finish, Prefill, Start
 from specdec_cli.format import percent
