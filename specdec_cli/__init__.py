@@ -1,3 +1,3 @@
-"""specdec: speculative decoding you can see. Imports nothing heavy; `specdec_cli.session.session` is the Python entry."""
+"""specdec: speculative decoding you can see. Importing it imports nothing heavy."""
 
 __version__ = "0.1.0"

@@ -65,9 +65,9 @@ def audit(
     """Is this pair lossless on this machine? Every answer is compared with mlx-lm's own plain decoding."""
     from specdec_cli.audit.prompts import BUNDLED, read_samples
     from specdec_cli.pairs.resolve import resolve_pair
-    from specdec_cli.ui.audit_table import print_audit
+    from specdec_cli.ui.audit import print_audit
     from specdec_cli.ui.display import counting, loading
-    from specdec_cli.ui.tables import print_json, print_line
+    from specdec_cli.ui.pairs import print_json, print_line
 
     if offline:
         os.environ["HF_HUB_OFFLINE"] = "1"

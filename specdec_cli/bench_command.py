@@ -67,8 +67,8 @@ def bench(
     from specdec_cli.bench.plan import parse_lengths, parse_seconds
     from specdec_cli.bench.record import require_pair
     from specdec_cli.bench.run import Job
-    from specdec_cli.bench_export import require_writable
     from specdec_cli.pairs.resolve import resolve_pair
+    from specdec_cli.ui.bench.export import require_writable
 
     if offline:
         os.environ["HF_HUB_OFFLINE"] = "1"
@@ -123,11 +123,11 @@ def bench(
 def _measured(job: Job, reason: str, exports: list[Path], quiet: bool) -> Result:
     """Load, run, and save, whatever happens after the first figure."""
     from specdec_cli.bench.run import Run
-    from specdec_cli.bench_export import export
     from specdec_cli.session.interrupt import Interrupt
-    from specdec_cli.ui.bench_progress import bench_progress, silent
+    from specdec_cli.ui.bench.export import export
+    from specdec_cli.ui.bench.progress import bench_progress, silent
     from specdec_cli.ui.display import loading
-    from specdec_cli.ui.tables import print_line
+    from specdec_cli.ui.pairs import print_line
 
     if reason and not quiet:
         print_line(sys.stderr, reason)
@@ -155,8 +155,8 @@ def _measured(job: Job, reason: str, exports: list[Path], quiet: bool) -> Result
 
 def _show(result: Result, json: bool) -> None:
     from specdec_cli.bench.report import reports
-    from specdec_cli.bench_export import json_text
-    from specdec_cli.ui.bench_table import print_bench
+    from specdec_cli.ui.bench.export import json_text
+    from specdec_cli.ui.bench.table import print_bench
 
     if json:
         sys.stdout.write(json_text(result))
@@ -169,7 +169,7 @@ def _write(result: Result, job: Job) -> None:
     from specdec_cli.bench.report import reports
     from specdec_cli.pairs import userfile
     from specdec_cli.pairs.registry import user_file
-    from specdec_cli.ui.tables import print_line
+    from specdec_cli.ui.pairs import print_line
 
     report: Report = reports(result)[0]
     k = chosen_k(result, report)
@@ -182,8 +182,8 @@ def _compare(paths: tuple[Path, Path], json: bool) -> None:
 
     from specdec_cli.bench.compare import compare
     from specdec_cli.bench.file import read_result
-    from specdec_cli.ui.bench_comparison import print_comparison
-    from specdec_cli.ui.tables import print_json
+    from specdec_cli.ui.bench.comparison import print_comparison
+    from specdec_cli.ui.pairs import print_json
 
     found = compare(*map(read_result, paths))
     if json:

@@ -185,8 +185,8 @@ def _talk(
     from specdec_cli.chat.loop import run_chat
     from specdec_cli.format import count
     from specdec_cli.pairs.pair import Pair
-    from specdec_cli.ui.chat_reports import toolbar
-    from specdec_cli.ui.chat_screen import ChatScreen, opened_trace
+    from specdec_cli.ui.chat.reports import toolbar
+    from specdec_cli.ui.chat.screen import ChatScreen, opened_trace
     from specdec_cli.ui.display import loading
 
     shown = not (quiet or json or plain)
@@ -224,7 +224,7 @@ def _reader(toolbar: Any, history: bool, editor: bool) -> Reader:
     if person and editor and can_draw(out):
         from specdec_cli.chat.completion import suggestions
         from specdec_cli.chat.loop import is_open
-        from specdec_cli.line_editor import LineEditor, open_history
+        from specdec_cli.ui.chat.line_editor import LineEditor, open_history
 
         return LineEditor(open_history(history), toolbar, out, complete=suggestions, is_open=is_open)
     return LineReader(sys.stdin.buffer, sys.stderr if person else None)

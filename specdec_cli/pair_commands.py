@@ -17,7 +17,7 @@ from specdec_cli.request import parse_k
 
 if TYPE_CHECKING:
     from specdec_cli.pairs.pair import Registry
-    from specdec_cli.ui.tables import PairRow
+    from specdec_cli.ui.pairs import PairRow
 
 app = typer.Typer()
 pairs_app = typer.Typer(invoke_without_command=True, help="The pairs specdec knows: sizes, here or not, fits or not.")
@@ -39,7 +39,7 @@ def pairs(
     if context.invoked_subcommand is not None:
         return
     from specdec_cli.pairs.catalog import confirm, hub_ids, registry
-    from specdec_cli.ui.tables import print_json, print_line, print_pairs
+    from specdec_cli.ui.pairs import print_json, print_line, print_pairs
 
     known = registry()
     if online:
@@ -56,7 +56,7 @@ def pairs(
 def pair_rows(known: Registry) -> list[PairRow]:
     """What `specdec pairs` shows, in the order of models.toml."""
     from specdec_cli.pairs.catalog import confirmed, downloaded, fits, size_bytes, verified
-    from specdec_cli.ui.tables import PairRow
+    from specdec_cli.ui.pairs import PairRow
 
     sizes = confirmed()
     rows = []
@@ -81,7 +81,7 @@ def add(
     from specdec_cli.pairs import userfile
     from specdec_cli.pairs.catalog import registry
     from specdec_cli.pairs.registry import user_file
-    from specdec_cli.ui.tables import print_line
+    from specdec_cli.ui.pairs import print_line
 
     if not NAME.fullmatch(name):
         raise UsageError(f"{name!r} is no name for a pair", "use letters, digits, dots, - and _ only")
@@ -107,7 +107,7 @@ def use(name: Annotated[str, typer.Argument(help="A pair from models.toml.")]) -
     from specdec_cli.pairs import userfile
     from specdec_cli.pairs.catalog import registry
     from specdec_cli.pairs.registry import user_file
-    from specdec_cli.ui.tables import print_line
+    from specdec_cli.ui.pairs import print_line
 
     registry().find(name)
     userfile.set_default(user_file(), name)
@@ -139,7 +139,7 @@ def check(
     """Verdict on a pair from a few hundred kB: tokenizers, caches, memory, expected gain."""
     from specdec_cli.pairs.check import check_pair, locate_pair
     from specdec_cli.pairs.resolve import resolve_pair
-    from specdec_cli.ui.tables import print_checkup, print_json, print_line, print_verdict
+    from specdec_cli.ui.pairs import print_checkup, print_json, print_line, print_verdict
 
     resolved = resolve_pair(name, target, draft, target_revision, draft_revision, here=offline)
     chosen = resolved.pair
@@ -174,7 +174,7 @@ def pull(
     from specdec_cli.pairs.pull import pull
     from specdec_cli.pairs.resolve import resolve_pair
     from specdec_cli.ui.download import PullScreen
-    from specdec_cli.ui.tables import print_line
+    from specdec_cli.ui.pairs import print_line
 
     if name is None and target is None and draft is None:
         chosen = recommended(registry())
@@ -193,7 +193,7 @@ def rm(name: Annotated[str, typer.Argument(help="A pair, or a model's Hub id.")]
     """Remove a downloaded pair; says what else uses the files and what was freed."""
     from specdec_cli.pairs.catalog import registry
     from specdec_cli.pairs.pull import carry_out, plan_removal
-    from specdec_cli.ui.tables import print_line
+    from specdec_cli.ui.pairs import print_line
 
     known = registry()
     plans = plan_removal(name, known)

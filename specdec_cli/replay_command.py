@@ -105,9 +105,9 @@ def _pause(speed: float | None, step: bool, cancelled: Callable[[], bool], stack
 
 
 def _export(trace: Trace, svg: Path | None, html: Path | None, quiet: bool, plain: bool) -> None:
-    from specdec_cli.ui.coloured_html import html_page
-    from specdec_cli.ui.coloured_svg import svg_picture
     from specdec_cli.ui.display import print_notice
+    from specdec_cli.ui.export.html import html_page
+    from specdec_cli.ui.export.svg import svg_picture
 
     for option, file, draw in (("--svg", svg, svg_picture), ("--html", html, html_page)):
         if file is None:

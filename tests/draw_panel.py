@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.text import Text
 
 from specdec_cli.events import Finish, RoundDone, Start, from_dict
-from specdec_cli.ui.frame import render
-from specdec_cli.ui.panel_state import PanelState
-from specdec_cli.ui.reports import summary
+from specdec_cli.ui.panel.frame import render
+from specdec_cli.ui.panel.state import PanelState
+from specdec_cli.ui.summary import summary
 
 
 def main() -> None:

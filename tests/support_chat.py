@@ -15,7 +15,7 @@ from specdec_cli.events import Finish, Prefill
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.session.session import Session
-from specdec_cli.ui.chat_screen import ChatScreen
+from specdec_cli.ui.chat.screen import ChatScreen
 from support import TINY, byte_tokenizer, write_tokenizer
 
 BYTES = 259

@@ -16,11 +16,11 @@ from bench_sample import sample_result
 from specdec_cli.bench.file import from_dict, read_result, to_dict
 from specdec_cli.bench.record import entry
 from specdec_cli.bench.report import Report, reports
-from specdec_cli.bench_export import WRITERS, csv_text, json_text, markdown_text
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.pairs import userfile
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.registry import read_registry
+from specdec_cli.ui.bench.export import WRITERS, csv_text, json_text, markdown_text
 from support import TINY, tiny_folder
 
 PROMPTS = "\n".join(f"def function_{n}(argument):" for n in range(6))

@@ -14,12 +14,12 @@ import pytest
 from bench_sample import sample_result
 from specdec_cli.bench.file import from_dict, to_dict
 from specdec_cli.bench.result import Contender
-from specdec_cli.bench_export import WRITERS
-from specdec_cli.bench_page import html_page, svg_summary
-from specdec_cli.bench_page_data import Costs, cost_table, predicted_speedup, sections
-from specdec_cli.bench_page_words import HEADINGS
-from specdec_cli.plot import Mark, speedups, ticks
 from specdec_cli.speedup import tokens_per_round
+from specdec_cli.ui.bench.export import WRITERS
+from specdec_cli.ui.bench.page import html_page, svg_summary
+from specdec_cli.ui.bench.page_data import Costs, cost_table, predicted_speedup, sections
+from specdec_cli.ui.bench.page_words import HEADINGS
+from specdec_cli.ui.bench.plot import Mark, speedups, ticks
 
 TWO = (Contender("model", "mlx-community/Qwen3-0.6B-4bit"), Contender("ngram"))
 VOID = {"meta", "input", "hr", "br", "link", "img"}

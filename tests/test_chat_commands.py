@@ -15,8 +15,8 @@ from specdec_cli.chat.settings import Settings
 from specdec_cli.errors import NotAvailable, SpecdecError, UsageError
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.session.interrupt import Presses
-from specdec_cli.ui.chat_reports import toolbar
-from specdec_cli.ui.chat_screen import copied_here
+from specdec_cli.ui.chat.reports import toolbar
+from specdec_cli.ui.chat.screen import copied_here
 from support_chat import networks, only_ascii, recorded, talk_with, tokenizer_in
 
 

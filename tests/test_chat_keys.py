@@ -11,10 +11,10 @@ from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from specdec_cli import line_editor
 from specdec_cli.chat.completion import suggestions
 from specdec_cli.chat.loop import is_open
-from specdec_cli.line_editor import KEPT_ENTRIES, LineEditor, PrivateHistory, open_history
+from specdec_cli.ui.chat import line_editor
+from specdec_cli.ui.chat.line_editor import KEPT_ENTRIES, LineEditor, PrivateHistory, open_history
 
 
 def typed(keys, text="", history=None):

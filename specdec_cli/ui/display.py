@@ -12,9 +12,9 @@ from rich.text import Text
 
 from specdec_cli.errors import UsageError
 from specdec_cli.events import Event, to_dict
-from specdec_cli.ui.panel import PanelDisplay
+from specdec_cli.ui.panel.live import PanelDisplay
 from specdec_cli.ui.plain import PlainDisplay
-from specdec_cli.ui.reports import ErrorLike, demo_box, doctor_table, error_lines
+from specdec_cli.ui.summary import ErrorLike, demo_box, doctor_table, error_lines
 from specdec_cli.ui.terminal import can_draw, encodable, make_console, safe
 
 

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from specdec_cli.format import size
 from specdec_cli.pairs.verdict import Checkup
-from specdec_cli.ui.tables import print_checkup, print_line
+from specdec_cli.ui.pairs import print_checkup, print_line
 from specdec_cli.ui.terminal import can_draw, encodable, make_console, safe
 
 STALLED_SECONDS = 10.0

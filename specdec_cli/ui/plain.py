@@ -6,7 +6,7 @@ import contextlib
 from typing import TextIO
 
 from specdec_cli.events import Event, Failure, Finish, Prefill, RoundDone, Start
-from specdec_cli.ui.reports import print_lines, summary
+from specdec_cli.ui.summary import print_lines, summary
 from specdec_cli.ui.terminal import TerminalFilter, encodable, is_terminal, make_console
 
 

@@ -13,7 +13,7 @@ from typing import Final, TextIO
 
 from specdec_cli.events import Event, Prefill, RoundDone
 from specdec_cli.ui.display import Display
-from specdec_cli.ui.panel import REFRESH_SECONDS
+from specdec_cli.ui.panel.live import REFRESH_SECONDS
 
 Pause = Callable[[Event], bool]
 """Waits before this event is shown; False ends the replay."""

@@ -23,7 +23,7 @@ from specdec_cli.bench.report import reports
 from specdec_cli.bench.result import Arm, Contender, PromptId, plain
 from specdec_cli.bench.run import Job, Run
 from specdec_cli.pairs.resolve import resolve_pair
-from specdec_cli.ui.bench_table import print_bench
+from specdec_cli.ui.bench.table import print_bench
 
 KS = tuple(range(1, 9))
 MOST_GIVEN_UP = 0.03

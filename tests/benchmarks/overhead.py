@@ -23,7 +23,7 @@ from specdec_cli.engine import decode as loop
 from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.session.session import Request, open_session
-from specdec_cli.ui.panel import PanelDisplay
+from specdec_cli.ui.panel.live import PanelDisplay
 
 
 class Watched:

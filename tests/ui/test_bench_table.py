@@ -10,9 +10,9 @@ from specdec_cli.bench.compare import compare
 from specdec_cli.bench.report import reports
 from specdec_cli.bench.result import Contender
 from specdec_cli.machine import MachineState
-from specdec_cli.ui.bench_comparison import print_comparison
-from specdec_cli.ui.bench_progress import bench_progress, clock
-from specdec_cli.ui.bench_table import bar, print_bench
+from specdec_cli.ui.bench.comparison import print_comparison
+from specdec_cli.ui.bench.progress import bench_progress, clock
+from specdec_cli.ui.bench.table import bar, print_bench
 
 GOLDEN_80 = """\
 qwen3-8b · Qwen3-8B-4bit + Qwen3-0.6B-4bit

@@ -12,9 +12,9 @@ from ui_script import PREFILL, ROUNDS, START, Terminal, drafted, finish
 from specdec_cli.chat.screen import Markdown, Notice, Quote, Rows
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.models.text import Thinking
-from specdec_cli.ui.chat_reports import toolbar, turn_lines
-from specdec_cli.ui.chat_rows import ThinkingRows, ThinkingWriter
-from specdec_cli.ui.chat_screen import ChatScreen
+from specdec_cli.ui.chat.reports import toolbar, turn_lines
+from specdec_cli.ui.chat.rows import ThinkingRows, ThinkingWriter
+from specdec_cli.ui.chat.screen import ChatScreen
 
 TAGS = Thinking("<think>", "</think>")
 REPLY = ["<thi", "nk>\nLet me ", "see: one\ntwo.\n", "</think>", "\n\nThe answer", " is 2."]

@@ -13,9 +13,9 @@ from ui_script import PREFILL, ROUNDS, START, drafted, finish
 
 from specdec_cli.events import Finish, Round, RoundDone
 from specdec_cli.trace import Reply, Trace
-from specdec_cli.ui.coloured_html import html_page
-from specdec_cli.ui.coloured_svg import COLUMNS, svg_picture
-from specdec_cli.ui.coloured_text import coloured
+from specdec_cli.ui.export.html import html_page
+from specdec_cli.ui.export.svg import COLUMNS, svg_picture
+from specdec_cli.ui.export.tokens import coloured
 from specdec_cli.ui.fates import Fate
 
 SCRIPT = Reply(START, PREFILL, ROUNDS, finish())

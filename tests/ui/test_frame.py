@@ -12,9 +12,9 @@ from rich.cells import cell_len
 from ui_script import ROUNDS, START, drafted, finish, folded
 
 from specdec_cli.events import Finish
-from specdec_cli.ui.frame import render
-from specdec_cli.ui.gauges import bar
-from specdec_cli.ui.panel_state import KEPT_ROUNDS, PanelState
+from specdec_cli.ui.panel.frame import render
+from specdec_cli.ui.panel.gauges import bar
+from specdec_cli.ui.panel.state import KEPT_ROUNDS, PanelState
 
 RUNNING = """\
 ╭─ demo · K 4 · coupled ───────────── 5 target passes for 14 tokens · 9 saved ─╮

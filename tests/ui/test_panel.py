@@ -15,7 +15,7 @@ import pytest
 from ui_script import ANSWER, PREFILL, ROUNDS, START, Terminal, drafted, finish, script
 
 from specdec_cli.events import Event, Failure
-from specdec_cli.ui.panel import PanelDisplay
+from specdec_cli.ui.panel.live import PanelDisplay
 
 FINAL = """\
 def read_lines(path):
@@ -137,7 +137,7 @@ def test_a_terminal_that_folds_rows_shows_one_panel_after_a_resize(tmp_path: Pat
 import sys, time, pathlib
 sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parents[2])]!r}
 import ui_script as u
-from specdec_cli.ui.panel import PanelDisplay
+from specdec_cli.ui.panel.live import PanelDisplay
 here = pathlib.Path({str(tmp_path)!r})
 print(*range(30), sep="\\n", flush=True)
 display = PanelDisplay(sys.stdout, sys.stderr, name="demo", quiet=True)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from specdec_cli.ui.region import Unfinished, folds_rows, wrap
+from specdec_cli.ui.panel.region import Unfinished, folds_rows, wrap
 
 TEXT = st.text(st.sampled_from("ab cd  日本\n\té́👍x"), max_size=80)
 WIDTHS = st.integers(8, 30)

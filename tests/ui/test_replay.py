@@ -16,7 +16,7 @@ import pytest
 from ui_script import ANSWER, Terminal, script
 
 from specdec_cli.events import Event, RoundDone, to_dict
-from specdec_cli.ui.panel import PanelDisplay
+from specdec_cli.ui.panel.live import PanelDisplay
 from specdec_cli.ui.plain import PlainDisplay
 from specdec_cli.ui.replay import Keys, Paced, Stepped, play
 

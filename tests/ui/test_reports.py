@@ -21,9 +21,9 @@ from specdec_cli.ui.display import (
     print_doctor,
     print_error,
 )
-from specdec_cli.ui.panel import PanelDisplay
+from specdec_cli.ui.panel.live import PanelDisplay
 from specdec_cli.ui.plain import PlainDisplay
-from specdec_cli.ui.reports import doctor_table, error_lines, summary
+from specdec_cli.ui.summary import doctor_table, error_lines, summary
 from specdec_cli.ui.terminal import make_console
 
 FINDINGS = [("chip", "Apple M4", "fast"), ("memory", "24.0 GB", ""), ("path", "/a\x1b[2Jb", "x")]

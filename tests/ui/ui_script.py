@@ -14,7 +14,7 @@ from typing import TextIO
 import pyte
 
 from specdec_cli.events import Event, Finish, Prefill, Round, RoundDone, Start
-from specdec_cli.ui.panel_state import PanelState
+from specdec_cli.ui.panel.state import PanelState
 
 START = Start(
     target="org/Target-1B",

@@ -19,12 +19,12 @@ from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Failure, Finish, Prefill, Start
 from specdec_cli.format import count
 from specdec_cli.models.text import Thinking
-from specdec_cli.ui.chat_reports import markdown, turn_lines, two_columns
-from specdec_cli.ui.chat_rows import ThinkingRows, ThinkingWriter
+from specdec_cli.ui.chat.reports import markdown, turn_lines, two_columns
+from specdec_cli.ui.chat.rows import ThinkingRows, ThinkingWriter
 from specdec_cli.ui.display import Display, JsonlDisplay, Together, print_demo_box, print_error
-from specdec_cli.ui.panel import PanelDisplay
+from specdec_cli.ui.panel.live import PanelDisplay
 from specdec_cli.ui.plain import PlainDisplay
-from specdec_cli.ui.reports import print_lines
+from specdec_cli.ui.summary import print_lines
 from specdec_cli.ui.terminal import can_draw, is_terminal, make_console, safe, terminal_size
 
 

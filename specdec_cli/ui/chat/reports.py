@@ -12,7 +12,7 @@ from rich.text import Text
 
 from specdec_cli.events import Finish, Prefill, Start
 from specdec_cli.format import count, percent, speed
-from specdec_cli.ui.reports import SEPARATOR
+from specdec_cli.ui.summary import SEPARATOR
 from specdec_cli.ui.terminal import safe
 
 Rows = Sequence[tuple[str, str]]

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from specdec_cli.events import Start
 from specdec_cli.format import percent, speed
-from specdec_cli.page import Markup, element, fill, joined
 from specdec_cli.stats import ratio
 from specdec_cli.trace import Reply, Trace
-from specdec_cli.ui.coloured_text import MEANINGS, Token, coloured, drawn
+from specdec_cli.ui.export.tokens import MEANINGS, Token, coloured, drawn
 from specdec_cli.ui.fates import Fate
-from specdec_cli.ui.reports import SEPARATOR
+from specdec_cli.ui.html import Markup, element, fill, joined
+from specdec_cli.ui.summary import SEPARATOR
 
 _TAGS: Final = {Fate.REJECTED: "del", Fate.DISCARDED: "del", Fate.CORRECTION: "ins", Fate.BONUS: "ins"}
 _LINE_BREAK: Final = "<i></i>\n"

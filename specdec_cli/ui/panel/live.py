@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Final, TextIO
 
 from specdec_cli.events import Event, Failure, Finish, RoundDone, Start
-from specdec_cli.ui.frame import frame_rows, render
-from specdec_cli.ui.panel_state import PanelState
+from specdec_cli.ui.panel.frame import frame_rows, render
+from specdec_cli.ui.panel.region import AnswerRows, LiveRegion, folds_rows
+from specdec_cli.ui.panel.state import PanelState
 from specdec_cli.ui.plain import AnswerWriter
-from specdec_cli.ui.region import AnswerRows, LiveRegion, folds_rows
-from specdec_cli.ui.reports import print_lines, summary
+from specdec_cli.ui.summary import print_lines, summary
 from specdec_cli.ui.terminal import make_console, same_terminal, terminal_size
 
 __all__ = ["REFRESH_SECONDS", "PanelDisplay", "PanelState", "render"]

@@ -9,8 +9,8 @@ from rich.text import Text
 
 from specdec_cli.format import percent, speed
 from specdec_cli.stats import ratio
-from specdec_cli.ui.reports import SEPARATOR
-from specdec_cli.ui.rounds import spread
+from specdec_cli.ui.panel.rounds import spread
+from specdec_cli.ui.summary import SEPARATOR
 
 USUAL: Final = (0.5, 0.8)
 """The acceptance rate most pairs reach; below it drafting rarely pays."""

@@ -72,4 +72,4 @@ def _coloured(sheet: str, colours: Mapping[str, str]) -> str:
 
 
 def _packaged(name: str) -> str:
-    return (resources.files("specdec_cli") / "pages" / name).read_text(encoding="utf-8")
+    return (resources.files("specdec_cli.ui") / "pages" / name).read_text(encoding="utf-8")

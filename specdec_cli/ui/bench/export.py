@@ -16,9 +16,9 @@ from specdec_cli.bench.file import to_dict
 from specdec_cli.bench.intervals import Interval
 from specdec_cli.bench.report import KindRow, Report, Row, recommended, reports
 from specdec_cli.bench.result import Result, Sample
-from specdec_cli.bench_page import html_page, svg_summary
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.format import percent
+from specdec_cli.ui.bench.page import html_page, svg_summary
 
 COLUMNS = ("K", "tok/s", "speed-up", "", "accepted", "per pass", "draft", "v(K+1)", "first token", "peak")
 

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from specdec_cli.format import count
 from specdec_cli.models.text import Thinking, ThinkingStream
+from specdec_cli.ui.panel.region import AnswerRows
 from specdec_cli.ui.plain import AnswerWriter
-from specdec_cli.ui.region import AnswerRows
 
 MARK: Final = "┊ "
 _DIM, _BRIGHT = "\x1b[2m", "\x1b[22m"

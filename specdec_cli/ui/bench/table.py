@@ -14,7 +14,7 @@ from specdec_cli.bench.intervals import Interval
 from specdec_cli.bench.report import KindRow, Report, Row, recommended
 from specdec_cli.bench.result import Result
 from specdec_cli.format import percent, size
-from specdec_cli.ui.reports import SEPARATOR
+from specdec_cli.ui.summary import SEPARATOR
 from specdec_cli.ui.terminal import make_console, safe
 
 # Cells of a bar: what is left of the width, within these.

@@ -12,12 +12,12 @@ from xml.sax.saxutils import escape
 
 from rich.cells import cell_len
 
-from specdec_cli.page import picture_style
 from specdec_cli.trace import Reply, Trace
-from specdec_cli.ui.coloured_html import figures, heading, settings
-from specdec_cli.ui.coloured_text import GLYPHS, MEANINGS, Token, coloured
+from specdec_cli.ui.export.html import figures, heading, settings
+from specdec_cli.ui.export.tokens import GLYPHS, MEANINGS, Token, coloured
 from specdec_cli.ui.fates import Fate
-from specdec_cli.ui.reports import SEPARATOR
+from specdec_cli.ui.html import picture_style
+from specdec_cli.ui.summary import SEPARATOR
 
 COLUMNS: Final = 88
 _CELL, _ROW, _MARGIN, _TAB = 8.4, 22, 28, 4

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from specdec_cli import plot
 from specdec_cli.bench.result import Result
-from specdec_cli.bench_page_data import Section, sections
-from specdec_cli.bench_page_words import HEADINGS, TERMS, cells, facts, subtitle, title, warnings
-from specdec_cli.page import Markup, element, fill, joined, part, picture_style, style_sheet
+from specdec_cli.ui.bench import plot
+from specdec_cli.ui.bench.page_data import Section, sections
+from specdec_cli.ui.bench.page_words import HEADINGS, TERMS, cells, facts, subtitle, title, warnings
+from specdec_cli.ui.html import Markup, element, fill, joined, part, picture_style, style_sheet
 
 
 def html_page(result: Result) -> str:

@@ -7,10 +7,10 @@ from typing import Final
 from rich.text import Text
 
 from specdec_cli.format import count, percent, speed
-from specdec_cli.ui import gauges
-from specdec_cli.ui.panel_state import KEPT_ROUNDS, PanelState
-from specdec_cli.ui.reports import SEPARATOR
-from specdec_cli.ui.rounds import FATES, round_row, shortened, spread
+from specdec_cli.ui.panel import gauges
+from specdec_cli.ui.panel.rounds import FATES, round_row, shortened, spread
+from specdec_cli.ui.panel.state import KEPT_ROUNDS, PanelState
+from specdec_cli.ui.summary import SEPARATOR
 from specdec_cli.ui.terminal import safe
 
 WIDEST: Final = 110

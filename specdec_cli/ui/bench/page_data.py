@@ -16,8 +16,8 @@ from specdec_cli.bench.predict import CostCurve
 from specdec_cli.bench.recommend import Verdict
 from specdec_cli.bench.report import Report, Row, reports
 from specdec_cli.bench.result import Condition, Length, Result
-from specdec_cli.plot import Mark
 from specdec_cli.speedup import interpolate, round_steps, speedup, tokens_per_round
+from specdec_cli.ui.bench.plot import Mark
 
 
 @dataclass(frozen=True, slots=True)
