@@ -1,5 +1,5 @@
 """`python -m specdec_cli` is `specdec`."""
 
-from specdec_cli.cli import main
+from specdec_cli.cli.main import main
 
 main()

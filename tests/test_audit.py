@@ -12,10 +12,10 @@ import mlx.core as mx
 import pytest
 from mlx.utils import tree_flatten
 
-from specdec_cli import cli
 from specdec_cli.audit.audit import Plan, run_audit
 from specdec_cli.audit.divergence import Limit
 from specdec_cli.audit.prompts import BUNDLED, Sample
+from specdec_cli.cli import main as cli
 from specdec_cli.engine import device
 from specdec_cli.engine.architectures import Architecture, architectures
 from specdec_cli.engine.baseline import plain_steps

@@ -43,7 +43,7 @@ def tiny(tiny_pair, *more):
 def test_help_is_fast_and_imports_nothing_heavy():
     script = (
         "import sys; sys.argv = ['specdec', '--help']\n"
-        "from specdec_cli.cli import main\n"
+        "from specdec_cli.cli.main import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
         "assert not {'mlx', 'mlx_lm', 'transformers', 'huggingface_hub', 'numpy'} & set(sys.modules)"

@@ -158,7 +158,7 @@ def test_the_command_replays_the_answer_and_the_summary_without_loading_a_model(
     code, out, err = specdec("replay", trace)
     assert (code, out) == (0, ANSWER + "\n")
     assert "tokens in 5 target passes" in err
-    script = "import sys; from specdec_cli.cli import app; app(['replay', sys.argv[1]], standalone_mode=False)"
+    script = "import sys; from specdec_cli.cli.main import app; app(['replay', sys.argv[1]], standalone_mode=False)"
     script += "; assert not {'mlx', 'transformers', 'huggingface_hub'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", script, str(trace)], check=True, capture_output=True)
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from specdec_cli import options
+from specdec_cli.cli import options
+from specdec_cli.cli.pipes import quietly
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.format import size
 from specdec_cli.pairs.pair import DEMO, Pair
-from specdec_cli.pipes import quietly
 from specdec_cli.request import parse_k
 
 if TYPE_CHECKING:

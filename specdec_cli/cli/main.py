@@ -17,11 +17,17 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from typer.exceptions import TyperException
 
-from specdec_cli import __version__, audit_command, bench_command, chat_command, options, pair_commands, replay_command
+from specdec_cli import __version__
+from specdec_cli.cli import audit as audit_command
+from specdec_cli.cli import bench as bench_command
+from specdec_cli.cli import chat as chat_command
+from specdec_cli.cli import options
+from specdec_cli.cli import pairs as pair_commands
+from specdec_cli.cli import replay as replay_command
+from specdec_cli.cli.pipes import ReaderLeft, quietly
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Failure, Finish
 from specdec_cli.pairs.pair import DEMO
-from specdec_cli.pipes import ReaderLeft, quietly
 from specdec_cli.request import asked, parse_bias, parse_k
 from specdec_cli.session.interrupt import Interrupt
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from specdec_cli import options
+from specdec_cli.cli import options
+from specdec_cli.cli.pipes import quietly
 from specdec_cli.errors import UsageError
 from specdec_cli.pairs.pair import DEMO
-from specdec_cli.pipes import quietly
 from specdec_cli.request import asked, one_name, parse_bias, parse_k
 from specdec_cli.session.conversation import OVERFLOWS
 from specdec_cli.session.interrupt import unwinding

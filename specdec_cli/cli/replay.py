@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from specdec_cli import options
+from specdec_cli.cli import options
+from specdec_cli.cli.pipes import quietly
 from specdec_cli.errors import UsageError
 from specdec_cli.pairs.pair import DEMO
-from specdec_cli.pipes import quietly
 
 if TYPE_CHECKING:
     from specdec_cli.trace import Trace

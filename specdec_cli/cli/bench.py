@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from specdec_cli import bench_options as given
-from specdec_cli import options
+from specdec_cli.cli import bench_options as given
+from specdec_cli.cli import options
+from specdec_cli.cli.pipes import quietly
 from specdec_cli.errors import UsageError
-from specdec_cli.pipes import quietly
 from specdec_cli.request import effective, one_name
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from specdec_cli.options import ADVANCED
+from specdec_cli.cli.options import ADVANCED
 from specdec_cli.request import MAX_K, RULE_NAMES, one_name, within
 
 DRAFTERS = ("model", "ngram", "auto")

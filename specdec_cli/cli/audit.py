@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from specdec_cli import options
+from specdec_cli.cli import options
+from specdec_cli.cli.pipes import quietly
 from specdec_cli.errors import UsageError
-from specdec_cli.pipes import quietly
 from specdec_cli.request import DEFAULT_K, MAX_K, effective, parse_k
 
 app = typer.Typer()
