@@ -40,7 +40,7 @@ def architectures() -> dict[str, Architecture]:
     """All listed architectures by module name."""
     found: dict[str, Architecture] = {}
     for name in LISTS:
-        entries = tomllib.loads(files(__package__).joinpath("architectures", name).read_text("utf-8"))
+        entries = tomllib.loads(files(__package__).joinpath("architectures_data", name).read_text("utf-8"))
         found |= {module: Architecture(module, **{"config": {}, **entry}) for module, entry in entries.items()}
     return found
 

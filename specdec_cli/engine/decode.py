@@ -15,10 +15,11 @@ import mlx.core as mx
 
 from specdec_cli.engine import device
 from specdec_cli.engine.device import ids
+from specdec_cli.engine.draft import NOTHING, Draft
 from specdec_cli.engine.draft_length.fixed import DraftLength
 from specdec_cli.engine.drafters.base import Drafter
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.sampling.acceptance import NOTHING, AcceptanceRule, Draft, Verdict
+from specdec_cli.engine.sampling.acceptance import AcceptanceRule, Verdict
 from specdec_cli.events import Round
 
 Clock = Callable[[], float]

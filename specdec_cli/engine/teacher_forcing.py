@@ -19,9 +19,10 @@ import mlx.core as mx
 
 from specdec_cli.engine.decode import Clock, decode
 from specdec_cli.engine.device import ids
+from specdec_cli.engine.draft import Draft
 from specdec_cli.engine.drafters.base import Drafter, ModelDrafter, NoDrafter
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.sampling.acceptance import AcceptanceRule, Draft
+from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 from specdec_cli.events import Round
 
 # T: logits of so many positions are held at once.

@@ -28,10 +28,11 @@ from specdec_cli.engine.cache.kinds import leaves, put_back
 from specdec_cli.engine.cache.recompute import Call, Deck, Tape
 from specdec_cli.engine.cache.rollback import Caches
 from specdec_cli.engine.decode import Clock, decode
+from specdec_cli.engine.draft import Draft
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.drafters.base import Drafter, NoDrafter
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.sampling.acceptance import Draft, greedy
+from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.events import Round
 
 STRATEGIES = ("states", "replay", "refeed")

@@ -8,6 +8,7 @@ import pytest
 from specdec_cli.engine import device
 from specdec_cli.engine.baseline import baseline
 from specdec_cli.engine.decode import decode
+from specdec_cli.engine.draft import Draft
 from specdec_cli.engine.draft_length.adaptive import MAX_K, Adaptive
 from specdec_cli.engine.draft_length.costs import Costs
 from specdec_cli.engine.draft_length.fixed import Fixed
@@ -15,7 +16,7 @@ from specdec_cli.engine.draft_length.lookup_acceptance import FADE_TOKENS, SHORT
 from specdec_cli.engine.drafters.auto import BettingDrafter, FixedRival
 from specdec_cli.engine.drafters.base import ModelDrafter, NoDrafter
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.sampling.acceptance import Draft, greedy, make_rule
+from specdec_cli.engine.sampling.acceptance import greedy, make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.events import Round

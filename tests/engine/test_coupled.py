@@ -14,11 +14,12 @@ import pytest
 from mlx_lm.generate import generate_step
 
 from specdec_cli.engine.decode import decode
+from specdec_cli.engine.draft import Draft
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.drafters.base import NoDrafter
 from specdec_cli.engine.drafters.registry import DRAFTERS
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.sampling.acceptance import Draft, make_rule
+from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.noise import Noise
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from specdec_cli.engine import device
 from specdec_cli.engine.baseline import baseline
 from specdec_cli.engine.decode import cut_after_stop, decode
+from specdec_cli.engine.draft import Draft
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.drafters.base import ModelDrafter, NoDrafter
 from specdec_cli.engine.drafters.registry import DRAFTERS
 from specdec_cli.engine.load import load_network
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.sampling.acceptance import Draft, greedy
+from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.hub import locate
 from specdec_cli.models.checkpoint import read_checkpoint
 from support import TINY, tiny_network

@@ -10,13 +10,13 @@ from typing import ClassVar, Protocol
 
 import mlx.core as mx
 
+from specdec_cli.engine.draft import NOTHING, Draft
 from specdec_cli.engine.draft_length.acceptance import AcceptanceRecord
 from specdec_cli.engine.draft_length.adaptive import MAX_K
 from specdec_cli.engine.draft_length.fixed import DraftLength
 from specdec_cli.engine.draft_length.lookup_acceptance import LookupRecord
 from specdec_cli.engine.drafters.base import Drafter
 from specdec_cli.engine.drafters.suffix_automaton import Lookup
-from specdec_cli.engine.sampling.acceptance import NOTHING, Draft
 from specdec_cli.events import Round
 from specdec_cli.speedup import expected_tokens
 

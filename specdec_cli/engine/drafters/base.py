@@ -10,8 +10,9 @@ from typing import Protocol
 
 import mlx.core as mx
 
+from specdec_cli.engine.draft import NOTHING, Draft
 from specdec_cli.engine.model import REFED_TOKENS, CachedModel
-from specdec_cli.engine.sampling.acceptance import NOTHING, AcceptanceRule, Draft
+from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 
 
 class Drafter(Protocol):

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 
 import mlx.core as mx
 
+from specdec_cli.engine.draft import NOTHING, Draft
 from specdec_cli.engine.draft_length.lookup_acceptance import SHORTEST_MATCH
 from specdec_cli.engine.drafters.suffix_automaton import Lookup
-from specdec_cli.engine.sampling.acceptance import NOTHING, Draft
 
 
 class NgramDrafter:

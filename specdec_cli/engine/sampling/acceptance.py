@@ -13,28 +13,11 @@ from typing import Protocol
 
 import mlx.core as mx
 
+from specdec_cli.engine.draft import Draft
 from specdec_cli.engine.sampling import rejection as rules
 from specdec_cli.engine.sampling.noise import Noise
 from specdec_cli.engine.sampling.sampler import NONE_BEHIND, Sampler
 from specdec_cli.engine.sampling.warps import Sampling, adjusted, draw, log_probs
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """Guessed tokens [K] on the device, not read back; `log_q` [K, V] is what they were drawn from, None if one-hot.
-
-    `drafter` is the name of who guessed.
-    """
-
-    tokens: mx.array
-    log_q: mx.array | None = None
-    drafter: str = "none"
-
-    def __len__(self) -> int:
-        return int(self.tokens.shape[0])
-
-
-NOTHING = Draft(mx.array([], dtype=mx.int32))
 
 
 @dataclass(frozen=True, slots=True)
