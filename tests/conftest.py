@@ -11,7 +11,7 @@ for name in [name for name in os.environ if name.startswith("SPECDEC_")]:
 import pytest
 from hypothesis import settings
 
-from support import TINY, tiny_folder
+from fakes.models import TINY, tiny_folder
 
 settings.register_profile("suite", deadline=None, derandomize=True)
 settings.load_profile("suite")

@@ -19,7 +19,7 @@ from texts import KINDS, of_kind
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from machine import MACHINES
+from fakes.machine import MACHINES
 
 DEEPEST = 8
 THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes.models import TINY, tiny_network
 from specdec_cli.engine import device
 from specdec_cli.engine.baseline import baseline
 from specdec_cli.engine.decode import cut_after_stop, decode
@@ -19,7 +20,6 @@ from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.hub import locate
 from specdec_cli.models.checkpoint import read_checkpoint
-from support import TINY, tiny_network
 
 PIPELINES = pytest.mark.parametrize(
     "ahead", [False, True], ids=["one round at a time", "the next round queued"], indirect=True

@@ -9,10 +9,10 @@ from itertools import product
 import mlx.core as mx
 import pytest
 
+from fakes.models import TINY
 from specdec_cli.engine import device
 from specdec_cli.errors import DoesNotFit
 from specdec_cli.models.memory import Footprint, MemoryEstimate
-from support import TINY
 
 # In a process of its own: the peak counts everything the process ever held at once.
 MEASURE = """

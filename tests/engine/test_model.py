@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes.models import TINY, tiny_folder, tiny_network
 from specdec_cli.engine.load import load
 from specdec_cli.engine.model import PREFILL_TOKENS, CachedModel
 from specdec_cli.errors import SpecdecError
 from specdec_cli.models.checkpoint import read_checkpoint
-from support import TINY, tiny_folder, tiny_network
 
 NETWORK = tiny_network(TINY | {"max_position_embeddings": 4096}, seed=2)
 NOTHING = mx.array([], dtype=mx.int32)

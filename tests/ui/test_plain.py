@@ -6,8 +6,8 @@ import io
 import json
 
 import pytest
-from ui_script import ANSWER, PREFILL, ROUNDS, START, Terminal, drafted, finish, script
 
+from fakes.ui_script import ANSWER, PREFILL, ROUNDS, START, Terminal, drafted, finish, script
 from specdec_cli.events import Failure, Finish, RoundDone, from_dict, to_dict
 from specdec_cli.ui.display import JsonlDisplay, Together
 from specdec_cli.ui.plain import PlainDisplay

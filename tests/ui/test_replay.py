@@ -13,8 +13,8 @@ import time
 from itertools import pairwise
 
 import pytest
-from ui_script import ANSWER, Terminal, script
 
+from fakes.ui_script import ANSWER, Terminal, script
 from specdec_cli.events import Event, RoundDone, to_dict
 from specdec_cli.ui.panel.live import PanelDisplay
 from specdec_cli.ui.plain import PlainDisplay

@@ -9,8 +9,8 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ui_script import Terminal
 
+from fakes.ui_script import Terminal
 from specdec_cli.ui.terminal import (
     LONGEST_STRING,
     TerminalFilter,

@@ -1,0 +1,325 @@
+"""`specdec audit`: what equals plain decoding passes, what does not is found, and near-ties are told apart."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import mlx.core as mx
+import pytest
+from mlx.utils import tree_flatten
+
+from fakes.models import SPECIALS, TINY, byte_tokenizer, tiny_folder, write_tokenizer
+from specdec_cli.audit.audit import Plan, run_audit
+from specdec_cli.audit.divergence import Limit
+from specdec_cli.audit.prompts import BUNDLED, Sample
+from specdec_cli.cli import main as cli
+from specdec_cli.engine import device
+from specdec_cli.engine.architectures import Architecture, architectures
+from specdec_cli.engine.baseline import plain_steps
+from specdec_cli.engine.cache.window import WindowKVCache
+from specdec_cli.engine.conformance.networks import tiny_network
+from specdec_cli.engine.sampling.acceptance import Coupled, Greedy, Verdict
+from specdec_cli.engine.sampling.warps import adjusted
+from specdec_cli.pairs.pair import Pair
+from specdec_cli.session import session as session_module
+from specdec_cli.session.session import open_session
+
+FEW = (Sample("code", "def read_lines(path):"), Sample("prose", "Every evening"))
+
+
+@pytest.fixture
+def prompts(tmp_path):
+    file = tmp_path / "prompts.txt"
+    file.write_text("\n".join(sample.text for sample in FEW) + "\n\n", encoding="utf-8")
+    return str(file)
+
+
+@pytest.fixture
+def specdec(monkeypatch, capsys):
+    """The command in this process, so that its engine can be broken: (exit code, stdout, stderr)."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["specdec", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = capsys.readouterr()
+        return ended.value.code, "\n".join(line.rstrip() for line in out.splitlines()), err
+
+    return run
+
+
+def audited(target, draft=None, **settings):
+    session = open_session(Pair("tiny", str(target), draft and str(draft)), kv_bits=settings.pop("kv_bits", None))
+    return run_audit(session, Plan(FEW, **{"ks": (4,), "max_tokens": 48} | settings), lambda *_: None)
+
+
+def error_lines(err):
+    message, hint = err.splitlines()[-2:]
+    assert message.startswith("error: ") and hint.startswith("hint: "), err
+    return message, hint
+
+
+# What is equal
+
+
+def test_the_demo_pair_is_lossless_in_float32_greedily_and_coupled():
+    command = [sys.executable, "-m", "specdec_cli", "audit", "-p", "demo", "--raw", "-n", "16"]
+    environment = {**os.environ, "COLUMNS": "80"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600)
+    lines = [line.rstrip() for line in done.stdout.splitlines()]
+    assert (done.returncode, done.stderr) == (0, "")
+    assert lines[0].split() == ["prompt", "rule", "accepted", "tokens", "against", "plain", "decoding"]
+    rows = [line.split() for line in lines[1:17]]
+    assert [row[:2] for row in rows] == [[s.name, rule] for s in BUNDLED for rule in ("greedy", "coupled")]
+    assert {row[-1] for row in rows} == {"identical"}
+    sentence = " ".join(lines[18:])
+    assert sentence.startswith("lossless here: 16 of 16 answers are identical (")
+    assert sentence.endswith(
+        f"at K 4 in float32 on cpu), compared with mlx-lm {device.versions()['mlx-lm']}'s own generate_step; "
+        "a near-tie is a gap of at most 0.001 (÷ temperature where coupled)."
+    )
+    assert max(map(len, lines)) <= 80
+
+
+def test_every_k_and_drafter_is_compared_and_drafts_were_right_and_wrong(tiny_pair):
+    found = audited(*tiny_pair, ks=(0, 1, 5))
+    assert found.lossless and found.count("identical") == 2 * 2 * 3
+    assert {finding.k for finding in found.findings} == {0, 1, 5}
+    drafted, accepted = (sum(getattr(f, name) for f in found.findings) for name in ("drafted", "accepted"))
+    assert 0 < accepted < drafted
+    assert audited(tiny_pair[0], drafter="ngram").count("identical") == 4
+
+
+def test_temperature_0_leaves_the_coupled_answers_out(tiny_pair):
+    assert [finding.rule for finding in audited(*tiny_pair, temperature=0.0).findings] == ["greedy", "greedy"]
+
+
+def test_the_targets_own_penalties_are_in_force_on_both_sides_and_its_cuts_on_neither(tmp_path):
+    target = tiny_folder(tmp_path / "target", TINY, seed=1)
+    plain = audited(target, drafter="ngram")
+    values = {"do_sample": True, "temperature": 0.7, "top_p": 0.5, "top_k": 3, "repetition_penalty": 1.4}
+    (target / "generation_config.json").write_text(json.dumps(values))
+    found = audited(target, drafter="ngram")
+    assert found.count("identical") == 4
+    assert (found.sampling["repetition_penalty"], found.sampling["top_k"], found.sampling["top_p"]) == (1.4, 0, 1.0)
+    assert [f.accepted for f in found.findings] != [f.accepted for f in plain.findings], "the penalty did nothing"
+
+
+def folders_of(name, folder):
+    """Folders (target, draft) of a listed architecture, random, with the byte tokenizer's vocabulary."""
+    return [_folder_of(name, folder / role, noise) for role, noise in (("target", 0.0), ("draft", None))]
+
+
+def _folder_of(name, folder, noise):
+    known = architectures()[name]
+    config = dict(known.config)
+    nested = config.get("text_config")
+    if nested:
+        config["text_config"] = dict(nested) | {"vocab_size": 259}
+    else:
+        config["vocab_size"] = 259
+    noise = known.noise if noise is None else noise
+    network = tiny_network(Architecture(name, config, gain=known.gain), seed=1, noise=noise)
+    folder.mkdir()
+    mx.save_safetensors(str(folder / "model.safetensors"), dict(tree_flatten(network.parameters())))
+    (folder / "config.json").write_text(json.dumps(config | {"dtype": "float32"}))
+    write_tokenizer(folder, byte_tokenizer())
+    return folder
+
+
+@pytest.mark.parametrize("name", ["gemma3_text", "lfm2"])
+def test_windows_and_recurrent_states_are_lossless(name, tmp_path):
+    found = audited(*folders_of(name, tmp_path), raw=True)
+    assert found.count("identical") == 4
+    assert any(0 < finding.accepted < finding.drafted for finding in found.findings)
+
+
+def test_a_quantized_cache_is_compared_with_one_quantized_from_the_first_token(tmp_path, monkeypatch):
+    wide = TINY | {"head_dim": 32}
+    folders = [tiny_folder(tmp_path / str(noise), wide, seed=1, noise=noise) for noise in (0.0, 0.05)]
+    assert audited(*folders, kv_bits=4).count("identical") == 4
+    # Negative control: compared with a cache that is not quantized, the same answers diverge.
+    monkeypatch.setattr(session_module, "plain_steps", lambda *arguments: plain_steps(*arguments[:-1]))
+    assert audited(*folders, kv_bits=4).count("diverged") > 0
+
+
+# What is not
+
+
+def wrong_at(position, rule, monkeypatch):
+    """`rule` says the runner-up at one absolute position."""
+    judge = rule.judge
+
+    def broken(self, draft, logits, first, *behind):
+        verdict = judge(self, draft, logits, first, *behind)
+        row = position - first
+        if not 0 <= row <= len(draft):
+            return verdict
+        ranked = mx.argsort(-adjusted(logits, self._sampler.sampling)[row])
+        accepted = mx.minimum(verdict.accepted, row)
+        return Verdict(accepted, mx.where(accepted == row, ranked[1], verdict.next).astype(mx.int32))
+
+    monkeypatch.setattr(rule, "judge", broken)
+
+
+def test_a_wrong_token_is_found_with_its_place_both_tokens_and_the_gap(tiny_pair, prompts, specdec, monkeypatch):
+    prompt = open_session(Pair("tiny", str(tiny_pair[0]), None)).raw_tokens(FEW[0].text)
+    wrong_at(len(prompt) + 9, Greedy, monkeypatch)
+    arguments = ["audit", "--target", tiny_pair[0], "--draft", tiny_pair[1], "--raw", "--prompts", prompts, "-n", 24]
+    code, out, err = specdec(*arguments, "--json")
+    found = json.loads(out)
+    first = found["findings"][0]
+    assert (code, found["lossless"], first["result"], first["tokens_compared"]) == (1, False, "diverged", 10)
+    divergence = first["divergence"]
+    assert divergence["position"] == 9 and divergence["plain"]["id"] != divergence["specdec"]["id"]
+    assert divergence["gap"] > divergence["limit"] == 1e-3
+    message, hint = error_lines(err)
+    assert "first line 1, greedy: token 10 is " in message and "gap " in message
+    assert f"{divergence['plain']['id']} " in message and f"{divergence['specdec']['id']} " in message
+    assert "-k 0" in hint
+    code, out, err = specdec(*arguments)
+    assert code == 1 and len(err.splitlines()) == 2
+    assert "DIVERGED at token 10, gap " in out and " > 0.001" in " ".join(out.split())
+    assert "not lossless here: " in out
+    assert "coupled" in out and "identical" in out
+
+
+def test_a_rollback_that_forgets_to_roll_back_is_found_and_the_table_still_printed(tmp_path, monkeypatch):
+    folders = folders_of("gemma3_text", tmp_path)
+    monkeypatch.setattr(WindowKVCache, "trim", lambda window, tokens: tokens)
+    found = audited(*folders, raw=True)
+    assert found.count("diverged") > 0 and not found.lossless
+
+
+def test_a_coupled_rule_with_other_noise_is_found(tiny_pair, monkeypatch):
+    wrong_at(30, Coupled, monkeypatch)
+    results = {finding.rule: finding.result for finding in audited(*tiny_pair, raw=True).findings}
+    assert results == {"greedy": "identical", "coupled": "diverged"}
+
+
+def test_an_answer_that_ends_too_early_is_no_near_tie(tmp_path, monkeypatch):
+    session = open_session(Pair("tiny", str(tiny_folder(tmp_path / "endless", seed=1, endless=True)), None))
+    reply = session.reply
+    monkeypatch.setattr(session, "reply", lambda *arguments: list(reply(*arguments))[:-2])
+    found = run_audit(session, Plan(FEW[:1], (0,), max_tokens=8, temperature=0.0), lambda *_: None).findings[0]
+    assert (found.tokens, found.divergence.specdec, found.result) == (8, None, "diverged")
+    assert found.to_dict()["divergence"]["gap"] is None
+
+
+# Near-ties
+
+
+@pytest.fixture
+def twins(tmp_path):
+    """A target whose tokens come in pairs with almost the same row of lm_head: the runner-up is always a near-tie."""
+    folder = tiny_folder(tmp_path / "twins", TINY, seed=1, endless=True)
+    weights = mx.load(str(folder / "model.safetensors"))
+    head, first = weights["lm_head.weight"], len(SPECIALS)
+    twin = head[first::2] * (1 + 1e-6)
+    head[first + 1 :: 2] = twin[: head[first + 1 :: 2].shape[0]]
+    mx.save_safetensors(str(folder / "model.safetensors"), weights)
+    return folder
+
+
+def test_a_flipped_near_tie_passes_and_the_same_flip_elsewhere_does_not(twins, tmp_path, prompts, specdec, monkeypatch):
+    usual = tiny_folder(tmp_path / "usual", TINY, seed=1, endless=True)
+    wrong_at(len(FEW[0].text) + 5, Greedy, monkeypatch)
+    common = ["--raw", "--prompts", prompts, "-n", 16, "--temp", 0, "--drafter", "ngram"]
+    code, out, err = specdec("audit", "--target", twins, *common)
+    assert code == 0, err
+    assert "near-tie at token 6, gap " in out and " ≤ 0.001" in " ".join(out.split())
+    assert "lossless here: 0 of 2 answers are identical, 2 up to a near-tie (" in " ".join(out.split())
+    code, out, err = specdec("audit", "--target", usual, *common)
+    assert code == 1 and "DIVERGED at token 6, gap " in out
+    assert error_lines(err)[0].startswith("error: 2 of 2 answers diverge")
+    # The limit decides: by hand it is moved below the near-tie's gap, and above the other's.
+    assert specdec("audit", "--target", twins, *common, "--gap", 0)[0] == 1
+    code, out, _ = specdec("audit", "--target", usual, *common, "--gap", 1000)
+    assert code == 0 and "a near-tie is a gap of at most 1000 (--gap)" in " ".join(out.split())
+
+
+def test_the_limit_grows_with_the_spacing_the_logits_and_the_inverse_temperature():
+    assert Limit("float32").at(30.0, 0.0) == 1e-3
+    assert Limit("bfloat16").at(20.0, 0.0) == 4 * 2.0**-7 * 20
+    assert Limit("bfloat16").at(20.0, 0.5) == 2 * Limit("bfloat16").at(20.0, 1.0)
+    assert Limit("float16").at(20.0, 0.0) == Limit("TF32").at(20.0, 0.0) == 4 * 2.0**-10 * 20
+    assert Limit("bfloat16", given=0.25).at(20.0, 0.5) == 0.25
+    assert "4 × 0.0078 (the spacing of bfloat16) × the largest logit" in str(Limit("bfloat16"))
+
+
+def test_float32_products_count_as_tf32_where_they_are(monkeypatch):
+    assert device.float32_products() == "float32"
+    monkeypatch.setattr(device, "backend", lambda: "cuda")
+    assert device.float32_products() == "float32", "this CPU keeps all bits"
+    full = mx.full
+    monkeypatch.setattr(mx, "full", lambda shape, value: full(shape, 1.0))
+    assert device.float32_products() == "TF32"
+
+
+# The command
+
+
+def test_json_is_one_object(tiny_pair, prompts, specdec):
+    target, draft = tiny_pair
+    code, out, err = specdec(
+        "audit", "--target", target, "--draft", draft, "--prompts", prompts, "-n", 4, "-k", "1,3", "--json"
+    )
+    found = json.loads(out)
+    assert (code, err) == (0, "")
+    findings = found.pop("findings")
+    assert len(findings) == 2 * 2 * 2
+    assert set(findings[0]) == {
+        "prompt", "rule", "k", "draft_n", "draft_n_accepted", "tokens_compared", "result", "divergence"
+    }  # fmt: skip
+    assert [f["k"] for f in findings[:4]] == [1, 3, 1, 3]
+    assert {k: found[k] for k in ("lossless", "precision", "device", "identical", "diverged")} == {
+        "lossless": True,
+        "precision": "float32",
+        "device": "cpu",
+        "identical": 8,
+        "diverged": 0,
+    }
+    assert found["tokens_compared"] == sum(finding["tokens_compared"] for finding in findings)
+    assert found["compared_with"].startswith("mlx-lm ") and found["temperature"] == 0.8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("-k", "17"), "-k 17 is outside 0 to 16"),
+        (("-k", "1,x"), "-k x is neither a whole number nor auto"),
+        (("-n", "0"), "-n 0 is below 1"),
+        (("--temp", "-1"), "--temp -1.0 is outside 0 to 100"),
+        (("--gap", "-1"), "--gap -1.0 is below 0"),
+        (("--gap", "nan"), "--gap nan is below 0"),
+        (("--drafter", "magic"), "--drafter magic is unknown"),
+        (("--prompts", "nowhere.txt"), "--prompts nowhere.txt cannot be read: No such file"),
+        (("--prompts", "empty.txt"), "--prompts empty.txt holds no prompt"),
+        (("--prompts", "latin.txt"), "--prompts latin.txt is not UTF-8: byte 3"),
+    ],
+)
+def test_bad_options_are_usage_errors(arguments, message, specdec, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.txt").write_text("\n  \n")
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n")
+    code, out, err = specdec("audit", "-p", "demo", *arguments)
+    assert (code, out) == (2, "") and message in error_lines(err)[0]
+
+
+def test_no_control_code_of_a_token_or_a_file_name_reaches_the_terminal(specdec, prompts, tmp_path, monkeypatch):
+    """Every byte is one token: the target says ESC, and the wrong token is a C1 control."""
+    target = tiny_folder(tmp_path / "t\x1b]0;title\x07", TINY, seed=1, endless=True)
+    wrong_at(len(FEW[0].text) + 2, Greedy, monkeypatch)
+    names = dict(enumerate(["", "", "", *("\x1b[2J\x9b" * 100)]))
+    monkeypatch.setattr("specdec_cli.session.session.Session.piece", lambda session, token: names.get(token, "\x1b"))
+    code, out, err = specdec("audit", "--target", target, "--raw", "--prompts", prompts, "-n", 8, "--temp", 0)
+    assert code == 1 and "DIVERGED" in out
+    assert not {"\x1b", "\x9b", "\x07"} & set(out + err)
+    code, out, _ = specdec("audit", "--target", target, "--raw", "--prompts", prompts, "-n", 8, "--temp", 0, "--json")
+    assert code == 1 and not {"\x1b", "\x9b", "\x07"} & set(out)

@@ -1,0 +1,239 @@
+"""`specdec bench` as a person runs it: real processes on tiny models, files read back, models.toml kept."""
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+
+import pytest
+
+from fakes.bench_result import sample_result
+from fakes.models import TINY, tiny_folder
+from specdec_cli.bench.file import from_dict, read_result, to_dict
+from specdec_cli.bench.record import entry
+from specdec_cli.bench.report import Report, reports
+from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.pairs import userfile
+from specdec_cli.pairs.pair import Pair
+from specdec_cli.pairs.registry import read_registry
+from specdec_cli.ui.bench.export import WRITERS, csv_text, json_text, markdown_text
+
+PROMPTS = "\n".join(f"def function_{n}(argument):" for n in range(6))
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A folder with a models.toml that has been edited by hand, and its environment."""
+    target = tiny_folder(tmp_path / "target", TINY, seed=1, endless=True)
+    draft = tiny_folder(tmp_path / "draft", TINY, seed=1, noise=0.03, endless=True)
+    (tmp_path / "prompts.txt").write_text(PROMPTS)
+    (tmp_path / "models.toml").write_text(
+        f'schema_version = 1\n\n# mine, do not touch\n[pairs.tiny]\ntarget = "{target}"\ndraft = "{draft}"\n'
+        'k = 2  # from the forum\nmeasured = [{chip = "Apple M9", k = 5, speedup = 9.0}]\n'
+    )
+    return tmp_path
+
+
+def start(home, *arguments):
+    environment = {
+        **os.environ,
+        "COLUMNS": "80",
+        "SPECDEC_MODELS": str(home / "models.toml"),
+        "XDG_CACHE_HOME": str(home),
+    }
+    command = [sys.executable, "-m", "specdec_cli", *map(str, arguments)]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, cwd=home, text=True
+    )
+
+
+def specdec(home, *arguments):
+    process = start(home, *arguments)
+    out, err = process.communicate(timeout=200)
+    return process.returncode, out, err
+
+
+def bench(home, *more):
+    return ("bench", "-p", "tiny", "--raw", "--prompts", "prompts.txt", "-n", 16, "-k", "0-3", *more)
+
+
+def test_from_the_bench_to_the_run_with_every_file_in_between(home):
+    """One whole bench: table, files, models.toml; then `run` starts at what was written."""
+    exports = [part for end in ("json", "csv", "md", "html", "svg") for part in ("--export", f"bench.{end}")]
+    code, out, err = specdec(home, *bench(home, "--time-budget", "60s", "--write", *exports))
+    assert code == 0, err
+    lines = out.splitlines()
+    assert lines[0].startswith("tiny · target + draft") and max(map(len, lines)) <= 80
+    result = read_result(home / "bench.json")
+    report = Report(result, result.conditions[0])
+    assert not result.partial and result.seconds < 60
+    assert report.verdict.answer in ("use", "don't")
+    k = report.verdict.k if report.verdict.answer == "use" else 0
+    assert lines[-1] == f"specdec run -p tiny -k {k} 'your prompt'"
+    assert f"tiny now starts at K {k}" in err
+
+    rows = list(csv.DictReader(io.StringIO((home / "bench.csv").read_text())))
+    assert len(rows) == len(result.samples) and float(rows[0]["tokens_per_second"]) > 0
+    assert (home / "bench.md").read_text().startswith("# specdec bench: tiny")
+    assert all((home / f"bench.{end}").stat().st_size > 1000 for end in ("html", "svg"))
+
+    text = (home / "models.toml").read_text()
+    assert "# mine, do not touch" in text
+    written = tomllib.loads(text)["pairs"]["tiny"]
+    assert written["k"] == k and [one["chip"] for one in written["measured"]] == ["Apple M9", result.environment.chip]
+    assert read_registry(home / "models.toml", "yours").find("tiny").k == k
+
+    _, out, _ = specdec(home, "run", "-p", "tiny", "--raw", "-n", 8, "--json", "def f(")
+    assert json.loads(out.splitlines()[0])["k"] == k
+
+    code, out, _ = specdec(home, "bench", "--compare", "bench.json", "bench.json")
+    assert code == 0 and "draft, temperature 0" in out and "differs" not in out
+
+
+def test_ctrl_c_prints_and_saves_what_there_is(home):
+    process = start(home, *bench(home, "--time-budget", "5m", "--cooldown", "0.4s", "--export", "bench.json"))
+    seen = ""
+    while "confirming" not in seen:
+        line = process.stderr.readline()
+        assert line, seen
+        seen += line
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130 and "partial: interrupted" in out
+    result = read_result(home / "bench.json")
+    assert result.partial and result.samples and result.rehearsals
+    code, out, _ = specdec(home, "bench", "--compare", "bench.json", "bench.json")
+    assert code == 0 and "K" in out
+
+
+def test_a_killed_bench_leaves_a_readable_file_too(home):
+    process = start(home, *bench(home, "--time-budget", "5m", "--cooldown", "0.4s", "--export", "bench.json"))
+    while "confirming" not in process.stderr.readline():
+        assert process.poll() is None
+    process.terminate()
+    process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert read_result(home / "bench.json").partial
+
+
+def test_several_drafts_drafters_and_temperatures_share_one_target(home):
+    other = tiny_folder(home / "other", TINY, seed=9, endless=True)
+    code, out, err = specdec(
+        home, "bench", "--target", home / "target", "--draft", home / "draft", "--draft", other, "--drafter", "model",
+        "--drafter", "ngram", "--temp", 0, "--temp", 1, "--raw", "--prompts", "prompts.txt", "-n", 12, "-k", "1-2,auto",
+        "--time-budget", "60s", "--json", "-q",
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    result = from_dict(json.loads(out))
+    assert [(c.contender.name, c.temperature) for c in result.conditions] == [
+        ("draft", 0.0), ("other", 0.0), ("ngram", 0.0), ("draft", 1.0), ("other", 1.0), ("ngram", 1.0)
+    ]  # fmt: skip
+    assert {one.condition for one in result.rehearsals} == set(result.conditions)
+    by_draft = {r.contender: r for r in (r.condition for r in result.rehearsals)}
+    assert len(by_draft) == 3
+    good, bad = (
+        sum(sum(r.accepted) for r in result.rehearsals if r.condition.contender.name == name)
+        for name in ("draft", "other")
+    )
+    assert good > 2 * bad
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("-k", "0"), "-k 0 drafts nothing"),
+        (("--kinds", "cod"), "--kinds cod is none of code, chat"),
+        (("--kinds", "code", "--prompts", "prompts.txt"), "both choose the prompts"),
+        (("--time-budget", "soon"), "--time-budget soon is no time"),
+        (("--export", "bench.xls"), "--export bench.xls ends in .xls"),
+        (("--export", "nowhere/bench.json"), "there is no such folder"),
+        (("--target", "target", "--drafter", "model"), "--drafter model, and target has no draft"),
+        (("--drafter", "magic"), "--drafter magic is none of model, ngram, auto"),
+        (("--temp", "-1"), "--temp -1.0 is outside 0 to 100"),
+        (("--write", "--temp", "0", "--temp", "1"), "--write keeps one K"),
+        (("--compare", "prompts.txt", "prompts.txt"), "prompts.txt is no bench result"),
+        (("--compare", "none.json", "none.json"), "none.json cannot be read: No such file"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_anything_is_loaded(arguments, message, home):
+    code, out, err = specdec(home, "bench", *(() if "--target" in arguments else ("-p", "tiny")), *arguments)
+    lines = err.splitlines()
+    assert (code, out, len(lines)) == (2, "", 2), err
+    assert lines[0].startswith("error: ") and message in lines[0] and lines[1].startswith("hint: ")
+
+
+def test_prompts_that_leave_no_room_are_left_out_and_said(home):
+    (home / "prompts.txt").write_text(PROMPTS + "\n" + "x" * 300)
+    code, _, err = specdec(home, *bench(home, "--time-budget", "4s"))
+    assert code == 0 and "1 of 7 prompts leave no room for 16 tokens: left out" in err
+    (home / "prompts.txt").write_text("x" * 300)
+    code, _, err = specdec(home, *bench(home, "--time-budget", "4s"))
+    assert code == 5 and "none of the 1 prompts leaves room" in err
+
+
+# Files
+
+
+def test_json_reads_back_as_the_same_result_and_csv_has_every_sample():
+    result = sample_result(budget_seconds=60.0)
+    assert from_dict(json.loads(json_text(result))) == result
+    assert len(csv_text(result).splitlines()) == 1 + len(result.samples)
+    assert set(WRITERS) == {".json", ".csv", ".md", ".html", ".svg"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda values: values.pop("specdec"), "not a specdec bench result"),
+        (lambda values: values.update(schema=2), "bench schema 2, and this specdec reads 1"),
+        (lambda values: values["samples"][0].pop("decode_seconds"), "samples.0.decode_seconds"),
+    ],
+)
+def test_files_that_are_no_result_name_the_first_thing_wrong(change, message):
+    values = json.loads(json.dumps(to_dict(sample_result(budget_seconds=60.0))))
+    change(values)
+    with pytest.raises(ValueError, match=message):
+        from_dict(values)
+
+
+def test_markdown_tells_losses_as_it_tells_wins():
+    loss, win = markdown_text(sample_result("M1 Pro")), markdown_text(sample_result())
+    assert "Don't use this draft for this" in loss and "specdec run -p qwen3-8b -k 0" in loss
+    assert "**2**" in win and "specdec run -p qwen3-8b -k 2" in win
+
+
+def test_a_partial_result_is_not_written_down(home):
+    result = sample_result(cancel_after=60.0)
+    with pytest.raises(SpecdecError, match="interrupted"):
+        entry(result, reports(result)[0])
+
+
+def test_a_packaged_pair_is_copied_whole_when_its_k_is_written(tmp_path):
+    """An entry of the user's file replaces the packaged one, so that it has to hold all of it."""
+    pair = Pair("demo", "specdec:demo/target", "specdec:demo/draft", 4, "a toy", target_bytes=7, source="packaged")
+    path = tmp_path / "models.toml"
+    for k, chip in ((3, "one"), (5, "two"), (6, "one")):
+        userfile.record_measured(path, pair, k, {"chip": chip, "k": k, "speedup": 1.5, "low": None})
+    found = read_registry(path, "yours").find("demo")
+    assert (found.target, found.draft, found.k, found.note, found.target_bytes) == (
+        pair.target,
+        pair.draft,
+        6,
+        "a toy",
+        7,
+    )
+    measured = tomllib.loads(path.read_text())["pairs"]["demo"]["measured"]
+    assert measured == [{"chip": "two", "k": 5, "speedup": 1.5}, {"chip": "one", "k": 6, "speedup": 1.5}]
+
+
+def test_unreadable_results_are_usage_errors(tmp_path):
+    file = tmp_path / "bench.json"
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(UsageError, match="is no bench result"):
+        read_result(file)

@@ -1,0 +1,255 @@
+"""The command as a person runs it: a real process, whole output, exit codes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from fakes.models import TINY, byte_tokenizer, tiny_folder
+
+ENVIRONMENT = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "COLUMNS", "FORCE_COLOR")}
+
+
+def specdec(*arguments, stdin=b"", **environment):
+    """(exit code, stdout, stderr) of one run."""
+    done = subprocess.run(
+        [sys.executable, "-m", "specdec_cli", *arguments],
+        input=stdin,
+        capture_output=True,
+        env=ENVIRONMENT | environment,
+        timeout=300,
+    )
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def failed(result, code, message, hint=None):
+    """Asserts a two-line error on stderr, nothing on stdout, and the exit code."""
+    exit_code, out, err = result
+    lines = err.splitlines()
+    assert (exit_code, out, len(lines)) == (code, "", 2), err
+    assert lines[0].startswith("error: ") and message in lines[0], err
+    assert lines[1].startswith("hint: ") and (hint is None or hint in lines[1]), err
+
+
+def tiny(tiny_pair, *more):
+    target, draft = map(str, tiny_pair)
+    return ["run", "--target", target, "--draft", draft, "--raw", "-n", "24", *more]
+
+
+def test_help_is_fast_and_imports_nothing_heavy():
+    script = (
+        "import sys; sys.argv = ['specdec', '--help']\n"
+        "from specdec_cli.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "assert not {'mlx', 'mlx_lm', 'transformers', 'huggingface_hub', 'numpy'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, env=ENVIRONMENT)
+    seconds = []
+    for _ in range(7):
+        before = os.times()
+        assert specdec("--help")[0] == 0
+        after = os.times()
+        seconds.append(sum(after[2:4]) - sum(before[2:4]))
+    # Seconds of computing, the least of seven: what the program needs, not what a busy machine adds.
+    assert min(seconds) < 0.3 * float(os.environ.get("SPECDEC_TEST_SLOWNESS", "1")), seconds
+
+
+def test_the_answer_alone_is_on_stdout_and_the_summary_on_stderr(tiny_pair):
+    code, out, err = specdec(*tiny(tiny_pair), "def f(")
+    quiet_code, quiet_out, quiet_err = specdec(*tiny(tiny_pair, "-q"), "def f(")
+    assert (code, quiet_code, quiet_err) == (0, 0, "")
+    assert out == quiet_out
+    assert "24 tokens in" in err and "\x1b" not in err
+
+
+def test_every_k_prints_the_same_answer(tiny_pair):
+    answers = {specdec(*tiny(tiny_pair, "-k", k), "def f(")[1] for k in ("0", "1", "5", "16")}
+    assert len(answers) == 1
+
+
+def test_json_is_one_event_a_line_and_the_trace_is_the_same(tiny_pair, tmp_path):
+    trace = tmp_path / "trace.jsonl"
+    code, out, err = specdec(*tiny(tiny_pair, "--json", "--trace", str(trace)), "def f(")
+    events = [json.loads(line) for line in out.splitlines()]
+    assert (code, err) == (0, "")
+    assert [event["event"] for event in events[:3]] == ["start", "prefill", "round"]
+    finish = events[-1]
+    assert "".join(e["text"] for e in events if e["event"] == "round") + finish["text_tail"] == finish["text"]
+    assert finish["stats"]["emitted_tokens"] == len(finish["tokens"]) == 24
+    assert trace.read_text() == out
+
+
+def test_stdin_comes_before_the_prompt(tiny_pair):
+    piped = specdec(*tiny(tiny_pair), "b", stdin=b"a\n")[1]
+    assert piped == specdec(*tiny(tiny_pair), "a\n\nb")[1]
+
+
+def test_options_are_read_from_the_environment(tiny_pair):
+    target, draft = map(str, tiny_pair)
+    settings = {"SPECDEC_TARGET": target, "SPECDEC_DRAFT": draft, "SPECDEC_MAX_TOKENS": "5", "SPECDEC_K": "2"}
+    events = [json.loads(line) for line in specdec("run", "--raw", "--json", "x", **settings)[1].splitlines()]
+    assert (events[0]["k"], events[-1]["stats"]["emitted_tokens"]) == (2, 5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "code", "message"),
+    [
+        (["run", ""], b"", 2, "the prompt is empty"),
+        (["run"], b" \n", 2, "the prompt is empty"),
+        (["run", "x", "-k", "17"], b"", 2, "-k 17 is outside 0 to 16"),
+        (["run", "x", "-k", "-1"], b"", 2, "-k -1 is outside 0 to 16"),
+        (["run", "x", "-n", "0"], b"", 2, "-n 0 is below 1"),
+        (["run", "x", "--drafter", "magic"], b"", 2, "--drafter magic is unknown"),
+        (["run", "x", "--frobnicate"], b"", 2, "No such option"),
+        (["rnu"], b"", 2, "No such command"),
+        (["run", "x", "--draft", "a/b"], b"", 2, "--draft a/b has no --target"),
+        (["run", "x", "-p", "demo", "--target", "a/b"], b"", 2, "both name a target"),
+        (["run", "x", "--trace", "/nowhere/trace.jsonl"], b"", 2, "/nowhere/trace.jsonl"),
+        (["run"], b"caf\xe9", 2, "stdin is not UTF-8: byte 0xe9 at 3 of 4"),
+        (["run", "x", "-p", "dmeo"], b"", 3, "no pair named dmeo"),
+        (["run", "x", "--target", "./nowhere"], b"", 3, "no folder ./nowhere"),
+        (["run", "x", "--target", "nobody/nothing"], b"", 3, "nobody/nothing is neither a folder here nor"),
+    ],
+)
+def test_bad_requests_are_two_lines_and_the_right_code(arguments, stdin, code, message):
+    failed(specdec(*arguments, stdin=stdin), code, message)
+
+
+def damaged(tmp_path, how):
+    folder = tiny_folder(tmp_path / "model")
+    weights, config = folder / "model.safetensors", folder / "config.json"
+    if how == "no weights":
+        weights.unlink()
+    elif how == "truncated":
+        weights.write_bytes(weights.read_bytes()[:1000])
+    elif how == "corrupt":
+        weights.write_bytes(b"\xff" * 1000)
+    else:
+        config.write_text(json.dumps(TINY | json.loads(how)))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "message"),
+    [
+        ("no weights", 3, "no weights for"),
+        ("truncated", 3, "is damaged (1000 bytes)"),
+        ("corrupt", 3, "is damaged (1000 bytes)"),
+        ('{"model_type": "riddle"}', 3, "is of type riddle"),
+        ('{"model_file": "evil.py"}', 4, "asks to run code from the repository"),
+        ('{"auto_map": {"AutoModel": "evil.Model"}}', 4, "asks to run code from the repository"),
+        ('{"model_type": "olmo"}', 3, "mlx-lm needs the package hf_olmo"),
+    ],
+)
+def test_bad_folders_are_two_lines_and_the_right_code(tmp_path, how, code, message):
+    failed(specdec("run", "x", "--target", str(damaged(tmp_path, how))), code, message)
+
+
+def test_mismatched_tokenizers_exit_4_with_the_first_difference(tiny_pair, tmp_path):
+    draft = tiny_folder(tmp_path / "draft")
+    (draft / "tokenizer.json").write_text(byte_tokenizer().to_str().replace('"a":', '"@":', 1))
+    result = specdec("run", "x", "--target", str(tiny_pair[0]), "--draft", str(draft))
+    failed(result, 4, "is 'a' in the target and '@' in the draft", "--drafter none")
+
+
+def test_a_prompt_longer_than_the_context_exits_5(tiny_pair):
+    failed(specdec(*tiny(tiny_pair), "x" * 300), 5, "300 tokens and the context holds 256")
+
+
+def test_a_closed_pipe_ends_quietly(tiny_pair):
+    command = [sys.executable, "-m", "specdec_cli", *tiny(tiny_pair, "--json", "-n", "200"), "def f("]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT)
+    assert process.stdout.readline().startswith(b'{"event": "start"')
+    process.stdout.close()
+    assert (process.wait(60), process.stderr.read()) == (0, b"")
+    process.stderr.close()
+
+
+def interrupted(arguments, presses, after):
+    """(exit code, stdout, stderr) of a run that gets SIGINT `presses` times once stdout shows `after`."""
+    command = [sys.executable, "-m", "specdec_cli", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT)
+    seen = b""
+    while after not in seen or len(seen) < 20:
+        seen += os.read(process.stdout.fileno(), 65536)
+    for _ in range(presses):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+    out, err = process.communicate(timeout=300)
+    return process.returncode, (seen + out).decode(), err.decode()
+
+
+def slow_pair(tmp_path):
+    """A context so long that the reply cannot end by itself before the signal."""
+    folder = tiny_folder(tmp_path / "slow", TINY | {"max_position_embeddings": 100_000}, seed=1, endless=True)
+    return ["run", "--target", str(folder), "--raw", "-n", "90000"]
+
+
+def test_ctrl_c_keeps_the_partial_text_and_exits_130(tmp_path):
+    code, out, err = interrupted([*slow_pair(tmp_path), "--json", "def f("], 1, b'"index": 5')
+    finish = json.loads(out.splitlines()[-1])
+    assert (code, finish["event"], finish["reason"]) == (130, "finish", "interrupted")
+    assert finish["text"] and "Traceback" not in err
+
+
+def test_ctrl_c_while_the_answer_is_plain_text_says_that_it_is_partial(tmp_path):
+    code, out, err = interrupted([*slow_pair(tmp_path), "def f("], 1, b"")
+    assert code == 130 and out.strip()
+    assert "interrupted" in err and "Traceback" not in err
+
+
+def test_doctor_names_machine_versions_and_cache():
+    code, out, err = specdec("doctor")
+    assert (code, err) == (0, "")
+    for word in ("chip", "memory", "mlx-lm", "python", "model cache", "cpu"):
+        assert word in out
+
+
+def test_without_arguments_it_shows_its_help():
+    assert specdec() == specdec("--help")
+    assert "Commands" in specdec()[1]
+
+
+def test_version():
+    assert specdec("--version")[:2] == (0, "specdec 0.1.0\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        (("--temp", "-1"), "--temp -1.0 is outside 0 to 100", "off is --temp 0"),
+        (("--top-p", "2"), "--top-p 2.0 is outside 0 to 1", "off is --top-p 1"),
+        (("--rule", "blok"), "--rule blok is none of auto, token, block, coupled, match", "--rule block"),
+        (("--logit-bias", "3"), "--logit-bias 3 is not ID=VALUE", "--logit-bias 42=-5"),
+        (("--kv-bits", "3"), "--kv-bits 3 is none of 2, 4, 8", "--kv-bits 2"),
+    ],
+)
+def test_sampling_flags_out_of_bounds_are_usage_errors(arguments, message, hint):
+    failed(specdec("run", "x", *arguments), 2, message, hint)
+
+
+def test_one_seed_gives_one_text_for_every_k_and_drafter(tiny_pair):
+    """The promise of `coupled`, through the whole program."""
+    texts = set()
+    for more in (("-k", "0"), ("-k", "1"), ("-k", "5"), ("--drafter", "ngram"), ("--drafter", "none")):
+        code, out, err = specdec(*tiny(tiny_pair, "--temp", "0.9", "--seed", "7", *more), "hello")
+        assert code == 0, err
+        texts.add(out)
+    assert len(texts) == 1
+    assert specdec(*tiny(tiny_pair, "--temp", "0.9", "--seed", "8"), "hello")[1] not in texts
+
+
+def test_the_start_event_tells_what_is_in_force(tiny_pair, tmp_path):
+    target = tiny_folder(tmp_path / "target", TINY, seed=1)
+    (target / "generation_config.json").write_text('{"do_sample": true, "temperature": 0.6, "top_k": 20}')
+    _, out, _ = specdec(
+        "run", "x", "--target", str(target), "--drafter", "ngram", "-n", "4", "--json", "--top-p", "0.9"
+    )
+    start = json.loads(out.splitlines()[0])
+    assert (start["rule"], start["temperature"], start["seed"]) == ("block", 0.6, None)
+    assert (start["sampling"]["top_k"], start["sampling"]["top_p"], start["sampling"]["min_p"]) == (20, 0.9, 0.0)

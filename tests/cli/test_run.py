@@ -1,0 +1,128 @@
+"""The whole program on a real pseudo-terminal, its screen read back through a terminal emulator."""
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+
+import pyte
+import pytest
+
+from fakes.models import TINY, tiny_folder
+
+COLUMNS, ROWS = 80, 30
+
+
+class Screen:
+    """One run of specdec on a pty of its own, as a person would see it."""
+
+    def __init__(self, *arguments, **environment):
+        self._screen = pyte.HistoryScreen(COLUMNS, ROWS, history=2000)
+        self._stream = pyte.ByteStream(self._screen)
+        self.raw = b""
+        self._master, slave = pty.openpty()
+        self._size(COLUMNS, ROWS)
+        settings = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "COLUMNS", "LINES")}
+        command = [sys.executable, "-m", "specdec_cli", *arguments]
+        # pyte cuts rows that become too wide, as xterm does.
+        everything = settings | {"TERM": "xterm-256color", "XTERM_VERSION": "pyte"} | environment
+        streams = {"stdin": slave, "stdout": slave, "stderr": slave}
+        self.process = subprocess.Popen(command, env=everything, start_new_session=True, **streams)
+        os.close(slave)
+
+    def _size(self, columns, rows):
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def resize(self, columns, rows):
+        self._size(columns, rows)
+        self._screen.resize(rows, columns)
+        self.process.send_signal(signal.SIGWINCH)
+
+    def read_until(self, text, seconds=60):
+        """Feed the emulator until `text` was written (None: until the program ended)."""
+        end = time.monotonic() + seconds
+        while text is None or text not in self.raw:
+            assert time.monotonic() < end, self.raw[-2000:]
+            if not select.select([self._master], [], [], 0.2)[0]:
+                continue
+            try:
+                data = os.read(self._master, 65536)
+            except OSError:
+                break
+            if not data:
+                break
+            self.raw += data
+            self._stream.feed(data)
+        return self
+
+    def end(self):
+        """(exit code, all lines ever shown, cursor visible)."""
+        self.read_until(None)
+        code = self.process.wait(30)
+        os.close(self._master)
+        scrolled = ["".join(row[x].data for x in range(COLUMNS)).rstrip() for row in self._screen.history.top]
+        return code, scrolled + [line.rstrip() for line in self._screen.display], not self._screen.cursor.hidden
+
+
+@pytest.fixture(scope="module")
+def long_folder(tmp_path_factory):
+    config = TINY | {"max_position_embeddings": 100_000}
+    return str(tiny_folder(tmp_path_factory.mktemp("long") / "model", config, seed=1, endless=True))
+
+
+def test_the_final_screen_holds_the_answer_one_panel_and_the_summary():
+    code, lines, cursor = Screen("run", "--raw", "-n", "30", "def read_lines(path):\n").end()
+    plain = [sys.executable, "-m", "specdec_cli", "run", "--raw", "-n", "30", "-q", "def read_lines(path):\n"]
+    answer = subprocess.run(plain, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL).stdout
+    text = "\n".join(lines)
+    assert (code, cursor) == (0, True)
+    # The panel's terminal folds long lines at words; nothing else may differ.
+    assert "".join(answer.split()) in "".join(text.split())
+    assert text.count("─ demo · K 4 · greedy ─") == 1
+    assert text.count("demo pair") == 1
+    assert "tokens in" in text and "✓ accepted" in text and "stopped at --max-tokens 30" in text
+    assert "loading" not in text
+
+
+def test_ctrl_c_on_the_terminal_keeps_the_text_and_the_cursor(long_folder):
+    screen = Screen("run", "--raw", "--target", long_folder, "--draft", long_folder, "-n", "90000", "def f(")
+    screen.read_until(b"accepted")
+    os.killpg(screen.process.pid, signal.SIGINT)
+    code, lines, cursor = screen.end()
+    assert (code, cursor) == (130, True)
+    assert any("interrupted" in line for line in lines)
+    assert not any("Traceback" in line for line in lines)
+
+
+def test_a_resize_in_mid_reply_leaves_one_panel(long_folder):
+    screen = Screen("run", "--raw", "--target", long_folder, "--draft", long_folder, "-n", "250", "-k", "3", "def f(")
+    screen.read_until(b"accepted")
+    screen.resize(60, 24)
+    code, lines, cursor = screen.end()
+    assert (code, cursor) == (0, True)
+    assert sum("· K 3 ·" in line for line in lines) == 1
+
+
+@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_no_color_and_dumb_terminals_get_no_colour(environment):
+    screen = Screen("run", "--raw", "-n", "12", "def f(", **environment)
+    code, lines, _ = screen.end()
+    colours = [f"\x1b[{n}m".encode() for n in range(30, 38)] + [b"\x1b[38;", b";3", b"\x1b[1;3"]
+    assert code == 0
+    assert not [c for c in colours if c in screen.raw]
+    if environment.get("TERM") == "dumb":
+        assert b"\x1b" not in screen.raw
+    assert any("tokens in" in line for line in lines)
+
+
+def test_plain_writes_no_control_code_at_all():
+    screen = Screen("run", "--raw", "--plain", "-n", "12", "def f(")
+    code, lines, _ = screen.end()
+    assert code == 0 and b"\x1b" not in screen.raw
+    assert any("tokens in" in line for line in lines)

@@ -1,0 +1,269 @@
+"""Adaptive K on simulated machines: never much slower than plain decoding, near the best K chosen with hindsight.
+
+Ratios are seconds of the other over seconds of `Adaptive`, start-up, exploration and the draft's reading of a 64-token
+prompt included, summed over SEEDS. Every play is seeded, so a failure is a change and never chance.
+"""
+
+import json
+from functools import cache
+
+import pytest
+
+from fakes.machine import BY_NAME, CODE, COPY, DEEPEST, HOSTILE, MACHINES, PROSE, SWITCHING, TEXTS, heated, play
+from specdec_cli.engine.draft_length.acceptance import AcceptanceRecord
+from specdec_cli.engine.draft_length.adaptive import BELIEVED_SECONDS, FIRST_WAIT_ROUNDS, Adaptive
+from specdec_cli.engine.draft_length.costs import CostRecord, Costs
+from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.events import Round
+from specdec_cli.speedup import expected_tokens
+
+SEEDS = range(4)
+MIX = (CODE, HOSTILE, COPY, PROSE)
+# Drafting gains 8 to 10 % there, which a few judged tokens cannot tell from a loss, and each further look costs two
+# plain steps and more: what is lost of that gain.
+MARGINAL = {("CPU, demo pair", "prose"): 0.93, ("M2 Ultra", "code"): 0.95}
+# Where drafting never pays one K (0) is as good as any, and on the M2 even hindsight gains no more than 1.09.
+NO_HEADROOM = {"M1 Pro": 0.98, "M2 Ultra": 1.03}
+
+machines = pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
+
+
+def adaptive(machine, text, tokens, seed, prompt=64, length=None):
+    length = length or Adaptive()
+    length.begin(tokens, prompt)
+    return play(machine, text, length, tokens, seed, prompt)
+
+
+@cache
+def fixed_seconds(name, text, k, tokens, seed, prompt=64):
+    return play(BY_NAME[name], text, Fixed(k), tokens, seed, prompt).seconds
+
+
+def against_plain(machine, text, tokens, prompt=64):
+    plain = sum(fixed_seconds(machine.name, text, 0, tokens, seed) for seed in SEEDS)
+    return plain / sum(adaptive(machine, text, tokens, seed, prompt).seconds for seed in SEEDS)
+
+
+def against_best_fixed(machine, text, tokens=1000):
+    best = min(sum(fixed_seconds(machine.name, text, k, tokens, seed) for seed in SEEDS) for k in range(DEEPEST + 1))
+    return best / sum(adaptive(machine, text, tokens, seed).seconds for seed in SEEDS)
+
+
+def mix_against_best_fixed(machine, make=Adaptive, tokens=500):
+    """Four replies, one kind of text each, one controller; the other side has one K for all four."""
+    plays = [(text, 10 * seed + i) for seed in SEEDS for i, text in enumerate(MIX)]
+    best = min(
+        sum(fixed_seconds(machine.name, text, k, tokens, seed) for text, seed in plays) for k in range(DEEPEST + 1)
+    )
+    took = 0.0
+    for seed in SEEDS:
+        length = make()
+        for i, text in enumerate(MIX):
+            took += adaptive(machine, text, tokens, 10 * seed + i, length=length).seconds
+    return best / took
+
+
+@pytest.mark.parametrize("text", [text for text in TEXTS if text is not SWITCHING], ids=lambda text: text.name)
+@machines
+def test_near_the_best_fixed_k_on_every_machine_and_text(machine, text):
+    assert against_best_fixed(machine, text) >= MARGINAL.get((machine.name, text.name), 0.97)
+
+
+@machines
+def test_text_that_turns_within_a_reply_is_followed(machine):
+    assert against_best_fixed(machine, SWITCHING) >= 0.98
+
+
+@machines
+def test_hostile_text_costs_under_three_percent_in_256_tokens(machine):
+    assert against_plain(machine, HOSTILE, 256) >= 0.97
+
+
+@machines
+def test_a_long_parked_controller_spends_at_most_two_percent_on_looking(machine):
+    assert against_plain(machine, HOSTILE, 2000) >= 0.98
+
+
+@pytest.mark.parametrize("text", [CODE, PROSE], ids=lambda text: text.name)
+def test_on_an_m1_it_stays_with_plain_decoding(text):
+    ks = [k for seed in SEEDS for k in adaptive(BY_NAME["M1 Pro"], text, 1000, seed).ks]
+    assert ks.count(0) / len(ks) >= 0.98
+
+
+@machines
+def test_four_texts_beat_any_single_k(machine):
+    assert mix_against_best_fixed(machine) >= NO_HEADROOM.get(machine.name, 1.05)
+
+
+@machines
+def test_spikes_and_heat_do_not_fool_it(machine):
+    """One round in twelve takes four times as long, and everything slows to 1.6 times and back within 40 seconds."""
+    hot = heated(machine)
+    for text in (CODE, HOSTILE):
+        best = min(sum(play(hot, text, Fixed(k), 700, seed).seconds for seed in SEEDS) for k in (0, 1, 2, 3, 5))
+        assert best / sum(adaptive(hot, text, 700, seed).seconds for seed in SEEDS) >= 0.94
+
+
+@pytest.mark.parametrize("tokens", [16, 32, 64])
+@machines
+def test_short_answers_to_a_long_prompt_do_not_pay_for_reading_it(machine, tokens):
+    for text in (CODE, HOSTILE):
+        assert against_plain(machine, text, tokens, prompt=4096) >= 1 / 1.03
+
+
+@machines
+def test_a_first_short_answer_does_not_pay_for_finding_out(machine):
+    for tokens in (16, 32, 64):
+        assert against_plain(machine, HOSTILE, tokens) >= 1 / 1.03
+
+
+def test_short_answers_one_after_another_are_looked_at_in_time():
+    """They were never tried, however many came: each alone was too short to look."""
+    machine, length = BY_NAME["M4 Pro (mlx 3852)"], Adaptive()
+    ks = [adaptive(machine, CODE, 48, seed, length=length).ks for seed in range(6)]
+    assert not any(ks[0]) and any(ks[2]) and sum(ks[5]) > len(ks[5])
+
+
+def test_once_costs_are_known_short_answers_are_drafted():
+    machine, length = BY_NAME["M4 Pro (mlx 3852)"], Adaptive()
+    adaptive(machine, CODE, 500, 1, length=length)
+    drafted = [adaptive(machine, CODE, 48, seed, length=length).seconds for seed in SEEDS]
+    assert sum(fixed_seconds(machine.name, CODE, 0, 48, seed) for seed in SEEDS) / sum(drafted) > 1.3
+
+
+def test_a_measured_controller_does_not_read_a_long_prompt_for_a_short_answer_either():
+    machine, length = BY_NAME["M4 Pro (mlx 3852)"], Adaptive()
+    adaptive(machine, CODE, 500, 1, length=length)
+    reply = adaptive(machine, CODE, 64, 2, prompt=4096, length=length)
+    assert set(reply.ks) == {0} and length.why.startswith("short answer: reading 4")
+
+
+def test_a_second_reply_starts_where_the_first_ended():
+    machine, length = BY_NAME["M4 Pro (mlx 3852)"], Adaptive()
+    first = adaptive(machine, CODE, 500, 1, length=length).ks
+    second = adaptive(machine, CODE, 500, 2, length=length).ks
+    assert first[:5] == [0, 0, 0, 0, 1] and second[0] == 0 and min(second[1:6]) >= 2
+    adaptive(machine, HOSTILE, 500, 3, length=length)
+    assert length.parked
+    assert set(adaptive(machine, HOSTILE, FIRST_WAIT_ROUNDS, 4, length=length).ks) == {0}
+
+
+def test_a_second_process_starts_from_the_costs_of_the_first():
+    machine, first = BY_NAME["M4 Pro (mlx 3852)"], Adaptive()
+    adaptive(machine, CODE, 1000, 1, length=first)
+    written = json.loads(json.dumps(first.to_dict(now_seconds=1e9)))
+    second = Adaptive.from_dict(written, now_seconds=1e9 + 60)
+    assert second.acceptance.habit == pytest.approx(first.acceptance.habit)
+    for k in range(1, 4):
+        known = second.costs.assumed.steps(k) + second.costs.assumed.rows(k + 1)
+        assert known == pytest.approx(k * machine.draft_step + machine.rows(k + 1), rel=0.06)
+    assert adaptive(machine, CODE, 100, 2, length=second).ks[:5] == [0, 0, 0, 0, 1]
+    assert Adaptive.from_dict(written, now_seconds=1e9 + BELIEVED_SECONDS + 1) is None
+    with pytest.raises(KeyError):
+        Adaptive.from_dict({"at": 1e9}, now_seconds=1e9)
+
+
+def test_it_says_why_it_is_parked():
+    length = Adaptive()
+    assert length.why == "a plain step is being measured"
+    adaptive(BY_NAME["M1 Pro"], PROSE, 200, 1, length=length)
+    assert length.why.startswith("parked: 1.") and length.why.endswith("plain steps")
+
+
+def test_a_short_tail_of_a_reply_does_not_park():
+    machine, length = BY_NAME["M4 Pro (mlx 3852)"], Adaptive()
+    adaptive(machine, COPY, 200, 0, length=length)
+    for seed in range(20):
+        adaptive(machine, COPY, 60, seed, length=length)
+        assert not length.parked
+
+
+class Ageless(Adaptive):
+    """Negative control: forgets nothing."""
+
+    def __init__(self):
+        super().__init__(acceptance=AcceptanceRecord(window_rounds=1e9, turn_deviations=1e9))
+
+
+class Incurious(Adaptive):
+    """Negative control: once parked, never looks again."""
+
+    def next(self):
+        self._since = min(self._since, 0.0) if self._failures else self._since
+        self._credit_steps = 0.0
+        return super().next()
+
+
+class CostBlind(Adaptive):
+    """Negative control: takes every round to cost what it would on a machine where rows are nearly free."""
+
+    def __init__(self):
+        super().__init__()
+        self.costs.round_seconds = lambda k: self.costs.plain_seconds() * (1 + 0.1 * k)
+
+
+@pytest.mark.parametrize("broken", [Ageless, Incurious])
+def test_without_forgetting_or_looking_again_the_mix_is_lost(broken):
+    machine = BY_NAME["CPU, inflated pair"]
+    assert mix_against_best_fixed(machine, broken) < 1.05 <= mix_against_best_fixed(machine)
+
+
+def test_without_costs_an_m1_loses():
+    machine = BY_NAME["M1 Pro"]
+    took = sum(adaptive(machine, CODE, 300, seed, length=CostBlind()).seconds for seed in SEEDS)
+    assert sum(fixed_seconds(machine.name, CODE, 0, 300, seed) for seed in SEEDS) / took < 0.8
+
+
+def test_a_round_yields_one_token_and_those_that_stand():
+    assert expected_tokens([]) == [1.0]
+    assert expected_tokens([0.5, 0.5, 1.0]) == pytest.approx([1, 1.5, 1.75, 2.0])
+
+
+def test_unseen_positions_never_promise_more_than_the_last_seen_one():
+    record = AcceptanceRecord()
+    for _ in range(20):
+        record.drafted(2, 1, 2)
+    rates = record.rates(5)
+    assert rates[0] > 0.9 and rates[1] < 0.1 and max(rates[2:]) <= rates[1]
+    assert record.frontier == 2
+
+
+def test_one_spike_moves_an_unknown_cost_by_a_third_at_most_and_nine_spikes_of_thirty_by_nothing():
+    costs = CostRecord(Costs())
+    for _ in range(3):
+        costs.plain(1.0)
+    before = costs.round_seconds(2)
+    costs.drafted(2, 0.2, 50.0)
+    assert costs.round_seconds(2) < before * 1.4
+    for i in range(30):
+        costs.drafted(2, 0.2, 9.0 if i % 3 == 0 else 1.3)
+    assert costs.round_seconds(2) == pytest.approx(1.5, rel=0.03)
+
+
+def test_a_machine_that_slows_down_takes_unseen_costs_with_it():
+    costs = CostRecord(Costs())
+    for _ in range(12):
+        costs.plain(1.0)
+    for _ in range(12):
+        costs.drafted(3, 0.3, 1.4)
+    for _ in range(40):
+        costs.drafted(3, 0.6, 2.8)
+    assert costs.plain_seconds() == pytest.approx(2.0, rel=0.1)
+
+
+def test_while_it_waits_it_computes_nothing():
+    length = Adaptive()
+    adaptive(BY_NAME["M1 Pro"], HOSTILE, 200, 1, length=length)
+    length.costs = type("Ready", (), {"ready": True})()
+    assert length._wait > 0 and length.next() == 0
+
+
+def test_a_round_without_draft_counts_as_plain():
+    """Prompt lookup may propose nothing although K was asked for."""
+    length = Adaptive()
+    length.begin(200)
+    for index in range(5):
+        length.observe(Round(index, "ngram", (), 0, 7, (7,), 0.0, 0.02))
+    assert length.next() == 1
+    length.observe(Round(5, "none", (), 0, 7, (7,), 0.0, 0.02))
+    assert length.costs.plain_seconds() == pytest.approx(0.02)

@@ -1,0 +1,157 @@
+"""The text itself or the model: never a different word, and the better bet."""
+
+import time
+
+import mlx.core as mx
+import pytest
+
+from fakes.models import tiny_network
+from specdec_cli.engine import device
+from specdec_cli.engine.baseline import baseline
+from specdec_cli.engine.decode import decode
+from specdec_cli.engine.draft import Draft
+from specdec_cli.engine.draft_length.adaptive import MAX_K, Adaptive
+from specdec_cli.engine.draft_length.costs import Costs
+from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.draft_length.lookup_acceptance import FADE_TOKENS, SHORTEST_MATCH, LookupRecord
+from specdec_cli.engine.drafters.auto import BettingDrafter, FixedRival
+from specdec_cli.engine.drafters.base import ModelDrafter, NoDrafter
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.sampling.acceptance import greedy, make_rule
+from specdec_cli.engine.sampling.sampler import Sampler
+from specdec_cli.engine.sampling.warps import Sampling
+from specdec_cli.events import Round
+
+NETWORK = tiny_network(seed=1)
+REPEATING = list(range(3, 23)) * 3
+CLOCK = time.perf_counter
+
+
+class Always(FixedRival):
+    """Looks up whatever matches, at any odds."""
+
+    def lookup_k(self, rates):
+        return min(len(rates), 3)
+
+
+class InTurn(FixedRival):
+    """Lookup and model by turns, whatever they are worth."""
+
+    def __init__(self, k):
+        super().__init__(k)
+        self._asked = 0
+
+    def lookup_k(self, rates):
+        self._asked += 1
+        return min(len(rates), 5) if self._asked % 3 else 0
+
+
+RIVALS = {
+    "always": lambda: Always(2),
+    "in turn": lambda: InTurn(2),
+    "fixed": lambda: FixedRival(4),
+    "auto": lambda: Adaptive(Costs.of_ratio(0.001, 0.001)),
+    "no model": lambda: Adaptive(Costs.of_ratio(0.001, 0.001), 0),
+}
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("name", RIVALS)
+def test_whoever_drafts_the_words_are_the_targets_own(name, temperature, ahead, monkeypatch):
+    monkeypatch.setattr(device, "queues_ahead", lambda: ahead)
+
+    def answer(drafter_of, length=None):
+        target, context = CachedModel(NETWORK, "target"), list(REPEATING)
+        rule = make_rule("coupled", Sampler(Sampling(temperature), 3, REPEATING, target.width))
+        drafter = drafter_of(rule)
+        rounds = list(decode(target, drafter, rule, length or drafter, context, 60, frozenset(), CLOCK))
+        return context, rounds
+
+    draft = CachedModel(tiny_network(seed=1, noise=0.05), "draft")
+    plain, _ = answer(lambda rule: NoDrafter(), Fixed(0))
+    model = name != "no model"
+    said, rounds = answer(
+        lambda rule: BettingDrafter(
+            RIVALS[name](), LookupRecord(), ModelDrafter(draft, NETWORK.args.vocab_size, rule) if model else None
+        )
+    )
+    assert said == plain
+    names = {round.drafter for round in rounds if round.draft}
+    assert model or names <= {"ngram"}
+    if not temperature:  # only then this text repeats itself
+        assert "ngram" in names if name != "auto" else names
+
+
+def test_greedy_bets_equal_mlx_lm():
+    expected = [t for r in baseline(NETWORK, REPEATING, 60, frozenset(), CLOCK) for t in r.emitted]
+    target, context = CachedModel(NETWORK, "target"), list(REPEATING)
+    drafter = BettingDrafter(Always(0), LookupRecord(), None)
+    list(decode(target, drafter, greedy(target.width), drafter, context, 60, frozenset(), CLOCK))
+    assert context == REPEATING + expected
+
+
+def test_rates_follow_what_stood_behind_matches_of_that_length():
+    record = LookupRecord()
+    before = record.rates(2, 1)[0]
+    for _ in range(20):
+        record.drafted(2, 4, 0)  # a short match fails at once
+        record.drafted(12, 4, 4)  # a long one stands
+    assert record.rates(2, 1)[0] < 0.1 < before
+    assert record.rates(12, 4)[0] > 0.9
+    assert record.rates(SHORTEST_MATCH - 1, 4) == []
+
+
+def test_a_class_that_failed_is_tried_again_after_other_text():
+    record = LookupRecord()
+    for _ in range(20):
+        record.drafted(4, 1, 0)
+    low = record.rates(4, 1)[0]
+    for _ in range(8):
+        record.passed(FADE_TOKENS // 2)
+    assert low < 0.1 < 0.4 < record.rates(4, 1)[0]
+
+
+def plain(index, seconds=1.0):
+    return Round(index, "none", (), 0, 7, (7,), 0.0, seconds)
+
+
+def test_a_lookup_drafts_only_where_its_tokens_cost_less_than_a_plain_step():
+    rival = Adaptive(Costs({2: 1.9, 9: 8.2}, {1: 0.1}), 0)
+    rival.begin(1000, 100)
+    assert rival.lookup_k([0.99] * MAX_K) == 0  # nothing measured yet
+    for index in range(6):
+        rival.observe(plain(index))
+    assert rival.lookup_k([0.5] * MAX_K) == 0
+    assert rival.lookup_k([0.99] * MAX_K) > 0
+    assert rival.next() == 0  # there is no model
+
+
+class Proposing(NoDrafter):
+    name = "model"
+
+    def propose(self, context, k):
+        return Draft(mx.array([9] * k, dtype=mx.int32), drafter=self.name)
+
+
+def test_a_model_that_does_better_keeps_the_round():
+    rival = Adaptive(Costs({2: 1.0, 9: 1.1}, {1: 0.01}))
+    rival.begin(10_000, 10)
+    drafter = BettingDrafter(rival, LookupRecord(), Proposing())
+    text = [5, 6, 7, 1, 5, 6]
+    for index in range(80):
+        k = drafter.next()
+        drafter.unread(text)
+        draft = drafter.propose(text, k) if k else None
+        tokens = tuple(draft.tokens.tolist()) if draft else ()
+        who = draft.drafter if tokens else "none"
+        # What the model drafts stands, what was looked up falls.
+        accepted = len(tokens) if who == "model" else 0
+        drafter.observe(Round(index, who, tokens, accepted, 7, (*tokens[:accepted], 7), 0.001 * len(tokens), 1.0))
+    assert who == "model" and len(tokens) == MAX_K
+
+
+def test_a_lookup_is_told_as_the_reason():
+    drafter = BettingDrafter(Always(0), LookupRecord(), None)
+    drafter.unread(REPEATING)
+    assert drafter.why == "the last 40 tokens occurred before"

@@ -1,0 +1,91 @@
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fakes.models import tiny_network
+from specdec_cli.engine.baseline import baseline
+from specdec_cli.engine.decode import decode
+from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.draft_length.lookup_acceptance import SHORTEST_MATCH
+from specdec_cli.engine.drafters.ngram import NgramDrafter
+from specdec_cli.engine.drafters.suffix_automaton import Lookup
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.sampling.acceptance import greedy
+
+TEXTS = st.lists(st.integers(0, 3), min_size=1, max_size=40)
+
+
+def proposal(context, k):
+    return NgramDrafter().propose(context, k).tokens.tolist()
+
+
+def earlier_ends(text, length):
+    """Where the last `length` tokens of `text` ended before, by looking everywhere."""
+    return [i + length for i in range(len(text) - length) if text[i : i + length] == text[len(text) - length :]]
+
+
+def test_the_longest_match_wins_and_a_later_occurrence_counts():
+    assert proposal([1, 2, 3, 9, 1, 2], 3) == [3, 9, 1]
+    assert proposal([5, 1, 2, 7, 8, 1, 2, 6, 5, 1, 2], 2) == [7, 8]
+    assert proposal([1, 2, 7, 1, 2, 8, 1, 2], 1) == [8]
+    assert proposal([1, 2, 3], 4) == []
+
+
+def test_a_text_that_goes_round_is_drafted_round_and_round():
+    assert proposal([9, 1, 2, 3, 1, 2, 3], 8) == [1, 2, 3, 1, 2, 3, 1, 2]
+    assert proposal([7, 7, 7], 4) == [7, 7, 7, 7]
+
+
+@given(TEXTS)
+def test_the_match_is_the_longest_end_that_occurred_before(text):
+    lookup = Lookup()
+    lookup.extend(text)
+    longest = max((n for n in range(1, len(text)) if earlier_ends(text, n)), default=0)
+    assert lookup.match.length == longest
+    if longest:
+        assert lookup.match.start in earlier_ends(text, longest)
+
+
+@given(TEXTS, st.integers(1, 8))
+def test_a_proposal_goes_on_as_the_earlier_occurrence_did(text, k):
+    lookup = Lookup()
+    lookup.extend(text)
+    drafted = proposal(text, k)
+    assert bool(drafted) == (lookup.match.length >= SHORTEST_MATCH)
+    repeated = text[lookup.match.start :]
+    assert drafted == ((repeated * k)[:k] if drafted else [])
+
+
+@given(TEXTS, st.data())
+def test_indexing_step_by_step_equals_indexing_at_once(text, data):
+    drafter = NgramDrafter()
+    for cut in sorted(data.draw(st.lists(st.integers(1, len(text)), max_size=4))):
+        drafter.commit(text[:cut])
+    assert drafter.propose(text, 4).tokens.tolist() == proposal(text, 4)
+
+
+def states(text):
+    lookup = Lookup()
+    lookup.extend(text)
+    return len(lookup._next), sum(map(len, lookup._next))
+
+
+@given(TEXTS)
+def test_the_index_stays_linear_in_the_text(text):
+    """The automaton's own bounds: 2 n states and 3 n transitions."""
+    found, transitions = states(text)
+    assert found <= 2 * len(text) + 1 and transitions <= 3 * len(text) + 1
+
+
+@pytest.mark.parametrize("k", [1, 4, 8])
+def test_text_that_repeats_is_drafted_from_itself_and_stays_the_targets_own(k):
+    network, prompt = tiny_network(seed=1), list(range(3, 23)) * 3
+    clock = time.perf_counter
+    expected = [t for r in baseline(network, prompt, 60, frozenset(), clock) for t in r.emitted]
+    context = list(prompt)
+    target = CachedModel(network, "target")
+    rounds = list(decode(target, NgramDrafter(), greedy(target.width), Fixed(k), context, 60, frozenset(), clock))
+    assert context == prompt + expected
+    assert sum(len(round.draft) for round in rounds) > 0

@@ -1,0 +1,82 @@
+"""A chat in memory: tiny networks under a byte-level tokenizer, a screen of strings, and what was asked of them."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+from fakes.models import TINY, byte_tokenizer, write_tokenizer
+from specdec_cli.chat.chat import Loaded, Talk
+from specdec_cli.chat.settings import Settings
+from specdec_cli.engine.architectures import architectures
+from specdec_cli.engine.conformance.networks import tiny_network
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.errors import NotAvailable
+from specdec_cli.events import Finish, Prefill
+from specdec_cli.models.tokenizer import Tokenizer
+from specdec_cli.pairs.pair import Pair
+from specdec_cli.session.session import Session
+from specdec_cli.ui.chat.screen import ChatScreen
+
+BYTES = 259
+
+
+def tokenizer_in(folder, **extra):
+    """The byte-level tokenizer, loaded as a model's is."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_tokenizer(folder, byte_tokenizer(), **extra)
+    return Tokenizer.load(folder, "tiny", TINY)
+
+
+def networks(architecture):
+    """(target, draft) of one architecture over bytes; the draft agrees now and then."""
+    found = architectures()[architecture]
+    config = dict(found.config)
+    if "text_config" in config:
+        config["text_config"] = config["text_config"] | {"vocab_size": BYTES}
+    else:
+        config["vocab_size"] = BYTES
+    found = replace(found, config=config)
+    return tiny_network(found, 1), tiny_network(found, 1, found.noise)
+
+
+class Recorded(Session):
+    """A session that remembers every prompt, request, prefill and finish."""
+
+    def __init__(self, *arguments, **more):
+        super().__init__(*arguments, **more)
+        self.replies = []
+
+    def reply(self, prompt, request, cancelled=lambda: False, raw=False):
+        prefill = None
+        for event in super().reply(prompt, request, cancelled, raw):
+            prefill = event if isinstance(event, Prefill) else prefill
+            if isinstance(event, Finish):
+                self.replies.append((list(prompt), request, prefill, event))
+            yield event
+
+
+def recorded(nets, tokenizer, context_limit=None):
+    target, draft = (CachedModel(net, "m", context_limit) for net in nets)
+    return Recorded(("target", "draft"), target, draft, tokenizer, {})
+
+
+class Refusing:
+    """An `open_pair` that knows no other pair."""
+
+    def __call__(self, pair, drafter):
+        raise NotAvailable(f"{pair.name} is not here", "pull it")
+
+
+def only_ascii(tokenizer):
+    """A bias under which random networks write printable ASCII and never stop, so that text becomes the same ids."""
+    pieces = ((token, tokenizer.piece(token)) for token in range(BYTES))
+    return tuple((token, -1e9) for token, piece in pieces if not (len(piece) == 1 and " " <= piece <= "~"))
+
+
+def talk_with(session, open_pair=None, tty=False, **settings):
+    """(talk, out, err); `settings` replace those of a chat with K = 4 and short answers."""
+    out, err = io.StringIO(), io.StringIO()
+    loaded = Loaded(Pair("tiny", "specdec:demo/target", "specdec:demo/draft", 4), session, "model")
+    chosen = Settings(**{"max_tokens": 24, "panel": False} | settings)
+    return Talk(loaded, open_pair or Refusing(), ChatScreen(out, err), chosen), out, err

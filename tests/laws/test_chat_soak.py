@@ -1,0 +1,126 @@
+"""Fifty turns: what a turn costs on the host, in memory and in tokens read does not grow with their number."""
+
+from __future__ import annotations
+
+import gc
+import time
+
+import mlx.core as mx
+import pytest
+
+from fakes.chat import networks, only_ascii, recorded, talk_with, tokenizer_in
+from specdec_cli.chat.chat import Loaded
+from specdec_cli.engine.cache.rollback import leaves
+from specdec_cli.events import Finish, Prefill, Start
+from specdec_cli.pairs.catalog import registry
+from specdec_cli.session.session import open_session
+
+
+def demo_talk(**settings):
+    pair = registry().find("demo")
+    talk, out, err = talk_with(open_session(pair), **settings)
+    talk.loaded = Loaded(pair, talk.loaded.session, "model")
+    return talk, out, err
+
+
+def cache_bytes(session):
+    """Bytes of the caches of both models, as far as they are allocated."""
+    parts = [part for model in (session._target, session._draft) for part in leaves(model._caches.layers)]
+    return sum(part.nbytes for part in parts)
+
+
+def soak(talk, turns):
+    """(bytes besides the caches, cache bytes, tokens read, prompt tokens) after each turn."""
+    found = []
+    for number in range(turns):
+        before = talk.stats.prompt_tokens, talk.stats.cached_tokens
+        talk.ask(f"def step_{number}(value):")
+        prompt = talk.stats.prompt_tokens - before[0]
+        read = prompt - (talk.stats.cached_tokens - before[1])
+        gc.collect()
+        mx.clear_cache()
+        caches = cache_bytes(talk.loaded.session)
+        found.append((mx.get_active_memory() - caches, caches, read, prompt))
+    return found
+
+
+def check(found, limit):
+    rest = [other for other, *_ in found[len(found) // 4 :]]
+    early, late = rest[: len(rest) // 2], rest[len(rest) // 2 :]
+    # Weights, a few snapshots, a tape: their sizes vary with the prompts, and no turn adds to them.
+    assert max(late) <= 1.02 * max(early), rest
+    assert all(prompt < limit for *_, prompt in found)
+    read = [tokens for _, _, tokens, _ in found]
+    # Only a turn that leaves old ones out reads the rest anew; each makes room for several.
+    assert sum(tokens > 60 for tokens in read) <= len(found) / 4, read
+
+
+def test_memory_and_tokens_read_stay_flat_over_turns():
+    talk, _, _ = demo_talk(max_tokens=8, max_context=256, overflow="drop-oldest")
+    check(soak(talk, 16), 256)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("architecture", ["gemma3_text", "qwen3_5"])
+def test_fifty_turns_stay_flat_for_windows_and_recurrences(architecture, tmp_path):
+    tokenizer = tokenizer_in(tmp_path)
+    session = recorded(networks(architecture), tokenizer)
+    settings = {"max_tokens": 16, "max_context": 500, "overflow": "drop-oldest", "logit_bias": only_ascii(tokenizer)}
+    talk, _, _ = talk_with(session, **settings)
+    check(soak(talk, 50), 500)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+def test_fifty_turns_of_the_demo_pair_stay_flat_and_each_equals_a_fresh_one():
+    talk, _, _ = demo_talk(max_tokens=24, overflow="drop-oldest")
+    found = soak(talk, 50)
+    check(found, 1024)
+    last = talk.conversation
+    assert last.left_out > 0 and len(last.turns) == 50
+    messages = last.without_last().messages(last.turns[-1].user, last.left_out)
+    fresh = open_session(talk.loaded.pair)
+    *_, finish = fresh.reply(fresh.conversation_tokens(messages), talk.request())
+    assert finish.text == last.turns[-1].answer.text
+
+
+class Instant:
+    """A session that answers at once, so that what is left is the chat's own work."""
+
+    names = ("t", "d")
+
+    def conversation_tokens(self, messages, thinks=True):
+        return [1] * sum(4 + len(message["content"]) // 4 for message in messages)
+
+    def context_limit(self, request):
+        return 400
+
+    def thinking(self, prompt):
+        return None
+
+    def effective(self, request):
+        return {"temperature": 0.0}
+
+    def reply(self, ids, request, cancelled):
+        yield Start("t", "d", "model", "greedy", 4, 0.0, None, len(ids), 8, "f", "cpu", {})
+        yield Prefill(len(ids), len(ids) - 1, 0.0)
+        yield Finish("stop", "an answer of some length", (1,) * 8, "", {})
+
+
+def test_the_hosts_own_work_a_turn_stays_flat():
+    """CPU seconds of 300 turns, the second half against the first; least of three, for busy machines."""
+
+    def half(talk, turns):
+        began = time.process_time()
+        for number in range(turns):
+            talk.ask(f"message number {number:06}")
+        return time.process_time() - began
+
+    ratios = []
+    for _ in range(3):
+        talk, _, _ = talk_with(Instant(), overflow="drop-oldest")
+        half(talk, 50)
+        first = half(talk, 300)
+        ratios.append(half(talk, 300) / first)
+    assert min(ratios) < 1.3, ratios

@@ -1,0 +1,167 @@
+"""Every turn of a chat is what a fresh run on the same rendered ids would say, and reads only what is new."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fakes.chat import networks, only_ascii, recorded, talk_with, tokenizer_in
+from specdec_cli.chat.commands import run_command
+from specdec_cli.engine.cache.rollback import common_prefix
+from specdec_cli.engine.sampling.noise import attempt_seed
+
+KINDS = {"plain": "qwen3", "windowed": "gemma3_text", "hybrid": "qwen3_5"}
+GREEDY, COUPLED = {}, {"sampling": {"temperature": 0.8}, "seed": 11}
+MESSAGES = ("hello there", "and then?", "why", "how so, exactly?", "well")
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def pair(request, tmp_path_factory):
+    return networks(KINDS[request.param]), tokenizer_in(tmp_path_factory.mktemp("tokenizer"))
+
+
+def fresh_tokens(pair, ids, request):
+    """What a session that has read nothing yet says."""
+    session = recorded(*pair)
+    *_, finish = session.reply(ids, request)
+    return finish.tokens
+
+
+def plain_tokens(session, ids, request):
+    """What mlx-lm's own plain decoding says, stop token excluded."""
+    tokens = [step.token for step in session.plain(ids, request)]
+    return tuple(tokens[:-1] if tokens[-1] in session._tokenizer.stop_tokens else tokens)
+
+
+@pytest.mark.parametrize("how", [GREEDY, COUPLED], ids=["greedy", "coupled"])
+def test_every_turn_equals_a_fresh_run_with_the_draft_switched_off_and_on(pair, how):
+    session = recorded(*pair)
+    talk, _, _ = talk_with(session, **how)
+    for number, message in enumerate(MESSAGES):
+        run_command(talk, f"/draft {'off' if number in (1, 3) else 'on'}")
+        talk.ask(message)
+    run_command(talk, "/retry")
+    drafted = 0
+    for ids, request, _, finish in session.replies:
+        assert finish.tokens == fresh_tokens(pair, ids, request)
+        assert finish.tokens == plain_tokens(session, ids, request)
+        assert bool(finish.stats["draft_n"]) == (request.drafter == "model")
+        drafted += finish.stats["draft_n_accepted"]
+    assert drafted and len(session.replies) == 6
+
+
+def test_a_turn_reads_only_what_is_new_for_the_target(pair):
+    session = recorded(*pair)
+    talk, _, _ = talk_with(session, logit_bias=only_ascii(pair[1]))
+    for message in MESSAGES:
+        talk.ask(message)
+    for (ids, _, _, finish), (later, _, prefill, _) in zip(session.replies, session.replies[1:], strict=False):
+        read = len(later) - prefill.cached_tokens
+        known = common_prefix([*ids, *finish.tokens], later)
+        assert known == len(ids) + len(finish.tokens)
+        # The last token was said and never read.
+        assert read <= len(later) - known + 1
+
+
+def test_the_draft_reads_only_what_is_new_too(pair):
+    """Draft tokens fed between two turns: the new ids, and what it has not drafted itself."""
+    session = recorded(*pair)
+    talk, _, _ = talk_with(session, logit_bias=only_ascii(pair[1]))
+    talk.ask(MESSAGES[0])
+    draft, fed = session._draft, []
+    extend = draft.extend
+    draft.extend = lambda tokens: (fed.append(tokens.size), extend(tokens))[1]
+    talk.ask(MESSAGES[1])
+    (before, _, _, first), (after, _, _, second) = session.replies
+    new = len(after) - len(before) - len(first.tokens)
+    # Of the first answer it has not read the last two tokens; then come its own drafts and their corrections.
+    assert sum(fed) <= new + 2 + second.stats["draft_n"] + 2 * second.stats["target_passes"]
+    assert sum(fed) < len(before) + new + second.stats["draft_n"]
+
+
+def test_a_stopped_reply_is_history_as_far_as_it_came(pair):
+    """The turn after Ctrl-C equals one of a conversation that had the partial text all along."""
+    session = recorded(*pair)
+    talk, _, _ = talk_with(session, max_tokens=40, logit_bias=only_ascii(pair[1]))
+    talk.ask(MESSAGES[0])
+    presses = iter([False] * 6)
+    reply = session.reply
+    session.reply = lambda ids, request, cancelled: reply(ids, request, lambda: next(presses, True))
+    talk.ask(MESSAGES[1])
+    session.reply = reply
+    assert session.replies[-1][3].reason == "interrupted"
+    partial = talk.conversation.turns[-1].answer
+    assert partial.text and partial.reason == "interrupted"
+    talk.ask(MESSAGES[2])
+    ids, request, prefill, finish = session.replies[-1]
+    messages = [
+        {"role": "user", "content": MESSAGES[0]},
+        {"role": "assistant", "content": talk.conversation.turns[0].answer.text},
+        {"role": "user", "content": MESSAGES[1]},
+        {"role": "assistant", "content": partial.text},
+        {"role": "user", "content": MESSAGES[2]},
+    ]
+    assert ids == session.conversation_tokens(messages)
+    assert finish.tokens == fresh_tokens(pair, ids, request)
+    assert prefill.cached_tokens > 0
+
+
+def test_a_reply_stopped_in_its_prefill_gives_the_message_back_and_leaves_the_caches_right(pair):
+    session = recorded(*pair)
+    talk, _, err = talk_with(session)
+    talk.ask(MESSAGES[0])
+    before, reply = talk.conversation, session.reply
+    session.reply = lambda ids, request, cancelled: reply(ids, request, lambda: True)
+    assert talk.ask("x" * 700) == "x" * 700
+    session.reply = reply
+    assert talk.conversation == before
+    assert "the message was taken back" in err.getvalue()
+    talk.ask(MESSAGES[1])
+    ids, request, _, finish = session.replies[-1]
+    assert finish.tokens == fresh_tokens(pair, ids, request)
+
+
+def test_undo_clear_and_retry_leave_the_caches_right(pair):
+    session = recorded(*pair)
+    talk, _, _ = talk_with(session, **COUPLED)
+    talk.ask(MESSAGES[0])
+    talk.ask(MESSAGES[1])
+    run_command(talk, "/retry")
+    assert run_command(talk, "/undo") == MESSAGES[1]
+    talk.ask(MESSAGES[2])
+    run_command(talk, "/clear")
+    talk.ask(MESSAGES[3])
+    assert len(talk.conversation.turns) == 1
+    for ids, request, _, finish in session.replies:
+        assert finish.tokens == fresh_tokens(pair, ids, request)
+
+
+def test_a_retry_under_a_seed_takes_other_noise_and_the_same_again_each_time(pair):
+    def answers():
+        session = recorded(*pair)
+        talk, _, _ = talk_with(session, **COUPLED)
+        talk.ask(MESSAGES[0])
+        run_command(talk, "/retry")
+        run_command(talk, "/retry")
+        assert [turn.attempt for turn in talk.conversation.turns] == [2]
+        return [finish.tokens for *_, finish in session.replies]
+
+    first, again = answers(), answers()
+    assert first == again
+    assert len(set(first)) == 3
+
+
+def test_the_first_attempt_has_the_seeds_own_noise():
+    assert attempt_seed(11, 0) == 11
+    assert len({attempt_seed(seed, attempt) for seed in (0, 1, 2) for attempt in (0, 1, 2)}) == 9
+
+
+def test_attempts_are_equal_for_every_k_and_drafter(pair):
+    session = recorded(*pair)
+    ids = session.chat_tokens(MESSAGES[0])
+    talk, _, _ = talk_with(session, **COUPLED)
+    for attempt in (0, 1):
+        request = talk.request(attempt)
+        texts = {fresh_tokens(pair, ids, replace(request, k=k)) for k in (0, 1, 4)}
+        assert len(texts) == 1

@@ -1,0 +1,76 @@
+"""Every architecture of the installed mlx-lm: as target and as draft its tokens are mlx-lm's own, past every window."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from specdec_cli.engine import device
+from specdec_cli.engine.architectures import architectures, installed
+from specdec_cli.engine.cache.recompute import Deck
+from specdec_cli.engine.cache.window import WindowKVCache
+from specdec_cli.engine.conformance.suite import check
+from tools.support_table import BEGIN, END, table_cells
+
+README = Path(__file__).parents[2] / "README.md"
+RUNNABLE = [name for name, found in architectures().items() if not found.refused and not found.metal_only]
+ALL = sorted(architectures())
+
+
+def test_every_architecture_of_the_installed_mlx_lm_is_listed():
+    """A later mlx-lm that brings a new one fails here until it is listed, as tested or with the reason."""
+    assert sorted(architectures()) == installed()
+    assert all(bool(found.config) != bool(found.refused) for found in architectures().values())
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_tokens_equal_plain_decoding_32_past_the_window(name):
+    found = check(architectures()[name], k=3, tokens=32)
+    if name in RUNNABLE or device.backend() == "metal":
+        assert found.status == "pass", found
+    else:
+        assert found.status == "refused" and found.detail, found
+    assert name in table_cells(readme_table())[", ".join(found.caches) or found.detail], (
+        "regenerate: python tests/tools/support_table.py"
+    )
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("role", ["target", "draft"])
+@pytest.mark.parametrize("k", [1, 3, 7])
+@pytest.mark.parametrize("name", RUNNABLE)
+def test_tokens_equal_plain_decoding_96_past_the_window_in_both_roles(name, k, role):
+    found = check(architectures()[name], k, 96, role)
+    assert found.status == "pass", found
+
+
+def keep_the_state(deck, tape, tokens):
+    """A rollback that forgets to replay."""
+
+
+def trim_too_far(window, tokens):
+    """One position more than was asked for."""
+    window.offset -= tokens + 1
+    return tokens
+
+
+@pytest.mark.parametrize(
+    ("name", "owner", "method", "broken"),
+    [
+        *((name, Deck, "replay", keep_the_state) for name in ("qwen3_5", "nemotron_h", "lfm2", "rwkv7", "jamba")),
+        *((name, WindowKVCache, "trim", trim_too_far) for name in ("gemma3_text", "gpt_oss", "gemma3n", "olmo3")),
+    ],
+)
+def test_a_broken_rollback_is_found(name, owner, method, broken, monkeypatch):
+    """Negative controls: the same check finds a state that was not rolled back, and a window rolled back too far."""
+    monkeypatch.setattr(owner, method, broken)
+    assert check(architectures()[name], k=3, tokens=32).status == "wrong"
+
+
+def test_the_readme_names_no_architecture_that_is_not_listed():
+    assert sorted(name for names in table_cells(readme_table()).values() for name in names) == ALL
+
+
+def readme_table():
+    return re.search(f"{re.escape(BEGIN)}(.*){re.escape(END)}", README.read_text("utf-8"), re.S)[1]

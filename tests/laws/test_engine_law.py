@@ -1,0 +1,185 @@
+"""Law: answers of the whole engine (loop, caches, drafter, rule, warps, noise) follow the target's own law.
+
+A case is N answers to one prompt with seeds 0 … N - 1, each of K + 2 tokens: the first is drawn plainly, the others in
+rounds of up to K. `exact_law` says what is compared, and with which odds to fail by chance: 1e-9 for each of at most
+12 chi-squares a case, so less than 1e-6 for all cases of this file, `full` ones included. The seeds are fixed: a case
+that passes will always pass.
+
+What this cannot see is a law that is off by a hundredth, such as token's residual under block: `test_rules` enumerates.
+"""
+
+import time
+from functools import cache
+
+import numpy as np
+import pytest
+
+from fakes.broken_rules import (
+    RawDraftLaw,
+    RepeatedNoise,
+    SharedNoise,
+    StuckNoise,
+    once_drafted,
+    raw_residual,
+    swapped,
+)
+from fakes.models import TINY, tiny_network
+from laws.exact_law import assert_follows
+from specdec_cli.engine.decode import decode
+from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.drafters.base import ModelDrafter
+from specdec_cli.engine.load import load_network
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.sampling.acceptance import Rejection, make_rule
+from specdec_cli.engine.sampling.rejection import draw_block, draw_token, plan_block, plan_token
+from specdec_cli.engine.sampling.sampler import Sampler
+from specdec_cli.engine.sampling.warps import Sampling
+from specdec_cli.hub import locate
+from specdec_cli.models.checkpoint import read_checkpoint
+
+# Thousands of answers take minutes on a slow or busy machine.
+pytestmark = pytest.mark.timeout(1800)
+N, K, PROMPT = 1000, 2, [1, 2, 3]
+SMALL = TINY | {
+    "vocab_size": 16,
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "intermediate_size": 16,
+    "num_attention_heads": 1,
+    "num_key_value_heads": 1,
+}
+RULES = ["token", "block", "coupled", "match"]
+WARPS = [Sampling(t, top_p=top_p) for t in (0.6, 1.0, 1.5) for top_p in (1.0, 0.9)]
+
+
+@cache
+def random_pair():
+    """Target and draft, 16 tokens: total variation 0.6 apart at T = 1, so about half of the drafts are rejected."""
+    return tiny_network(SMALL, seed=1), tiny_network(SMALL, seed=1, noise=0.1)
+
+
+@cache
+def demo_pair():
+    return tuple(load_network(read_checkpoint(locate(f"specdec:demo/{n}"), n)) for n in ("target", "draft"))
+
+
+def answers(networks, rule_for, sampling, n, prompt=PROMPT, k=K):
+    """[n, k + 2]: an answer for each seed, from one pair of caches."""
+    target, draft = (CachedModel(network, "model") for network in networks)
+    texts = []
+    for seed in range(n):
+        context = list(prompt)
+        target.reuse(context)
+        rule = rule_for(Sampler(sampling, seed, prompt, target.width))
+        drafter = ModelDrafter(draft, target.width, rule)
+        rounds = decode(target, drafter, rule, Fixed(k), context, k + 2, frozenset(), time.perf_counter)
+        assert sum(len(round.emitted) for round in rounds) == k + 2
+        texts.append(context[len(prompt) :])
+    return np.array(texts)
+
+
+def assert_engine_follows(rule_for, sampling, n=N):
+    assert_follows(random_pair(), PROMPT, answers(random_pair(), rule_for, sampling, n), sampling)
+
+
+def named(rule):
+    return lambda sampler: make_rule(rule, sampler)
+
+
+@pytest.mark.parametrize(
+    ("rule", "sampling"),
+    [
+        ("token", Sampling(1.0)),
+        ("block", Sampling(1.5)),
+        ("coupled", Sampling(0.6)),
+        ("match", Sampling(1.0)),
+        ("block", Sampling(0.6, top_p=0.9)),
+    ],
+)
+def test_answers_of_a_random_pair_follow_the_target(rule, sampling):
+    """N = 1000 answers of 4 tokens, K = 2."""
+    assert_engine_follows(named(rule), sampling)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("sampling", WARPS, ids=str)
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_follows_the_target_under_every_warp(rule, sampling):
+    """N = 5000 answers of 4 tokens, K = 2."""
+    assert_engine_follows(named(rule), sampling, 5000)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("sampling", [Sampling(1.0), Sampling(0.6, top_p=0.9)], ids=str)
+@pytest.mark.parametrize("rule", RULES)
+def test_longer_drafts_follow_the_target(rule, sampling):
+    """N = 3000 answers of 6 tokens, K = 4, of which the first 4 are compared."""
+    texts = answers(random_pair(), named(rule), sampling, 3000, k=4)
+    assert_follows(random_pair(), PROMPT, texts[:, :4], sampling)
+
+
+def rejection(kind, rule, plan=None):
+    own, draw_verdict = {"token": (plan_token, draw_token), "block": (plan_block, draw_block)}[rule]
+    return lambda sampler: kind(rule, once_drafted(plan, own) if plan else own, draw_verdict, sampler)
+
+
+PLAIN, CUT, HOT = Sampling(1.0), Sampling(0.6, top_p=0.9), Sampling(1.5)
+BROKEN = {
+    "token, residual p": (rejection(Rejection, "token", raw_residual(plan_token)), PLAIN),
+    "block, swapped ratio": (rejection(Rejection, "block", swapped(plan_block)), PLAIN),
+    "token, shared noise": (rejection(SharedNoise, "token"), PLAIN),
+    "block, repeated noise": (rejection(RepeatedNoise, "block"), PLAIN),
+    "coupled, stuck noise": (StuckNoise, PLAIN),
+}
+BROKEN_TOO = {
+    "block, raw q": (rejection(RawDraftLaw, "block"), CUT),
+    "block, residual p": (rejection(Rejection, "block", raw_residual(plan_block)), PLAIN),
+    "token, swapped ratio": (rejection(Rejection, "token", swapped(plan_token)), PLAIN),
+    "block, shared noise": (rejection(SharedNoise, "block"), PLAIN),
+    "token, repeated noise": (rejection(RepeatedNoise, "token"), PLAIN),
+    "token, raw q": (rejection(RawDraftLaw, "token"), CUT),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_known_mistake_is_noticed_in_the_engine_s_answers(name):
+    """Negative controls: the same N = 1000 answers to the same test as above."""
+    with pytest.raises(AssertionError, match="odds"):
+        assert_engine_follows(*BROKEN[name])
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", BROKEN_TOO)
+def test_it_is_noticed_under_the_other_rule_too(name):
+    """Negative controls: N = 1000."""
+    with pytest.raises(AssertionError, match="odds"):
+        assert_engine_follows(*BROKEN_TOO[name])
+
+
+def assert_engine_follows_demo(rule_for, sampling, n):
+    """The first three tokens behind "import os\\nimport ", where both models are in doubt and 0.5 apart."""
+    prompt = [517, 574, 201, 517, 223]
+    texts = answers(demo_pair(), rule_for, sampling, n, prompt)[:, :3]
+    assert_follows(demo_pair(), prompt, texts, sampling, floor=0.02)
+
+
+def test_answers_of_the_demo_pair_follow_the_target():
+    """N = 250 answers of 4 tokens, K = 2."""
+    assert_engine_follows_demo(named("block"), Sampling(1.0, top_p=0.9), 250)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("sampling", WARPS, ids=str)
+@pytest.mark.parametrize("rule", ["token", "block"])
+def test_the_demo_pair_follows_under_every_warp(rule, sampling):
+    """N = 1200 answers of 4 tokens, K = 2."""
+    assert_engine_follows_demo(named(rule), sampling, 1200)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", [*BROKEN, "block, raw q"])
+def test_a_known_mistake_is_noticed_with_the_demo_pair(name):
+    """Negative controls: N = 1200; hotter, where this pair's drafts and residuals are many enough to show it."""
+    rule_for, sampling = (BROKEN | BROKEN_TOO)[name]
+    with pytest.raises(AssertionError, match="odds"):
+        assert_engine_follows_demo(rule_for, HOT if sampling is PLAIN else sampling, 1200)

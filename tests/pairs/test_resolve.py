@@ -1,0 +1,64 @@
+"""A target named alone takes a cached draft whose tokenizer agrees: the real program on a cache laid out by hand."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from fakes.models import TINY, byte_tokenizer, tiny_folder
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+def cached(home, name, **config):
+    """A tiny model as the Hugging Face cache keeps it."""
+    repository = home / "hub" / ("models--" + name.replace("/", "--"))
+    folder = tiny_folder(repository / "snapshots" / COMMIT, TINY | config, seed=1)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(COMMIT)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A big target, a fitting draft, one as big as the target, and one that would fit but for its tokenizer."""
+    home = tmp_path_factory.mktemp("home")
+    cached(home, "org/big", num_hidden_layers=16, intermediate_size=512)
+    cached(home, "org/huge", num_hidden_layers=17, intermediate_size=512)
+    cached(home, "org/small", num_hidden_layers=1)
+    alien = cached(home, "org/alien", num_hidden_layers=1)
+    (alien / "tokenizer.json").write_text(byte_tokenizer().to_str().replace('"a":', '"@":', 1))
+    return home
+
+
+def start_event(home, *arguments):
+    command = [sys.executable, "-m", "specdec_cli", "run", "--raw", "-n", "4", "--json", *arguments, "x"]
+    environment = os.environ | {"HF_HOME": str(home)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout.splitlines()[0])
+
+
+def test_a_target_alone_takes_the_cached_draft_whose_tokenizer_agrees(home):
+    assert start_event(home, "--target", "org/big")["draft"] == "org/small"
+
+
+def test_without_a_fitting_draft_the_text_itself_drafts(home, tmp_path):
+    shutil.copytree(home, tmp_path / "home", symlinks=True)
+    shutil.rmtree(tmp_path / "home" / "hub" / "models--org--small")
+    start = start_event(tmp_path / "home", "--target", "org/big")
+    assert (start["draft"], start["drafter"], start["k"]) == (None, "ngram", "auto")
+
+
+def test_which_draft_was_chosen_and_why_is_said(home):
+    command = [sys.executable, "-m", "specdec_cli", "run", "--raw", "-n", "4", "--target", "org/big", "x"]
+    environment = os.environ | {"HF_HOME": str(home)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, stdin=subprocess.DEVNULL)
+    assert done.stderr.splitlines()[0] == "draft org/small: in the model cache, and its tokenizer agrees"
+
+
+def test_no_draft_is_looked_for_when_none_is_wanted(home):
+    assert start_event(home, "--target", "org/big", "--drafter", "none")["draft"] is None

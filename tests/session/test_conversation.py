@@ -1,0 +1,219 @@
+"""The message list, what of it is sent, thinking blocks, and transcripts."""
+
+from __future__ import annotations
+
+import json
+import stat
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fakes.chat import tokenizer_in
+from specdec_cli.chat.transcript import Transcript, load, save
+from specdec_cli.errors import DoesNotFit, SpecdecError, UsageError
+from specdec_cli.models.text import Thinking, ThinkingStream
+from specdec_cli.session.conversation import Answer, Conversation, Turn
+
+TAGS = Thinking("<think>", "</think>")
+
+
+def letters(messages):
+    """One id a character, and one for each message."""
+    return [0] * sum(len(message["content"]) + 1 for message in messages)
+
+
+def talked(*sizes, system=None):
+    """A conversation whose turns have that many ids each."""
+    turns = tuple(
+        Turn(chr(97 + place) * (size // 2 - 1), Answer("." * (size - size // 2 - 1)))
+        for place, size in enumerate(sizes)
+    )
+    return Conversation(system, turns)
+
+
+def test_messages_are_system_turns_and_the_new_one_in_order():
+    conversation = Conversation("be kind", (Turn("a", Answer("b", thinking="hm")),))
+    assert conversation.messages("c") == [
+        {"role": "system", "content": "be kind"},
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": "b", "reasoning_content": "hm", "thinking": "hm"},
+        {"role": "user", "content": "c"},
+    ]
+
+
+def test_refuse_names_both_numbers_and_changes_nothing():
+    conversation = talked(60, 60)
+    with pytest.raises(DoesNotFit, match="has 124 tokens and the context holds 124") as caught:
+        conversation.fit("abc", letters, 124, 40, "refuse")
+    assert "/set overflow drop-oldest" in caught.value.hint
+    assert len(conversation.fit("abc", letters, 125, 40, "refuse").ids) == 124
+
+
+def test_drop_oldest_makes_room_for_an_answer_and_keeps_the_system_message():
+    conversation = talked(40, 40, 40, system="s" * 9)
+    fitted = conversation.fit("abc", letters, 160, 40, "drop-oldest")
+    assert (fitted.left_out, len(fitted.ids)) == (2, 10 + 40 + 4)
+    sent = conversation.messages("abc", fitted.left_out)
+    assert [message["role"] for message in sent] == ["system", "user", "assistant", "user"]
+    assert sent[0]["content"] == "s" * 9
+    # Room for the next turns too: one more turn of this size drops nothing.
+    grown = conversation.with_turn(Turn("abc", Answer("." * 39)), fitted.left_out)
+    assert grown.fit("abc", letters, 160, 40, "drop-oldest").left_out == fitted.left_out
+
+
+@pytest.mark.parametrize(("limit", "max_tokens", "left_out"), [(92, 8, 0), (91, 8, 1), (111, 99, 0), (110, 99, 1)])
+def test_drop_oldest_drops_only_where_the_answer_or_a_quarter_of_the_context_does_not_fit(limit, max_tokens, left_out):
+    assert talked(40, 40).fit("abc", letters, limit, max_tokens, "drop-oldest").left_out == left_out
+
+
+def test_a_message_that_fits_in_no_case_is_refused_whatever_the_policy():
+    for overflow in ("refuse", "drop-oldest"):
+        with pytest.raises(DoesNotFit, match="has 111 tokens and the context holds 100"):
+            Conversation("s" * 9).fit("x" * 100, letters, 100, 40, overflow)
+
+
+def test_an_endless_context_drops_nothing():
+    assert talked(400, 400).fit("abc", letters, None, 40, "drop-oldest").left_out == 0
+
+
+def test_taking_turns_back_never_sends_an_empty_conversation_where_a_turn_is_left():
+    conversation = talked(40, 40, 40).with_turn(Turn("d", Answer("e")), 3)
+    assert conversation.without_last().left_out == 2
+    assert conversation.without_last().without_last().left_out == 1
+
+
+# Thinking
+
+
+def pieces_of(tags, text, cuts=()):
+    """(thinking, answer) of `text` fed in parts."""
+    stream, at, found = ThinkingStream(tags), 0, []
+    for cut in [*sorted({min(cut, len(text)) for cut in cuts}), len(text)]:
+        found += stream.feed(text[at:cut])
+        at = cut
+    found += stream.finish()
+    assert all(text for _, text in found)
+    return tuple("".join(part for kind, part in found if kind == wanted) for wanted in (True, False))
+
+
+@pytest.mark.parametrize(
+    ("text", "thinking", "answer"),
+    [
+        ("<think>\nhm, well\n</think>\n\nYes.", "hm, well", "Yes."),
+        ("  <think>hm</think>Yes.", "hm", "Yes."),
+        ("<think>\n\n</think>\n\nYes.", "", "Yes."),
+        ("Yes, <think> is a tag </think>.", "", "Yes, <think> is a tag </think>."),
+        ("<think>a</think>b<think>c</think>", "a", "b<think>c</think>"),
+        ("<think>never ends\n", "never ends", ""),
+        ("<thi", "", "<thi"),
+        ("", "", ""),
+        ("<think>a </thin b", "a </thin b", ""),
+    ],
+)
+def test_thinking_is_told_from_the_answer(text, thinking, answer):
+    assert TAGS.split(text) == (thinking, answer)
+
+
+def test_a_prompt_that_opened_the_tags_makes_a_reply_begin_thinking():
+    assert Thinking("<think>", "</think>", opened=True).split("\nhm\n</think>\nYes.") == ("hm", "Yes.")
+
+
+@given(
+    st.lists(st.sampled_from(["<think>", "</think>", "<", "a", "\n", " "]), max_size=12).map("".join),
+    st.lists(st.integers(0, 60)),
+)
+def test_thinking_does_not_depend_on_how_the_text_was_split(text, cuts):
+    assert pieces_of(TAGS, text, cuts) == pieces_of(TAGS, text)
+
+
+def test_thinking_leaves_later_turns_as_the_template_demands(tmp_path):
+    """Qwen3's rule: reasoning stays behind the last user message and leaves earlier turns."""
+    template = (
+        "{%- for m in messages -%}{{ '<|im_start|>' + m['role'] + '\\n' }}"
+        "{%- if m.reasoning_content and keep is defined -%}"
+        "{{ '<think>' + m.reasoning_content + '</think>' }}{%- endif -%}"
+        "{{ m['content'] + '<|im_end|>' }}{%- endfor -%}"
+    )
+    conversation = Conversation(None, (Turn("a", Answer("b", thinking="secret")),))
+    drops = tokenizer_in(tmp_path / "drops", chat_template=template)
+    keeps = tokenizer_in(tmp_path / "keeps", chat_template=template.replace("and keep is defined", ""))
+    shown = [tokenizer._wrapper.decode(tokenizer.render(conversation.messages("c"))) for tokenizer in (drops, keeps)]
+    assert "secret" not in shown[0] and "<think>secret</think>b" in shown[1]
+
+
+def test_a_template_that_refuses_the_messages_is_a_usage_error_with_its_reason(tmp_path):
+    template = "{{ raise_exception('System role not supported') }}"
+    with pytest.raises(UsageError, match="refuses the messages system, user: System role not supported"):
+        tokenizer_in(tmp_path, chat_template=template).render(Conversation("s").messages("c"))
+
+
+# Transcripts
+
+
+@pytest.fixture
+def saved(tmp_path):
+    facts = {"pair": "demo", "stats": {"draft_n": 3}}
+    turns = (Turn("a\nb", Answer("c", "hm", "length", facts), 2), Turn("\u2028é", Answer("", reason="interrupted")))
+    transcript = Transcript(Conversation("be kind", turns), header={"pair": "demo", "target": "t"})
+    path = tmp_path / "chat.jsonl"
+    save(path, transcript)
+    return path, transcript
+
+
+def test_a_transcript_comes_back_as_it_was(saved):
+    path, transcript = saved
+    assert load(path) == transcript
+
+
+def test_a_transcript_is_json_lines_that_only_its_owner_can_read(saved):
+    path, _ = saved
+    header, system, user, answer, *_ = map(json.loads, path.read_text().splitlines())
+    assert (header["transcript"], header["pair"]) == (1, "demo")
+    assert system == {"role": "system", "content": "be kind"} and user == {"role": "user", "content": "a\nb"}
+    assert (answer["content"], answer["thinking"], answer["reason"], answer["attempt"]) == ("c", "hm", "length", 2)
+    assert answer["stats"] == {"draft_n": 3}
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [found.name for found in path.parent.iterdir()] == ["chat.jsonl"]
+
+
+def test_the_same_conversation_is_saved_over_and_nothing_else_is(saved, tmp_path):
+    path, transcript = saved
+    save(path, transcript)
+    with pytest.raises(UsageError, match="holds another conversation"):
+        save(path, Transcript(Conversation()))
+    other = tmp_path / "notes.txt"
+    other.write_text("mine")
+    with pytest.raises(UsageError, match="holds something else"):
+        save(other, transcript)
+    assert other.read_text() == "mine"
+    with pytest.raises(SpecdecError, match="cannot be written: No such file or directory"):
+        save(tmp_path / "nowhere" / "chat.jsonl", transcript)
+
+
+@pytest.mark.parametrize(
+    ("damage", "line", "reason"),
+    [
+        (lambda lines: lines[1:], 1, "begins with its header"),
+        (lambda lines: [], 1, "it is not JSON"),
+        (lambda lines: [*lines[:3], lines[3][:20]], 4, "it is not JSON"),
+        (lambda lines: [*lines[:3], "[]"], 4, "it is no JSON object"),
+        (lambda lines: lines[:3], 3, "the last message has no answer"),
+        (lambda lines: [*lines, lines[1]], 7, "a message of 'system' does not belong here"),
+        (lambda lines: [*lines[:2], lines[3]], 3, "a message of 'assistant' does not belong here"),
+        (lambda lines: [*lines[:2], '{"role": "user"}'], 3, "a message has no content"),
+    ],
+)
+def test_a_damaged_transcript_is_refused_with_its_line(saved, damage, line, reason):
+    path, _ = saved
+    path.write_text("".join(f"{kept}\n" for kept in damage(path.read_text().splitlines())))
+    with pytest.raises(UsageError, match=f":{line} is damaged: .*{reason}"):
+        load(path)
+
+
+def test_a_transcript_that_is_not_text_or_not_there_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="cannot be read: No such file"):
+        load(tmp_path / "none.jsonl")
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe")
+    with pytest.raises(UsageError, match="not UTF-8"):
+        load(tmp_path / "bytes")

@@ -1,0 +1,142 @@
+"""What rounds cost is kept from reply to reply and from run to run, and never trusted blindly."""
+
+import json
+
+import pytest
+
+from fakes.models import tiny_network
+from specdec_cli.engine.draft_length.adaptive import BELIEVED_SECONDS, Adaptive
+from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.drafters.auto import BettingDrafter
+from specdec_cli.engine.drafters.base import ModelDrafter, NoDrafter
+from specdec_cli.engine.drafters.ngram import NgramDrafter
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.sampling.acceptance import greedy
+from specdec_cli.events import Round
+from specdec_cli.session.cost_file import KEPT_ENTRIES, CostFile
+from specdec_cli.session.drafting import Drafting
+
+TARGET, DRAFT = CachedModel(tiny_network(seed=1), "target"), CachedModel(tiny_network(seed=2), "draft")
+RULE = greedy(TARGET.width)
+
+
+@pytest.fixture
+def memory(tmp_path):
+    return CostFile(tmp_path / "state" / "costs.json")
+
+
+def drafting(memory=None, identity="a pair", at=1000.0, draft=DRAFT):
+    return Drafting(TARGET, draft, memory, identity, now=lambda: at)
+
+
+def begun(drafting, prompt_tokens=10, name="model", k="auto"):
+    return drafting.begin(name, k, RULE, [1] * prompt_tokens, 500, 0.1)
+
+
+def taught(length):
+    """Eight plain rounds of a second, and drafted ones in which a row costs half a step."""
+    for index in range(8):
+        length.observe(Round(index, "none", (), 0, 7, (7,), 0.0, 1.0))
+    for index in range(8, 16):
+        length.observe(Round(index, "model", (1, 2), 2, 7, (1, 2, 7), 0.2, 2.0))
+
+
+@pytest.mark.parametrize(
+    ("name", "k", "drafter", "length"),
+    [
+        ("none", "auto", NoDrafter, Fixed),
+        ("model", 0, NoDrafter, Fixed),
+        ("model", 3, ModelDrafter, Fixed),
+        ("model", "auto", ModelDrafter, Adaptive),
+        ("ngram", 3, NgramDrafter, Fixed),
+        ("ngram", "auto", BettingDrafter, BettingDrafter),
+        ("auto", 3, BettingDrafter, BettingDrafter),
+        ("auto", "auto", BettingDrafter, BettingDrafter),
+    ],
+)
+def test_every_name_and_k_has_its_drafter(name, k, drafter, length):
+    found = begun(drafting(), name=name, k=k)
+    assert [type(part) for part in found] == [drafter, length]
+
+
+def test_a_later_reply_goes_on_with_what_was_learned():
+    one = drafting()
+    _, first = begun(one)
+    taught(first)
+    assert begun(one)[1] is first
+
+
+def test_another_length_of_context_starts_from_it_as_an_assumption():
+    one = drafting()
+    _, short = begun(one)
+    taught(short)
+    _, long = begun(one, prompt_tokens=5000)
+    assert long is not short
+    assert long.costs.assumed.verify[3] == pytest.approx(2.0)
+    assert not long.costs.ready  # a plain step is measured anew
+
+
+def test_a_later_run_starts_from_what_was_written_down(memory):
+    one = drafting(memory)
+    taught(begun(one)[1])
+    one.remember()
+    _, length = begun(drafting(memory))
+    assert length.costs.assumed.verify[3] == pytest.approx(2.0)
+    assert length.costs.assumed.draft[2] == pytest.approx(0.2)
+
+
+def test_another_pair_machine_or_age_does_not_believe_it(memory):
+    one = drafting(memory)
+    taught(begun(one)[1])
+    one.remember()
+    assert 3 not in begun(drafting(memory, "another pair"))[1].costs.assumed.verify
+    assert 3 not in begun(drafting(memory, at=1001.0 + BELIEVED_SECONDS))[1].costs.assumed.verify
+    assert 3 not in begun(drafting(memory, at=999.0))[1].costs.assumed.verify  # written in the future
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[], {"at": "x"}, {"at": 1000.0}, {"at": 1000.0, "costs": {"verify": {"2": -1}, "draft": {}, "prefill_token": 1}}],
+)
+def test_nonsense_is_not_believed(memory, values):
+    one = drafting(memory)
+    taught(begun(one)[1])
+    one.remember()
+    path = memory._path
+    kept = json.loads(path.read_text())
+    kept["entries"] = dict.fromkeys(kept["entries"], values)
+    path.write_text(json.dumps(kept))
+    assert 3 not in begun(drafting(memory))[1].costs.assumed.verify
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 99, "entries": {"x": {}}}', '{"schema": 1, "entries": 3}'])
+def test_a_damaged_file_is_as_good_as_none_and_is_replaced(memory, text):
+    memory._path.parent.mkdir()
+    memory._path.write_text(text)
+    assert memory.read("x") is None
+    memory.write("x", {"at": 1})
+    assert memory.read("x") == {"at": 1}
+
+
+def test_the_oldest_entries_go_first(memory):
+    for i in range(KEPT_ENTRIES + 3):
+        memory.write(str(i), {"i": i})
+    memory.write("4", {"i": "again"})
+    memory.write("new", {})
+    assert [memory.read(key) for key in ("2", "3", "5")] == [None, None, {"i": 5}]
+    assert memory.read("4") == {"i": "again"}
+
+
+def test_a_folder_that_cannot_be_written_is_no_reason_to_fail(tmp_path):
+    (tmp_path / "file").write_text("")
+    CostFile(tmp_path / "file" / "costs.json").write("x", {})
+
+
+def test_a_draft_that_nothing_could_make_pay_gives_its_memory_back():
+    one = drafting()
+    _, length = begun(one)
+    length.costs.assumed.verify.update({2: 1.99, 9: 9.5})  # an M1
+    for index in range(4):
+        length.next()
+        length.observe(Round(index, "none", (), 0, 7, (7,), 0.0, 1.0))
+    assert length.resting and length.next() == 0

@@ -1,0 +1,220 @@
+"""Text, stop strings and limits on top of the engine, with a real tiny pair over single bytes."""
+
+import json
+
+import pytest
+
+from fakes.models import TINY, byte_tokenizer, tiny_folder, write_tokenizer
+from specdec_cli.engine.draft_length.adaptive import Adaptive
+from specdec_cli.engine.draft_length.costs import Costs
+from specdec_cli.errors import DoesNotFit, Refused, UsageError
+from specdec_cli.events import Finish, Prefill, Round, RoundDone, Start
+from specdec_cli.models.text import StopStrings
+from specdec_cli.models.tokenizer import Tokenizer
+from specdec_cli.pairs.pair import Pair
+from specdec_cli.session.session import Request, open_session
+from specdec_cli.session.writer import Writer
+from specdec_cli.stats import Stats
+
+
+@pytest.fixture(scope="module")
+def session(tiny_pair):
+    target, draft = map(str, tiny_pair)
+    return open_session(Pair("tiny", target, draft))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_pair):
+    return Tokenizer.load(tiny_pair[0], "tiny", TINY)
+
+
+def reply(session, text="def f(", **settings):
+    return list(session.reply(session.raw_tokens(text), Request(**{"max_tokens": 40, "k": 4} | settings), raw=True))
+
+
+def joined(events):
+    return "".join(event.text for event in events if isinstance(event, RoundDone))
+
+
+def test_the_events_come_in_order_and_their_texts_join(session):
+    events = reply(session)
+    assert isinstance(events[0], Start) and isinstance(events[1], Prefill)
+    assert all(isinstance(event, RoundDone) for event in events[2:-1])
+    finish = events[-1]
+    assert isinstance(finish, Finish)
+    assert joined(events) + finish.text_tail == finish.text
+    assert finish.text == byte_tokenizer().decode(list(finish.tokens), skip_special_tokens=False)
+
+
+@pytest.mark.parametrize("k", [0, 1, 4, 8])
+def test_every_k_gives_the_same_reply(session, k):
+    plain, drafted = reply(session, k=0)[-1], reply(session, k=k)[-1]
+    assert (drafted.tokens, drafted.text, drafted.reason) == (plain.tokens, plain.text, plain.reason)
+
+
+def test_stop_strings_are_found_across_tokens_and_rounds_and_never_shown(session):
+    """Every stop of 1 to 4 characters cut out of the reply, so that ends fall at all places of a round."""
+    whole = reply(session)[-1].text
+    for size in (1, 2, 4):
+        for at in range(0, 24, 3):
+            stop = whole[at : at + size]
+            events = reply(session, stop=(stop,))
+            finish = events[-1]
+            assert finish.reason == "stop"
+            assert finish.text == whole[: whole.find(stop)]
+            assert joined(events) + finish.text_tail == finish.text
+
+
+def test_max_tokens_cuts_inside_a_draft(session):
+    for budget in (1, 2, 3, 7):
+        events = reply(session, max_tokens=budget, k=8)
+        assert len(events[-1].tokens) == budget
+        assert events[-1].reason == "length"
+
+
+def test_a_stop_token_ends_the_reply_and_is_not_in_it(tiny_pair, tmp_path):
+    """The stop token is taken from the middle of the plain reply, so it comes inside a draft for K = 8."""
+    free = open_session(Pair("tiny", str(tiny_pair[0]), None))
+    tokens = reply(free, k=0)[-1].tokens
+    stop = next(t for t in tokens[6:] if tokens.index(t) > 4)
+    target = tiny_folder(tmp_path / "target", TINY | {"eos_token_id": stop}, seed=1)
+    draft = tiny_folder(tmp_path / "draft", TINY | {"eos_token_id": stop}, seed=1)
+    for k in (0, 3, 8):
+        events = reply(open_session(Pair("tiny", str(target), str(draft))), k=k)
+        assert events[-1].reason == "stop"
+        assert events[-1].tokens == tokens[: tokens.index(stop)]
+        assert events[-2].round.emitted[-1] == stop
+
+
+def test_characters_split_over_tokens_and_rounds_come_out_whole(tokenizer):
+    """Four bytes of an emoji, one token each, spread over rounds; a lone lead byte at the end shows as U+FFFD."""
+    from specdec_cli.events import Round
+
+    ids = tokenizer.encode("é🙂")
+    lead = ids[2]
+    writer = Writer(tokenizer.stream(), StopStrings(()), tokenizer)
+    texts = [writer.write(Round(i, "model", (t,), 1, t, (t,), 0.0, 0.0)).text for i, t in enumerate([*ids, lead])]
+    assert texts == ["", "é", "", "", "", "🙂", ""]
+    finish = writer.finish("length", Stats())
+    assert (finish.text_tail, finish.text) == ("\ufffd", "é🙂\ufffd")
+
+
+def test_pieces_name_every_draft_token(session):
+    drafted = [event for event in reply(session) if isinstance(event, RoundDone) and event.round.draft]
+    assert drafted and all(len(event.pieces) == len(event.round.draft) for event in drafted)
+
+
+def test_a_cancelled_prefill_finishes_as_interrupted(session):
+    events = list(session.reply(session.raw_tokens("x" * 200), Request(k=4), lambda: True))
+    assert [type(event) for event in events] == [Start, Prefill, Finish]
+    assert (events[-1].reason, events[-1].text) == ("interrupted", "")
+
+
+def test_cancelling_between_rounds_keeps_the_text_and_the_next_reply_is_right(session):
+    whole = reply(session, k=4)[-1]
+    presses = iter([False] * 5)
+    events = list(
+        session.reply(session.raw_tokens("def f("), Request(max_tokens=40, k=4), lambda: next(presses, True), True)
+    )
+    assert events[-1].reason == "interrupted"
+    assert events[-1].text and whole.text.startswith(events[-1].text)
+    assert reply(session, k=4)[-1].text == whole.text
+
+
+def test_a_second_reply_reads_only_what_is_new(session):
+    reply(session, "class A:")
+    prefill = reply(session, "class A: pass")[1]
+    assert (prefill.cached_tokens, prefill.prompt_tokens) == (8, 13)
+
+
+def test_a_prompt_that_fills_the_context_is_refused_with_both_numbers(session):
+    with pytest.raises(DoesNotFit, match="256 tokens and the context holds 256"):
+        reply(session, "x" * 256)
+    with pytest.raises(DoesNotFit, match="9 tokens and the context holds 8"):
+        reply(session, "x" * 9, max_context=8)
+    events = reply(session, "x" * 250)
+    assert (len(events[-1].tokens), events[0].context_limit) == (6, 256)
+
+
+def test_an_empty_prompt_is_a_usage_error(session):
+    with pytest.raises(UsageError, match="empty"):
+        list(session.reply([], Request()))
+
+
+def test_mismatched_tokenizers_are_refused_before_any_weight_is_read(tiny_pair, tmp_path):
+    draft = tiny_folder(tmp_path / "draft", TINY)
+    other = byte_tokenizer().to_str().replace('"a":', '"@":', 1)
+    (draft / "tokenizer.json").write_text(other)
+    (draft / "model.safetensors").write_bytes(b"not weights")
+    with pytest.raises(Refused, match=r"tokenizers of .* differ: id \d+ is 'a' in the target and '@' in the draft"):
+        open_session(Pair("bad", str(tiny_pair[0]), str(draft)))
+
+
+def test_an_architecture_that_cannot_check_a_draft_is_refused_before_any_weight_is_read(tmp_path):
+    """phi3small's pass over several tokens is not causal in mlx-lm: plain decoding works, checking a draft cannot."""
+    folder = tiny_folder(tmp_path / "phi", TINY)
+    config = {
+        "model_type": "phi3small",
+        "hidden_size": 64,
+        "dense_attention_every_n_layers": 2,
+        "ff_intermediate_size": 64,
+        "gegelu_limit": 20.0,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "layer_norm_epsilon": 1e-5,
+        "vocab_size": 100352,
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(Refused, match=r"\(phi3small\): mlx-lm's pass over several tokens is not causal"):
+        open_session(Pair("phi", str(folder), None))
+
+
+def test_kv_bits_are_named_in_the_start_event(tiny_pair, tmp_path):
+    folders = [tiny_folder(tmp_path / name, TINY | {"head_dim": 32}) for name in ("target", "draft")]
+    session = open_session(Pair("tiny", *map(str, folders)), kv_bits=8)
+    start, *_ = session.reply(session.raw_tokens("hello"), Request(max_tokens=4))
+    assert start.caches == {"target": ("QuantizedKVCache",), "draft": ("QuantizedKVCache",)}
+    with pytest.raises(Refused, match="does not run on a KV cache of 8 bits"):
+        open_session(Pair("tiny", *map(str, tiny_pair)), kv_bits=8)
+
+
+def test_an_unknown_drafter_is_a_usage_error(tiny_pair):
+    with pytest.raises(UsageError, match="--drafter magic"):
+        open_session(Pair("tiny", *map(str, tiny_pair)), "magic")
+
+
+def test_a_model_without_template_gets_plain_text(tmp_path):
+    folder = tiny_folder(tmp_path / "base", TINY)
+    write_tokenizer(folder, byte_tokenizer(), chat_template=None)
+    session = open_session(Pair("base", str(folder), None))
+    assert session.chat_tokens("hi", "be kind") == session.raw_tokens("be kind\n\nhi")
+
+
+@pytest.mark.parametrize("drafter", ["model", "ngram"])
+def test_adaptive_k_changes_no_token(tiny_pair, drafter):
+    """Whatever is measured and chosen: greedy and coupled texts are those of plain decoding."""
+    session = open_session(Pair("tiny", *map(str, tiny_pair)))
+    prompt = session.raw_tokens("hello hello hello")
+    for more in ({}, {"sampling": {"temperature": 0.9}, "seed": 5}):
+        plain = [*session.reply(prompt, Request(max_tokens=150, k=0, **more))][-1]
+        for _ in range(2):
+            start, *_, auto = session.reply(prompt, Request(max_tokens=150, k="auto", drafter=drafter, **more))
+            assert (start.k, auto.tokens) == ("auto", plain.tokens)
+
+
+def test_adaptive_k_drafts_where_it_pays_and_parks_where_it_does_not(tiny_pair):
+    """A scripted clock: a target pass costs 10 whatever its rows, a draft step 1, or 10 where drafting cannot pay."""
+    for cost, pays in ((0.1, True), (1.0, False)):
+        adaptive = Adaptive(Costs.of_ratio(cost))
+        adaptive.begin(4000)
+        lengths = []
+        for index in range(400):
+            k = adaptive.next()
+            lengths.append(k)
+            draft = tuple(range(k))
+            accepted = min(k, index % 4)
+            emitted = tuple(range(accepted + 1))
+            adaptive.observe(Round(index, "model", draft, accepted, 9, emitted, k * cost, 1.0))
+        late = lengths[200:]
+        assert (sum(late) / len(late) > 1) == pays, late

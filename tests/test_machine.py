@@ -1,0 +1,87 @@
+"""What machines say about themselves, in their own words."""
+
+import pytest
+
+from specdec_cli.machine import answer_of, machine_state, power_source
+
+BATTERY = "Now drawing from 'Battery Power'\n -InternalBattery-0 (id=4522083)\t81%; discharging; 5:12 remaining\n"
+MAINS = "Now drawing from 'AC Power'\n -InternalBattery-0 (id=4522083)\t100%; charged; 0:00 remaining\n"
+SETTINGS = "Currently in use:\n standby         1\n lowpowermode    {}\n sleep           1\n"
+NO_LIMIT = "Note: No thermal warning level has been recorded\nNote: No performance warning level has been recorded\n"
+LIMIT = "2026-01-31 10:00:00 +0100 CPU Power notify\n\tCPU_Scheduler_Limit \t= 100\n\tCPU_Speed_Limit \t= 62\n"
+
+
+def mac(**answers):
+    """A Mac that answers `pmset_g_batt` and the like; nothing to other questions."""
+    return lambda command: answers.get("_".join(command).replace("-", "").replace("com.apple.system.", ""), "")
+
+
+def test_a_mac_on_mains_that_is_cool():
+    run = mac(
+        pmset_g_batt=MAINS,
+        pmset_g=SETTINGS.format(0),
+        notifyutil_g_thermalpressurelevel="com.apple.system.thermalpressurelevel 0\n",
+    )
+    found = machine_state("darwin", run)
+    assert (found.power, found.low_power_mode, found.thermal) == ("mains", False, "nominal")
+    assert found.load is None or found.load >= 0
+
+
+def test_a_mac_on_battery_that_saves_power_and_is_hot():
+    run = mac(
+        pmset_g_batt=BATTERY,
+        pmset_g=SETTINGS.format(1),
+        notifyutil_g_thermalpressurelevel="com.apple.system.thermalpressurelevel 2\n",
+    )
+    found = machine_state("darwin", run)
+    assert (found.power, found.low_power_mode, found.thermal) == ("battery", True, "heavy")
+
+
+@pytest.mark.parametrize(
+    ("told", "thermal"), [(LIMIT, "speed limit 62 %"), (LIMIT.replace("62", "100"), "nominal"), (NO_LIMIT, None)]
+)
+def test_without_a_pressure_level_the_speed_limit_tells(told, thermal):
+    assert machine_state("darwin", mac(pmset_g_therm=told)).thermal == thermal
+
+
+def test_a_mac_that_answers_nothing_is_unknown_in_every_respect():
+    found = machine_state("darwin", lambda command: "")
+    assert (found.power, found.low_power_mode, found.thermal) == (None, None, None)
+
+
+def test_linux_tells_battery_and_profile(tmp_path):
+    (tmp_path / "BAT0").mkdir()
+    (tmp_path / "BAT0" / "status").write_text("Discharging\n")
+    (tmp_path / "profile").write_text("low-power\n")
+    found = machine_state("linux", supplies=tmp_path, profile=tmp_path / "profile")
+    assert (found.power, found.low_power_mode, found.thermal) == ("battery", True, None)
+    assert machine_state("linux", supplies=tmp_path, profile=tmp_path / "none").low_power_mode is None
+
+
+def test_a_command_that_is_not_there_answers_nothing():
+    assert answer_of(["specdec-no-such-command"]) == ""
+
+
+MAINS = "Now drawing from 'AC Power'\n -InternalBattery-0 (id=123)\t95%; charging; 0:20 remaining present: true\n"
+BATTERY = "Now drawing from 'Battery Power'\n -InternalBattery-0 (id=123)\t95%; discharging; 5:20 remaining\n"
+
+
+@pytest.mark.parametrize(("told", "found"), [(MAINS, "mains"), (BATTERY, "battery"), ("", "unknown")])
+def test_macos_is_asked_by_pmset(told, found):
+    asked = []
+    assert power_source("darwin", lambda command: asked.append(command) or told) == found
+    assert asked == [["pmset", "-g", "batt"]]
+
+
+@pytest.mark.parametrize(
+    ("states", "found"), [([], "mains"), (["Charging"], "mains"), (["Full", "Discharging"], "battery")]
+)
+def test_linux_by_its_power_supplies(tmp_path, states, found):
+    for i, state in enumerate(states):
+        (tmp_path / f"BAT{i}").mkdir()
+        (tmp_path / f"BAT{i}" / "status").write_text(f"{state}\n")
+    assert power_source("linux", supplies=tmp_path) == found
+
+
+def test_elsewhere_nobody_knows():
+    assert power_source("win32") == "unknown"

@@ -1,0 +1,222 @@
+"""The bench's page and picture: what they say, that they need nothing, and that the sliders reckon right."""
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import pytest
+
+from fakes.bench_result import sample_result
+from specdec_cli.bench.file import from_dict, to_dict
+from specdec_cli.bench.result import Contender
+from specdec_cli.speedup import tokens_per_round
+from specdec_cli.ui.bench.export import WRITERS
+from specdec_cli.ui.bench.page import html_page, svg_summary
+from specdec_cli.ui.bench.page_data import Costs, cost_table, predicted_speedup, sections
+from specdec_cli.ui.bench.page_words import HEADINGS
+from specdec_cli.ui.bench.plot import Mark, speedups, ticks
+
+TWO = (Contender("model", "mlx-community/Qwen3-0.6B-4bit"), Contender("ngram"))
+VOID = {"meta", "input", "hr", "br", "link", "img"}
+
+
+@pytest.fixture(scope="module")
+def result():
+    return sample_result()
+
+
+@pytest.fixture(scope="module")
+def page(result):
+    return html_page(result)
+
+
+def data_of(page):
+    (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
+    return json.loads(found)
+
+
+class Balanced(HTMLParser):
+    """Fails on a tag that is closed out of order or never."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.ids = [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.ids += [value for name, value in attributes if name == "id"]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_well_formed_and_every_label_names_its_slider(page):
+    parser = Balanced()
+    parser.feed(page)
+    assert parser.open == [] and len(set(parser.ids)) == len(parser.ids)
+    assert set(re.findall(r'<label for="(\w+)"', page)) == set(re.findall(r'<input type="range" id="(\w+)"', page))
+
+
+def test_the_page_loads_nothing(page):
+    assert not re.search(r"""(src|href|action)=|url\(|@import|https?://(?!www\.w3\.org)|fetch\(|import\(""", page)
+
+
+def test_the_page_says_the_recommendation_its_interval_and_the_command(result, page):
+    (section,) = sections(result)
+    assert section.verdict.answer == "use"
+    assert f"Recommended: {section.conclusion}" in html.unescape(page)
+    assert f"specdec run -p qwen3-8b -k {section.verdict.k}" in page
+
+
+def test_every_k_is_a_row_and_the_recommended_one_is_marked(result, page):
+    (section,) = sections(result)
+    (body,) = re.findall(r"<tbody>(.*?)</tbody>", page, re.S)
+    rows = re.findall(r"<tr( class=\"chosen\")?>(.*?)</tr>", body)
+    assert [re.search(r'<th scope="row">(\w+)<', row)[1] for _, row in rows] == list(section.labels)
+    assert [re.search(r">(\w+)</th>", row)[1] for chosen, row in rows if chosen] == [str(section.verdict.k)]
+    assert {row.count("<td>") + 1 for _, row in rows} == {len(HEADINGS)}
+
+
+def test_every_plot_says_its_numbers_in_words(result, page):
+    spoken = re.findall(r'<svg class="plot" [^>]*role="img" aria-label="([^"]+)"', page)
+    (section,) = sections(result)
+    assert len(spoken) == 3 + len(section.kinds) and len(section.kinds) == 7
+    assert all(f"K {row.k}: {row.speedup.mean:.2f}" in spoken[0] for row in section.rows)
+
+
+def test_a_draft_that_loses_is_advised_against():
+    page = html_page(sample_result("M1 Pro"))
+    assert 'class="advice no"' in page and "Don&#x27;t use this draft for this" in page and "-k 0" in page
+    assert 'class="chosen"' not in page
+
+
+def test_an_interrupted_bench_says_so_and_still_draws():
+    result = sample_result(cancel_after=20)
+    page = html_page(result)
+    assert result.partial and "Interrupted: these numbers are right" in page and "o recommendation" in page
+
+
+def test_an_interval_of_too_few_prompts_is_neither_written_nor_drawn():
+    """One measured prompt of `auto` once had an interval up to exp(700), and the table was a thousand digits wide."""
+    few = sample_result(cancel_after=26)
+    (section,) = sections(few)
+    lonely = {row.k: row.speedup.prompts for row in section.rows if row.measured is False and row.speedup.prompts < 3}
+    assert "auto" in lonely
+    (body,) = re.findall(r"<tbody>(.*?)</tbody>", html_page(few), re.S)
+    assert max(map(len, re.findall(r"<td>(.*?)</td>", body))) < 12
+    assert '<th scope="row">auto</th>' in body and "<td>–</td><td>too few</td>" in body
+
+
+def test_a_bench_that_measured_nothing_still_makes_both_files():
+    empty = replace(sample_result(cancel_after=20), samples=(), rehearsals=(), costs=())
+    assert "<h1>" in html_page(empty) and 'id="accuracy"' not in html_page(empty)
+    ElementTree.fromstring(svg_summary(empty))
+
+
+def test_several_contenders_can_be_chosen_between():
+    page = html_page(sample_result(contenders=TWO, temperatures=(0.0, 0.7), budget_seconds=400))
+    names = [entry["name"] for entry in data_of(page)]
+    assert len(names) == 4 and names[1] == "ngram, temperature 0"
+    assert [html.unescape(name) for name in re.findall(r"<option>(.*?)</option>", page)] == names
+
+
+def test_a_result_read_back_from_json_makes_the_same_page(result, page):
+    again = from_dict(json.loads(json.dumps(to_dict(result))))
+    assert html_page(again) == page
+
+
+def test_foreign_names_are_never_markup():
+    kinds = {"</script><b>\x1b[2J\u202e": 0.8, "code": 0.8}
+    hostile = sample_result(pair='"><script>alert(1)</script>\x00', kinds=kinds)
+    page = html_page(hostile)
+    assert page.count("<script") == 3 and "<b>\x1b" not in page and not re.search("[\x00\x1b\u202e]", page)
+    assert data_of(page)[0]["rates"][0][0].startswith("</script>")
+    ElementTree.fromstring(svg_summary(hostile))
+
+
+def test_the_export_knows_both_extensions(result):
+    assert WRITERS[".html"](result).startswith("<!doctype html>") and WRITERS[".svg"](result).startswith("<svg ")
+
+
+def test_the_picture_is_valid_needs_no_variables_and_has_its_key(result):
+    picture = svg_summary(result)
+    ElementTree.fromstring(picture)
+    assert "var(" not in picture and "prefers-color-scheme: dark" in picture
+    assert "● measured, ○ predicted" in picture and "qwen3-8b on Apple M4 Pro" in picture
+
+
+def test_marks_stay_inside_the_plot_whatever_their_interval():
+    marks = [Mark(1.0, 1.0, 1.0), Mark(1.4, 0.01, 300.0, chosen=True), Mark(1.2, 0.0, float("inf"), False), None]
+    drawn = speedups("plot", ["0", "1", "2", "3"], marks)
+    heights = [float(y) for y in re.findall(r'(?:cy|y1|y2)="([\d.-]+)"|V([\d.-]+)"', drawn) for y in y if y]
+    assert heights and all(0 <= y <= 240 for y in heights)
+    assert drawn.count('class="whisker') == 2 and "nan" not in drawn and "inf" not in drawn
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.95, 1.15), (0.0, 4.1), (0.2, 12.0), (0.85, 1.9)])
+def test_ticks_are_round_few_and_inside(low, high):
+    found = ticks(low, high)
+    assert 3 <= len(found) <= 8 and low <= found[0] and found[-1] <= high + 1e-9
+    assert all(len(f"{tick:g}") <= 5 for tick in found)
+
+
+COSTS = Costs(0.1, (1.0, 1.05, 1.2, 1.6, 2.2), 0.02)
+
+
+def test_the_prediction_is_the_formula_of_the_design():
+    """S(3) at a = 0.8: (1 + 0.8 + 0.64 + 0.512) / (0.3 + 1.6)."""
+    assert tokens_per_round(0.8, 3) == pytest.approx(2.952)
+    assert predicted_speedup(0.8, 3, COSTS) == pytest.approx(2.952 / 1.9)
+    assert predicted_speedup(0.8, 0, COSTS) == 1.0
+
+
+def test_rows_that_were_not_measured_lie_between_their_neighbours():
+    class Curve:
+        draft_step, plain_seconds, verify = 0.1, 0.02, {3: 1.4, 5: 2.0}
+
+    assert cost_table(Curve()).verify == pytest.approx((1.0, 1.2, 1.4, 1.7, 2.0))
+    assert cost_table(None) is None
+
+
+def test_the_sliders_have_the_measured_costs(result, page):
+    (section,), (entry,) = sections(result), data_of(page)
+    assert (entry["c"], tuple(entry["v"])) == (section.costs.draft_step, section.costs.verify)
+    assert entry["k"] == section.verdict.k and len(entry["rates"]) == 7
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+def test_the_page_s_script_reckons_as_the_tested_formula_does(page):
+    (model,) = re.findall(r'<script id="model">(.*?)</script>', page, re.S)
+    grid = [(a / 10, k) for a in range(11) for k in range(5)]
+    script = model + (
+        f"const v = {list(COSTS.verify)}, c = {COSTS.draft_step};"
+        f"console.log(JSON.stringify({[list(pair) for pair in grid]}.map(([a, k]) => predictedSpeedup(a, k, c, v))));"
+        "console.log(JSON.stringify([0, 1, 2, 3, 4].map((k) => breakEven(k, c, v))));"
+        "console.log(JSON.stringify(breakEven(1, 0.5, [1, 1.6])));"
+    )
+    done = subprocess.run(["node", "-e", script], capture_output=True, text=True, check=True, timeout=60)
+    speeds, evens, never = map(json.loads, done.stdout.splitlines())
+    assert speeds == pytest.approx([predicted_speedup(a, k, COSTS) for a, k in grid])
+    assert evens[0] is None and never is None
+    assert [predicted_speedup(even, k, COSTS) for k, even in enumerate(evens[1:], 1)] == pytest.approx([1.0] * 4)
+
+
+@pytest.mark.full
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+def test_moved_sliders_show_the_new_numbers_in_a_browser(page, result, tmp_path):
+    """The address carries the positions, by the same way that a hand moves the sliders."""
+    file = tmp_path / "page.html"
+    file.write_text(page)
+    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", f"file://{file}#a=90&k=5"]
+    seen = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
+    (section,) = sections(result)
+    tokens, speed = tokens_per_round(0.9, 5), predicted_speedup(0.9, 5, section.costs)
+    shown = {name: re.search(rf'<b id="{name}"[^>]*>([^<]*)<', seen)[1] for name in ("speedup", "saved", "tokens")}
+    assert shown == {"speedup": f"{speed:.2f}×", "saved": str(round(100 - 100 / tokens)), "tokens": f"{tokens:.2f}"}
+    assert 'aria-valuetext="5 draft tokens a round"' in seen

@@ -1,0 +1,209 @@
+"""What a chat shows: thinking told apart, one line a turn, Markdown, and nothing that acts on the terminal."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import replace
+
+import pytest
+
+from fakes.ui_script import PREFILL, ROUNDS, START, Terminal, drafted, finish
+from specdec_cli.chat.screen import Markdown, Notice, Quote, Rows
+from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.models.text import Thinking
+from specdec_cli.ui.chat.reports import toolbar, turn_lines
+from specdec_cli.ui.chat.rows import ThinkingRows, ThinkingWriter
+from specdec_cli.ui.chat.screen import ChatScreen
+
+TAGS = Thinking("<think>", "</think>")
+REPLY = ["<thi", "nk>\nLet me ", "see: one\ntwo.\n", "</think>", "\n\nThe answer", " is 2."]
+HOSTILE = "a\x1b]0;title\x07b\x1b[2Jc\x9b31md&#x202e;&#27;[31m [link=x]e[/link] [f](http://g)"
+CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]")
+
+
+@pytest.fixture(autouse=True)
+def _an_able_terminal(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+@pytest.fixture
+def terminal():
+    made = Terminal(60, 24)
+    yield made
+    made.close()
+
+
+def rows_of(parts, hidden, width=60):
+    rows = ThinkingRows(TAGS, hidden)
+    return "".join(rows.feed(part, width) for part in parts) + rows.finish(width)
+
+
+def bare(text):
+    return text.replace("\x1b[2m", "").replace("\x1b[22m", "")
+
+
+def test_shown_thinking_is_dim_and_marked_and_without_its_tags():
+    shown = rows_of(REPLY, hidden=False)
+    assert bare(shown) == "┊ Let me see: one\n┊ two.\n\nThe answer is 2.\n"
+    assert shown.startswith("\x1b[2m┊ Let me see: one\x1b[22m\n")
+
+
+def test_hidden_thinking_is_one_row():
+    assert bare(rows_of(REPLY, hidden=True)) == "┊ thought for 5 words\n\nThe answer is 2.\n"
+
+
+def test_thinking_wraps_within_its_mark():
+    rows = bare(rows_of(["<think>" + "word " * 20 + "</think>yes"], hidden=False, width=24)).split("\n")
+    assert all(len(row) <= 24 for row in rows) and sum(row.startswith("┊ word") for row in rows) >= 5
+
+
+def test_the_growing_row_of_thinking_shows_it_or_its_length():
+    for hidden, expected in ((False, "┊ see: one two"), (True, "┊ thinking… 5 words")):
+        rows = ThinkingRows(TAGS, hidden)
+        rows.feed("<think>Let me\nsee: one two", 60)
+        assert rows.row.plain == expected or hidden
+        assert rows.row.plain.startswith("┊ ") and (not hidden or rows.row.plain == expected)
+
+
+def test_an_unfinished_thought_is_closed():
+    assert bare(rows_of(["<think>hm, w"], hidden=False)) == "┊ hm, w\n\n"
+    assert bare(rows_of(["<think>hm, w"], hidden=True)) == "┊ thought for 2 words\n\n"
+
+
+def test_an_answer_without_thinking_is_as_ever():
+    assert rows_of(["Yes, <think>", "\nit is."], hidden=True) == "Yes, <think>\nit is.\n"
+
+
+def written(parts, out, hidden):
+    writer = ThinkingWriter(out, TAGS, hidden, styled=True)
+    for part in parts:
+        writer.write(part)
+    writer.end()
+
+
+def test_a_pipe_gets_the_models_own_words_or_the_answer_alone():
+    shown, hidden = io.StringIO(), io.StringIO()
+    written(REPLY, shown, False)
+    written(REPLY, hidden, True)
+    assert (shown.getvalue(), hidden.getvalue()) == ("".join(REPLY) + "\n", "The answer is 2.\n")
+
+
+def test_a_terminal_without_panel_gets_thinking_marked_too(terminal):
+    written(REPLY, terminal.out, False)
+    assert terminal.lines() == ["┊ Let me see: one", "┊ two.", "", "The answer is 2."]
+    assert b"\x1b[2m" in terminal.written
+    written(REPLY, terminal.out, True)
+    assert terminal.lines()[4:] == ["┊ thought for 5 words", "", "The answer is 2."]
+
+
+def replied(terminal, parts, hidden=False, panel=True, reason="stop", **screen):
+    made = ChatScreen(terminal.out, terminal.err, **screen)
+    with made.reply("demo", TAGS, hidden, panel) as display:
+        for event in [START, PREFILL, *[replace(ROUNDS[0], text=part) for part in parts], finish(reason)]:
+            display.handle(event)
+    return terminal.lines()
+
+
+def test_a_reply_leaves_its_answer_and_one_line_and_no_panel(terminal):
+    lines = replied(terminal, REPLY)
+    assert lines[:4] == ["┊ Let me see: one", "┊ two.", "", "The answer is 2."]
+    assert len(lines) == 5 and "target passes" in lines[4] and "╭" not in "".join(lines)
+
+
+def test_panel_off_leaves_the_same(terminal):
+    assert replied(terminal, REPLY, panel=False)[:4] == ["┊ Let me see: one", "┊ two.", "", "The answer is 2."]
+
+
+def test_hostile_text_of_a_model_does_not_reach_the_terminal(terminal):
+    for hidden in (False, True):
+        for panel in (False, True):
+            replied(terminal, ["<think>", HOSTILE, "</think>", HOSTILE], hidden, panel)
+    assert b"title" not in terminal.written and b"\x1b[31m" not in terminal.written
+    assert b"\x1b[2J" not in terminal.written and "\u202e" not in terminal.written.decode()
+
+
+@pytest.mark.parametrize("width", [30, 60, 80, 120])
+def test_the_line_behind_a_reply_is_one_row_and_leaves_out_its_ends_first(width):
+    lines = turn_lines(START, PREFILL, finish(), width)
+    assert len(lines) == 1 and lines[0].cell_len <= max(width, len("14 tokens in 5 target passes"))
+    assert ("read 1234 of" in lines[0].plain) == (width == 120)
+
+
+def test_a_reply_that_was_cut_says_so():
+    full = replace(START, context_limit=1334)
+    assert turn_lines(START, PREFILL, finish("length"), 80)[1].plain == "stopped at 100 tokens: /set max-tokens N"
+    assert turn_lines(full, PREFILL, finish("length"), 80)[1].plain == "the context of 1334 tokens is full"
+    assert "keeps the text above" in turn_lines(START, PREFILL, finish("interrupted"), 80)[1].plain
+
+
+def test_markdown_is_drawn_and_holds_nothing_that_acts(terminal):
+    screen = ChatScreen(terminal.out, terminal.err)
+    screen.show(Markdown(f"# Title\n\n* one\n* `two`\n\n{HOSTILE}\n\n```python\nx = 1\n```\n"))
+    shown = "\n".join(terminal.lines())
+    assert "Title" in shown and "• one" in shown and "x = 1" in shown and "http://g" in shown
+    text = terminal.written.decode()
+    assert "\x1b]" not in text and "\u202e" not in text and "\x1b[2J" not in text and "\x9b" not in text
+
+
+def test_names_messages_and_tables_are_filtered(terminal):
+    screen = ChatScreen(terminal.out, terminal.err)
+    screen.show(Notice(HOSTILE))
+    screen.show(Quote(HOSTILE))
+    screen.show(Rows(((HOSTILE, HOSTILE),)))
+    screen.error(UsageError(HOSTILE, HOSTILE))
+    screen.greet(HOSTILE, demo=False)
+    terminal.settle()
+    text = terminal.written.decode()
+    assert "title" not in text and "\x1b[2J" not in text and "\x9b" not in text
+    assert CONTROLS.search(toolbar([HOSTILE, "b\nc"], 90)) is None
+
+
+def test_quiet_says_errors_and_what_was_asked_for_alone():
+    out, err = io.StringIO(), io.StringIO()
+    screen = ChatScreen(out, err, quiet=True)
+    screen.show(Notice("done"))
+    screen.greet("who", demo=True)
+    screen.turn(START, PREFILL, finish())
+    assert err.getvalue() == ""
+    screen.error(UsageError("what", "next"))
+    screen.show(Rows((("a", "b"),)))
+    assert err.getvalue().startswith("error: what\nhint: next\na  b")
+
+
+def test_json_gives_events_and_failures_on_stdout():
+    out, err, trace = io.StringIO(), io.StringIO(), io.StringIO()
+    screen = ChatScreen(out, err, json=True, trace=trace)
+    with screen.reply("demo", None, False, True) as display:
+        for event in (START, PREFILL, *ROUNDS, finish()):
+            display.handle(event)
+    screen.error(UsageError("what", "next"))
+    assert out.getvalue() == trace.getvalue()
+    assert [line.split('"')[3] for line in out.getvalue().splitlines()] == [
+        "start",
+        "prefill",
+        *["round"] * 5,
+        "finish",
+        "error",
+    ]
+
+
+def test_what_is_copied_is_filtered_and_bounded(terminal):
+    screen = ChatScreen(terminal.out, terminal.err)
+    assert screen.copy("a\x1b[2Jb") == "2 characters handed to the terminal's clipboard"
+    terminal.settle()
+    assert b"\x1b]52;c;YWI=\x07" in terminal.written
+    with pytest.raises(SpecdecError, match="80000 bytes and terminals copy 74994"):
+        screen.copy("x" * 80_000)
+    with pytest.raises(SpecdecError, match="no terminal here"):
+        ChatScreen(terminal.out, terminal.err, plain=True).copy("a")
+
+
+def test_rounds_are_still_drawn_while_a_reply_comes(terminal):
+    screen = ChatScreen(terminal.out, terminal.err)
+    with screen.reply("demo", TAGS, False, True) as display:
+        for event in (START, PREFILL, replace(drafted(0, [], 0, ""), text="<think>Hm")):
+            display.handle(event)
+        assert any("demo · K 4" in line for line in terminal.lines())
+    assert not any("demo · K 4" in line for line in terminal.lines())

@@ -1,0 +1,275 @@
+"""Claims about the live panel, on a pseudo-terminal with a screen behind it and on a terminal that folds rows."""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fakes.ui_script import ANSWER, PREFILL, ROUNDS, START, Terminal, drafted, finish, script
+from specdec_cli.events import Event, Failure
+from specdec_cli.ui.panel.live import PanelDisplay
+
+FINAL = """\
+def read_lines(path):
+    with        open(path) as handle
+╭─ demo · K 4 · coupled ───────────── 5 target passes for 14 tokens · 9 saved ─╮
+│  4  ✗␣f ·: ➜␣handle                                    0 of 2 · 2.1 + 9.4 ms │
+│  3  ✓( ✓path ✓) ✗↵ ➜␣as                                3 of 4 · 2.1 + 9.4 ms │
+│  2  ✓↵␣␣␣␣ ✓with ✗日本 ·␛[2J ➜⇥open                    2 of 4 · 2.1 + 9.4 ms │
+│  1  ✓␣read ✓_lines ✓( ✓path ★):                        4 of 4 · 2.1 + 9.4 ms │
+│ accepted     64 % of drafted   ━━━━━━╋━╸╌┼──  usual 50–80 %   75 % of judged │
+│ by position  1 ▇ 75 %   2 ▇ 75 %   3 ▆ 67 %   4 ▃ 33 %   2.8 tokens per pass │
+│ time spent   draft 15 % ━━───────────── verify 85 %  283 tok/s · 3.39× plain │
+│ ✓ accepted   ✗ rejected   · discarded   ➜ target's own   ★ bonus             │
+╰──────────────────────────────────────────────────────────────────────────────╯
+14 tokens in 5 target passes instead of 14 · 283 tok/s · 3.39× plain decoding
+accepted 64 % of drafted, 75 % of judged
+a round costs 1.0 plain steps (draft 0.2 + verify 0.8) and yields 3.2 tokens""".splitlines()
+
+
+class Ticking:
+    """A clock that advances by `step` with every look at it."""
+
+    def __init__(self, step: float) -> None:
+        self.now, self.step = 0.0, step
+
+    def __call__(self) -> float:
+        self.now += self.step
+        return self.now
+
+
+@pytest.fixture(autouse=True)
+def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "COLUMNS", "LINES", "COLORTERM", "XTERM_VERSION"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def terminal() -> Iterator[Terminal]:
+    made = Terminal(80, 24)
+    yield made
+    made.close()
+
+
+def panel(terminal: Terminal, step: float = 1.0) -> PanelDisplay:
+    """A panel that refreshes with every event, unless the clock says otherwise."""
+    return PanelDisplay(terminal.out, terminal.err, clock=Ticking(step), name="demo")
+
+
+def play(display: PanelDisplay, events: list[Event]) -> None:
+    """Hands over all events."""
+    for event in events:
+        display.handle(event)
+
+
+def test_the_answer_stays_whole_above_one_panel_and_the_summary(terminal: Terminal) -> None:
+    display = panel(terminal)
+    play(display, script())
+    display.close()
+    assert terminal.lines() == FINAL
+    assert not terminal.screen.cursor.hidden
+
+
+def test_while_it_runs_the_growing_line_is_right_above_the_panel_and_the_cursor_hidden(terminal: Terminal) -> None:
+    display = panel(terminal)
+    play(display, [START, PREFILL, *ROUNDS[:4]])
+    lines = terminal.lines()
+    assert lines[:3] == ["def read_lines(path):", "    with        open(path) as", lines[2]]
+    assert lines[2].startswith("╭─ demo") and len(lines) == 12
+    assert terminal.screen.cursor.hidden
+
+
+def test_a_long_answer_scrolls_and_is_never_repeated(terminal: Terminal) -> None:
+    display = panel(terminal)
+    words = [f"w{number}" for number in range(400)]
+    play(display, [START, PREFILL, *(drafted(n, [], 0, f"{word} ") for n, word in enumerate(words)), finish()])
+    display.close()
+    rows = terminal.scrolled() + terminal.lines()
+    edge = next(place for place, row in enumerate(rows) if row.startswith("╭"))
+    assert " ".join(rows[:edge]).split() == words
+    assert len(terminal.scrolled()) > 10
+    assert [row[0] for row in rows if row[0] in "╭╰"] == ["╭", "╰"]
+
+
+def test_a_wider_and_higher_window_keeps_one_panel_and_the_text(terminal: Terminal) -> None:
+    display = panel(terminal)
+    play(display, [START, PREFILL, *ROUNDS[:3]])
+    terminal.resize(100, 30)
+    play(display, [*ROUNDS[3:], finish()])
+    display.close()
+    lines = terminal.lines()
+    assert lines[:2] == FINAL[:2]
+    assert [line[0] for line in lines[2:12]] == ["╭", *"││││││││", "╰"]
+    assert {len(line) for line in (lines[2], lines[3], lines[11])} == {100}
+    assert not terminal.screen.cursor.hidden
+
+
+def test_a_narrower_window_that_cuts_rows_keeps_one_panel_and_the_text(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XTERM_VERSION", "XTerm(390)")
+    display = panel(terminal)
+    play(display, [START, PREFILL, *ROUNDS[:3]])
+    terminal.resize(60, 24)
+    play(display, [*ROUNDS[3:], finish()])
+    display.close()
+    lines = terminal.lines()
+    assert lines[:2] == FINAL[:2]
+    assert [line[0] for line in lines[2:12]] == ["╭", *"││││││││", "╰"]
+    assert {len(line) for line in (lines[2], lines[3], lines[11])} == {60}
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux, a terminal that folds rows")
+@pytest.mark.parametrize("columns", [50, 110])
+def test_a_terminal_that_folds_rows_shows_one_panel_after_a_resize(tmp_path: Path, columns: int) -> None:
+    """rich's Live leaves the upper half of the folded panel behind. The panel stands at the bottom, as after any reply
+    of some length: with an empty half below it, tmux folds the upper rows into its history, out of anyone's reach."""
+    code = f"""
+import sys, time, pathlib
+sys.path[:0] = {[str(Path(__file__).parents[2]), str(Path(__file__).parents[3])]!r}
+from fakes import ui_script as u
+from specdec_cli.ui.panel.live import PanelDisplay
+here = pathlib.Path({str(tmp_path)!r})
+print(*range(30), sep="\\n", flush=True)
+display = PanelDisplay(sys.stdout, sys.stderr, name="demo", quiet=True)
+for event in [u.START, u.PREFILL, *u.ROUNDS[:3]]:
+    display.handle(event); time.sleep(0.11)
+(here / "half").touch()
+while not (here / "go").exists(): time.sleep(0.02)
+for event in [*u.ROUNDS[3:], u.finish()]:
+    display.handle(event); time.sleep(0.11)
+display.close(); (here / "done").touch(); time.sleep(20)
+"""
+    script_file = tmp_path / "script.py"
+    script_file.write_text(code)
+
+    def tmux(*arguments: str) -> str:
+        command = ["tmux", "-S", str(tmp_path / "socket"), "-f", "/dev/null", *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    def wait_for(name: str) -> None:
+        deadline = time.monotonic() + 120
+        while not (tmp_path / name).exists():
+            assert time.monotonic() < deadline, tmux("capture-pane", "-p")
+            time.sleep(0.02)
+
+    run = f"env -u XTERM_VERSION LC_ALL=C.UTF-8 {sys.executable} {script_file}"
+    tmux("new-session", "-d", "-x", "80", "-y", "24", run)
+    try:
+        wait_for("half")
+        tmux("resize-window", "-x", str(columns), "-y", "24")
+        (tmp_path / "go").touch()
+        wait_for("done")
+        time.sleep(0.2)
+        lines = tmux("capture-pane", "-p", "-S", "-").rstrip().split("\n")
+        cursor = tmux("display-message", "-p", "#{cursor_flag}").strip()
+    finally:
+        tmux("kill-server")
+    assert lines[:30] == [str(number) for number in range(30)]
+    del lines[:30]
+    assert lines[:2] == FINAL[:2]
+    assert sum("╭" in line for line in lines) == sum("╰" in line for line in lines) == 1
+    assert lines[2].startswith("╭─ demo") and lines[-1].startswith("╰")
+    assert cursor == "1"
+
+
+def test_no_more_than_ten_refreshes_a_second(terminal: Terminal) -> None:
+    display = panel(terminal, step=0.001)
+    play(display, [START, PREFILL, *(drafted(n, [], 0, "x") for n in range(1000))])
+    terminal.settle()
+    refreshes = terminal.written.count(b"\x1b[?25l")
+    assert 9 <= refreshes <= 11
+    play(display, [finish()])
+    rows = terminal.scrolled() + terminal.lines()
+    assert "".join(row for row in rows if set(row) == {"x"}) == "x" * 1000
+
+
+def test_a_failure_takes_the_panel_away_and_leaves_the_partial_text(terminal: Terminal) -> None:
+    display = panel(terminal)
+    play(display, [START, PREFILL, *ROUNDS[:3], Failure("boom", "again", 1)])
+    assert terminal.lines() == ["def read_lines(path):", "    with        open"]
+    assert not terminal.screen.cursor.hidden
+
+
+def test_closing_amid_a_reply_gives_the_terminal_back_once(terminal: Terminal) -> None:
+    display = panel(terminal)
+    play(display, [START, PREFILL, *ROUNDS[:2]])
+    display.close()
+    terminal.settle()
+    written = terminal.written
+    display.close()
+    terminal.settle()
+    assert terminal.written == written
+    assert terminal.lines() == ["def read_lines(path):"]
+    assert (terminal.screen.cursor.hidden, terminal.screen.cursor.y, terminal.screen.cursor.x) == (False, 1, 0)
+
+
+def test_closing_before_anything_was_shown_writes_nothing(terminal: Terminal) -> None:
+    panel(terminal).close()
+    terminal.settle()
+    assert terminal.written == b""
+
+
+def test_a_second_reply_follows_the_first_on_the_same_display(terminal: Terminal) -> None:
+    terminal.resize(80, 40)
+    display = panel(terminal)
+    play(display, script() + script())
+    display.close()
+    assert terminal.lines() == FINAL + FINAL
+
+
+def test_a_piped_answer_is_raw_and_the_panel_is_on_stderr_alone(terminal: Terminal) -> None:
+    out = io.StringIO()
+    display = PanelDisplay(out, terminal.err, clock=Ticking(1.0), name="demo")
+    play(display, script())
+    display.close()
+    assert out.getvalue() == ANSWER + "\n"
+    assert terminal.lines() == FINAL[2:]
+
+
+def test_two_terminals_get_the_answer_and_the_panel_apart(terminal: Terminal) -> None:
+    other = Terminal(80, 24)
+    try:
+        display = PanelDisplay(other.out, terminal.err, clock=Ticking(1.0), name="demo")
+        play(display, script())
+        assert other.lines() == FINAL[:2]
+        assert terminal.lines() == FINAL[2:]
+    finally:
+        other.close()
+
+
+def test_a_model_cannot_reach_the_terminal_through_text_pieces_or_names(terminal: Terminal) -> None:
+    display = PanelDisplay(terminal.out, terminal.err, clock=Ticking(1.0), name="a\x1b]0;owned\x07b")
+    hostile = "\x1b]52;c;b3duZWQ=\x07\x9b5m[red]x[/red]\x1b[31;41m"
+    play(display, [START, PREFILL, drafted(0, [hostile, hostile], 1, hostile), finish()])
+    display.close()
+    text = "\n".join(terminal.lines())
+    for code in (b"\x1b]", b"\x07", b"\xc2\x9b", b"\x1b[5m", b"31;41m\x1b"):
+        assert code not in terminal.written
+    assert "[red]x[/red][red]x[/red]" in text and "╭─ ab ·" in text
+
+
+def test_no_color_leaves_no_colour_code_yet_every_mark(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    display = panel(terminal)
+    play(display, script())
+    assert terminal.lines() == FINAL
+    codes = {code for group in re.findall(rb"\x1b\[([0-9;]*)m", terminal.written) for code in group.split(b";")}
+    assert codes <= {b"", b"0", b"1", b"2", b"9"}
+
+
+def test_colours_repeat_what_the_marks_say(terminal: Terminal) -> None:
+    """The control of the test above: it would see colour codes."""
+    display = panel(terminal)
+    play(display, script())
+    terminal.settle()
+    assert "✓".encode() in terminal.written and b"\x1b[1;32m" in terminal.written

@@ -1,0 +1,220 @@
+"""Claims about summaries, errors, boxes and tables, and about which display is chosen."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fakes.ui_script import START, Terminal, finish, script
+from specdec_cli.errors import DoesNotFit, UsageError
+from specdec_cli.events import Failure
+from specdec_cli.format import count, percent, speed
+from specdec_cli.ui.display import (
+    JsonlDisplay,
+    Together,
+    loading,
+    open_display,
+    print_demo_box,
+    print_doctor,
+    print_error,
+)
+from specdec_cli.ui.panel.live import PanelDisplay
+from specdec_cli.ui.plain import PlainDisplay
+from specdec_cli.ui.summary import doctor_table, error_lines, summary
+from specdec_cli.ui.terminal import make_console
+
+FINDINGS = [("chip", "Apple M4", "fast"), ("memory", "24.0 GB", ""), ("path", "/a\x1b[2Jb", "x")]
+
+
+@pytest.fixture(autouse=True)
+def _width_80(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def lines(**changes: object) -> list[str]:
+    """The summary of the scripted reply, with these changes to its Start."""
+    seconds = changes.pop("plain_step_seconds", 0.012)
+    width = changes.pop("width", 80)
+    told = finish(str(changes.pop("reason", "stop")), seconds)
+    return [line.plain for line in summary(replace(START, **changes), told, width)]
+
+
+def test_a_faster_reply_says_what_a_round_costs_and_yields() -> None:
+    assert lines() == [
+        "14 tokens in 5 target passes instead of 14 · 283 tok/s · 3.39× plain decoding",
+        "accepted 64 % of drafted, 75 % of judged",
+        "a round costs 1.0 plain steps (draft 0.2 + verify 0.8) and yields 3.2 tokens",
+    ]
+
+
+def test_a_slower_reply_says_so_and_names_the_remedy() -> None:
+    assert lines(plain_step_seconds=0.002) == [
+        "14 tokens in 5 target passes instead of 14 · 283 tok/s",
+        "0.57× plain decoding, so slower · accepted 64 % of drafted, 75 % of judged",
+        "a round costs 5.8 plain steps (draft 1.0 + verify 4.8) and yields 3.2 tokens",
+        "-k auto drafts only where it pays",
+    ]
+    assert lines(plain_step_seconds=0.002, k="auto")[3:] == ["K 4 mostly"]
+    assert lines(plain_step_seconds=0.002, device="cpu")[3:] == [
+        "this is a CPU, which rarely gains: -k 0 decodes plainly"
+    ]
+
+
+def test_an_answer_cut_by_the_context_says_so_instead_of_max_tokens() -> None:
+    start = replace(START, prompt_tokens=1000, max_tokens=24, context_limit=1024)
+    assert [line.plain for line in summary(start, finish("length"))][-1] == "the context of 1024 tokens is full"
+
+
+def test_a_reply_that_saved_no_pass_says_so() -> None:
+    told = finish(plain_step_seconds=None)
+    stats = {**told.stats, "target_passes": 14, "draft_n_accepted": 0, "draft_acceptance_rate": 0.0}
+    shown = summary(START, replace(told, stats={**stats, "judged_acceptance_rate": 0.0}))
+    assert [line.plain for line in shown] == [
+        "14 tokens in 14 target passes, none saved · 283 tok/s",
+        "accepted 0 % of drafted, 0 % of judged",
+    ]
+
+
+def test_an_unmeasured_plain_step_claims_no_speed_up() -> None:
+    assert lines(plain_step_seconds=None) == [
+        "14 tokens in 5 target passes instead of 14 · 283 tok/s",
+        "accepted 64 % of drafted, 75 % of judged",
+    ]
+
+
+def test_statements_share_lines_as_far_as_they_fit() -> None:
+    assert lines(plain_step_seconds=None, width=120) == [
+        "14 tokens in 5 target passes instead of 14 · 283 tok/s · accepted 64 % of drafted, 75 % of judged"
+    ]
+
+
+def test_plain_decoding_is_not_compared_with_itself() -> None:
+    told = finish()
+    stats = {**told.stats, "draft_n": 0, "draft_acceptance_rate": None, "judged_acceptance_rate": None}
+    shown = summary(START, replace(told, stats=stats))
+    assert [line.plain for line in shown] == ["14 tokens in 5 target passes, nothing drafted · 283 tok/s"]
+
+
+def test_a_reply_cut_short_says_why() -> None:
+    assert lines(reason="length")[-1] == "stopped at --max-tokens 100"
+    assert lines(reason="interrupted")[-1] == "interrupted: the text above is partial"
+
+
+@pytest.mark.parametrize(
+    "error", [DoesNotFit("14 GB\x1b[2J\nof 8", "ask\x9b5m less"), Failure("14 GB\nof 8", "ask less", 5)]
+)
+def test_an_error_is_two_lines_without_control_codes(error: DoesNotFit | Failure) -> None:
+    assert error_lines(error).plain == "error: 14 GB of 8\nhint: ask less"
+
+
+def test_a_long_error_stays_two_lines_in_a_pipe_and_carries_no_escape() -> None:
+    err = io.StringIO()
+    print_error(err, DoesNotFit("x" * 200 + "\x1b]0;owned\x07", "y z " * 50))
+    assert err.getvalue() == "error: " + "x" * 200 + "\nhint: " + ("y z " * 50).strip() + "\n"
+
+
+def test_an_error_on_a_terminal_sends_only_our_own_codes() -> None:
+    terminal = Terminal(80, 24)
+    try:
+        print_error(terminal.err, DoesNotFit("a\x1b[2Jb[red]c", "d\x1b]52;c;x\x07"))
+        assert terminal.lines() == ["error: ab[red]c", "hint: d"]
+        assert terminal.written.count(b"\x1b[2J") == terminal.written.count(b"\x1b]") == 0
+        assert b"\x1b[1;31merror:" in terminal.written
+    finally:
+        terminal.close()
+
+
+def test_the_demo_box_says_who_speaks_in_six_lines() -> None:
+    err = io.StringIO()
+    print_demo_box(err, plain=True)
+    assert err.getvalue() == (
+        "╭─ demo pair ──────────────────────────────────────────────────────────────────╮\n"
+        "│ It ships inside specdec: a 5.2 M-parameter target and a 1.4 M draft, trained │\n"
+        "│ on Python's standard library. It completes Python code; it is not an         │\n"
+        "│ assistant. For a real pair that suits this machine:                          │\n"
+        "│ next  specdec pull                                                           │\n"
+        "╰──────────────────────────────────────────────────────────────────────────────╯\n"
+    )
+
+
+def test_the_doctor_table_is_aligned_and_filtered() -> None:
+    stream = io.StringIO()
+    make_console(stream, plain=True).print(doctor_table(FINDINGS))
+    assert [line.rstrip() for line in stream.getvalue().splitlines()] == [
+        "chip    Apple M4  fast",
+        "memory  24.0 GB",
+        "path    /ab       x",
+    ]
+
+
+def test_the_doctor_writes_tabs_into_a_pipe() -> None:
+    out = io.StringIO()
+    print_doctor(out, FINDINGS)
+    assert out.getvalue() == "chip\tApple M4\tfast\nmemory\t24.0 GB\npath\t/ab\tx\n"
+
+
+def test_figures_read_as_people_write_them() -> None:
+    assert [percent(rate) for rate in (None, 0.0, 0.617, 1.0)] == ["–", "0 %", "62 %", "100 %"]
+    assert [count(1, "token"), count(1234, "token"), count(2, "target pass")] == [
+        "1 token",
+        "1 234 tokens",
+        "2 target passes",
+    ]
+    assert [speed(None), speed(8.04), speed(117.6)] == ["– tok/s", "8.0 tok/s", "118 tok/s"]
+
+
+def opened(out: io.StringIO | object, err: object, **options: object) -> type:
+    """The kind of display these options give."""
+    asked = {"name": "demo", "json": False, "panel": None, "quiet": False, "plain": False, "trace": None} | options
+    with open_display(out, err, **asked) as display:
+        return type(display)
+
+
+def test_the_panel_runs_only_where_it_can_be_drawn_and_is_wanted() -> None:
+    terminal = Terminal(80, 24)
+    try:
+        assert opened(terminal.out, terminal.err) is PanelDisplay
+        assert opened(io.StringIO(), terminal.err) is PanelDisplay
+        assert opened(terminal.out, terminal.err, panel=False) is PlainDisplay
+        assert opened(terminal.out, terminal.err, plain=True) is PlainDisplay
+        assert opened(terminal.out, terminal.err, quiet=True) is PlainDisplay
+        assert opened(terminal.out, io.StringIO(), panel=True) is PlainDisplay
+        assert opened(terminal.out, terminal.err, json=True) is JsonlDisplay
+    finally:
+        terminal.close()
+
+
+def test_a_trace_holds_the_same_lines_as_json_beside_the_usual_display(tmp_path: Path) -> None:
+    out, trace = io.StringIO(), tmp_path / "trace.jsonl"
+    asked = {"name": "demo", "panel": None, "quiet": True, "plain": False}
+    with open_display(out, io.StringIO(), json=True, trace=trace, **asked) as display:
+        assert isinstance(display, Together)
+        for event in script():
+            display.handle(event)
+    assert trace.read_text() == out.getvalue() != ""
+
+
+def test_a_trace_that_cannot_be_written_is_a_usage_error_with_its_path(tmp_path: Path) -> None:
+    missing = tmp_path / "nowhere" / "trace.jsonl"
+    with pytest.raises(UsageError) as caught:
+        opened(io.StringIO(), io.StringIO(), trace=missing)
+    assert caught.value.message == f"--trace {missing} cannot be written: No such file or directory"
+
+
+def test_loading_is_shown_while_it_lasts_and_only_on_a_terminal() -> None:
+    terminal, pipe = Terminal(80, 24), io.StringIO()
+    try:
+        with loading(terminal.err, "de\x1b[2Jmo", shown=True):
+            assert terminal.lines() == ["loading demo…"]
+        assert terminal.lines() == []
+        with loading(terminal.err, "demo", shown=False), loading(pipe, "demo", shown=True):
+            assert terminal.lines() == []
+        assert pipe.getvalue() == ""
+    finally:
+        terminal.close()
