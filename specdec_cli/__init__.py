@@ -1,3 +1,71 @@
-"""specdec: speculative decoding you can see. Importing it imports nothing heavy."""
+"""specdec: speculative decoding you can see.
+
+    import specdec_cli as specdec
+    session = specdec.load("demo").session()
+    for event in session.reply("Return the lines of a file.", k=4): ...
+
+Law: importing this imports nothing heavy; a name is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from specdec_cli.errors import DoesNotFit, NotAvailable, Refused, SpecdecError, UsageError
+    from specdec_cli.events import Failure, Finish, Prefill, Round, RoundDone, Start, TokenLogprob
+    from specdec_cli.models.tokenizer import ToolCall
+    from specdec_cli.pairs.pair import Pair
+    from specdec_cli.request import Request
+    from specdec_cli.session.load import LoadedPair, Slot, load
+    from specdec_cli.session.session import Session
+    from specdec_cli.stats import Stats
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "errors": ("DoesNotFit", "NotAvailable", "Refused", "SpecdecError", "UsageError"),
+    "events": ("Failure", "Finish", "Prefill", "Round", "RoundDone", "Start", "TokenLogprob"),
+    "models.tokenizer": ("ToolCall",),
+    "pairs.pair": ("Pair",),
+    "request": ("Request",),
+    "session.load": ("LoadedPair", "Slot", "load"),
+    "session.session": ("Session",),
+    "stats": ("Stats",),
+}
+_HOME = {name: f"{__name__}.{home}" for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "DoesNotFit",
+    "Failure",
+    "Finish",
+    "LoadedPair",
+    "NotAvailable",
+    "Pair",
+    "Prefill",
+    "Refused",
+    "Request",
+    "Round",
+    "RoundDone",
+    "Session",
+    "Slot",
+    "SpecdecError",
+    "Start",
+    "Stats",
+    "TokenLogprob",
+    "ToolCall",
+    "UsageError",
+    "__version__",
+    "load",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

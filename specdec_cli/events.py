@@ -15,6 +15,15 @@ FinishReason = Literal["stop", "length", "interrupted"]
 
 
 @dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """An emitted token's log-probability (natural, the target's own), and the best (id, log-probability) pairs."""
+
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Round:
     """One target pass: K drafted tokens judged, `accepted` of them kept, one token of the target's own added.
 
@@ -22,7 +31,9 @@ class Round:
     unjudged. `next` is the correction after a rejection, the bonus after full acceptance, and the plain
     token when nothing was drafted. `emitted` = accepted + next, cut after the first stop token.
     `draft_prefill_seconds` is spent once, in the round before which the draft read the prompt. `why` is the reason of
-    this round's K where it is chosen each round, empty where it is fixed.
+    this round's K where it is chosen each round, empty where it is fixed. `logprobs` are of the emitted tokens, where
+    the request asked for them. Where draft and verification were not timed apart, as on devices that run ahead of the
+    host, `draft_seconds` is the draft's share of the last round that was.
     """
 
     index: int
@@ -35,6 +46,7 @@ class Round:
     verify_seconds: float
     draft_prefill_seconds: float = 0.0
     why: str = ""
+    logprobs: tuple[TokenLogprob, ...] = ()
 
     @property
     def rejected(self) -> int | None:
@@ -43,7 +55,7 @@ class Round:
 
     @property
     def discarded(self) -> tuple[int, ...]:
-        """Draft tokens behind the rejected one: never judged."""
+        """Draft tokens after the rejected one: never judged."""
         return self.draft[self.accepted + 1 :]
 
 
@@ -128,6 +140,8 @@ def to_dict(event: Event) -> dict[str, Any]:
     values = asdict(event)
     if isinstance(event, RoundDone):
         values = {**values.pop("round"), **values}
+        if not values["logprobs"]:
+            del values["logprobs"]
     return {"event": event.event, **values}
 
 
@@ -141,11 +155,17 @@ def from_dict(values: Mapping[str, Any]) -> Event:
         raise ValueError(f"not a specdec event: {values.get('event')!r}")
     try:
         if kind is RoundDone:
-            return RoundDone(round=_build(Round, values), **_known(RoundDone, values))
+            return RoundDone(round=_round(values), **_known(RoundDone, values))
         event: Event = _build(kind, values)
         return event
     except TypeError as error:
         raise ValueError(f"incomplete {values['event']} event: {error}") from error
+
+
+def _round(values: Mapping[str, Any]) -> Round:
+    scores = tuple(TokenLogprob(**_known(TokenLogprob, score)) for score in values.get("logprobs", ()))
+    round: Round = _build(Round, {**values, "logprobs": scores})
+    return round
 
 
 def _build(kind: type[Any], values: Mapping[str, Any]) -> Any:

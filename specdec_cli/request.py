@@ -7,15 +7,21 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from specdec_cli.errors import UsageError
+from specdec_cli.kinds import DEFAULT_RULE, DRAFTERS, MODEL, K, rule_names
 
+# The one bound on the rows of a decoding pass. Windows keep that much slack, recurrent layers record passes that long.
+MAX_ROWS = 32
+# Emitted tokens that a pass may still have to feed before its draft; more of them get a pass of their own.
+MAX_UNREAD = 12
+# So a draft of any kind (a fixed K, an adaptive one, a lookup) has at most as many tokens as rows are left.
+MAX_DRAFT = MAX_ROWS - MAX_UNREAD
 # Largest draft length that can be asked for, and the one for predictions that need a single number.
-MAX_K, DEFAULT_K = 16, 3
+MAX_K, DEFAULT_K = min(16, MAX_DRAFT), 3
 KV_BITS = (2, 4, 8)
-RULE_NAMES = ("auto", "token", "block", "coupled", "match")
 # Value -> (lowest, highest, what is off).
 BOUNDS: Mapping[str, tuple[float, float, float]] = {
     "temperature": (0.0, 100.0, 0.0),
@@ -36,18 +42,45 @@ class Request:
     `k` is the draft length; 0 is plain decoding, `auto` chooses each round from measured costs and acceptance.
     `sampling` holds the values of BOUNDS that were asked for; the others are the target's defaults.
     `attempt` counts further answers to one prompt: under a seed, each has noise of its own.
+    `logprobs`: rounds carry each token's log-probability and that many of the best ones; None: they do not.
     """
 
     max_tokens: int = 512
     stop: tuple[str, ...] = ()
-    k: int | Literal["auto"] = "auto"
-    drafter: str = "model"
+    k: K = "auto"
+    drafter: str = MODEL.name
     max_context: int | None = None
-    rule: str = "auto"
+    rule: str = DEFAULT_RULE
     seed: int | None = None
     sampling: Mapping[str, float | None] = field(default_factory=dict)
     logit_bias: tuple[tuple[int, float], ...] = ()
     attempt: int = 0
+    logprobs: int | None = None
+
+
+def asked_of(options: Mapping[str, Any]) -> Request:
+    """The Request of keyword arguments: its own fields, and the sampling values of BOUNDS by name.
+
+    Raises: UsageError for an unknown name, a drafter or rule that does not exist, and a value out of bounds.
+    """
+    known = [field.name for field in fields(Request)]
+    for name in options:
+        if name not in known and name not in BOUNDS:
+            nearest = difflib.get_close_matches(name, [*known, *BOUNDS], 1, 0.0)[0]
+            raise UsageError(f"{name} is no option of a reply", f"the nearest: {nearest}")
+    sampling = {**options.get("sampling", {}), **{name: options[name] for name in options if name in BOUNDS}}
+    effective({}, sampling)
+    request = replace(Request(), **{name: options[name] for name in options if name in known})
+    one_name("drafter", tuple(DRAFTERS))(request.drafter)
+    one_name("rule", rule_names())(request.rule)
+    within("max_tokens", 1)(request.max_tokens)
+    if request.k != "auto":
+        within("k", 0, MAX_K)(request.k)
+    return replace(request, stop=_texts(request.stop), sampling=sampling)
+
+
+def _texts(stop: str | Sequence[str]) -> tuple[str, ...]:
+    return (stop,) if isinstance(stop, str) else tuple(stop)
 
 
 def defaults(config: Mapping[str, Any]) -> dict[str, float]:
@@ -101,15 +134,6 @@ def asked(
     return given
 
 
-def effective_rule(rule: str, seed: int | None, temperature: float) -> str:
-    """`auto`: equality at temperature 0, coupled under a seed, else block."""
-    if temperature == 0.0:
-        return "greedy"
-    if rule == "auto":
-        return "block" if seed is None else "coupled"
-    return rule
-
-
 def off(name: str) -> float:
     return BOUNDS[name][2]
 
@@ -154,7 +178,7 @@ def within(option: str, low: int, high: int | None = None) -> Callable[[int | No
     return check
 
 
-def parse_k(value: str | None) -> int | Literal["auto"] | None:
+def parse_k(value: str | None) -> K | None:
     """What -k was given. Raises: UsageError for anything but `auto` and a whole number within bounds."""
     if value is None or value == "auto":
         return None if value is None else "auto"

@@ -1,1 +1,1 @@
-""""""
+"""Which K, and which draft, is fastest on this machine?"""

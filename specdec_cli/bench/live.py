@@ -12,11 +12,13 @@ from typing import Any
 
 from specdec_cli.bench.prompts import BenchPrompt
 from specdec_cli.bench.result import Arm, Condition, Contender, CostSample, PromptId, Rehearsal, Sample, plain
-from specdec_cli.bench.session import BenchSession
+from specdec_cli.bench.session import offline_acceptance, plain_tokens, round_costs
 from specdec_cli.bench.sweep import Answer, Cancelled
 from specdec_cli.engine import device
 from specdec_cli.events import Finish, Prefill, RoundDone
-from specdec_cli.request import Request, effective_rule
+from specdec_cli.kinds import effective_rule
+from specdec_cli.request import Request
+from specdec_cli.session.session import Session
 
 # What a stop token's logit is moved by where answers have a fixed length.
 NEVER = -1e9
@@ -37,7 +39,7 @@ FROM_STATS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AnswerSettings:
     """What all answers of a bench have in common."""
 
     max_tokens: int
@@ -52,12 +54,12 @@ class LiveMachine:
 
     def __init__(
         self,
-        sessions: Mapping[str | None, BenchSession],
-        asked: Asked,
+        sessions: Mapping[str | None, Session],
+        settings: AnswerSettings,
         cancelled: Callable[[], bool],
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._sessions, self.asked, self._cancelled, self.clock = sessions, asked, cancelled, clock
+        self._sessions, self.settings, self._cancelled, self.clock = sessions, settings, cancelled, clock
         self._any = next(iter(sessions.values()))
         self._ids: dict[PromptId, list[int]] = {}
 
@@ -66,7 +68,7 @@ class LiveMachine:
         return [prompt for prompt in prompts if len(self._tokens(prompt)) + tokens <= limit]
 
     def limit(self, max_tokens: int) -> None:
-        self.asked = replace(self.asked, max_tokens=max_tokens)
+        self.settings = replace(self.settings, max_tokens=max_tokens)
 
     def sleep(self, seconds: float) -> None:
         """In small steps, so that Ctrl-C is heard."""
@@ -75,8 +77,8 @@ class LiveMachine:
             time.sleep(min(left, 0.1))
 
     def warm_up(self, prompt: BenchPrompt, conditions: Sequence[Condition], deepest: int) -> tuple[float, float]:
-        asked = self.asked
-        self.asked = replace(asked, max_tokens=WARM_TOKENS, fixed_length=True)
+        asked = self.settings
+        self.settings = replace(asked, max_tokens=WARM_TOKENS, fixed_length=True)
         try:
             for condition in conditions:
                 first = self.answer(plain(condition.temperature), prompt)
@@ -85,12 +87,12 @@ class LiveMachine:
                     self.costs(condition, prompt, first.tokens, range(1, deepest + 1))
             sample = self.answer(plain(conditions[0].temperature), prompt).sample
         finally:
-            self.asked = asked
+            self.settings = asked
         return sample.ttft_seconds, sample.decode_seconds / max(sample.emitted_tokens - 1, 1)
 
     def answer(self, arm: Arm, prompt: BenchPrompt) -> Answer:
         session, ids = self._session(arm.contender), self._tokens(prompt)
-        session.forget()
+        session.slot.forget()
         device.reset_peak_memory()
         if arm.k == 0:
             return self._plain(session, arm, prompt, ids)
@@ -100,13 +102,13 @@ class LiveMachine:
         session, ids = self._session(condition.contender), self._tokens(prompt)
         arm = Arm(condition.contender, condition.temperature, deepest)
         request = self._request(arm)
-        replayed = effective_rule(request.rule, request.seed, condition.temperature) in ("greedy", "coupled")
+        replayed = effective_rule(request.rule, request.seed, condition.temperature).same_noise
         if replayed:
-            session.forget()
-            drafted, accepted = session.rehearse(ids, tokens, request, deepest)
+            session.slot.forget()
+            drafted, accepted = offline_acceptance(session, ids, tokens, request, deepest)
             said = len(tokens)
         else:
-            events = list(session.reply(ids, request, self._cancelled, self.asked.raw))
+            events = list(session.reply(ids, request, self._cancelled, self.settings.raw))
             rounds = [event.round for event in events if isinstance(event, RoundDone)][1:]
             drafted, accepted = [len(r.draft) for r in rounds], [r.accepted for r in rounds]
             said = 1 + sum(len(r.emitted) for r in rounds)
@@ -115,7 +117,7 @@ class LiveMachine:
             condition,
             PromptId(prompt.kind, prompt.name),
             said,
-            self.asked.max_tokens,
+            self.settings.max_tokens,
             deepest,
             tuple(drafted),
             tuple(accepted),
@@ -129,16 +131,16 @@ class LiveMachine:
         session = self._session(condition.contender)
         context = [*self._tokens(prompt), *tokens[: len(tokens) // 2]]
         request = self._request(Arm(condition.contender, condition.temperature, max(ks)))
-        found = session.round_costs(context, request, ks, self._cancelled)
+        found = round_costs(session, context, request, ks, self._cancelled)
         self._stop_if_cancelled()
         return [
             CostSample(condition, len(context), c.k, c.draft_seconds, c.verify_seconds, c.plain_seconds) for c in found
         ]
 
-    def _plain(self, session: BenchSession, arm: Arm, prompt: BenchPrompt, ids: Sequence[int]) -> Answer:
+    def _plain(self, session: Session, arm: Arm, prompt: BenchPrompt, ids: Sequence[int]) -> Answer:
         began = first = last = self.clock()
         tokens: list[int] = []
-        for token in session.plain_texts(ids, self._request(arm)):
+        for token in plain_tokens(session, ids, self._request(arm)):
             last = self.clock()
             first = last if not tokens else first
             tokens.append(token)
@@ -154,16 +156,16 @@ class LiveMachine:
             prefill_seconds=first - began,
             ttft_seconds=first - began,
             decode_seconds=last - first,
-            finish="stop" if tokens[-1] in session.stop_tokens else "length",
+            finish="stop" if tokens[-1] in session.pair.tokenizer.stop_tokens else "length",
             verify_seconds=last - first,
             peak_memory_bytes=device.peak_memory_bytes(),
         )
         return Answer(tuple(tokens), sample)
 
-    def _drafted(self, session: BenchSession, arm: Arm, prompt: BenchPrompt, ids: Sequence[int]) -> Answer:
+    def _drafted(self, session: Session, arm: Arm, prompt: BenchPrompt, ids: Sequence[int]) -> Answer:
         began, tokens, prefill, rejected = self.clock(), list[int](), 0.0, 0
         stats: Mapping[str, Any] = {}
-        for event in session.reply(ids, self._request(arm), self._cancelled, self.asked.raw):
+        for event in session.reply(ids, self._request(arm), self._cancelled, self.settings.raw):
             if isinstance(event, Prefill):
                 prefill = event.seconds
             elif isinstance(event, RoundDone):
@@ -186,8 +188,12 @@ class LiveMachine:
         return Answer(tuple(tokens), sample)
 
     def _request(self, arm: Arm) -> Request:
-        asked = self.asked
-        bias = tuple((token, NEVER) for token in sorted(self._any.stop_tokens)) if asked.fixed_length else ()
+        asked = self.settings
+        bias = (
+            tuple((token, NEVER) for token in sorted(self._any.pair.tokenizer.stop_tokens))
+            if asked.fixed_length
+            else ()
+        )
         return Request(
             max_tokens=asked.max_tokens,
             k=arm.k,
@@ -198,13 +204,13 @@ class LiveMachine:
             logit_bias=bias,
         )
 
-    def _session(self, contender: Contender) -> BenchSession:
+    def _session(self, contender: Contender) -> Session:
         return self._sessions.get(contender.draft, self._any)
 
     def _tokens(self, prompt: BenchPrompt) -> list[int]:
         known = PromptId(prompt.kind, prompt.name)
         if known not in self._ids:
-            self._ids[known] = (self._any.raw_tokens if self.asked.raw else self._any.chat_tokens)(prompt.text)
+            self._ids[known] = (self._any.raw_tokens if self.settings.raw else self._any.chat_tokens)(prompt.text)
         return self._ids[known]
 
     def _stop_if_cancelled(self) -> None:

@@ -10,14 +10,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from specdec_cli import __version__
-from specdec_cli.bench.live import Asked, LiveMachine
+from specdec_cli.bench.live import AnswerSettings, LiveMachine
 from specdec_cli.bench.plan import MAX_TOKENS
 from specdec_cli.bench.result import Contender, Environment
 from specdec_cli.bench.run import About, Job
-from specdec_cli.bench.session import BenchSession
 from specdec_cli.engine import device
+from specdec_cli.kinds import DRAFTERS
 from specdec_cli.machine import physical_bytes
-from specdec_cli.session.session import open_session
+from specdec_cli.session.load import load
+from specdec_cli.session.session import Session
 
 
 def load_machine(job: Job, cancelled: Callable[[], bool]) -> tuple[LiveMachine, About]:
@@ -25,19 +26,22 @@ def load_machine(job: Job, cancelled: Callable[[], bool]) -> tuple[LiveMachine, 
 
     Raises: NotAvailable, Refused, DoesNotFit.
     """
-    drafter = next((name for name in job.drafters if name != "ngram"), "ngram")
+    kinds = [DRAFTERS[name] for name in job.drafters]
+    drafter = next((kind for kind in kinds if kind.uses_draft), kinds[0])
     longest = max(len(prompt.text) for prompt in job.prompts) // 3 + (job.max_tokens or MAX_TOKENS)
     # Twice: plain decoding has caches of its own.
-    first = BenchSession.of(open_session(job.pair, drafter, room_tokens=None if job.force else 2 * longest))
-    sessions = {first.names[1]: first} | {name: first.beside(name) for name in job.drafts}
-    machine = LiveMachine(sessions, Asked(MAX_TOKENS, job.rule, job.seed, job.raw, job.fixed_length), cancelled)
-    contenders = [Contender(kind, name) for kind in job.drafters if kind != "ngram" for name in sessions]
-    if "ngram" in job.drafters:
-        contenders.append(Contender("ngram"))
+    pair = load(job.pair, drafter=drafter.name, reserve_tokens=None if job.force else 2 * longest)
+    first = pair.session(pair.first)
+    beside = [pair.beside(name) for name in job.drafts]
+    sessions = {first.names[1]: first} | {other.names[1]: other.session(other.first) for other in beside}
+    settings = AnswerSettings(MAX_TOKENS, job.rule, job.seed, job.raw, job.fixed_length)
+    machine = LiveMachine(sessions, settings, cancelled)
+    contenders = [Contender(kind.name, name) for kind in kinds if kind.uses_draft for name in sessions]
+    contenders += [Contender(kind.name) for kind in kinds if not kind.uses_draft]
     return machine, _about(first, tuple(contenders))
 
 
-def _about(session: BenchSession, contenders: tuple[Contender, ...]) -> About:
+def _about(session: Session, contenders: tuple[Contender, ...]) -> About:
     environment = Environment(
         chip=_chip(),
         device=device.backend(),
@@ -45,7 +49,7 @@ def _about(session: BenchSession, contenders: tuple[Contender, ...]) -> About:
         memory_bytes=physical_bytes(),
         cores=os.cpu_count() or 1,
         dtype=session.dtype,
-        caches=session.caches,
+        caches={"target": session.slot.target.cache_kinds},
         versions={"specdec": __version__, "python": platform.python_version(), **device.versions()},
         date=datetime.now(UTC).isoformat(timespec="seconds"),
     )

@@ -1,1 +1,1 @@
-""""""
+"""A conversation in the terminal, without its looks."""

@@ -117,7 +117,7 @@ class Talk:
         """Pair, K, temperature, context used and its limit, acceptance so far."""
         session, request = self.loaded.session, self.request()
         limit, rate = self.context_limit, self.stats.rounds.draft_acceptance_rate
-        k = "plain decoding" if session.drafter(request) == "none" else f"K {request.k}"
+        k = f"K {request.k}" if session.drafter(request).drafts else "plain decoding"
         parts = [
             self.loaded.pair.name,
             k,

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from specdec_cli.errors import UsageError
-from specdec_cli.request import BOUNDS, MAX_K, RULE_NAMES, flag, one_name, within
+from specdec_cli.kinds import rule_names
+from specdec_cli.request import BOUNDS, MAX_K, flag, one_name, within
 from specdec_cli.session.conversation import OVERFLOWS, Overflow
 
 SAMPLING = {flag(name): name for name in BOUNDS}
@@ -16,7 +17,7 @@ SHOWN, HIDDEN, OFF = THINKS = ("shown", "hidden", "off")
 WORDS: Mapping[str, tuple[str, ...]] = {
     "think": THINKS,
     "overflow": OVERFLOWS,
-    "rule": RULE_NAMES,
+    "rule": rule_names(),
     "seed": ("off",),
     "stop": ("off",),
     "k": ("auto",),

@@ -1,1 +1,1 @@
-""""""
+"""How commands are called: parse, build, hand over."""

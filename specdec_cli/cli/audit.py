@@ -84,11 +84,11 @@ def audit(
         print_line(sys.stderr, resolved.reason)
     with loading(sys.stderr, resolved.pair.name, shown=True):
         from specdec_cli.audit.audit import Plan, run_audit
-        from specdec_cli.session.session import open_session
+        from specdec_cli.session.load import load
 
         # Twice: plain decoding has caches of its own.
         room = None if force else 2 * (max_tokens + max(len(sample.text) for sample in samples) // 3)
-        session = open_session(resolved.pair, drafter, room_tokens=room, kv_bits=kv_bits)
+        session = load(resolved.pair, drafter=drafter, reserve_tokens=room, kv_bits=kv_bits).session()
     plan = Plan(samples, ks or (resolved.pair.expected_k,), drafter, max_tokens, temp, seed, raw, gap)
     with counting(sys.stderr) as report:
         found = run_audit(session, plan, report)

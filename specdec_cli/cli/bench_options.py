@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from specdec_cli.cli.options import ADVANCED
-from specdec_cli.request import MAX_K, RULE_NAMES, one_name, within
+from specdec_cli.kinds import rule_names
+from specdec_cli.request import MAX_K, one_name, within
 
 DRAFTERS = ("model", "ngram", "auto")
 
@@ -64,7 +65,7 @@ FixedLength = Annotated[
 Rule = Annotated[
     str,
     typer.Option(
-        callback=one_name("--rule", RULE_NAMES),
+        callback=one_name("--rule", rule_names()),
         metavar="NAME",
         help="Above temperature 0; auto is coupled. token and block cannot be rehearsed, only run.",
         rich_help_panel=ADVANCED,

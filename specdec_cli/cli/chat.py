@@ -195,9 +195,9 @@ def _talk(
     def open_pair(pair: Pair, drafter: str) -> Loaded:
         with loading(sys.stderr, pair.name, shown):
             from specdec_cli.session.cost_file import cost_file
-            from specdec_cli.session.session import open_session
+            from specdec_cli.session.load import load
 
-            session = open_session(pair, drafter, room_tokens=room, kv_bits=kv_bits, costs=cost_file())
+            session = load(pair, drafter=drafter, reserve_tokens=room, kv_bits=kv_bits, costs=cost_file()).session()
             return Loaded(pair, session, drafter)
 
     screen = ChatScreen(sys.stdout, sys.stderr, json=json, quiet=quiet, plain=plain, trace=opened_trace(stack, trace))

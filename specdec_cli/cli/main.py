@@ -123,10 +123,10 @@ def run(
         with loading(sys.stderr, chosen.name, shown=talks and not plain):
             from specdec_cli.request import Request
             from specdec_cli.session.cost_file import cost_file
-            from specdec_cli.session.session import open_session
+            from specdec_cli.session.load import load
 
             room = None if force else max_tokens + len(text) // 3
-            session = open_session(chosen, drafter, room_tokens=room, kv_bits=kv_bits, costs=cost_file())
+            session = load(chosen, drafter=drafter, reserve_tokens=room, kv_bits=kv_bits, costs=cost_file()).session()
         if talks and chosen.name != DEMO and resolved.reason:
             print_notice(sys.stderr, resolved.reason, plain)
         request = Request(

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from specdec_cli.request import KV_BITS, MAX_K, RULE_NAMES, one_name, one_of, within
+from specdec_cli.kinds import rule_names
+from specdec_cli.request import KV_BITS, MAX_K, one_name, one_of, within
 
 ADVANCED = "Advanced"
 
@@ -114,7 +115,7 @@ Rule = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        callback=one_name("--rule", RULE_NAMES),
+        callback=one_name("--rule", rule_names()),
         envvar="SPECDEC_RULE",
         show_envvar=False,
         help="Above temperature 0: token, block, coupled or match; auto is coupled under --seed, else block.",

@@ -17,9 +17,11 @@ from mlx_lm.generate import generate_step
 from mlx_lm.models.cache import CacheList, KVCache, make_prompt_cache
 
 from specdec_cli.engine.cache.kinds import KVQuantization
-from specdec_cli.engine.decode import Clock
+from specdec_cli.engine.draft import NO_TOKENS
+from specdec_cli.engine.pipeline import Clock
 from specdec_cli.engine.sampling.noise import Noise
-from specdec_cli.engine.sampling.warps import Counts, Sampling, adjusted, log_probs
+from specdec_cli.engine.sampling.sampler import Sampler
+from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.events import Round
 
 Scores = Callable[[mx.array, mx.array], mx.array]
@@ -100,17 +102,15 @@ def plain_steps(
 def target_scores(sampling: Sampling, noise: Noise, prompt: Sequence[int]) -> Scores:
     """(tokens so far [n], logits [1, V]) -> scores [1, V] whose best is the target's token.
 
-    The adjusted logits at temperature 0. Above it log p plus the noise of the token's absolute position, which is what
-    `coupled` draws with; what the penalties count is counted anew from the tokens at each step.
+    The sampler's own door for the target, with everything after `prompt` uncommitted. Above temperature 0 the noise of
+    the token's absolute position is added, which is what `coupled` draws with.
     """
 
     def scores(tokens: mx.array, logits: mx.array) -> mx.array:
-        counts, width = None, logits.shape[-1]
-        if sampling.counts_tokens:
-            counts = Counts.start(sampling, prompt, width).add(tokens[len(prompt) :])
-        if sampling.greedy:
-            return adjusted(logits, sampling, counts)
-        return log_probs(logits, sampling, counts) + noise.gumbel("target", tokens.size, width)
+        vocab_size = logits.shape[-1]
+        sampler = Sampler(sampling, noise.seed, prompt, vocab_size)
+        found = sampler.for_target(logits, NO_TOKENS, tokens[len(prompt) :])
+        return found if sampling.greedy else found + noise.gumbel("target", tokens.size, vocab_size)
 
     return scores
 

@@ -45,7 +45,7 @@ def float32_products() -> str:
 
 
 def queues_ahead() -> bool:
-    """Whether work can be queued far ahead of the device: a GPU's command queue can, mlx's CPU stream cannot."""
+    """Whether the host can run ahead of the device: by about ten command buffers on a GPU, not at all on the CPU."""
     return backend() != "cpu"
 
 
@@ -75,6 +75,16 @@ def versions() -> dict[str, str]:
     return {name: version(name) for name in ("mlx", "mlx-lm", "transformers", "tokenizers", "huggingface-hub")}
 
 
-def ids(array: mx.array) -> list[int]:
+def queue(array: mx.array) -> None:
+    """Start computing `array`. Blocks the caller while about ten command buffers are in flight (mlx's own limit)."""
+    mx.async_eval(array)
+
+
+def wait(array: mx.array) -> None:
+    """Return when `array` is computed."""
+    mx.eval(array)
+
+
+def to_list(array: mx.array) -> list[int]:
     """The integers of `array` [N]; waits for them. mlx types every nesting that `tolist` may give; one axis has one."""
     return cast(list[int], array.tolist())

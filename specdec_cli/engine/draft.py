@@ -1,10 +1,15 @@
-"""Guessed tokens on their way to the target. Law: they stay on the device until the round's one read-back."""
+"""Guessed tokens on their way to the target. Law: they stay on the device until the round's one read-back.
+
+Letters: K drafted tokens, V the target's vocabulary size.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import mlx.core as mx
+
+NO_TOKENS = mx.array([], dtype=mx.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,4 +27,4 @@ class Draft:
         return int(self.tokens.shape[0])
 
 
-NOTHING = Draft(mx.array([], dtype=mx.int32))
+NOTHING = Draft(NO_TOKENS)

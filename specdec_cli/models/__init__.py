@@ -1,1 +1,1 @@
-""""""
+"""A model's files, before any weight is read."""

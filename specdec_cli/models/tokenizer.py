@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,9 +22,17 @@ from specdec_cli.errors import NotAvailable, UsageError
 from specdec_cli.models.text import Thinking
 from specdec_cli.models.vocab import TokenTable
 
-Message = Mapping[str, str]
+Message = Mapping[str, Any]
 # gpt-oss answers in channels; mlx-lm knows no tags for them.
 CHANNELS = Thinking("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A function that the model wants called."""
+
+    name: str
+    arguments: Mapping[str, Any]
 
 
 class TextStream(Protocol):
@@ -68,12 +77,18 @@ class Tokenizer:
         """Ids of plain text, with the begin-of-sequence token where the model wants one."""
         return list(self._wrapper._tokenizer.encode(text))
 
-    def render(self, messages: Sequence[Message], thinks: bool = True) -> list[int]:
+    def render(
+        self, messages: Sequence[Message], thinks: bool = True, tools: Sequence[Mapping[str, Any]] = ()
+    ) -> list[int]:
         """Ids of a conversation under the chat template, ready for the assistant's turn.
+
+        `tools` are JSON schemas of functions, as the template expects them.
 
         Raises: UsageError if the template refuses these messages, as some do with a system message.
         """
-        more = {} if thinks else {"enable_thinking": False}
+        more: dict[str, Any] = {} if thinks else {"enable_thinking": False}
+        if tools:
+            more["tools"] = [dict(tool) for tool in tools]
         try:
             ids = self._wrapper.apply_chat_template([dict(m) for m in messages], add_generation_prompt=True, **more)
         except TemplateError as error:
@@ -85,6 +100,25 @@ class Tokenizer:
             ) from error
         return list(ids)
 
+    def tool_calls(self, text: str, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[str, list[ToolCall]]:
+        """(`text` without its calls, the calls), as mlx-lm's parser for this model reads them.
+
+        Raises: UsageError if the model has none, or if it wrote a call that cannot be read.
+        """
+        start, end, parse = self._wrapper.tool_call_start, self._wrapper.tool_call_end, self._wrapper.tool_parser
+        if start is None or parse is None:
+            raise UsageError("this model's template knows no tools", "take a model that was trained to call tools")
+        rest, calls = "", []
+        while (at := text.find(start)) >= 0:
+            rest, text = rest + text[:at], text[at + len(start) :]
+            inner, _, text = text.partition(end) if end else (text, "", "")
+            try:
+                found = parse(inner, [dict(tool) for tool in tools] or None)
+            except (ValueError, KeyError, TypeError, AttributeError, IndexError, SyntaxError) as error:
+                raise UsageError(f"a tool call cannot be read: {inner.strip()[:120]}", "ask again") from error
+            calls += [_tool_call(one) for one in (found if isinstance(found, list) else [found])]
+        return rest + text, calls
+
     def thinking(self, prompt: Sequence[int]) -> Thinking | None:
         """The tags around the model's thinking, and whether `prompt` leaves them open; None if it has none."""
         if self._wrapper.has_thinking:
@@ -93,11 +127,11 @@ class Tokenizer:
         vocabulary = self._wrapper._tokenizer.get_vocab()
         return CHANNELS if {"<|channel|>", "<|message|>", "<|start|>"} <= vocabulary.keys() else None
 
-    def stream(self, behind: Sequence[int] = ()) -> TextStream:
-        """A fresh text stream; `behind` are ids the text continues (they decide about a leading space)."""
+    def stream(self, after: Sequence[int] = ()) -> TextStream:
+        """A fresh text stream; `after` are ids the text continues (they decide about a leading space)."""
         if self._backend is None:
             return _NaiveStream(self._wrapper._tokenizer)
-        return _FastStream(self._backend, behind)
+        return _FastStream(self._backend, after)
 
     def piece(self, token: int) -> str:
         """One token on its own, as text; bytes that are no character show as U+FFFD."""
@@ -127,6 +161,11 @@ class Tokenizer:
 
     def _is_byte_level(self) -> bool:
         return self._backend is not None and "ByteLevel" in repr(self._backend.decoder)
+
+
+def _tool_call(found: Mapping[str, Any]) -> ToolCall:
+    arguments = found.get("arguments", found.get("parameters", {}))
+    return ToolCall(found["name"], json.loads(arguments) if isinstance(arguments, str) else arguments)
 
 
 class _FastStream:

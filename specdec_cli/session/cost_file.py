@@ -12,12 +12,13 @@ from typing import Any, Protocol
 
 import platformdirs
 
-SCHEMA = 1
+# 2: the draft's clock is read before its verification is queued, and a lookup is billed all its time.
+SCHEMA = 2
 # Pairs, machines and context lengths of which something is kept; the least recently written go first.
 KEPT_ENTRIES = 64
 
 
-class CostMemory(Protocol):
+class CostStore(Protocol):
     """Keeps one JSON object for each key."""
 
     def read(self, key: str) -> Mapping[str, Any] | None:
@@ -26,7 +27,7 @@ class CostMemory(Protocol):
     def write(self, key: str, values: Mapping[str, Any]) -> None: ...
 
 
-class Forgetful:
+class NullCostStore:
     """Keeps nothing."""
 
     def read(self, key: str) -> Mapping[str, Any] | None:
@@ -34,6 +35,19 @@ class Forgetful:
 
     def write(self, key: str, values: Mapping[str, Any]) -> None:
         return
+
+
+class MemoryCostStore:
+    """Keeps them for this process: what one conversation learned, the next one of the pair starts from."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Mapping[str, Any]] = {}
+
+    def read(self, key: str) -> Mapping[str, Any] | None:
+        return self._entries.get(key)
+
+    def write(self, key: str, values: Mapping[str, Any]) -> None:
+        self._entries[key] = values
 
 
 class CostFile:

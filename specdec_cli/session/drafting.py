@@ -1,5 +1,6 @@
-"""Who drafts and how much, learned over the replies of a session. Law: what is learned is kept, and never trusted
-blindly: an assumption weighs one round, whether it comes from sizes or from an earlier run.
+"""Who drafts and how much, learned over the replies of a session. Law: what was learned is kept, and trusted little.
+
+An assumption weighs one measured round, whether it comes from sizes or from an earlier run.
 """
 
 from __future__ import annotations
@@ -7,27 +8,24 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 from specdec_cli.engine import device
-from specdec_cli.engine.draft_length.adaptive import MAX_K, Adaptive
+from specdec_cli.engine.draft_length.adaptive import ADAPTIVE_K, Adaptive
 from specdec_cli.engine.draft_length.costs import Costs
 from specdec_cli.engine.draft_length.fixed import DraftLength, Fixed
-from specdec_cli.engine.draft_length.lookup_acceptance import LookupRecord
-from specdec_cli.engine.drafters.auto import BettingDrafter, FixedRival
-from specdec_cli.engine.drafters.base import Drafter, ModelDrafter, NoDrafter
-from specdec_cli.engine.drafters.registry import AUTO, DRAFTERS
+from specdec_cli.engine.draft_length.lookup_acceptance import LookupAcceptance
+from specdec_cli.engine.drafters.base import Drafter, Parts
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
+from specdec_cli.kinds import DrafterKind, K, made
 from specdec_cli.pairs.advice import row_cost
-from specdec_cli.session.cost_file import CostMemory, Forgetful
+from specdec_cli.session.cost_file import CostStore, NullCostStore
 
 # Costs change with the length of the context: what was measured at another length is only an assumption.
 CONTEXT_TOKENS = (1024, 4096, 16384, 65536)
-K = int | Literal["auto"]
 
 
-class Drafting:
+class DraftController:
     """One per session. `identity` says what costs depend on besides the length of the context: pair, machine, versions.
 
     `reload_seconds` is what loading the draft took, and so what a draft that gave its memory back costs again.
@@ -37,63 +35,69 @@ class Drafting:
         self,
         target: CachedModel,
         draft: CachedModel | None,
-        memory: CostMemory | None = None,
+        store: CostStore | None = None,
         identity: str = "",
         reload_seconds: float = 0.0,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._target, self._draft = target, draft
-        self._memory, self._identity, self._now = memory or Forgetful(), identity, now
+        self._store, self._identity, self._now = store or NullCostStore(), identity, now
         self._reload_seconds = reload_seconds
         self._adaptive: dict[str, Adaptive] = {}
-        self._lookups = LookupRecord()
+        self._lookups = LookupAcceptance()
 
     def begin(
-        self, name: str, k: K, rule: AcceptanceRule, prompt: Sequence[int], max_tokens: int, prefill_seconds: float
+        self, kind: DrafterKind, k: K, rule: AcceptanceRule, prompt: Sequence[int], max_tokens: int
     ) -> tuple[Drafter, DraftLength]:
-        """For one reply to `prompt`, which the target took `prefill_seconds` to read."""
-        if name == "none" or k == 0:
-            return NoDrafter(), Fixed(0)
-        if name != AUTO and k != "auto":
-            return DRAFTERS[name](self._draft, self._target.width, rule), Fixed(k)
-        draft = self._draft if name in ("model", AUTO) else None
-        model = ModelDrafter(draft, self._target.width, rule) if draft else None
-        rival = FixedRival(k) if k != "auto" else self._adaptive_for(draft, prompt, max_tokens, prefill_seconds)
-        if name == "model" and isinstance(rival, Adaptive):
-            return model or NoDrafter(), rival
-        betting = BettingDrafter(rival, self._lookups, model)
-        return betting, betting
+        """For one reply to `prompt`."""
+        draft = self._draft if kind.uses_draft else None
+        length: DraftLength = Fixed(k) if k != "auto" else self._adaptive_for(kind, draft, prompt, max_tokens)
+        drafter: Drafter = made(kind)(Parts(self._target, draft, rule, length, self._lookups))
+        return drafter, drafter.length(length)
+
+    def prompt_was_read(self, seconds: float) -> None:
+        """What the target took for the prompt tells what the draft will take for it, until that is measured."""
+        for adaptive in self._adaptive.values():
+            adaptive.expect_reading(seconds * self._ratio(self._draft) if self._draft else None)
 
     def remember(self) -> None:
         """Write down what was learned."""
         for situation, adaptive in self._adaptive.items():
             if adaptive.costs.ready:
-                self._memory.write(f"{self._identity} · {situation}", adaptive.to_dict(self._now()))
+                self._store.write(f"{self._identity} · {situation}", adaptive.to_dict(self._now()))
+
+    def _ratio(self, draft: CachedModel | None) -> float:
+        """Weights of the draft over those of the target."""
+        return draft.weight_bytes / self._target.weight_bytes if draft else 0.0
 
     def _adaptive_for(
-        self, draft: CachedModel | None, prompt: Sequence[int], max_tokens: int, prefill_seconds: float
+        self, kind: DrafterKind, draft: CachedModel | None, prompt: Sequence[int], max_tokens: int
     ) -> Adaptive:
-        ratio = draft.weight_bytes / self._target.weight_bytes if draft else 0.0
-        place = bisect_right(CONTEXT_TOKENS, len(prompt))
-        situation = f"{'model' if draft else 'ngram'} · context {place}"
+        """The controller of this kind at this length of context. Without anything that learns it drafts nothing."""
+        situation = f"{self._learner(kind, draft)} · context {bisect_right(CONTEXT_TOKENS, len(prompt))}"
+        max_k = ADAPTIVE_K if draft or kind.learns else 0
         if situation not in self._adaptive:
-            self._adaptive[situation] = self._known(situation, draft) or Adaptive(
-                Costs.of_ratio(ratio or 0.001, row_cost(device.device_name())),
-                MAX_K if draft else 0,
+            self._adaptive[situation] = self._known(situation, max_k) or Adaptive(
+                Costs.of_ratio(self._ratio(draft) or 0.001, row_cost(device.device_name())),
+                max_k,
                 reload_seconds=self._reload_seconds,
             )
         adaptive = self._adaptive[situation]
-        adaptive.begin(max_tokens, len(prompt), prefill_seconds * ratio if draft else None)
+        adaptive.begin(max_tokens, len(prompt))
         return adaptive
 
-    def _known(self, situation: str, draft: CachedModel | None) -> Adaptive | None:
+    def _learner(self, kind: DrafterKind, draft: CachedModel | None) -> str:
+        """Kinds that use the draft model share what was learned of it."""
+        return "draft" if draft else kind.name
+
+    def _known(self, situation: str, max_k: int) -> Adaptive | None:
         """What this session learned at another length of context, else what an earlier run wrote down."""
-        kind = situation.partition(" ")[0]
-        here = [known.to_dict(self._now()) for name, known in self._adaptive.items() if name.startswith(kind)]
-        values = here[-1] if here else self._memory.read(f"{self._identity} · {situation}")
+        learner = situation.partition(" ")[0]
+        here = [known.to_dict(self._now()) for name, known in self._adaptive.items() if name.startswith(learner)]
+        values = here[-1] if here else self._store.read(f"{self._identity} · {situation}")
         if values is None:
             return None
         try:
-            return Adaptive.from_dict(values, self._now(), MAX_K if draft else 0, self._reload_seconds)
+            return Adaptive.from_dict(values, self._now(), max_k, self._reload_seconds)
         except (KeyError, TypeError, ValueError, AttributeError):
             return None

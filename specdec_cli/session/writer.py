@@ -21,7 +21,7 @@ class Writer:
         self._silent = False
 
     def write(self, round: Round) -> RoundDone:
-        """The round with its text; cut behind the token that completed a stop string."""
+        """The round with its text; cut after the token that completed a stop string."""
         text, kept = "", 0
         for token in round.emitted:
             kept += 1
@@ -36,7 +36,7 @@ class Writer:
                 break
         self._texts.append(text)
         pieces = tuple(map(self._tokenizer.piece, round.draft))
-        cut = replace(round, emitted=round.emitted[:kept])
+        cut = replace(round, emitted=round.emitted[:kept], logprobs=round.logprobs[:kept])
         return RoundDone(round=cut, pieces=pieces, next_piece=self._tokenizer.piece(round.next), text=text)
 
     def finish(self, reason: FinishReason, stats: Stats) -> Finish:

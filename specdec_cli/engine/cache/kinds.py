@@ -3,7 +3,7 @@
 KVCache, QuantizedKVCache   trimmed by moving their offset
 RotatingKVCache             replaced by a WindowKVCache with slack, then trimmed
 ChunkedKVCache              trimmed while the chunk it ends in is whole
-ArraysCache (recurrent)     put back to before the pass, then replayed
+ArraysCache (recurrent)     put back to before the pass, then recomputed
 anything else               put back to before the pass; the kept tokens are fed again
 """
 
@@ -105,7 +105,7 @@ def _own(value: Any) -> Any:
 def bytes_at(part: Any, tokens: int, chunk_tokens: int, value_bytes: int) -> int:
     """Bytes of a cache that has read something, had it read `tokens` in chunks, with `value_bytes` a value.
 
-    A recurrent state is there four times: as it is, from before the last pass, and in the snapshots; a window's
+    A recurrent state is counted four times: current state, state before the last pass, two snapshots. A window's
     snapshots are its own arrays until old positions are dropped.
     """
     if part.empty():

@@ -1,10 +1,10 @@
 """Recurrent state after some of a pass's tokens. Law: equal to having fed just these tokens; no weight is read twice.
 
-While several tokens are verified, a tape keeps what went into each recurrent module and what its projections and
-convolutions made of it (a few rows each). To take tokens back, the state from before the pass is put back and the
-modules run again on the first rows with those answered from the tape: only the recurrence and the activations before
-it are computed, and mlx being lazy, nothing behind it. Nothing here knows an architecture: who reads which state is
-found out by watching.
+While several tokens are verified, a recording keeps what went into each recurrent module and what its projections and
+convolutions returned (a few rows each). To take tokens back, the state from before the pass is restored and the modules
+run again on the first rows, with projections and convolutions answered from the recording. Only the recurrence and the
+activations before it are recomputed: mlx is lazy, so later layers are never evaluated. Architecture-agnostic: a dry run
+records which modules touch a recurrent state.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from types import FrameType
 from typing import Any
 
@@ -22,15 +21,16 @@ import mlx.nn as nn
 from mlx_lm.models.cache import ArraysCache, CacheList
 
 from specdec_cli.engine.cache.kinds import detached, leaves
+from specdec_cli.engine.intercept import intercept
 
 ANSWERED = (nn.Linear, nn.QuantizedLinear, nn.Conv1d)
 
 
 @dataclass(slots=True)
 class Call:
-    """One recurrent module's part of a pass: its arguments, and what each projection and convolution in it made.
+    """One recurrent module's part of a pass: its arguments, and what each projection and convolution in it returned.
 
-    In the order of their calls; None for a convolution whose rows are not those of the tokens: it is computed again.
+    Outputs are in the order of the calls. None is a convolution whose rows are not those of the tokens: it runs again.
     """
 
     module: nn.Module
@@ -40,88 +40,78 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Tape:
+class Recording:
     """A pass over `tokens` tokens."""
 
     tokens: int
     calls: list[Call] = field(default_factory=list)
 
 
-class Deck:
-    """Sits beside a network, records its passes and plays parts of them again."""
+class Recorder:
+    """Records passes of one network, and recomputes parts of them."""
 
     def __init__(self) -> None:
-        self._tape: Tape | None = None
+        self._recording: Recording | None = None
         self._call: Call | None = None
         self._answers: Iterator[mx.array | None] | None = None
 
     @contextmanager
-    def recording(self, tokens: int) -> Iterator[Tape]:
-        """Everything the network does inside goes on the tape."""
-        self._tape = Tape(tokens)
+    def recording(self, tokens: int) -> Iterator[Recording]:
+        """Every pass of the network inside is recorded."""
+        self._recording = Recording(tokens)
         try:
-            yield self._tape
+            yield self._recording
         finally:
-            self._tape = self._call = None
+            self._recording = self._call = None
 
-    def replay(self, tape: Tape, tokens: int) -> None:
+    def recompute(self, recording: Recording, tokens: int) -> None:
         """Advance the recurrent states, which are those from before the pass, by its first `tokens` tokens. Lazy."""
-        for call in tape.calls:
+        for call in recording.calls:
             self._answers = (_first_rows(output, tokens) for output in call.outputs)
             try:
-                kwargs = {name: _shortened(value, tape.tokens, tokens) for name, value in call.kwargs.items()}
-                call.module(*(_shortened(value, tape.tokens, tokens) for value in call.args), **kwargs)
+                kwargs = {name: _shortened(value, recording.tokens, tokens) for name, value in call.kwargs.items()}
+                call.module(*(_shortened(value, recording.tokens, tokens) for value in call.args), **kwargs)
             finally:
                 self._answers = None
 
     def run(self, module: nn.Module, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A recurrent module is called: the outermost one becomes a Call."""
-        if self._tape is None or self._call is not None:
+        """Handles a recurrent module's call: the outermost one becomes a Call."""
+        if self._recording is None or self._call is not None:
             return original(module, *args, **kwargs)
         self._call = Call(module, args, kwargs)
-        self._tape.calls.append(self._call)
+        self._recording.calls.append(self._call)
         try:
             return original(module, *args, **kwargs)
         finally:
             self._call = None
 
     def project(self, module: nn.Module, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A projection or convolution inside a recurrent module is called."""
+        """Handles the call of a projection or convolution inside a recurrent module."""
         if self._answers is not None and (answer := next(self._answers)) is not None:
             return answer
         output = original(module, *args, **kwargs)
-        if self._tape is not None and self._call is not None:
-            padded = isinstance(module, nn.Conv1d) and output.shape[1] != self._tape.tokens
+        if self._recording is not None and self._call is not None:
+            padded = isinstance(module, nn.Conv1d) and output.shape[1] != self._recording.tokens
             self._call.outputs.append(None if padded else output)
         return output
 
 
-def deck_of(network: nn.Module, readers: Sequence[nn.Module]) -> Deck:
-    """The network's deck, put there once: `readers` and what is answered in them report to it from now on."""
-    deck: Deck | None = getattr(network, "_specdec_deck", None)
-    if deck is None:
-        deck = Deck()
-        object.__setattr__(network, "_specdec_deck", deck)
-        for reader in readers:
-            for module in reader.modules():
-                if isinstance(module, ANSWERED):
-                    _report(module, deck, "project")
-            _report(reader, deck, "run")
-    return deck
+def recorder_of(network: nn.Module) -> Recorder | None:
+    """The recorder that was installed in `network`; several caches of one network share it."""
+    recorder: Recorder | None = getattr(network, "_specdec_recorder", None)
+    return recorder
 
 
-def _report(module: nn.Module, deck: Deck, method: str) -> None:
-    """Calls of `module` pass through `deck` from now on; its class is exchanged: Python looks `__call__` up there."""
-    object.__setattr__(module, "_specdec_deck", deck)
-    object.__setattr__(module, "__class__", _reporting(module.__class__, method))
-
-
-@cache
-def _reporting(kind: Any, method: str) -> Any:
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return getattr(self._specdec_deck, method)(self, kind.__call__, args, kwargs)
-
-    return type(kind.__name__, (kind,), {"__call__": call})
+def install_recorder(network: nn.Module, readers: Sequence[nn.Module]) -> Recorder:
+    """A recorder that `readers`, and what is answered in them, report to from now on."""
+    recorder = Recorder()
+    object.__setattr__(network, "_specdec_recorder", recorder)
+    for reader in readers:
+        for module in reader.modules():
+            if isinstance(module, ANSWERED):
+                intercept(module, recorder.project)
+        intercept(reader, recorder.run)
+    return recorder
 
 
 def readers_of(network: nn.Module, layers: Sequence[Any]) -> list[nn.Module]:
@@ -178,7 +168,10 @@ def _shortened(value: Any, fed: int, tokens: int) -> Any:
 
 
 def _before(part: Any, tokens: int) -> Any:
-    """What stands beside a recurrent state has been taken back already: a throwaway copy from before the pass."""
+    """KV caches that share a CacheList with a recurrent state were already rolled back.
+
+    The recomputation runs on a temporary copy, trimmed to the start of the pass.
+    """
     if isinstance(part, ArraysCache):
         return part
     twin = detached(part)

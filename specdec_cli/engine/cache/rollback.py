@@ -1,7 +1,7 @@
 """Exact rollback of all caches of one network. Law: after a rollback the caches are what they would be had only the
 kept tokens been fed; one that cannot get there exactly says so instead of answering wrong.
 
-Only this module, `cache_kinds`, `window` and `replay` know that there are different caches.
+Only this module, `kinds`, `window` and `recompute` know that there are different caches.
 """
 
 from __future__ import annotations
@@ -27,21 +27,19 @@ from specdec_cli.engine.cache.kinds import (
     rolling,
     state_of,
 )
-from specdec_cli.engine.cache.recompute import Tape, deck_of, readers_of
+from specdec_cli.engine.cache.recompute import Recording, install_recorder, readers_of, recorder_of
 from specdec_cli.errors import SpecdecError
-
-# Recurrent layers keep a tape of passes up to this long: longer ones read a prompt and are never taken back.
-TAPED_TOKENS = 32
+from specdec_cli.request import MAX_ROWS
 
 
 @dataclass(frozen=True, slots=True)
 class Fed:
-    """A pass that can be taken back: positions `start` to `end`, the states from before it, its tape if it has one."""
+    """A pass that can be taken back: positions `start` to `end`, the states from before it, its recording if any."""
 
     start: int
     end: int
     states: tuple[dict[str, Any], ...]
-    tape: Tape | None
+    recording: Recording | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +57,10 @@ class Caches:
         self._network = network
         self._kv = kv
         self.reset()
-        recurrent = all(type(part) is ArraysCache for part in self._rewound)
-        readers = readers_of(network, self._made()) if self._rewound and recurrent else []
-        self._deck = deck_of(network, readers) if readers else None
+        recurrent = bool(self._rewound) and all(type(part) is ArraysCache for part in self._rewound)
+        self._recorder = recorder_of(network)
+        if recurrent and self._recorder is None and (readers := readers_of(network, self._made())):
+            self._recorder = install_recorder(network, readers)
 
     def reset(self) -> None:
         """Forget everything."""
@@ -95,15 +94,15 @@ class Caches:
     def feeding(self, tokens: int) -> Iterator[None]:
         """Around one call of the network on `tokens` tokens. If it raises, layers grew unevenly: all is forgotten."""
         states = tuple(state_of(part) for part in self._rewound)
-        taped = self._deck is not None and 1 < tokens <= TAPED_TOKENS
+        recorded = self._recorder is not None and 1 < tokens <= MAX_ROWS
         try:
-            with self._deck.recording(tokens) if self._deck and taped else nullcontext() as tape:
+            with self._recorder.recording(tokens) if self._recorder and recorded else nullcontext() as recording:
                 yield
         except BaseException:
             self.reset()
             raise
         if self._rewound:
-            self._fed.append(Fed(self.length, self.length + tokens, states, tape))
+            self._fed.append(Fed(self.length, self.length + tokens, states, recording))
         self.length += tokens
 
     def snapshot(self) -> None:
@@ -114,7 +113,7 @@ class Caches:
             self._snapshots = [*self._snapshots[1 - KEPT_SNAPSHOTS :], taken]
 
     def rollback(self, length: int) -> int:
-        """Take back what lies behind `length`; returns the length reached, which is less only if it must be.
+        """Take back what lies after `length`; returns the length reached, which is less only if it must be.
 
         Raises: SpecdecError if a layer took back a different number of tokens (mlx-lm's own helper returns 0 silently).
         """
@@ -125,7 +124,7 @@ class Caches:
 
     def _go_back(self, length: int) -> None:
         fed = next((fed for fed in reversed(self._fed) if fed.start <= length), None)
-        kept = fed.start if fed and not fed.tape else length
+        kept = fed.start if fed and not fed.recording else length
         if (self._rewound and not fed) or not all(reaches(part, kept) for part in self._bounded):
             self._restore(length)
             return
@@ -133,9 +132,9 @@ class Caches:
         if fed:
             self._fed = self._fed[: self._fed.index(fed)]
             put_back(self._rewound, fed.states)
-            if self._deck and fed.tape and kept > fed.start:
-                self._deck.replay(fed.tape, kept - fed.start)
-                self._fed.append(Fed(fed.start, kept, fed.states, fed.tape))
+            if self._recorder and fed.recording and kept > fed.start:
+                self._recorder.recompute(fed.recording, kept - fed.start)
+                self._fed.append(Fed(fed.start, kept, fed.states, fed.recording))
         self._snapshots = [snapshot for snapshot in self._snapshots if snapshot.length <= kept]
 
     def _restore(self, length: int) -> None:

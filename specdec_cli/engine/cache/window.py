@@ -1,5 +1,5 @@
 """A sliding window's keys and values in the order of time. Law: attention sees what mlx-lm's ring shows it, and the
-last SLACK_TOKENS positions can be taken back.
+rows of one pass, MAX_ROWS at most, can be taken back.
 
 mlx-lm's `RotatingKVCache` overwrites the oldest position in place, so a position taken back would already have cost
 an older one. Here positions are appended, and the oldest are dropped a step at a time.
@@ -11,14 +11,15 @@ from __future__ import annotations
 import mlx.core as mx
 from mlx_lm.models.base import create_causal_mask
 
-SLACK_TOKENS = 32
+from specdec_cli.request import MAX_ROWS
+
 STEP_TOKENS = 256
 
 
 class WindowKVCache:
     """Takes the place of a `RotatingKVCache` of `max_size` positions; `offset` counts all positions read."""
 
-    def __init__(self, max_size: int, slack: int = SLACK_TOKENS) -> None:
+    def __init__(self, max_size: int, slack: int = MAX_ROWS) -> None:
         self.max_size = max_size
         self.slack = slack
         self.keys: mx.array | None = None
@@ -61,7 +62,8 @@ class WindowKVCache:
 
     def make_mask(self, N: int, window_size: int | None = None, return_array: bool = False) -> mx.array | str | None:
         """For N tokens about to be appended, over the positions that `update_and_fetch` will return."""
-        # More than the cache shows a single row is never shown to several: some models ask for one position more.
+        # A multi-row pass must not see more than a single-row pass would; some models ask for a window one position too
+        # wide.
         window = min(window_size or self.max_size, self.max_size)
         before = min(self.offset, self.max_size - 1)
         if N > 1:

@@ -18,7 +18,7 @@ from specdec_cli.engine.architectures import Architecture
 from specdec_cli.engine.conformance.networks import tiny_network
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft_length.fixed import Fixed
-from specdec_cli.engine.drafters.base import ModelDrafter
+from specdec_cli.engine.drafters.model import ModelDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.errors import SpecdecError
@@ -79,9 +79,9 @@ def _rounds(
     before = list(context)
     for _ in target.prefill(context):
         pass
-    drafter = ModelDrafter(draft, target.width, greedy(target.width))
+    drafter = ModelDrafter(draft, target.vocab_size, greedy(target.vocab_size))
     for round in decode(
-        target, drafter, greedy(target.width), Fixed(k), context, tokens, frozenset(), time.perf_counter
+        target, drafter, greedy(target.vocab_size), Fixed(k), context, tokens, frozenset(), time.perf_counter
     ):
         yield round, before
         before = list(context)

@@ -1,1 +1,1 @@
-""""""
+"""How many tokens to draft."""

@@ -1,8 +1,8 @@
-"""How many drafted tokens stand, lately and by habit. (pure) Law: where little was seen, claim little.
+"""How many drafted tokens are accepted, lately and in the long run (pure). Law: where little was seen, claim little.
 
-Letters: position i = 1 … K; rate r_i = P(position i stands | the positions before it stood), so that a round of K
+Letters: position i = 1 … K; rate r_i = P(position i is accepted | those before it were), so that a round of K
 yields 1 + r_1 + r_1 r_2 + … tokens (Leviathan et al. 2023, arXiv:2211.17192, equation 1, with a rate per position).
-Not in the paper: rates are recent, and shrunk towards their pool and the pair's habit.
+Not in the paper: rates are recent, and shrunk towards their pool and the pair's long-run rate.
 """
 
 from __future__ import annotations
@@ -11,70 +11,70 @@ from collections.abc import Mapping
 from math import exp, sqrt
 from typing import Any
 
-# Evidence fades by e over so many rounds: while the text stays of one kind, a rate is known within 0.06.
+# Rounds after which a count weighs 1/e: while the text stays of one kind, a rate is known within 0.06.
 WINDOW_ROUNDS = 32
-# A turn of the text shows within so many rounds, in hits that lie so many standard deviations off what was expected.
+# Change detection: forget the window when accepted − expected, over about 8 rounds, exceeds 3 standard deviations.
 TURN_ROUNDS, TURN_DEVIATIONS = 8, 3.0
-# The rates themselves are estimates: their share of the variance of those hits, a toss of a coin.
+# Added to the variance of that sum, because the rates are estimates.
 UNSURE = 0.25
-# The pair's habit fades over some dozen replies.
+# Tokens after which the long-run counts weigh 1/e: some dozen replies.
 HABIT_TOKENS = 4096
 # Before anything was seen: the usual 0.5-0.8 of published pairs, its lower half.
 PRIOR_RATE = 0.6
-# What is assumed counts as much as two judged tokens, so four rounds overrule it.
+# An assumption weighs as much as two judged tokens, so four rounds overrule it.
 PRIOR_WEIGHT = 2.0
 
 
 class AcceptanceRecord:
     """Fading counts of judged and accepted draft tokens, per position.
 
-    A judged token stands with its rate, so the sum of hits less rates only wanders: when it leaves what chance allows,
-    the text has turned to another kind, and what was seen of the old kind is forgotten.
+    Each judged token is accepted with its rate, so accepted minus expected stays near 0 by chance. When it does not,
+    the text has turned to another kind, and the counts of the old kind are forgotten.
     """
 
     def __init__(self, window_rounds: float = WINDOW_ROUNDS, turn_deviations: float = TURN_DEVIATIONS) -> None:
         self._fade, self._turn = exp(-1 / window_rounds), turn_deviations
         self._judged: list[float] = []
-        self._stood: list[float] = []
+        self._accepted: list[float] = []
         self._surprise = self._variance = 0.0
         self._habit_judged = PRIOR_WEIGHT
-        self._habit_stood = PRIOR_WEIGHT * PRIOR_RATE
+        self._habit_accepted = PRIOR_WEIGHT * PRIOR_RATE
 
     def drafted(self, k: int, accepted: int, emitted: int) -> None:
-        """A round of `k` drafted tokens: `accepted` stood, the next (if any) fell, the rest were not judged."""
+        """A round of `k` drafted tokens: `accepted` of them, the next (if any) rejected, the rest not judged."""
         judged = min(accepted + 1, k)
         self._expect(self.rates(judged), accepted)
         self.passed(emitted)
         missing = [0.0] * (judged - len(self._judged))
         self._judged += missing
-        self._stood += missing
+        self._accepted += missing
         for i in range(judged):
             self._judged[i] += 1
-            self._stood[i] += i < accepted
+            self._accepted[i] += i < accepted
         self._habit_judged += judged
-        self._habit_stood += accepted
+        self._habit_accepted += accepted
 
     def _expect(self, rates: list[float], accepted: int) -> None:
-        """Compares a round with what was expected of it; forgets what no longer holds."""
+        """Change detection: compares a round with its expectation, and forgets the window when it no longer holds."""
         fade = exp(-1 / TURN_ROUNDS)
         self._surprise = self._surprise * fade + accepted - sum(rates)
         self._variance = self._variance * fade**2 + sum(rate * (1 - rate) for rate in rates)
         if abs(self._surprise) > self._turn * sqrt(self._variance + UNSURE):
-            self._judged, self._stood = [], []
+            self._judged, self._accepted = [], []
             self._surprise = self._variance = 0.0
 
     def passed(self, emitted: int) -> None:
-        """A round went by that emitted so many tokens: what was seen before tells less."""
+        """A round emitted `emitted` tokens: older counts weigh less."""
         self._judged = [count * self._fade for count in self._judged]
-        self._stood = [count * self._fade for count in self._stood]
+        self._accepted = [count * self._fade for count in self._accepted]
         slow = exp(-emitted / HABIT_TOKENS)
         self._habit_judged = PRIOR_WEIGHT + (self._habit_judged - PRIOR_WEIGHT) * slow
-        self._habit_stood = PRIOR_WEIGHT * PRIOR_RATE + (self._habit_stood - PRIOR_WEIGHT * PRIOR_RATE) * slow
+        self._habit_accepted = PRIOR_WEIGHT * PRIOR_RATE + (self._habit_accepted - PRIOR_WEIGHT * PRIOR_RATE) * slow
 
     @property
     def habit(self) -> float:
-        """The pair's long-run share of judged draft tokens that stood."""
-        return self._habit_stood / self._habit_judged
+        """The pair's long-run share of judged draft tokens that were accepted."""
+        return self._habit_accepted / self._habit_judged
 
     @property
     def frontier(self) -> int:
@@ -82,20 +82,23 @@ class AcceptanceRecord:
         return max((i + 1 for i, judged in enumerate(self._judged) if judged >= 1), default=0)
 
     def rates(self, k: int) -> list[float]:
-        """r_1 … r_k: each shrunk to the pool of all, the pool to the habit; behind the frontier never rising."""
-        pool = (sum(self._stood) + PRIOR_WEIGHT * self.habit) / (sum(self._judged) + PRIOR_WEIGHT)
+        """r_1 … r_k: each shrunk to the pool of all, the pool to the habit; beyond the frontier never rising."""
+        pool = (sum(self._accepted) + PRIOR_WEIGHT * self.habit) / (sum(self._judged) + PRIOR_WEIGHT)
         rates: list[float] = []
         for i in range(k):
-            judged, stood = (self._judged[i], self._stood[i]) if i < len(self._judged) else (0.0, 0.0)
+            judged, accepted = (self._judged[i], self._accepted[i]) if i < len(self._judged) else (0.0, 0.0)
             expected = min(pool, rates[-1]) if judged < 1 and rates else pool
-            rates.append((stood + PRIOR_WEIGHT * expected) / (judged + PRIOR_WEIGHT))
+            rates.append((accepted + PRIOR_WEIGHT * expected) / (judged + PRIOR_WEIGHT))
         return rates
 
     def to_dict(self) -> dict[str, Any]:
         """The habit: the only part that outlives a process."""
-        return {"judged": self._habit_judged - PRIOR_WEIGHT, "stood": self._habit_stood - PRIOR_WEIGHT * PRIOR_RATE}
+        return {
+            "judged": self._habit_judged - PRIOR_WEIGHT,
+            "accepted": self._habit_accepted - PRIOR_WEIGHT * PRIOR_RATE,
+        }
 
     def restore(self, values: Mapping[str, Any]) -> None:
         """The habit that `to_dict` wrote."""
         self._habit_judged = PRIOR_WEIGHT + float(values["judged"])
-        self._habit_stood = PRIOR_WEIGHT * PRIOR_RATE + float(values["stood"])
+        self._habit_accepted = PRIOR_WEIGHT * PRIOR_RATE + float(values["accepted"])

@@ -1,28 +1,32 @@
-"""K from measured costs and recent acceptance. (pure) Law: 0 unless drafting pays; finding out has a budget of 2 %.
+"""K from measured costs and recent acceptance (pure). Law: 0 unless drafting pays; finding out has a budget of 2 %.
 
-Every round K = argmin of seconds a round ÷ tokens a round, K = 0 included. While drafting, every K within reach is
-compared each round, and what was not seen for long is forgotten, so a K that may have become better is tried. While
-parked at 0 only a probe can tell: a few drafted rounds, rarer while they do not pay. Ollama's MLX runner chooses by
-the same ratio, and backs off from 4 to 512 rounds.
+Every round K = argmin of seconds a round / tokens a round, K = 0 included. While drafting, every K within reach is
+compared each round. Old measurements lose weight, so a K that may have become better is tried. While parked at 0 only a
+probe can tell: a few drafted rounds, rarer while they do not pay. Ollama's MLX runner chooses by the same ratio, and
+backs off from 4 to 512 rounds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from enum import Enum, auto
 from math import inf, log, sqrt
 from typing import Any, NamedTuple
 
 from specdec_cli.engine.draft_length.acceptance import AcceptanceRecord
 from specdec_cli.engine.draft_length.costs import CostRecord, Costs, costs_from_dict
 from specdec_cli.events import Round
+from specdec_cli.kinds import learns_from
+from specdec_cli.request import MAX_DRAFT
 from specdec_cli.speedup import expected_tokens
 
-# More than 8 rows leave the matrix-vector kernels of Apple GPUs; where that costs, it is measured.
-MAX_K = 8
+# Deepest K that is compared: the gain of one more token falls with every place, the cost of a row does not.
+ADAPTIVE_K = min(8, MAX_DRAFT)
 # A depth is tried when the one before it was judged within the window.
 BEYOND_FRONTIER = 1
-# Rounds of a probe: a draft that stands 4 times in 5 shows at most one of four standing once in 37 probes.
+# Four rounds per probe: at 80 % acceptance, one probe in 37 sees at most one accepted token and rejects a good draft by
+# chance.
 PROBE_ROUNDS = 4
 # Rounds between probes that did not pay, doubled each time.
 FIRST_WAIT_ROUNDS, LAST_WAIT_ROUNDS = 16, 512
@@ -30,20 +34,29 @@ FIRST_WAIT_ROUNDS, LAST_WAIT_ROUNDS = 16, 512
 EXPLORED_SHARE = 0.02
 # Plain steps of what drafting has just earned that may be spent on finding it again, when it stops paying.
 CREDIT_STEPS = 3.0
-# Share of all tokens so far, and of those the reply may have, that a first look may cost, at assumed costs.
+# Budget of the first probe: a share of (tokens so far + tokens still allowed), priced at assumed costs.
 FIRST_LOOK_SHARE = 0.03
 # What a probe may hope for: the upper end of the usual acceptance. Where not even this would pay, nothing is tried.
 HOPED_RATE = 0.8
 # Rule of succession: after f probes in a row that did not pay, the next one pays with odds of 1 in f + 2.
 DOUBTED = 2
-# Tokens still to come, as far as is known: so many, and as many again as already came (replies have long tails).
+# Expected remaining tokens: 64 plus the number already emitted (reply lengths are long-tailed).
 TYPICAL_REPLY_TOKENS = 64
 # Rounds until a refused investment is weighed again.
 RECONSIDER_ROUNDS = 8
-# Doubt about a plain step (log): this over the square root of rounds seen, and as much again after so many unseen.
+# Uncertainty of the plain-step cost (log): PLAIN_DOUBT / sqrt(samples), plus PLAIN_DOUBT per DOUBT_ROUNDS rounds since
+# the last sample.
 PLAIN_DOUBT, DOUBT_ROUNDS = 0.1, 256
 # What was written down longer ago is not believed.
 BELIEVED_SECONDS = 30 * 86400.0
+
+
+class Mode(Enum):
+    """`parked`: decoding plainly, because drafting does not pay or was not tried yet."""
+
+    PARKED = auto()
+    PROBING = auto()
+    DRAFTING = auto()
 
 
 class Choice(NamedTuple):
@@ -55,12 +68,12 @@ class Choice(NamedTuple):
 
 
 class Adaptive:
-    """Chooses K each round; one object per pair and drafter, reused by every reply, told of each by `begin`."""
+    """Chooses K each round. One object per pair and drafter serves every reply; `begin` starts each."""
 
     def __init__(
         self,
         assumed: Costs | None = None,
-        max_k: int = MAX_K,
+        max_k: int = ADAPTIVE_K,
         acceptance: AcceptanceRecord | None = None,
         reload_seconds: float = 0.0,
     ) -> None:
@@ -72,8 +85,8 @@ class Adaptive:
         self._unread = self._emitted = 0
         self._unread_token_seconds: float | None = None
         self._after_plain = False
-        self._parked, self._known = True, False
-        self._wait = self._probing = self._failures = 0
+        self._mode, self._known = Mode.PARKED, False
+        self._wait = self._probe_left = self._failures = 0
         self._since, self._credit_steps = inf, 0.0
         self._excess_seconds = 0.0
         self._reload_seconds = reload_seconds
@@ -82,61 +95,72 @@ class Adaptive:
         self.why = "a plain step is being measured"
 
     def begin(self, left_tokens: int, unread_tokens: int = 0, unread_seconds: float | None = None) -> None:
-        """A reply begins: tokens it may have, context the draft has not read, and an estimate of reading it.
+        """Start a reply: tokens it may have, context the draft has not read, and an estimate of reading it.
 
-        A new reply is new text: a parked controller looks again soon, within what looking may cost.
+        A new reply is new text: a parked controller probes again soon, within the budget.
         """
         self._left, self._unread, self._emitted = left_tokens, unread_tokens, 0
         self._context_tokens = unread_tokens
-        self._unread_token_seconds = unread_seconds / unread_tokens if unread_seconds and unread_tokens else None
+        self.expect_reading(unread_seconds)
         self._after_plain = False
-        self._wait = min(self._wait, FIRST_WAIT_ROUNDS) if self._parked else 0
+        self._wait = min(self._wait, FIRST_WAIT_ROUNDS) if self._mode is not Mode.DRAFTING else 0
+
+    def expect_reading(self, seconds: float | None) -> None:
+        """What reading all unread context should cost the draft; None: as measured or assumed."""
+        self._unread_token_seconds = seconds / self._unread if seconds and self._unread else None
 
     @property
     def parked(self) -> bool:
         """Decoding plainly because drafting does not pay, or was not tried yet."""
-        return self._parked and not self._probing
+        return self._mode is Mode.PARKED
 
     def next(self) -> int:
-        """K of the next round. Asked once a round, behind a plain round one round ahead."""
+        """K of the next round. Asked once a round, after a plain round one round ahead."""
         if not self.costs.ready or not self._max_k:
             return 0
         self._since += 1
         if self._wait:
             self._wait -= 1
             return 0
-        return self._while_parked() if self._parked else self._while_drafting()
+        match self._mode:
+            case Mode.PARKED:
+                return self._while_parked()
+            case Mode.PROBING:
+                return self._while_probing()
+            case Mode.DRAFTING:
+                return self._while_drafting()
 
     def lookup_k(self, rates: list[float]) -> int:
         """How many looked-up tokens with these rates to draft now; 0 where the model, or plain decoding, costs less.
 
-        A probe of the model is left alone: it would not find out anything otherwise.
+        While the model is probed nothing is looked up, or the probe would learn nothing.
         """
-        if not self.costs.ready or self._probing:
+        if not self.costs.ready or self._mode is Mode.PROBING:
             return 0
         tokens = expected_tokens(rates)
         k = min(range(len(tokens)), key=lambda k: self.costs.verify_seconds(k) / tokens[k])
-        drafts = bool(self._max_k) and not self._parked
+        drafts = bool(self._max_k) and self._mode is Mode.DRAFTING
         rival = self._best(self._rates()).seconds if drafts else self.costs.plain_seconds()
         return k if self.costs.verify_seconds(k) / tokens[k] < rival else 0
 
     def observe(self, round: Round) -> None:
-        """Learns the cost and the fate of one round."""
+        """Learn the cost and the acceptance of one round."""
         emitted = len(round.emitted)
         self._left -= emitted
         self._emitted += emitted
         self._context_tokens += emitted
         self._session_tokens += emitted
-        if round.drafter == "model":
+        if learns_from(round.drafter):
             self._observe_drafted(round)
         else:
             self._unread += emitted
             self.acceptance.passed(emitted)
-            # A plain round behind a drafted one, or a reply's first, starts the pipeline and costs more than a step.
+            # A plain round after a drafted one, or a reply's first, starts the pipeline and costs more than a step.
             if self._after_plain and not round.draft:
                 self.costs.plain(round.verify_seconds)
             elif round.draft:
-                self.costs.drafted(len(round.draft), None, round.verify_seconds)
+                # A lookup has no cost of its own: all its time is the pass's.
+                self.costs.drafted(len(round.draft), None, round.draft_seconds + round.verify_seconds)
         self._after_plain = not round.draft
 
     def _observe_drafted(self, round: Round) -> None:
@@ -154,12 +178,6 @@ class Adaptive:
             self._excess_seconds += spent - len(round.emitted) * self.costs.plain_seconds()
 
     def _while_parked(self) -> int:
-        if self._probing:
-            self._probing -= 1
-            if self._probing:
-                return self._best(self._rates()).k
-            self._parked = False
-            return self._while_drafting()
         hoped = self._best([HOPED_RATE] * self._max_k)
         first = self._best(self._rates())
         price = self._trial_seconds(first) + self._reading_seconds()
@@ -177,17 +195,24 @@ class Adaptive:
             if self._since == inf:
                 self.why = "not tried yet: so few tokens would not pay for it"
             return 0
-        self._known, self._probing = True, PROBE_ROUNDS
+        self._mode, self._known, self._probe_left = Mode.PROBING, True, PROBE_ROUNDS
         self._since = self._credit_steps = self._excess_seconds = 0.0
         self.why = "looking whether drafting pays"
         return first.k
 
+    def _while_probing(self) -> int:
+        self._probe_left -= 1
+        if self._probe_left:
+            return self._best(self._rates()).k
+        self._mode = Mode.DRAFTING
+        return self._while_drafting()
+
     def _while_drafting(self) -> int:
         best, plain = self._best(self._rates()), self.costs.plain_seconds()
-        told = f"{best.tokens:.1f} tokens a round cost {best.tokens * best.seconds / plain:.1f} plain steps"
+        yielded = f"{best.tokens:.1f} tokens a round cost {best.tokens * best.seconds / plain:.1f} plain steps"
         if best.seconds >= plain:
             self._park()
-            self.why = f"parked: {told}"
+            self.why = f"parked: {yielded}"
             return 0
         reading = self._reading_seconds()
         if not self._pays(best, reading, 0):
@@ -197,24 +222,24 @@ class Adaptive:
             )
             return 0
         if log(plain / best.seconds) < self._plain_doubt():
-            # This one and two more: the first starts the pipeline and tells nothing.
+            # This round and two more: the first starts the pipeline and is not counted.
             self._wait = 2
             self.why = "a plain step is being measured again"
             return 0
-        self.why = told
+        self.why = yielded
         return best.k
 
     def _park(self) -> None:
-        """Back to 0: a little while where drafting had paid until now, else twice as long each time."""
+        """Back to 0: for a short wait where drafting had paid until now, else twice as long each time."""
         self._failures = 0 if self._excess_seconds < 0 else self._failures + 1
         self._wait = min(FIRST_WAIT_ROUNDS * 2 ** max(self._failures - 1, 0), LAST_WAIT_ROUNDS)
         self._credit_steps = min(max(-self._excess_seconds / self.costs.plain_seconds(), 0.0), CREDIT_STEPS)
-        self._parked = True
+        self._mode = Mode.PARKED
         if self._wait == LAST_WAIT_ROUNDS:
             self._rest()
 
     def _rest(self) -> None:
-        """The draft forgets: it will have to read everything again."""
+        """The draft gives its memory back, and will have to read everything again."""
         self.resting, self._unread = True, self._context_tokens
 
     def _rates(self) -> list[float]:
@@ -228,7 +253,7 @@ class Adaptive:
         return min(choices, key=lambda choice: choice.seconds)
 
     def _pays(self, choice: Choice, price_seconds: float, failures: int) -> bool:
-        """Whether the rest of the reply should return the price, at the odds that `failures` leave."""
+        """Whether the rest of the reply should earn the price back, at the odds that `failures` leave."""
         gain = (self.costs.plain_seconds() - choice.seconds) * self._coming_tokens()
         return gain > 0 and gain >= (DOUBTED + failures) * price_seconds
 
@@ -237,7 +262,7 @@ class Adaptive:
         return min(self._left, TYPICAL_REPLY_TOKENS + self._emitted)
 
     def _trial_seconds(self, first: Choice) -> float:
-        """What a probe that begins so costs where nothing stands."""
+        """What a probe that begins with `first` costs if nothing is accepted."""
         return PROBE_ROUNDS * (first.tokens * first.seconds - self.costs.plain_seconds())
 
     def _reading_seconds(self) -> float:
@@ -247,7 +272,7 @@ class Adaptive:
         return self._unread * (token or 0.0) + self.resting * self._reload_seconds
 
     def _plain_doubt(self) -> float:
-        """How far (log) a plain step may lie from its estimate; none right after it was measured."""
+        """How far (log) a plain step may lie from its estimate; 0 right after it was measured."""
         seen, age = self.costs.plain_seen()
         return PLAIN_DOUBT * (1 / sqrt(seen) + age / DOUBT_ROUNDS) if age >= FIRST_WAIT_ROUNDS else 0.0
 
@@ -258,7 +283,7 @@ class Adaptive:
 
     @classmethod
     def from_dict(
-        cls, values: Mapping[str, Any], now_seconds: float, max_k: int = MAX_K, reload_seconds: float = 0.0
+        cls, values: Mapping[str, Any], now_seconds: float, max_k: int = ADAPTIVE_K, reload_seconds: float = 0.0
     ) -> Adaptive | None:
         """A controller that assumes what `to_dict` wrote; None when that is too old. Raises KeyError, TypeError and
         ValueError for anything else."""

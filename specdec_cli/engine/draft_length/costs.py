@@ -1,8 +1,8 @@
-"""What rounds cost on this machine, lately. (pure) Law: medians of recent rounds; an assumption weighs one round.
+"""What rounds cost on this machine, lately (pure). Law: medians of recent rounds; an assumption weighs one round.
 
 Letters: n rows of a target pass (n = K + 1), K draft tokens. Seconds are kept as logarithms. Two things change: the
 machine's speed (heat, battery, other programs, a longer context), common to all passes, and the shape (what n rows
-cost beside one). Speed follows every round, so that a cost last seen long ago is read at today's speed.
+cost beside one). Speed follows every round, so a cost that was last measured long ago is read at today's speed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from specdec_cli.speedup import TYPICAL_ROW_COST, interpolate
 RECENT_ROUNDS = 33
 # An assumption, and what its neighbours suggest, weigh as much as one measured round.
 PRIOR_ROUNDS = 1.0
-# A cost seen n times and then not for 16 n rounds weighs half: it is tried again where its neighbours say that it could
-# pay, soon after a single round, every 500 rounds when it is well known.
+# An estimate from n samples loses half its weight after 16 n rounds without a new one. So a promising K is retried soon
+# if it was seen once, after about 500 rounds if it is well known.
 HALF_LIFE_ROUNDS = 16
 # One round alone moves an estimate by 35 % at most: a spike is not a trend.
 SPIKE = 0.3
-# Speed follows the median surprise of so many rounds, in steps of 8 % or more: less is noise, and following noise would
-# let costs that are seen drift away from costs that are not.
+# Speed follows the median surprise of 9 rounds, in steps of 8 % or more. Less is noise, and following noise would let
+# measured costs drift away from unmeasured ones.
 TREND_ROUNDS, SPEED_STEP = 9, 0.08
 # Rounds of one kind before they tell the speed: a median of fewer may itself be off.
 SURE_ROUNDS = 8
@@ -40,7 +40,7 @@ PREFILL_TOKENS = 32
 class Costs:
     """What is assumed before it is measured, all in plain steps: n rows of the target, K draft steps, a prompt token.
 
-    Between and behind the entries the tables run on straight; a draft table needs one entry, a verify table none.
+    Tables are linear between and beyond their entries; a draft table needs one entry, a verify table none.
     """
 
     verify: Mapping[int, float] = field(default_factory=dict)
@@ -120,10 +120,10 @@ class Curve:
         return self._medians[n] - plain - self._shape(n)
 
     def _around(self, n: int, plain: float) -> float:
-        """How far measured neighbours of n lie above the assumed shape: between them straight, behind them level.
+        """How far measured neighbours of n lie above the assumed shape: linear between them, level beyond them.
 
-        Behind them it is also never above the straight line through them: one round corrects an optimist, while a
-        pessimist would never know.
+        Beyond the largest measured n, take the lower extrapolation: too low is corrected by one trial, too high is
+        never tried.
         """
         seen = [m for m in self._medians if m != n and self.count(m) > 1]
         below = max((m for m in seen if m < n), default=None)
@@ -154,7 +154,7 @@ class CostRecord:
         self._now = 0
 
     def plain(self, seconds: float) -> None:
-        """A plain round behind another plain round."""
+        """A plain round that follows another plain round."""
         self._pass(1, seconds)
 
     def drafted(self, k: int, draft_seconds: float | None, verify_seconds: float) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+from specdec_cli.engine.draft_length.acceptance import AcceptanceRecord
 from specdec_cli.events import Round
+from specdec_cli.kinds import learns_from
+from specdec_cli.speedup import expected_tokens
 
 
 class DraftLength(Protocol):
@@ -22,20 +24,35 @@ class DraftLength(Protocol):
     def next(self) -> int:
         """K of the next round. Plain rounds ask one round ahead, so that the device never waits."""
 
+    def lookup_k(self, rates: list[float]) -> int:
+        """How many looked-up tokens to draft instead; 0: not this round.
+
+        rates[i] = P(looked-up token i + 1 is accepted | those before it were).
+        """
+
     def observe(self, round: Round) -> None:
         """What the round came to."""
 
 
-@dataclass(frozen=True, slots=True)
 class Fixed:
-    """The same K every round."""
+    """The same K every round. A lookup may take the round where more of its tokens should be accepted."""
 
-    k: int
     resting: ClassVar[bool] = False
     why: ClassVar[str] = ""
+
+    def __init__(self, k: int) -> None:
+        self.k = k
+        self._acceptance = AcceptanceRecord()
 
     def next(self) -> int:
         return self.k
 
+    def lookup_k(self, rates: list[float]) -> int:
+        looked_up, drafted = expected_tokens(rates[: self.k]), expected_tokens(self._acceptance.rates(self.k))
+        return len(looked_up) - 1 if looked_up[-1] > drafted[-1] else 0
+
     def observe(self, round: Round) -> None:
-        return
+        if learns_from(round.drafter):
+            self._acceptance.drafted(len(round.draft), round.accepted, len(round.emitted))
+        else:
+            self._acceptance.passed(len(round.emitted))

@@ -1,7 +1,7 @@
-"""How often a looked-up token stands, by the length of the match. (pure) Law: where little was seen, claim little.
+"""How often a looked-up token is accepted, by the length of the match (pure). Law: where little was seen, claim little.
 
-Letters: position i = 1 … K of a draft behind a match of m tokens. When i - 1 tokens stood, the match is m + i - 1 long,
-so each judged token teaches the rate of the length that it stood behind.
+Letters: position i = 1 … K of a draft after a match of m tokens. When i - 1 tokens were accepted, the match has grown
+to m + i - 1, so each judged token teaches the rate of that length.
 """
 
 from __future__ import annotations
@@ -11,55 +11,59 @@ from collections.abc import Mapping
 from math import exp
 from typing import Any
 
-# Matches of at least so many tokens are one class: longer ones are more often copies.
+from specdec_cli.request import MAX_DRAFT
+
+# Lower bounds of the classes of match length: longer matches are more often copies.
 CLASSES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 # A match of one token says nothing that a language model would not know better.
 SHORTEST_MATCH = 2
+# Longest lookup: more than 8 rows are rarely cheap where rows cost at all.
+MAX_LOOKUP = min(8, MAX_DRAFT)
 # Before anything was seen: m / (m + 2), which counts as much as two judged tokens.
 PRIOR_WEIGHT = 2.0
-# What was seen fades while other text goes by, so that a class that failed is tried again.
+# Tokens after which a count weighs 1/e: a class that failed is tried again in other text.
 FADE_TOKENS = 512
 
 
-class LookupRecord:
+class LookupAcceptance:
     """Fading counts of judged and accepted tokens per class of match length."""
 
     def __init__(self) -> None:
         self._judged = [0.0] * len(CLASSES)
-        self._stood = [0.0] * len(CLASSES)
+        self._accepted = [0.0] * len(CLASSES)
 
     def rates(self, match: int, k: int) -> list[float]:
-        """P(position i stands | the positions before it stood), i = 1 … k, behind a match of `match` tokens."""
+        """P(position i is accepted | those before it were), i = 1 … k, after a match of `match` tokens."""
         if match < SHORTEST_MATCH:
             return []
         return [self._rate(match + i) for i in range(k)]
 
     def drafted(self, match: int, k: int, accepted: int) -> None:
-        """A draft of `k` looked-up tokens: `accepted` stood, the next (if any) fell, the rest were not judged."""
+        """A draft of `k` looked-up tokens: `accepted` of them, the next (if any) rejected, the rest not judged."""
         for i in range(min(accepted + 1, k)):
             place = _class(match + i)
             self._judged[place] += 1
-            self._stood[place] += i < accepted
+            self._accepted[place] += i < accepted
 
     def passed(self, emitted: int) -> None:
-        """So many tokens went by."""
+        """A round emitted `emitted` tokens."""
         fade = exp(-emitted / FADE_TOKENS)
         self._judged = [count * fade for count in self._judged]
-        self._stood = [count * fade for count in self._stood]
+        self._accepted = [count * fade for count in self._accepted]
 
     def _rate(self, match: int) -> float:
         place = _class(match)
         prior = CLASSES[place] / (CLASSES[place] + 2)
-        return (self._stood[place] + PRIOR_WEIGHT * prior) / (self._judged[place] + PRIOR_WEIGHT)
+        return (self._accepted[place] + PRIOR_WEIGHT * prior) / (self._judged[place] + PRIOR_WEIGHT)
 
     def to_dict(self) -> dict[str, Any]:
-        return {"judged": self._judged, "stood": self._stood}
+        return {"judged": self._judged, "accepted": self._accepted}
 
     def restore(self, values: Mapping[str, Any]) -> None:
         """What `to_dict` wrote; another set of classes is left out."""
-        judged, stood = ([float(v) for v in values[name]] for name in ("judged", "stood"))
-        if len(judged) == len(stood) == len(CLASSES):
-            self._judged, self._stood = judged, stood
+        judged, accepted = ([float(v) for v in values[name]] for name in ("judged", "accepted"))
+        if len(judged) == len(accepted) == len(CLASSES):
+            self._judged, self._accepted = judged, accepted
 
 
 def _class(match: int) -> int:

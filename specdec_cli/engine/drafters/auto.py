@@ -1,116 +1,100 @@
-"""The text itself or the model: who drafts this round. Law: a lookup drafts where it is the better bet, else the model.
+"""The text itself or the model: who drafts this round. Law: a lookup drafts where it should give the cheaper tokens.
 
-Not in the papers: the two are compared by what they cost and what of theirs stood, each round anew.
+Not in the papers: the two are compared by cost and by the acceptance of each, every round anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, Protocol
 
 import mlx.core as mx
 
 from specdec_cli.engine.draft import NOTHING, Draft
-from specdec_cli.engine.draft_length.acceptance import AcceptanceRecord
-from specdec_cli.engine.draft_length.adaptive import MAX_K
 from specdec_cli.engine.draft_length.fixed import DraftLength
-from specdec_cli.engine.draft_length.lookup_acceptance import LookupRecord
-from specdec_cli.engine.drafters.base import Drafter
-from specdec_cli.engine.drafters.suffix_automaton import Lookup
+from specdec_cli.engine.draft_length.lookup_acceptance import MAX_LOOKUP, LookupAcceptance
+from specdec_cli.engine.drafters.base import Drafter, Parts, Verified
+from specdec_cli.engine.drafters.model import make as make_model
+from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton
 from specdec_cli.events import Round
-from specdec_cli.speedup import expected_tokens
-
-LOOKUP = "ngram"
+from specdec_cli.kinds import AUTO, LOOKUP
 
 
-class Rival(DraftLength, Protocol):
-    """K of the model, which a lookup has to beat."""
-
-    def lookup_k(self, rates: list[float]) -> int:
-        """How many looked-up tokens to draft now, given P(each stands | those before it stood); 0: not this round."""
-
-
-class FixedRival:
-    """The same K every round, by whoever should get more tokens accepted."""
-
-    resting: ClassVar[bool] = False
-    why: ClassVar[str] = ""
-
-    def __init__(self, k: int) -> None:
-        self._k = k
-        self._acceptance = AcceptanceRecord()
-
-    def next(self) -> int:
-        return self._k
-
-    def lookup_k(self, rates: list[float]) -> int:
-        looked_up, drafted = expected_tokens(rates[: self._k]), expected_tokens(self._acceptance.rates(self._k))
-        return len(looked_up) - 1 if looked_up[-1] > drafted[-1] else 0
-
-    def observe(self, round: Round) -> None:
-        if round.drafter == "model":
-            self._acceptance.drafted(len(round.draft), round.accepted, len(round.emitted))
-        else:
-            self._acceptance.passed(len(round.emitted))
-
-
-class BettingDrafter:
+class AutoDrafter(Drafter):
     """Drafter and draft length in one, as the two choices are one; a new one for every reply.
 
-    `rival` and `record` outlive it: what they learned serves the next reply. Without a `model` only lookups draft.
+    `model_length` chooses K of the model and compares a lookup with it; `lookups` are rates by match length. Both
+    outlive this object: what they learned serves the next reply. Without a `model` only lookups draft.
     """
 
-    def __init__(self, rival: Rival, record: LookupRecord, model: Drafter | None) -> None:
-        self.name = "auto" if model else LOOKUP
-        self._rival, self._record, self._model = rival, record, model
-        self._lookup = Lookup()
+    def __init__(self, model_length: DraftLength, lookups: LookupAcceptance, model: Drafter | None) -> None:
+        self.name = AUTO.name if model else LOOKUP.name
+        self._model_length, self._lookups, self._model = model_length, lookups, model
+        self._text = SuffixAutomaton()
         self._looked_up = self._match = self._model_k = 0
+
+    def length(self, given: DraftLength) -> DraftLength:
+        return self
 
     @property
     def resting(self) -> bool:
-        return self._rival.resting
+        return self._model_length.resting
 
     @property
     def why(self) -> str:
-        return f"the last {self._match} tokens occurred before" if self._looked_up else self._rival.why
+        return f"the last {self._match} tokens occurred before" if self._looked_up else self._model_length.why
 
     def next(self) -> int:
-        """At most so many; who drafts how many is settled when the next token is known."""
-        self._model_k = self._rival.next()
-        # Behind a plain round its token is still to come, and may make the match longer.
-        promising = self._rival.lookup_k(self._record.rates(self._lookup.match.length + 1, MAX_K))
-        return MAX_K if promising else self._model_k
+        """At most that many; who drafts how many is chosen when the next token is known."""
+        self._model_k = self._model_length.next()
+        # After a plain round its token is still to come, and may make the match longer.
+        promising = self.lookup_k(self._lookups.rates(self._text.match.length + 1, MAX_LOOKUP))
+        return MAX_LOOKUP if promising else self._model_k
 
-    def unread(self, context: Sequence[int]) -> int:
-        """Settles the bet."""
-        self.commit(context)
-        self._match = self._lookup.match.length
-        self._looked_up = self._rival.lookup_k(self._record.rates(self._match, MAX_K))
-        if self._looked_up or not self._model_k or not self._model:
-            return 0
-        return self._model.unread(context)
+    def lookup_k(self, rates: list[float]) -> int:
+        return self._model_length.lookup_k(rates)
 
-    def prefill(self, context: Sequence[int]) -> Iterator[int]:
+    def ready(self, context: Sequence[int]) -> bool:
+        if self._choose_source() or not self._model_k or not self._model:
+            return True
+        return self._model.ready(context)
+
+    def _choose_source(self) -> int:
+        """How many tokens to look up now; 0: the model's turn."""
+        return self.lookup_k(self._lookups.rates(self._text.match.length, MAX_LOOKUP))
+
+    def prefill(self, context: Sequence[int]) -> Iterator[object]:
         if self._model:
             yield from self._model.prefill(context)
 
+    def start(self, context: Sequence[int]) -> None:
+        if self._model and self._model_k and not self._choose_source():
+            self._model.start(context)
+
     def propose(self, context: Sequence[int], k: int) -> Draft:
+        self._text.follow(context)
+        self._match, self._looked_up = self._text.match.length, self._choose_source()
         if self._looked_up:
-            found = self._lookup.continuation(min(self._looked_up, k))
-            return Draft(mx.array(found, dtype=mx.int32), drafter=LOOKUP)
+            found = self._text.continuation(min(self._looked_up, k))
+            return Draft(mx.array(found, dtype=mx.int32), drafter=LOOKUP.name)
         return self._model.propose(context, min(self._model_k, k)) if self._model and self._model_k else NOTHING
 
-    def commit(self, context: Sequence[int]) -> None:
-        self._lookup.extend(context[len(self._lookup) :])
+    def commit(self, verified: Verified) -> None:
+        self._text.follow(verified.context)
         if self._model:
-            self._model.commit(context)
+            self._model.commit(verified)
 
     def release(self) -> None:
         if self._model:
             self._model.release()
 
     def observe(self, round: Round) -> None:
-        self._record.passed(len(round.emitted))
-        if round.drafter == LOOKUP:
-            self._record.drafted(self._match, len(round.draft), round.accepted)
-        self._rival.observe(round)
+        self._lookups.passed(len(round.emitted))
+        if self._looked_up and round.draft:
+            self._lookups.drafted(self._match, len(round.draft), round.accepted)
+        self._looked_up = 0
+        self._model_length.observe(round)
+
+
+def make(parts: Parts) -> Drafter:
+    """The pair's draft and lookups; lookups alone where it has none."""
+    return AutoDrafter(parts.length, parts.lookups, make_model(parts) if parts.draft else None)

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 
 class Match(NamedTuple):
-    """The last `length` tokens occurred before, and went on at position `start`."""
+    """The last `length` tokens occurred before, and were followed by position `start`."""
 
     length: int
     start: int
 
 
-class Lookup:
+class SuffixAutomaton:
     """A text that only grows, and its automaton. State 0 is the empty word."""
 
     def __init__(self) -> None:
@@ -25,21 +25,21 @@ class Lookup:
         self._next: list[dict[int, int]] = [{}]
         self._link = [-1]
         self._longest = [0]
-        # A position behind an earlier occurrence of the state's words: the first, or the latest that was looked up.
-        self._behind = [0]
+        # The position after an earlier occurrence of the state's words: the first, or the latest that was looked up.
+        self._after = [0]
         self._whole = 0
         self.match = Match(0, 0)
 
     def __len__(self) -> int:
         return len(self._text)
 
-    def extend(self, tokens: Sequence[int]) -> None:
-        """The text goes on; `match` is of its new end."""
-        for token in tokens:
+    def follow(self, context: Sequence[int]) -> None:
+        """The text is now `context`, which begins with the old one; `match` is of its new end."""
+        for token in context[len(self._text) :]:
             self._append(token)
 
     def continuation(self, k: int) -> list[int]:
-        """`k` tokens behind the earlier occurrence; where the text ends before, what repeated goes round again."""
+        """`k` tokens after the earlier occurrence; where the text ends first, what repeated goes round again."""
         length, start = self.match
         if not length:
             return []
@@ -56,24 +56,24 @@ class Lookup:
         self._link[whole] = self._linked(state, token) if state >= 0 else 0
         self._whole = whole
         found = self._link[whole]
-        self.match = Match(self._longest[found], self._behind[found])
-        self._behind[found] = len(self._text)
+        self.match = Match(self._longest[found], self._after[found])
+        self._after[found] = len(self._text)
 
     def _linked(self, state: int, token: int) -> int:
-        """The state of the longest word that ends in `token` behind `state`; split off where it stands for longer."""
+        """The state of the longest word that ends in `token` after `state`; split off if it holds longer words."""
         reached = self._next[state][token]
         if self._longest[reached] == self._longest[state] + 1:
             return reached
-        split = self._add(self._longest[state] + 1, dict(self._next[reached]), self._behind[reached])
+        split = self._add(self._longest[state] + 1, dict(self._next[reached]), self._after[reached])
         self._link[split], self._link[reached] = self._link[reached], split
         while state >= 0 and self._next[state].get(token) == reached:
             self._next[state][token] = split
             state = self._link[state]
         return split
 
-    def _add(self, longest: int, following: dict[int, int], behind: int) -> int:
+    def _add(self, longest: int, following: dict[int, int], after: int) -> int:
         self._next.append(following)
         self._link.append(-1)
         self._longest.append(longest)
-        self._behind.append(behind)
+        self._after.append(after)
         return len(self._next) - 1

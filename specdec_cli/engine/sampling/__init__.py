@@ -1,1 +1,1 @@
-""""""
+"""From logits to tokens, and which draft tokens are accepted."""

@@ -1,8 +1,8 @@
-"""Which draft tokens stand. Law: whatever the draft was, the emitted tokens follow the target's own distribution.
+"""Which draft tokens are accepted. Law: whatever the draft was, the emitted tokens follow the target's distribution.
 
 A rule also says how the draft draws, because its verdict is right only for drafts drawn that way.
-Letters: K drafted tokens, V the target's vocabulary width. A new rule is one class and one line in RULES.
-The mathematics, with papers, is in `rules`.
+Letters: K drafted tokens, V the target's vocabulary size. A new rule is one class and one line of `kinds.RULES`.
+The mathematics, with papers, is in `rejection`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from typing import Protocol
 
 import mlx.core as mx
 
-from specdec_cli.engine.draft import Draft
-from specdec_cli.engine.sampling import rejection as rules
+from specdec_cli.engine.draft import NO_TOKENS, Draft
+from specdec_cli.engine.sampling import rejection
 from specdec_cli.engine.sampling.noise import Noise
-from specdec_cli.engine.sampling.sampler import NONE_BEHIND, Sampler
-from specdec_cli.engine.sampling.warps import Sampling, adjusted, draw, log_probs
+from specdec_cli.engine.sampling.sampler import Sampler
+from specdec_cli.engine.sampling.warps import Sampling, draw
+from specdec_cli.kinds import effective_rule, made
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Both scalars stay on the device: how many draft tokens stand, and the target's token behind them."""
+    """Two scalars that stay on the device: how many draft tokens are accepted, and the target's token after them."""
 
     accepted: mx.array
     next: mx.array
@@ -44,16 +45,16 @@ class AcceptanceRule(Protocol):
     def choose(self, logits: mx.array, position: int, ahead: Sequence[mx.array]) -> Choice:
         """The draft's token for `position`; its `logits` [1, V] follow the context and the tokens `ahead`."""
 
-    def judge(self, draft: Draft, logits: mx.array, position: int, behind: mx.array = NONE_BEHIND) -> Verdict:
+    def judge(self, draft: Draft, logits: mx.array, position: int, uncommitted: mx.array = NO_TOKENS) -> Verdict:
         """`logits` [K + 1, V] are the target's after the context and after each draft token; `position` is that of the
-        first draft token. `behind` are emitted tokens that were not committed yet."""
+        first draft token. `uncommitted` are emitted tokens that were not committed yet."""
 
     def commit(self, emitted: Sequence[int]) -> None:
-        """The round is over: these tokens are said."""
+        """The round is over: these tokens are emitted."""
 
 
 class Greedy:
-    """Temperature 0: a draft token stands while it equals the target's argmax; `next` is the first that differs."""
+    """Temperature 0: a draft token is accepted while it equals the target's argmax; `next` is the first other one."""
 
     name = "greedy"
 
@@ -62,12 +63,12 @@ class Greedy:
         self.commit = sampler.commit
 
     def choose(self, logits: mx.array, position: int, ahead: Sequence[mx.array]) -> Choice:
-        scores = adjusted(logits, self._sampler.sampling, self._sampler.after(ahead))
-        return Choice(mx.argmax(scores, axis=-1).astype(mx.int32))
+        return Choice(mx.argmax(self._sampler.for_draft(logits, ahead), axis=-1).astype(mx.int32))
 
-    def judge(self, draft: Draft, logits: mx.array, position: int, behind: mx.array = NONE_BEHIND) -> Verdict:
-        targets = mx.argmax(self._sampler.adjusted(logits, draft.tokens, behind), axis=-1).astype(mx.int32)
-        accepted = rules.common_prefix(draft.tokens, targets)
+    def judge(self, draft: Draft, logits: mx.array, position: int, uncommitted: mx.array = NO_TOKENS) -> Verdict:
+        scores = self._sampler.for_target(logits, draft.tokens, uncommitted)
+        targets = mx.argmax(scores, axis=-1).astype(mx.int32)
+        accepted = rejection.common_prefix(draft.tokens, targets)
         return Verdict(accepted, targets[accepted])
 
 
@@ -81,31 +82,30 @@ class Coupled:
         self.commit = sampler.commit
 
     def choose(self, logits: mx.array, position: int, ahead: Sequence[mx.array]) -> Choice:
-        log_q = log_probs(logits, self._sampler.sampling, self._sampler.after(ahead))
-        return Choice(draw(log_q, self._sampler.target_noise(position, 1)))
+        return Choice(draw(self._sampler.for_draft(logits, ahead), self._sampler.target_noise(position, 1)))
 
-    def judge(self, draft: Draft, logits: mx.array, position: int, behind: mx.array = NONE_BEHIND) -> Verdict:
-        log_p = self._sampler.log_probs(logits, draft.tokens, behind)
+    def judge(self, draft: Draft, logits: mx.array, position: int, uncommitted: mx.array = NO_TOKENS) -> Verdict:
+        log_p = self._sampler.for_target(logits, draft.tokens, uncommitted)
         self._sampler.forget_noise(position)
-        return Verdict(*rules.draw_coupled(draft.tokens, log_p, self._sampler.target_noise(position, len(draft) + 1)))
+        noise = self._sampler.target_noise(position, len(draft) + 1)
+        return Verdict(*rejection.draw_coupled(draft.tokens, log_p, noise))
 
 
 class Match(Coupled):
-    """mlx-lm's rule: the draft draws with noise of its own, and stands where it happens to equal the target's draw."""
+    """mlx-lm's rule: the draft draws with noise of its own; a token is accepted if it equals the target's draw."""
 
     name = "match"
 
     def choose(self, logits: mx.array, position: int, ahead: Sequence[mx.array]) -> Choice:
-        log_q = log_probs(logits, self._sampler.sampling, self._sampler.after(ahead))
-        return Choice(self._sampler.draw_for_draft(log_q))
+        return Choice(self._sampler.draw_for_draft(self._sampler.for_draft(logits, ahead)))
 
 
-Plan = Callable[[mx.array, mx.array | None, mx.array], rules.Plan]
-Draw = Callable[[rules.Plan, Noise, int], tuple[mx.array, mx.array]]
+Plan = Callable[[mx.array, mx.array | None, mx.array], rejection.Plan]
+Draw = Callable[[rejection.Plan, Noise, int], tuple[mx.array, mx.array]]
 
 
 class Rejection:
-    """Speculative sampling: a draft token stands with odds that make up exactly for where it was drawn from."""
+    """Speculative sampling: a draft token is accepted with odds that make up for the distribution it was drawn from."""
 
     def __init__(self, name: str, plan: Plan, draw: Draw, sampler: Sampler) -> None:
         self.name = name
@@ -113,28 +113,31 @@ class Rejection:
         self.commit = sampler.commit
 
     def choose(self, logits: mx.array, position: int, ahead: Sequence[mx.array]) -> Choice:
-        log_q = log_probs(logits, self._sampler.sampling, self._sampler.after(ahead))
+        log_q = self._sampler.for_draft(logits, ahead)
         return Choice(self._sampler.draw_for_draft(log_q), log_q)
 
-    def judge(self, draft: Draft, logits: mx.array, position: int, behind: mx.array = NONE_BEHIND) -> Verdict:
-        plan = self._plan(draft.tokens, draft.log_q, self._sampler.log_probs(logits, draft.tokens, behind))
+    def judge(self, draft: Draft, logits: mx.array, position: int, uncommitted: mx.array = NO_TOKENS) -> Verdict:
+        plan = self._plan(draft.tokens, draft.log_q, self._sampler.for_target(logits, draft.tokens, uncommitted))
         # A position begins one round only, so its accept and residual noise is used once.
         return Verdict(*self._draw(plan, self._sampler.noise, position))
 
 
-RULES: dict[str, Callable[[Sampler], AcceptanceRule]] = {
-    "token": lambda sampler: Rejection("token", rules.plan_token, rules.draw_token, sampler),
-    "block": lambda sampler: Rejection("block", rules.plan_block, rules.draw_block, sampler),
-    "coupled": Coupled,
-    "match": Match,
-}
+def token(sampler: Sampler) -> Rejection:
+    """Token by token (Leviathan et al. 2023, arXiv:2211.17192)."""
+    return Rejection("token", rejection.plan_token, rejection.draw_token, sampler)
+
+
+def block(sampler: Sampler) -> Rejection:
+    """The longest block that passes its own test (Sun et al. 2024, arXiv:2403.10444)."""
+    return Rejection("block", rejection.plan_block, rejection.draw_block, sampler)
 
 
 def make_rule(name: str, sampler: Sampler) -> AcceptanceRule:
     """The rule `name`; at temperature 0 all are the same equality."""
-    return Greedy(sampler) if sampler.sampling.greedy else RULES[name](sampler)
+    rule: AcceptanceRule = made(effective_rule(name, None, sampler.sampling.temperature))(sampler)
+    return rule
 
 
-def greedy(width: int) -> AcceptanceRule:
-    """Plain temperature 0 at the target's width V: no penalties, no bias."""
-    return Greedy(Sampler(Sampling(), seed=0, prompt=(), width=width))
+def greedy(vocab_size: int) -> AcceptanceRule:
+    """Plain temperature 0 at the target's V: no penalties, no bias."""
+    return Greedy(Sampler(Sampling(), seed=0, prompt=(), vocab_size=vocab_size))

@@ -1,4 +1,4 @@
-"""Which draft tokens stand above temperature 0, and the token behind them.
+"""Which draft tokens are accepted above temperature 0, and the token after them.
 
 Law: with draft tokens drawn from q, the emitted tokens follow the target's p, whatever q is.
 Letters: K drafted tokens x_1 … x_K, V vocabulary width; p_i, q_i the distributions after the context and x_1 … x_i,
@@ -15,10 +15,10 @@ stays on the device as lazy float32; `accepted` and `next` are int32 scalars.
 The first two are split into a plan, a deterministic function whose law can be enumerated, and a draw.
 
 Not in the papers: what rounding and padding can produce.
-* q(x) = 0 for a drafted x contradicts the premise; x then stands iff p(x) > 0, the limit of min(1, p/q).
+* q(x) = 0 for a drafted x contradicts the premise; x is then accepted iff p(x) > 0, the limit of min(1, p/q).
 * A residual without mass falls back to p. It means p <= q everywhere (w p <= q under block). As both sum to 1, p = q
   then, so token accepts x for certain; block has h_i = 0 there if w_i < 1, and if w_i = 1 it has w_{i+1} = 1 and so
-  on, up to an h_j = 1 behind it. Such a row is reached with the odds of a rounding error.
+  on, up to a later h_j = 1. Such a row is reached with the odds of a rounding error.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ HUGE = 3e38  # finite in float32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """Everything but the dice. `accept` [K]: under token, the odds that x_{i+1} stands given that x_1 … x_i do; under
-    block the paper's h_1 … h_K. `weight` [K + 1] scales p in the residual: the paper's p_i under block, 1 under token.
+    """Everything but the dice. `accept` [K]: under token, the odds that x_{i+1} is accepted given that x_1 … x_i are;
+    under block the paper's h_1 … h_K. `weight` [K + 1] scales p in the residual: the paper's p_i under block, 1 under
+    token.
     """
 
     accept: mx.array
@@ -45,24 +46,24 @@ class Plan:
     log_q: mx.array | None
     log_p: mx.array
 
-    def residual_log(self, stood: mx.array) -> mx.array:
-        """The log law [n, V] of the next token if exactly `stood` [n] draft tokens stand: one row each.
+    def residual_log(self, accepted: mx.array) -> mx.array:
+        """The log law [n, V] of the next token if exactly `accepted` [n] draft tokens are accepted: one row each.
 
-        norm(max(0, weight p - q)), and p itself behind the last draft token. Only the rows asked for are computed.
+        norm(max(0, weight p - q)), and p itself after the last draft token. Only the rows asked for are computed.
         """
         k = self.draft_tokens.size
-        p = self.log_p[stood]
+        p = self.log_p[accepted]
         if not k:
             return p
-        rejected = mx.minimum(stood, k - 1)  # the row of q and the draft token that fell
+        rejected = mx.minimum(accepted, k - 1)  # the row of q, and of the rejected draft token
         if self.log_q is None:
             # Without its one token, p keeps its proportions; weight p <= 1 = q there.
-            fallen = mx.arange(p.shape[-1]) == self.draft_tokens[rejected][:, None]
-            rest = mx.where(fallen, 0.0, mx.exp(p))
+            rejected_token = mx.arange(p.shape[-1]) == self.draft_tokens[rejected][:, None]
+            rest = mx.where(rejected_token, 0.0, mx.exp(p))
         else:
-            rest = excess(p, self.log_q[rejected], self.weight[stood])
+            rest = excess(p, self.log_q[rejected], self.weight[accepted])
         mass = mx.sum(rest, axis=-1, keepdims=True)
-        judged = (stood < k)[:, None] & (mass > 0)
+        judged = (accepted < k)[:, None] & (mass > 0)
         return mx.where(judged, mx.log(rest) - mx.log(mass), p)
 
 
@@ -72,16 +73,16 @@ def excess(log_p: mx.array, log_q: mx.array, weight: mx.array) -> mx.array:
 
 
 def plan_token(draft_tokens: mx.array, log_q: mx.array | None, log_p: mx.array) -> Plan:
-    """x stands with probability min(1, p(x) / q(x)); else the next token comes from norm(max(0, p - q))."""
+    """x is accepted with probability min(1, p(x) / q(x)); else the next token comes from norm(max(0, p - q))."""
     accept = mx.exp(mx.minimum(_log_ratios(draft_tokens, log_q, log_p), 0.0))
     return Plan(accept, mx.ones(log_p.shape[0]), draft_tokens, log_q, log_p)
 
 
 def plan_block(draft_tokens: mx.array, log_q: mx.array | None, log_p: mx.array) -> Plan:
-    """The longest prefix x_1 … x_i stands that passes its own test, h_i; see `draw_block`.
+    """Accepts the longest prefix x_1 … x_i that passes its own test, h_i; see `draw_block`.
 
     w_0 = 1, w_i = min(1, w_{i-1} p(x_i) / q(x_i)); h_K = w_K, and before it h_i = S_i / (S_i + 1 - w_i) with
-    S_i = sum max(0, w_i p_i - q_i). Where that is 0 / 0, w_i = 1 and p = q: x_{i+1} stands anyway, and h_i = 1.
+    S_i = sum max(0, w_i p_i - q_i). Where that is 0 / 0, w_i = 1 and p = q: x_{i+1} is accepted anyway, and h_i = 1.
     """
     k = draft_tokens.size
     log_ratios = _log_ratios(draft_tokens, log_q, log_p)
@@ -103,8 +104,8 @@ def plan_block(draft_tokens: mx.array, log_q: mx.array | None, log_p: mx.array) 
 
 def draw_token(plan: Plan, noise: Noise, position: int) -> tuple[mx.array, mx.array]:
     """(accepted, next) under token. `position` must be new in every round of an answer: see `noise`."""
-    stands = noise.uniform("accept", position, plan.accept.size) <= plan.accept
-    return _with_next(plan, mx.sum(mx.cumprod(stands.astype(mx.int32))), noise, position)
+    passes = noise.uniform("accept", position, plan.accept.size) <= plan.accept
+    return _with_next(plan, mx.sum(mx.cumprod(passes.astype(mx.int32))), noise, position)
 
 
 def draw_block(plan: Plan, noise: Noise, position: int) -> tuple[mx.array, mx.array]:
@@ -112,8 +113,8 @@ def draw_block(plan: Plan, noise: Noise, position: int) -> tuple[mx.array, mx.ar
 
     `position` must be new in every round of an answer: see `noise`.
     """
-    stands = noise.uniform("accept", position, plan.accept.size) <= plan.accept
-    lengths = mx.arange(1, plan.accept.size + 1) * stands
+    passes = noise.uniform("accept", position, plan.accept.size) <= plan.accept
+    lengths = mx.arange(1, plan.accept.size + 1) * passes
     return _with_next(plan, mx.max(mx.concatenate([mx.zeros(1, mx.int32), lengths])), noise, position)
 
 

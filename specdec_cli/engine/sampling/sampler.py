@@ -1,6 +1,7 @@
-"""One reply's way from logits to tokens. Law: target and draft pass through the same warps, and every draw has a name.
+"""One reply's way from logits to tokens. Law: target and draft pass the same warps, and every draw has a name.
 
-Letters: K drafted tokens, N rows, V the target's vocabulary width.
+Letters: K drafted tokens, N rows, V the target's vocabulary size. Scores are what a token is chosen by: the adjusted
+logits at temperature 0, whose argmax is all that counts; above it log-probabilities after all warps.
 """
 
 from __future__ import annotations
@@ -9,49 +10,52 @@ from collections.abc import Sequence
 
 import mlx.core as mx
 
+from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.sampling.noise import Noise
 from specdec_cli.engine.sampling.warps import Counts, Sampling, adjusted, draw, log_probs
 
-NONE_BEHIND = mx.array([], dtype=mx.int32)
-
 
 class Sampler:
-    """Settings, noise and, where a penalty is on, what was said so far. `prompt` are the ids before the reply.
+    """Settings, noise and, where a penalty is on, the tokens emitted so far. `prompt` are the ids before the reply."""
 
-    `behind` in the methods below are tokens [n] that were emitted but not yet committed, `pending` ones that are only
-    guessed; both stay on the device.
-    """
-
-    def __init__(self, sampling: Sampling, seed: int, prompt: Sequence[int], width: int) -> None:
+    def __init__(self, sampling: Sampling, seed: int, prompt: Sequence[int], vocab_size: int) -> None:
         self.sampling = sampling
-        self.width = width
+        self.vocab_size = vocab_size
         self.noise = Noise(seed)
-        self._counts = Counts.start(sampling, prompt, width) if sampling.counts_tokens else None
+        self._counts = Counts.start(sampling, prompt, vocab_size) if sampling.counts_tokens else None
         self._gumbels: dict[int, mx.array] = {}
         self._drawn = 0
 
+    def for_draft(self, logits: mx.array, ahead: Sequence[mx.array]) -> mx.array:
+        """Scores [1, V] of the draft's `logits` [1, V], which follow the context and the draft tokens `ahead`."""
+        counts = self._counts
+        if counts and ahead:
+            counts = counts.add(mx.concatenate(list(ahead)))
+        return self._scores(logits, counts)
+
+    def for_target(self, logits: mx.array, pending: mx.array, uncommitted: mx.array = NO_TOKENS) -> mx.array:
+        """Scores [N, V] of the target's `logits` [N, V]. Row i follows pending[:i]; a single row follows all of them.
+
+        `pending` [K] are guesses, `uncommitted` [n] emitted tokens that were not committed yet. Both are on the device.
+        """
+        counts = self._counts
+        if counts:
+            counts = (counts.add(uncommitted) if uncommitted.size else counts).rows(pending)
+        return self._scores(logits, counts)
+
+    def _scores(self, logits: mx.array, counts: Counts | None) -> mx.array:
+        return (adjusted if self.sampling.greedy else log_probs)(logits, self.sampling, counts)
+
     def commit(self, emitted: Sequence[int]) -> None:
-        """These tokens are said: later penalties count them."""
+        """These tokens are emitted: later penalties count them."""
         if self._counts:
             self._counts = self._counts.add(mx.array(list(emitted)))
-
-    def adjusted(self, logits: mx.array, pending: mx.array, behind: mx.array = NONE_BEHIND) -> mx.array:
-        """`logits` [N, V] after bias and penalties: all that an argmax needs. Row i follows pending[:i]."""
-        return adjusted(logits, self.sampling, self._rows(pending, behind))
-
-    def log_probs(self, logits: mx.array, pending: mx.array, behind: mx.array = NONE_BEHIND) -> mx.array:
-        """Log-probabilities [N, V] after all warps. Row i follows pending[:i]; a single row follows all of them."""
-        return log_probs(logits, self.sampling, self._rows(pending, behind))
-
-    def after(self, ahead: Sequence[mx.array]) -> Counts | None:
-        """What the penalties count once the draft tokens `ahead` ([1] each) are said too."""
-        return self._counts.add(mx.concatenate(list(ahead))) if self._counts and ahead else self._counts
 
     def target_noise(self, position: int, rows: int) -> mx.array:
         """Gumbel noise [rows, V] of the absolute positions from `position` on; drawn once, used by draft and target."""
         for wanted in range(position, position + rows):
             if wanted not in self._gumbels:
-                self._gumbels[wanted] = self.noise.gumbel("target", wanted, self.width)
+                self._gumbels[wanted] = self.noise.gumbel("target", wanted, self.vocab_size)
         return mx.stack([self._gumbels[wanted] for wanted in range(position, position + rows)])
 
     def forget_noise(self, position: int) -> None:
@@ -62,10 +66,4 @@ class Sampler:
     def draw_for_draft(self, log_q: mx.array) -> mx.array:
         """A token [1] from `log_q` [1, V] with noise of its own, never used again (see `noise`: it would bias)."""
         self._drawn += 1
-        return draw(log_q, self.noise.gumbel("draft", self._drawn, self.width)[None])
-
-    def _rows(self, pending: mx.array, behind: mx.array) -> Counts | None:
-        if self._counts is None:
-            return None
-        counts = self._counts.add(behind) if behind.size else self._counts
-        return counts.rows(pending)
+        return draw(log_q, self.noise.gumbel("draft", self._drawn, self.vocab_size)[None])

@@ -1,1 +1,1 @@
-""""""
+"""How a bench looks."""

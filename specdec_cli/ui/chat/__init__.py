@@ -1,1 +1,1 @@
-""""""
+"""How a chat looks."""

@@ -1,1 +1,1 @@
-""""""
+"""A trace as coloured text, a page or a picture."""

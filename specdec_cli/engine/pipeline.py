@@ -1,0 +1,208 @@
+"""When the passes of a round are queued, and what each took. Law: clocks are read around the pass they are billed to.
+
+`decode` says what a round does; this says when the device is given it. mlx stops the caller of `async_eval` while more
+than about ten command buffers are in flight, and a verify pass fills dozens. So a draft is waited for, and its clock
+read, before its verification is queued; a round is handed on before more than the first draft step of the next one is
+queued. Letters: K drafted tokens, V vocabulary size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import mlx.core as mx
+
+from specdec_cli.engine import device
+from specdec_cli.engine.draft import NOTHING, Draft
+from specdec_cli.engine.drafters.base import Drafter, Verified
+from specdec_cli.engine.hidden import Hidden
+from specdec_cli.engine.model import CachedModel, Output
+from specdec_cli.engine.sampling.acceptance import AcceptanceRule, Verdict
+from specdec_cli.engine.sampling.logprobs import Logprobs, logprobs
+from specdec_cli.events import Round
+
+Clock = Callable[[], float]
+# Waiting for a draft costs a device that runs ahead a wake-up of the host, so there only every so many rounds of one K
+# are timed apart. The rounds between are split in the same proportion.
+TIMED_EVERY = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pass:
+    """One target pass in flight; `packed` is draft tokens, accepted, next: the round's one read-back.
+
+    `drafted_at` is the clock when the draft was done, None where it was not waited for. `why` is the reason of K.
+    """
+
+    draft: Draft
+    packed: mx.array
+    next: mx.array
+    hidden: Hidden
+    why: str
+    logprobs: Logprobs | None = None
+    prefill_seconds: float = 0.0
+    drafted_at: float | None = None
+
+
+class Pipeline:
+    """The device's work over one reply. `context` grows in place by what each round emitted.
+
+    On leaving, the target's memo holds `context` less its last token.
+    """
+
+    def __init__(
+        self,
+        target: CachedModel,
+        drafter: Drafter,
+        rule: AcceptanceRule,
+        context: list[int],
+        clock: Clock,
+        cancelled: Callable[[], bool],
+        logprobs: int | None = None,
+    ) -> None:
+        """`logprobs`: how many of the best tokens each emitted token's log-probability comes with; None: neither."""
+        self._target, self._drafter, self._rule, self._context = target, drafter, rule, context
+        self._clock, self._cancelled, self._logprobs = clock, cancelled, logprobs
+        self._since = clock()
+        self._pass: Pass | None = None
+        self._successor: Pass | None = None
+        self._prefilled = False
+        self._hidden: Hidden = {}
+        self._draft_shares: dict[int, float] = {}
+        self._untimed: dict[int, int] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._target.commit(self._context, len(self._context) - 1)
+
+    def launch(self, k: int, why: Callable[[], str]) -> bool:
+        """Draft, verify and judge at most `k` tokens; nothing is read back. A pass in flight already is kept.
+
+        `why` gives the reason of K once the drafter has chosen. False if the reply was cancelled.
+        """
+        if self._cancelled():
+            return False
+        if self._pass is not None:
+            return True
+        prefill_seconds = self._prefill() if k else 0.0
+        if prefill_seconds is None:
+            return False
+        draft = self._drafter.propose(self._context, k) if k else NOTHING
+        output = self._target.outputs(self._context, draft.tokens)
+        verdict = self._rule.judge(draft, output.logits, len(self._context))
+        drafted_at = self._wait_for(draft)
+        self._pass = self._queue(draft, output, verdict, why(), prefill_seconds, drafted_at)
+        return True
+
+    @property
+    def plain(self) -> bool:
+        """Whether the pass in flight drafts nothing."""
+        return self._pass is not None and not len(self._pass.draft)
+
+    def launch_plain(self, why: str) -> None:
+        """Queue the next plain pass on the token of the plain pass in flight, which is not read yet."""
+        assert self._pass is not None
+        token = self._pass.next[None]
+        output = self._target.forward(token)
+        verdict = self._rule.judge(NOTHING, output.logits, len(self._context) + 1, token)
+        self._successor = self._queue(NOTHING, output, verdict, why)
+
+    def read(self, index: int, stop_tokens: frozenset[int]) -> Round:
+        """The round in flight: its one read-back. Its seconds run from the end of the round before."""
+        assert self._pass is not None
+        done, self._pass, self._successor = self._pass, self._successor, None
+        *tokens, accepted, next_token = device.to_list(done.packed)
+        since, now = self._since + done.prefill_seconds, self._clock()
+        draft_seconds = self._draft_seconds(done, since, now)
+        self._since, self._hidden = now, done.hidden
+        emitted = tuple(cut_after_stop([*tokens[:accepted], next_token], stop_tokens))
+        return Round(
+            index=index,
+            drafter=done.draft.drafter,
+            draft=tuple(tokens),
+            accepted=accepted,
+            next=next_token,
+            emitted=emitted,
+            draft_seconds=draft_seconds,
+            verify_seconds=now - since - draft_seconds,
+            draft_prefill_seconds=done.prefill_seconds,
+            why=done.why,
+            logprobs=done.logprobs.read(emitted) if done.logprobs else (),
+        )
+
+    def commit(self, round: Round) -> None:
+        """What `round` emitted is true from now on, for target, drafter and penalties."""
+        emitted = len(round.emitted)
+        self._context += round.emitted
+        self._target.commit(self._context, len(self._context) - (self._pass is None))
+        hidden = {path: states[:emitted] for path, states in self._hidden.items()}
+        self._drafter.commit(Verified(self._context, hidden))
+        self._rule.commit(round.emitted)
+
+    def start(self, k: int) -> None:
+        """Let the device begin with the next draft while the caller prints, where it can run ahead of the host."""
+        if k and self._pass is None and device.queues_ahead() and self._drafter.ready(self._context):
+            self._drafter.start(self._context)
+
+    def _prefill(self) -> float | None:
+        """Seconds of the drafter's first reading of the context, 0 for later ones; None if cancelled meanwhile."""
+        if self._drafter.ready(self._context):
+            return 0.0
+        began, first = self._clock(), not self._prefilled
+        for _ in self._drafter.prefill(self._context):
+            if self._cancelled():
+                return None
+        self._prefilled = True
+        return self._clock() - began if first else 0.0
+
+    def _wait_for(self, draft: Draft) -> float | None:
+        """The clock when `draft` is done; None in rounds that are not timed apart."""
+        k = len(draft)
+        if not k:
+            return None
+        self._untimed[k] = self._untimed.get(k, TIMED_EVERY) + 1
+        if device.queues_ahead() and self._untimed[k] <= TIMED_EVERY:
+            return None
+        self._untimed[k] = 0
+        device.wait(draft.tokens)
+        return self._clock()
+
+    def _draft_seconds(self, done: Pass, since: float, now: float) -> float:
+        """The draft's part of `since` to `now`: measured, or in proportion to the last measured round of this K."""
+        k = len(done.draft)
+        if done.drafted_at is None:
+            return (now - since) * self._draft_shares.get(k, 0.0)
+        self._draft_shares[k] = (done.drafted_at - since) / (now - since) if now > since else 0.0
+        return done.drafted_at - since
+
+    def _queue(
+        self,
+        draft: Draft,
+        output: Output,
+        verdict: Verdict,
+        why: str,
+        prefill_seconds: float = 0.0,
+        drafted_at: float | None = None,
+    ) -> Pass:
+        scalars = mx.stack([verdict.accepted, verdict.next])
+        packed = mx.concatenate([draft.tokens, scalars]) if len(draft) else scalars
+        device.queue(packed)
+        scores = None
+        if self._logprobs is not None:
+            scores = logprobs(output.logits, draft.tokens, verdict, self._logprobs)
+        return Pass(draft, packed, verdict.next, output.hidden, why, scores, prefill_seconds, drafted_at)
+
+
+def cut_after_stop(tokens: list[int], stop_tokens: frozenset[int]) -> list[int]:
+    """`tokens` up to and including the first stop token."""
+    for i, token in enumerate(tokens):
+        if token in stop_tokens:
+            return tokens[: i + 1]
+    return tokens

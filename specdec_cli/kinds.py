@@ -1,0 +1,118 @@
+"""Who may draft and who may judge, with the facts that others need of them (pure).
+
+Law: a drafter is one class and one line of DRAFTERS, a rule one class and one line of RULES; nobody compares a name.
+The classes are named here and imported when they are made, so that `--help` and the displays need no engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from importlib import import_module
+from typing import Any, Literal
+
+K = int | Literal["auto"]
+
+
+class Need(Enum):
+    """What a drafter cannot do without."""
+
+    DRAFT_MODEL = auto()
+    TARGET_HIDDEN = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class DrafterKind:
+    """One drafter. `make` is "module:callable" of a function `Parts -> Drafter`.
+
+    `uses` are the parts it works with; `without_draft` drafts in its place where a pair has no draft model.
+    `learns`: what it drafts is judged by its position in the draft, so `-k auto` learns rates by position from it.
+    `offline`: what it drafts follows from the text alone, so a finished answer tells the rounds of every K.
+    """
+
+    name: str
+    make: str
+    uses: frozenset[Need] = frozenset()
+    without_draft: str | None = None
+    learns: bool = False
+    offline: bool = True
+    drafts: bool = True
+    about: str = ""
+
+    @property
+    def uses_draft(self) -> bool:
+        """Whether it works with the pair's draft model."""
+        return Need.DRAFT_MODEL in self.uses
+
+    @property
+    def needs_draft(self) -> bool:
+        """Whether nothing at all is drafted without a draft model."""
+        return self.without_draft is not None and not DRAFTERS[self.without_draft].drafts
+
+
+@dataclass(frozen=True, slots=True)
+class RuleKind:
+    """One acceptance rule. `make` is "module:callable" of a function `Sampler -> AcceptanceRule`.
+
+    `same_noise`: the draft draws with the target's noise, so that a draft token is accepted exactly if it is the token
+    of the finished text; a finished answer then tells the rounds of every K.
+    """
+
+    name: str
+    make: str
+    same_noise: bool = False
+
+
+_DRAFT = frozenset({Need.DRAFT_MODEL})
+NONE = DrafterKind("none", "specdec_cli.engine.drafters.base:no_drafter", drafts=False, about="plain decoding")
+LOOKUP = DrafterKind("ngram", "specdec_cli.engine.drafters.ngram:make", about="the text itself")
+MODEL = DrafterKind(
+    "model", "specdec_cli.engine.drafters.model:make", _DRAFT, NONE.name, learns=True, about="the pair's draft"
+)
+AUTO = DrafterKind(
+    "auto", "specdec_cli.engine.drafters.auto:make", _DRAFT, LOOKUP.name, offline=False, about="the better of both"
+)
+DRAFTERS: dict[str, DrafterKind] = {kind.name: kind for kind in (MODEL, LOOKUP, AUTO, NONE)}
+
+_RULES = "specdec_cli.engine.sampling.acceptance"
+GREEDY = RuleKind("greedy", f"{_RULES}:Greedy", same_noise=True)
+BLOCK = RuleKind("block", f"{_RULES}:block")
+COUPLED = RuleKind("coupled", f"{_RULES}:Coupled", same_noise=True)
+RULES: dict[str, RuleKind] = {
+    kind.name: kind
+    for kind in (RuleKind("token", f"{_RULES}:token"), BLOCK, COUPLED, RuleKind("match", f"{_RULES}:Match"))
+}
+DEFAULT_RULE = "auto"
+
+
+def rule_names() -> tuple[str, ...]:
+    """What `--rule` takes."""
+    return (DEFAULT_RULE, *RULES)
+
+
+def effective_drafter(name: str, k: K, has_draft: bool = True) -> DrafterKind:
+    """Who really drafts: nobody at K = 0, and somebody else where the pair has no draft model."""
+    kind = DRAFTERS[name] if k else NONE
+    return DRAFTERS[kind.without_draft] if kind.without_draft is not None and not has_draft else kind
+
+
+def effective_rule(name: str, seed: int | None, temperature: float) -> RuleKind:
+    """`auto`: coupled under a seed, else block. At temperature 0 every rule is the same equality."""
+    if temperature == 0.0:
+        return GREEDY
+    if name == DEFAULT_RULE:
+        return BLOCK if seed is None else COUPLED
+    return RULES[name]
+
+
+def learns_from(drafter: str) -> bool:
+    """Whether rounds of this drafter teach acceptance by position; it is False for plain rounds."""
+    return drafter in DRAFTERS and DRAFTERS[drafter].learns
+
+
+def made(kind: DrafterKind | RuleKind) -> Callable[..., Any]:
+    """The callable that `kind.make` names."""
+    module, _, name = kind.make.partition(":")
+    made: Callable[..., Any] = getattr(import_module(module), name)
+    return made

@@ -1,0 +1,189 @@
+"""From a pair's names to its weights in memory. Law: every refusal comes before any weight is read.
+
+A LoadedPair is shared by all conversations; a Slot is the caches of one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from specdec_cli.engine import device
+from specdec_cli.engine.footprint import require_fit
+from specdec_cli.engine.load import load as load_weights
+from specdec_cli.engine.load import require_runnable, require_verifiable
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.pipeline import Clock
+from specdec_cli.errors import UsageError
+from specdec_cli.hub import locate
+from specdec_cli.kinds import DRAFTERS, MODEL, NONE
+from specdec_cli.machine import power_source
+from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
+from specdec_cli.models.tokenizer import Message, Tokenizer, ToolCall
+from specdec_cli.models.vocab import require_same_ids
+from specdec_cli.pairs.pair import Pair
+from specdec_cli.pairs.resolve import resolve_pair
+from specdec_cli.session.cost_file import CostStore, MemoryCostStore
+
+if TYPE_CHECKING:
+    from specdec_cli.session.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One conversation's caches: of the target and, where there is one, of the draft."""
+
+    target: CachedModel
+    draft: CachedModel | None = None
+
+    def forget(self) -> None:
+        """Empty them."""
+        for model in (self.target, self.draft):
+            if model is not None:
+                model.forget()
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPair:
+    """Weights, tokenizer and learned costs of a pair, shared by all its conversations.
+
+    `names` are the target's and the draft's; `costs` keeps what rounds cost, by `identity` and length of context.
+    """
+
+    pair: Pair
+    names: tuple[str, str | None]
+    tokenizer: Tokenizer
+    first: Slot
+    generation_config: Mapping[str, Any] = field(default_factory=dict)
+    costs: CostStore = field(default_factory=MemoryCostStore)
+    identity: str = ""
+    reload_seconds: float = 0.0
+
+    @property
+    def has_draft(self) -> bool:
+        return self.first.draft is not None
+
+    def slot(self) -> Slot:
+        """Empty caches of another conversation, over the same weights."""
+        draft = self.first.draft
+        return Slot(self.first.target.fresh(), draft.fresh() if draft else None)
+
+    def session(self, slot: Slot | None = None, clock: Clock = time.perf_counter) -> Session:
+        """A conversation, in a slot of its own unless one is given."""
+        from specdec_cli.session.session import Session
+
+        return Session(self, slot or self.slot(), clock)
+
+    def text_tokens(self, text: str) -> list[int]:
+        """Ids of the text itself, to be continued."""
+        return self.tokenizer.encode(text)
+
+    def message_tokens(
+        self, messages: Sequence[Message], thinks: bool = True, tools: Sequence[Mapping[str, Any]] = ()
+    ) -> list[int]:
+        """Ids of a conversation, ready for the assistant's turn; plain text for a model without a chat template.
+
+        `thinks` false asks the template to leave thinking out, where it knows how. `tools` are JSON schemas of
+        functions, as the template expects them.
+
+        Raises: UsageError if the template refuses these messages, or if there are tools and no template.
+        """
+        if self.tokenizer.has_template:
+            return self.tokenizer.render(messages, thinks, tools)
+        if tools:
+            raise UsageError(
+                f"{self.names[0]} has no chat template, and {len(tools)} tools need one", "take an instruct model"
+            )
+        return self.tokenizer.encode("\n\n".join(str(message["content"]) for message in messages))
+
+    def tool_calls(self, text: str, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[str, list[ToolCall]]:
+        """(the answer without its calls, the calls) by the model's own parser. Raises: UsageError if it has none."""
+        return self.tokenizer.tool_calls(text, tools)
+
+    def beside(self, draft: str, revision: str | None = None) -> LoadedPair:
+        """The same target with another draft, whose weights are read from `draft`.
+
+        Raises: NotAvailable, Refused.
+        """
+        checkpoint = read_checkpoint(locate(draft, revision), draft)
+        _require_draft(checkpoint, self.tokenizer, self.names[0], None)
+        slot = Slot(self.first.target, load_weights(checkpoint))
+        names = self.names[0], checkpoint.name
+        return LoadedPair(self.pair, names, self.tokenizer, slot, self.generation_config)
+
+
+def load(
+    pair: str | Pair | None = None,
+    *,
+    target: str | None = None,
+    draft: str | None = None,
+    drafter: str | None = None,
+    reserve_tokens: int | None = None,
+    kv_bits: int | None = None,
+    costs: CostStore | None = None,
+    clock: Clock = time.perf_counter,
+) -> LoadedPair:
+    """Load a pair: by name, as a Pair, or `target` and `draft` by Hub id or folder; without any, the default pair.
+
+    Nothing is downloaded. The draft is loaded only where `drafter` uses one. `kv_bits` quantizes the KV caches of
+    both. `costs` remembers from run to run what rounds cost. With `reserve_tokens` the pair is refused if it does not
+    fit with caches that long.
+
+    Raises: NotAvailable, Refused, DoesNotFit; UsageError for an unknown drafter.
+    """
+    if drafter is not None and drafter not in DRAFTERS:
+        raise UsageError(f"--drafter {drafter} is unknown", f"known drafters: {', '.join(DRAFTERS)}")
+    if not isinstance(pair, Pair):
+        resolved = resolve_pair(pair, target, draft, here=drafter != NONE.name)
+        pair, drafter = resolved.pair, drafter or resolved.drafter
+    return _load(pair, drafter or MODEL.name, reserve_tokens, kv_bits, costs, clock)
+
+
+def _load(
+    pair: Pair, drafter: str, reserve_tokens: int | None, kv_bits: int | None, costs: CostStore | None, clock: Clock
+) -> LoadedPair:
+    """Configurations and tokenizers of both come first."""
+    kind = DRAFTERS[drafter]
+    target = read_checkpoint(locate(pair.target, pair.target_revision), pair.target)
+    draft = None
+    if pair.draft and kind.uses_draft:
+        draft = read_checkpoint(locate(pair.draft, pair.draft_revision), pair.draft)
+    require_runnable(target, kv_bits)
+    if kind.drafts:
+        require_verifiable(target)
+    tokenizer = Tokenizer.load(target.folder, target.name, target.config)
+    if draft:
+        _require_draft(draft, tokenizer, target.name, kv_bits)
+    if reserve_tokens is not None:
+        require_fit([target, draft] if draft else [target], reserve_tokens, kv_bits)
+    device.use_recommended_memory()
+    loaded = load_weights(target, kv_bits)
+    began = clock()
+    slot = Slot(loaded, load_weights(draft, kv_bits) if draft else None)
+    return LoadedPair(
+        pair=pair,
+        names=(target.name, draft.name if draft else None),
+        tokenizer=tokenizer,
+        first=slot,
+        generation_config=target.generation_config,
+        costs=costs or MemoryCostStore(),
+        identity=_identity(pair, kv_bits),
+        reload_seconds=clock() - began if draft else 0.0,
+    )
+
+
+def _require_draft(draft: Checkpoint, tokenizer: Tokenizer, target: str, kv_bits: int | None) -> None:
+    """Raises: NotAvailable, Refused for a draft that cannot run, be verified or share the target's ids."""
+    require_runnable(draft, kv_bits)
+    require_verifiable(draft)
+    other = Tokenizer.load(draft.folder, draft.name, draft.config)
+    require_same_ids(tokenizer.table(), other.table(), target, draft.name)
+
+
+def _identity(pair: Pair, kv_bits: int | None) -> str:
+    """What the cost of a round depends on besides the length of the context."""
+    models = " + ".join(f"{name}@{revision or 'latest'}" for name, revision in pair.models)
+    where = f"{device.device_name()} {device.backend()}, mlx {device.versions()['mlx']}, {power_source()}"
+    return f"{models} · kv {kv_bits or 'full'} · {where}"
