@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specdec_cli.errors import UsageError
-from specdec_cli.request import BOUNDS, defaults, effective, effective_rule, parse_bias
+from specdec_cli.request import BOUNDS, defaults, effective, parse_bias
 
 QWEN = {"do_sample": True, "temperature": 0.7, "top_p": 0.8, "top_k": 20, "repetition_penalty": 1.05}
 
@@ -46,13 +46,6 @@ def test_no_file_can_stop_a_reply(config):
 def test_a_flag_out_of_bounds_names_the_bounds(given):
     with pytest.raises(UsageError, match="is outside"):
         effective({}, given)
-
-
-def test_auto_is_coupled_under_a_seed_and_block_without():
-    assert effective_rule("auto", 3, 0.7) == "coupled"
-    assert effective_rule("auto", None, 0.7) == "block"
-    assert effective_rule("token", 3, 0.7) == "token"
-    assert effective_rule("block", 3, 0.0) == "greedy"
 
 
 def test_a_bias_is_an_id_and_a_number():

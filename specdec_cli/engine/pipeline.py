@@ -25,8 +25,8 @@ from specdec_cli.engine.sampling.logprobs import Logprobs, logprobs
 from specdec_cli.events import Round
 
 Clock = Callable[[], float]
-# Waiting for a draft costs a device that runs ahead a wake-up of the host, so there only every so many rounds of one K
-# are timed apart. The rounds between are split in the same proportion.
+# Waiting for a draft costs a device that runs ahead a wake-up of the host. So there one round in eight of each K is
+# timed apart, and the others are split in the same proportion.
 TIMED_EVERY = 8
 
 
@@ -71,8 +71,9 @@ class Pipeline:
         self._successor: Pass | None = None
         self._prefilled = False
         self._hidden: Hidden = {}
+        self._after_plain = True
         self._draft_shares: dict[int, float] = {}
-        self._untimed: dict[int, int] = {}
+        self._rounds_of: dict[int, int] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -121,6 +122,7 @@ class Pipeline:
         *tokens, accepted, next_token = device.to_list(done.packed)
         since, now = self._since + done.prefill_seconds, self._clock()
         draft_seconds = self._draft_seconds(done, since, now)
+        self._after_plain = not len(done.draft)
         self._since, self._hidden = now, done.hidden
         emitted = tuple(cut_after_stop([*tokens[:accepted], next_token], stop_tokens))
         return Round(
@@ -167,10 +169,10 @@ class Pipeline:
         k = len(draft)
         if not k:
             return None
-        self._untimed[k] = self._untimed.get(k, TIMED_EVERY) + 1
-        if device.queues_ahead() and self._untimed[k] <= TIMED_EVERY:
+        self._rounds_of[k] = self._rounds_of.get(k, 0) + 1
+        typical = k in self._draft_shares and not self._after_plain
+        if device.queues_ahead() and typical and self._rounds_of[k] % TIMED_EVERY:
             return None
-        self._untimed[k] = 0
         device.wait(draft.tokens)
         return self._clock()
 
@@ -179,7 +181,9 @@ class Pipeline:
         k = len(done.draft)
         if done.drafted_at is None:
             return (now - since) * self._draft_shares.get(k, 0.0)
-        self._draft_shares[k] = (done.drafted_at - since) / (now - since) if now > since else 0.0
+        # After plain rounds a draft first reads what they emitted: no measure for others.
+        if k and not self._after_plain and now > since:
+            self._draft_shares[k] = (done.drafted_at - since) / (now - since)
         return done.drafted_at - since
 
     def _queue(

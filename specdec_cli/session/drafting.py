@@ -51,6 +51,7 @@ class DraftController:
     ) -> tuple[Drafter, DraftLength]:
         """For one reply to `prompt`."""
         draft = self._draft if kind.uses_draft else None
+        k = k if kind.drafts else 0
         length: DraftLength = Fixed(k) if k != "auto" else self._adaptive_for(kind, draft, prompt, max_tokens)
         drafter: Drafter = made(kind)(Parts(self._target, draft, rule, length, self._lookups))
         return drafter, drafter.length(length)

@@ -12,6 +12,7 @@ import mlx.core as mx
 import pytest
 from mlx.utils import tree_flatten
 
+from fakes.drafting import open_session
 from fakes.models import SPECIALS, TINY, byte_tokenizer, tiny_folder, write_tokenizer
 from specdec_cli.audit.audit import Plan, run_audit
 from specdec_cli.audit.divergence import Limit
@@ -26,7 +27,6 @@ from specdec_cli.engine.sampling.acceptance import Coupled, Greedy, Verdict
 from specdec_cli.engine.sampling.warps import adjusted
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.session import session as session_module
-from specdec_cli.session.session import open_session
 
 FEW = (Sample("code", "def read_lines(path):"), Sample("prose", "Every evening"))
 

@@ -9,8 +9,9 @@ import statistics
 import sysconfig
 from pathlib import Path
 
+from fakes.drafting import open_session
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.session.session import Request, open_session
+from specdec_cli.request import Request
 from specdec_cli.stats import Stats
 
 HELD_OUT = ("bisect", "calendar", "configparser", "csv", "difflib", "fnmatch", "fractions", "glob", "graphlib")

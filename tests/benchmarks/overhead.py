@@ -18,11 +18,12 @@ from speed import CLOCKS, NOWHERE, line
 from speed import Pair as Loaded
 from texts import of_kind
 
+from fakes.drafting import open_session
 from specdec_cli.bench.session import BenchSession
 from specdec_cli.engine import decode as loop
 from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.session.session import Request, open_session
+from specdec_cli.request import Request
 from specdec_cli.ui.panel.live import PanelDisplay
 
 
@@ -60,7 +61,7 @@ def host_and_round_seconds(pair, prompt, k, tokens):
         model.reuse(NOWHERE)
     for _ in pair.target.prefill(prompt):
         pass
-    rule = greedy(pair.target.width)
+    rule = greedy(pair.target.vocab_size)
     drafter, length = pair.drafting.begin("model", k, rule, prompt, tokens, 1.0)
     watched = Watched(drafter, ["propose"], meter), Watched(pair.target, ["logits"], meter)
     rule = Watched(rule, ["judge", "choose"], Meter(pair.clock))

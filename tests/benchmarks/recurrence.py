@@ -30,7 +30,7 @@ from specdec_cli.engine.cache.rollback import Caches
 from specdec_cli.engine.decode import Clock, decode
 from specdec_cli.engine.draft import Draft
 from specdec_cli.engine.draft_length.fixed import Fixed
-from specdec_cli.engine.drafters.base import Drafter, NoDrafter
+from specdec_cli.engine.drafters.base import Drafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.events import Round
@@ -100,7 +100,7 @@ def _blank(config: Mapping[str, Any]) -> nn.Module:
     return model_class(args_class.from_dict(dict(config)))
 
 
-class Scripted(NoDrafter):
+class Scripted(Drafter):
     """Knows the answer and tells each of its tokens with the given probability, else a wrong one. Costs nothing.
 
     The chance belongs to the position: every way to decode sees the same drafts.
@@ -178,7 +178,7 @@ def measured(target: Metered, drafter: Drafter, k: int, prompt: list[int], answe
     context, found, clock = list(prompt), [], target.clock
     target.reuse(context)
     deque(target.prefill(context), maxlen=0)
-    rounds = decode(target, drafter, greedy(target.width), Fixed(k), context, len(answer), frozenset(), clock)
+    rounds = decode(target, drafter, greedy(target.vocab_size), Fixed(k), context, len(answer), frozenset(), clock)
     next(rounds)
     while True:
         target.start()

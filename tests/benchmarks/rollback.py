@@ -31,7 +31,7 @@ from recurrence import RECURRENCES, STRATEGIES, Measured, Metered, configuration
 
 from specdec_cli.engine import device
 from specdec_cli.engine.decode import Clock
-from specdec_cli.engine.drafters.base import NoDrafter
+from specdec_cli.engine.drafters.base import Drafter
 
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 BAR = 0.10
@@ -112,7 +112,7 @@ class Bench:
         """Drafted rounds at the given acceptance; plain ones where it is None."""
         ids, answer = self.prompts[prompt], self.answers[prompt]
         if acceptance is None:
-            return recurrence.measured(self.target, NoDrafter(), 0, ids, answer)
+            return recurrence.measured(self.target, Drafter(), 0, ids, answer)
         self.target.waits = waits
         try:
             drafter = recurrence.Scripted(len(ids), answer, acceptance, prompt)

@@ -16,8 +16,9 @@ os.environ.setdefault("MLX_ENABLE_TF32", "0")
 from acceptance import prompts, repetition_rate
 from paired import environment, half_width
 
+from fakes.drafting import open_session
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.session.session import Request, open_session
+from specdec_cli.request import Request
 
 RULES = ("match", "token", "block", "coupled")
 SHORTEST = 16

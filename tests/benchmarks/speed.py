@@ -30,7 +30,7 @@ from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.hub import locate
 from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.tokenizer import Tokenizer
-from specdec_cli.session.drafting import Drafting
+from specdec_cli.session.drafting import DraftController
 
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 NOWHERE = [10**9]  # a context that shares nothing with any other
@@ -48,11 +48,11 @@ class Pair:
         self.clock, self.tokens, self.seed = CLOCKS[args.clock], args.tokens, args.seed
         self.said, self.ks = {}, {}
         self.target, self.draft = (CachedModel(network, "model") for network in self.networks)
-        self.drafting = Drafting(self.target, self.draft)
+        self.drafting = DraftController(self.target, self.draft)
 
     def forget(self):
         """As a new session would begin: nothing read, nothing learned."""
-        self.drafting = Drafting(self.target, self.draft)
+        self.drafting = DraftController(self.target, self.draft)
 
     def ours(self, k, drafter="model", temperature=0.0, cold=False, tokens=None):
         def answer(prompt):
@@ -64,7 +64,7 @@ class Pair:
             for _ in self.target.prefill(prompt):
                 pass
             seconds = self.clock() - began
-            rule = make_rule("block", Sampler(Sampling(temperature), self.seed, prompt, self.target.width))
+            rule = make_rule("block", Sampler(Sampling(temperature), self.seed, prompt, self.target.vocab_size))
             limit = tokens or self.tokens
             chosen, length = self.drafting.begin(drafter, k, rule, prompt, limit, seconds)
             context = list(prompt)
@@ -204,7 +204,7 @@ def short(pair, args):
                 pair.forget()
                 pair.draft.reuse(NOWHERE)
                 pair.target.reuse(prompt)
-                rule = make_rule("block", Sampler(Sampling(), 0, prompt, pair.target.width))
+                rule = make_rule("block", Sampler(Sampling(), 0, prompt, pair.target.vocab_size))
                 drafter, length = pair.drafting.begin("model", k, rule, prompt, tokens, reading)
                 began = pair.clock()
                 for _ in decode(pair.target, drafter, rule, length, list(prompt), tokens, frozenset(), pair.clock):

@@ -13,12 +13,13 @@ from mlx_lm.utils import _get_classes
 
 from benchmarks import inflate as inflation
 from benchmarks.inflate import TOLERANCE, Shape, distance, inflate, inflated_folder, logits, sample_tokens
+from fakes.drafting import open_session
 from fakes.models import TINY, tiny_folder
 from specdec_cli.engine.load import load, load_network
 from specdec_cli.hub import locate
 from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.session.session import Request, open_session
+from specdec_cli.request import Request
 
 SIZES = {"hidden_size": 512, "intermediate_size": 640}
 LAYERS = {"target": 8 + 4, "draft": 2 + 4}

@@ -321,7 +321,7 @@ def test_overflow_drops_the_oldest_visibly_or_refuses(chat):
 
 def test_the_drafts_own_context_counts(pair):
     session = recorded(*pair)
-    session._draft.context_limit = 50
+    session.slot.draft.network.context_limit = 50
     talk, _, _ = talk_with(session)
     assert talk.context_limit == 50
     run_command(talk, "/draft off")

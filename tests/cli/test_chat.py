@@ -20,10 +20,11 @@ from typing import ClassVar
 import pyte
 import pytest
 
+from fakes.drafting import open_session
 from fakes.models import TINY, tiny_folder
 from specdec_cli.chat.transcript import load
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.session.session import Request, open_session
+from specdec_cli.request import Request
 
 ENVIRONMENT = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "COLUMNS", "LINES")}
 COLUMNS, ROWS = 80, 40

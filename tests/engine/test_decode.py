@@ -7,18 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes.drafting import drafter_of
 from fakes.models import TINY, tiny_network
 from specdec_cli.engine import device
 from specdec_cli.engine.baseline import baseline
-from specdec_cli.engine.decode import cut_after_stop, decode
+from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft import Draft
 from specdec_cli.engine.draft_length.fixed import Fixed
-from specdec_cli.engine.drafters.base import ModelDrafter, NoDrafter
-from specdec_cli.engine.drafters.registry import DRAFTERS
+from specdec_cli.engine.drafters.base import Drafter
+from specdec_cli.engine.drafters.model import ModelDrafter
 from specdec_cli.engine.load import load_network
 from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.pipeline import cut_after_stop
 from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.hub import locate
+from specdec_cli.kinds import DRAFTERS
 from specdec_cli.models.checkpoint import read_checkpoint
 
 PIPELINES = pytest.mark.parametrize(
@@ -62,10 +65,11 @@ def expected(pairs):
     }
 
 
-def run(target, drafter, prompt, k, max_tokens=TOKENS, stop=frozenset(), **more):
+def run(target, drafter, prompt, length, max_tokens=TOKENS, stop=frozenset(), **more):
     context = list(prompt)
     target.reuse(context)
-    rounds = list(decode(target, drafter, greedy(target.width), Fixed(k), context, max_tokens, stop, CLOCK, **more))
+    length, rule = Fixed(length) if isinstance(length, int) else length, greedy(target.vocab_size)
+    rounds = list(decode(target, drafter, rule, length, context, max_tokens, stop, CLOCK, **more))
     return rounds, context
 
 
@@ -78,14 +82,14 @@ def emitted(rounds):
 def test_greedy_tokens_equal_mlx_lm_for_every_k(pairs, expected, role, k, ahead):
     target, draft = (CachedModel(network, role) for network in pairs[role])
     for i, prompt in enumerate(PROMPTS):
-        rounds, context = run(target, ModelDrafter(draft, target.width, greedy(target.width)), prompt, k)
+        rounds, context = run(target, ModelDrafter(draft, target.vocab_size, greedy(target.vocab_size)), prompt, k)
         assert emitted(rounds) == expected[role, i]
         assert context == [*prompt, *expected[role, i]]
 
 
 def test_a_draft_equal_to_the_target_is_always_accepted(pairs):
     target, draft = (CachedModel(network, "same") for network in pairs["draft is target"])
-    rounds, _ = run(target, ModelDrafter(draft, target.width, greedy(target.width)), PROMPTS[1], 4)
+    rounds, _ = run(target, ModelDrafter(draft, target.vocab_size, greedy(target.vocab_size)), PROMPTS[1], 4)
     assert all(round.accepted == len(round.draft) for round in rounds)
     assert len(rounds) == 1 + -(-(TOKENS - 1) // 5)
 
@@ -93,7 +97,7 @@ def test_a_draft_equal_to_the_target_is_always_accepted(pairs):
 def test_accepts_and_rejects_both_happen_with_the_perturbed_draft(pairs):
     """Guards the equality tests: a pair that never rejects would prove nothing about rollback."""
     target, draft = (CachedModel(network, "perturbed") for network in pairs["perturbed"])
-    rounds, _ = run(target, ModelDrafter(draft, target.width, greedy(target.width)), PROMPTS[1], 4)
+    rounds, _ = run(target, ModelDrafter(draft, target.vocab_size, greedy(target.vocab_size)), PROMPTS[1], 4)
     assert any(round.accepted for round in rounds)
     assert any(round.rejected is not None for round in rounds)
     assert any(round.discarded for round in rounds)
@@ -102,7 +106,8 @@ def test_accepts_and_rejects_both_happen_with_the_perturbed_draft(pairs):
 @pytest.mark.parametrize("name", DRAFTERS)
 def test_every_registered_drafter_is_lossless(pairs, expected, name):
     target, draft = (CachedModel(network, name) for network in pairs["perturbed"])
-    rounds, _ = run(target, DRAFTERS[name](draft, target.width, greedy(target.width)), PROMPTS[2], 3)
+    drafter, length = drafter_of(name, target, draft, greedy(target.vocab_size), 3)
+    rounds, _ = run(target, drafter, PROMPTS[2], length)
     assert emitted(rounds) == expected["perturbed", 2]
 
 
@@ -112,13 +117,13 @@ def test_a_draft_of_another_width_is_lossless(pairs, expected, width):
     target = CachedModel(pairs["perturbed"][0], "target")
     draft = CachedModel(tiny_network(TINY | {"vocab_size": width}, seed=5), "draft")
     prompt = [250, 7, 258, 9]
-    plain, _ = run(target, NoDrafter(), prompt, 0)
-    rounds, _ = run(target, ModelDrafter(draft, target.width, greedy(target.width)), prompt, 4)
+    plain, _ = run(target, Drafter(), prompt, 0)
+    rounds, _ = run(target, ModelDrafter(draft, target.vocab_size, greedy(target.vocab_size)), prompt, 4)
     assert emitted(rounds) == emitted(plain)
-    assert all(token < target.width for round in rounds for token in round.draft)
+    assert all(token < target.vocab_size for round in rounds for token in round.draft)
 
 
-class Scripted(NoDrafter):
+class Scripted(Drafter):
     """A drafter that proposes what the test says, right or wrong, of any length."""
 
     name = "scripted"
@@ -153,7 +158,7 @@ def test_loop_invariants_hold_for_any_drafter(k, max_tokens, right, stop):
             guess = [GREEDY[at + i] if i < good else 3 for i in range(k)]
             return Draft(mx.array(guess, dtype=mx.int32), drafter=self.name)
 
-    rounds = decode(target, Partly(right), greedy(target.width), Fixed(k), context, max_tokens, stop, CLOCK)
+    rounds = decode(target, Partly(right), greedy(target.vocab_size), Fixed(k), context, max_tokens, stop, CLOCK)
     for index, round in enumerate(rounds):
         seen += len(round.emitted)
         assert round.index == index
@@ -182,12 +187,12 @@ def test_closing_the_iterator_leaves_a_memo_the_next_run_can_use(ahead, k):
     target = CachedModel(NETWORK, "target")
     context = [5, 6]
     drafter = Scripted([[3, 3, 3]] * 30)
-    rounds = decode(target, drafter, greedy(target.width), Fixed(k), context, 20, frozenset(), CLOCK)
+    rounds = decode(target, drafter, greedy(target.vocab_size), Fixed(k), context, 20, frozenset(), CLOCK)
     for _ in range(7):
         next(rounds)
     rounds.close()
     assert target.length == len(context) - 1
-    more, _ = run(target, NoDrafter(), context, 0, max_tokens=20)
+    more, _ = run(target, Drafter(), context, 0, max_tokens=20)
     assert context[2:] + emitted(more) == GREEDY[:27]
 
 
@@ -202,7 +207,7 @@ def test_cancelling_during_the_drafts_prefill_emits_nothing_more():
         return len(asked) >= 4  # round 0, round 1, first chunk of the draft, second chunk
 
     rounds, context = run(
-        target, ModelDrafter(draft, target.width, greedy(target.width)), prompt, 4, cancelled=cancelled
+        target, ModelDrafter(draft, target.vocab_size, greedy(target.vocab_size)), prompt, 4, cancelled=cancelled
     )
     assert len(rounds) == 1
     assert 0 < draft.length < len(prompt)
@@ -215,8 +220,8 @@ def test_the_first_token_is_out_before_the_draft_reads_the_prompt():
     context = list(range(3, 60))
     rounds = decode(
         target,
-        ModelDrafter(draft, target.width, greedy(target.width)),
-        greedy(target.width),
+        ModelDrafter(draft, target.vocab_size, greedy(target.vocab_size)),
+        greedy(target.vocab_size),
         Fixed(4),
         context,
         20,
@@ -244,8 +249,8 @@ class Watched(list):
 def test_host_work_of_a_round_does_not_grow_with_the_context():
     target, draft = (CachedModel(tiny_network(seed=1, noise=noise), "m") for noise in (0, 0.05))
     context = Watched(range(3, 203))
-    drafter = ModelDrafter(draft, target.width, greedy(target.width))
-    rounds = decode(target, drafter, greedy(target.width), Fixed(4), context, 40, frozenset(), CLOCK)
+    drafter = ModelDrafter(draft, target.vocab_size, greedy(target.vocab_size))
+    rounds = decode(target, drafter, greedy(target.vocab_size), Fixed(4), context, 40, frozenset(), CLOCK)
     next(rounds)
     next(rounds)  # both prompts are read
     context.most = 0

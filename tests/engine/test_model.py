@@ -72,17 +72,17 @@ def test_a_trim_that_does_nothing_is_an_error():
 def test_a_forward_that_raises_drops_the_memo():
     model = CachedModel(NETWORK, "m")
     list(model.prefill([3, 4, 5, 6]))
-    network, calls = model._network, []
+    network, calls = model.network.module, []
 
     def broken(ids, cache):
         cache[0].update_and_fetch(mx.zeros((1, 2, 1, 16)), mx.zeros((1, 2, 1, 16)))
         calls.append(ids)
         raise RuntimeError("out of memory")
 
-    model._network = broken
+    model.network.module = broken
     with pytest.raises(RuntimeError):
         model.logits([3, 4, 5, 6], NOTHING)
-    model._network = network
+    model.network.module = network
     assert calls and model.length == 0
     np.testing.assert_allclose(
         np.array(model.logits([3, 4, 5, 6], NOTHING))[0], fresh_logits([3, 4, 5, 6])[-1], atol=2e-4

@@ -2,16 +2,16 @@
 
 import pytest
 
-from specdec_cli.bench.live import Asked, LiveMachine
+from fakes.drafting import open_session
+from specdec_cli.bench.live import AnswerSettings, LiveMachine
 from specdec_cli.bench.predict import rounds_at
 from specdec_cli.bench.prompts import BenchPrompt
 from specdec_cli.bench.result import Arm, Condition, Contender, plain
-from specdec_cli.bench.session import BenchSession
-from specdec_cli.engine.teacher_forcing import PLAIN_ROUNDS, runs
+from specdec_cli.engine.teacher_forcing import runs
+from specdec_cli.engine.timing import PLAIN_ROUNDS
 from specdec_cli.events import RoundDone
 from specdec_cli.pairs.catalog import registry
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.session.session import open_session
 
 CODE = BenchPrompt("code", "lines", "def read_lines(path):\n    with open(path) as handle:\n        return [line")
 COPY = BenchPrompt("edit", "fish", "one fish, two fish, red fish, blue fish, one fish, two fish, red fish, blue fish")
@@ -20,17 +20,17 @@ DEEPEST = 6
 
 @pytest.fixture(scope="module")
 def demo():
-    return BenchSession.of(open_session(registry().find("demo")))
+    return open_session(registry().find("demo"))
 
 
 def machine(session, tokens=28, rule="auto", fixed=False):
-    return LiveMachine({session.names[1]: session}, Asked(tokens, rule, 7, True, fixed), lambda: False)
+    return LiveMachine({session.names[1]: session}, AnswerSettings(tokens, rule, 7, True, fixed), lambda: False)
 
 
 def real_rounds(live, session, condition, prompt, k):
     """(drafted, accepted) of a real run behind its first token; what lies behind a stop token is not counted."""
     arm = Arm(condition.contender, condition.temperature, k)
-    session.forget()
+    session.slot.forget()
     events = session.reply(live._tokens(prompt), live._request(arm), raw=True)
     rounds = [event.round for event in events if isinstance(event, RoundDone)]
     return [(len(r.draft), min(r.accepted, len(r.emitted))) for r in rounds[1:]], rounds
@@ -54,7 +54,7 @@ def test_the_rounds_of_a_rehearsal_are_those_of_a_real_run_at_every_k(demo, draf
 
 def test_a_text_that_ends_early_is_rehearsed_to_its_stop_token(tiny_pair):
     target, draft = map(str, tiny_pair)
-    session = BenchSession.of(open_session(Pair("tiny", target, draft)))
+    session = open_session(Pair("tiny", target, draft))
     ended = 0
     for n in range(16):
         live, prompt = machine(session, tokens=60), BenchPrompt("code", f"{n}", f"def f{n}(")
@@ -74,7 +74,7 @@ def test_penalties_of_the_target_are_in_force_in_a_rehearsal(tiny_pair, tmp_path
     for file in target.iterdir():
         (penalised / file.name).write_bytes(file.read_bytes())
     (penalised / "generation_config.json").write_text('{"repetition_penalty": 1.5}')
-    session = BenchSession.of(open_session(Pair("tiny", str(penalised), str(draft))))
+    session = open_session(Pair("tiny", str(penalised), str(draft)))
     live, condition = machine(session), Condition(Contender("model", session.names[1]), 0.0)
     answer = live.answer(plain(0.0), CODE).tokens
     rehearsal = live.rehearse(condition, CODE, answer, 4)
@@ -104,7 +104,7 @@ def test_every_k_is_timed_as_often_as_was_asked_beside_plain_rounds(demo):
 
 def test_fixed_length_answers_never_stop(tiny_pair):
     target, draft = map(str, tiny_pair)
-    session = BenchSession.of(open_session(Pair("tiny", target, draft)))
+    session = open_session(Pair("tiny", target, draft))
     live = machine(session, tokens=60, fixed=True)
     lengths = {len(live.answer(plain(1.5), BenchPrompt("code", f"{n}", f"def f{n}(")).tokens) for n in range(20)}
     assert lengths == {60}
@@ -114,6 +114,6 @@ def test_every_answer_reads_its_whole_prompt(demo):
     live = machine(demo)
     arm = Arm(Contender("model", demo.names[1]), 0.0, 2)
     live.answer(arm, CODE)
-    demo.forget()
+    demo.slot.forget()
     prefill = next(e for e in demo.reply(live._tokens(CODE), live._request(arm), raw=True) if e.event == "prefill")
     assert prefill.cached_tokens == 0

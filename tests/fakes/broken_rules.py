@@ -5,9 +5,9 @@ from dataclasses import replace
 import mlx.core as mx
 import numpy as np
 
+from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.sampling.acceptance import Choice, Coupled, Rejection, Verdict
 from specdec_cli.engine.sampling.rejection import Plan, draw_coupled, plan_block, plan_token
-from specdec_cli.engine.sampling.sampler import NONE_BEHIND
 from specdec_cli.engine.sampling.warps import Sampling, draw, log_probs
 
 
@@ -19,8 +19,8 @@ def log(rows):
 class RawResidual(Plan):
     """What a rule does that forgets the residual: the next token always comes from p."""
 
-    def residual_log(self, stood):
-        return self.log_p[stood]
+    def residual_log(self, accepted):
+        return self.log_p[accepted]
 
 
 def raw_residual(plan):
@@ -57,7 +57,7 @@ class SharedNoise(Rejection):
 
     def choose(self, logits, position, ahead):
         log_q = log_probs(logits, self._sampler.sampling)
-        noise = self._sampler.noise.gumbel("residual", position, self._sampler.width)
+        noise = self._sampler.noise.gumbel("residual", position, self._sampler.vocab_size)
         return Choice(draw(log_q, noise[None]), log_q)
 
 
@@ -66,7 +66,7 @@ class RepeatedNoise(Rejection):
 
     def choose(self, logits, position, ahead):
         log_q = log_probs(logits, self._sampler.sampling)
-        return Choice(draw(log_q, self._sampler.noise.gumbel("draft", 0, self._sampler.width)[None]), log_q)
+        return Choice(draw(log_q, self._sampler.noise.gumbel("draft", 0, self._sampler.vocab_size)[None]), log_q)
 
 
 class RawDraftLaw(Rejection):
@@ -80,7 +80,9 @@ class RawDraftLaw(Rejection):
 class StuckNoise(Coupled):
     """One noise for every position."""
 
-    def judge(self, draft, logits, position, behind=NONE_BEHIND):
-        log_p = self._sampler.log_probs(logits, draft.tokens, behind)
-        noise = mx.repeat(self._sampler.noise.gumbel("target", 0, self._sampler.width)[None], len(draft) + 1, axis=0)
+    def judge(self, draft, logits, position, uncommitted=NO_TOKENS):
+        log_p = self._sampler.for_target(logits, draft.tokens, uncommitted)
+        noise = mx.repeat(
+            self._sampler.noise.gumbel("target", 0, self._sampler.vocab_size)[None], len(draft) + 1, axis=0
+        )
         return Verdict(*draw_coupled(draft.tokens, log_p, noise))

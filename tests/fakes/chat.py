@@ -15,10 +15,12 @@ from specdec_cli.errors import NotAvailable
 from specdec_cli.events import Finish, Prefill
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.pairs.pair import Pair
+from specdec_cli.session.load import LoadedPair, Slot
 from specdec_cli.session.session import Session
 from specdec_cli.ui.chat.screen import ChatScreen
 
 BYTES = 259
+PAIR = Pair("tiny", "specdec:demo/target", "specdec:demo/draft", 4)
 
 
 def tokenizer_in(folder, **extra):
@@ -57,8 +59,8 @@ class Recorded(Session):
 
 
 def recorded(nets, tokenizer, context_limit=None):
-    target, draft = (CachedModel(net, "m", context_limit) for net in nets)
-    return Recorded(("target", "draft"), target, draft, tokenizer, {})
+    slot = Slot(*(CachedModel(net, "m", context_limit) for net in nets))
+    return Recorded(LoadedPair(PAIR, ("target", "draft"), tokenizer, slot), slot)
 
 
 class Refusing:
@@ -77,6 +79,6 @@ def only_ascii(tokenizer):
 def talk_with(session, open_pair=None, tty=False, **settings):
     """(talk, out, err); `settings` replace those of a chat with K = 4 and short answers."""
     out, err = io.StringIO(), io.StringIO()
-    loaded = Loaded(Pair("tiny", "specdec:demo/target", "specdec:demo/draft", 4), session, "model")
+    loaded = Loaded(PAIR, session, "model")
     chosen = Settings(**{"max_tokens": 24, "panel": False} | settings)
     return Talk(loaded, open_pair or Refusing(), ChatScreen(out, err), chosen), out, err

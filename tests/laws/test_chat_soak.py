@@ -9,11 +9,11 @@ import mlx.core as mx
 import pytest
 
 from fakes.chat import networks, only_ascii, recorded, talk_with, tokenizer_in
+from fakes.drafting import open_session
 from specdec_cli.chat.chat import Loaded
 from specdec_cli.engine.cache.rollback import leaves
 from specdec_cli.events import Finish, Prefill, Start
 from specdec_cli.pairs.catalog import registry
-from specdec_cli.session.session import open_session
 
 
 def demo_talk(**settings):
@@ -25,7 +25,7 @@ def demo_talk(**settings):
 
 def cache_bytes(session):
     """Bytes of the caches of both models, as far as they are allocated."""
-    parts = [part for model in (session._target, session._draft) for part in leaves(model._caches.layers)]
+    parts = [part for model in (session.slot.target, session.slot.draft) for part in leaves(model._caches.layers)]
     return sum(part.nbytes for part in parts)
 
 

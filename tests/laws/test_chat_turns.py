@@ -69,7 +69,7 @@ def test_the_draft_reads_only_what_is_new_too(pair):
     session = recorded(*pair)
     talk, _, _ = talk_with(session, logit_bias=only_ascii(pair[1]))
     talk.ask(MESSAGES[0])
-    draft, fed = session._draft, []
+    draft, fed = session.slot.draft, []
     extend = draft.extend
     draft.extend = lambda tokens: (fed.append(tokens.size), extend(tokens))[1]
     talk.ask(MESSAGES[1])

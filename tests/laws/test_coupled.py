@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from mlx_lm.generate import generate_step
 
+from fakes.drafting import drafter_of
 from fakes.models import TINY, tiny_network
 from specdec_cli.engine.decode import decode
-from specdec_cli.engine.draft import Draft
+from specdec_cli.engine.draft import NO_TOKENS, Draft
 from specdec_cli.engine.draft_length.fixed import Fixed
-from specdec_cli.engine.drafters.base import NoDrafter
-from specdec_cli.engine.drafters.registry import DRAFTERS
+from specdec_cli.engine.drafters.base import Drafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.noise import Noise
@@ -51,10 +51,10 @@ def models():
 def run(drafter, k, sampling, seed=0, sampler=Sampler):
     """The rounds of an answer; `drafter` is one, or its name."""
     target = models()["target"]
-    rule = make_rule("coupled", sampler(sampling, seed, PROMPT, target.width))
+    rule = make_rule("coupled", sampler(sampling, seed, PROMPT, target.vocab_size))
     if isinstance(drafter, str):
         name = "model" if drafter == "hostile" else drafter
-        drafter = DRAFTERS[name](models().get(drafter), target.width, rule)
+        drafter, _ = drafter_of(name, target, models().get(drafter, models()["model"]), rule, k)
     context = list(PROMPT)
     target.reuse(context)
     return list(decode(target, drafter, rule, Fixed(k), context, TOKENS, frozenset(), time.perf_counter))
@@ -139,7 +139,7 @@ def test_greedy_with_penalties_is_mlx_lms_own(drafter, k):
     assert by_mlx_lm("penalised") != by_mlx_lm("plain")
 
 
-class Clairvoyant(NoDrafter):
+class Clairvoyant(Drafter):
     """Proposes a known text, `right` tokens of it at a time, then a wrong one."""
 
     name = "clairvoyant"
@@ -164,7 +164,7 @@ def with_penalties(temperature):
 
 @pytest.mark.parametrize(("temperature", "right"), CASES)
 def test_penalties_count_each_token_once_whatever_became_of_the_draft(temperature, right):
-    """With 0 … 4 of 4 draft tokens standing: each is counted in flight, and only those that stood when said."""
+    """With 0 … 4 of 4 draft tokens accepted: each is counted in flight, only accepted ones once emitted."""
     sampling, expected = with_penalties(temperature)
     rounds = run(Clairvoyant(expected, right), 4, sampling, 3)
     assert text(rounds) == expected
@@ -172,12 +172,12 @@ def test_penalties_count_each_token_once_whatever_became_of_the_draft(temperatur
 
 
 class CountsDrafts(Sampler):
-    """Leaves in-flight tokens counted: a rejected one stays, an accepted one is counted again when it is said."""
+    """Leaves in-flight tokens counted: a rejected one stays, an accepted one is counted again when it is emitted."""
 
-    def _rows(self, pending, behind):
-        rows = super()._rows(pending, behind)
+    def for_target(self, logits, pending, uncommitted=NO_TOKENS):
+        scores = super().for_target(logits, pending, uncommitted)
         self._counts = self._counts.add(pending)
-        return rows
+        return scores
 
 
 @pytest.mark.parametrize(("temperature", "right"), CASES)

@@ -27,7 +27,7 @@ from fakes.models import TINY, tiny_network
 from laws.exact_law import assert_follows
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft_length.fixed import Fixed
-from specdec_cli.engine.drafters.base import ModelDrafter
+from specdec_cli.engine.drafters.model import ModelDrafter
 from specdec_cli.engine.load import load_network
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import Rejection, make_rule
@@ -70,8 +70,8 @@ def answers(networks, rule_for, sampling, n, prompt=PROMPT, k=K):
     for seed in range(n):
         context = list(prompt)
         target.reuse(context)
-        rule = rule_for(Sampler(sampling, seed, prompt, target.width))
-        drafter = ModelDrafter(draft, target.width, rule)
+        rule = rule_for(Sampler(sampling, seed, prompt, target.vocab_size))
+        drafter = ModelDrafter(draft, target.vocab_size, rule)
         rounds = decode(target, drafter, rule, Fixed(k), context, k + 2, frozenset(), time.perf_counter)
         assert sum(len(round.emitted) for round in rounds) == k + 2
         texts.append(context[len(prompt) :])

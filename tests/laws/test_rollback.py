@@ -18,13 +18,13 @@ from specdec_cli.engine import model as model_module
 from specdec_cli.engine.architectures import architectures
 from specdec_cli.engine.cache import kinds as cache_kinds
 from specdec_cli.engine.cache import rollback as caches_module
-from specdec_cli.engine.cache.recompute import Deck
+from specdec_cli.engine.cache.recompute import Recorder
 from specdec_cli.engine.cache.window import WindowKVCache
 from specdec_cli.engine.conformance.networks import tiny_network
 from specdec_cli.engine.conformance.suite import check
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft_length.fixed import Fixed
-from specdec_cli.engine.drafters.base import ModelDrafter
+from specdec_cli.engine.drafters.model import ModelDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.errors import Refused, SpecdecError
@@ -172,13 +172,13 @@ def test_many_long_histories_give_the_logits_of_a_fresh_computation(kind):
     histories(kind, max_examples=60, stateful_step_count=20)
 
 
-def keep_the_state(deck, tape, tokens):
-    """A rollback that forgets to replay."""
+def keep_the_state(recorder, recording, tokens):
+    """A rollback that forgets to recompute."""
 
 
-def leave_out_one(deck, tape, tokens, replay=Deck.replay):
-    """A replay that misses its last token."""
-    replay(deck, tape, tokens - 1)
+def leave_out_one(recorder, recording, tokens, recompute=Recorder.recompute):
+    """A recomputation that misses its last token."""
+    recompute(recorder, recording, tokens - 1)
 
 
 def trim_anyway(window, tokens):
@@ -195,9 +195,9 @@ def share_arrays(part):
 @pytest.mark.parametrize(
     ("kind", "owner", "name", "broken"),
     [
-        ("ArraysCache", Deck, "replay", keep_the_state),
-        ("gated delta rule and KVCache", Deck, "replay", leave_out_one),
-        ("two readers of one state", Deck, "replay", keep_the_state),
+        ("ArraysCache", Recorder, "recompute", keep_the_state),
+        ("gated delta rule and KVCache", Recorder, "recompute", leave_out_one),
+        ("two readers of one state", Recorder, "recompute", keep_the_state),
         ("WindowKVCache", WindowKVCache, "reaches", lambda window, position: True),
         ("a ring nobody knows", cache_kinds, "saved", share_arrays),
         ("ArraysCache", caches_module, "put_back", lambda parts, states: None),
@@ -241,9 +241,9 @@ def test_quantized_caches_give_mlx_lms_tokens_with_the_same_caches():
         context = list(prompt)
         for _ in target.prefill(context):
             pass
-        drafter = ModelDrafter(draft, target.width, greedy(target.width))
+        drafter = ModelDrafter(draft, target.vocab_size, greedy(target.vocab_size))
         rounds = decode(
-            target, drafter, greedy(target.width), Fixed(k), context, tokens, frozenset(), time.perf_counter
+            target, drafter, greedy(target.vocab_size), Fixed(k), context, tokens, frozenset(), time.perf_counter
         )
         assert [token for round in rounds for token in round.emitted] == expected
 
@@ -277,7 +277,7 @@ def test_a_turn_that_forgets_the_reply_comes_back_to_the_end_of_its_prompt():
 
 
 def test_a_network_is_left_as_it_was_for_others():
-    """The tape listens to modules; their parameters and their answers stay the same."""
+    """The recorder watches modules; their parameters and their outputs stay the same."""
     network = tiny_network(architectures()["qwen3_5"], 1)
     before = np.array(network(mx.array([[3, 4, 5]])))
     names = [name for name, _ in tree_flatten(network.parameters())]

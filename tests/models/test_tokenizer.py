@@ -14,8 +14,8 @@ def folder(tmp_path_factory):
     return tiny_folder(tmp_path_factory.mktemp("t") / "model")
 
 
-def streamed(tokenizer, ids, behind=()):
-    stream = tokenizer.stream(behind)
+def streamed(tokenizer, ids, after=()):
+    stream = tokenizer.stream(after)
     parts = [stream.step(i) for i in ids]
     return "".join(parts) + stream.finish()
 

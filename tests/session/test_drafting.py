@@ -7,17 +7,19 @@ import pytest
 from fakes.models import tiny_network
 from specdec_cli.engine.draft_length.adaptive import BELIEVED_SECONDS, Adaptive
 from specdec_cli.engine.draft_length.fixed import Fixed
-from specdec_cli.engine.drafters.auto import BettingDrafter
-from specdec_cli.engine.drafters.base import ModelDrafter, NoDrafter
+from specdec_cli.engine.drafters.auto import AutoDrafter
+from specdec_cli.engine.drafters.base import Drafter
+from specdec_cli.engine.drafters.model import ModelDrafter
 from specdec_cli.engine.drafters.ngram import NgramDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.events import Round
+from specdec_cli.kinds import effective_drafter
 from specdec_cli.session.cost_file import KEPT_ENTRIES, CostFile
-from specdec_cli.session.drafting import Drafting
+from specdec_cli.session.drafting import DraftController
 
 TARGET, DRAFT = CachedModel(tiny_network(seed=1), "target"), CachedModel(tiny_network(seed=2), "draft")
-RULE = greedy(TARGET.width)
+RULE = greedy(TARGET.vocab_size)
 
 
 @pytest.fixture
@@ -26,11 +28,11 @@ def memory(tmp_path):
 
 
 def drafting(memory=None, identity="a pair", at=1000.0, draft=DRAFT):
-    return Drafting(TARGET, draft, memory, identity, now=lambda: at)
+    return DraftController(TARGET, draft, memory, identity, now=lambda: at)
 
 
 def begun(drafting, prompt_tokens=10, name="model", k="auto"):
-    return drafting.begin(name, k, RULE, [1] * prompt_tokens, 500, 0.1)
+    return drafting.begin(effective_drafter(name, k, True), k, RULE, [1] * prompt_tokens, 500)
 
 
 def taught(length):
@@ -44,14 +46,14 @@ def taught(length):
 @pytest.mark.parametrize(
     ("name", "k", "drafter", "length"),
     [
-        ("none", "auto", NoDrafter, Fixed),
-        ("model", 0, NoDrafter, Fixed),
+        ("none", "auto", Drafter, Fixed),
+        ("model", 0, Drafter, Fixed),
         ("model", 3, ModelDrafter, Fixed),
         ("model", "auto", ModelDrafter, Adaptive),
         ("ngram", 3, NgramDrafter, Fixed),
-        ("ngram", "auto", BettingDrafter, BettingDrafter),
-        ("auto", 3, BettingDrafter, BettingDrafter),
-        ("auto", "auto", BettingDrafter, BettingDrafter),
+        ("ngram", "auto", AutoDrafter, AutoDrafter),
+        ("auto", 3, AutoDrafter, AutoDrafter),
+        ("auto", "auto", AutoDrafter, AutoDrafter),
     ],
 )
 def test_every_name_and_k_has_its_drafter(name, k, drafter, length):
@@ -109,7 +111,7 @@ def test_nonsense_is_not_believed(memory, values):
     assert 3 not in begun(drafting(memory))[1].costs.assumed.verify
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 99, "entries": {"x": {}}}', '{"schema": 1, "entries": 3}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 99, "entries": {"x": {}}}', '{"schema": 2, "entries": 3}'])
 def test_a_damaged_file_is_as_good_as_none_and_is_replaced(memory, text):
     memory._path.parent.mkdir()
     memory._path.write_text(text)

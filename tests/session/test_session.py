@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from fakes.drafting import open_session
 from fakes.models import TINY, byte_tokenizer, tiny_folder, write_tokenizer
 from specdec_cli.engine.draft_length.adaptive import Adaptive
 from specdec_cli.engine.draft_length.costs import Costs
@@ -12,7 +13,7 @@ from specdec_cli.events import Finish, Prefill, Round, RoundDone, Start
 from specdec_cli.models.text import StopStrings
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.session.session import Request, open_session
+from specdec_cli.request import Request
 from specdec_cli.session.writer import Writer
 from specdec_cli.stats import Stats
 

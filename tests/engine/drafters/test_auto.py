@@ -10,12 +10,13 @@ from specdec_cli.engine import device
 from specdec_cli.engine.baseline import baseline
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft import Draft
-from specdec_cli.engine.draft_length.adaptive import MAX_K, Adaptive
+from specdec_cli.engine.draft_length.adaptive import ADAPTIVE_K, Adaptive
 from specdec_cli.engine.draft_length.costs import Costs
 from specdec_cli.engine.draft_length.fixed import Fixed
-from specdec_cli.engine.draft_length.lookup_acceptance import FADE_TOKENS, SHORTEST_MATCH, LookupRecord
-from specdec_cli.engine.drafters.auto import BettingDrafter, FixedRival
-from specdec_cli.engine.drafters.base import ModelDrafter, NoDrafter
+from specdec_cli.engine.draft_length.lookup_acceptance import FADE_TOKENS, SHORTEST_MATCH, LookupAcceptance
+from specdec_cli.engine.drafters.auto import AutoDrafter
+from specdec_cli.engine.drafters.base import Drafter
+from specdec_cli.engine.drafters.model import ModelDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy, make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
@@ -27,29 +28,32 @@ REPEATING = list(range(3, 23)) * 3
 CLOCK = time.perf_counter
 
 
-class Always(FixedRival):
+class Always(Fixed):
     """Looks up whatever matches, at any odds."""
 
     def lookup_k(self, rates):
         return min(len(rates), 3)
 
 
-class InTurn(FixedRival):
+class InTurn(Fixed):
     """Lookup and model by turns, whatever they are worth."""
 
     def __init__(self, k):
         super().__init__(k)
-        self._asked = 0
+        self._rounds = 0
+
+    def observe(self, round):
+        super().observe(round)
+        self._rounds += 1
 
     def lookup_k(self, rates):
-        self._asked += 1
-        return min(len(rates), 5) if self._asked % 3 else 0
+        return min(len(rates), 5) if self._rounds % 3 else 0
 
 
-RIVALS = {
+LENGTHS = {
     "always": lambda: Always(2),
     "in turn": lambda: InTurn(2),
-    "fixed": lambda: FixedRival(4),
+    "fixed": lambda: Fixed(4),
     "auto": lambda: Adaptive(Costs.of_ratio(0.001, 0.001)),
     "no model": lambda: Adaptive(Costs.of_ratio(0.001, 0.001), 0),
 }
@@ -57,23 +61,23 @@ RIVALS = {
 
 @pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-@pytest.mark.parametrize("name", RIVALS)
+@pytest.mark.parametrize("name", LENGTHS)
 def test_whoever_drafts_the_words_are_the_targets_own(name, temperature, ahead, monkeypatch):
     monkeypatch.setattr(device, "queues_ahead", lambda: ahead)
 
     def answer(drafter_of, length=None):
         target, context = CachedModel(NETWORK, "target"), list(REPEATING)
-        rule = make_rule("coupled", Sampler(Sampling(temperature), 3, REPEATING, target.width))
+        rule = make_rule("coupled", Sampler(Sampling(temperature), 3, REPEATING, target.vocab_size))
         drafter = drafter_of(rule)
         rounds = list(decode(target, drafter, rule, length or drafter, context, 60, frozenset(), CLOCK))
         return context, rounds
 
     draft = CachedModel(tiny_network(seed=1, noise=0.05), "draft")
-    plain, _ = answer(lambda rule: NoDrafter(), Fixed(0))
+    plain, _ = answer(lambda rule: Drafter(), Fixed(0))
     model = name != "no model"
     said, rounds = answer(
-        lambda rule: BettingDrafter(
-            RIVALS[name](), LookupRecord(), ModelDrafter(draft, NETWORK.args.vocab_size, rule) if model else None
+        lambda rule: AutoDrafter(
+            LENGTHS[name](), LookupAcceptance(), ModelDrafter(draft, NETWORK.args.vocab_size, rule) if model else None
         )
     )
     assert said == plain
@@ -83,27 +87,27 @@ def test_whoever_drafts_the_words_are_the_targets_own(name, temperature, ahead, 
         assert "ngram" in names if name != "auto" else names
 
 
-def test_greedy_bets_equal_mlx_lm():
+def test_greedy_lookups_equal_mlx_lm():
     expected = [t for r in baseline(NETWORK, REPEATING, 60, frozenset(), CLOCK) for t in r.emitted]
     target, context = CachedModel(NETWORK, "target"), list(REPEATING)
-    drafter = BettingDrafter(Always(0), LookupRecord(), None)
-    list(decode(target, drafter, greedy(target.width), drafter, context, 60, frozenset(), CLOCK))
+    drafter = AutoDrafter(Always(0), LookupAcceptance(), None)
+    list(decode(target, drafter, greedy(target.vocab_size), drafter, context, 60, frozenset(), CLOCK))
     assert context == REPEATING + expected
 
 
-def test_rates_follow_what_stood_behind_matches_of_that_length():
-    record = LookupRecord()
+def test_rates_follow_what_was_accepted_after_matches_of_that_length():
+    record = LookupAcceptance()
     before = record.rates(2, 1)[0]
     for _ in range(20):
         record.drafted(2, 4, 0)  # a short match fails at once
-        record.drafted(12, 4, 4)  # a long one stands
+        record.drafted(12, 4, 4)  # a long one is accepted
     assert record.rates(2, 1)[0] < 0.1 < before
     assert record.rates(12, 4)[0] > 0.9
     assert record.rates(SHORTEST_MATCH - 1, 4) == []
 
 
 def test_a_class_that_failed_is_tried_again_after_other_text():
-    record = LookupRecord()
+    record = LookupAcceptance()
     for _ in range(20):
         record.drafted(4, 1, 0)
     low = record.rates(4, 1)[0]
@@ -117,17 +121,17 @@ def plain(index, seconds=1.0):
 
 
 def test_a_lookup_drafts_only_where_its_tokens_cost_less_than_a_plain_step():
-    rival = Adaptive(Costs({2: 1.9, 9: 8.2}, {1: 0.1}), 0)
-    rival.begin(1000, 100)
-    assert rival.lookup_k([0.99] * MAX_K) == 0  # nothing measured yet
+    length = Adaptive(Costs({2: 1.9, 9: 8.2}, {1: 0.1}), 0)
+    length.begin(1000, 100)
+    assert length.lookup_k([0.99] * ADAPTIVE_K) == 0  # nothing measured yet
     for index in range(6):
-        rival.observe(plain(index))
-    assert rival.lookup_k([0.5] * MAX_K) == 0
-    assert rival.lookup_k([0.99] * MAX_K) > 0
-    assert rival.next() == 0  # there is no model
+        length.observe(plain(index))
+    assert length.lookup_k([0.5] * ADAPTIVE_K) == 0
+    assert length.lookup_k([0.99] * ADAPTIVE_K) > 0
+    assert length.next() == 0  # there is no model
 
 
-class Proposing(NoDrafter):
+class Proposing(Drafter):
     name = "model"
 
     def propose(self, context, k):
@@ -135,23 +139,23 @@ class Proposing(NoDrafter):
 
 
 def test_a_model_that_does_better_keeps_the_round():
-    rival = Adaptive(Costs({2: 1.0, 9: 1.1}, {1: 0.01}))
-    rival.begin(10_000, 10)
-    drafter = BettingDrafter(rival, LookupRecord(), Proposing())
+    length = Adaptive(Costs({2: 1.0, 9: 1.1}, {1: 0.01}))
+    length.begin(10_000, 10)
+    drafter = AutoDrafter(length, LookupAcceptance(), Proposing())
     text = [5, 6, 7, 1, 5, 6]
     for index in range(80):
         k = drafter.next()
-        drafter.unread(text)
+        drafter.ready(text)
         draft = drafter.propose(text, k) if k else None
         tokens = tuple(draft.tokens.tolist()) if draft else ()
         who = draft.drafter if tokens else "none"
-        # What the model drafts stands, what was looked up falls.
+        # What the model drafts is accepted, what was looked up is rejected.
         accepted = len(tokens) if who == "model" else 0
         drafter.observe(Round(index, who, tokens, accepted, 7, (*tokens[:accepted], 7), 0.001 * len(tokens), 1.0))
-    assert who == "model" and len(tokens) == MAX_K
+    assert who == "model" and len(tokens) == ADAPTIVE_K
 
 
-def test_a_lookup_is_told_as_the_reason():
-    drafter = BettingDrafter(Always(0), LookupRecord(), None)
-    drafter.unread(REPEATING)
+def test_a_lookup_is_the_reason_of_its_round():
+    drafter = AutoDrafter(Always(0), LookupAcceptance(), None)
+    drafter.propose(REPEATING, drafter.next())
     assert drafter.why == "the last 40 tokens occurred before"

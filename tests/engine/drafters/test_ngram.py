@@ -9,8 +9,9 @@ from specdec_cli.engine.baseline import baseline
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.draft_length.lookup_acceptance import SHORTEST_MATCH
+from specdec_cli.engine.drafters.base import Verified
 from specdec_cli.engine.drafters.ngram import NgramDrafter
-from specdec_cli.engine.drafters.suffix_automaton import Lookup
+from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy
 
@@ -40,8 +41,8 @@ def test_a_text_that_goes_round_is_drafted_round_and_round():
 
 @given(TEXTS)
 def test_the_match_is_the_longest_end_that_occurred_before(text):
-    lookup = Lookup()
-    lookup.extend(text)
+    lookup = SuffixAutomaton()
+    lookup.follow(text)
     longest = max((n for n in range(1, len(text)) if earlier_ends(text, n)), default=0)
     assert lookup.match.length == longest
     if longest:
@@ -50,8 +51,8 @@ def test_the_match_is_the_longest_end_that_occurred_before(text):
 
 @given(TEXTS, st.integers(1, 8))
 def test_a_proposal_goes_on_as_the_earlier_occurrence_did(text, k):
-    lookup = Lookup()
-    lookup.extend(text)
+    lookup = SuffixAutomaton()
+    lookup.follow(text)
     drafted = proposal(text, k)
     assert bool(drafted) == (lookup.match.length >= SHORTEST_MATCH)
     repeated = text[lookup.match.start :]
@@ -62,13 +63,13 @@ def test_a_proposal_goes_on_as_the_earlier_occurrence_did(text, k):
 def test_indexing_step_by_step_equals_indexing_at_once(text, data):
     drafter = NgramDrafter()
     for cut in sorted(data.draw(st.lists(st.integers(1, len(text)), max_size=4))):
-        drafter.commit(text[:cut])
+        drafter.commit(Verified(text[:cut]))
     assert drafter.propose(text, 4).tokens.tolist() == proposal(text, 4)
 
 
 def states(text):
-    lookup = Lookup()
-    lookup.extend(text)
+    lookup = SuffixAutomaton()
+    lookup.follow(text)
     return len(lookup._next), sum(map(len, lookup._next))
 
 
@@ -86,6 +87,6 @@ def test_text_that_repeats_is_drafted_from_itself_and_stays_the_targets_own(k):
     expected = [t for r in baseline(network, prompt, 60, frozenset(), clock) for t in r.emitted]
     context = list(prompt)
     target = CachedModel(network, "target")
-    rounds = list(decode(target, NgramDrafter(), greedy(target.width), Fixed(k), context, 60, frozenset(), clock))
+    rounds = list(decode(target, NgramDrafter(), greedy(target.vocab_size), Fixed(k), context, 60, frozenset(), clock))
     assert context == prompt + expected
     assert sum(len(round.draft) for round in rounds) > 0

@@ -1,0 +1,157 @@
+"""Clocks and queues on a device whose `async_eval` blocks the host as Metal's does. Units: plain steps of a second."""
+
+import pytest
+
+from fakes.device import FakeDevice, TextModel
+from specdec_cli.engine.decode import decode
+from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.drafters.base import Drafter
+from specdec_cli.engine.drafters.model import ModelDrafter
+from specdec_cli.engine.pipeline import TIMED_EVERY
+from specdec_cli.engine.sampling.acceptance import greedy
+from specdec_cli.engine.timing import Scheduled
+
+TEXT = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9]
+DRAFT_STEP, ROW = 0.1, 0.2
+TARGET_BUFFERS, DRAFT_BUFFERS = 33, 4
+
+
+def verify(rows):
+    return 1 + ROW * (rows - 1)
+
+
+def models(fake, wrong=lambda position: False):
+    """A target that knows the text, and a draft that is wrong at some positions."""
+    draft = TextModel(fake, TEXT, lambda rows: DRAFT_STEP * rows, DRAFT_BUFFERS, wrong)
+    return TextModel(fake, TEXT, verify, TARGET_BUFFERS), draft
+
+
+def run(fake, length, tokens=60, wrong=lambda position: False, each=lambda round: None):
+    """(rounds, host seconds of the whole reply)."""
+    target, draft = models(fake, wrong)
+    rule = greedy(target.vocab_size)
+    drafter = ModelDrafter(draft, target.vocab_size, rule)
+    rounds = []
+    for round in decode(target, drafter, rule, length, [3], tokens, frozenset(), fake.clock):
+        rounds.append(round)
+        each(round)
+    return rounds, fake.now
+
+
+def drafted(rounds):
+    """Drafted rounds after the first, which also pays for the draft's prefill."""
+    return [round for round in rounds if round.draft][1:]
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    return FakeDevice().install(monkeypatch)
+
+
+@pytest.mark.parametrize("k", [1, 4, 8])
+def test_a_timed_round_bills_the_draft_and_its_verification_what_they_took(fake, k):
+    """mlx stops the host until ten buffers are left: with both queued at once the draft was billed the verification."""
+    rounds, _ = run(fake, Fixed(k), tokens=20 * (k + 1))
+    for round in drafted(rounds)[:-1]:
+        assert round.draft_seconds == pytest.approx(k * DRAFT_STEP, rel=0.05)
+        assert round.verify_seconds == pytest.approx(verify(k + 1), rel=0.05)
+
+
+def test_a_clock_read_after_the_verification_is_queued_is_noticed(fake, monkeypatch):
+    """Negative control: the order of before, on the same device, bills most of the pass to the draft."""
+    wait = fake.wait
+
+    def late(array):
+        fake.queue(array) if fake._built else None
+        wait(array)
+
+    monkeypatch.setattr("specdec_cli.engine.device.wait", late)
+    rounds, _ = run(fake, Fixed(4))
+    assert drafted(rounds)[0].draft_seconds > 4 * DRAFT_STEP + 0.5 * verify(5)
+
+
+def test_the_rounds_seconds_sum_to_the_time_of_the_reply(fake):
+    rounds, seconds = run(fake, Fixed(4), wrong=lambda position: position % 5 == 0)
+    spent = sum(r.draft_seconds + r.verify_seconds + r.draft_prefill_seconds for r in rounds)
+    assert spent == pytest.approx(seconds, rel=1e-9)
+
+
+def test_a_round_is_handed_on_before_more_than_one_draft_step_of_the_next_is_queued(fake):
+    """Text, panel and Ctrl-C lagged by nearly a whole verify pass."""
+    backlogs = []
+    run(fake, Fixed(4), each=lambda round: backlogs.append(fake.backlog_seconds) if round.draft else None)
+    assert 0 < max(backlogs) <= DRAFT_STEP * 1.001
+
+
+def test_the_device_works_while_the_caller_prints(fake):
+    """The first draft step costs nothing where the caller takes that long."""
+    _, alone = run(fake, Fixed(4), tokens=50)
+    other = FakeDevice()
+    printing = 0.5 * DRAFT_STEP
+    with pytest.MonkeyPatch.context() as patch:
+        other.install(patch)
+        rounds, busy = run(other, Fixed(4), tokens=50, each=lambda round: other.spend(printing))
+    hidden = alone + printing * len(rounds) - busy
+    assert hidden == pytest.approx(printing * (len(drafted(rounds))), rel=0.15)
+
+
+def test_a_cpu_starts_nothing_ahead_and_times_every_round(monkeypatch):
+    fake = FakeDevice().install(monkeypatch, ahead=False)
+    backlogs = []
+    rounds, _ = run(fake, Fixed(4), each=lambda round: backlogs.append(fake.backlog_seconds) if round.draft else None)
+    assert max(backlogs) == 0
+    prefill = 1
+    assert fake.waits == len(rounds) + sum(bool(round.draft) for round in rounds) + prefill
+
+
+def test_where_waiting_costs_only_some_rounds_are_timed_apart(monkeypatch):
+    """The first two drafted rounds, then one in eight; the others are split in the proportion of the last one."""
+    fake = FakeDevice(wakeup_seconds=0.01).install(monkeypatch)
+    rounds, _ = run(fake, Fixed(4), tokens=200)
+    ks = [len(round.draft) for round in rounds if round.draft]
+    assert set(ks[:-1]) == {4} and ks[-1] < 4  # the shorter last draft is a K of its own
+    prefill, last = 1, 1
+    assert fake.waits - len(rounds) - prefill == 2 + len(ks[:-1]) // TIMED_EVERY + last
+    for round in drafted(rounds)[:-1]:
+        assert round.draft_seconds == pytest.approx(4 * DRAFT_STEP, rel=0.1)
+
+
+def test_timing_some_rounds_costs_less_than_timing_all(monkeypatch):
+    seconds = {}
+    for every in (1, TIMED_EVERY):
+        fake = FakeDevice(wakeup_seconds=0.05)
+        with pytest.MonkeyPatch.context() as patch:
+            fake.install(patch)
+            patch.setattr("specdec_cli.engine.pipeline.TIMED_EVERY", every)
+            _, seconds[every] = run(fake, Fixed(4), tokens=200)
+    assert seconds[TIMED_EVERY] < seconds[1]
+
+
+def test_every_k_is_timed_for_itself(fake):
+    rounds, _ = run(fake, Scheduled([0, *[2, 5] * 8]), tokens=60)
+    for round in drafted(rounds)[1:-1]:
+        k = len(round.draft)
+        assert round.draft_seconds == pytest.approx(k * DRAFT_STEP, rel=0.06), k
+
+
+def test_plain_rounds_are_queued_one_ahead(fake):
+    """A plain round's successor is in the queue while it is read, so the device never waits for the host."""
+    _, seconds = run(fake, Fixed(0), tokens=40, each=lambda round: fake.spend(0.3))
+    assert seconds == pytest.approx(40 + 0.3, rel=0.02)
+
+
+def test_what_is_emitted_does_not_depend_on_the_device(fake, monkeypatch):
+    wrong = lambda position: position % 3 == 0  # noqa: E731
+    expected = [TEXT[i % len(TEXT)] for i in range(1, 61)]
+    for ahead in (True, False):
+        monkeypatch.setattr("specdec_cli.engine.device.queues_ahead", lambda ahead=ahead: ahead)
+        rounds, _ = run(fake, Fixed(4), wrong=wrong)
+        assert [token for round in rounds for token in round.emitted] == expected
+
+
+def test_a_cancelled_reply_launches_nothing_more(fake):
+    target, _ = models(fake)
+    rounds = list(
+        decode(target, Drafter(), greedy(target.vocab_size), Fixed(0), [3], 9, frozenset(), fake.clock, lambda: True)
+    )
+    assert list(rounds) == [] and fake.backlog_seconds == 0

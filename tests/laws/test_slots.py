@@ -1,0 +1,83 @@
+"""Law: conversations that share weights do not share anything else. Two slots, round by round, each as if alone."""
+
+from itertools import zip_longest
+
+import pytest
+
+from fakes.chat import BYTES, networks, tokenizer_in
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.events import Finish, Prefill, RoundDone
+from specdec_cli.pairs.pair import Pair
+from specdec_cli.request import Request
+from specdec_cli.session.load import LoadedPair, Slot
+
+PROMPTS = [list(range(3, 60)), [(7 * i) % (BYTES - 3) + 3 for i in range(41)]]
+KINDS = {"plain": "qwen3", "window": "gemma3_text", "recurrent": "qwen3_5", "recurrent and window": "recurrent_gemma"}
+
+
+@pytest.fixture(scope="module", params=KINDS.values(), ids=KINDS)
+def pair(request, tmp_path_factory):
+    target, draft = (CachedModel(network, request.param) for network in networks(request.param))
+    tokenizer = tokenizer_in(tmp_path_factory.mktemp("tokenizer"))
+    return LoadedPair(Pair("tiny", "t", "d"), ("t", "d"), tokenizer, Slot(target, draft))
+
+
+def asked(prompt, k=3, seed=None):
+    sampling = {"temperature": 0.8} if seed is not None else {}
+    never_stop = tuple((token, -1e9) for token in (0, 1, 2))
+    return prompt, Request(max_tokens=40, k=k, seed=seed, sampling=sampling, logit_bias=never_stop)
+
+
+def said(events):
+    return [token for event in events if isinstance(event, RoundDone) for token in event.round.emitted]
+
+
+@pytest.mark.parametrize("seed", [None, 7])
+def test_two_slots_interleaved_round_by_round_equal_two_runs_alone(pair, seed):
+    alone = [said(pair.session().reply(*asked(prompt, seed=seed))) for prompt in PROMPTS]
+    assert alone[0] != alone[1]
+    replies = [pair.session().reply(*asked(prompt, seed=seed)) for prompt in PROMPTS]
+    events = [[], []]
+    for both in zip_longest(*replies):
+        for found, event in zip(events, both, strict=True):
+            found += [] if event is None else [event]
+    assert [said(found) for found in events] == alone
+    rounds = [event.round for event in events[0] if isinstance(event, RoundDone)]
+    assert any(round.accepted for round in rounds) and any(round.rejected is not None for round in rounds)
+
+
+def test_a_second_turn_reads_only_what_is_new_although_the_other_slot_spoke_between(pair):
+    mine, theirs = pair.session(), pair.session()
+    first = said(mine.reply(*asked(PROMPTS[0])))
+    said(theirs.reply(*asked(PROMPTS[1])))
+    turn = [*PROMPTS[0], *first, 9, 8, 7]
+    events = list(mine.reply(*asked(turn)))
+    prefill = next(event for event in events if isinstance(event, Prefill))
+    assert prefill.cached_tokens >= len(PROMPTS[0]) - 1
+    assert said(events) == said(pair.session().reply(*asked(turn)))
+
+
+def test_slots_share_the_weights_and_nothing_else(pair):
+    one, two = pair.slot(), pair.slot()
+    assert one.target.network is two.target.network and one.draft.network is two.draft.network
+    list(one.target.prefill(PROMPTS[0]))
+    assert (one.target.length, two.target.length) == (len(PROMPTS[0]) - 1, 0)
+    one.forget()
+    assert one.target.length == 0
+
+
+def test_what_one_conversation_learned_of_costs_the_next_one_starts_from(pair):
+    list(pair.session().reply(*asked(PROMPTS[0], "auto")))
+    assert any("draft" in key for key in pair.costs._entries)
+
+
+def test_a_cancelled_reply_leaves_its_slot_usable(pair):
+    session, calls = pair.session(), []
+
+    def cancelled():
+        calls.append(1)
+        return len(calls) > 6
+
+    events = list(session.reply(*asked(PROMPTS[0]), cancelled))
+    assert isinstance(events[-1], Finish) and events[-1].reason == "interrupted"
+    assert said(session.reply(*asked(PROMPTS[0]))) == said(pair.session().reply(*asked(PROMPTS[0])))

@@ -1,0 +1,158 @@
+"""A drafter is one class and one line, a rule one class and one line: shown by adding both, and by the contract."""
+
+import time
+from dataclasses import replace
+
+import mlx.core as mx
+import pytest
+
+from fakes.drafting import drafter_of, open_session
+from fakes.models import tiny_network
+from specdec_cli import kinds
+from specdec_cli.engine.baseline import baseline
+from specdec_cli.engine.decode import decode
+from specdec_cli.engine.draft import Draft
+from specdec_cli.engine.drafters.base import Drafter
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.sampling.acceptance import Coupled, greedy, make_rule
+from specdec_cli.engine.sampling.sampler import Sampler
+from specdec_cli.engine.sampling.warps import Sampling
+from specdec_cli.events import Finish, RoundDone, Start
+from specdec_cli.pairs.pair import Pair
+from specdec_cli.request import Request
+from specdec_cli.session.drafting import DraftController
+
+NETWORK, OTHER = tiny_network(seed=1), tiny_network(seed=1, noise=0.05)
+PROMPT = [*range(3, 23)] * 2
+GREEDY = [t for r in baseline(NETWORK, PROMPT, 40, frozenset(), time.perf_counter) for t in r.emitted]
+
+
+class ToyDrafter(Drafter):
+    """Says the last token again, but the reply's true beginning first, so that something is accepted."""
+
+    name = "toy"
+
+    def __init__(self, parts):
+        self._parts = parts
+
+    def propose(self, context, k):
+        said = len(context) - len(PROMPT)
+        guess = [*GREEDY[said : said + k // 2], *[context[-1]] * k][:k]
+        return Draft(mx.array(guess, dtype=mx.int32), drafter=self.name)
+
+
+class ToyRule(Coupled):
+    """Coupled under another name."""
+
+    name = "toy"
+
+
+TOY_DRAFTER = kinds.DrafterKind("toy", f"{__name__}:ToyDrafter", learns=True)
+TOY_RULE = kinds.RuleKind("toy", f"{__name__}:ToyRule", same_noise=True)
+
+
+@pytest.fixture(autouse=True)
+def toys(monkeypatch):
+    """The one line each."""
+    monkeypatch.setitem(kinds.DRAFTERS, "toy", TOY_DRAFTER)
+    monkeypatch.setitem(kinds.RULES, "toy", TOY_RULE)
+
+
+def decoded(name, k, rule=None, seed=None):
+    target, draft = CachedModel(NETWORK, "target"), CachedModel(OTHER, "draft")
+    rule = rule or greedy(target.vocab_size)
+    context = list(PROMPT)
+    if k == "auto":
+        controller = DraftController(target, draft)
+        drafter, length = controller.begin(kinds.effective_drafter(name, k), k, rule, context, len(GREEDY))
+    else:
+        drafter, length = drafter_of(name, target, draft, rule, k)
+    rounds = list(decode(target, drafter, rule, length, context, len(GREEDY), frozenset(), time.perf_counter))
+    return context[len(PROMPT) :], rounds
+
+
+KINDS = [*kinds.DRAFTERS, "toy"]
+
+
+@pytest.mark.parametrize("k", [1, 4, "auto"])
+@pytest.mark.parametrize("name", KINDS)
+def test_every_kind_of_drafter_is_lossless(name, k):
+    assert decoded(name, k)[0] == GREEDY
+
+
+@pytest.mark.parametrize("rule", [*kinds.RULES, "toy"])
+@pytest.mark.parametrize("name", KINDS)
+def test_every_drafter_works_under_every_rule(name, rule):
+    """Under rules that draw with the target's noise the text is that of plain decoding; under the others it is one."""
+
+    def text(drafter, k):
+        made = make_rule(rule, Sampler(Sampling(0.8), 5, PROMPT, CachedModel(NETWORK, "t").vocab_size))
+        return decoded(drafter, k, made)[0]
+
+    found = text(name, 3)
+    assert len(found) == len(GREEDY)
+    if kinds.RULES[rule].same_noise or rule == "match":
+        assert found == text("none", 0)
+
+
+def test_the_toy_drafts_and_is_judged():
+    """Guards the contract: a drafter that nothing asks would pass it."""
+    _, rounds = decoded("toy", 4)
+    drafted = [round for round in rounds if round.draft]
+    assert {round.drafter for round in drafted} == {"toy"}
+    assert any(round.accepted for round in drafted) and any(round.rejected is not None for round in drafted)
+
+
+def test_a_drafter_that_lies_about_its_tokens_law_is_noticed():
+    """Negative control of the contract: a rule that accepts whatever was drafted changes the words."""
+
+    class Credulous(type(greedy(8))):
+        def judge(self, draft, logits, position, uncommitted=None):
+            verdict = super().judge(draft, logits, position)
+            return replace(verdict, accepted=mx.array(len(draft))) if len(draft) else verdict
+
+    rule = Credulous(Sampler(Sampling(), 0, PROMPT, CachedModel(NETWORK, "t").vocab_size))
+    assert decoded("toy", 4, rule)[0] != GREEDY
+
+
+def test_a_session_takes_the_toys_by_name(tiny_pair):
+    session = open_session(Pair("tiny", *map(str, tiny_pair)))
+    request = Request(max_tokens=12, k=3, drafter="toy", rule="toy", seed=1, sampling={"temperature": 0.8})
+    events = list(session.reply(PROMPT, request))
+    start = events[0]
+    assert isinstance(start, Start) and (start.drafter, start.rule) == ("toy", "toy")
+    assert {event.round.drafter for event in events if isinstance(event, RoundDone) and event.round.draft} == {"toy"}
+    assert isinstance(events[-1], Finish)
+
+
+@pytest.mark.parametrize(
+    ("name", "k", "has_draft", "expected"),
+    [
+        ("model", 4, True, "model"),
+        ("model", 4, False, "none"),
+        ("model", 0, True, "none"),
+        ("auto", "auto", True, "auto"),
+        ("auto", "auto", False, "ngram"),
+        ("ngram", 4, False, "ngram"),
+        ("none", "auto", True, "none"),
+    ],
+)
+def test_who_really_drafts(name, k, has_draft, expected):
+    assert kinds.effective_drafter(name, k, has_draft).name == expected
+
+
+def test_the_rule_that_takes_effect():
+    assert kinds.effective_rule("auto", 3, 0.7).name == "coupled"
+    assert kinds.effective_rule("auto", None, 0.7).name == "block"
+    assert kinds.effective_rule("token", 3, 0.7).name == "token"
+    assert kinds.effective_rule("block", 3, 0.0).name == "greedy"
+
+
+def test_only_rounds_of_a_drafter_that_learns_teach():
+    assert [kinds.learns_from(name) for name in ("model", "ngram", "none", "toy", "unheard of")] == [
+        True,
+        False,
+        False,
+        True,
+        False,
+    ]

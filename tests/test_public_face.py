@@ -1,0 +1,150 @@
+"""`import specdec_cli as specdec`: what is promised is there, light to import, and says what is wrong in two lines."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import specdec_cli as specdec
+from fakes.models import tiny_folder
+from specdec_cli.models.tokenizer import Tokenizer
+
+
+@pytest.fixture(scope="module")
+def pair(tiny_pair):
+    target, draft = map(str, tiny_pair)
+    return specdec.load(target=target, draft=draft)
+
+
+def test_every_promised_name_is_there_and_no_other():
+    assert sorted(specdec.__all__) == dir(specdec)
+    for name in specdec.__all__:
+        assert getattr(specdec, name) is not None
+    public = "load LoadedPair Slot Session Pair Request Start Prefill Round RoundDone Finish Failure Stats"
+    errors = "SpecdecError UsageError NotAvailable Refused DoesNotFit"
+    assert {*public.split(), *errors.split(), "__version__"} <= set(specdec.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = specdec.nonsense
+
+
+def test_the_package_is_typed():
+    from importlib.resources import files
+
+    assert (files("specdec_cli") / "py.typed").is_file()
+
+
+@pytest.mark.slow
+def test_importing_it_and_its_errors_imports_nothing_heavy():
+    code = "import json, sys, specdec_cli as s; s.UsageError; s.Request; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"mlx", "mlx_lm", "rich", "typer", "huggingface_hub", "transformers"} & set(json.loads(done.stdout))
+
+
+def test_a_text_is_answered_with_keyword_options(pair):
+    events = list(pair.session().reply("hello", k=3, max_tokens=12, temperature=0.8, seed=4, rule="coupled"))
+    start, finish = events[0], events[-1]
+    assert isinstance(start, specdec.Start) and isinstance(finish, specdec.Finish)
+    assert (start.k, start.temperature, start.seed, start.rule, start.max_tokens) == (3, 0.8, 4, "coupled", 12)
+    rounds = [event for event in events if isinstance(event, specdec.RoundDone)]
+    assert "".join(event.text for event in rounds) + finish.text_tail == finish.text
+
+
+def test_a_text_is_one_message_of_the_user_and_raw_text_is_continued(pair):
+    session = pair.session()
+    asked = next(iter(session.reply("hello", max_tokens=4)))
+    assert asked.prompt_tokens == len(session.chat_tokens("hello")) > len("hello")
+    assert next(iter(session.reply("hello", max_tokens=4, raw=True))).prompt_tokens == len("hello")
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "hint"),
+    [
+        ({"temprature": 1.0}, "temprature is no option of a reply", "the nearest: temperature"),
+        ({"temperature": -1.0}, "--temp -1.0 is outside 0 to 100", "off is --temp 0"),
+        ({"k": 99}, "k 99 is outside 0 to 16", "the nearest that works: k 16"),
+        ({"drafter": "modle"}, "drafter modle is none of model, ngram, auto, none", "the nearest: drafter model"),
+        ({"rule": "blok"}, "rule blok is none of auto, token, block, coupled, match", "the nearest: rule block"),
+        ({"max_tokens": 0}, "max_tokens 0 is below 1", "the nearest that works: max_tokens 1"),
+    ],
+)
+def test_wrong_options_are_two_lines(pair, options, message, hint):
+    with pytest.raises(specdec.UsageError) as error:
+        pair.session().reply("hello", **options)
+    assert (error.value.message, error.value.hint) == (message, hint)
+
+
+def test_a_request_and_options_together_are_refused(pair):
+    with pytest.raises(specdec.UsageError, match="a request and k were given"):
+        pair.session().reply("hello", specdec.Request(), k=3)
+
+
+def test_an_unknown_pair_and_an_unknown_drafter_are_refused_before_any_weight():
+    with pytest.raises(specdec.NotAvailable, match="no pair named nonsense"):
+        specdec.load("nonsense")
+    with pytest.raises(specdec.UsageError, match="--drafter magic is unknown"):
+        specdec.load("demo", drafter="magic")
+
+
+def test_closing_the_events_cancels_and_the_session_goes_on(pair):
+    session = pair.session()
+    events = session.reply("hello", max_tokens=40)
+    for _ in range(4):
+        next(events)
+    events.close()
+    assert (
+        list(session.reply("hello", max_tokens=40))[-1].text
+        == list(pair.session().reply("hello", max_tokens=40))[-1].text
+    )
+
+
+def test_log_probabilities_on_request(pair):
+    events = list(pair.session().reply("hello", max_tokens=8, logprobs=2))
+    scores = [score for event in events if isinstance(event, specdec.RoundDone) for score in event.round.logprobs]
+    assert len(scores) == 8 and all(len(score.top) == 2 and score.logprob <= 0 for score in scores)
+
+
+TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
+TEMPLATE = (
+    "{%- for t in tools or [] -%}{{ t.function.name }}|{%- endfor -%}{%- for m in messages -%}{{ m.content }}"
+    "{%- for c in m.tool_calls or [] -%}<tool_call>{{ tool_call.name }}</tool_call>{%- endfor -%}{%- endfor -%}"
+)
+
+
+def test_tools_reach_the_template_and_calls_are_parsed(tmp_path):
+    from fakes.models import TINY, byte_tokenizer, write_tokenizer
+
+    folder = tiny_folder(tmp_path / "m")
+    write_tokenizer(folder, byte_tokenizer(), chat_template=TEMPLATE)
+    tokenizer = Tokenizer.load(folder, "m", TINY)
+    ids = tokenizer.render([{"role": "user", "content": "2+2"}], tools=[TOOL])
+    assert byte_tokenizer().decode(ids) == "add|2+2"
+    written = 'Sure.<tool_call>{"name": "add", "arguments": {"a": 2}}</tool_call> Done.'
+    text, calls = tokenizer.tool_calls(written, [TOOL])
+    assert text == "Sure. Done." and calls == [specdec.ToolCall("add", {"a": 2})]
+    with pytest.raises(specdec.UsageError, match="a tool call cannot be read: nonsense"):
+        tokenizer.tool_calls("<tool_call>nonsense</tool_call>")
+
+
+def test_a_model_without_tools_says_so(pair):
+    with pytest.raises(specdec.UsageError, match="knows no tools"):
+        pair.tool_calls("hello")
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [("pairs", "Pair"), ("session", "Request"), ("session", "Session"), ("session", "open_session")]
+)
+def test_the_import_paths_of_before_still_work_and_warn(module, name):
+    from importlib import import_module
+
+    with pytest.warns(DeprecationWarning, match="specdec_cli"):
+        assert getattr(import_module(f"specdec_cli.{module}"), name) is not None
+
+
+def test_the_example_of_before_still_answers():
+    with pytest.warns(DeprecationWarning):
+        from specdec_cli.pairs import Pair
+        from specdec_cli.session import Request, open_session
+    session = open_session(Pair("demo", "specdec:demo/target", "specdec:demo/draft"))
+    events = list(session.reply(session.chat_tokens("Return the lines of a file."), Request(max_tokens=8, k=4)))
+    assert events[-1].event == "finish" and len(events[-1].tokens) == 8
