@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -16,6 +17,7 @@ from specdec_cli.chat.settings import Settings
 from specdec_cli.errors import NotAvailable, SpecdecError, UsageError
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.session.interrupt import Presses
+from specdec_cli.session.load import Slot
 from specdec_cli.ui.chat.reports import toolbar
 from specdec_cli.ui.chat.screen import copied_here
 
@@ -350,7 +352,8 @@ def test_another_pair_takes_over_and_a_failing_one_leaves_the_old(pair):
 
 def test_draft_on_without_a_draft_lets_the_text_draft(pair):
     session = recorded(*pair)
-    session.names, session._draft = ("target", None), None
+    session.pair = replace(session.pair, names=("target", None), first=Slot(session.slot.target))
+    session.slot = session.pair.first
     talk, _, err = talk_with(session)
     talk.loaded = Loaded(Pair("alone", "specdec:demo/target", None, 4), session, "model")
     run_command(talk, "/draft on")

@@ -31,7 +31,7 @@ def fresh_tokens(pair, ids, request):
 def plain_tokens(session, ids, request):
     """What mlx-lm's own plain decoding says, stop token excluded."""
     tokens = [step.token for step in session.plain(ids, request)]
-    return tuple(tokens[:-1] if tokens[-1] in session._tokenizer.stop_tokens else tokens)
+    return tuple(tokens[:-1] if tokens[-1] in session.pair.tokenizer.stop_tokens else tokens)
 
 
 @pytest.mark.parametrize("how", [GREEDY, COUPLED], ids=["greedy", "coupled"])
@@ -70,8 +70,8 @@ def test_the_draft_reads_only_what_is_new_too(pair):
     talk, _, _ = talk_with(session, logit_bias=only_ascii(pair[1]))
     talk.ask(MESSAGES[0])
     draft, fed = session.slot.draft, []
-    extend = draft.extend
-    draft.extend = lambda tokens: (fed.append(tokens.size), extend(tokens))[1]
+    forward = draft.forward
+    draft.forward = lambda tokens: (fed.append(tokens.size), forward(tokens))[1]
     talk.ask(MESSAGES[1])
     (before, _, _, first), (after, _, _, second) = session.replies
     new = len(after) - len(before) - len(first.tokens)

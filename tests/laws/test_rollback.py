@@ -131,10 +131,10 @@ class Turns(RuleBasedStateMachine):
             self.network(ids, cache=cache)
             raise RuntimeError("out of memory")
 
-        self.model._network = broken
+        self.model.network.module = broken
         with pytest.raises(RuntimeError, match="out of memory"):
             self.model.extend(mx.array([3]))
-        self.model._network = self.network
+        self.model.network.module = self.network
         assert self.model.length == 0
 
     @invariant()
