@@ -28,7 +28,7 @@ class Display(Protocol):
         """Gives the terminal back, also amid a reply; may be called again and never raises for a closed stream."""
 
 
-class Together:
+class Tee:
     """Several displays as one, for `--trace` beside the usual one. All are closed, whatever closing one raises."""
 
     def __init__(self, displays: Sequence[Display]) -> None:
@@ -96,7 +96,7 @@ def open_display(
         except OSError as error:
             hint = "name a file in a folder that exists and can be written to"
             raise UsageError(f"--trace {trace} cannot be written: {error.strerror}", hint) from error
-        yield Together([display, JsonlDisplay(file)])
+        yield Tee([display, JsonlDisplay(file)])
 
 
 def _screen(out: TextIO, err: TextIO, name: str, json: bool, panel: bool, quiet: bool, plain: bool) -> Display:

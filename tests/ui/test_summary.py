@@ -14,7 +14,7 @@ from specdec_cli.events import Failure
 from specdec_cli.format import count, percent, speed
 from specdec_cli.ui.display import (
     JsonlDisplay,
-    Together,
+    Tee,
     loading,
     open_display,
     print_demo_box,
@@ -194,7 +194,7 @@ def test_a_trace_holds_the_same_lines_as_json_beside_the_usual_display(tmp_path:
     out, trace = io.StringIO(), tmp_path / "trace.jsonl"
     asked = {"name": "demo", "panel": None, "quiet": True, "plain": False}
     with open_display(out, io.StringIO(), json=True, trace=trace, **asked) as display:
-        assert isinstance(display, Together)
+        assert isinstance(display, Tee)
         for event in script():
             display.handle(event)
     assert trace.read_text() == out.getvalue() != ""

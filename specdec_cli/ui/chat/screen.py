@@ -21,7 +21,7 @@ from specdec_cli.format import count
 from specdec_cli.models.text import Thinking
 from specdec_cli.ui.chat.reports import markdown, turn_lines, two_columns
 from specdec_cli.ui.chat.rows import ThinkingRows, ThinkingWriter
-from specdec_cli.ui.display import Display, JsonlDisplay, Together, print_demo_box, print_error
+from specdec_cli.ui.display import Display, JsonlDisplay, Tee, print_demo_box, print_error
 from specdec_cli.ui.panel.live import PanelDisplay
 from specdec_cli.ui.plain import PlainDisplay
 from specdec_cli.ui.summary import print_lines
@@ -67,7 +67,7 @@ class ChatScreen:
     def reply(self, name: str, tags: Thinking | None, hidden: bool, panel: bool) -> Iterator[Display]:
         """The display of one reply of the pair `name`, closed on leaving."""
         display = self._display(name, tags, hidden, panel)
-        shown = display if self._trace is None else Together([display, self._trace])
+        shown = display if self._trace is None else Tee([display, self._trace])
         try:
             yield shown
         finally:
