@@ -61,10 +61,10 @@ def _commit(name: str, pinned: str | None) -> str | None:
     return folder.name if folder.parent.name == "snapshots" else pinned
 
 
-Hushed = Callable[[], AbstractContextManager[None]]
+NoEcho = Callable[[], AbstractContextManager[None]]
 
 
-class Talk:
+class Chat:
     """What every command of a chat acts upon."""
 
     def __init__(
@@ -76,16 +76,16 @@ class Talk:
         transcript: Transcript | None = None,
         saved_to: Path | None = None,
         presses: Presses | None = None,
-        hushed: Hushed = nullcontext,
+        no_echo: NoEcho = nullcontext,
     ) -> None:
-        """`hushed` keeps keys that are typed amid a reply from being echoed into it."""
+        """`no_echo` keeps keys that are typed amid a reply from being echoed into it."""
         self.loaded, self._open, self.screen, self.settings = loaded, open_pair, screen, settings
         self.transcript = transcript or Transcript(Conversation())
         self.saved_to = saved_to
         self.presses = presses or Presses()
         self.stats = ChatStats()
         self.context_tokens = 0
-        self._hushed = hushed
+        self._no_echo = no_echo
         self._measure()
 
     @property
@@ -199,7 +199,7 @@ class Talk:
         name, hidden = self.loaded.pair.name, self.settings.think == HIDDEN
         seen: dict[type[Event], Any] = {}
         with (
-            self._hushed(),
+            self._no_echo(),
             Interrupt(self.presses.again) as interrupt,
             self.screen.reply(name, tags, hidden, self.settings.panel) as display,
         ):

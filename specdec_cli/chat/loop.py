@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from typing import BinaryIO, Protocol, TextIO
 
-from specdec_cli.chat.chat import Talk
+from specdec_cli.chat.chat import Chat
 from specdec_cli.chat.commands import Leave, run_command
 from specdec_cli.chat.screen import Notice
 from specdec_cli.errors import SpecdecError, UsageError
@@ -42,11 +42,11 @@ class Reader(Protocol):
         Raises: EOFError at the end, KeyboardInterrupt on Ctrl-C, UsageError for what is not UTF-8.
         """
 
-    def hushed(self) -> AbstractContextManager[None]:
+    def no_echo(self) -> AbstractContextManager[None]:
         """While a reply comes, keys are not echoed."""
 
 
-def run_chat(talk: Talk, reader: Reader, lenient: bool) -> int:
+def run_chat(chat: Chat, reader: Reader, lenient: bool) -> int:
     """Until the end of input, /exit, or Ctrl-C twice within a second (130). The exit code: of the first failure, or 0
     where a `lenient` person saw each."""
     code, text = 0, ""
@@ -56,18 +56,18 @@ def run_chat(talk: Talk, reader: Reader, lenient: bool) -> int:
             line = reader.read(text)
             text = ""
             if line.startswith("/"):
-                text = run_command(talk, line)
+                text = run_command(chat, line)
             elif unfenced(line).strip():
-                text = talk.ask(unfenced(line))
+                text = chat.ask(unfenced(line))
         except (EOFError, Leave):
             return code
         except KeyboardInterrupt:
             text = ""
-            if talk.presses.again():
+            if chat.presses.again():
                 return INTERRUPTED
-            talk.screen.show(Notice("Ctrl-D or /exit leaves"))
+            chat.screen.show(Notice("Ctrl-D or /exit leaves"))
         except SpecdecError as error:
-            talk.screen.error(error)
+            chat.screen.error(error)
             text = "" if line.startswith("/") else line
             code = code or (0 if lenient else error.exit_code)
 
@@ -88,7 +88,7 @@ class LineReader:
                 break
         return read
 
-    def hushed(self) -> AbstractContextManager[None]:
+    def no_echo(self) -> AbstractContextManager[None]:
         return nullcontext()
 
     def _line(self, prompt: str) -> str:

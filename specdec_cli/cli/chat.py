@@ -180,8 +180,8 @@ def _talk(
     kv_bits: int | None,
     force: bool,
 ) -> int:
-    from specdec_cli.chat.chat import Loaded, Talk
-    from specdec_cli.chat.commands import speaking
+    from specdec_cli.chat.chat import Chat, Loaded
+    from specdec_cli.chat.commands import pair_summary
     from specdec_cli.chat.loop import run_chat
     from specdec_cli.format import count
     from specdec_cli.pairs.pair import Pair
@@ -201,14 +201,14 @@ def _talk(
             return Loaded(pair, session, drafter)
 
     screen = ChatScreen(sys.stdout, sys.stderr, json=json, quiet=quiet, plain=plain, trace=opened_trace(stack, trace))
-    talks: list[Talk] = []
+    talks: list[Chat] = []
     reader = _reader(lambda width: toolbar(talks[0].toolbar, width), history, editor=not (json or plain))
-    talk = Talk(
-        open_pair(resolved.pair, drafter), open_pair, screen, settings, transcript, saved_to, hushed=reader.hushed
+    talk = Chat(
+        open_pair(resolved.pair, drafter), open_pair, screen, settings, transcript, saved_to, no_echo=reader.no_echo
     )
     talks.append(talk)
     turns = len(transcript.conversation.turns)
-    told = f"{speaking(talk)} · /help" + (f" · {count(turns, 'turn')} continued" if turns else "")
+    told = f"{pair_summary(talk)} · /help" + (f" · {count(turns, 'turn')} continued" if turns else "")
     screen.greet(told, demo=resolved.pair.name == DEMO)
     with unwinding():
         return run_chat(talk, reader, lenient=sys.stdin.isatty())

@@ -120,7 +120,7 @@ class LineEditor:
         return self._session.prompt(default=safe(text))  # it may come from a file
 
     @contextmanager
-    def hushed(self) -> Iterator[None]:
+    def no_echo(self) -> Iterator[None]:
         """While a reply comes, keys are kept for the next line instead of being echoed; Ctrl-C still interrupts."""
         try:
             before = termios.tcgetattr(sys.stdin)
