@@ -74,7 +74,7 @@ class Divergence:
         return self.gap <= self.limit
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         plain, specdec = (str(token or "nothing") for token in (self.plain, self.specdec))
         return f"token {self.position + 1} is {specdec} and {plain} in plain decoding, gap {self.gap:.3g}"
 
@@ -152,14 +152,14 @@ class Audit:
         answers, identical, near = len(self.findings), self.count("identical"), self.count("near-tie")
         ties = f", {near} up to a near-tie" if near else ""
         if self.lossless:
-            told = f"lossless here: {identical} of {answers} answers are identical{ties}"
+            result = f"lossless here: {identical} of {answers} answers are identical{ties}"
         else:
-            told = (
+            result = (
                 f"not lossless here: {self.count('diverged')} of {answers} answers diverge, {identical} identical{ties}"
             )
         ks = ", ".join(dict.fromkeys(str(finding.k) for finding in self.findings))
         where = f"{self.tokens} tokens at K {ks} in {self.limit.precision} on {self.device}"
-        return f"{told} ({where}), compared with {self.plain}; a near-tie is {self.limit}."
+        return f"{result} ({where}), compared with {self.plain}; a near-tie is {self.limit}."
 
     def to_dict(self) -> dict[str, Any]:
         """The `--json` object. A divergence's `position` is an index into the answer's tokens."""
@@ -190,8 +190,8 @@ class Audit:
         if not diverged:
             return
         first = diverged[0]
-        told = first.divergence.told if first.divergence else ""
+        summary = first.divergence.summary if first.divergence else ""
         raise SpecdecError(
-            f"{len(diverged)} of {len(self.findings)} answers diverge; first {first.prompt}, {first.rule}: {told}",
+            f"{len(diverged)} of {len(self.findings)} answers diverge; first {first.prompt}, {first.rule}: {summary}",
             "-k 0 decodes plainly; please report what specdec doctor and specdec audit --json say",
         )

@@ -42,8 +42,8 @@ class SelfTest:
     def findings(self) -> list[tuple[str, str, str]]:
         """(architecture, result, detail): the sum first, then whatever did not pass."""
         passed, kinds = self.passed, sorted({kind for outcome in self.outcomes for kind in outcome.caches})
-        told = f"tokens equal plain decoding, K = {K}, {TOKENS} tokens past every window; caches: {', '.join(kinds)}"
-        rows = [("passed", f"{len(passed)} of {len(self.outcomes)}", f"in {self.seconds:.0f} s; {told}")]
+        test = f"tokens equal plain decoding, K = {K}, {TOKENS} tokens past every window; caches: {', '.join(kinds)}"
+        rows = [("passed", f"{len(passed)} of {len(self.outcomes)}", f"in {self.seconds:.0f} s; {test}")]
         rest = [outcome for outcome in self.outcomes if outcome.status != "pass"]
         return rows + [(outcome.name, outcome.status, outcome.detail) for outcome in rest]
 

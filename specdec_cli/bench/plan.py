@@ -66,8 +66,8 @@ def parse_lengths(text: str) -> tuple[Length, ...]:
         else:
             first, last = int(bounds[1]), int(bounds[2] or bounds[1])
             if last > MAX_K or first > last:
-                told = f"is outside 0 to {MAX_K}" if last > MAX_K else "runs backwards"
-                raise UsageError(f"-k {text}: {part.strip()} {told}", f"the widest range: -k 0-{MAX_K}")
+                problem = f"is outside 0 to {MAX_K}" if last > MAX_K else "runs backwards"
+                raise UsageError(f"-k {text}: {part.strip()} {problem}", f"the widest range: -k 0-{MAX_K}")
             found += range(first, last + 1)
     if not any(found):
         raise UsageError(f"-k {text} drafts nothing, and K 0 is the baseline already", "such as: -k 0-8,auto")

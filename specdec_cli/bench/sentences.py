@@ -27,11 +27,11 @@ def conclusion(report: Report) -> str:
         return f"no recommendation: {least}; more prompts or a larger --time-budget are needed"
     if verdict.speedup is None:
         return ""
-    told = f"{times(verdict.speedup)}, measured on {verdict.speedup.prompts} prompts"
+    measured = f"{times(verdict.speedup)}, measured on {verdict.speedup.prompts} prompts"
     if verdict.answer == "don't":
-        return f"don't use this draft for this: at best K {verdict.k} came to {told}" + _maybe(verdict)
+        return f"don't use this draft for this: at best K {verdict.k} came to {measured}" + _maybe(verdict)
     same = f"; {_listed(verdict.tied)} no faster beyond noise" if verdict.tied else ""
-    return f"{length(verdict.k)}: {told}{same}"
+    return f"{length(verdict.k)}: {measured}{same}"
 
 
 def reason(report: Report) -> str:
@@ -45,9 +45,9 @@ def reason(report: Report) -> str:
     tokens, more_tokens = here.emitted / here.rounds, there.emitted / there.rounds
     cost, more_cost = here.seconds / here.rounds, there.seconds / there.rounds
     gain, price = more_tokens / tokens - 1, more_cost / cost - 1
-    told = f"one more draft token adds {_two(more_tokens - tokens)} to the {tokens:.2f} tokens of a round"
+    gained = f"one more draft token adds {_two(more_tokens - tokens)} to the {tokens:.2f} tokens of a round"
     paid = f"{_two(more_cost - cost)} to its {cost:.2f} plain steps"
-    return f"{told} ({percent(gain, sign='+', space=NARROW)}) and {paid} ({percent(price, sign='+', space=NARROW)})"
+    return f"{gained} ({percent(gain, sign='+', space=NARROW)}) and {paid} ({percent(price, sign='+', space=NARROW)})"
 
 
 def break_even(report: Report) -> str:

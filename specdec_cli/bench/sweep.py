@@ -123,7 +123,7 @@ class Bench:
             if done > 1 and self._elapsed * (done + 1) / done > allowed:
                 return done
             for temperature in self._temperatures:
-                self._tell(f"learning from {prompt.kind}: {prompt.name}", 0.0)
+                self._announce(f"learning from {prompt.kind}: {prompt.name}", 0.0)
                 answer = self._answer(plain(temperature), prompt, "learn")
                 self._study(prompt, temperature, answer.tokens)
         return wanted
@@ -153,7 +153,8 @@ class Bench:
                 needed = self._needed(arms)
                 if needed > left:
                     return
-                self._tell(f"confirming {told(arms)} on {prompt.kind}: {prompt.name}", needed * (len(prompts) - done))
+                what = f"confirming {arm_names(arms)} on {prompt.kind}: {prompt.name}"
+                self._announce(what, needed * (len(prompts) - done))
                 answers = {arm: self._answer(arm, prompt, "confirm") for arm in self._order.sample(arms, len(arms))}
                 self._study(prompt, temperature, answers[arms[0]].tokens)
 
@@ -170,7 +171,7 @@ class Bench:
             return
         first = self.samples[0]
         prompt = next(p for p in self._prompts if PromptId(p.kind, p.name) == first.prompt)
-        self._tell("repeating the first baseline", self._seconds(first.arm))
+        self._announce("repeating the first baseline", self._seconds(first.arm))
         self._answer(first.arm, prompt, "drift")
 
     def _answer(self, arm: Arm, prompt: BenchPrompt, phase: Phase) -> Answer:
@@ -192,12 +193,12 @@ class Bench:
         known = self._took.get(arm) or self._took[plain(arm.temperature)]
         return fmean(known) + self._plan.cooldown_seconds
 
-    def _tell(self, what: str, ahead: float) -> None:
+    def _announce(self, what: str, ahead: float) -> None:
         """`ahead`: seconds that the rest needs, 0 for all that are left."""
         left = max(min(self._left, ahead or self._left), 0.0)
         self._report(Progress(what, self._elapsed / (self._elapsed + left) if left else 1.0, left))
 
 
-def told(arms: Sequence[Arm]) -> str:
+def arm_names(arms: Sequence[Arm]) -> str:
     """The drafting arms in words."""
     return " and ".join(f"K {arm.k}" for arm in arms if arm.k != 0) or "the baseline"

@@ -38,8 +38,7 @@ class Loaded:
     session: Session
     drafter: str
 
-    @property
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """What a transcript says of it; a revision is a commit where one is known."""
         pair = self.pair
         return {
@@ -174,14 +173,14 @@ class Chat:
 
     def save(self, path: Path) -> None:
         """Writes the transcript. Raises: SpecdecError."""
-        header = {"specdec": __version__, **self.loaded.told, "settings": self.settings.told()}
+        header = {"specdec": __version__, **self.loaded.to_dict(), "settings": self.settings.to_dict()}
         save(path, replace(self.transcript, header=header))
 
     def _ask(self, conversation: Conversation, text: str, attempt: int) -> str:
         request, session = self.request(attempt), self.loaded.session
         fitted = conversation.fit(text, self._render, self.context_limit, request.max_tokens, self.settings.overflow)
         tags = session.thinking(fitted.ids)
-        self._tell_left_out(conversation, fitted)
+        self._report_left_out(conversation, fitted)
         start, prefill, finish = self._reply(fitted, request, tags)
         if finish.reason == "interrupted" and not finish.text:
             self.screen.show(Notice("stopped before the first word: the message was taken back"))
@@ -216,7 +215,7 @@ class Chat:
     def _render(self, messages: Any) -> list[int]:
         return self.loaded.session.conversation_tokens(messages, self.settings.think != OFF)
 
-    def _tell_left_out(self, conversation: Conversation, fitted: Fitted) -> None:
+    def _report_left_out(self, conversation: Conversation, fitted: Fitted) -> None:
         dropped = fitted.left_out - conversation.left_out
         if dropped:
             stays = "; the system message stays" if conversation.system else ""
@@ -225,9 +224,9 @@ class Chat:
 
     def _facts(self, start: Start, prefill: Prefill, finish: Finish) -> dict[str, Any]:
         """What a transcript says of one answer."""
-        told = ("drafter", "rule", "k", "temperature", "seed", "sampling", "prompt_tokens", "context_limit")
-        facts = {name: getattr(start, name) for name in told}
-        return {**self.loaded.told, **facts, "cached_tokens": prefill.cached_tokens, "stats": dict(finish.stats)}
+        names = ("drafter", "rule", "k", "temperature", "seed", "sampling", "prompt_tokens", "context_limit")
+        facts = {name: getattr(start, name) for name in names}
+        return {**self.loaded.to_dict(), **facts, "cached_tokens": prefill.cached_tokens, "stats": dict(finish.stats)}
 
     def _last(self, command: str) -> Turn:
         if not self.conversation.turns:

@@ -101,5 +101,5 @@ class LineReader:
         try:
             return line.decode("utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
-            told = f"the line is not UTF-8: byte 0x{line[error.start]:02x} at {error.start} of {len(line)}"
-            raise UsageError(told, "convert it first: iconv -f latin1 -t utf-8 FILE | specdec chat") from error
+            message = f"the line is not UTF-8: byte 0x{line[error.start]:02x} at {error.start} of {len(line)}"
+            raise UsageError(message, "convert it first: iconv -f latin1 -t utf-8 FILE | specdec chat") from error

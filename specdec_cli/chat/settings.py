@@ -53,7 +53,7 @@ class Settings:
             raise UsageError(f"/set {name} is none of {', '.join(NAMES)}", f"the nearest: /set {close} VALUE")
         return replace(self, **{name.replace("-", "_"): _PARSERS[name](value)})
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """What a transcript says of them."""
         sampling = {name: value for name, value in self.sampling.items() if value is not None}
         return {

@@ -67,8 +67,8 @@ def break_even(target: Side, draft: Side, k: int) -> float:
 def _size(target: Side, draft: Side) -> str:
     big, small = target.billions, draft.billions
     if big < 3.5:
-        told = f"a target of {parameters(big)} parameters is too small for a useful draft"
-        return f"{told}; a better quantization of it gains more"
+        advice = f"a target of {parameters(big)} parameters is too small for a useful draft"
+        return f"{advice}; a better quantization of it gains more"
     largest = next((limit for least, limit in SIZE_BANDS if big >= least * 0.9), 1.0)
     if small > largest * 1.2:
         return (

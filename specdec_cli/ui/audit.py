@@ -42,10 +42,10 @@ def _result(finding: Finding) -> Text:
     name = finding.result if divergence.near_tie else finding.result.upper()
     sign = "≤" if divergence.near_tie else ">"
     text = Text(f"{name} at token {divergence.position + 1}", colour)
-    told = f", gap {divergence.gap:.2g} {sign} {divergence.limit:.2g}"
-    told += f"\nplain {_told(divergence.plain)}, specdec {_told(divergence.specdec)}"
-    return text.append(told, "default not bold")
+    detail = f", gap {divergence.gap:.2g} {sign} {divergence.limit:.2g}"
+    detail += f"\nplain {_named(divergence.plain)}, specdec {_named(divergence.specdec)}"
+    return text.append(detail, "default not bold")
 
 
-def _told(token: Token | None) -> str:
+def _named(token: Token | None) -> str:
     return "nothing" if token is None else f"{visible(token.text)} ({token.id})"

@@ -131,10 +131,10 @@ def _answers(found: Checkup) -> list[tuple[str, str]]:
     rows += [("caches", f"{name}: {kinds}") for name, kinds in found.caches]
     if found.break_even is not None:
         k = found.pair.expected_k
-        told = f"about {found.break_even:.1f} of at most {k + 1} tokens a round at K {k}, at typical costs"
+        yielded = f"about {found.break_even:.1f} of at most {k + 1} tokens a round at K {k}, at typical costs"
         rate = break_even_acceptance(found.break_even, k)
         needs = "cannot pay" if rate is None else f"{100 * rate:.0f} % of judged tokens accepted"
-        rows.append(("break-even", f"{told}: {needs}"))
+        rows.append(("break-even", f"{yielded}: {needs}"))
     return rows + [("advice", sentence) for sentence in found.advice]
 
 

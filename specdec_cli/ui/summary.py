@@ -34,8 +34,8 @@ def summary(start: Start, finish: Finish, width: int = 80) -> list[Text]:
     lines = [_counts(stats), _costs(start, stats)] if stats.get("rounds") else []
     if finish.reason == "length":
         full = start.context_limit is not None and start.prompt_tokens + start.max_tokens >= start.context_limit
-        told = f"the context of {start.context_limit} tokens is full" if full else ""
-        lines.append([(told or f"stopped at --max-tokens {start.max_tokens}", "yellow")])
+        full_context = f"the context of {start.context_limit} tokens is full" if full else ""
+        lines.append([(full_context or f"stopped at --max-tokens {start.max_tokens}", "yellow")])
     if finish.reason == "interrupted":
         lines.append([("interrupted: the text above is partial", "yellow")])
     return [text for parts in lines for text in _flow(parts, width)]
@@ -44,12 +44,12 @@ def summary(start: Start, finish: Finish, width: int = 80) -> list[Text]:
 def _counts(stats: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Tokens, passes, pace, and the speed-up against plain decoding from costs measured in this run."""
     tokens, passes, speedup = stats["emitted_tokens"], stats["target_passes"], stats.get("estimated_speedup")
-    told = f"{count(tokens, 'token')} in {count(passes, 'target pass')}"
+    counted = f"{count(tokens, 'token')} in {count(passes, 'target pass')}"
     pace = (speed(stats["tokens_per_second"]), "dim")
     if not stats["draft_n"]:
         why = [(stats["why"], "dim")] if stats.get("why") else []
-        return [(f"{told}, nothing drafted", "dim"), pace, *why]
-    parts = [(f"{told} instead of {tokens}" if passes < tokens else f"{told}, none saved", "dim"), pace]
+        return [(f"{counted}, nothing drafted", "dim"), pace, *why]
+    parts = [(f"{counted} instead of {tokens}" if passes < tokens else f"{counted}, none saved", "dim"), pace]
     if speedup is not None:
         slower = speedup < 0.995
         parts.append((f"{speedup:.2f}× plain decoding{', so slower' * slower}", "yellow" if slower else "green"))
@@ -83,8 +83,8 @@ def _costs(start: Start, stats: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _lengths(rounds_at_k: Sequence[int]) -> str:
     """What -k auto chose: how often plain decoding, and the commonest K of the others."""
     plain, drafted = rounds_at_k[0] - 1, rounds_at_k[1:]  # the first token's pass never drafts
-    told = f"K {1 + drafted.index(max(drafted))} mostly"
-    return f"{told}, plain in {plain} of {sum(rounds_at_k) - 1} rounds" if plain else told
+    usual = f"K {1 + drafted.index(max(drafted))} mostly"
+    return f"{usual}, plain in {plain} of {sum(rounds_at_k) - 1} rounds" if plain else usual
 
 
 def _flow(parts: Iterable[tuple[str, str]], width: int) -> list[Text]:

@@ -28,9 +28,9 @@ def test_a_mistyped_command_is_an_error_with_the_nearest_and_never_a_prompt(open
 
 def test_every_command_is_in_the_help_and_helps_itself(opened):
     run_command(opened[0], "/help")
-    told = opened[2].getvalue()
-    assert all(command.name in told and command.help for command in COMMANDS)
-    assert "Ctrl-C" in told and "Alt-Enter" in told
+    shown = opened[2].getvalue()
+    assert all(command.name in shown and command.help for command in COMMANDS)
+    assert "Ctrl-C" in shown and "Alt-Enter" in shown
 
 
 def test_draft_off_is_plain_decoding_in_the_same_conversation(opened):
@@ -75,10 +75,10 @@ def test_system_is_set_shown_and_taken_off(opened):
 def test_show_tells_settings_the_answer_and_all(opened):
     chat, _, err = opened
     ran(opened, "hello", "/show", "/show last", "/show all", "/show thinking", "/show nothing")
-    told = err.getvalue()
-    assert "context" in told and f"{chat.context_tokens} of" in told
-    assert told.count(chat.conversation.turns[0].answer.text.split()[0]) >= 2
-    assert "it did not think" in told and "/show nothing is none of settings, last, thinking, all" in told
+    shown = err.getvalue()
+    assert "context" in shown and f"{chat.context_tokens} of" in shown
+    assert shown.count(chat.conversation.turns[0].answer.text.split()[0]) >= 2
+    assert "it did not think" in shown and "/show nothing is none of settings, last, thinking, all" in shown
 
 
 def test_commands_that_need_an_answer_say_so(opened):

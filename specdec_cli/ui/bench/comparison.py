@@ -41,13 +41,13 @@ def _rows(changes: Sequence[Change], names: tuple[str, str]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for change in changes:
         both = change.first, change.second
-        rates = [_told(row, row.tokens_per_second, 1) for row in both]
-        gains = [_told(row, row.speedup, 2) + "×" for row in both]
+        rates = [_figure(row, row.tokens_per_second, 1) for row in both]
+        gains = [_figure(row, row.speedup, 2) + "×" for row in both]
         table.add_row(str(change.k), *rates, _change(change), *gains)
     return table
 
 
-def _told(row: Row, value: Interval | None, digits: int) -> str:
+def _figure(row: Row, value: Interval | None, digits: int) -> str:
     return "–" if value is None else f"{'' if row.measured else '~'}{value.mean:.{digits}f}"
 
 

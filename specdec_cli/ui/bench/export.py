@@ -56,8 +56,8 @@ def markdown_text(result: Result) -> str:
         lines += _table(COLUMNS, [_row(row, report) for row in report.rows])
         if report.kinds:
             lines += ["", *_table(("kind", "best K", "speed-up", "accepted"), map(_kind, report.kinds))]
-        told = (bench_words.conclusion(report), bench_words.reason(report), bench_words.break_even(report))
-        lines += [f"\n{sentence[0].upper()}{sentence[1:]}." for sentence in told if sentence]
+        said = (bench_words.conclusion(report), bench_words.reason(report), bench_words.break_even(report))
+        lines += [f"\n{sentence[0].upper()}{sentence[1:]}." for sentence in said if sentence]
     lines += ["", f"Rule: {bench_words.rule()}. ± and ranges are 95 % intervals over prompts; ~ is predicted."]
     lines += ["", f"Machine: {bench_words.surroundings(result)}."]
     lines += ["", "```sh", *(bench_words.command(result, report) for report in recommended(found)), "```", ""]
@@ -83,8 +83,8 @@ def require_writable(paths: Sequence[Path]) -> None:
         if path.suffix.lower() not in WRITERS:
             raise UsageError(f"--export {path} ends in {path.suffix or 'nothing'}", f"known: {', '.join(WRITERS)}")
         if not path.parent.is_dir() or path.is_dir():
-            told = "is a folder" if path.is_dir() else f"is in {path.parent}, and there is no such folder"
-            raise UsageError(f"--export {path} {told}", "name a file in a folder that exists")
+            problem = "is a folder" if path.is_dir() else f"is in {path.parent}, and there is no such folder"
+            raise UsageError(f"--export {path} {problem}", "name a file in a folder that exists")
 
 
 def export(result: Result, path: Path) -> None:
@@ -146,9 +146,9 @@ def _row(row: Row, report: Report) -> list[str]:
 
 
 def _kind(row: KindRow) -> list[str]:
-    told = "" if row.worth_it is not False else ", don't"
+    advice = "" if row.worth_it is not False else ", don't"
     spread = _spread(row.speedup, 2, "" if row.measured else "~")
-    return [_cell(row.kind), f"{row.k}{told}", spread, percent(row.acceptance_rate, unknown="")]
+    return [_cell(row.kind), f"{row.k}{advice}", spread, percent(row.acceptance_rate, unknown="")]
 
 
 def _cell(text: str) -> str:

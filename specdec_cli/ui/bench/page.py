@@ -19,7 +19,7 @@ from specdec_cli.ui.html import Markup, element, fill, joined, part, picture_sty
 def html_page(result: Result) -> str:
     """The whole page."""
     found = sections(result)
-    plain = [element("p", told, class_="advice open", role="note") for told in warnings(result)]
+    plain = [element("p", warning, class_="advice open", role="note") for warning in warnings(result)]
     values = {
         "title": title(result),
         "subtitle": subtitle(result),
@@ -38,8 +38,8 @@ def svg_summary(result: Result) -> str:
     """Speed-up by K of every contender and temperature, one below the other."""
     found = sections(result)
     plots = [plot.speedups(one.name, one.labels, one.marks) for one in found]
-    told = " ".join([f"specdec bench, {title(result)}.", *(f"{one.name}: {one.conclusion}." for one in found)])
-    return plot.picture(title(result), plots, told, picture_style("plot"))
+    description = " ".join([f"specdec bench, {title(result)}.", *(f"{one.name}: {one.conclusion}." for one in found)])
+    return plot.picture(title(result), plots, description, picture_style("plot"))
 
 
 def _section(section: Section) -> Markup:
@@ -85,14 +85,14 @@ def _table(section: Section) -> Markup:
     for row, mark in zip(section.rows, section.marks, strict=True):
         label, *figures = cells(row)
         chosen = {"class_": "chosen"} if mark is not None and mark.chosen else {}
-        told = [element("th", label, scope="row"), *(element("td", cell) for cell in figures)]
-        rows.append(element("tr", *told, **chosen))
+        line = [element("th", label, scope="row"), *(element("td", cell) for cell in figures)]
+        rows.append(element("tr", *line, **chosen))
     table = element("table", element("thead", head), element("tbody", *rows))
     return element("div", table, class_="wide", role="region", tabindex="0", aria_label=f"Every K: {section.name}")
 
 
 def _terms(pairs: Sequence[tuple[str, str]]) -> Markup:
-    return joined([joined([element("dt", name), element("dd", told)]) for name, told in pairs], "\n")
+    return joined([joined([element("dt", name), element("dd", definition)]) for name, definition in pairs], "\n")
 
 
 def _explorer(found: Sequence[Section]) -> Markup:

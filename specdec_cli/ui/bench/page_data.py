@@ -96,7 +96,7 @@ def _section(report: Report) -> Section:
         report.tally(deepest).judged_rate,
         cost_table(report.curve),
         bench_words.conclusion(report),
-        tuple(told for told in (bench_words.reason(report), bench_words.break_even(report)) if told),
+        tuple(sentence for sentence in (bench_words.reason(report), bench_words.break_even(report)) if sentence),
         bench_words.command(report.result, report),
     )
 

@@ -76,8 +76,8 @@ def speedups(heading: str, labels: Sequence[str], marks: Sequence[Mark | None]) 
     for slot, mark in enumerate(marks):
         if mark is not None:
             parts += _mark(axes, slot, mark)
-    told = (f"K {label}: {mark.value:.2f}" for label, mark in zip(labels, marks, strict=True) if mark is not None)
-    return plot(heading, parts, f"Speed-up by K. {', '.join(told)}.")
+    speeds = (f"K {label}: {mark.value:.2f}" for label, mark in zip(labels, marks, strict=True) if mark is not None)
+    return plot(heading, parts, f"Speed-up by K. {', '.join(speeds)}.")
 
 
 def acceptance(heading: str, rates: Sequence[float]) -> Markup:
@@ -91,8 +91,8 @@ def acceptance(heading: str, rates: Sequence[float]) -> Markup:
         parts.append(element("rect", class_="bar", x=f"{axes.x(slot) - width / 2:.1f}", y=f"{top:.1f}", **size))
         if len(rates) <= 10:
             parts.append(text(f"{100 * rate:.0f}", axes.x(slot), top - 4, "label"))
-    told = ", ".join(f"position {j}: {100 * rate:.0f} %" for j, rate in enumerate(rates, 1))
-    return plot(heading, parts, f"Acceptance by position. {told}.")
+    values = ", ".join(f"position {j}: {100 * rate:.0f} %" for j, rate in enumerate(rates, 1))
+    return plot(heading, parts, f"Acceptance by position. {values}.")
 
 
 def costs(heading: str, verify: Sequence[float], draft_step: float) -> Markup:
@@ -108,14 +108,14 @@ def costs(heading: str, verify: Sequence[float], draft_step: float) -> Markup:
     parts.append(text("whole round: K·c + v(n)", _LEFT + 18, _TOP + 9, "tick", "start"))
     parts.append(_circle(_LEFT + 9, _TOP + 21, 3.5, "dot"))
     parts.append(text("target pass: v(n)", _LEFT + 18, _TOP + 25, "tick", "start"))
-    told = ", ".join(f"v({n}) = {rows:.2f}" for n, rows in enumerate(verify, 1))
-    return plot(heading, parts, f"Costs in plain steps, c = {draft_step:.2f}. {told}.")
+    values = ", ".join(f"v({n}) = {rows:.2f}" for n, rows in enumerate(verify, 1))
+    return plot(heading, parts, f"Costs in plain steps, c = {draft_step:.2f}. {values}.")
 
 
-def plot(heading: str, parts: Iterable[Markup], told: str) -> Markup:
+def plot(heading: str, parts: Iterable[Markup], description: str) -> Markup:
     """The SVG element, with its numbers in words for those who cannot see it."""
     title = text(heading, 8, 15, "heading", "start")
-    shape = {"viewBox": f"0 0 {WIDTH} {HEIGHT}", "role": "img", "aria_label": f"{heading}. {told}"}
+    shape = {"viewBox": f"0 0 {WIDTH} {HEIGHT}", "role": "img", "aria_label": f"{heading}. {description}"}
     return element("svg", title, *parts, class_="plot", **shape)
 
 
@@ -162,7 +162,7 @@ def _circle(x: float, y: float, r: float, class_: str) -> Markup:
     return element("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=f"{r:g}", class_=class_)
 
 
-def picture(heading: str, plots: Sequence[Markup], told: str, style: Markup) -> str:
+def picture(heading: str, plots: Sequence[Markup], description: str, style: Markup) -> str:
     """Plots one below the other as a picture of its own, with their key."""
     head, foot = 26, 34
     height = head + HEIGHT * len(plots) + foot
@@ -176,6 +176,6 @@ def picture(heading: str, plots: Sequence[Markup], told: str, style: Markup) -> 
     rows = KEY.partition("; ")[::2]
     words += [text(row, WIDTH / 2, height - 24 + 14 * place, "tick") for place, row in enumerate(rows)]
     body = joined(
-        [element("title", told), element("style", style), element("g", paper, *words, class_="plot"), *inside]
+        [element("title", description), element("style", style), element("g", paper, *words, class_="plot"), *inside]
     )
     return f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {shape}>{body}</svg>\n'

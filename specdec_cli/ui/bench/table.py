@@ -142,9 +142,9 @@ def kinds_table(kinds: Sequence[KindRow], width: int) -> Table:
         table.add_column(name, justify="left" if name in ("kind", "") else "right", no_wrap=True)
     for row in kinds:
         spread = ("" if row.measured else "~") + _spread(row.speedup, 2) + "×"
-        told = {True: "", False: "don't", None: "too few"}[row.worth_it]
+        advice = {True: "", False: "don't", None: "too few"}[row.worth_it]
         accepted = percent(row.acceptance_rate, unknown="")
-        table.add_row(safe(row.kind), str(row.k), spread, accepted, Text(told, "yellow"))
+        table.add_row(safe(row.kind), str(row.k), spread, accepted, Text(advice, "yellow"))
     return table
 
 

@@ -100,6 +100,6 @@ class ThinkingWriter(AnswerWriter):
 
     def _close(self) -> None:
         if self._thought and not self._raw:
-            told = f"{self._dim}{MARK}thought for {count(len(self._thought.split()), 'word')}" if self._hidden else ""
-            self._put(f"{told}{self._bright}\n\n")
+            folded = f"{self._dim}{MARK}thought for {count(len(self._thought.split()), 'word')}" if self._hidden else ""
+            self._put(f"{folded}{self._bright}\n\n")
         self._thought = ""

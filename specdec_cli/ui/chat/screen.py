@@ -150,8 +150,8 @@ class ChatScreen:
             raise SpecdecError("no terminal here that could copy", "select the text, or /save FILE")
         data = text.encode()
         if len(data) > MOST_COPIED_BYTES:
-            told = f"the answer has {len(data)} bytes and terminals copy {MOST_COPIED_BYTES}"
-            raise SpecdecError(told, "/save FILE keeps all of it")
+            message = f"the answer has {len(data)} bytes and terminals copy {MOST_COPIED_BYTES}"
+            raise SpecdecError(message, "/save FILE keeps all of it")
         self._err.write(f"\x1b]52;c;{base64.b64encode(data).decode()}\x07")
         self._err.flush()
         return f"{len(text)} characters handed to the terminal's clipboard"

@@ -65,8 +65,8 @@ def _short(name: str) -> str:
 
 def _reply(reply: Reply, number: int) -> Markup:
     facts = [
-        element("div", element("dt", name), element("dd", value, element("small", told)))
-        for name, value, told in figures(reply.finish.stats)
+        element("div", element("dt", name), element("dd", value, element("small", definition)))
+        for name, value, definition in figures(reply.finish.stats)
     ]
     ended = {"interrupted": "The reply breaks off here.", "length": "Stopped at the longest length allowed."}
     note = ended.get(reply.finish.reason, "")

@@ -44,12 +44,12 @@ def svg_picture(trace: Trace) -> str:
     legend, row = _legend(row)
     width, height = COLUMNS * _CELL + 2 * _MARGIN, row * _ROW + 2 * _MARGIN
     start = trace.replies[0].start
-    told = f"What {heading(start)} said: accepted, rejected, discarded and corrected tokens"
+    label = f"What {heading(start)} said: accepted, rejected, discarded and corrected tokens"
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
-            f'height="{height:g}" role="img" aria-labelledby="told">',
-            f'<title id="told">{escape(told)}</title><style>{picture_style("trace_picture")}</style>',
+            f'height="{height:g}" role="img" aria-labelledby="title">',
+            f'<title id="title">{escape(label)}</title><style>{picture_style("trace_picture")}</style>',
             f'<rect class="paper" x=".5" y=".5" width="{width - 1:g}" height="{height - 1:g}" rx="10"/>',
             *parts,
             *legend,
@@ -60,10 +60,10 @@ def svg_picture(trace: Trace) -> str:
 
 def _reply(reply: Reply, row: int) -> tuple[list[str], int]:
     """The reply's heading, figures and text from `row` on, and the row behind them."""
-    told = SEPARATOR.join(f"{name} {value}" for name, value, _ in figures(reply.finish.stats))
+    line = SEPARATOR.join(f"{name} {value}" for name, value, _ in figures(reply.finish.stats))
     head = [_text("title", heading(reply.start)[:COLUMNS], row, 0, pinned=False)]
     head.append(_text("soft", settings(reply.start)[: COLUMNS + 8], row + 1, 0, pinned=False))
-    rows = list(_folded(told, COLUMNS + 8))
+    rows = list(_folded(line, COLUMNS + 8))
     head += [_text("soft", words, row + 2 + place, 0, pinned=False) for place, words in enumerate(rows)]
     runs = _laid_out(coloured(reply), row + len(rows) + 3)
     last = max((run.row for run in runs), default=row + 3)

@@ -94,9 +94,9 @@ def _tallies(state: PanelState) -> list[Text]:
     passes, tokens = state.figures["target_passes"], state.figures["emitted_tokens"]
     if not passes:
         return [Text()]
-    told = f"{count(passes, 'target pass')} for {count(tokens, 'token')}"
-    spellings = [f"{told}{SEPARATOR}{tokens - passes} saved"] if tokens > passes else []
-    return [Text(words) for words in (*spellings, told, f"{tokens} in {count(passes, 'pass')}")]
+    counted = f"{count(passes, 'target pass')} for {count(tokens, 'token')}"
+    spellings = [f"{counted}{SEPARATOR}{tokens - passes} saved"] if tokens > passes else []
+    return [Text(words) for words in (*spellings, counted, f"{tokens} in {count(passes, 'pass')}")]
 
 
 def _border(ends: str, lefts: list[Text], rights: list[Text], width: int) -> Text:
@@ -129,8 +129,8 @@ def _status(state: PanelState, width: int) -> Text:
     figures = state.figures
     if not figures["target_passes"]:
         return Text(shortened(_waiting(state).plain, width))
-    told = f"{figures['emitted_tokens']} tokens in {count(figures['target_passes'], 'pass')}"
-    parts = [speed(figures["tokens_per_second"]), f"{percent(figures['draft_acceptance_rate'])} accepted", told]
+    counted = f"{figures['emitted_tokens']} tokens in {count(figures['target_passes'], 'pass')}"
+    parts = [speed(figures["tokens_per_second"]), f"{percent(figures['draft_acceptance_rate'])} accepted", counted]
     if figures["draft_acceptance_rate"] is None:
         del parts[1]
     while len(parts) > 1 and len(SEPARATOR.join(parts)) > width:

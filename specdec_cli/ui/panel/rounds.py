@@ -49,10 +49,10 @@ class _Token:
 def round_row(done: RoundDone, width: int, index_width: int, newest: bool, drafter: str = "") -> Text:
     """One row of `width` cells: index, tokens, and at its end how many of how many, draft + verify milliseconds."""
     index = f"{done.round.index:>{index_width}}  "
-    told = _told(done, width, drafter)
-    tokens = _fitted(_tokens(done), width - len(index) - cell_len(told) - 2, newest)
+    outcome = _outcome(done, width, drafter)
+    tokens = _fitted(_tokens(done), width - len(index) - cell_len(outcome) - 2, newest)
     left = Text.assemble((index, "bold" if newest else "dim"), tokens)
-    return spread(left, Text.assemble((told, "" if newest else "dim")), width)
+    return spread(left, Text.assemble((outcome, "" if newest else "dim")), width)
 
 
 def spread(left: Text, right: Text, width: int) -> Text:
@@ -90,7 +90,7 @@ def _fitted(tokens: list[_Token], room: int, newest: bool) -> Text:
     return row
 
 
-def _told(done: RoundDone, width: int, drafter: str) -> str:
+def _outcome(done: RoundDone, width: int, drafter: str) -> str:
     judged = done.round
     found = f"{judged.accepted} of {len(judged.draft)}" if judged.draft else "plain"
     if width < 50:
