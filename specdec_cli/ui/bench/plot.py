@@ -1,6 +1,6 @@
-"""Plots as SVG (pure). Law: every mark differs by shape as well as colour, and each plot says its numbers in words.
+"""Plots as SVG (pure). Law: marks differ in shape, not only in colour; each plot also states its numbers as text.
 
-One size for all, small enough that its letters can be read on a telephone: a page lays them side by side.
+All plots have one size, which is readable on a telephone; a page puts them side by side.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 14, 44, 42
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A value with its interval; infinite bounds mean that it has none. `measured`: else predicted."""
+    """A value with its interval, `measured` or predicted; infinite bounds mean no interval."""
 
     value: float
     low: float
@@ -68,7 +68,7 @@ def speedups(heading: str, labels: Sequence[str], marks: Sequence[Mark | None]) 
     known = [mark for mark in marks if mark is not None]
     values = [mark.value for mark in known]
     ends = [end for mark in known for end in (mark.low, mark.high) if isfinite(end)]
-    # A wide interval of few prompts must not press all the rest together: it runs out of the plot.
+    # A wide interval of few prompts must not compress the rest: it runs out of the plot.
     near = [end for end in ends if 0.7 * min(values) <= end <= 1.5 * max(values)]
     low, high = min([0.9, *values, *near]), max([1.1, *values, *near])
     axes = Axes(tuple(labels), low - 0.05, high + 0.05, "K, draft tokens a round", "× plain decoding")
@@ -113,7 +113,7 @@ def costs(heading: str, verify: Sequence[float], draft_step: float) -> Markup:
 
 
 def plot(heading: str, parts: Iterable[Markup], description: str) -> Markup:
-    """The SVG element, with its numbers in words for those who cannot see it."""
+    """The SVG element, labelled with its numbers as text for screen readers."""
     title = text(heading, 8, 15, "heading", "start")
     shape = {"viewBox": f"0 0 {WIDTH} {HEIGHT}", "role": "img", "aria_label": f"{heading}. {description}"}
     return element("svg", title, *parts, class_="plot", **shape)
@@ -163,7 +163,7 @@ def _circle(x: float, y: float, r: float, class_: str) -> Markup:
 
 
 def picture(heading: str, plots: Sequence[Markup], description: str, style: Markup) -> str:
-    """Plots one below the other as a picture of its own, with their key."""
+    """Plots one below the other as a stand-alone picture, with their key."""
     head, foot = 26, 34
     height = head + HEIGHT * len(plots) + foot
     inside = [
