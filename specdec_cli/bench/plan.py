@@ -31,7 +31,7 @@ T = TypeVar("T", bound=HasKind)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BenchPlan:
     """K, time and seed of a sweep. `deepest` is the largest K that is given as a number."""
 
     ks: tuple[Length, ...]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from specdec_cli.bench.plan import MAX_TOKENS, Plan, kinds_of, tokens_within
+from specdec_cli.bench.plan import MAX_TOKENS, BenchPlan, kinds_of, tokens_within
 from specdec_cli.bench.prompts import BenchPrompt
 from specdec_cli.bench.result import BenchResult, BenchSettings, Condition, Contender, Environment, Length
 from specdec_cli.bench.sweep import Cancelled, Machine, OnProgress, Progress, Sweep
@@ -71,7 +71,7 @@ class Bench:
         self._prompts = self._fitting()
         pairs = product(request.temperatures, self._subjects.contenders)
         conditions = [Condition(contender, temperature) for temperature, contender in pairs]
-        plan = Plan(request.ks, request.budget_seconds, request.cooldown_seconds, request.seed)
+        plan = BenchPlan(request.ks, request.budget_seconds, request.cooldown_seconds, request.seed)
         self._before = machine_state()
         self._on_progress(Progress("warming up", 0.0, request.budget_seconds))
         typical = sorted(self._prompts, key=lambda prompt: len(prompt.text))[len(self._prompts) // 2]

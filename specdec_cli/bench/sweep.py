@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import Protocol
 
 from specdec_cli.bench.estimate import estimates, next_arms
-from specdec_cli.bench.plan import Plan, in_turns, kinds_of
+from specdec_cli.bench.plan import BenchPlan, in_turns, kinds_of
 from specdec_cli.bench.prompts import BenchPrompt
 from specdec_cli.bench.result import Arm, Condition, CostSample, OfflineAcceptance, Phase, PromptId, Sample, plain
 
@@ -87,7 +87,7 @@ class Sweep:
     def __init__(
         self,
         machine: Machine,
-        plan: Plan,
+        plan: BenchPlan,
         conditions: Sequence[Condition],
         prompts: Sequence[BenchPrompt],
         on_progress: OnProgress = lambda progress: None,

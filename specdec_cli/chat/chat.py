@@ -15,7 +15,7 @@ from typing import Any
 
 from specdec_cli import __version__
 from specdec_cli.chat.screen import Notice, Screen
-from specdec_cli.chat.settings import HIDDEN, OFF, Settings
+from specdec_cli.chat.settings import HIDDEN, OFF, ChatSettings
 from specdec_cli.chat.transcript import Transcript, save
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Finish, Prefill, Start
@@ -71,7 +71,7 @@ class Chat:
         loaded: Loaded,
         open_pair: Open,
         screen: Screen,
-        settings: Settings,
+        settings: ChatSettings,
         transcript: Transcript | None = None,
         saved_to: Path | None = None,
         presses: Presses | None = None,

@@ -25,7 +25,7 @@ DEFAULT = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ChatSettings:
     """How replies are asked for and shown. `k` None is the pair's own; `think` is shown, hidden or off (not wanted)."""
 
     k: int | Literal["auto"] | None = None
@@ -41,7 +41,7 @@ class Settings:
     think: str = SHOWN
     panel: bool = True
 
-    def with_value(self, name: str, value: str) -> Settings:
+    def with_value(self, name: str, value: str) -> ChatSettings:
         """The settings with `name` at `value`, as typed.
 
         Raises: UsageError for an unknown name and for a value out of bounds.

@@ -20,7 +20,7 @@ from specdec_cli.session.interrupt import unwinding
 
 if TYPE_CHECKING:
     from specdec_cli.chat.loop import Reader
-    from specdec_cli.chat.settings import Settings
+    from specdec_cli.chat.settings import ChatSettings
     from specdec_cli.chat.transcript import Transcript
     from specdec_cli.pairs.resolve import Resolved
 
@@ -94,12 +94,12 @@ def chat(
     force: options.Force = False,
 ) -> None:
     """Talk: many turns, both models' caches reused from turn to turn; /help lists what can be typed."""
-    from specdec_cli.chat.settings import Settings
+    from specdec_cli.chat.settings import ChatSettings
 
     if offline:
         os.environ["HF_HUB_OFFLINE"] = "1"
     sampling = asked(temp, top_p, top_k, min_p, repetition_penalty, presence_penalty, frequency_penalty)
-    settings = Settings(
+    settings = ChatSettings(
         k=parse_k(k),
         max_tokens=max_tokens,
         max_context=max_context,
@@ -167,7 +167,7 @@ def _as_before(header: Any) -> Resolved:
 def _talk(
     stack: ExitStack,
     resolved: Resolved,
-    settings: Settings,
+    settings: ChatSettings,
     transcript: Transcript,
     *,
     drafter: str,

@@ -21,12 +21,12 @@ from rich.progress import (
 from rich.text import Text
 
 from specdec_cli.format import size
-from specdec_cli.pairs.verdict import Checkup
-from specdec_cli.ui.pairs import print_checkup, print_line
+from specdec_cli.pairs.verdict import Verdict
+from specdec_cli.ui.pairs import print_checks, print_line
 from specdec_cli.ui.terminal import can_draw, encodable, make_console, safe
 
 STALLED_SECONDS = 10.0
-Report = Callable[[str, int, int], None]
+OnProgress = Callable[[str, int, int], None]
 
 
 class Pulse(ProgressColumn):
@@ -48,7 +48,7 @@ class Pulse(ProgressColumn):
 
 
 @contextmanager
-def pull_display(err: TextIO, total_bytes: int) -> Iterator[Report]:
+def pull_display(err: TextIO, total_bytes: int) -> Iterator[OnProgress]:
     """A report(file, done, total) that draws one bar a file and one for all; plain lines where no bar can be drawn."""
     if not can_draw(err):
         yield _lines(err)
@@ -65,7 +65,7 @@ def pull_display(err: TextIO, total_bytes: int) -> Iterator[Report]:
         yield _bars(progress, total_bytes)
 
 
-def _bars(progress: Progress, total_bytes: int) -> Report:
+def _bars(progress: Progress, total_bytes: int) -> OnProgress:
     """Complete files become lines above the bars: a live region taller than the screen would repeat itself."""
     whole = progress.add_task("all files", total=total_bytes)
     tasks: dict[str, TaskID] = {}
@@ -85,7 +85,7 @@ def _bars(progress: Progress, total_bytes: int) -> Report:
     return report
 
 
-def _lines(err: TextIO) -> Report:
+def _lines(err: TextIO) -> OnProgress:
     finished: set[str] = set()
 
     def report(path: str, done_bytes: int, file_bytes: int) -> None:
@@ -106,8 +106,8 @@ class PullScreen:
     def line(self, text: str) -> None:
         print_line(self._err, text)
 
-    def verdict(self, found: Checkup) -> None:
-        print_checkup(self._err, found)
+    def verdict(self, found: Verdict) -> None:
+        print_checks(self._err, found)
 
-    def progress(self, total_bytes: int) -> AbstractContextManager[Report]:
+    def progress(self, total_bytes: int) -> AbstractContextManager[OnProgress]:
         return pull_display(self._err, total_bytes)

@@ -10,7 +10,7 @@ import pytest
 from fakes.bench_machine import Simulated, Texts, true_log_speedups
 from fakes.machine import BY_NAME, MACHINES
 from specdec_cli.bench.estimate import estimates
-from specdec_cli.bench.plan import Plan
+from specdec_cli.bench.plan import BenchPlan
 from specdec_cli.bench.recommend import better, recommend
 from specdec_cli.bench.result import Arm, Condition, Contender
 from specdec_cli.bench.sweep import Sweep
@@ -24,7 +24,7 @@ TOO_SLOW = replace(BY_NAME["M2 Ultra"], name="M2 Ultra, costly draft", draft_ste
 
 def bench(machine, texts, seed, budget=65.0, each=20, conditions=(MODEL,), ks=KS, **faults):
     found = Simulated(machine, tokens=texts.tokens, seed=seed, **faults)
-    done = Sweep(found, Plan(ks, budget, seed=seed), conditions, texts.prompts(each, seed))
+    done = Sweep(found, BenchPlan(ks, budget, seed=seed), conditions, texts.prompts(each, seed))
     done.run()
     return done, found
 
@@ -150,7 +150,7 @@ def test_too_little_time_gives_no_recommendation_instead_of_a_guess():
 
 def test_cooling_down_comes_before_every_answer():
     machine = Simulated(BY_NAME["M4 Pro (mlx 3852)"], tokens=64)
-    done = Sweep(machine, Plan(KS, 80.0, cooldown_seconds=1.5, seed=0), [MODEL], KINDS.prompts(8, 0))
+    done = Sweep(machine, BenchPlan(KS, 80.0, cooldown_seconds=1.5, seed=0), [MODEL], KINDS.prompts(8, 0))
     done.run()
     assert machine.slept == 1.5 * len(done.samples) and machine.clock() < 82
 

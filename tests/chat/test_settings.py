@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specdec_cli.chat.settings import Settings
+from specdec_cli.chat.settings import ChatSettings
 from specdec_cli.errors import UsageError
 
 
@@ -26,7 +26,7 @@ from specdec_cli.errors import UsageError
     ],
 )
 def test_set_sets(line, field, value):
-    assert getattr(Settings().with_value(*line.split(" ", 1)), field) == value
+    assert getattr(ChatSettings().with_value(*line.split(" ", 1)), field) == value
 
 
 @pytest.mark.parametrize(
@@ -47,5 +47,5 @@ def test_set_sets(line, field, value):
 )
 def test_set_checks_with_both_values(name, value, message, hint):
     with pytest.raises(UsageError) as caught:
-        Settings().with_value(name, value)
+        ChatSettings().with_value(name, value)
     assert message in caught.value.message and caught.value.hint == hint

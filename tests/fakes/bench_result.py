@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fakes.bench_machine import Simulated, Texts
 from fakes.machine import BY_NAME
-from specdec_cli.bench.plan import Plan
+from specdec_cli.bench.plan import BenchPlan
 from specdec_cli.bench.result import BenchResult, BenchSettings, Condition, Contender, Environment
 from specdec_cli.bench.sweep import Sweep
 from specdec_cli.machine import MachineState
@@ -24,7 +24,7 @@ def sample_result(
 ) -> BenchResult:
     """A bench with made-up models on a machine with published costs."""
     ks = (0, 1, 2, 3, 4, 5, 6, 7, 8, "auto")
-    plan = Plan(ks, budget_seconds, seed=3)
+    plan = BenchPlan(ks, budget_seconds, seed=3)
     simulated = Simulated(BY_NAME[machine], seed=3, cancel_after=cancel_after)
     conditions = [Condition(contender, temperature) for temperature in temperatures for contender in contenders]
     bench = Sweep(simulated, plan, conditions, Texts(kinds).prompts(8, 1))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from fakes.models import TINY, byte_tokenizer, write_tokenizer
 from specdec_cli.chat.chat import Chat, Loaded
 from specdec_cli.chat.loop import run_chat
-from specdec_cli.chat.settings import Settings
+from specdec_cli.chat.settings import ChatSettings
 from specdec_cli.engine.architectures import architectures
 from specdec_cli.engine.conformance.networks import tiny_network
 from specdec_cli.engine.model import CachedModel
@@ -80,7 +80,7 @@ def chat_with(session, open_pair=None, tty=False, **settings):
     """(chat, out, err); `settings` replace those of a chat with K = 4 and short answers."""
     out, err = io.StringIO(), io.StringIO()
     loaded = Loaded(Pair("tiny", "specdec:demo/target", "specdec:demo/draft", 4), session, "model")
-    chosen = Settings(**{"max_tokens": 24, "panel": False} | settings)
+    chosen = ChatSettings(**{"max_tokens": 24, "panel": False} | settings)
     return Chat(loaded, open_pair or Refusing(), ChatScreen(out, err), chosen), out, err
 
 

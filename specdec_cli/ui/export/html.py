@@ -10,7 +10,7 @@ from specdec_cli.events import Start
 from specdec_cli.format import percent, speed
 from specdec_cli.stats import ratio
 from specdec_cli.trace import Reply, Trace
-from specdec_cli.ui.export.tokens import MEANINGS, Token, coloured, drawn
+from specdec_cli.ui.export.tokens import MEANINGS, ColouredToken, coloured, drawn
 from specdec_cli.ui.fates import Fate
 from specdec_cli.ui.html import Markup, element, fill, joined
 from specdec_cli.ui.summary import SEPARATOR
@@ -79,7 +79,7 @@ def _reply(reply: Reply, number: int) -> Markup:
     return element("section", *parts, *([element("p", note, class_="soft")] if note else []))
 
 
-def _token(token: Token) -> Markup:
+def _token(token: ColouredToken) -> Markup:
     """One element; a screen reader hears its fate by the element's kind, a pointer by its title."""
     indent, shown = token.parts
     if not shown:

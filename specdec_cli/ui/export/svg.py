@@ -14,7 +14,7 @@ from rich.cells import cell_len
 
 from specdec_cli.trace import Reply, Trace
 from specdec_cli.ui.export.html import figures, heading, settings
-from specdec_cli.ui.export.tokens import GLYPHS, MEANINGS, Token, coloured
+from specdec_cli.ui.export.tokens import GLYPHS, MEANINGS, ColouredToken, coloured
 from specdec_cli.ui.fates import Fate
 from specdec_cli.ui.html import picture_style
 from specdec_cli.ui.summary import SEPARATOR
@@ -81,7 +81,7 @@ def _folded(words: str, width: int) -> Iterator[str]:
     yield line
 
 
-def _laid_out(tokens: Sequence[Token], row: int) -> list[_Run]:
+def _laid_out(tokens: Sequence[ColouredToken], row: int) -> list[_Run]:
     """The tokens on rows of `COLUMNS` cells: lines end where the text has line breaks, and at spaces where too long."""
     runs: list[_Run] = []
     column = 0
@@ -97,7 +97,7 @@ def _laid_out(tokens: Sequence[Token], row: int) -> list[_Run]:
     return runs
 
 
-def _chunks(tokens: Sequence[Token]) -> Iterator[list[tuple[int, str]]]:
+def _chunks(tokens: Sequence[ColouredToken]) -> Iterator[list[tuple[int, str]]]:
     """(token number, character) in pieces that stay on one row if they can: words, and tokens that were not said."""
     word: list[tuple[int, str]] = []
     for number, token in enumerate(tokens):

@@ -40,7 +40,7 @@ _REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class ColouredToken:
     """A token of round `index`. `said`: its text is part of the reply; else `text` shows a token that is not."""
 
     fate: Fate
@@ -60,7 +60,7 @@ class Token:
         return (self.shown[: -len(text)], text) if text and GLYPHS[self.fate] else ("", self.shown)
 
 
-def coloured(reply: Reply) -> list[Token]:
+def coloured(reply: Reply) -> list[ColouredToken]:
     """Every token of the reply in order. A token without text of its own in the reply, as a stop token, is not said."""
     tokens = [token for done in reply.rounds for token in _tokens(done)]
     return list(_aligned(tokens, reply.finish.text))
@@ -79,23 +79,23 @@ def _legal(char: str) -> str:
     return _REPLACED if ord(char) & 0xFFFE == 0xFFFE or 0xFDD0 <= ord(char) <= 0xFDEF else char
 
 
-def _tokens(done: RoundDone) -> Iterator[Token]:
+def _tokens(done: RoundDone) -> Iterator[ColouredToken]:
     """The round's tokens; accepted ones behind a stop token are not said."""
     judged = done.round
     for place, (fate, piece) in enumerate(fates(done)):
         own = place >= len(judged.draft)
         said = own or place < min(judged.accepted, len(judged.emitted))
-        yield Token(fate, piece, said, judged.index)
+        yield ColouredToken(fate, piece, said, judged.index)
 
 
-def _aligned(tokens: Sequence[Token], text: str) -> list[Token]:
+def _aligned(tokens: Sequence[ColouredToken], text: str) -> list[ColouredToken]:
     """The tokens with their share of `text`: a tokenizer's pieces one by one need not join to the text they give.
 
     A character that several tokens spell comes with the last of them. What the pieces do not explain comes with the
     token before it, at the beginning with the first.
     """
-    aligned: list[Token] = []
-    waiting: list[Token] = []
+    aligned: list[ColouredToken] = []
+    waiting: list[ColouredToken] = []
     at = 0
     for token in tokens:
         waiting.append(token)
@@ -128,7 +128,7 @@ def _find(piece: str, text: str, at: int, reach: int) -> int | None:
     return None if found < 0 else found
 
 
-def _shared(waiting: Sequence[Token], text: str) -> Iterator[Token]:
+def _shared(waiting: Sequence[ColouredToken], text: str) -> Iterator[ColouredToken]:
     """`text` goes to the last said token among those waiting; the others keep their piece and are not said."""
     last = max((place for place, token in enumerate(waiting) if token.said), default=None)
     for place, token in enumerate(waiting):
