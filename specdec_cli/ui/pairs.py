@@ -14,7 +14,7 @@ from rich.text import Text
 from specdec_cli.format import size
 from specdec_cli.models.memory import Footprint
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.pairs.verdict import Checkup
+from specdec_cli.pairs.verdict import Verdict
 from specdec_cli.speedup import break_even_acceptance
 from specdec_cli.ui.terminal import encodable, make_console, safe
 
@@ -95,7 +95,7 @@ def print_json(out: TextIO, value: object) -> None:
     out.write(json.dumps(value, indent=1) + "\n")
 
 
-def print_checkup(out: TextIO, found: Checkup) -> None:
+def print_checks(out: TextIO, found: Verdict) -> None:
     """The five answers; a person reads them top to bottom."""
     console = make_console(out, plain=False)
     grid = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
@@ -107,7 +107,7 @@ def print_checkup(out: TextIO, found: Checkup) -> None:
     console.print(_memory_table(found))
 
 
-def print_verdict(out: TextIO, found: Checkup) -> None:
+def print_verdict(out: TextIO, found: Verdict) -> None:
     """Every reason against the pair, or the command that runs it."""
     console = make_console(out, plain=False)
     grid = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
@@ -121,7 +121,7 @@ def print_verdict(out: TextIO, found: Checkup) -> None:
     console.print(grid)
 
 
-def _answers(found: Checkup) -> list[tuple[str, str]]:
+def _answers(found: Verdict) -> list[tuple[str, str]]:
     rows = [("pair", found.pair.name), ("target", found.pair.target), ("draft", found.pair.draft or "none")]
     if found.vocab is not None:
         rows.append(("tokenizers", f"{found.vocab.status}: {found.vocab.reason}"))
@@ -138,7 +138,7 @@ def _answers(found: Checkup) -> list[tuple[str, str]]:
     return rows + [("advice", sentence) for sentence in found.advice]
 
 
-def _memory_table(found: Checkup) -> Table:
+def _memory_table(found: Verdict) -> Table:
     estimate = found.memory
     table = Table(box=box.SIMPLE_HEAD, title_style="dim", pad_edge=False)
     table.add_column("memory", no_wrap=True)
