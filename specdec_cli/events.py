@@ -16,13 +16,13 @@ FinishReason = Literal["stop", "length", "interrupted"]
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One target pass: K drafted tokens judged, `accepted` of them kept, one token of the target's own added.
+    """One target pass: K drafted tokens judged, `accepted` of them kept, one token of the target's added.
 
     `draft[:accepted]` were accepted, `draft[accepted]` (if any) was rejected, the rest were discarded
     unjudged. `next` is the correction after a rejection, the bonus after full acceptance, and the plain
     token when nothing was drafted. `emitted` = accepted + next, cut after the first stop token.
-    `draft_prefill_seconds` is spent once, in the round before which the draft read the prompt. `why` is the reason of
-    this round's K where it is chosen each round, empty where it is fixed.
+    `draft_prefill_seconds` is spent in the first drafting round, when the draft reads the prompt. `why` is the reason
+    for this round's K, empty for a fixed K.
     """
 
     index: int
@@ -38,21 +38,21 @@ class Round:
 
     @property
     def rejected(self) -> int | None:
-        """The one draft token that was judged and refused, None after full acceptance."""
+        """The one draft token that was judged and rejected, None after full acceptance."""
         return self.draft[self.accepted] if self.accepted < len(self.draft) else None
 
     @property
     def discarded(self) -> tuple[int, ...]:
-        """Draft tokens behind the rejected one: never judged."""
+        """Draft tokens after the rejected one: never judged."""
         return self.draft[self.accepted + 1 :]
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What was asked and what is in force, before any model work.
+    """What was requested and the values in effect, before any model work.
 
-    `seed` is the one that was given, None if the reply drew its own; `sampling` holds every other value in force.
-    `attempt` counts further answers to one prompt, which under a seed have noise of their own.
+    `seed` is the requested one, None if the reply drew its own; `sampling` holds every other value in effect.
+    `attempt` counts further answers to one prompt; under a seed each has its own noise.
     """
 
     event: ClassVar[str] = "start"
@@ -76,7 +76,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Prefill:
-    """The target has read the prompt; `cached_tokens` of it were still in its cache."""
+    """The target has read the prompt; `cached_tokens` of it were in its cache."""
 
     event: ClassVar[str] = "prefill"
     prompt_tokens: int
@@ -86,7 +86,7 @@ class Prefill:
 
 @dataclass(frozen=True, slots=True)
 class RoundDone:
-    """A Round with text: `pieces` one per draft token, `next_piece`, and `text`, which became printable with it."""
+    """A Round with text: `pieces` one per draft token, `next_piece`, and the `text` it made printable."""
 
     event: ClassVar[str] = "round"
     round: Round
@@ -109,7 +109,7 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failure after the start: the same two lines a person reads."""
+    """A failure after the start: message and hint as a person reads them."""
 
     event: ClassVar[str] = "error"
     message: str
@@ -124,7 +124,7 @@ _KINDS: dict[str, type[Start | Prefill | RoundDone | Finish | Failure]] = {
 
 
 def to_dict(event: Event) -> dict[str, Any]:
-    """The JSON object of one event; a round's fields lie flat beside its texts."""
+    """The JSON object of one event; a round's fields and its texts are on one level."""
     values = asdict(event)
     if isinstance(event, RoundDone):
         values = {**values.pop("round"), **values}

@@ -1,4 +1,4 @@
-"""What can be typed after a slash. Law: a mistyped command is an error that names the nearest, never a message."""
+"""The commands of a chat. Law: a mistyped command is an error that names the nearest one, never a message."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Leave(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command. `act` gets what follows its name and returns what the editor then holds; `words` may follow it."""
+    """One command. `act` takes its argument and returns the editor's next text; `words` completes the argument."""
 
     name: str
     usage: str
@@ -41,7 +41,7 @@ class Command:
 
 
 def run_command(chat: Chat, line: str) -> str:
-    """Carries out `/name argument`; returns what the editor then holds. Raises: SpecdecError, Leave."""
+    """Runs `/name argument` and returns the editor's next text. Raises: SpecdecError, Leave."""
     name, *rest = line.strip().split(maxsplit=1)
     return find(name).act(chat, "".join(rest)) or ""
 
@@ -140,13 +140,13 @@ def _pair(chat: Chat, argument: str) -> None:
     if argument:
         pair = registry().find(argument)
         for name, revision in pair.models:
-            locate(name, revision)  # before the present pair is let go
+            locate(name, revision)  # before the present pair is unloaded
         chat.switch(pair, chat.loaded.drafter)
     chat.screen.show(Notice(pair_summary(chat)))
 
 
 def pair_summary(chat: Chat) -> str:
-    """Which pair speaks."""
+    """The pair with its models, in one line."""
     pair, (target, draft) = chat.loaded.pair, chat.loaded.session.names
     return f"{pair.name}: target {target}, " + (f"draft {draft}" if draft else "no draft")
 
@@ -205,7 +205,7 @@ def stats_rows(figures: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
         ("tokens", f"{tokens} in {count(passes, 'target pass')}, {figures['mean_acceptance_length']:.2f} a pass"),
         ("accepted", f"{drafted} of drafted, {judged} of judged" if figures["draft_n"] else "nothing drafted"),
         ("pace", f"{speed(figures['tokens_per_second'])} after the first token of each reply"),
-        ("prompts", f"{count(figures['prompt_tokens'], 'token')}, {read} of them read, the others still in the cache"),
+        ("prompts", f"{count(figures['prompt_tokens'], 'token')}, {read} of them read, the others were in the cache"),
     ]
     if figures["draft_n"]:
         positions = " ".join(
@@ -269,8 +269,8 @@ COMMANDS = (
     Command("/system", "[TEXT|off]", "set or show the system message", _system),
     Command("/set", "NAME VALUE", "temp, top-p, seed, max-tokens, overflow, think, …", _set, words=_set_words),
     Command("/show", "[WHAT]", "settings; last, the answer as Markdown; thinking; all", _show, words=lambda: SHOWABLE),
-    Command("/stats", "", "what drafting brought so far", _stats),
-    Command("/pair", "[NAME]", "which pair speaks, or another one", _pair, words=_pair_names),
+    Command("/stats", "", "what drafting has gained so far", _stats),
+    Command("/pair", "[NAME]", "show the pair, or switch to another", _pair, words=_pair_names),
     Command("/draft", "on|off", "draft, or decode plainly", _draft, words=lambda: ("on", "off")),
     Command("/k", "N|auto", "tokens drafted per round", _k, words=lambda: ("auto", *map(str, range(9)))),
     Command("/panel", "on|off", "the live panel", _panel, words=lambda: ("on", "off")),

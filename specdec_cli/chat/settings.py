@@ -1,4 +1,4 @@
-"""What `/set` sets. Law: a value is checked when it is set, with both values and the bounds, never in mid-reply."""
+"""The settings of a chat. Law: a value is checked when it is set, never in the middle of a reply."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True)
 class ChatSettings:
-    """How replies are asked for and shown. `k` None is the pair's own; `think` is shown, hidden or off (not wanted)."""
+    """How replies are requested and shown. `k` None is the pair's K; `think` is shown, hidden or off (no thinking)."""
 
     k: int | Literal["auto"] | None = None
     drafts: bool = True
@@ -54,7 +54,7 @@ class ChatSettings:
         return replace(self, **{name.replace("-", "_"): _PARSERS[name](value)})
 
     def to_dict(self) -> dict[str, Any]:
-        """What a transcript says of them."""
+        """The settings in a transcript."""
         sampling = {name: value for name, value in self.sampling.items() if value is not None}
         return {
             "k": self.k,
@@ -68,7 +68,7 @@ class ChatSettings:
 
 
 def parse_k(value: str) -> int | Literal["auto"]:
-    """What /k was given. Raises: UsageError."""
+    """The value of /k. Raises: UsageError."""
     return "auto" if value == "auto" else _whole("/k", value, 0, MAX_K)
 
 

@@ -14,7 +14,7 @@ from specdec_cli.cli import options
 from specdec_cli.cli.pipes import quietly
 from specdec_cli.errors import UsageError
 from specdec_cli.pairs.pair import DEMO
-from specdec_cli.request import asked, one_name, parse_bias, parse_k
+from specdec_cli.request import one_name, parse_bias, parse_k, sampling_flags
 from specdec_cli.session.conversation import OVERFLOWS
 from specdec_cli.session.interrupt import unwinding
 
@@ -98,7 +98,7 @@ def chat(
 
     if offline:
         os.environ["HF_HUB_OFFLINE"] = "1"
-    sampling = asked(temp, top_p, top_k, min_p, repetition_penalty, presence_penalty, frequency_penalty)
+    sampling = sampling_flags(temp, top_p, top_k, min_p, repetition_penalty, presence_penalty, frequency_penalty)
     settings = ChatSettings(
         k=parse_k(k),
         max_tokens=max_tokens,

@@ -1,4 +1,4 @@
-"""The only door to transformers and to mlx-lm's tokenizers. Law: loads without weights, never runs repository code."""
+"""The only door to transformers and to mlx-lm's tokenizers. Law: it never runs repository code."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from specdec_cli.models.text import Thinking
 from specdec_cli.models.vocab import TokenTable
 
 Message = Mapping[str, str]
-# gpt-oss answers in channels; mlx-lm knows no tags for them.
+# gpt-oss answers in channels, for which mlx-lm has no tags.
 CHANNELS = Thinking("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>")
 
 
 class TextStream(Protocol):
-    """Tokens in, text out as soon as it is certain (a character may span tokens)."""
+    """Turns tokens into text as soon as it is certain; a character may span tokens."""
 
     def step(self, token: int) -> str:
         """Text that `token` completed, often empty."""
 
     def finish(self) -> str:
-        """What is left: an incomplete character shows as U+FFFD."""
+        """The rest; an incomplete character is U+FFFD."""
 
 
 class Tokenizer:
@@ -93,11 +93,11 @@ class Tokenizer:
         vocabulary = self._wrapper._tokenizer.get_vocab()
         return CHANNELS if {"<|channel|>", "<|message|>", "<|start|>"} <= vocabulary.keys() else None
 
-    def stream(self, behind: Sequence[int] = ()) -> TextStream:
-        """A fresh text stream; `behind` are ids the text continues (they decide about a leading space)."""
+    def stream(self, preceding: Sequence[int] = ()) -> TextStream:
+        """A fresh text stream that continues the ids `preceding`, which decide about a leading space."""
         if self._backend is None:
             return _NaiveStream(self._wrapper._tokenizer)
-        return _FastStream(self._backend, behind)
+        return _FastStream(self._backend, preceding)
 
     def piece(self, token: int) -> str:
         """One token on its own, as text; bytes that are no character show as U+FFFD."""
@@ -118,7 +118,7 @@ class Tokenizer:
         return self._table
 
     def encoding_rules(self) -> dict[str, str]:
-        """What decides how text becomes ids, beyond the ids themselves: merges, normalizer, pre-tokenizer."""
+        """The rules that turn text into ids: merges, normalizer, pre-tokenizer."""
         if self._backend is None:
             return {}
         rules = json.loads(self._backend.to_str())
@@ -132,10 +132,10 @@ class Tokenizer:
 class _FastStream:
     """huggingface tokenizers' own incremental decoder."""
 
-    def __init__(self, backend: Any, behind: Sequence[int]) -> None:
+    def __init__(self, backend: Any, preceding: Sequence[int]) -> None:
         self._backend = backend
-        self._behind = list(behind)[-8:]
-        self._stream = DecodeStream(ids=self._behind, skip_special_tokens=False)
+        self._preceding = list(preceding)[-8:]
+        self._stream = DecodeStream(ids=self._preceding, skip_special_tokens=False)
         self._pending: list[int] = []
 
     def step(self, token: int) -> str:
@@ -143,15 +143,15 @@ class _FastStream:
         text: str | None = self._stream.step(self._backend, token)
         if text is None:
             return ""
-        self._behind, self._pending = (self._behind + self._pending)[-8:], []
+        self._preceding, self._pending = (self._preceding + self._pending)[-8:], []
         return text
 
     def finish(self) -> str:
-        """The bytes still held, decoded behind what came before them."""
+        """The pending bytes, decoded in the context of the preceding ones."""
         if not self._pending:
             return ""
-        before = self._backend.decode(self._behind, skip_special_tokens=False)
-        both = self._backend.decode(self._behind + self._pending, skip_special_tokens=False)
+        before = self._backend.decode(self._preceding, skip_special_tokens=False)
+        both = self._backend.decode(self._preceding + self._pending, skip_special_tokens=False)
         self._pending = []
         return str(both[len(before) :])
 
@@ -200,7 +200,7 @@ def _byte_level(token: str) -> bytes:
 
 
 def _sentence_piece(token: str) -> bytes:
-    """`<0xNN>` is one byte; the low line stands for a space."""
+    """`<0xNN>` is one byte; U+2581 is a space."""
     if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
         return bytes([int(token[3:5], 16)])
     return token.replace("\u2581", " ").encode()
