@@ -20,11 +20,11 @@ PROMISING = 1.03
 
 
 def conclusion(report: Report) -> str:
-    """The advice in one sentence."""
+    """The recommendation in one sentence."""
     advice = report.recommendation
     if advice.answer == "unknown":
         least = f"fewer than {FEWEST_PROMPTS} prompts were confirmed"
-        return f"no advice: {least}; more prompts or a larger --time-budget are needed"
+        return f"no recommendation: {least}; more prompts or a larger --time-budget are needed"
     if advice.speedup is None:
         return ""
     measured = f"{times(advice.speedup)}, measured on {advice.speedup.prompts} prompts"

@@ -1,4 +1,4 @@
-"""The report of `specdec audit`. Law: token texts show every invisible character, so that none acts on the terminal."""
+"""The report of `specdec audit`. Law: every invisible character of a token is drawn, so none acts on the terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COLOURS = {"identical": "green", "near-tie": "yellow", "diverged": "bold red"}
 
 
 def print_audit(out: TextIO, found: Audit) -> None:
-    """A line for each prompt and rule, and the verdict in one sentence."""
+    """A line for each prompt and rule, then the verdict in one sentence."""
     console = make_console(out, plain=False)
     table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
     several = len({finding.k for finding in found.findings}) > 1

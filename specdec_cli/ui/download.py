@@ -1,4 +1,4 @@
-"""Progress of a pull. Law: bytes never go backwards, and a stall is said, not left to be guessed."""
+"""Progress of a pull. Law: bytes never decrease, and a stall is shown."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OnProgress = Callable[[str, int, int], None]
 
 
 class Pulse(ProgressColumn):
-    """Says how long no byte has come, once that is long enough to wonder."""
+    """Shows for how long no byte has come, from STALLED_SECONDS on."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Pulse(ProgressColumn):
 
 @contextmanager
 def pull_display(err: TextIO, total_bytes: int) -> Iterator[OnProgress]:
-    """A report(file, done, total) that draws one bar a file and one for all; plain lines where no bar can be drawn."""
+    """A callback (file, done, total) that draws a bar for each file and one for all, or writes plain lines."""
     if not can_draw(err):
         yield _lines(err)
         return
@@ -66,7 +66,7 @@ def pull_display(err: TextIO, total_bytes: int) -> Iterator[OnProgress]:
 
 
 def _bars(progress: Progress, total_bytes: int) -> OnProgress:
-    """Complete files become lines above the bars: a live region taller than the screen would repeat itself."""
+    """Completed files become lines above the bars: a live region taller than the screen would repeat itself."""
     whole = progress.add_task("all files", total=total_bytes)
     tasks: dict[str, TaskID] = {}
     done_by_file: dict[str, int] = {}
@@ -98,7 +98,7 @@ def _lines(err: TextIO) -> OnProgress:
 
 
 class PullScreen:
-    """All that a pull shows, on `err`."""
+    """Everything a pull shows, on `err`."""
 
     def __init__(self, err: TextIO) -> None:
         self._err = err

@@ -1,4 +1,4 @@
-"""Tables of pairs and verdicts. Law: every cell from a file or the Hub passes the terminal filter."""
+"""Tables of pairs and verdicts. Law: every cell from a file or the Hub is filtered for the terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMMON = "mlx-community/"
 
 @dataclass(frozen=True, slots=True)
 class PairRow:
-    """One line of `specdec pairs`; None where no source tells the size, or the size leaves open whether it fits."""
+    """One line of `specdec pairs`; `size_bytes` and `fits` are None where unknown."""
 
     pair: Pair
     size_bytes: int | None
@@ -48,7 +48,7 @@ class PairRow:
 
 
 def print_pairs(out: TextIO, rows: Sequence[PairRow]) -> None:
-    """A pair's figures on one line, its models below: long ids are never broken where they fit the width."""
+    """A pair's figures on one line, its models below, so that long ids need not be broken."""
     console = make_console(out, plain=False)
     names = [safe(row.pair.name) + (" *" if row.default else "") for row in rows]
     width = max(map(len, ["pair", *names]))
@@ -64,7 +64,7 @@ def print_pairs(out: TextIO, rows: Sequence[PairRow]) -> None:
 
 
 def _models(pair: Pair, width: int) -> str:
-    """`target + draft`, on two lines where one is too short."""
+    """`target + draft`, on two lines where the width requires it."""
     if pair.draft is None:
         return f"  {_short(pair.target)}, no draft"
     line = f"  {_short(pair.target)} + {_short(pair.draft)}"
@@ -72,12 +72,12 @@ def _models(pair: Pair, width: int) -> str:
 
 
 def _short(name: str) -> str:
-    """A model's id, without the organisation that most share."""
+    """A model's id, without the organisation that most models share."""
     return safe(name).removeprefix(COMMON)
 
 
 def _legend(rows: Sequence[PairRow]) -> list[str]:
-    parts = ["* speaks when no pair is named"] if any(row.default for row in rows) else []
+    parts = ["* the default pair: it answers when none is named"] if any(row.default for row in rows) else []
     if any(name.startswith(COMMON) for row in rows for name, _ in row.pair.models):
         parts.append(f"ids without an organisation are {COMMON}…")
     unverified = sum(not row.pair.verified for row in rows)
@@ -96,7 +96,7 @@ def print_json(out: TextIO, value: object) -> None:
 
 
 def print_checks(out: TextIO, found: Verdict) -> None:
-    """The five answers; a person reads them top to bottom."""
+    """The verdict's five answers and the memory table."""
     console = make_console(out, plain=False)
     grid = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
     grid.add_column(no_wrap=True, style="dim")
@@ -108,7 +108,7 @@ def print_checks(out: TextIO, found: Verdict) -> None:
 
 
 def print_verdict(out: TextIO, found: Verdict) -> None:
-    """Every reason against the pair, or the command that runs it."""
+    """Every obstacle, or the command that runs the pair."""
     console = make_console(out, plain=False)
     grid = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
     grid.add_column(no_wrap=True, min_width=10)

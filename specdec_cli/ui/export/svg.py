@@ -1,6 +1,6 @@
 """A trace as a picture of coloured text. Law: valid XML, whatever the text holds.
 
-Everything stands on a grid of cells; `textLength` pins each run to its cells, whatever font the viewer has.
+Everything lies on a grid of cells; `textLength` fits each run to its cells in any font.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CELL, _ROW, _MARGIN, _TAB = 8.4, 22, 28, 4
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Text of one token on one row, from `column` on."""
+    """The text of one token on one row, starting at `column`."""
 
     token: int
     fate: Fate
@@ -59,7 +59,7 @@ def svg_picture(trace: Trace) -> str:
 
 
 def _reply(reply: Reply, row: int) -> tuple[list[str], int]:
-    """The reply's heading, figures and text from `row` on, and the row behind them."""
+    """The reply's heading, figures and text, starting at `row`, and the row after them."""
     line = SEPARATOR.join(f"{name} {value}" for name, value, _ in figures(reply.finish.stats))
     head = [_text("title", heading(reply.start)[:COLUMNS], row, 0, pinned=False)]
     head.append(_text("soft", settings(reply.start)[: COLUMNS + 8], row + 1, 0, pinned=False))
@@ -82,7 +82,7 @@ def _folded(words: str, width: int) -> Iterator[str]:
 
 
 def _laid_out(tokens: Sequence[ColouredToken], row: int) -> list[_Run]:
-    """The tokens on rows of `COLUMNS` cells: lines end where the text has line breaks, and at spaces where too long."""
+    """The tokens on rows of `COLUMNS` cells, broken at the text's line breaks and, where too long, at spaces."""
     runs: list[_Run] = []
     column = 0
     for chunk in _chunks(tokens):
@@ -98,7 +98,7 @@ def _laid_out(tokens: Sequence[ColouredToken], row: int) -> list[_Run]:
 
 
 def _chunks(tokens: Sequence[ColouredToken]) -> Iterator[list[tuple[int, str]]]:
-    """(token number, character) in pieces that stay on one row if they can: words, and tokens that were not said."""
+    """(token number, character) in pieces that stay on one row if possible: words, and tokens that were not emitted."""
     word: list[tuple[int, str]] = []
     for number, token in enumerate(tokens):
         indent, text = token.parts
@@ -118,7 +118,7 @@ def _chunks(tokens: Sequence[ColouredToken]) -> Iterator[list[tuple[int, str]]]:
 
 
 def _append(runs: list[_Run], run: _Run) -> None:
-    """Adds the run, to the last one where it goes on with it."""
+    """Adds the run, or extends the last one where it continues it."""
     last = runs[-1] if runs else None
     if last is not None and (last.token, last.row) == (run.token, run.row):
         runs[-1] = replace(last, text=last.text + run.text)
@@ -127,7 +127,7 @@ def _append(runs: list[_Run], run: _Run) -> None:
 
 
 def _draw(run: _Run) -> Iterator[str]:
-    """The run's ground, an underline where it was accepted, and its text."""
+    """The run's background, an underline if accepted, and its text."""
     cells = cell_len(run.text)
     x, y, width = _MARGIN + run.column * _CELL, _MARGIN + run.row * _ROW, cells * _CELL
     if run.fate is Fate.ACCEPTED:
