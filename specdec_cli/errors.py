@@ -1,9 +1,9 @@
-"""The one error tree. Law: every failure a person can meet is here, says both values and names the next command.
+"""The one error tree. Law: every error says both values and the next command.
 
 SpecdecError            exit 1   failed
 ├── UsageError          exit 2   the command line or its input is wrong
 ├── NotAvailable        exit 3   model or pair is missing, corrupt or of an unsupported type
-│   └── Unanswered      exit 3   the Hub gave no answer: nothing is known of the model
+│   └── Unanswered      exit 3   the Hub gave no answer: the model may exist
 ├── Refused             exit 4   tokenizers, cache kind or repository code forbid this pair
 └── DoesNotFit          exit 5   memory, disk or context is too small
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 
 class SpecdecError(Exception):
-    """What happened, with both values, in one line; `hint` is the next command to type."""
+    """`message` says what happened, with both values, in one line; `hint` is the next command."""
 
     exit_code = 1
 
@@ -29,17 +29,17 @@ class UsageError(SpecdecError):
 
 
 class NotAvailable(SpecdecError):
-    """The model or pair cannot be had: missing, corrupt, of an unsupported type, or offline."""
+    """The model or pair is not available: missing, corrupt, of an unsupported type, or offline."""
 
     exit_code = 3
 
 
 class Unanswered(NotAvailable):
-    """The Hub could not be asked, so the model may well be there."""
+    """The Hub did not answer, so the model may exist."""
 
 
 class Refused(SpecdecError):
-    """Running this pair would give wrong words or run foreign code."""
+    """This pair would give wrong text or run foreign code."""
 
     exit_code = 4
 

@@ -25,7 +25,7 @@ class TokenLogprob:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One target pass: K drafted tokens judged, `accepted` of them kept, one token of the target's own added.
+    """One target pass: K drafted tokens judged, `accepted` of them kept, one token of the target's added.
 
     `draft[:accepted]` were accepted, `draft[accepted]` (if any) was rejected, the rest were discarded
     unjudged. `next` is the correction after a rejection, the bonus after full acceptance, and the plain
@@ -50,7 +50,7 @@ class Round:
 
     @property
     def rejected(self) -> int | None:
-        """The one draft token that was judged and refused, None after full acceptance."""
+        """The one draft token that was judged and rejected, None after full acceptance."""
         return self.draft[self.accepted] if self.accepted < len(self.draft) else None
 
     @property
@@ -61,10 +61,10 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What was asked and what is in force, before any model work.
+    """What was requested and the values in effect, before any model work.
 
-    `seed` is the one that was given, None if the reply drew its own; `sampling` holds every other value in force.
-    `attempt` counts further answers to one prompt, which under a seed have noise of their own.
+    `seed` is the requested one, None if the reply drew its own; `sampling` holds every other value in effect.
+    `attempt` counts further answers to one prompt; under a seed each has its own noise.
     """
 
     event: ClassVar[str] = "start"
@@ -88,7 +88,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Prefill:
-    """The target has read the prompt; `cached_tokens` of it were still in its cache."""
+    """The target has read the prompt; `cached_tokens` of it were in its cache."""
 
     event: ClassVar[str] = "prefill"
     prompt_tokens: int
@@ -98,7 +98,7 @@ class Prefill:
 
 @dataclass(frozen=True, slots=True)
 class RoundDone:
-    """A Round with text: `pieces` one per draft token, `next_piece`, and `text`, which became printable with it."""
+    """A Round with text: `pieces` one per draft token, `next_piece`, and the `text` it made printable."""
 
     event: ClassVar[str] = "round"
     round: Round
@@ -121,7 +121,7 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failure after the start: the same two lines a person reads."""
+    """A failure after the start: message and hint as a person reads them."""
 
     event: ClassVar[str] = "error"
     message: str
@@ -136,7 +136,7 @@ _KINDS: dict[str, type[Start | Prefill | RoundDone | Finish | Failure]] = {
 
 
 def to_dict(event: Event) -> dict[str, Any]:
-    """The JSON object of one event; a round's fields lie flat beside its texts."""
+    """The JSON object of one event; a round's fields and its texts are on one level."""
     values = asdict(event)
     if isinstance(event, RoundDone):
         values = {**values.pop("round"), **values}

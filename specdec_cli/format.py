@@ -1,4 +1,4 @@
-"""Numbers as words (pure). Law: one wording for each kind of number, whoever shows it."""
+"""Numbers as words (pure). Law: one wording for each kind of number."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ UNKNOWN = "–"
 
 
 def percent(rate: float | None, *, unknown: str = UNKNOWN, digits: int = 0, sign: str = "", space: str = " ") -> str:
-    """0.617 -> "62 %"; `unknown` where there was nothing to divide by. No -0; `sign` "+" shows a gain's."""
+    """0.617 -> "62 %"; None -> `unknown`. Never "-0 %"; `sign` "+" writes the sign of a gain, too."""
     return unknown if rate is None else f"{round(100 * rate, digits) + 0.0:{sign}.{digits}f}{space}%"
 
 
@@ -24,7 +24,7 @@ def speed(tokens_per_second: float | None) -> str:
 
 
 def size(count_bytes: int | None) -> str:
-    """Decimal, as download sizes are given: 4.3 GB, 340 MB, 5.2 MB, 12 kB, 80 B; – where unknown."""
+    """Decimal units, as for downloads: 4.3 GB, 340 MB, 5.2 MB, 12 kB, 80 B; – where unknown."""
     if count_bytes is None:
         return UNKNOWN
     if count_bytes >= 999.5e6:

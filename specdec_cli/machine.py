@@ -1,7 +1,6 @@
-"""This computer as it is now: memory, battery, low-power mode, heat, other programs.
+"""This computer as it is now: memory, power, low-power mode, thermal pressure, load.
 
-Law: asked, never guessed: what the system does not tell is None or `unknown`, and no question takes more than two
-seconds.
+Law: nothing is guessed: what the system does not say is None or `unknown`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ PRESSURE_KEY = "com.apple.system.thermalpressurelevel"
 
 @dataclass(frozen=True, slots=True)
 class MachineState:
-    """What slows a machine down; None where it does not say. `load` is the one-minute load average."""
+    """What may slow the machine down, None if unknown. `load` is the one-minute load average."""
 
     power: str | None = None
     low_power_mode: bool | None = None
@@ -42,7 +41,7 @@ def physical_bytes() -> int:
 def machine_state(
     system: str = sys.platform, run: Run | None = None, supplies: Path = SUPPLIES, profile: Path = PROFILE
 ) -> MachineState:
-    """macOS is asked by `pmset` and `notifyutil`, Linux by its own files."""
+    """The state now: from `pmset` and `notifyutil` on macOS, from /sys on Linux."""
     ask = run or answer_of
     power = power_source(system, ask, supplies)
     if system == "darwin":
@@ -53,13 +52,13 @@ def machine_state(
 
 
 def _low_power_mode(answer: str) -> bool | None:
-    """`lowpowermode 1` among the settings in use; `powermode 1` where a Mac has three modes."""
+    """From `lowpowermode`, or `powermode` on a Mac with three modes; 1 is low power."""
     found = re.search(r"^\s*(?:lowpowermode|powermode)\s+(\d)", answer, re.MULTILINE)
     return None if found is None else found[1] == "1"
 
 
 def _pressure(ask: Run) -> str | None:
-    """The kernel's own level; else whether a CPU speed limit is on."""
+    """The kernel's thermal pressure level; else the CPU speed limit."""
     level = re.search(rf"{re.escape(PRESSURE_KEY)}\s+(\d+)", ask(["notifyutil", "-g", PRESSURE_KEY]))
     if level is not None and int(level[1]) < len(PRESSURE):
         return PRESSURE[int(level[1])]
@@ -82,7 +81,7 @@ def _load() -> float | None:
 
 
 def power_source(system: str = sys.platform, run: Run | None = None, supplies: Path = SUPPLIES) -> Power:
-    """macOS is asked by `pmset -g batt`, Linux by its power supplies; one without any runs on mains."""
+    """From `pmset -g batt` on macOS, from /sys on Linux; a machine without power supplies there is on mains."""
     if system == "darwin":
         answer = (run or answer_of)(["pmset", "-g", "batt"])
         return "mains" if "'AC Power'" in answer else "battery" if "'Battery Power'" in answer else "unknown"
@@ -96,7 +95,7 @@ def power_source(system: str = sys.platform, run: Run | None = None, supplies: P
 
 
 def answer_of(command: list[str]) -> str:
-    """What `command` prints; nothing where it cannot be run."""
+    """The output of `command`; empty where it cannot be run or takes more than two seconds."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=2, check=False).stdout
     except (OSError, subprocess.SubprocessError):

@@ -1,6 +1,6 @@
-"""What may be asked of a reply, within which bounds, and what is then in effect (pure).
+"""What may be requested of a reply, the bounds, and the values then in effect (pure).
 
-Law: a value that was not given is the target's own; a value out of bounds is refused with the value and the bounds.
+Law: a value out of bounds is refused with the value and the bounds. A value not given is the target's default.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DEFAULTED = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What one reply may cost, where it stops and how it is sampled.
+    """Length, stops, drafting and sampling of one reply.
 
     `k` is the draft length; 0 is plain decoding, `auto` chooses each round from measured costs and acceptance.
     `sampling` holds the values of BOUNDS that were asked for; the others are the target's defaults.
@@ -84,9 +84,10 @@ def _texts(stop: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def defaults(config: Mapping[str, Any]) -> dict[str, float]:
-    """What a generation_config.json asks for. `do_sample` false, or absent without a temperature, means temperature 0.
+    """The sampling values of a generation_config.json.
 
-    Values that are null or out of bounds are left at what is off: a file may not stop a reply.
+    `do_sample` false, or absent without a temperature, means temperature 0. Values that are null or out of bounds are
+    ignored: a file may not stop a reply.
     """
     found = {name: config[name] for name in DEFAULTED if _within(name, config.get(name))}
     if not config.get("do_sample", "temperature" in found):
@@ -111,7 +112,7 @@ def effective(config: Mapping[str, Any], given: Mapping[str, float | None]) -> d
     return off_values | defaults(config) | {name: value for name, value in given.items() if value is not None}
 
 
-def asked(
+def sampling_flags(
     temp: float | None,
     top_p: float | None,
     top_k: float | None,
@@ -120,7 +121,7 @@ def asked(
     presence_penalty: float | None,
     frequency_penalty: float | None,
 ) -> dict[str, float | None]:
-    """The command line's flags by the names of BOUNDS. Raises: UsageError for one out of its bounds."""
+    """The command line's sampling flags by the names of BOUNDS. Raises: UsageError for a value out of bounds."""
     given = {
         "temperature": temp,
         "top_p": top_p,
@@ -135,18 +136,19 @@ def asked(
 
 
 def off(name: str) -> float:
+    """The value that turns it off."""
     return BOUNDS[name][2]
 
 
 def flag(name: str) -> str:
-    """The option's spelling."""
+    """The spelling of its option."""
     return {"temperature": "temp"}.get(name, name.replace("_", "-"))
 
 
 def parse_bias(entries: tuple[str, ...]) -> tuple[tuple[int, float], ...]:
-    """`ID=VALUE` entries as pairs; of one id the last counts.
+    """`ID=VALUE` entries as pairs; the last one of an id counts.
 
-    Raises: UsageError for anything else.
+    Raises: UsageError for any other entry.
     """
     found: dict[int, float] = {}
     for entry in entries:
@@ -166,7 +168,7 @@ def _within(name: str, value: Any) -> bool:
 
 
 def within(option: str, low: int, high: int | None = None) -> Callable[[int | None], int | None]:
-    """A check for `option` that names the value and the bounds. The check raises UsageError."""
+    """A check of `option` against bounds. It raises UsageError with the value and the bounds."""
 
     def check(value: int | None) -> int | None:
         if value is not None and (value < low or (high is not None and value > high)):
@@ -189,7 +191,7 @@ def parse_k(value: str | None) -> K | None:
 
 
 def one_of(option: str, values: Sequence[int]) -> Callable[[int | None], int | None]:
-    """A check for `option` that names the value and all that are possible. The check raises UsageError."""
+    """A check of `option` against a list. It raises UsageError with the value and the list."""
 
     def check(value: int | None) -> int | None:
         if value is not None and value not in values:
@@ -202,7 +204,7 @@ def one_of(option: str, values: Sequence[int]) -> Callable[[int | None], int | N
 
 
 def one_name(option: str, names: Sequence[str]) -> Callable[[str], str]:
-    """A check for `option` that names the nearest known value. The check raises UsageError."""
+    """A check of `option` against names. It raises UsageError with the nearest name."""
 
     def check(value: str) -> str:
         if value not in names:

@@ -1,4 +1,4 @@
-"""S(K), the speed of speculative decoding over plain decoding (pure). Law: the formula stands here and nowhere else.
+"""S(K), the speed of speculative decoding over plain decoding (pure). Law: the formula is written here only.
 
 S(K) = E[tokens per round | K] / (K c + v(K + 1)) with c a draft step and v(n) a target pass over n rows, both in plain
 steps (Leviathan et al. 2023, arXiv:2211.17192, theorem 3.8, with a verify pass that is not free).
@@ -15,7 +15,7 @@ TYPICAL_ROW_COST = 0.25
 
 
 def expected_tokens(rates: Sequence[float]) -> list[float]:
-    """[K] = tokens that a round of K yields, K = 0 … len(rates): 1, 1 + r_1, 1 + r_1 + r_1 r_2, …
+    """[K] = expected tokens of a round of K, K = 0 … len(rates): 1, 1 + r_1, 1 + r_1 + r_1 r_2, …
 
     rates[i] = P(position i + 1 is accepted | the positions before it were).
     """
@@ -23,7 +23,7 @@ def expected_tokens(rates: Sequence[float]) -> list[float]:
 
 
 def tokens_per_round(acceptance: float, k: int) -> float:
-    """1 + a + … + a^K: the tokens of a round where every draft token is accepted with probability a."""
+    """1 + a + … + a^K: expected tokens of a round whose draft tokens are each accepted with probability a."""
     return expected_tokens([acceptance] * k)[k]
 
 
@@ -38,7 +38,7 @@ def round_steps(k: int, draft_step: float, verify_steps: float) -> float:
 
 
 def break_even_acceptance(tokens: float, k: int) -> float | None:
-    """The judged acceptance at which a round of K yields `tokens`; None where even full acceptance does not.
+    """The judged acceptance at which a round of K yields `tokens`; None where full acceptance yields fewer.
 
     Solves 1 + a + … + a^K = tokens by bisection.
     """

@@ -1,4 +1,4 @@
-"""Folds rounds into the figures people quote. Law: raw counters, each ratio in one line, None for 0 / 0."""
+"""Folds rounds into the figures people quote (pure). Law: a zero denominator gives None."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from specdec_cli.events import Event, Finish, Prefill, Round, RoundDone
 
 
 def ratio(part: float, whole: float) -> float | None:
-    """part / whole, or None where there is nothing to divide by."""
+    """part / whole; None for a zero whole."""
     return part / whole if whole else None
 
 
@@ -17,7 +17,7 @@ def ratio(part: float, whole: float) -> float | None:
 class Stats:
     """Raw counters of one generation; `fold` each round, set the clocks, read `to_dict`.
 
-    `rounds_at_k[K]` counts the rounds that drafted K tokens; `why` is the reason of the last K, where it was chosen.
+    `rounds_at_k[K]` counts the rounds that drafted K tokens. `why` is the reason for the last K, empty for a fixed K.
     `plain_step_seconds` is the measured cost of one token by plain decoding on this machine, None if unmeasured.
     """
 
@@ -61,7 +61,7 @@ class Stats:
 
     @property
     def target_passes(self) -> int:
-        """One per round, the first token's included."""
+        """One for each round, including the first token's."""
         return self.rounds
 
     @property

@@ -1,6 +1,6 @@
-"""Reads what `--trace` wrote (pure). Law: a damaged line is named by its number; a trace cut short still plays.
+"""Reads what `--trace` wrote (pure). Law: a damaged line is refused by its number; a trace that breaks off still plays.
 
-A file may hold several replies, each from its start event on.
+A file may hold several replies; each begins with its start event.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Reply:
 
     @property
     def finish(self) -> Finish:
-        """The end, or for a reply without one what its rounds come to."""
+        """The finish event; for a reply that broke off, one made from its rounds."""
         return self.end if isinstance(self.end, Finish) else _broken_off(self.rounds)
 
     def events(self) -> Iterator[Event]:
-        """All of it in order; a reply that breaks off ends as an interrupted one does."""
+        """Every event in order; a reply that broke off ends like an interrupted one."""
         yield self.start
         if self.prefill is not None:
             yield self.prefill
@@ -50,12 +50,12 @@ class Trace:
 
     @property
     def cut_short(self) -> bool:
-        """Whether the recording breaks off amid its last reply."""
+        """Whether the recording breaks off in its last reply."""
         return self.replies[-1].end is None
 
 
 def read_trace(path: Path) -> Trace:
-    """The trace in this file. A last line that was never completed is left out.
+    """The trace in this file, without an incomplete last line.
 
     Raises: UsageError, naming file and line, for a file that cannot be read or is no trace.
     """
@@ -71,7 +71,7 @@ def read_trace(path: Path) -> Trace:
             case RoundDone():
                 replies[-1] = replace(replies[-1], rounds=(*replies[-1].rounds, event))
             case Finish(stats=stats):
-                # A file of an older version may lack figures that its rounds can tell.
+                # An older file may lack figures; they follow from its rounds.
                 figures = {**_broken_off(replies[-1].rounds).stats, **stats}
                 replies[-1] = replace(replies[-1], end=replace(event, stats=figures))
             case Failure():
@@ -93,7 +93,7 @@ def _events(path: Path) -> Iterator[tuple[int, Event]]:
         try:
             yield number, _event(line)
         except _NotJson as error:
-            if number == len(lines) > 1:  # no newline behind it: the writer was stopped amid it
+            if number == len(lines) > 1:  # no newline follows: the writer was stopped in this line
                 return
             raise UsageError(f"{path}, line {number} is not JSON: {error}", _HINT) from error
         except ValueError as error:
@@ -130,7 +130,7 @@ def _types(name: str) -> Any:
 
 
 def _checked(event: Event) -> Event:
-    """The same event, each field of the type that the contract says."""
+    """The same event, each field checked against the type in the contract."""
     from pydantic import ValidationError
 
     try:
@@ -151,7 +151,7 @@ def _require_sound(done: RoundDone) -> None:
 
 
 def _require_figures(stats: Mapping[str, Any]) -> None:
-    """Each figure of the contract that is there is a number; null only where it may be unknown."""
+    """Raises: ValueError for a figure that is no number, or is null where the contract allows no null."""
     for name, usual in Stats().to_dict().items():
         value = stats.get(name, usual)
         listed = isinstance(value, list) and all(map(_number, value))
@@ -165,7 +165,7 @@ def _number(value: Any) -> bool:
 
 
 def _broken_off(rounds: tuple[RoundDone, ...]) -> Finish:
-    """What a finish event would have said behind these rounds; its costs are those of the passes alone."""
+    """The finish event after these rounds; its times are those of the passes alone."""
     stats = Stats()
     for done in rounds:
         stats.fold(done.round)

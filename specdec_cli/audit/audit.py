@@ -1,8 +1,8 @@
-"""Is a pair lossless on this machine? Law: what specdec emits is compared with plain decoding that shares no loop, no
-cache and no rollback with it; gaps are taken from plain decoding's own scores.
+"""Is a pair lossless on this machine? Law: the reference is plain decoding that shares no loop, cache or rollback.
 
-Compared where the text is a function of the request: greedily, and coupled. Under `token` and `block` two equal laws
-give different texts, so equality says nothing about them.
+Texts are compared greedily and under `coupled`, where the text is a function of the request. Under `token` and `block`
+the same distribution gives different texts, so equality would prove nothing. Gaps are measured in the scores of plain
+decoding.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal
 
 from specdec_cli.audit.divergence import Audit, Divergence, Finding, Limit, Token
-from specdec_cli.audit.prompts import Sample
+from specdec_cli.audit.prompts import AuditPrompt
 from specdec_cli.engine import device
 from specdec_cli.events import Round, RoundDone, Start
 from specdec_cli.request import Request
@@ -22,16 +22,16 @@ from specdec_cli.session.session import Session
 if TYPE_CHECKING:
     from specdec_cli.engine.baseline import PlainStep
 
-Report = Callable[[int, int, str], None]
-# A token at the edge of a cut is in or out by a rounding, and no gap tells by how little.
+OnProgress = Callable[[int, int, str], None]
+# A token at the edge of a cut is in or out by one rounding, and no gap measures that.
 NO_CUTS = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What is compared: every sample greedily, and coupled at `temperature` unless that is 0, for each of `ks`."""
+class AuditPlan:
+    """What is compared: every prompt at each of `ks`, greedily and, unless `temperature` is 0, under `coupled`."""
 
-    samples: Sequence[Sample]
+    prompts: Sequence[AuditPrompt]
     ks: Sequence[int | Literal["auto"]]
     drafter: str = "model"
     max_tokens: int = 64
@@ -40,11 +40,11 @@ class Plan:
     raw: bool = False
     gap: float | None = None
 
-    def requests(self) -> list[tuple[Sample, Request]]:
+    def requests(self) -> list[tuple[AuditPrompt, Request]]:
         temperatures = [0.0, self.temperature] if self.temperature else [0.0]
         return [
-            (sample, self._request(temperature, k))
-            for sample in self.samples
+            (prompt, self._request(temperature, k))
+            for prompt in self.prompts
             for temperature in temperatures
             for k in self.ks
         ]
@@ -54,21 +54,21 @@ class Plan:
         return Request(self.max_tokens, k=k, drafter=self.drafter, rule="coupled", seed=self.seed, sampling=sampling)
 
 
-def run_audit(session: Session, plan: Plan, report: Report) -> Audit:
-    """Compare every request of `plan`; `report` hears of each before it begins.
+def run_audit(session: Session, plan: AuditPlan, on_progress: OnProgress) -> Audit:
+    """Compare every request of `plan`; `on_progress` is called before each.
 
-    Raises: DoesNotFit for a sample that fills the context.
+    Raises: DoesNotFit for a prompt that fills the context.
     """
     requests, findings = plan.requests(), []
     limit = Limit(_precision(session.dtype), plan.gap)
-    for done, (sample, request) in enumerate(requests, 1):
-        report(done, len(requests), sample.name)
-        prompt = session.raw_tokens(sample.text) if plan.raw else session.chat_tokens(sample.text)
-        start, rounds = _reply(session, prompt, request)
+    for done, (prompt, request) in enumerate(requests, 1):
+        on_progress(done, len(requests), prompt.name)
+        ids = session.raw_tokens(prompt.text) if plan.raw else session.chat_tokens(prompt.text)
+        start, rounds = _reply(session, ids, request)
         emitted = [token for round in rounds for token in round.emitted]
-        tokens, divergence = _compare(session, session.plain(prompt, request), emitted, limit, start.temperature)
+        tokens, divergence = _compare(session, session.plain(ids, request), emitted, limit, start.temperature)
         drafted, accepted = sum(len(round.draft) for round in rounds), sum(round.accepted for round in rounds)
-        findings.append(Finding(sample.name, start.rule, start.k, drafted, accepted, tokens, divergence))
+        findings.append(Finding(prompt.name, start.rule, start.k, drafted, accepted, tokens, divergence))
     return Audit(
         target=start.target,
         draft=start.draft,
@@ -86,13 +86,13 @@ def run_audit(session: Session, plan: Plan, report: Report) -> Audit:
 
 
 def _precision(dtype: str) -> str:
-    """What the network really computes in."""
+    """The precision in which the network really computes."""
     return device.float32_products() if dtype == "float32" else dtype
 
 
-def _reply(session: Session, prompt: Sequence[int], request: Request) -> tuple[Start, list[Round]]:
-    """What specdec says: a stop token is among the emitted ones."""
-    events = list(session.reply(prompt, request))
+def _reply(session: Session, ids: Sequence[int], request: Request) -> tuple[Start, list[Round]]:
+    """specdec's own rounds; the emitted tokens include a stop token."""
+    events = list(session.reply(ids, request))
     start = next(event for event in events if isinstance(event, Start))
     return start, [event.round for event in events if isinstance(event, RoundDone)]
 
@@ -100,11 +100,11 @@ def _reply(session: Session, prompt: Sequence[int], request: Request) -> tuple[S
 def _compare(
     session: Session, plain: Iterator[PlainStep], emitted: Sequence[int], limit: Limit, temperature: float
 ) -> tuple[int, Divergence | None]:
-    """Tokens compared, and the first that differs: behind it both texts are right, each for its own past."""
+    """Tokens compared, and the first that differs. After it the texts have different pasts and are not comparable."""
     compared = 0
     for step, token in zip_longest(plain, emitted):
         compared += 1
-        if step is None or token is None:  # one of them ended before its stop token or its last token
+        if step is None or token is None:  # one answer ended early
             gap, allowed = float("inf"), 0.0
         elif step.token == token:
             continue

@@ -1,6 +1,6 @@
 """What an audit found: equal, a near-tie, or another text (pure).
 
-Law: a near-tie is what rounding alone can flip, and the limit for it is stated before anything is compared.
+Law: rounding alone can flip a near-tie; its limit is stated before anything is compared.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from typing import Any, Literal
 
 from specdec_cli.errors import SpecdecError
 
-Result = Literal["identical", "near-tie", "diverged"]
+Status = Literal["identical", "near-tie", "diverged"]
 
 # The spacing of numbers at 1; TF32 keeps as many bits as float16.
 EPSILONS: Mapping[str, float] = {"float32": 2.0**-23, "TF32": 2.0**-10, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-# In units of epsilon × largest logit, summing in another order moved the distance of the demo target's two best logits
-# by up to 2.4 in half precision, and flipped gaps of up to 1.1; in float32 by up to 15: 2e-5 (250 tokens, 8 layers).
+# Measured on the demo target (250 tokens, 8 layers), in units of epsilon × largest logit: another order of summation
+# moved the gap of the two best logits by up to 2.4 in half precision and flipped gaps of up to 1.1; in float32 it moved
+# gaps by up to 15, which is 2e-5.
 ROUNDINGS = 4
 LEAST = 1e-3
 
@@ -36,13 +37,13 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The largest gap that counts as a near-tie: a function of the precision, or the one that was `given`."""
+    """The largest gap that counts as a near-tie: from the precision, or `given` by the user."""
 
     precision: str
     given: float | None = None
 
     def at(self, largest_logit: float, temperature: float) -> float:
-        """Scores are logits, above temperature 0 divided by it, and so are their errors."""
+        """The limit in scores. Above temperature 0 scores are logits ÷ temperature, and so are their errors."""
         if self.given is not None:
             return self.given
         return max(LEAST, ROUNDINGS * EPSILONS[self.precision] * largest_logit) / (temperature or 1.0)
@@ -58,9 +59,9 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """The first place where the answers differ: index `position` of the answer's tokens; None says nothing more.
+    """The first difference, at index `position` of the answer's tokens; None where that answer has already ended.
 
-    `gap` is by how much plain decoding's own scores prefer its token; infinite where they rule the other out.
+    `gap` is the lead of plain decoding's token in plain decoding's scores; infinite where the other is ruled out.
     """
 
     position: int
@@ -74,7 +75,7 @@ class Divergence:
         return self.gap <= self.limit
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         plain, specdec = (str(token or "nothing") for token in (self.plain, self.specdec))
         return f"token {self.position + 1} is {specdec} and {plain} in plain decoding, gap {self.gap:.3g}"
 
@@ -85,9 +86,9 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One prompt under one rule and K. `tokens` were compared: all, or up to and including the first that differs.
+    """One prompt under one rule and K. `tokens` counts the compared ones, up to and including the first difference.
 
-    `drafted` and `accepted` tell whether rollback was tried at all.
+    `drafted` and `accepted` show whether rollback was exercised.
     """
 
     prompt: str
@@ -99,7 +100,7 @@ class Finding:
     divergence: Divergence | None
 
     @property
-    def result(self) -> Result:
+    def result(self) -> Status:
         if self.divergence is None:
             return "identical"
         return "near-tie" if self.divergence.near_tie else "diverged"
@@ -119,7 +120,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """All findings and what they hold for. `device` is the backend, `plain` what the answers were compared with."""
+    """All findings and their setting. `device` is the backend, `plain` names the reference implementation."""
 
     target: str
     draft: str | None
@@ -134,7 +135,7 @@ class Audit:
     limit: Limit
     findings: Sequence[Finding]
 
-    def count(self, result: Result) -> int:
+    def count(self, result: Status) -> int:
         return sum(finding.result == result for finding in self.findings)
 
     @property
@@ -143,23 +144,23 @@ class Audit:
 
     @property
     def lossless(self) -> bool:
-        """Every answer is plain decoding's, but for near-ties."""
+        """Whether every answer is plain decoding's, except for near-ties."""
         return not self.count("diverged")
 
     @property
     def verdict(self) -> str:
-        """One sentence: what was found, in which precision, against what, and what a near-tie is."""
+        """One sentence: the result, the precision, the reference, and the limit of a near-tie."""
         answers, identical, near = len(self.findings), self.count("identical"), self.count("near-tie")
         ties = f", {near} up to a near-tie" if near else ""
         if self.lossless:
-            told = f"lossless here: {identical} of {answers} answers are identical{ties}"
+            result = f"lossless here: {identical} of {answers} answers are identical{ties}"
         else:
-            told = (
+            result = (
                 f"not lossless here: {self.count('diverged')} of {answers} answers diverge, {identical} identical{ties}"
             )
         ks = ", ".join(dict.fromkeys(str(finding.k) for finding in self.findings))
         where = f"{self.tokens} tokens at K {ks} in {self.limit.precision} on {self.device}"
-        return f"{told} ({where}), compared with {self.plain}; a near-tie is {self.limit}."
+        return f"{result} ({where}), compared with {self.plain}; a near-tie is {self.limit}."
 
     def to_dict(self) -> dict[str, Any]:
         """The `--json` object. A divergence's `position` is an index into the answer's tokens."""
@@ -190,8 +191,8 @@ class Audit:
         if not diverged:
             return
         first = diverged[0]
-        told = first.divergence.told if first.divergence else ""
+        summary = first.divergence.summary if first.divergence else ""
         raise SpecdecError(
-            f"{len(diverged)} of {len(self.findings)} answers diverge; first {first.prompt}, {first.rule}: {told}",
+            f"{len(diverged)} of {len(self.findings)} answers diverge; first {first.prompt}, {first.rule}: {summary}",
             "-k 0 decodes plainly; please report what specdec doctor and specdec audit --json say",
         )

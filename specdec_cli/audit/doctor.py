@@ -1,4 +1,4 @@
-"""What `specdec doctor` finds out. Law: reads, never changes anything; every line says what follows from it."""
+"""What `specdec doctor` finds. Law: it reads and never changes anything."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import sys
 from collections.abc import Iterator
 
 from specdec_cli import __version__
-from specdec_cli.audit.selftest import standing
+from specdec_cli.audit.selftest import verification
 from specdec_cli.format import size
 from specdec_cli.hub import cache_folder
 from specdec_cli.machine import physical_bytes
 
-Finding = tuple[str, str, str]
+Row = tuple[str, str, str]
 
 
-def diagnose() -> list[Finding]:
-    """(what, value, what follows) for every line of the report."""
+def diagnose() -> list[Row]:
+    """(name, value, consequence) for every line of the report."""
     return [*_machine(), *_versions(), *_storage(), *_features()]
 
 
-def _machine() -> Iterator[Finding]:
+def _machine() -> Iterator[Row]:
     from specdec_cli.engine import device
 
     yield "chip", device.device_name(), f"{platform.system()} {platform.machine()}"
@@ -41,7 +41,7 @@ def _machine() -> Iterator[Finding]:
         yield "python", platform.machine(), "not native: install an arm64 Python, or mlx cannot use the GPU"
 
 
-def _versions() -> Iterator[Finding]:
+def _versions() -> Iterator[Row]:
     from specdec_cli.engine import device
 
     yield "specdec", __version__, ""
@@ -50,7 +50,7 @@ def _versions() -> Iterator[Finding]:
         yield name, number, ""
 
 
-def _storage() -> Iterator[Finding]:
+def _storage() -> Iterator[Row]:
     folder = cache_folder()
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(existing).free
@@ -59,6 +59,6 @@ def _storage() -> Iterator[Finding]:
     yield "model cache", str(folder), f"{state}, {size(free)} free" + ("" if writable else ", not writable")
 
 
-def _features() -> Iterator[Finding]:
-    yield "targets", "whatever mlx-lm runs", f"exact rollback {standing()}"
+def _features() -> Iterator[Row]:
+    yield "targets", "whatever mlx-lm runs", f"exact rollback {verification()}"
     yield "sampling", "any temperature", "rules token, block, coupled (one seed, one text) and match"

@@ -1,4 +1,4 @@
-"""What `specdec audit` has continued (pure): eight kinds of text, short enough for every tokenizer and context."""
+"""The prompts of `specdec audit` (pure): eight kinds of text, short enough for every tokenizer and context."""
 
 from __future__ import annotations
 
@@ -9,29 +9,33 @@ from specdec_cli.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """A prompt and what it is called in the report."""
+class AuditPrompt:
+    """A prompt and its name in the report."""
 
     name: str
     text: str
 
 
 BUNDLED = (
-    Sample("code", "Complete this Python function.\n\ndef read_lines(path):\n    with open(path) as"),
-    Sample("prose", "Go on with this story. Every evening the lighthouse keeper wrote one line in her book, until"),
-    Sample("list", "Name ten things to pack for a week in the mountains.\n\n1. Boots\n2. A map\n3."),
-    Sample("JSON", 'Go on with this JSON.\n\n[{"name": "Ada", "born": 1815}, {"name": "Alan", "born":'),
-    Sample("dialogue", 'Go on with this talk.\n\n"You are late," said the baker.\n"The clock is early," said'),
-    Sample("repetition", "Say it again and again: one fish, two fish, red fish, blue fish, one fish, two fish, red"),
-    Sample("numbers", "Go on: 1 x 7 = 7, 2 x 7 = 14, 3 x 7 = 21, 4 x 7 = 28, 5 x"),
-    Sample("languages", "Übersetze ins Französische und ins 日本語: Guten Morgen, kleiner Fisch! 🐟🌊"),
+    AuditPrompt("code", "Complete this Python function.\n\ndef read_lines(path):\n    with open(path) as"),
+    AuditPrompt(
+        "prose", "Go on with this story. Every evening the lighthouse keeper wrote one line in her book, until"
+    ),
+    AuditPrompt("list", "Name ten things to pack for a week in the mountains.\n\n1. Boots\n2. A map\n3."),
+    AuditPrompt("JSON", 'Go on with this JSON.\n\n[{"name": "Ada", "born": 1815}, {"name": "Alan", "born":'),
+    AuditPrompt("dialogue", 'Go on with this talk.\n\n"You are late," said the baker.\n"The clock is early," said'),
+    AuditPrompt(
+        "repetition", "Say it again and again: one fish, two fish, red fish, blue fish, one fish, two fish, red"
+    ),
+    AuditPrompt("numbers", "Go on: 1 x 7 = 7, 2 x 7 = 14, 3 x 7 = 21, 4 x 7 = 28, 5 x"),
+    AuditPrompt("languages", "Übersetze ins Französische und ins 日本語: Guten Morgen, kleiner Fisch! 🐟🌊"),
 )
 
 
-def read_samples(file: Path) -> tuple[Sample, ...]:
+def read_prompts(file: Path) -> tuple[AuditPrompt, ...]:
     """One prompt a line, named by its line; empty lines are left out.
 
-    Raises: UsageError for a file that is missing, no UTF-8 or empty.
+    Raises: UsageError for a file that is missing, empty or not UTF-8.
     """
     hint = "one prompt a line, in UTF-8; without --prompts eight bundled ones are used"
     try:
@@ -40,7 +44,7 @@ def read_samples(file: Path) -> tuple[Sample, ...]:
         raise UsageError(f"--prompts {file} cannot be read: {error.strerror}", hint) from error
     except UnicodeDecodeError as error:
         raise UsageError(f"--prompts {file} is not UTF-8: byte {error.start}", hint) from error
-    samples = [Sample(f"line {number}", line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
-    if not samples:
+    prompts = [AuditPrompt(f"line {number}", line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
+    if not prompts:
         raise UsageError(f"--prompts {file} holds no prompt: {len(lines)} lines, all empty", hint)
-    return tuple(samples)
+    return tuple(prompts)

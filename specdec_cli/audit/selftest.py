@@ -1,7 +1,7 @@
-"""The conformance suite on the user's own device. Law: an architecture counts as verified where the suite passed.
+"""The conformance suite on the user's own device. Law: an architecture is verified only where the suite passed.
 
-Kernels differ between devices: recurrent layers run others on Metal than on a CPU. A passed run is remembered with the
-device and the versions of mlx and mlx-lm, and counts as long as these stay the same.
+Kernels differ between devices: Metal runs other kernels for recurrent layers than the CPU. A run is recorded with the
+device and the versions of mlx, mlx-lm and specdec, and is valid only as long as these stay the same.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 K = 3
 TOKENS = 32
-Report = Callable[[int, int, str], None]
+OnProgress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class SelfTest:
-    """All outcomes of one run."""
+    """The outcomes of one run."""
 
     outcomes: tuple[Outcome, ...]
     seconds: float
 
     @property
     def wrong(self) -> list[Outcome]:
-        """What is neither passed nor refused with a reason."""
+        """Outcomes that neither passed nor were refused with a reason."""
         return [outcome for outcome in self.outcomes if outcome.status not in ("pass", "refused")]
 
     @property
@@ -40,16 +40,16 @@ class SelfTest:
         return [outcome for outcome in self.outcomes if outcome.status == "pass"]
 
     def findings(self) -> list[tuple[str, str, str]]:
-        """(architecture, result, detail): the sum first, then whatever did not pass."""
+        """(architecture, status, detail): the summary first, then every outcome that did not pass."""
         passed, kinds = self.passed, sorted({kind for outcome in self.outcomes for kind in outcome.caches})
-        told = f"tokens equal plain decoding, K = {K}, {TOKENS} tokens past every window; caches: {', '.join(kinds)}"
-        rows = [("passed", f"{len(passed)} of {len(self.outcomes)}", f"in {self.seconds:.0f} s; {told}")]
+        test = f"tokens equal plain decoding, K = {K}, {TOKENS} tokens past every window; caches: {', '.join(kinds)}"
+        rows = [("passed", f"{len(passed)} of {len(self.outcomes)}", f"in {self.seconds:.0f} s; {test}")]
         rest = [outcome for outcome in self.outcomes if outcome.status != "pass"]
         return rows + [(outcome.name, outcome.status, outcome.detail) for outcome in rest]
 
 
-def run_selftest(report: Report) -> SelfTest:
-    """Every listed architecture on this device; the result is remembered."""
+def run_selftest(on_progress: OnProgress) -> SelfTest:
+    """Runs every listed architecture on this device and records the result."""
     from specdec_cli.engine.architectures import architectures
     from specdec_cli.engine.conformance.suite import run_suite
 
@@ -57,14 +57,14 @@ def run_selftest(report: Report) -> SelfTest:
     began, outcomes = time.perf_counter(), []
     for done, outcome in enumerate(run_suite(listed, K, TOKENS), 1):
         outcomes.append(outcome)
-        report(done, len(listed), outcome.name)
+        on_progress(done, len(listed), outcome.name)
     found = SelfTest(tuple(outcomes), time.perf_counter() - began)
-    _remember(found)
+    _record(found)
     return found
 
 
-def standing() -> str:
-    """How far exact rollback is verified on this device, in a few words."""
+def verification() -> str:
+    """How far exact rollback is verified on this device, in one phrase."""
     from specdec_cli.engine import device
 
     try:
@@ -80,11 +80,11 @@ def standing() -> str:
 
 
 def record_file() -> Path:
-    """Where the last run is remembered."""
+    """The file that records the last run."""
     return platformdirs.user_state_path("specdec") / "selftest.json"
 
 
-def _remember(found: SelfTest) -> None:
+def _record(found: SelfTest) -> None:
     values = {
         "where": _where(),
         "date": time.strftime("%Y-%m-%d"),
@@ -97,7 +97,7 @@ def _remember(found: SelfTest) -> None:
 
 
 def _where() -> dict[str, str]:
-    """What a result depends on."""
+    """Everything the result depends on."""
     from specdec_cli import __version__
     from specdec_cli.engine import device
 

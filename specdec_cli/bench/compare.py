@@ -1,4 +1,4 @@
-"""Two results side by side (pure). Law: what differed besides the speed is said first."""
+"""Two results side by side (pure). Law: every other difference is shown before the speed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 from specdec_cli.bench.intervals import Interval
 from specdec_cli.bench.report import Report, Row, reports
-from specdec_cli.bench.result import Condition, Length, Result
+from specdec_cli.bench.result import BenchResult, Condition, Length
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One K in both. `ratio` is the second's tokens a second ÷ the first's; None where one of them does not know."""
+    """One K in both results."""
 
     k: Length
     first: Row
@@ -22,7 +22,7 @@ class Change:
 
     @property
     def ratio(self) -> Interval | None:
-        """With the interval of two independent benches, from their own."""
+        """The second's tokens a second ÷ the first's, with the interval of two independent benches; None if unknown."""
         one, other = self.first.tokens_per_second, self.second.tokens_per_second
         if one is None or other is None or min(one.prompts, other.prompts) < 2:
             return None
@@ -33,14 +33,14 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What both measured, and every setting and version in which they differ: name -> (first, second)."""
+    """The K that both measured, and every setting and version in which they differ: name -> (first, second)."""
 
     differences: Mapping[str, tuple[str, str]]
     changes: tuple[tuple[str, tuple[Change, ...]], ...]
 
 
-def compare(one: Result, other: Result) -> Comparison:
-    """Conditions are matched; where both have a single one, whatever it is."""
+def compare(one: BenchResult, other: BenchResult) -> Comparison:
+    """Rows of the conditions that both have. Two results of one condition each are compared whatever these are."""
     first, second = reports(one), reports(other)
     if len(first) == len(second) == 1:
         return Comparison(_differences(one, other), ((_named(first[0].condition), _changes(first[0], second[0])),))
@@ -54,20 +54,20 @@ def _changes(one: Report, other: Report) -> tuple[Change, ...]:
     return tuple(Change(row.k, row, rows[row.k]) for row in one.rows if row.k in rows)
 
 
-def _differences(one: Result, other: Result) -> dict[str, tuple[str, str]]:
+def _differences(one: BenchResult, other: BenchResult) -> dict[str, tuple[str, str]]:
     first, second = _facts(one), _facts(other)
     names = dict.fromkeys([*first, *second])
     pairs = {name: (str(first.get(name, "–")), str(second.get(name, "–"))) for name in names}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _facts(result: Result) -> dict[str, Any]:
+def _facts(result: BenchResult) -> dict[str, Any]:
     settings, environment = result.settings, result.environment
     return {
         "pair": settings.pair,
         "target": settings.target,
         "drafts": " and ".join(contender.name for contender in settings.contenders),
-        "temperatures": " ".join(f"{heat:g}" for heat in settings.temperatures),
+        "temperatures": " ".join(f"{temperature:g}" for temperature in settings.temperatures),
         "rule": settings.rule,
         "prompts": settings.prompts,
         "tokens": settings.max_tokens,
@@ -88,5 +88,5 @@ def _named(condition: Condition) -> str:
 
 
 def _half(interval: Interval) -> float:
-    """Half the interval of the logarithm."""
+    """Half the width of the logarithm's interval."""
     return log(interval.high / interval.low) / 2

@@ -1,6 +1,6 @@
 """What is known of each arm, and what to measure next (pure). All values are natural logarithms of speed-ups.
 
-Law: arms are compared on the same prompts only; what was predicted is moved by what the confirmed arms came to.
+Law: arms are compared on the same prompts only. Predictions are calibrated by the measured arms.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from statistics import fmean
 
 from specdec_cli.bench.intervals import FEWEST_PROMPTS, Interval, by_kind, grouped, log_ratio, two_phase
 from specdec_cli.bench.predict import CostCurve, cost_curve, log_speedup, predictable
-from specdec_cli.bench.result import Arm, Condition, CostSample, Length, PromptId, Rehearsal, Sample, plain
+from specdec_cli.bench.result import Arm, Condition, CostSample, Length, OfflineAcceptance, PromptId, Sample, plain
 
-# Prompts on which two arms must have met before one is dropped.
+# Prompts that two arms must share before one of them is dropped.
 SURE_PROMPTS = 4
-# An arm further behind than this is no rival; one that was never measured has to be ahead by as much as SURPRISE.
+# An arm slower than the leader by more than RIVAL is no rival. An unmeasured arm must lead by more than SURPRISE.
 RIVAL, SURPRISE = 0.05, 0.01
 
 Logs = Mapping[PromptId, float]
@@ -23,10 +23,10 @@ Logs = Mapping[PromptId, float]
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """One arm: predictions of rehearsed prompts, measurements of confirmed ones, and what predictions lacked so far.
+    """One arm: log speed-ups by prompt, predicted and measured; `calibration` is the mean of measured - predicted.
 
-    `relative` is what measurements are compared with prompt by prompt: the arm's own predictions, or those of the best
-    arm where it has none, since what makes one arm fast on a prompt makes the others fast, too.
+    `relative` is what measurements are compared with, prompt by prompt: the arm's own predictions, else those of the
+    best arm. A prompt on which one arm is fast is a prompt on which the others are fast.
     """
 
     arm: Arm
@@ -51,13 +51,13 @@ class Estimate:
 
     @property
     def interval(self) -> Interval:
-        """Measured where confirmed, else predicted and calibrated: then its width is the spread over prompts alone."""
+        """Measured where confirmed, else predicted and calibrated; a predicted width is the spread over prompts."""
         if self.confirmed or not self.predicted:
             return carried_over(self.measured, self.relative)
         return over(self.predicted).shifted(self.calibration)
 
     def lead(self, other: Estimate) -> Interval | None:
-        """This arm's measured advantage on the prompts of both; None where they have not met often enough."""
+        """This arm's measured advantage on the shared prompts; None where there are too few of them."""
         common = [at for at in self.measured if at in other.measured]
         if len(common) < FEWEST_PROMPTS:
             return None
@@ -75,7 +75,7 @@ def over(values: Logs) -> Interval:
 
 
 def carried_over(measured: Logs, relative: Logs) -> Interval:
-    """Of the measured prompts; where `relative` knows more prompts, of all of those."""
+    """The interval over the measured prompts; over all prompts of `relative` where it has more (`two_phase`)."""
     off = {at: value - relative[at] for at, value in measured.items() if at in relative}
     if len(off) < max(len(measured), FEWEST_PROMPTS) or len(relative) == len(off):
         return over(measured)
@@ -87,7 +87,7 @@ def _groups(values: Logs) -> dict[str, list[float]]:
 
 
 def measured(samples: Iterable[Sample]) -> dict[Arm, dict[PromptId, float]]:
-    """Log speed-ups of each arm against the baseline that was measured beside it."""
+    """Log speed-ups of each arm against the baseline of the same prompt."""
     rates: dict[Arm, dict[PromptId, float]] = {}
     for sample in samples:
         if sample.phase == "confirm":
@@ -104,15 +104,14 @@ def estimates(
     condition: Condition,
     ks: Sequence[Length],
     samples: Iterable[Sample],
-    rehearsals: Iterable[Rehearsal],
+    offline: Iterable[OfflineAcceptance],
     costs: Iterable[CostSample],
 ) -> list[Estimate]:
-    """Every arm of `condition`, known or not: K in the order of `ks`, 0 left out, and only `auto` where the contender
-    chooses K itself."""
+    """Every arm of `condition` but the baseline, in the order of `ks`; only `auto` where the contender chooses K."""
     curve = cost_curve(cost for cost in costs if cost.condition == condition)
-    mine = [one for one in rehearsals if one.condition == condition and predictable(one)]
+    mine = [one for one in offline if one.condition == condition and predictable(one)]
     found, seen = [], measured(samples)
-    for k in ks if condition.contender.replayable else ("auto",):
+    for k in ks if condition.contender.measurable_offline else ("auto",):
         if k == 0:
             continue
         arm = Arm(condition.contender, condition.temperature, k)
@@ -123,13 +122,13 @@ def estimates(
     return [replace(one, calibration=off, relative=one.predicted or best) for one in found]
 
 
-def predictions(rehearsals: Iterable[Rehearsal], k: int, curve: CostCurve) -> dict[PromptId, float]:
-    """log S(K) of each rehearsed answer."""
-    return {one.prompt: log_speedup(one, k, curve) for one in rehearsals}
+def predictions(offline: Iterable[OfflineAcceptance], k: int, curve: CostCurve) -> dict[PromptId, float]:
+    """log S(K) of each answer whose acceptance is known offline."""
+    return {one.prompt: log_speedup(one, k, curve) for one in offline}
 
 
 def calibration(found: Iterable[Estimate]) -> float:
-    """What confirmed arms came to, beside what was predicted of them: each arm with the same weight."""
+    """Mean of measured - predicted over the confirmed arms, each arm with the same weight."""
     off = []
     for one in found:
         both = [value - one.predicted[at] for at, value in one.measured.items() if at in one.predicted]
@@ -139,10 +138,10 @@ def calibration(found: Iterable[Estimate]) -> float:
 
 
 def next_arms(found: Sequence[Estimate]) -> list[Arm]:
-    """What to confirm on the next prompt: the leader, its closest rival that is not beaten, every unbeaten arm that
-    cannot be predicted, and the best of each other contender while it may still be the better one.
+    """What to confirm on the next prompt; `found` are the arms of one temperature, of all contenders.
 
-    `found` are the arms of one temperature, of all contenders.
+    The leader, its closest unbeaten rival, the best unbeaten arm of every other contender, and every unbeaten arm that
+    cannot be predicted.
     """
     ranked = sorted((one for one in found if one.predicted), key=_rank, reverse=True)
     if not ranked:

@@ -1,4 +1,4 @@
-"""Intervals over prompts (pure). Law: the prompt is the unit, ratios are averaged as logarithms, and t is Student's.
+"""Intervals over prompts (pure). Law: the prompt is the unit, and ratios are averaged as logarithms.
 
 A percentile bootstrap of eight prompts covers 88 %; the t-interval of eight normal values covers 95 % exactly.
 """
@@ -12,7 +12,7 @@ from math import atan, cos, exp, inf, log, pi, sin, sqrt
 from statistics import fmean
 
 CONFIDENCE = 0.95
-# Fewer prompts give an interval that says nothing.
+# Fewer prompts give no useful interval.
 FEWEST_PROMPTS = 3
 Groups = Mapping[str, Sequence[float]]
 
@@ -30,7 +30,7 @@ class Interval:
         return self.low <= value <= self.high
 
     def exp(self) -> Interval:
-        """From logarithms to ratios: the mean becomes the geometric one."""
+        """From logarithms to ratios; the mean becomes the geometric mean."""
         return Interval(exp(self.mean), exp(self.low), exp(min(self.high, 700.0)), self.prompts)
 
     def shifted(self, by: float) -> Interval:
@@ -43,7 +43,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """A mean, the variance of that mean, its degrees of freedom, and the number of prompts behind it."""
+    """A mean, the variance of that mean, its degrees of freedom, and the number of prompts averaged."""
 
     mean: float
     variance: float
@@ -59,24 +59,24 @@ class Moments:
 
 
 def t_interval(values: Sequence[float]) -> Interval:
-    """Mean +- t * s / sqrt(n); of one value the interval is everything."""
+    """Mean ± t s / √n; the interval of a single value is unbounded."""
     return _moments([values]).interval
 
 
 def by_kind(values: Groups) -> Interval:
-    """The mean over kinds, each kind with the same weight, where every kind has two prompts or more; else over prompts.
+    """The mean over kinds, equally weighted, where every kind has at least two prompts; else over prompts.
 
-    Kinds differ more than prompts of a kind do, and which kinds there are is no chance: only the spread within kinds
-    is an error. It is taken as the same in all of them (pooled), with prompts - kinds degrees of freedom.
+    The kinds are chosen, not sampled, so only the spread within kinds is an error. It is assumed equal in all kinds
+    (pooled), with prompts - kinds degrees of freedom.
     """
     return _by_kind(values).interval
 
 
 def two_phase(known: Groups, off: Groups) -> Interval:
-    """The mean of something measured on few prompts, where a close relative of it is `known` on more of them.
+    """Mean of a quantity measured on few prompts, where a correlated one is `known` on more (double sampling).
 
-    Mean of the relative over all prompts + mean of what the measured ones are `off` it (double sampling, Cochran 1977,
-    chapter 12); both errors add up, with the degrees of freedom of Welch and Satterthwaite.
+    Mean of `known` + mean of `off`, the measured differences to it (Cochran 1977, chapter 12). Both variances add up,
+    with the degrees of freedom of Welch and Satterthwaite.
     """
     one, other = _by_kind(known), _by_kind(off)
     variance = one.variance + other.variance
@@ -93,7 +93,7 @@ def _by_kind(values: Groups) -> Moments:
 
 
 def _moments(groups: Sequence[Sequence[float]]) -> Moments:
-    """Each group with the same weight; the spread within groups is pooled."""
+    """Groups weigh the same; the variance within groups is pooled."""
     means, n = [fmean(group) for group in groups], sum(map(len, groups))
     freedom = n - len(groups)
     within = sum((value - mean) ** 2 for group, mean in zip(groups, means, strict=True) for value in group)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from specdec_cli.bench.prompts import BenchPrompt
-from specdec_cli.bench.result import Arm, Condition, Contender, CostSample, PromptId, Rehearsal, Sample, plain
+from specdec_cli.bench.result import Arm, Condition, Contender, CostSample, OfflineAcceptance, PromptId, Sample, plain
 from specdec_cli.bench.session import offline_acceptance, plain_tokens, round_costs
-from specdec_cli.bench.sweep import Answer, Cancelled
+from specdec_cli.bench.sweep import Cancelled, MeasuredAnswer
 from specdec_cli.engine import device
 from specdec_cli.events import Finish, Prefill, RoundDone
 from specdec_cli.kinds import effective_rule
@@ -82,7 +82,7 @@ class LiveMachine:
         try:
             for condition in conditions:
                 first = self.answer(plain(condition.temperature), prompt)
-                if condition.contender.replayable and deepest:
+                if condition.contender.measurable_offline and deepest:
                     self.answer(Arm(condition.contender, condition.temperature, deepest), prompt)
                     self.costs(condition, prompt, first.tokens, range(1, deepest + 1))
             sample = self.answer(plain(conditions[0].temperature), prompt).sample
@@ -90,7 +90,7 @@ class LiveMachine:
             self.settings = asked
         return sample.ttft_seconds, sample.decode_seconds / max(sample.emitted_tokens - 1, 1)
 
-    def answer(self, arm: Arm, prompt: BenchPrompt) -> Answer:
+    def answer(self, arm: Arm, prompt: BenchPrompt) -> MeasuredAnswer:
         session, ids = self._session(arm.contender), self._tokens(prompt)
         session.slot.forget()
         device.reset_peak_memory()
@@ -98,7 +98,9 @@ class LiveMachine:
             return self._plain(session, arm, prompt, ids)
         return self._drafted(session, arm, prompt, ids)
 
-    def rehearse(self, condition: Condition, prompt: BenchPrompt, tokens: tuple[int, ...], deepest: int) -> Rehearsal:
+    def offline_acceptance(
+        self, condition: Condition, prompt: BenchPrompt, tokens: tuple[int, ...], deepest: int
+    ) -> OfflineAcceptance:
         session, ids = self._session(condition.contender), self._tokens(prompt)
         arm = Arm(condition.contender, condition.temperature, deepest)
         request = self._request(arm)
@@ -113,7 +115,7 @@ class LiveMachine:
             drafted, accepted = [len(r.draft) for r in rounds], [r.accepted for r in rounds]
             said = 1 + sum(len(r.emitted) for r in rounds)
         self._stop_if_cancelled()
-        return Rehearsal(
+        return OfflineAcceptance(
             condition,
             PromptId(prompt.kind, prompt.name),
             said,
@@ -137,7 +139,7 @@ class LiveMachine:
             CostSample(condition, len(context), c.k, c.draft_seconds, c.verify_seconds, c.plain_seconds) for c in found
         ]
 
-    def _plain(self, session: Session, arm: Arm, prompt: BenchPrompt, ids: Sequence[int]) -> Answer:
+    def _plain(self, session: Session, arm: Arm, prompt: BenchPrompt, ids: Sequence[int]) -> MeasuredAnswer:
         began = first = last = self.clock()
         tokens: list[int] = []
         for token in plain_tokens(session, ids, self._request(arm)):
@@ -160,9 +162,9 @@ class LiveMachine:
             verify_seconds=last - first,
             peak_memory_bytes=device.peak_memory_bytes(),
         )
-        return Answer(tuple(tokens), sample)
+        return MeasuredAnswer(tuple(tokens), sample)
 
-    def _drafted(self, session: Session, arm: Arm, prompt: BenchPrompt, ids: Sequence[int]) -> Answer:
+    def _drafted(self, session: Session, arm: Arm, prompt: BenchPrompt, ids: Sequence[int]) -> MeasuredAnswer:
         began, tokens, prefill, rejected = self.clock(), list[int](), 0.0, 0
         stats: Mapping[str, Any] = {}
         for event in session.reply(ids, self._request(arm), self._cancelled, self.settings.raw):
@@ -185,7 +187,7 @@ class LiveMachine:
             rejected_n=rejected,
             **{name: stats[name] for name in FROM_STATS},
         )
-        return Answer(tuple(tokens), sample)
+        return MeasuredAnswer(tuple(tokens), sample)
 
     def _request(self, arm: Arm) -> Request:
         asked = self.settings

@@ -13,7 +13,7 @@ from specdec_cli import __version__
 from specdec_cli.bench.live import AnswerSettings, LiveMachine
 from specdec_cli.bench.plan import MAX_TOKENS
 from specdec_cli.bench.result import Contender, Environment
-from specdec_cli.bench.run import About, Job
+from specdec_cli.bench.run import BenchRequest, Subjects
 from specdec_cli.engine import device
 from specdec_cli.kinds import DRAFTERS
 from specdec_cli.machine import physical_bytes
@@ -21,7 +21,7 @@ from specdec_cli.session.load import load
 from specdec_cli.session.session import Session
 
 
-def load_machine(job: Job, cancelled: Callable[[], bool]) -> tuple[LiveMachine, About]:
+def load_machine(job: BenchRequest, cancelled: Callable[[], bool]) -> tuple[LiveMachine, Subjects]:
     """The loaded models, and what is true of them for the whole bench.
 
     Raises: NotAvailable, Refused, DoesNotFit.
@@ -41,7 +41,7 @@ def load_machine(job: Job, cancelled: Callable[[], bool]) -> tuple[LiveMachine, 
     return machine, _about(first, tuple(contenders))
 
 
-def _about(session: Session, contenders: tuple[Contender, ...]) -> About:
+def _about(session: Session, contenders: tuple[Contender, ...]) -> Subjects:
     environment = Environment(
         chip=_chip(),
         device=device.backend(),
@@ -53,7 +53,7 @@ def _about(session: Session, contenders: tuple[Contender, ...]) -> About:
         versions={"specdec": __version__, "python": platform.python_version(), **device.versions()},
         date=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    return About(contenders, environment)
+    return Subjects(contenders, environment)
 
 
 def _macos() -> str:

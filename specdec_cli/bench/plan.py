@@ -1,4 +1,4 @@
-"""What a bench is asked to do (pure). Law: lists and ranges as typed, in order, each once; bounds are named."""
+"""What a bench is to measure, in which order (pure). Law: each K once, in the order typed."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from specdec_cli.bench.result import Length
 from specdec_cli.errors import UsageError
 from specdec_cli.request import MAX_K
 
-# Tokens of an answer where nothing was asked for: enough for a steady rate, and as few as the budget demands.
+# Default length of an answer in tokens: enough for a steady rate, fewer where the budget is small.
 MAX_TOKENS, FEWEST_TOKENS = 128, 32
-# Answers that a budget should be good for, baselines included.
+# Answers that a budget should cover, baselines included.
 ANSWERS = 36
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-class Named(Protocol):
-    """What is drawn by kind."""
+class HasKind(Protocol):
+    """Anything with a kind of text."""
 
     @property
     def kind(self) -> str: ...
 
 
-T = TypeVar("T", bound=Named)
+T = TypeVar("T", bound=HasKind)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """How long, how deep, in which order. `deepest` is the largest K that is given as a number."""
+class BenchPlan:
+    """K, time and seed of a sweep. `deepest` is the largest K that is given as a number."""
 
     ks: tuple[Length, ...]
     budget_seconds: float
@@ -41,7 +41,7 @@ class Plan:
 
     @property
     def depths(self) -> tuple[int, ...]:
-        """The drafting K given as numbers, in order of size."""
+        """The drafting K given as numbers, ascending."""
         return tuple(sorted(k for k in self.ks if isinstance(k, int) and k))
 
     @property
@@ -50,7 +50,7 @@ class Plan:
 
 
 def parse_lengths(text: str) -> tuple[Length, ...]:
-    """`0-4,8,auto` as (0, 1, 2, 3, 4, 8, auto), each once. 0, the baseline, is always measured.
+    """`0-4,8,auto` -> (0, 1, 2, 3, 4, 8, auto), each once. 0, the baseline, is always measured.
 
     Raises: UsageError for anything else, or out of bounds.
     """
@@ -66,8 +66,8 @@ def parse_lengths(text: str) -> tuple[Length, ...]:
         else:
             first, last = int(bounds[1]), int(bounds[2] or bounds[1])
             if last > MAX_K or first > last:
-                told = f"is outside 0 to {MAX_K}" if last > MAX_K else "runs backwards"
-                raise UsageError(f"-k {text}: {part.strip()} {told}", f"the widest range: -k 0-{MAX_K}")
+                problem = f"is outside 0 to {MAX_K}" if last > MAX_K else "runs backwards"
+                raise UsageError(f"-k {text}: {part.strip()} {problem}", f"the widest range: -k 0-{MAX_K}")
             found += range(first, last + 1)
     if not any(found):
         raise UsageError(f"-k {text} drafts nothing, and K 0 is the baseline already", "such as: -k 0-8,auto")
@@ -86,7 +86,7 @@ def parse_seconds(option: str, text: str) -> float:
 
 
 def in_turns(prompts: Iterable[T], order: Random) -> list[T]:
-    """One of each kind, then the next of each: kinds in the order given, the prompts of a kind in a random one."""
+    """The first prompt of each kind, then the second of each, …; kinds in the given order, prompts in a random one."""
     kinds: dict[str, list[T]] = {}
     for prompt in prompts:
         kinds.setdefault(prompt.kind, []).append(prompt)
@@ -95,11 +95,11 @@ def in_turns(prompts: Iterable[T], order: Random) -> list[T]:
 
 
 def tokens_within(budget_seconds: float, prefill_seconds: float, step_seconds: float, conditions: int) -> int:
-    """Tokens an answer may have, so that ANSWERS of them and as many again per further condition fit the budget."""
+    """Tokens an answer may have so that ANSWERS answers for each condition fit the budget."""
     fitting = (budget_seconds / (ANSWERS * max(conditions, 1)) - prefill_seconds) / step_seconds
     return min(MAX_TOKENS, max(FEWEST_TOKENS, int(fitting)))
 
 
-def kinds_of(prompts: Sequence[Named]) -> tuple[str, ...]:
+def kinds_of(prompts: Sequence[HasKind]) -> tuple[str, ...]:
     """Each kind once."""
     return tuple(dict.fromkeys(prompt.kind for prompt in prompts))

@@ -1,8 +1,8 @@
-"""What a K would come to: rounds from a rehearsal, seconds from measured costs (pure).
+"""Predicts the speed-up of a K: rounds from offline acceptance, seconds from measured costs (pure).
 
-Law: S(K) = tokens / plain steps, the tokens counted in the very rounds that a run at K would have, each round costing
-what its drafted tokens and its rows were measured to cost (Leviathan et al. 2023, arXiv:2211.17192, with a verify pass
-that is not free). Letters: K draft length, n rows of a target pass; costs are in plain steps.
+Law: S(K) = tokens / plain steps, counted in the very rounds that a run at K would have. A round costs what its drafted
+tokens and its rows were measured to cost (Leviathan et al. 2023, arXiv:2211.17192, with a verify pass that is not
+free). Letters: K draft length, n rows of a target pass; costs are in plain steps.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from functools import lru_cache
 from math import log
 from statistics import median
 
-from specdec_cli.bench.result import CostSample, Rehearsal
+from specdec_cli.bench.result import CostSample, OfflineAcceptance
 from specdec_cli.speedup import break_even_acceptance
 from specdec_cli.stats import ratio
 
 
 @dataclass(frozen=True, slots=True)
 class CostCurve:
-    """Medians of what was measured, in plain steps: `draft` by K, `verify` by n; `plain_seconds` of one plain step."""
+    """Median costs in plain steps: `draft` by K, `verify` by n. `plain_seconds` is the length of a plain step."""
 
     draft: Mapping[int, float]
     verify: Mapping[int, float]
@@ -29,20 +29,20 @@ class CostCurve:
 
     @property
     def draft_step(self) -> float:
-        """c: one draft token, on the average over all K."""
+        """c: the cost of one draft token, averaged over all K."""
         return sum(self.draft.values()) / sum(self.draft)
 
     def round(self, drafted: int) -> float:
-        """A round of `drafted` tokens; one that drafts nothing is a plain step."""
+        """Cost of a round of `drafted` tokens; one that drafts nothing is a plain step."""
         return self.draft[drafted] + self.verify[drafted + 1] if drafted else 1.0
 
     def break_even(self, k: int) -> float | None:
-        """The acceptance rate among judged tokens at which K = `k` is as fast as plain decoding; None: out of reach."""
+        """The judged acceptance rate at which K = `k` is as fast as plain decoding; None where even 1 is not enough."""
         return break_even_acceptance(self.round(k), k)
 
 
 def cost_curve(samples: Iterable[CostSample]) -> CostCurve | None:
-    """Each sample against the plain step beside it, so that a machine that slows down in between changes nothing."""
+    """Each sample over the plain step measured next to it: a machine that slows down changes both."""
     draft: dict[int, list[float]] = {}
     verify: dict[int, list[float]] = {}
     plain = []
@@ -57,8 +57,8 @@ def cost_curve(samples: Iterable[CostSample]) -> CostCurve | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
-    """Rounds behind the first token, added up; `emitted` leaves that token out."""
+class RoundTotals:
+    """Sums over the rounds after the first token; `emitted` excludes that token."""
 
     rounds: float = 0.0
     emitted: float = 0.0
@@ -67,8 +67,8 @@ class Tally:
     rejected: float = 0.0
     seconds: float = 0.0
 
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+    def __add__(self, other: RoundTotals) -> RoundTotals:
+        return RoundTotals(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
     @property
     def acceptance_rate(self) -> float | None:
@@ -86,15 +86,15 @@ class Tally:
         return ratio(self.emitted, self.rounds)
 
 
-def rounds_at(rehearsal: Rehearsal, k: int) -> list[tuple[int, int]]:
-    """(drafted, accepted) of every round that a run at K = `k` has behind its first token, from a replay.
+def rounds_at(offline: OfflineAcceptance, k: int) -> list[tuple[int, int]]:
+    """(drafted, accepted) of every round that a run at K = `k` has after its first token, from teacher forcing.
 
-    What a draft guesses behind a stop token is unknown, and counts as rejected.
+    What a draft guesses after a stop token is unknown, and counts as rejected.
     """
     found, at = [], 1
-    while at < rehearsal.tokens:
-        drafted = min(k, rehearsal.drafted[at], rehearsal.room - at - 1)
-        accepted = min(drafted, rehearsal.accepted[at])
+    while at < offline.tokens:
+        drafted = min(k, offline.drafted[at], offline.room - at - 1)
+        accepted = min(drafted, offline.accepted[at])
         found.append((drafted, accepted))
         at += accepted + 1
     return found
@@ -102,7 +102,7 @@ def rounds_at(rehearsal: Rehearsal, k: int) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """`rounds_at`, added up; `lengths` says how many rounds drafted how many tokens."""
+    """Sums over `rounds_at`; `lengths[n]` counts the rounds that drafted n tokens."""
 
     accepted: int
     rejected: int
@@ -110,33 +110,26 @@ class Rounds:
 
 
 @lru_cache(maxsize=8192)
-def counted(rehearsal: Rehearsal, k: int) -> Rounds:
-    """Kept, because costs change with every prompt and rounds do not."""
-    rounds = rounds_at(rehearsal, k)
+def counted(offline: OfflineAcceptance, k: int) -> Rounds:
+    """Cached: costs change with every prompt, rounds do not."""
+    rounds = rounds_at(offline, k)
     rejected = sum(accepted < drafted for drafted, accepted in rounds)
     return Rounds(sum(accepted for _, accepted in rounds), rejected, Counter(drafted for drafted, _ in rounds))
 
 
-def survival(rehearsal: Rehearsal) -> list[float]:
-    """[j] = P(draft token j + 1 stands), over all entries that drafted so far."""
-    found = []
-    for place in range(rehearsal.deepest):
-        drafted = sum(count > place for count in rehearsal.drafted)
-        if not drafted:
-            break
-        accepted = zip(rehearsal.drafted, rehearsal.accepted, strict=True)
-        found.append(sum(got > place for count, got in accepted if count > place) / drafted)
-    return found
+def survival(offline: OfflineAcceptance) -> list[float]:
+    """[j] = P(draft token j + 1 is accepted), over all entries that drafted that many."""
+    return _by_position(list(zip(offline.drafted, offline.accepted, strict=True)), offline.deepest)
 
 
-def tally(rehearsal: Rehearsal, k: int, curve: CostCurve) -> Tally:
-    """What this answer comes to at K = `k`; `seconds` are in plain steps."""
-    if not rehearsal.replayed:
-        return _expected(rehearsal, k, curve)
-    found = counted(rehearsal, k)
-    return Tally(
+def totals(offline: OfflineAcceptance, k: int, curve: CostCurve) -> RoundTotals:
+    """Sums over this answer at K = `k`; `seconds` are in plain steps."""
+    if not offline.replayed:
+        return _expected(offline, k, curve)
+    found = counted(offline, k)
+    return RoundTotals(
         sum(found.lengths.values()),
-        rehearsal.tokens - 1,
+        offline.tokens - 1,
         sum(times * drafted for drafted, times in found.lengths.items()),
         found.accepted,
         found.rejected,
@@ -144,23 +137,23 @@ def tally(rehearsal: Rehearsal, k: int, curve: CostCurve) -> Tally:
     )
 
 
-def _expected(rehearsal: Rehearsal, k: int, curve: CostCurve) -> Tally:
-    """From a run at a deeper K: how often each place stood there, as if rounds began at the same tokens here."""
-    stands = survival(rehearsal)[:k]
-    share = sum(count > 0 for count in rehearsal.drafted) / max(len(rehearsal.drafted), 1)
-    accepted = share * sum(stands)
+def _expected(offline: OfflineAcceptance, k: int, curve: CostCurve) -> RoundTotals:
+    """One expected round, from a run at a deeper K: acceptance by position there is taken as acceptance here."""
+    rates = survival(offline)[:k]
+    share = sum(count > 0 for count in offline.drafted) / max(len(offline.drafted), 1)
+    accepted = share * sum(rates)
     cost = share * curve.round(k) + (1 - share)
-    rejected = share * (1 - (stands[-1] if len(stands) == k else 0.0))
-    return Tally(1.0, 1 + accepted, share * k, accepted, rejected, cost)
+    rejected = share * (1 - (rates[-1] if len(rates) == k else 0.0))
+    return RoundTotals(1.0, 1 + accepted, share * k, accepted, rejected, cost)
 
 
-def log_speedup(rehearsal: Rehearsal, k: int, curve: CostCurve) -> float:
+def log_speedup(offline: OfflineAcceptance, k: int, curve: CostCurve) -> float:
     """log S(K) of this answer."""
     if k == 0:
         return 0.0
-    if rehearsal.replayed:  # the one figure of the tally that is asked for again and again
-        return log((rehearsal.tokens - 1) / _seconds(counted(rehearsal, k), curve))
-    found = tally(rehearsal, k, curve)
+    if offline.replayed:  # the sweep asks for this figure again and again
+        return log((offline.tokens - 1) / _seconds(counted(offline, k), curve))
+    found = totals(offline, k, curve)
     return log(found.emitted / found.seconds)
 
 
@@ -168,18 +161,23 @@ def _seconds(rounds: Rounds, curve: CostCurve) -> float:
     return sum(times * curve.round(drafted) for drafted, times in rounds.lengths.items())
 
 
-def predictable(rehearsal: Rehearsal) -> bool:
-    """Whether there is a round behind the first token at all."""
-    return rehearsal.tokens > 1 and bool(rehearsal.drafted)
+def predictable(offline: OfflineAcceptance) -> bool:
+    """Whether the answer has a round after its first token."""
+    return offline.tokens > 1 and bool(offline.drafted)
 
 
-def acceptance_by_position(rehearsals: Sequence[Rehearsal], k: int) -> list[float]:
+def acceptance_by_position(offline: Sequence[OfflineAcceptance], k: int) -> list[float]:
     """[j] = rounds that accepted j + 1 tokens or more / rounds that drafted as many, at K = `k`."""
     rounds = [
         pair
-        for one in rehearsals
+        for one in offline
         for pair in (rounds_at(one, k) if one.replayed else zip(one.drafted, one.accepted, strict=True))
     ]
+    return _by_position(rounds, k)
+
+
+def _by_position(rounds: Sequence[tuple[int, int]], k: int) -> list[float]:
+    """The rates of the first `k` positions of (drafted, accepted) rounds, up to the last position drafted."""
     found = []
     for place in range(k):
         drafted = sum(d > place for d, _ in rounds)

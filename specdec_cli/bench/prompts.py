@@ -1,6 +1,6 @@
-"""What `specdec bench` lets a pair write (pure): seven kinds of text, eight prompts each, or a file of one's own.
+"""The prompts of `specdec bench` (pure): seven kinds of text, eight prompts each, or a file of the user's.
 
-Law: (kind, name) tells a prompt from every other; the bundled texts are the project's own, under its licence.
+Law: (kind, name) identifies a prompt. The bundled texts are the project's own, under its licence.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from specdec_cli.errors import UsageError
 
 KINDS: Final = ("code", "chat", "prose", "summary", "json", "edit", "reasoning")
 OWN_KIND: Final = "own"
-"""The kind of prompts from a file that names none."""
+"""The kind of a file's prompts where the file names none."""
 
 _HINT: Final = 'one prompt a line, or JSON Lines: {"prompt": "…", "kind": "code"}'
 
 
 @dataclass(frozen=True, slots=True)
 class BenchPrompt:
-    """A prompt: the unit over which the bench averages. `kind` groups it, `name` tells it from the others there."""
+    """A prompt, the unit over which the bench averages; `name` is unique within its `kind`."""
 
     kind: str
     name: str
@@ -33,7 +33,7 @@ class BenchPrompt:
 
 
 def load(kinds: Sequence[str] | None = None) -> tuple[BenchPrompt, ...]:
-    """The bundled prompts of these kinds, each kind once and in the order asked for; all of them for None.
+    """The bundled prompts of these kinds, each kind once, in the order given; all of them for None.
 
     Raises: UsageError for an unknown kind, naming the nearest.
     """

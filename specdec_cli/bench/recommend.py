@@ -1,6 +1,6 @@
 """Which K, and whether to draft at all (pure).
 
-Law: ties inside noise go to the smaller K, and nothing is recommended whose interval reaches down to plain decoding.
+Law: a tie within noise goes to the smaller K; a K whose interval includes plain decoding is never recommended.
 """
 
 from __future__ import annotations
@@ -13,55 +13,55 @@ from specdec_cli.bench.estimate import Estimate
 from specdec_cli.bench.intervals import Interval
 from specdec_cli.bench.result import Condition, Length
 
-# What may be given up for a smaller K where noise leaves open which is faster.
+# Log speed-up that may be given up for a smaller K where noise hides which one is faster.
 GIVEN_UP = 0.02
 RULE = "the smallest K within noise and 2 % of the fastest; none whose 95 % interval includes 1"
-Answer = Literal["use", "don't", "unknown"]
+Choice = Literal["use", "don't", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """`speedup` is that of the recommended arm; under `don't` that of the best one, which is not clearly above 1.
+class Recommendation:
+    """The recommended K and its speed-up; under `don't` the best K, whose speed-up is not clearly above 1.
 
-    `tied` are larger K that came out no different.
+    `tied` are larger K that were not measurably faster.
     """
 
     condition: Condition
-    answer: Answer
+    answer: Choice
     k: Length = 0
     speedup: Interval | None = None
     tied: tuple[Length, ...] = ()
 
 
-def recommend(condition: Condition, found: Sequence[Estimate]) -> Verdict:
-    """From the confirmed arms of `condition`; `unknown` where none was measured on enough prompts."""
+def recommend(condition: Condition, found: Sequence[Estimate]) -> Recommendation:
+    """The recommendation from the confirmed arms of `condition`; `unknown` where no arm is confirmed."""
     arms = [one for one in found if one.confirmed]
     if not arms:
-        return Verdict(condition, "unknown")
+        return Recommendation(condition, "unknown")
     best = max(arms, key=lambda one: one.score)
     tied = sorted((one for one in arms if one is best or _level(best, one)), key=_size)
     for one in tied:
         if one.interval.low > 0:
             same = tuple(other.arm.k for other in tied if other is not one)
-            return Verdict(condition, "use", one.arm.k, one.interval.exp(), same)
-    return Verdict(condition, "don't", best.arm.k, best.interval.exp())
+            return Recommendation(condition, "use", one.arm.k, one.interval.exp(), same)
+    return Recommendation(condition, "don't", best.arm.k, best.interval.exp())
 
 
-def better(verdicts: Sequence[tuple[Verdict, Sequence[Estimate]]]) -> Verdict:
-    """The fastest contender of one temperature; of two inside noise the one named first."""
-    usable = [(verdict, _arm(verdict, found)) for verdict, found in verdicts if verdict.answer == "use"]
+def better(found: Sequence[tuple[Recommendation, Sequence[Estimate]]]) -> Recommendation:
+    """The fastest contender of one temperature; of several within noise the one named first."""
+    usable = [(advice, _arm(advice, estimates)) for advice, estimates in found if advice.answer == "use"]
     if not usable:
-        return next((v for v, _ in verdicts if v.answer == "don't"), verdicts[0][0])
+        return next((v for v, _ in found if v.answer == "don't"), found[0][0])
     best = max(usable, key=lambda one: one[1].score)[1]
-    return next(verdict for verdict, one in usable if one is best or _level(best, one))
+    return next(advice for advice, one in usable if one is best or _level(best, one))
 
 
-def _arm(verdict: Verdict, found: Sequence[Estimate]) -> Estimate:
-    return next(one for one in found if one.arm.k == verdict.k)
+def _arm(advice: Recommendation, found: Sequence[Estimate]) -> Estimate:
+    return next(one for one in found if one.arm.k == advice.k)
 
 
 def _level(best: Estimate, one: Estimate) -> bool:
-    """Not measurably slower than the best, nor by more than GIVEN_UP to all appearances."""
+    """Not measurably slower than the best, and estimated at most GIVEN_UP slower."""
     lead = best.lead(one)
     return lead is not None and lead.low <= 0 and max(lead.mean, best.score - one.score) < GIVEN_UP
 

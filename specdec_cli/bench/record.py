@@ -1,4 +1,4 @@
-"""What `specdec bench --write` puts into models.toml (pure). Law: a loss is written down as K 0, not left out."""
+"""What `specdec bench --write` puts into models.toml (pure). Law: a loss is written as K 0, never left out."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from typing import Any
 
 from specdec_cli import __version__
 from specdec_cli.bench.report import Report
-from specdec_cli.bench.result import Length, Result
+from specdec_cli.bench.result import BenchResult, Length
 from specdec_cli.errors import SpecdecError, UsageError
 
 
-def chosen_k(result: Result, report: Report) -> Length:
-    """The K that the pair is to start at.
+def chosen_k(result: BenchResult, report: Report) -> Length:
+    """The K that the pair starts with from now on.
 
-    Raises: SpecdecError where there is none to write.
+    Raises: SpecdecError where the result recommends none.
     """
     if result.partial:
         raise SpecdecError("nothing was written: the bench was interrupted", "run it to its end")
-    if report.verdict.answer == "unknown":
+    if report.recommendation.answer == "unknown":
         raise SpecdecError("nothing was written: no K could be recommended", "give it a larger --time-budget")
-    return report.verdict.k if report.verdict.answer == "use" else 0
+    return report.recommendation.k if report.recommendation.answer == "use" else 0
 
 
-def entry(result: Result, report: Report) -> dict[str, Any]:
+def entry(result: BenchResult, report: Report) -> dict[str, Any]:
     """One entry of `measured`."""
-    verdict, environment = report.verdict, result.environment
-    speedup = verdict.speedup
+    advice, environment = report.recommendation, result.environment
+    speedup = advice.speedup
     versions = {name: environment.versions[name] for name in ("mlx", "mlx-lm") if name in environment.versions}
     return {
         "chip": environment.chip,
@@ -34,7 +34,7 @@ def entry(result: Result, report: Report) -> dict[str, Any]:
         "low": speedup and round(speedup.low, 3),
         "high": speedup and round(speedup.high, 3),
         "prompts": speedup and speedup.prompts,
-        "temperature": verdict.condition.temperature,
+        "temperature": advice.condition.temperature,
         "date": environment.date[:10],
         "specdec": __version__,
         **versions,
@@ -42,9 +42,9 @@ def entry(result: Result, report: Report) -> dict[str, Any]:
 
 
 def require_pair(named: bool, drafts: int, drafters: int, temperatures: int) -> None:
-    """Before two minutes are spent.
+    """Checks --write before any time is spent.
 
-    Raises: UsageError where there is no entry to write to, or more than one thing to write.
+    Raises: UsageError where the pair has no entry, or there is more than one K to write.
     """
     if not named:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""What a result says: rows by K, by kind, and the recommendation (pure). Law: nothing that the result does not hold.
+"""What a result says: rows by K, by kind, and the recommendation (pure). Law: every figure follows from the result.
 
 Letters: K draft length. Speed-ups are ratios to mlx-lm's plain decoding of the same prompt.
 """
@@ -16,25 +16,25 @@ from specdec_cli.bench.intervals import FEWEST_PROMPTS, Interval, by_kind
 from specdec_cli.bench.plan import kinds_of
 from specdec_cli.bench.predict import (
     CostCurve,
-    Tally,
+    RoundTotals,
     acceptance_by_position,
     cost_curve,
     predictable,
-    tally,
+    totals,
 )
-from specdec_cli.bench.recommend import Verdict, better, recommend
-from specdec_cli.bench.result import Arm, Condition, Length, PromptId, Rehearsal, Result, Sample, plain
+from specdec_cli.bench.recommend import Recommendation, better, recommend
+from specdec_cli.bench.result import Arm, BenchResult, Condition, Length, OfflineAcceptance, PromptId, Sample, plain
 from specdec_cli.stats import ratio
 
-# K whose predictions differ by less are the same to a kind of text, and the smaller is named.
+# Predictions of one kind that differ by less are a tie; the smaller K is named.
 SAME = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One K. `measured`: end to end; else predicted from acceptance and costs. None where nothing is known.
+    """One K: `measured` end to end, else predicted from acceptance and costs. An unknown figure is None.
 
-    `verify_steps` is v(K + 1), `draft_share` the draft's part of a round's time.
+    `verify_steps` is v(K + 1); `draft_share` is the draft's part of a round's time.
     """
 
     k: Length
@@ -62,15 +62,15 @@ class KindRow:
 
     @property
     def worth_it(self) -> bool | None:
-        """None where too few prompts leave it open."""
+        """Whether drafting pays for this kind; None where there are too few prompts to tell."""
         return None if self.speedup.prompts < FEWEST_PROMPTS else self.speedup.low > 1.0
 
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that is said about one condition."""
+    """Every figure about one condition."""
 
-    result: Result
+    result: BenchResult
     condition: Condition
 
     @cached_property
@@ -78,7 +78,7 @@ class Report:
         return cost_curve(cost for cost in self.result.costs if cost.condition == self.condition)
 
     @cached_property
-    def rehearsals(self) -> list[Rehearsal]:
+    def offline(self) -> list[OfflineAcceptance]:
         return [one for one in self.result.rehearsals if one.condition == self.condition and predictable(one)]
 
     @cached_property
@@ -88,33 +88,33 @@ class Report:
         return [one for one in every if one.known]
 
     @cached_property
-    def verdict(self) -> Verdict:
+    def recommendation(self) -> Recommendation:
         return recommend(self.condition, self.estimates)
 
     @cached_property
     def rows(self) -> list[Row]:
-        """The baseline, then every K of which anything is known."""
+        """The baseline, then every known K."""
         return [self._plain(), *(self._row(one) for one in self.estimates)]
 
     @cached_property
     def kinds(self) -> list[KindRow]:
-        """The best K of each kind that was rehearsed."""
-        kinds = kinds_of([one.prompt for one in self.rehearsals])
+        """The best K of each kind with offline acceptance."""
+        kinds = kinds_of([one.prompt for one in self.offline])
         return [row for row in map(self._kind, kinds) if row is not None]
 
-    def tally(self, k: int, kind: str | None = None) -> Tally:
-        """All rehearsed answers together, or those of one kind."""
+    def totals(self, k: int, kind: str | None = None) -> RoundTotals:
+        """Sums over all answers with offline acceptance, or over those of one kind."""
         if self.curve is None:
-            return Tally()
-        mine = [one for one in self.rehearsals if kind in (None, one.prompt.kind)]
-        return sum((tally(one, k, self.curve) for one in mine), Tally())
+            return RoundTotals()
+        mine = [one for one in self.offline if kind in (None, one.prompt.kind)]
+        return sum((totals(one, k, self.curve) for one in mine), RoundTotals())
 
     def acceptance_by_position(self, k: int, kind: str | None = None) -> list[float]:
         """[j] = rounds that accepted j + 1 tokens or more / rounds that drafted as many."""
-        return acceptance_by_position([one for one in self.rehearsals if kind in (None, one.prompt.kind)], k)
+        return acceptance_by_position([one for one in self.offline if kind in (None, one.prompt.kind)], k)
 
     def samples(self, k: Length) -> list[Sample]:
-        """The confirmed answers at this K; of the baseline all."""
+        """The confirmed answers at this K; all answers of the baseline."""
         if k == 0:
             return [s for s in self.result.samples if s.arm == plain(self.condition.temperature)]
         arm = Arm(self.condition.contender, self.condition.temperature, k)
@@ -135,9 +135,9 @@ class Report:
 
     def _row(self, one: Estimate) -> Row:
         samples, k = self.samples(one.arm.k), one.arm.k
-        # A replay is exact, and covers more prompts than were run.
-        exact = k != "auto" and all(rehearsal.replayed for rehearsal in self.rehearsals)
-        found = _measured(samples) if k == "auto" or (one.confirmed and not exact) else self.tally(k)
+        # Teacher forcing is exact, and covers more prompts than were run.
+        exact = k != "auto" and all(answer.replayed for answer in self.offline)
+        found = _measured(samples) if k == "auto" or (one.confirmed and not exact) else self.totals(k)
         share = None
         if one.confirmed:
             spent = [(s.draft_seconds, s.draft_seconds + s.verify_seconds) for s in samples]
@@ -180,11 +180,11 @@ class Report:
         guessed = [value + one.calibration for at, value in one.predicted.items() if at.kind == kind]
         confirmed = len(seen) >= FEWEST_PROMPTS
         interval = by_kind({kind: seen if confirmed else guessed}).exp()
-        found = Tally() if k == "auto" else self.tally(k, kind)
+        found = RoundTotals() if k == "auto" else self.totals(k, kind)
         return KindRow(kind, k, interval, confirmed, found.acceptance_rate)
 
 
-def reports(result: Result) -> list[Report]:
+def reports(result: BenchResult) -> list[Report]:
     """One for each condition."""
     return [Report(result, condition) for condition in result.conditions]
 
@@ -194,14 +194,14 @@ def recommended(found: Sequence[Report]) -> list[Report]:
     chosen = []
     for temperature in dict.fromkeys(one.condition.temperature for one in found):
         mine = [one for one in found if one.condition.temperature == temperature]
-        verdict = better([(one.verdict, one.estimates) for one in mine])
-        chosen.append(next(one for one in mine if one.verdict is verdict))
+        recommendation = better([(one.recommendation, one.estimates) for one in mine])
+        chosen.append(next(one for one in mine if one.recommendation is recommendation))
     return chosen
 
 
-def _measured(samples: Sequence[Sample]) -> Tally:
-    """The rounds of real answers, their first tokens left out."""
-    return Tally(
+def _measured(samples: Sequence[Sample]) -> RoundTotals:
+    """Sums over the rounds of real answers, without their first tokens."""
+    return RoundTotals(
         sum(s.target_passes - 1 for s in samples),
         sum(s.emitted_tokens - 1 for s in samples),
         sum(s.draft_n for s in samples),

@@ -1,4 +1,4 @@
-"""What a bench measured: every sample and the environment (pure). Law: figures are derived from this alone, later too.
+"""What a bench measured: every sample and the environment (pure). Law: every figure is derived from this alone.
 
 Version SCHEMA of the JSON file: one object, seconds as floats, fields may be added, never renamed. Letters: K draft
 length, n rows of a target pass. An arm is one way to decode: a contender at one K. K 0 is the baseline, mlx-lm's own
@@ -35,8 +35,8 @@ class Contender:
         return short if self.drafter == "model" else f"{self.drafter} with {short}"
 
     @property
-    def replayable(self) -> bool:
-        """Whether what it drafts follows from the text alone. `auto` also goes by the clock, and chooses K itself."""
+    def measurable_offline(self) -> bool:
+        """Whether acceptance follows from the text alone. `auto` also reads the clock, so it must run."""
         return self.drafter != "auto"
 
 
@@ -79,8 +79,11 @@ class PromptId:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One answer, end to end. `decode_seconds` starts behind the first token and leaves out the draft's own reading of
-    the prompt; `started_seconds` counts from the start of the bench."""
+    """One answer, end to end.
+
+    `decode_seconds` starts after the first token and excludes the draft's prefill. `started_seconds` counts from the
+    start of the bench.
+    """
 
     arm: Arm
     prompt: PromptId
@@ -103,17 +106,17 @@ class Sample:
 
     @property
     def tokens_per_second(self) -> float:
-        """Decode only: tokens behind the first / seconds behind the first."""
+        """Decode only: tokens after the first / seconds after the first."""
         return (self.emitted_tokens - 1) / self.decode_seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Rehearsal:
-    """What one contender's drafts come to in one answer of `tokens` tokens, its plain first token included.
+class OfflineAcceptance:
+    """What one contender drafts, and what of it is accepted, in one known answer of `tokens` tokens.
 
-    `replayed`: entry t says how many tokens a round that begins at token t of the answer would draft, at most
-    `deepest`, and how many of these are the answer's own; so every K <= `deepest` follows. Not replayed: an entry for
-    each round of a real run at K = `deepest`. `room` is the longest that the answer could have become.
+    `replayed` (teacher-forced): a round that began at token t of the answer would draft `drafted[t]` tokens, at most
+    `deepest`, and `accepted[t]` of them would be accepted; the rounds of every K <= `deepest` follow. Otherwise there
+    is one entry for each round of a real run at K = `deepest`. `room` is the longest length the answer was allowed.
     """
 
     condition: Condition
@@ -128,7 +131,7 @@ class Rehearsal:
 
 @dataclass(frozen=True, slots=True)
 class CostSample:
-    """One round of K = `k` taken apart, and the plain step measured beside it, all behind `context_tokens`."""
+    """One round of K = `k` in parts, and the plain step measured next to it, all after `context_tokens`."""
 
     condition: Condition
     context_tokens: int
@@ -140,7 +143,7 @@ class CostSample:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The machine and the software; `before` and `after` bracket the bench."""
+    """The machine and the software; `before` and `after` are its state at both ends of the bench."""
 
     chip: str
     device: str
@@ -156,8 +159,8 @@ class Environment:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """What was asked for. `ends` is `natural` (a stop token ends an answer) or `fixed` (stop tokens are ruled out)."""
+class BenchSettings:
+    """What was requested. `ends` is `natural` (a stop token ends an answer) or `fixed` (stop tokens are ruled out)."""
 
     pair: str
     named: bool
@@ -177,13 +180,13 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Result:
-    """All of it. `partial`: interrupted, so that what is there is right but less than planned."""
+class BenchResult:
+    """Everything measured. `partial`: the bench was interrupted, so there is less than planned; all of it is valid."""
 
-    settings: Settings
+    settings: BenchSettings
     environment: Environment
     samples: tuple[Sample, ...]
-    rehearsals: tuple[Rehearsal, ...]
+    rehearsals: tuple[OfflineAcceptance, ...]
     costs: tuple[CostSample, ...]
     seconds: float
     partial: bool = False
@@ -193,7 +196,7 @@ class Result:
     def conditions(self) -> tuple[Condition, ...]:
         """Every contender at every temperature, in the order asked for."""
         temperatures, contenders = self.settings.temperatures, self.settings.contenders
-        return tuple(Condition(contender, heat) for heat in temperatures for contender in contenders)
+        return tuple(Condition(contender, temperature) for temperature in temperatures for contender in contenders)
 
     @property
     def drift(self) -> float | None:

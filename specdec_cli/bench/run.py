@@ -1,24 +1,27 @@
-"""From a request to a result: warms up, sizes the answers, runs the bench. Law: `result` is right at any moment."""
+"""From a request to a result: warms up, sizes the answers, runs the sweep. Law: `result` is valid at any moment."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from itertools import product
 
-from specdec_cli.bench.plan import MAX_TOKENS, Plan, kinds_of, tokens_within
+from specdec_cli.bench.plan import MAX_TOKENS, BenchPlan, kinds_of, tokens_within
 from specdec_cli.bench.prompts import BenchPrompt
-from specdec_cli.bench.result import Condition, Contender, Environment, Length, Result, Settings
-from specdec_cli.bench.sweep import Bench, Cancelled, Machine, Progress, Report
+from specdec_cli.bench.result import BenchResult, BenchSettings, Condition, Contender, Environment, Length
+from specdec_cli.bench.sweep import Cancelled, Machine, OnProgress, Progress, Sweep
 from specdec_cli.errors import DoesNotFit
 from specdec_cli.machine import MachineState, machine_state
 from specdec_cli.pairs.pair import Pair
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """What the command line asked for. `named`: the pair's own draft, under the pair's name; `drafts` are more of them;
-    `source` the file of the prompts, empty for bundled ones."""
+class BenchRequest:
+    """What the command line requested.
+
+    `named`: the pair's own draft under the pair's name. `drafts` are further draft models. `source` is the file of the
+    prompts, empty for the bundled ones.
+    """
 
     pair: Pair
     named: bool
@@ -39,74 +42,63 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class About:
-    """What does not change while the bench runs; of the environment, what brackets it is still missing."""
+class Subjects:
+    """What is measured, and where; the environment still lacks the machine's state before and after."""
 
     contenders: tuple[Contender, ...]
     environment: Environment
 
 
-class Warming(Machine, Protocol):
-    """A Machine that can be told how long answers are."""
+class Bench:
+    """One bench: `run` it, then read `result` if it has `begun`."""
 
-    def fitting(self, prompts: Sequence[BenchPrompt], tokens: int) -> list[BenchPrompt]:
-        """Those that leave room for an answer of so many tokens."""
-
-    def warm_up(self, prompt: BenchPrompt, conditions: Sequence[Condition], deepest: int) -> tuple[float, float]:
-        """Throws short answers away; seconds of reading this prompt and of a plain step. May raise Cancelled."""
-
-    def limit(self, max_tokens: int) -> None:
-        """From now on answers have at most so many tokens."""
-
-
-class Run:
-    """One bench: `run` it, then read `result`; `begun` tells whether there is one."""
-
-    def __init__(self, job: Job, machine: Warming, about: About, report: Report) -> None:
-        self._job, self._machine, self._about, self._report = job, machine, about, report
-        self._bench: Bench | None = None
+    def __init__(self, request: BenchRequest, machine: Machine, subjects: Subjects, on_progress: OnProgress) -> None:
+        self._request, self._machine, self._subjects, self._on_progress = request, machine, subjects, on_progress
+        self._sweep: Sweep | None = None
         self._before, self._after = MachineState(), MachineState()
         self._prompts: Sequence[BenchPrompt] = ()
-        self._max_tokens = job.max_tokens or MAX_TOKENS
+        self._max_tokens = request.max_tokens or MAX_TOKENS
         self.notices: list[str] = []
 
     @property
     def begun(self) -> bool:
-        """Something was measured."""
-        return self._bench is not None and bool(self._bench.samples)
+        """Whether anything was measured."""
+        return self._sweep is not None and bool(self._sweep.samples)
 
     def run(self) -> None:
         """Raises: DoesNotFit if no prompt leaves room for an answer."""
-        job, began = self._job, self._machine.clock()
+        request, began = self._request, self._machine.clock()
         self._prompts = self._fitting()
-        conditions = [Condition(one, heat) for heat in job.temperatures for one in self._about.contenders]
-        plan = Plan(job.ks, job.budget_seconds, job.cooldown_seconds, job.seed)
+        pairs = product(request.temperatures, self._subjects.contenders)
+        conditions = [Condition(contender, temperature) for temperature, contender in pairs]
+        plan = BenchPlan(request.ks, request.budget_seconds, request.cooldown_seconds, request.seed)
         self._before = machine_state()
-        self._report(Progress("warming up", 0.0, job.budget_seconds))
+        self._on_progress(Progress("warming up", 0.0, request.budget_seconds))
         typical = sorted(self._prompts, key=lambda prompt: len(prompt.text))[len(self._prompts) // 2]
         try:
             prefill, step = self._machine.warm_up(typical, conditions, plan.deepest)
         except Cancelled:
             return
-        left = job.budget_seconds - (self._machine.clock() - began)
-        if job.max_tokens is None:
+        left = request.budget_seconds - (self._machine.clock() - began)
+        if request.max_tokens is None:
             self._max_tokens = tokens_within(left, prefill, step, len(conditions))
         self._machine.limit(self._max_tokens)
-        self._bench = Bench(self._machine, replace(plan, budget_seconds=left), conditions, self._prompts, self._report)
+        plan = replace(plan, budget_seconds=left)
+        self._sweep = Sweep(self._machine, plan, conditions, self._prompts, self._on_progress)
         try:
-            self._bench.run()
+            self._sweep.run()
         finally:
             self._after = machine_state()
 
-    def result(self) -> Result:
-        """What there is so far."""
-        assert self._bench is not None
-        bench = self._bench
-        samples, rehearsals, costs = tuple(bench.samples), tuple(bench.rehearsals), tuple(bench.costs)
-        return Result(self._settings(), self._environment(), samples, rehearsals, costs, bench.seconds, bench.partial)
+    def result(self) -> BenchResult:
+        """What was measured so far. Call it only once the bench has `begun`."""
+        assert self._sweep is not None
+        sweep = self._sweep
+        samples, offline, costs = tuple(sweep.samples), tuple(sweep.offline), tuple(sweep.costs)
+        return BenchResult(self._settings(), self._environment(), samples, offline, costs, sweep.seconds, sweep.partial)
 
     def _fitting(self) -> list[BenchPrompt]:
-        every, tokens = self._job.prompts, self._max_tokens
+        every, tokens = self._request.prompts, self._max_tokens
         fitting = self._machine.fitting(every, tokens)
         if not fitting:
             raise DoesNotFit(
@@ -118,26 +110,26 @@ class Run:
             self.notices.append(f"{left_out} of {len(every)} prompts leave no room for {tokens} tokens: left out")
         return fitting
 
-    def _settings(self) -> Settings:
-        job, kinds = self._job, kinds_of(self._prompts)
+    def _settings(self) -> BenchSettings:
+        request, kinds = self._request, kinds_of(self._prompts)
         bundled = f"{len(self._prompts)} bundled prompts of {len(kinds)} kinds"
-        return Settings(
-            pair=job.pair.name,
-            named=job.named,
-            target=job.pair.target,
-            contenders=self._about.contenders,
-            ks=job.ks,
-            temperatures=job.temperatures,
-            rule=job.rule,
+        return BenchSettings(
+            pair=request.pair.name,
+            named=request.named,
+            target=request.pair.target,
+            contenders=self._subjects.contenders,
+            ks=request.ks,
+            temperatures=request.temperatures,
+            rule=request.rule,
             kinds=kinds,
-            prompts=f"{len(self._prompts)} prompts of {job.source}" if job.source else bundled,
+            prompts=f"{len(self._prompts)} prompts of {request.source}" if request.source else bundled,
             max_tokens=self._max_tokens,
-            ends="fixed" if job.fixed_length else "natural",
-            raw=job.raw,
-            budget_seconds=job.budget_seconds,
-            cooldown_seconds=job.cooldown_seconds,
-            seed=job.seed,
+            ends="fixed" if request.fixed_length else "natural",
+            raw=request.raw,
+            budget_seconds=request.budget_seconds,
+            cooldown_seconds=request.cooldown_seconds,
+            seed=request.seed,
         )
 
     def _environment(self) -> Environment:
-        return replace(self._about.environment, before=self._before, after=self._after)
+        return replace(self._subjects.environment, before=self._before, after=self._after)

@@ -1,61 +1,61 @@
-"""The sentences of a bench report (pure). Law: each carries its figures, and none says more than was measured."""
+"""The sentences of a bench report (pure). Law: each carries its figures; none claims more than was measured."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from specdec_cli.bench.intervals import FEWEST_PROMPTS, Interval
-from specdec_cli.bench.recommend import RULE, Verdict
+from specdec_cli.bench.recommend import RULE, Recommendation
 from specdec_cli.bench.report import Report
-from specdec_cli.bench.result import Length, Result
+from specdec_cli.bench.result import BenchResult, Length
 from specdec_cli.format import percent
 from specdec_cli.machine import MachineState
 
-# A baseline that moved by more makes intervals doubtful.
+# A baseline whose speed changed by more makes the intervals doubtful.
 DRIFTED = 0.05
-# Between a number and its unit: no line ends there.
+# Between a number and its unit, so that no line breaks there.
 NARROW = "\u00a0"
-# A best speed-up of this much may well be real, although its interval includes 1.
+# A speed-up of at least this may be real although its interval includes 1.
 PROMISING = 1.03
 
 
 def conclusion(report: Report) -> str:
     """The recommendation in one sentence."""
-    verdict = report.verdict
-    if verdict.answer == "unknown":
+    advice = report.recommendation
+    if advice.answer == "unknown":
         least = f"fewer than {FEWEST_PROMPTS} prompts were confirmed"
         return f"no recommendation: {least}; more prompts or a larger --time-budget are needed"
-    if verdict.speedup is None:
+    if advice.speedup is None:
         return ""
-    told = f"{times(verdict.speedup)}, measured on {verdict.speedup.prompts} prompts"
-    if verdict.answer == "don't":
-        return f"don't use this draft for this: at best K {verdict.k} came to {told}" + _maybe(verdict)
-    same = f"; {_listed(verdict.tied)} no faster beyond noise" if verdict.tied else ""
-    return f"{length(verdict.k)}: {told}{same}"
+    measured = f"{times(advice.speedup)}, measured on {advice.speedup.prompts} prompts"
+    if advice.answer == "don't":
+        return f"don't use this draft for this: the best, K {advice.k}, reached {measured}" + _maybe(advice)
+    same = f"; {_listed(advice.tied)} no faster beyond noise" if advice.tied else ""
+    return f"{length(advice.k)}: {measured}{same}"
 
 
 def reason(report: Report) -> str:
-    """Why the recommended K, or the best, is where it is: what one more drafted token adds, and what it costs."""
-    k, curve = report.verdict.k, report.curve
+    """Why this K and not one more: what one more drafted token adds, and what it costs."""
+    k, curve = report.recommendation.k, report.curve
     if curve is None or not isinstance(k, int) or k == 0 or k + 1 not in curve.draft:
         return ""
-    here, there = report.tally(k), report.tally(k + 1)
+    here, there = report.totals(k), report.totals(k + 1)
     if not here.rounds or not there.rounds:
         return ""
     tokens, more_tokens = here.emitted / here.rounds, there.emitted / there.rounds
     cost, more_cost = here.seconds / here.rounds, there.seconds / there.rounds
     gain, price = more_tokens / tokens - 1, more_cost / cost - 1
-    told = f"one more draft token adds {_two(more_tokens - tokens)} to the {tokens:.2f} tokens of a round"
+    gained = f"one more draft token adds {_two(more_tokens - tokens)} to the {tokens:.2f} tokens of a round"
     paid = f"{_two(more_cost - cost)} to its {cost:.2f} plain steps"
-    return f"{told} ({percent(gain, sign='+', space=NARROW)}) and {paid} ({percent(price, sign='+', space=NARROW)})"
+    return f"{gained} ({percent(gain, sign='+', space=NARROW)}) and {paid} ({percent(price, sign='+', space=NARROW)})"
 
 
 def break_even(report: Report) -> str:
-    """The acceptance that the recommended or best K needs, beside what was found."""
-    k, curve = report.verdict.k, report.curve
+    """The acceptance that the recommended or best K needs, and the acceptance found."""
+    k, curve = report.recommendation.k, report.curve
     if curve is None or not isinstance(k, int) or k not in curve.draft:
         return ""
-    needed, found = curve.break_even(k), report.tally(k).judged_rate
+    needed, found = curve.break_even(k), report.totals(k).judged_rate
     cost = f"K {k} costs {curve.round(k):.2f} plain steps a round"
     if needed is None:
         return f"{cost}, more than the {k + 1} tokens it can yield: it cannot pay here"
@@ -65,8 +65,8 @@ def break_even(report: Report) -> str:
     )
 
 
-def surroundings(result: Result) -> str:
-    """Drift, power, heat and load: how far the machine kept still."""
+def surroundings(result: BenchResult) -> str:
+    """Drift, power, heat and load: how steady the machine was."""
     before, after = result.environment.before, result.environment.after
     drift = result.drift
     parts = []
@@ -82,18 +82,19 @@ def surroundings(result: Result) -> str:
     return ", ".join(parts)
 
 
-def command(result: Result, report: Report) -> str:
-    """What to type from now on."""
-    verdict, settings = report.verdict, result.settings
-    if verdict.answer == "unknown":
+def command(result: BenchResult, report: Report) -> str:
+    """The next command to type."""
+    advice, settings = report.recommendation, result.settings
+    if advice.answer == "unknown":
         return f"specdec bench {_models(result, report, bench=True)} --time-budget {_longer(settings.budget_seconds)}"
-    k = verdict.k if verdict.answer == "use" else 0
-    heat = f" --temp {verdict.condition.temperature:g}" if verdict.condition.temperature else ""
-    return f"specdec run {_models(result, report, bench=False)} -k {k}{heat} 'your prompt'"
+    k = advice.k if advice.answer == "use" else 0
+    temperature = advice.condition.temperature
+    option = f" --temp {temperature:g}" if temperature else ""
+    return f"specdec run {_models(result, report, bench=False)} -k {k}{option} 'your prompt'"
 
 
 def rule() -> str:
-    """By what the K was chosen."""
+    """The rule by which K was chosen."""
     return RULE
 
 
@@ -106,7 +107,7 @@ def length(k: Length) -> str:
     return f"K {k}"
 
 
-def _models(result: Result, report: Report, *, bench: bool) -> str:
+def _models(result: BenchResult, report: Report, *, bench: bool) -> str:
     import shlex
 
     settings, contender = result.settings, report.condition.contender
@@ -137,8 +138,8 @@ def spread(interval: Interval, digits: int) -> str:
     return f"{mean} ±{'>' if wide else ''}{min(interval.half_width, interval.mean):.{digits}f}"
 
 
-def _maybe(verdict: Verdict) -> str:
-    promising = verdict.speedup is not None and verdict.speedup.mean > PROMISING
+def _maybe(advice: Recommendation) -> str:
+    promising = advice.speedup is not None and advice.speedup.mean > PROMISING
     return "; the interval includes 1, and a larger --time-budget would narrow it" if promising else ""
 
 

@@ -1,7 +1,7 @@
-"""A chat without its editor: one pair, one conversation, one screen. Law: what fails changes nothing.
+"""A chat without its editor: one pair, one conversation, one screen. Law: a failed message changes nothing.
 
-A message joins the conversation together with its answer. One that was refused, failed, or was stopped before the first
-token is handed back to whoever typed it.
+A message joins the conversation together with its answer. A message that was refused, failed, or was stopped before
+the first token goes back to the editor.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from specdec_cli import __version__
 from specdec_cli.chat.screen import Notice, Screen
-from specdec_cli.chat.settings import HIDDEN, OFF, Settings
+from specdec_cli.chat.settings import HIDDEN, OFF, ChatSettings
 from specdec_cli.chat.transcript import Transcript, save
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Finish, Prefill, Start
@@ -32,15 +32,14 @@ from specdec_cli.stats import ChatStats
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A pair in memory; `drafter` is who drafts while drafting is on."""
+    """A pair in memory; `drafter` names the drafter used while drafting is on."""
 
     pair: Pair
     session: Session
     drafter: str
 
-    @property
-    def told(self) -> dict[str, Any]:
-        """What a transcript says of it; a revision is a commit where one is known."""
+    def to_dict(self) -> dict[str, Any]:
+        """The pair in a transcript; a revision is a commit where one is known."""
         pair = self.pair
         return {
             "pair": pair.name,
@@ -56,36 +55,36 @@ Open = Callable[[Pair, str], Loaded]
 
 
 def _commit(name: str, pinned: str | None) -> str | None:
-    """The folder of a cached snapshot is named by its commit."""
+    """The commit of a cached snapshot, from the name of its folder; else the pinned revision."""
     folder = locate(name, pinned)
     return folder.name if folder.parent.name == "snapshots" else pinned
 
 
-Hushed = Callable[[], AbstractContextManager[None]]
+NoEcho = Callable[[], AbstractContextManager[None]]
 
 
-class Talk:
-    """What every command of a chat acts upon."""
+class Chat:
+    """The state of a chat; every command acts on it."""
 
     def __init__(
         self,
         loaded: Loaded,
         open_pair: Open,
         screen: Screen,
-        settings: Settings,
+        settings: ChatSettings,
         transcript: Transcript | None = None,
         saved_to: Path | None = None,
         presses: Presses | None = None,
-        hushed: Hushed = nullcontext,
+        no_echo: NoEcho = nullcontext,
     ) -> None:
-        """`hushed` keeps keys that are typed amid a reply from being echoed into it."""
+        """`no_echo` keeps keys typed during a reply from being echoed into it."""
         self.loaded, self._open, self.screen, self.settings = loaded, open_pair, screen, settings
         self.transcript = transcript or Transcript(Conversation())
         self.saved_to = saved_to
         self.presses = presses or Presses()
         self.stats = ChatStats()
         self.context_tokens = 0
-        self._hushed = hushed
+        self._no_echo = no_echo
         self._measure()
 
     @property
@@ -93,7 +92,7 @@ class Talk:
         return self.transcript.conversation
 
     def request(self, attempt: int = 0) -> Request:
-        """What the next reply is asked with."""
+        """The request of the next reply."""
         settings, pair = self.settings, self.loaded.pair
         return Request(
             max_tokens=settings.max_tokens,
@@ -114,7 +113,7 @@ class Talk:
 
     @property
     def toolbar(self) -> list[str]:
-        """Pair, K, temperature, context used and its limit, acceptance so far."""
+        """Pair, K, temperature, context used and its limit, and acceptance so far."""
         session, request = self.loaded.session, self.request()
         limit, rate = self.context_limit, self.stats.rounds.draft_acceptance_rate
         k = f"K {request.k}" if session.drafter(request).drafts else "plain decoding"
@@ -127,11 +126,11 @@ class Talk:
         return parts if rate is None else [*parts, f"accepted {percent(rate)}"]
 
     def ask(self, text: str, attempt: int = 0) -> str:
-        """One turn; returns the text if it is to be typed anew, because nothing was said. Raises: SpecdecError."""
+        """One turn; returns the text for the editor if nothing was generated. Raises: SpecdecError."""
         return self._ask(self.conversation, text, attempt)
 
     def retry(self) -> str:
-        """Another answer to the last message; the old one stays unless there is a new one. Raises: SpecdecError."""
+        """Another answer to the last message; the old one stays until there is a new one. Raises: SpecdecError."""
         last = self._last("/retry")
         if not self.loaded.session.effective(self.request())["temperature"]:
             self.screen.show(Notice("at temperature 0 the answer stays the same: /set temp 0.8 samples"))
@@ -139,7 +138,7 @@ class Talk:
         return ""
 
     def undo(self) -> str:
-        """Takes the last turn back; its message is returned. Raises: UsageError without one."""
+        """Removes the last turn and returns its message. Raises: UsageError without one."""
         last = self._last("/undo")
         self.change(self.conversation.without_last())
         return last.user
@@ -149,19 +148,19 @@ class Talk:
         return self._last(command).answer
 
     def change(self, conversation: Conversation) -> None:
-        """The conversation is now this."""
+        """Replaces the conversation."""
         self.transcript = replace(self.transcript, conversation=conversation)
         self._measure()
         self._keep()
 
     def adopt(self, transcript: Transcript, path: Path | None) -> None:
-        """Another conversation takes this one's place; if turns are saved, from now on to `path`."""
+        """Replaces the transcript; if turns are saved, they go to `path` from now on."""
         self.transcript = transcript
         self.saved_to = path if self.saved_to is not None else None
         self._measure()
 
     def switch(self, pair: Pair, drafter: str) -> None:
-        """Another pair answers from now on; two are never in memory. Raises: SpecdecError, the old one loaded again."""
+        """Loads another pair; two are never in memory. Raises: SpecdecError, after loading the old pair again."""
         before = self.loaded.pair, self.loaded.drafter
         del self.loaded
         gc.collect()
@@ -174,19 +173,19 @@ class Talk:
 
     def save(self, path: Path) -> None:
         """Writes the transcript. Raises: SpecdecError."""
-        header = {"specdec": __version__, **self.loaded.told, "settings": self.settings.told()}
+        header = {"specdec": __version__, **self.loaded.to_dict(), "settings": self.settings.to_dict()}
         save(path, replace(self.transcript, header=header))
 
     def _ask(self, conversation: Conversation, text: str, attempt: int) -> str:
         request, session = self.request(attempt), self.loaded.session
         fitted = conversation.fit(text, self._render, self.context_limit, request.max_tokens, self.settings.overflow)
         tags = session.thinking(fitted.ids)
-        self._tell_left_out(conversation, fitted)
+        self._report_left_out(conversation, fitted)
         start, prefill, finish = self._reply(fitted, request, tags)
         if finish.reason == "interrupted" and not finish.text:
             self.screen.show(Notice("stopped before the first word: the message was taken back"))
             return text
-        # A character that was cut in two is no part of what was said.
+        # A character that was cut in two is not part of the answer.
         said = finish.text if finish.reason == "stop" else finish.text.rstrip("\N{REPLACEMENT CHARACTER}")
         thought, answer = tags.split(said) if tags else ("", said)
         turn = Turn(text, Answer(answer, thought, finish.reason, self._facts(start, prefill, finish)), attempt)
@@ -199,7 +198,7 @@ class Talk:
         name, hidden = self.loaded.pair.name, self.settings.think == HIDDEN
         seen: dict[type[Event], Any] = {}
         with (
-            self._hushed(),
+            self._no_echo(),
             Interrupt(self.presses.again) as interrupt,
             self.screen.reply(name, tags, hidden, self.settings.panel) as display,
         ):
@@ -216,7 +215,7 @@ class Talk:
     def _render(self, messages: Any) -> list[int]:
         return self.loaded.session.conversation_tokens(messages, self.settings.think != OFF)
 
-    def _tell_left_out(self, conversation: Conversation, fitted: Fitted) -> None:
+    def _report_left_out(self, conversation: Conversation, fitted: Fitted) -> None:
         dropped = fitted.left_out - conversation.left_out
         if dropped:
             stays = "; the system message stays" if conversation.system else ""
@@ -224,10 +223,10 @@ class Talk:
             self.screen.show(Notice(f"left out {turns}: the context holds {self.context_limit} tokens{stays}"))
 
     def _facts(self, start: Start, prefill: Prefill, finish: Finish) -> dict[str, Any]:
-        """What a transcript says of one answer."""
-        told = ("drafter", "rule", "k", "temperature", "seed", "sampling", "prompt_tokens", "context_limit")
-        facts = {name: getattr(start, name) for name in told}
-        return {**self.loaded.told, **facts, "cached_tokens": prefill.cached_tokens, "stats": dict(finish.stats)}
+        """The facts of one answer in a transcript."""
+        names = ("drafter", "rule", "k", "temperature", "seed", "sampling", "prompt_tokens", "context_limit")
+        facts = {name: getattr(start, name) for name in names}
+        return {**self.loaded.to_dict(), **facts, "cached_tokens": prefill.cached_tokens, "stats": dict(finish.stats)}
 
     def _last(self, command: str) -> Turn:
         if not self.conversation.turns:
@@ -235,7 +234,7 @@ class Talk:
         return self.conversation.turns[-1]
 
     def _measure(self) -> None:
-        """Tokens of the conversation as it is now; nothing said, nothing used."""
+        """Counts the conversation's tokens; an empty conversation uses none."""
         sent = self.conversation.turns or self.conversation.system
         self.context_tokens = len(self._render(self.conversation.messages(""))) if sent else 0
 

@@ -1,4 +1,4 @@
-"""How a command may go on. Law: a message is never completed, and nothing but names and paths is looked up."""
+"""Completion of commands. Law: a message is never completed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from specdec_cli.chat.commands import COMMANDS
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A word that may stand in place of the last `replaces` characters typed, and what it is."""
+    """A word that may replace the last `replaces` characters typed, and its description."""
 
     word: str
     replaces: int
@@ -18,7 +18,7 @@ class Suggestion:
 
 
 def suggestions(typed: str) -> list[Suggestion]:
-    """How a command that was typed up to here may go on."""
+    """The completions of a command typed so far."""
     if not typed.startswith("/") or "\n" in typed:
         return []
     name, space, argument = typed.partition(" ")
@@ -34,7 +34,7 @@ def suggestions(typed: str) -> list[Suggestion]:
 
 
 def _files(typed: str) -> list[str]:
-    """Files and folders (with a / behind them) whose path begins as typed."""
+    """Files, and folders with a / at the end, whose path begins as typed."""
     folder, slash, start = typed.rpartition("/")
     try:
         found = sorted((Path(folder + slash) if typed else Path()).expanduser().iterdir())

@@ -1,4 +1,4 @@
-"""A message written in the user's own editor. Law: the file is theirs alone and gone afterwards."""
+"""A message written in the user's editor. Law: the file is private, and removed afterwards."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from specdec_cli.errors import SpecdecError, UsageError
 
 
 def compose(text: str) -> str:
-    """What was saved in $VISUAL or $EDITOR, begun with `text`; without the newline editors add.
+    """The text saved in $VISUAL or $EDITOR, which starts with `text`; without the newline that editors add.
 
-    Raises: UsageError without a terminal, SpecdecError if the editor cannot be started or fails.
+    Raises: UsageError without a terminal, SpecdecError for an editor that cannot be started or fails.
     """
     if not sys.stdin.isatty():
         raise UsageError("/edit needs a terminal", 'put the message on a line of its own, or between two lines of """')

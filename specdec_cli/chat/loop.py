@@ -1,6 +1,6 @@
-"""The chat's loop: read, answer or obey, again. Law: only leaving ends it; a failure costs one line, not the chat.
+"""The chat's loop: read a line, answer it or run it. Law: a failure ends one line, not the chat.
 
-A message is sent as typed, except that a pair of triple quotes around it goes. What begins with a slash is a command.
+A message is sent as typed, except for triple quotes around it. A line that begins with a slash is a command.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from typing import BinaryIO, Protocol, TextIO
 
-from specdec_cli.chat.chat import Talk
+from specdec_cli.chat.chat import Chat
 from specdec_cli.chat.commands import Leave, run_command
 from specdec_cli.chat.screen import Notice
 from specdec_cli.errors import SpecdecError, UsageError
@@ -17,7 +17,7 @@ FENCE = '"""'
 
 
 def unfenced(text: str) -> str:
-    """`text` without the triple quotes around it."""
+    """`text` without triple quotes around it."""
     inner = text.strip()
     if not inner.startswith(FENCE):
         return text
@@ -25,7 +25,7 @@ def unfenced(text: str) -> str:
 
 
 def is_open(text: str) -> bool:
-    """Whether `text` begins with triple quotes that are not closed yet."""
+    """Whether `text` begins with triple quotes that are still open."""
     inner = text.strip()
     return inner.startswith(FENCE) and not (len(inner) >= 2 * len(FENCE) and inner.endswith(FENCE))
 
@@ -34,21 +34,23 @@ INTERRUPTED = 130
 
 
 class Reader(Protocol):
-    """Where messages come from."""
+    """The source of messages."""
 
     def read(self, text: str) -> str:
-        """The next message or command; `text` is what an editor then holds.
+        """The next message or command; `text` is the editor's initial text.
 
-        Raises: EOFError at the end, KeyboardInterrupt on Ctrl-C, UsageError for what is not UTF-8.
+        Raises: EOFError at the end, KeyboardInterrupt on Ctrl-C, UsageError for input that is not UTF-8.
         """
 
-    def hushed(self) -> AbstractContextManager[None]:
-        """While a reply comes, keys are not echoed."""
+    def no_echo(self) -> AbstractContextManager[None]:
+        """Keys are not echoed in this context: a reply is coming."""
 
 
-def run_chat(talk: Talk, reader: Reader, lenient: bool) -> int:
-    """Until the end of input, /exit, or Ctrl-C twice within a second (130). The exit code: of the first failure, or 0
-    where a `lenient` person saw each."""
+def run_chat(chat: Chat, reader: Reader, lenient: bool) -> int:
+    """Runs until the end of input, /exit, or Ctrl-C twice within a second (130).
+
+    Returns the exit code of the first failure, else 0; `lenient` returns 0 after failures, too: a person saw each.
+    """
     code, text = 0, ""
     while True:
         line = ""
@@ -56,27 +58,27 @@ def run_chat(talk: Talk, reader: Reader, lenient: bool) -> int:
             line = reader.read(text)
             text = ""
             if line.startswith("/"):
-                text = run_command(talk, line)
+                text = run_command(chat, line)
             elif unfenced(line).strip():
-                text = talk.ask(unfenced(line))
+                text = chat.ask(unfenced(line))
         except (EOFError, Leave):
             return code
         except KeyboardInterrupt:
             text = ""
-            if talk.presses.again():
+            if chat.presses.again():
                 return INTERRUPTED
-            talk.screen.show(Notice("Ctrl-D or /exit leaves"))
+            chat.screen.show(Notice("Ctrl-D or /exit leaves"))
         except SpecdecError as error:
-            talk.screen.error(error)
+            chat.screen.error(error)
             text = "" if line.startswith("/") else line
             code = code or (0 if lenient else error.exit_code)
 
 
 class LineReader:
-    """Line by line, for pipes and terminals that cannot move a cursor: a line is a message."""
+    """One message a line, for pipes and terminals that cannot move a cursor."""
 
     def __init__(self, source: BinaryIO, prompt: TextIO | None) -> None:
-        """`prompt` is where "> " is written, None for a pipe."""
+        """`prompt` is the stream for "> ", None for a pipe."""
         self._source, self._prompt = source, prompt
 
     def read(self, text: str) -> str:
@@ -88,7 +90,7 @@ class LineReader:
                 break
         return read
 
-    def hushed(self) -> AbstractContextManager[None]:
+    def no_echo(self) -> AbstractContextManager[None]:
         return nullcontext()
 
     def _line(self, prompt: str) -> str:
@@ -101,5 +103,5 @@ class LineReader:
         try:
             return line.decode("utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
-            told = f"the line is not UTF-8: byte 0x{line[error.start]:02x} at {error.start} of {len(line)}"
-            raise UsageError(told, "convert it first: iconv -f latin1 -t utf-8 FILE | specdec chat") from error
+            message = f"the line is not UTF-8: byte 0x{line[error.start]:02x} at {error.start} of {len(line)}"
+            raise UsageError(message, "convert it first: iconv -f latin1 -t utf-8 FILE | specdec chat") from error

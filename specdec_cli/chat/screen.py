@@ -1,4 +1,4 @@
-"""What a chat shows (pure), and who shows it. Law: a chat says what, its screen decides how."""
+"""What a chat shows, and the screen that shows it (pure). Law: the chat decides what, the screen how."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from specdec_cli.models.text import Thinking
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One sentence on what was done."""
+    """One sentence on what the chat did."""
 
     sentence: str
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Names and values that were asked for."""
+    """Names and values that a command shows."""
 
     rows: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Markdown:
-    """An answer again; `gap` puts an empty line after it."""
+    """An answer shown again; `gap` adds an empty line after it."""
 
     text: str
     gap: bool = False
@@ -35,7 +35,7 @@ class Markdown:
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """Foreign text as it is, set apart from answers."""
+    """Foreign text verbatim, set apart from answers."""
 
     text: str
 
@@ -50,7 +50,7 @@ class Events(Protocol):
 
 
 class Screen(Protocol):
-    """All that a chat shows goes here."""
+    """Shows everything of a chat."""
 
     def show(self, item: Item) -> None: ...
 
@@ -60,4 +60,4 @@ class Screen(Protocol):
         """The display of one reply of the pair `name`; `tags` enclose its thinking, which may be `hidden`."""
 
     def copy(self, text: str) -> str:
-        """Puts `text` on the clipboard and says what became of it. Raises: SpecdecError where nothing can copy."""
+        """Copies `text` to the clipboard; returns a sentence on it. Raises: SpecdecError where nothing can copy."""

@@ -1,4 +1,4 @@
-"""What `/set` sets. Law: a value is checked when it is set, with both values and the bounds, never in mid-reply."""
+"""The settings of a chat. Law: a value is checked when it is set, never in the middle of a reply."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ DEFAULT = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """How replies are asked for and shown. `k` None is the pair's own; `think` is shown, hidden or off (not wanted)."""
+class ChatSettings:
+    """How replies are requested and shown. `k` None is the pair's K; `think` is shown, hidden or off (no thinking)."""
 
     k: int | Literal["auto"] | None = None
     drafts: bool = True
@@ -42,7 +42,7 @@ class Settings:
     think: str = SHOWN
     panel: bool = True
 
-    def with_value(self, name: str, value: str) -> Settings:
+    def with_value(self, name: str, value: str) -> ChatSettings:
         """The settings with `name` at `value`, as typed.
 
         Raises: UsageError for an unknown name and for a value out of bounds.
@@ -54,8 +54,8 @@ class Settings:
             raise UsageError(f"/set {name} is none of {', '.join(NAMES)}", f"the nearest: /set {close} VALUE")
         return replace(self, **{name.replace("-", "_"): _PARSERS[name](value)})
 
-    def told(self) -> dict[str, Any]:
-        """What a transcript says of them."""
+    def to_dict(self) -> dict[str, Any]:
+        """The settings in a transcript."""
         sampling = {name: value for name, value in self.sampling.items() if value is not None}
         return {
             "k": self.k,
@@ -69,7 +69,7 @@ class Settings:
 
 
 def parse_k(value: str) -> int | Literal["auto"]:
-    """What /k was given. Raises: UsageError."""
+    """The value of /k. Raises: UsageError."""
     return "auto" if value == "auto" else _whole("/k", value, 0, MAX_K)
 
 

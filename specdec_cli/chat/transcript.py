@@ -1,6 +1,6 @@
-"""Transcripts as JSON Lines. Law: a file is replaced whole or not at all, and read whole or refused with its line.
+"""Transcripts as JSON Lines. Law: a file is written whole and read whole, or refused with its line.
 
-The first line says what the conversation is; every further one is a message, an answer with how it came to be.
+The first line is the header; every further one is a message. An answer's line also holds its facts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """A conversation, a name of its own, and the `header` it was saved with: pair, models, settings."""
+    """A conversation, its unique `id`, and the `header` it was saved with: pair, models, settings."""
 
     conversation: Conversation
     id: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -30,9 +30,9 @@ class Transcript:
 
 
 def save(path: Path, transcript: Transcript) -> None:
-    """Write `path`, readable by its owner alone, by a neighbour and a rename.
+    """Writes a temporary file, readable only by its owner, and renames it to `path`.
 
-    Raises: UsageError if the file holds anything but this conversation, SpecdecError if it cannot be written.
+    Raises: UsageError if `path` holds anything but this conversation, SpecdecError if it cannot be written.
     """
     lines = [{"transcript": VERSION, "id": transcript.id, **transcript.header}, *_lines(transcript.conversation)]
     text = "".join(json.dumps(line) + "\n" for line in lines)
@@ -51,7 +51,7 @@ def save(path: Path, transcript: Transcript) -> None:
 
 
 def _require_ours(path: Path, id: str) -> None:
-    """Raises: UsageError for a file that has another content."""
+    """Raises: UsageError for a file with another content."""
     if not path.exists() or (path.is_file() and path.stat().st_size == 0):
         return
     try:

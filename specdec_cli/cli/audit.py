@@ -63,7 +63,7 @@ def audit(
     force: options.Force = False,
 ) -> None:
     """Is this pair lossless on this machine? Every answer is compared with mlx-lm's own plain decoding."""
-    from specdec_cli.audit.prompts import BUNDLED, read_samples
+    from specdec_cli.audit.prompts import BUNDLED, read_prompts
     from specdec_cli.pairs.resolve import resolve_pair
     from specdec_cli.ui.audit import print_audit
     from specdec_cli.ui.display import counting, loading
@@ -75,7 +75,7 @@ def audit(
     if gap is not None and not gap >= 0.0:
         raise UsageError(f"--gap {gap} is below 0", "0 counts exact ties only")
     ks = None if k is None else parse_ks(k)
-    samples = BUNDLED if prompts is None else read_samples(prompts)
+    samples = BUNDLED if prompts is None else read_prompts(prompts)
     if ks and not any(ks):
         drafter = "none"  # no need to load a draft
     resolved = resolve_pair(pair, target, draft, target_revision, draft_revision, here=drafter != "none")
@@ -83,13 +83,13 @@ def audit(
     if resolved.reason:
         print_line(sys.stderr, resolved.reason)
     with loading(sys.stderr, resolved.pair.name, shown=True):
-        from specdec_cli.audit.audit import Plan, run_audit
+        from specdec_cli.audit.audit import AuditPlan, run_audit
         from specdec_cli.session.load import load
 
         # Twice: plain decoding has caches of its own.
         room = None if force else 2 * (max_tokens + max(len(sample.text) for sample in samples) // 3)
         session = load(resolved.pair, drafter=drafter, reserve_tokens=room, kv_bits=kv_bits).session()
-    plan = Plan(samples, ks or (resolved.pair.expected_k,), drafter, max_tokens, temp, seed, raw, gap)
+    plan = AuditPlan(samples, ks or (resolved.pair.expected_k,), drafter, max_tokens, temp, seed, raw, gap)
     with counting(sys.stderr) as report:
         found = run_audit(session, plan, report)
     if json:

@@ -20,8 +20,8 @@ from specdec_cli.request import effective, one_name
 if TYPE_CHECKING:
     from specdec_cli.bench.prompts import BenchPrompt
     from specdec_cli.bench.report import Report
-    from specdec_cli.bench.result import Result
-    from specdec_cli.bench.run import Job
+    from specdec_cli.bench.result import BenchResult
+    from specdec_cli.bench.run import BenchRequest
     from specdec_cli.pairs.resolve import Resolved
 
 app = typer.Typer()
@@ -66,7 +66,7 @@ def bench(
         return
     from specdec_cli.bench.plan import parse_lengths, parse_seconds
     from specdec_cli.bench.record import require_pair
-    from specdec_cli.bench.run import Job
+    from specdec_cli.bench.run import BenchRequest
     from specdec_cli.pairs.resolve import resolve_pair
     from specdec_cli.ui.bench.export import require_writable
 
@@ -94,7 +94,7 @@ def bench(
         require_pair(named, len(drafts), len(drafters), len(temperatures))
     if drafter and "model" in drafters and not (drafts or resolved.pair.draft):
         raise UsageError(f"--drafter model, and {resolved.pair.name} has no draft", "name one: --draft ID")
-    job = Job(
+    job = BenchRequest(
         pair=replace(resolved.pair, draft=drafts[0], draft_revision=draft_revision) if drafts else resolved.pair,
         named=named,
         drafts=drafts[1:],
@@ -120,9 +120,9 @@ def bench(
         raise typer.Exit(130)
 
 
-def _measured(job: Job, reason: str, exports: list[Path], quiet: bool) -> Result:
+def _measured(job: BenchRequest, reason: str, exports: list[Path], quiet: bool) -> BenchResult:
     """Load, run, and save, whatever happens after the first figure."""
-    from specdec_cli.bench.run import Run
+    from specdec_cli.bench.run import Bench
     from specdec_cli.session.interrupt import Interrupt
     from specdec_cli.ui.bench.export import export
     from specdec_cli.ui.bench.progress import bench_progress, silent
@@ -138,7 +138,7 @@ def _measured(job: Job, reason: str, exports: list[Path], quiet: bool) -> Result
             interrupt = stack.enter_context(Interrupt())
             machine, about = load_machine(job, interrupt.requested)
         report = stack.enter_context(bench_progress(sys.stderr) if not quiet else silent())
-        run = Run(job, machine, about, lambda progress: report(progress.what, progress.share, progress.seconds_left))
+        run = Bench(job, machine, about, lambda progress: report(progress.what, progress.share, progress.seconds_left))
         try:
             run.run()
         finally:
@@ -153,7 +153,7 @@ def _measured(job: Job, reason: str, exports: list[Path], quiet: bool) -> Result
     return run.result()
 
 
-def _show(result: Result, json: bool) -> None:
+def _show(result: BenchResult, json: bool) -> None:
     from specdec_cli.bench.report import reports
     from specdec_cli.ui.bench.export import json_text
     from specdec_cli.ui.bench.table import print_bench
@@ -164,7 +164,7 @@ def _show(result: Result, json: bool) -> None:
         print_bench(sys.stdout, result, reports(result))
 
 
-def _write(result: Result, job: Job) -> None:
+def _write(result: BenchResult, job: BenchRequest) -> None:
     from specdec_cli.bench.record import chosen_k, entry
     from specdec_cli.bench.report import reports
     from specdec_cli.pairs import userfile

@@ -14,13 +14,13 @@ from specdec_cli.cli import options
 from specdec_cli.cli.pipes import quietly
 from specdec_cli.errors import UsageError
 from specdec_cli.pairs.pair import DEMO
-from specdec_cli.request import asked, one_name, parse_bias, parse_k
+from specdec_cli.request import one_name, parse_bias, parse_k, sampling_flags
 from specdec_cli.session.conversation import OVERFLOWS
 from specdec_cli.session.interrupt import unwinding
 
 if TYPE_CHECKING:
     from specdec_cli.chat.loop import Reader
-    from specdec_cli.chat.settings import Settings
+    from specdec_cli.chat.settings import ChatSettings
     from specdec_cli.chat.transcript import Transcript
     from specdec_cli.pairs.resolve import Resolved
 
@@ -94,12 +94,12 @@ def chat(
     force: options.Force = False,
 ) -> None:
     """Talk: many turns, both models' caches reused from turn to turn; /help lists what can be typed."""
-    from specdec_cli.chat.settings import Settings
+    from specdec_cli.chat.settings import ChatSettings
 
     if offline:
         os.environ["HF_HUB_OFFLINE"] = "1"
-    sampling = asked(temp, top_p, top_k, min_p, repetition_penalty, presence_penalty, frequency_penalty)
-    settings = Settings(
+    sampling = sampling_flags(temp, top_p, top_k, min_p, repetition_penalty, presence_penalty, frequency_penalty)
+    settings = ChatSettings(
         k=parse_k(k),
         max_tokens=max_tokens,
         max_context=max_context,
@@ -167,7 +167,7 @@ def _as_before(header: Any) -> Resolved:
 def _talk(
     stack: ExitStack,
     resolved: Resolved,
-    settings: Settings,
+    settings: ChatSettings,
     transcript: Transcript,
     *,
     drafter: str,
@@ -180,8 +180,8 @@ def _talk(
     kv_bits: int | None,
     force: bool,
 ) -> int:
-    from specdec_cli.chat.chat import Loaded, Talk
-    from specdec_cli.chat.commands import speaking
+    from specdec_cli.chat.chat import Chat, Loaded
+    from specdec_cli.chat.commands import pair_summary
     from specdec_cli.chat.loop import run_chat
     from specdec_cli.format import count
     from specdec_cli.pairs.pair import Pair
@@ -201,14 +201,14 @@ def _talk(
             return Loaded(pair, session, drafter)
 
     screen = ChatScreen(sys.stdout, sys.stderr, json=json, quiet=quiet, plain=plain, trace=opened_trace(stack, trace))
-    talks: list[Talk] = []
+    talks: list[Chat] = []
     reader = _reader(lambda width: toolbar(talks[0].toolbar, width), history, editor=not (json or plain))
-    talk = Talk(
-        open_pair(resolved.pair, drafter), open_pair, screen, settings, transcript, saved_to, hushed=reader.hushed
+    talk = Chat(
+        open_pair(resolved.pair, drafter), open_pair, screen, settings, transcript, saved_to, no_echo=reader.no_echo
     )
     talks.append(talk)
     turns = len(transcript.conversation.turns)
-    told = f"{speaking(talk)} · /help" + (f" · {count(turns, 'turn')} continued" if turns else "")
+    told = f"{pair_summary(talk)} · /help" + (f" · {count(turns, 'turn')} continued" if turns else "")
     screen.greet(told, demo=resolved.pair.name == DEMO)
     with unwinding():
         return run_chat(talk, reader, lenient=sys.stdin.isatty())

@@ -28,7 +28,7 @@ from specdec_cli.cli.pipes import ReaderLeft, quietly
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Failure, Finish
 from specdec_cli.pairs.pair import DEMO
-from specdec_cli.request import asked, parse_bias, parse_k
+from specdec_cli.request import parse_bias, parse_k, sampling_flags
 from specdec_cli.session.interrupt import Interrupt
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def run(
     length = parse_k(k)
     if length == 0:
         drafter = "none"  # no need to load a draft
-    sampling = asked(temp, top_p, top_k, min_p, repetition_penalty, presence_penalty, frequency_penalty)
+    sampling = sampling_flags(temp, top_p, top_k, min_p, repetition_penalty, presence_penalty, frequency_penalty)
     bias = parse_bias(tuple(logit_bias or ()))
     text = read_prompt(prompt)
     resolved = resolve_pair(pair, target, draft, target_revision, draft_revision, here=drafter != "none")

@@ -139,7 +139,7 @@ def check(
     """Verdict on a pair from a few hundred kB: tokenizers, caches, memory, expected gain."""
     from specdec_cli.pairs.check import check_pair, locate_pair
     from specdec_cli.pairs.resolve import resolve_pair
-    from specdec_cli.ui.pairs import print_checkup, print_json, print_line, print_verdict
+    from specdec_cli.ui.pairs import print_checks, print_json, print_line, print_verdict
 
     resolved = resolve_pair(name, target, draft, target_revision, draft_revision, here=offline)
     chosen = resolved.pair
@@ -149,7 +149,7 @@ def check(
     if json:
         print_json(sys.stdout, found.to_dict())
     else:
-        print_checkup(sys.stdout, found)
+        print_checks(sys.stdout, found)
         print_verdict(sys.stdout, found)
     if found.exit_code:
         raise typer.Exit(found.exit_code)

@@ -1,6 +1,6 @@
 """A model folder before any weight is read: its configuration, and every reason not to load it (pure).
 
-Law: no code from a repository ever runs; a folder that names some is refused.
+Law: a folder that asks to run repository code is refused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from specdec_cli.errors import NotAvailable, Refused
 
-# Drafters that read the target's hidden states: they are not language models of their own.
+# Heads read the target's hidden states: they are no language models by themselves.
 SIDECARS = {
     "MTP": re.compile(r"mtp|nextn", re.I),
     "EAGLE": re.compile(r"eagle", re.I),
@@ -61,7 +61,7 @@ class Checkpoint:
 
     @property
     def generation_config(self) -> Mapping[str, Any]:
-        """What generation_config.json holds; empty where there is none or it cannot be read: it only sets defaults."""
+        """The values of generation_config.json; empty if it is missing or unreadable, since it only sets defaults."""
         try:
             values = json.loads((self.folder / "generation_config.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -70,20 +70,20 @@ class Checkpoint:
 
     @property
     def declared_dtype(self) -> str | None:
-        """What the configuration says the weights are, such as `bfloat16`."""
+        """The dtype that the configuration declares, such as `bfloat16`."""
         dtype = self.config.get("dtype") or self.config.get("torch_dtype") or self.text_config.get("dtype")
         return dtype if isinstance(dtype, str) else None
 
     @property
     def loaded_bytes(self) -> int:
-        """Bytes of the weights in memory: a configuration that declares float32 is computed in float32."""
+        """Bytes of the weights in memory: where the configuration declares float32, mlx computes in float32."""
         stored = sum(path.stat().st_size for path in self.weights)
         if self.declared_dtype != "float32":
             return stored
         return sum(4 * _values(path) for path in self.weights)
 
 
-# mlx-lm's module for such a type ends the process on import without its package.
+# mlx-lm's module for such a type exits the process on import if its package is missing.
 NEEDED_PACKAGES = {"olmo": "hf_olmo"}
 
 

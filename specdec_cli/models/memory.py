@@ -1,4 +1,4 @@
-"""Will it fit? (pure) Law: estimates name their parts, and are kept within 10 % of what mlx then really uses.
+"""Will it fit? (pure) Law: an estimate is within 10 % of the memory that mlx then uses; a test keeps it so.
 
 All sizes in bytes. What depends on an architecture (cache bytes, layer sizes) is measured by the engine and passed in.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from specdec_cli.errors import DoesNotFit
 
-# Room for the graph, the tokenizer and the operating system's share of a working set.
+# Share of memory for models; the rest is for the graph, the tokenizer and the operating system.
 HEADROOM = 0.92
 
 
@@ -25,9 +25,9 @@ class Footprint:
 
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
-    """Target and draft together at `context_tokens`; prefills happen one after the other, so only the larger counts.
+    """Target and draft together at `context_tokens`. Prefills run one after the other, so only the larger one counts.
 
-    `fits_with_kv_bits` is a `--kv-bits` that would make it fit, where that is known.
+    `fits_with_kv_bits` is a `--kv-bits` value with which it would fit, where one is known.
     """
 
     footprints: tuple[Footprint, ...]
@@ -45,7 +45,7 @@ class MemoryEstimate:
 
     @property
     def limit_bytes(self) -> int:
-        """What models may take of the available memory."""
+        """The share of the available memory that models may use."""
         return int(self.available_bytes * HEADROOM)
 
     @property
@@ -53,7 +53,7 @@ class MemoryEstimate:
         return self.peak_bytes <= self.limit_bytes
 
     def obstacle(self) -> DoesNotFit:
-        """The numbers, and what would fit."""
+        """The refusal, with both numbers and what would fit."""
         names = " and ".join(part.name for part in self.footprints)
         need, have, context = self.peak_bytes / 1e9, self.limit_bytes / 1e9, self.largest_context
         if self.fits_with_kv_bits:
@@ -72,7 +72,7 @@ class MemoryEstimate:
 
     @property
     def largest_context(self) -> int:
-        """Tokens that would fit, caches taken as linear in the context; 0 if not even the weights do."""
+        """Tokens that would fit if caches grow linearly with the context; 0 if not even the weights fit."""
         weights = sum(part.weight_bytes for part in self.footprints)
         per_token = (self.peak_bytes - weights) / self.context_tokens
         return max(int((self.limit_bytes - weights) / per_token), 0) if per_token else 0
@@ -81,10 +81,10 @@ class MemoryEstimate:
 def prefill_bytes(
     rows: int, context_tokens: int, hidden: int, inner: int, heads: int, value_bytes: int, fused_attention: bool
 ) -> int:
-    """Activations of the largest prefill chunk: `rows` tokens behind a context, in one layer at a time.
+    """Activations of the largest prefill chunk: `rows` tokens after a context, in one layer at a time.
 
     Three MLP arrays and about ten of the hidden width live at once; without a fused kernel so do the attention
-    scores [heads, rows, context]. The factors were fitted to mlx's own peak on the CPU; a test keeps them.
+    scores [heads, rows, context]. The factors were fitted to mlx's peak on the CPU; a test checks them.
     """
     rows = min(rows, context_tokens)
     scores = 0 if fused_attention else heads * rows * context_tokens

@@ -1,6 +1,6 @@
-"""Thinking blocks in a reply (pure). Law: a block counts only where a reply begins; later tags are the answer's text.
+"""Stop strings and thinking blocks in a reply (pure). Law: what is shown does not depend on how the text was split.
 
-An answer may well speak about such tags, so a start tag behind its first words is text like any other.
+A thinking block counts only where a reply begins. An answer may mention such tags, so later ones are its text.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 class StopStrings:
-    """Feed decoded text as it comes; what could still become a stop string is held back."""
+    """Takes decoded text as it comes and holds back what may still become a stop string."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = tuple(stop for stop in stops if stop)
@@ -19,7 +19,7 @@ class StopStrings:
     def feed(self, text: str) -> tuple[str, bool]:
         """(text that is safe to show, whether a stop string was completed). After a stop nothing more is shown."""
         self._held += text
-        # The one completed first wins, as if text came character by character; then the longest.
+        # The stop string completed first wins, as if text came character by character; of several the longest.
         hits = [(at + len(stop), at) for stop in self._stops if (at := self._held.find(stop)) >= 0]
         if hits:
             shown, self._held = self._held[: min(hits)[1]], ""
@@ -30,23 +30,23 @@ class StopStrings:
         return shown, False
 
     def finish(self) -> str:
-        """What was held back and never became a stop string."""
+        """The text held back that never became a stop string."""
         held, self._held = self._held, ""
         return held
 
 
 def overlap(text: str, stop: str) -> int:
-    """Length of the longest end of `text` that begins `stop`."""
+    """Length of the longest suffix of `text` that is a proper prefix of `stop`."""
     return next((n for n in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:n])), 0)
 
 
 Piece = tuple[bool, str]
-"""Whether it is thinking, and the text."""
+"""(whether it is thinking, text)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """The tags around a model's thinking; `opened` where the prompt's own end has the start tag."""
+    """The tags around a model's thinking; `opened`: the prompt already ends with the start tag."""
 
     start: str
     end: str
@@ -61,15 +61,15 @@ class Thinking:
 
 
 class ThinkingStream:
-    """Text in, pieces out as soon as it is certain on which side they are. Tags belong to neither side."""
+    """Splits streamed text into thinking and answer, each piece as soon as its side is certain; tags are dropped."""
 
     __slots__ = ("_fresh", "_held", "_state", "_tags")
 
     def __init__(self, tags: Thinking | None) -> None:
-        """Without tags all is answer."""
+        """Without tags all text is the answer."""
         self._tags = tags
         self._state = "answer" if tags is None else "thinking" if tags.opened else "before"
-        self._fresh = tags is not None and tags.opened  # newlines at the start of a side are dropped
+        self._fresh = tags is not None and tags.opened  # leading newlines of either side are dropped
         self._held = ""
 
     @property
@@ -78,7 +78,7 @@ class ThinkingStream:
         return self._state == "thinking"
 
     def feed(self, text: str) -> list[Piece]:
-        """What `text` made certain, never an empty piece."""
+        """The pieces that `text` made certain; none is empty."""
         self._held += text
         pieces: list[Piece] = []
         if self._state == "before":
@@ -90,7 +90,7 @@ class ThinkingStream:
         return pieces
 
     def finish(self) -> list[Piece]:
-        """What was held back, blank ends of thinking excepted."""
+        """The text held back, without blank ends of thinking."""
         return self._emit(len(self._held.rstrip()) if self.thinks else len(self._held))
 
     def _begin(self) -> None:
@@ -108,10 +108,10 @@ class ThinkingStream:
         if end < 0:
             sure = self._held[: len(self._held) - overlap(self._held, self._tags.end)]
             return self._emit(len(sure.rstrip()))
-        behind = self._held[end + len(self._tags.end) :]
+        rest = self._held[end + len(self._tags.end) :]
         self._held = self._held[:end].rstrip()
         pieces = self._emit(len(self._held))
-        self._state, self._fresh, self._held = "answer", True, behind
+        self._state, self._fresh, self._held = "answer", True, rest
         return pieces
 
     def _emit(self, length: int) -> list[Piece]:

@@ -1,4 +1,4 @@
-"""The only door to transformers and to mlx-lm's tokenizers. Law: loads without weights, never runs repository code."""
+"""The only door to transformers and to mlx-lm's tokenizers. Law: it never runs repository code."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class ToolCall:
 
 
 class TextStream(Protocol):
-    """Tokens in, text out as soon as it is certain (a character may span tokens)."""
+    """Turns tokens into text as soon as it is certain; a character may span tokens."""
 
     def step(self, token: int) -> str:
         """Text that `token` completed, often empty."""
 
     def finish(self) -> str:
-        """What is left: an incomplete character shows as U+FFFD."""
+        """The rest; an incomplete character is U+FFFD."""
 
 
 class Tokenizer:
@@ -152,7 +152,7 @@ class Tokenizer:
         return self._table
 
     def encoding_rules(self) -> dict[str, str]:
-        """What decides how text becomes ids, beyond the ids themselves: merges, normalizer, pre-tokenizer."""
+        """The rules that turn text into ids: merges, normalizer, pre-tokenizer."""
         if self._backend is None:
             return {}
         rules = json.loads(self._backend.to_str())
@@ -171,10 +171,10 @@ def _tool_call(found: Mapping[str, Any]) -> ToolCall:
 class _FastStream:
     """huggingface tokenizers' own incremental decoder."""
 
-    def __init__(self, backend: Any, behind: Sequence[int]) -> None:
+    def __init__(self, backend: Any, preceding: Sequence[int]) -> None:
         self._backend = backend
-        self._behind = list(behind)[-8:]
-        self._stream = DecodeStream(ids=self._behind, skip_special_tokens=False)
+        self._preceding = list(preceding)[-8:]
+        self._stream = DecodeStream(ids=self._preceding, skip_special_tokens=False)
         self._pending: list[int] = []
 
     def step(self, token: int) -> str:
@@ -182,15 +182,15 @@ class _FastStream:
         text: str | None = self._stream.step(self._backend, token)
         if text is None:
             return ""
-        self._behind, self._pending = (self._behind + self._pending)[-8:], []
+        self._preceding, self._pending = (self._preceding + self._pending)[-8:], []
         return text
 
     def finish(self) -> str:
-        """The bytes still held, decoded behind what came before them."""
+        """The pending bytes, decoded in the context of the preceding ones."""
         if not self._pending:
             return ""
-        before = self._backend.decode(self._behind, skip_special_tokens=False)
-        both = self._backend.decode(self._behind + self._pending, skip_special_tokens=False)
+        before = self._backend.decode(self._preceding, skip_special_tokens=False)
+        both = self._backend.decode(self._preceding + self._pending, skip_special_tokens=False)
         self._pending = []
         return str(both[len(before) :])
 
@@ -239,7 +239,7 @@ def _byte_level(token: str) -> bytes:
 
 
 def _sentence_piece(token: str) -> bytes:
-    """`<0xNN>` is one byte; the low line stands for a space."""
+    """`<0xNN>` is one byte; U+2581 is a space."""
     if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
         return bytes([int(token[3:5], 16)])
     return token.replace("\u2581", " ").encode()

@@ -1,4 +1,4 @@
-"""Do two tokenizers speak the same ids? (pure) Law: judged by content (ids -> bytes, special roles), never by size.
+"""Do two tokenizers agree? (pure) Law: they are compared by content (ids -> bytes, special roles), never by size.
 
 Logit widths differ by padding while tokenizers agree (Qwen2.5: 151936 and 152064); sizes agree while ids differ.
 """
@@ -32,7 +32,7 @@ class VocabVerdict:
 
 
 def compare(target: TokenTable, draft: TokenTable) -> VocabVerdict:
-    """Compatible iff ids that both define mean the same bytes, and bos and eos agree where both have them."""
+    """Compatible if every id that both define has the same bytes, and bos and eos agree where both have them."""
     shared = min(len(target.tokens), len(draft.tokens))
     for i in range(shared):
         ours, theirs = target.tokens[i], draft.tokens[i]
@@ -70,7 +70,7 @@ def require_same_ids(target: TokenTable, draft: TokenTable, target_name: str, dr
 
 
 def show(token: bytes) -> str:
-    """A token as people can read it: 'text', or its bytes where it is no text."""
+    """A readable token: 'text', or its bytes where they are no text."""
     try:
         return repr(token.decode("utf-8"))
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Is this draft worth it for this target? (pure) Law: advice carries its reason, and never refuses.
+"""Is this draft worth using with this target? (pure) Law: advice gives its reason and never refuses.
 
 Sources: LM Studio's size table; measurements by others on Apple GPUs, collected in the project's notes.
 """
@@ -15,16 +15,16 @@ from specdec_cli.speedup import TYPICAL_ROW_COST, round_steps
 
 # Largest useful draft for a target of at least this many billion parameters.
 SIZE_BANDS = ((32.0, 7.0), (14.0, 3.0), (7.0, 1.0))
-# Cost of one more verified row before M3, whose GPUs read the weights anew for every row or two (mlx pull request
-# 3764). Nobody published row costs for them; these fit the gains and losses that were published (mlx issue 1861,
-# mlx-engine issues 103 and 113).
+# Cost of one more verified row before M3, whose GPUs read the weights again for every row or two (mlx pull request
+# 3764). No row costs are published; these fit the published gains and losses (mlx issue 1861, mlx-engine issues 103
+# and 113).
 ROW_COST_BEFORE_M3 = {"M1": 0.9, "M2": 0.55}
 SHORT_ANSWERS = "answers of a few dozen tokens gain little: the draft has to read the prompt too"
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What is known of one model without its weights in memory; bytes are of the weights."""
+    """One model's size and configuration, known without loading its weights."""
 
     weight_bytes: int
     config: Mapping[str, Any]
@@ -39,7 +39,7 @@ class Side:
     @property
     def billions(self) -> float:
         """Parameters in billions, from bytes and bits."""
-        # A 4-bit group of 64 carries a 16-bit scale and bias: half a bit a weight.
+        # A group of 64 weights has a 16-bit scale and bias: half a bit a weight.
         per_weight = self.bits + (0.5 if self.bits < 16 else 0.0)
         return self.weight_bytes * 8 / per_weight / 1e9
 
@@ -52,7 +52,7 @@ class Side:
 
 
 def advise(target: Side, draft: Side | None, chip: str) -> list[str]:
-    """Sentences in order of weight; about short answers always."""
+    """Sentences, the most important first; the one on short answers always."""
     if draft is None:
         return ["no draft: --drafter none decodes plainly"]
     found = [_size(target, draft), *_target(target), *_chip(chip), SHORT_ANSWERS]
@@ -60,15 +60,15 @@ def advise(target: Side, draft: Side | None, chip: str) -> list[str]:
 
 
 def break_even(target: Side, draft: Side, k: int) -> float:
-    """Tokens a round must yield to pay: K draft steps by size, and K more rows at the typical cost of a row."""
+    """Tokens a round must yield to pay for K draft steps (cost by size) and K more rows (typical cost)."""
     return round_steps(k, draft.weight_bytes / target.weight_bytes, 1 + k * TYPICAL_ROW_COST)
 
 
 def _size(target: Side, draft: Side) -> str:
     big, small = target.billions, draft.billions
     if big < 3.5:
-        told = f"a target of {parameters(big)} parameters is too small for a useful draft"
-        return f"{told}; a better quantization of it gains more"
+        advice = f"a target of {parameters(big)} parameters is too small for a useful draft"
+        return f"{advice}; a better quantization of it gains more"
     largest = next((limit for least, limit in SIZE_BANDS if big >= least * 0.9), 1.0)
     if small > largest * 1.2:
         return (

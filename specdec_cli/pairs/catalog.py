@@ -1,4 +1,4 @@
-"""Which pairs there are, what is downloaded, what fits. Law: no network unless asked for by name."""
+"""The known pairs: what is downloaded, what fits. Law: only `confirm` uses the network."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def registry() -> Registry:
 
 
 def is_local(name: str) -> bool:
-    """Shipped inside the package or a folder, so that the Hub has no say."""
+    """Whether the model is shipped inside the package or is a folder, so not from the Hub."""
     return name.startswith(hub.SHIPPED) or Path(name).expanduser().is_dir()
 
 
@@ -33,12 +33,12 @@ def hub_ids(known: Registry) -> list[str]:
 
 
 def confirmed_file() -> Path:
-    """Where the Hub's answers are kept: model id -> bytes of its files."""
+    """The file of the Hub's answers: model id -> bytes of its files."""
     return platformdirs.user_cache_path("specdec") / "confirmed.json"
 
 
 def confirmed() -> dict[str, int]:
-    """What the Hub has confirmed before; a damaged file counts as nothing."""
+    """Model id -> bytes, as confirmed by the Hub before; empty for a damaged file."""
     try:
         values = json.loads(confirmed_file().read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -56,7 +56,7 @@ class Confirmation:
 
 
 def confirm(names: list[str]) -> list[Confirmation]:
-    """Ask the Hub about each model and keep the answers, also those given before a failure.
+    """Asks the Hub about each model and keeps the answers, also those before a failure.
 
     Raises: NotAvailable when the Hub cannot be asked: unreachable, rate-limited, in trouble.
     """
@@ -96,7 +96,7 @@ def _keep(sizes: dict[str, int]) -> None:
 
 
 def size_bytes(pair: Pair, sizes: dict[str, int]) -> int | None:
-    """Bytes of both models, from what is here, what the Hub confirmed, or what models.toml states."""
+    """Bytes of both models: on disk, else confirmed by the Hub, else stated in models.toml; None if unknown."""
     stated = {pair.target: pair.target_bytes, pair.draft: pair.draft_bytes}
     found = [_model_bytes(name, revision) or sizes.get(name) or stated[name] for name, revision in pair.models]
     known = [size for size in found if size]
@@ -122,10 +122,10 @@ def is_downloaded(name: str | None, revision: str | None) -> bool:
 
 
 def fits(pair: Pair, size: int | None) -> bool | None:
-    """By stated minimum memory, else by size; None where nothing is known."""
+    """Whether the pair fits: by stated minimum memory, else by size; None if neither is known."""
     memory = physical_bytes()
     if pair.min_memory_gb is not None:
-        # Machines are sold in powers of two; what the system reports is a little less.
+        # The system reports a little less memory than the machine was sold with.
         return memory >= pair.min_memory_gb * 1e9 * 0.97
     return None if size is None else size <= memory * HEADROOM * 0.75
 
@@ -137,7 +137,7 @@ def verified(pair: Pair, sizes: dict[str, int]) -> Pair:
 
 
 def recommended(known: Registry) -> Pair:
-    """The first packaged pair for the largest memory class that this machine reaches.
+    """The pair with the largest minimum memory that this machine has; of equals the first.
 
     Raises: NotAvailable if even the smallest needs more.
     """
@@ -150,5 +150,5 @@ def recommended(known: Registry) -> Pair:
 
 
 def users_of(name: str, known: Registry) -> list[str]:
-    """Names of the pairs that use this model."""
+    """Names of the pairs with this model."""
     return [pair.name for pair in known.pairs.values() if name in (pair.target, pair.draft)]

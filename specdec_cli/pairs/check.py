@@ -1,4 +1,4 @@
-"""Builds the verdict on a pair from a few hundred kB. Law: never reads a weight, and needs none to be here."""
+"""Builds the verdict on a pair from a few hundred kB. Law: no weight is read, so none need be downloaded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from specdec_cli.models.vocab import VocabVerdict, compare
 from specdec_cli.pairs.advice import Side, advise, break_even
 from specdec_cli.pairs.catalog import is_local
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.pairs.verdict import Checkup
+from specdec_cli.pairs.verdict import Verdict
 
 if TYPE_CHECKING:
     from specdec_cli.models.tokenizer import Tokenizer
@@ -23,9 +23,9 @@ DEFAULT_CONTEXT = 4096
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A model's configuration and tokenizer on this machine; `weight_bytes` also where the weights are not here.
+    """A model's configuration and tokenizer on this machine; its weights may be elsewhere.
 
-    `snapshot` is the commit it was resolved to, None for a folder.
+    `snapshot` is the resolved commit, None for a folder.
     """
 
     checkpoint: Checkpoint
@@ -34,7 +34,7 @@ class Located:
 
 
 def locate_model(name: str, revision: str | None, offline: bool) -> Located:
-    """Configuration and tokenizer, fetched if need be (a few hundred kB); never the weights.
+    """Configuration and tokenizer, downloaded if necessary (a few hundred kB); never the weights.
 
     Raises: NotAvailable, Refused.
     """
@@ -47,15 +47,15 @@ def locate_model(name: str, revision: str | None, offline: bool) -> Located:
 
 
 def locate_pair(pair: Pair, offline: bool) -> list[Located]:
-    """Target and draft, each resolved to one commit: what is checked is what is then downloaded.
+    """Target and draft, each resolved to one commit, so that the commit checked is the commit downloaded.
 
     Raises: NotAvailable, Refused.
     """
     return [locate_model(name, revision, offline) for name, revision in pair.models]
 
 
-def check_pair(pair: Pair, located: list[Located], context_tokens: int | None, kv_bits: int | None = None) -> Checkup:
-    """All five questions about `pair`: tokenizers, template and stops, caches, memory, expected gain.
+def check_pair(pair: Pair, located: list[Located], context_tokens: int | None, kv_bits: int | None = None) -> Verdict:
+    """Answers the five questions about `pair`: tokenizers, template and stops, caches, memory, expected gain.
 
     Raises: NotAvailable where a tokenizer cannot be read or an architecture is unknown, Refused where caches cannot be
     quantized to `kv_bits`.
@@ -77,7 +77,7 @@ def check_pair(pair: Pair, located: list[Located], context_tokens: int | None, k
         obstacles.append(memory.obstacle())
     sides = [Side(m.weight_bytes, m.checkpoint.config) for m in located]
     draft = sides[1] if len(sides) == 2 else None
-    return Checkup(
+    return Verdict(
         pair=pair,
         vocab=vocab,
         stop_tokens=tuple(tokenizers[0].piece(token) for token in sorted(tokenizers[0].stop_tokens)),
@@ -107,7 +107,7 @@ def _caches(located: list[Located], kv_bits: int | None) -> tuple[list[tuple[str
 
 
 def _encoding_differences(tokenizers: list[Tokenizer]) -> list[str]:
-    """Differences that cost nothing, because only the target encodes."""
+    """Harmless differences: only the target's tokenizer encodes."""
     if len(tokenizers) < 2:
         return []
     ours, theirs = (tokenizer.encoding_rules() for tokenizer in tokenizers)
@@ -115,7 +115,7 @@ def _encoding_differences(tokenizers: list[Tokenizer]) -> list[str]:
 
 
 def _padding(located: list[Located]) -> list[str]:
-    """Logits are padded to round widths, so widths differ where tokenizers agree."""
+    """Logits are padded to round widths, so widths may differ although the tokenizers agree."""
     widths = [m.checkpoint.text_config.get("vocab_size") for m in located]
     if len(widths) < 2 or None in widths or widths[0] == widths[1]:
         return []
@@ -123,7 +123,7 @@ def _padding(located: list[Located]) -> list[str]:
 
 
 def _stops(tokenizers: list[Tokenizer]) -> list[str]:
-    """Only the target ends an answer, but a draft that ends turns otherwise was made for another format."""
+    """Different stop tokens: harmless, since only the target ends an answer, but the draft knows another format."""
     if len(tokenizers) < 2 or tokenizers[0].stop_tokens == tokenizers[1].stop_tokens:
         return []
     ours, theirs = (" ".join(map(t.piece, sorted(t.stop_tokens))) or "nothing" for t in tokenizers)

@@ -16,7 +16,7 @@ DEMO = "demo"
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A target and its draft (None: no draft); ids are Hub ids, folders, or `specdec:` paths inside the package."""
+    """A target and its draft, if any; ids are Hub ids, folders, or `specdec:` paths inside the package."""
 
     name: str
     target: str
@@ -38,7 +38,7 @@ class Pair:
 
     @property
     def run_command(self) -> str:
-        """What to type so that this pair answers: by its name where it is listed, else by its models."""
+        """The command that runs this pair: by name where it is listed, else by its models."""
         if self.source != "command line":
             return f"specdec run -p {self.name} 'your prompt'"
         draft = f" --draft {shlex.quote(self.draft)}" if self.draft else ""
@@ -53,7 +53,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """All known pairs by name, the user's over the packaged ones, and the pair that speaks by default."""
+    """All known pairs by name, the user's over the packaged ones, and the name of the default pair."""
 
     pairs: Mapping[str, Pair]
     default_pair: str | None

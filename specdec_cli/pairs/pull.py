@@ -16,7 +16,7 @@ from specdec_cli.pairs.catalog import is_local, registry, users_of
 from specdec_cli.pairs.check import check_pair, locate_pair
 from specdec_cli.pairs.pair import DEMO, Pair, Registry
 from specdec_cli.pairs.registry import user_file
-from specdec_cli.pairs.verdict import Checkup
+from specdec_cli.pairs.verdict import Verdict
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -27,7 +27,7 @@ class Screen(Protocol):
     def line(self, text: str) -> None:
         """One line on what happens."""
 
-    def verdict(self, found: Checkup) -> None:
+    def verdict(self, found: Verdict) -> None:
         """The verdict on the pair, before any weight."""
 
     def progress(self, total_bytes: int) -> AbstractContextManager[hub.Progress]:

@@ -1,4 +1,4 @@
-"""models.toml -> Registry . Law: an unknown key is an error with file, line and the nearest key."""
+"""models.toml -> Registry. Law: an unknown key is an error with file, line and the nearest key."""
 
 from __future__ import annotations
 
@@ -104,11 +104,11 @@ def _pair(name: str, entry: _Entry, source: str) -> Pair:
 
 
 def _explain(path: Path, text: str, error: ValidationError) -> UsageError:
-    """The first complaint as file:line, both values and the nearest key."""
+    """The first error as file:line, both values and the nearest key."""
     first = error.errors()[0]
     location = [str(part) for part in first["loc"]]
     if location[:1] == ["pairs"]:
-        location = location[:4] if location[2:3] == ["measured"] else location[:3]  # behind it pydantic names types
+        location = location[:4] if location[2:3] == ["measured"] else location[:3]  # after it pydantic names types
     place, key = f"{path}:{_line_of(text, location)}", ".".join(location)
     known = _Entry.model_fields if len(location) > 2 else _File.model_fields
     if first["type"] == "extra_forbidden":
@@ -120,7 +120,7 @@ def _explain(path: Path, text: str, error: ValidationError) -> UsageError:
 
 
 def _line_of(text: str, location: list[str]) -> int:
-    """1-based line of the innermost key of `location` that is written out, 1 if none is."""
+    """1-based line of the innermost key of `location` in the text, 1 if there is none."""
     best, found, table = 0, 1, list[str]()
     for number, line in enumerate(text.splitlines(), 1):
         if header := HEADER.match(line):

@@ -1,4 +1,4 @@
-"""From the command line's names to a pair. Law: it says which pair speaks, and why, whenever nobody named one."""
+"""From the command line's names to a pair. Law: a pair or draft that was not named comes with its reason."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from specdec_cli.pairs.pair import DEMO, Pair
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The pair, and one line on how it came to be chosen; empty where it was named."""
+    """The pair, and one line on why it was chosen; empty where the user named it."""
 
     pair: Pair
     reason: str = ""
@@ -33,8 +33,8 @@ def resolve_pair(
 ) -> Resolved:
     """--target and --draft, else --pair, else the user's default pair, else the demo pair.
 
-    A target alone gets the draft that a known pair lists for it; with `here` only one that needs no download, and
-    else one of the cached models whose tokenizer agrees.
+    A target alone takes the draft that a known pair lists for it. With `here` that draft must need no download;
+    otherwise a cached model whose tokenizer agrees is taken.
 
     Raises: UsageError for a draft without a target or two targets, NotAvailable for an unknown name.
     """
@@ -69,7 +69,7 @@ def resolve_pair(
 
 
 def _pinned(pair: Pair, target_revision: str | None, draft_revision: str | None) -> Pair:
-    """The pair, at these revisions where they are given: flags come before models.toml."""
+    """The pair at these revisions; a flag overrides models.toml."""
     return replace(
         pair,
         target_revision=target_revision or pair.target_revision,
@@ -77,14 +77,14 @@ def _pinned(pair: Pair, target_revision: str | None, draft_revision: str | None)
     )
 
 
-# A draft of a fifteenth of the target's bytes is what pairs that gain have in common.
+# Pairs that gain have drafts of about a fifteenth of the target's bytes.
 BEST_RATIO = 15.0
 LEAST_RATIO = 4.0
 MOST_TRIED = 8
 
 
 def compatible_draft(target_name: str, revision: str | None = None) -> str | None:
-    """The cached model whose size suits best and whose tokenizer agrees, or None.
+    """The cached model of the best size whose tokenizer agrees, or None.
 
     Raises: NotAvailable or Refused if the target itself cannot be read.
     """
@@ -103,7 +103,7 @@ def compatible_draft(target_name: str, revision: str | None = None) -> str | Non
 
 
 def _candidates(target: Checkpoint) -> list[Checkpoint]:
-    """Small enough models in the cache, the best ratio first."""
+    """Cached models that are small enough, the best size ratio first."""
     found = []
     for name in hub.cached_models():
         try:

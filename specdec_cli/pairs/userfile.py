@@ -16,19 +16,19 @@ from tomlkit.exceptions import TOMLKitError
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.pairs.pair import Pair
 
-# What is true of these two models only, and not of the ones that replace them.
+# Keys that describe these two models, and not the ones that replace them.
 OF_THE_MODELS = ("target_bytes", "draft_bytes", "min_memory_gb", "verified", "measured")
 
 
 def set_default(path: Path, name: str) -> None:
-    """The pair that speaks when none is named."""
+    """Makes `name` the default pair."""
     document = _read(path)
     document["default_pair"] = name
     _write(path, document)
 
 
 def add_pair(path: Path, pair: Pair) -> None:
-    """Add or replace one pair, keeping whatever else its table holds."""
+    """Adds or replaces one pair; other keys of its table stay."""
     document = _read(path)
     pairs = document.setdefault("pairs", tomlkit.table(is_super_table=True))
     table = pairs.setdefault(pair.name, tomlkit.table())
@@ -51,9 +51,9 @@ def add_pair(path: Path, pair: Pair) -> None:
 
 
 def record_measured(path: Path, pair: Pair, k: int | Literal["auto"], measured: Mapping[str, Any]) -> None:
-    """From now on `pair` starts at `k`; `measured` joins what was measured of it before, the same chip's replaced.
+    """Sets the K of `pair` and adds `measured` to its measurements, replacing an older one of the same chip.
 
-    A pair that only the packaged file knows is copied into the user's, since an entry there replaces it whole.
+    A packaged pair is first copied into the user's file, since an entry there replaces the packaged one whole.
     """
     document = _read(path)
     pairs = document.setdefault("pairs", tomlkit.table(is_super_table=True))
@@ -86,7 +86,7 @@ def _read(path: Path) -> tomlkit.TOMLDocument:
 
 
 def _write(path: Path, document: tomlkit.TOMLDocument) -> None:
-    """By a neighbour and a rename, so that an interruption leaves the old file."""
+    """Writes a temporary file and renames it, so that an interruption leaves the old file."""
     text = tomlkit.dumps(document)
     real = path.resolve()  # people keep configuration files elsewhere and link to them
     draft = None

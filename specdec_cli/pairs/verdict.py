@@ -1,4 +1,4 @@
-"""The verdict on a pair (pure). Law: what forbids it comes with the exit code, what only discourages it is advice."""
+"""The verdict on a pair (pure). Law: an obstacle has an exit code; advice never forbids."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from specdec_cli.speedup import break_even_acceptance
 
 
 @dataclass(frozen=True, slots=True)
-class Checkup:
-    """What was found. `obstacles` forbid the pair, worst first; `advice` and `warnings` only tell."""
+class Verdict:
+    """The findings on a pair. `obstacles` forbid it, the worst first; `advice` and `warnings` do not."""
 
     pair: Pair
     vocab: VocabVerdict | None

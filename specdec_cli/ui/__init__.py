@@ -1,1 +1,1 @@
-"""What people see, and the only door to rich. Law: foreign text never reaches a terminal unfiltered or as markup."""
+"""Everything people see, and the only door to rich. Law: foreign text is filtered and never read as markup."""

@@ -1,4 +1,4 @@
-"""The report of `specdec audit`. Law: token texts show every invisible character, so that none acts on the terminal."""
+"""The report of `specdec audit`. Law: every invisible character of a token is drawn, so none acts on the terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COLOURS = {"identical": "green", "near-tie": "yellow", "diverged": "bold red"}
 
 
 def print_audit(out: TextIO, found: Audit) -> None:
-    """A line for each prompt and rule, and the verdict in one sentence."""
+    """A line for each prompt and rule, then the verdict in one sentence."""
     console = make_console(out, plain=False)
     table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
     several = len({finding.k for finding in found.findings}) > 1
@@ -42,10 +42,10 @@ def _result(finding: Finding) -> Text:
     name = finding.result if divergence.near_tie else finding.result.upper()
     sign = "≤" if divergence.near_tie else ">"
     text = Text(f"{name} at token {divergence.position + 1}", colour)
-    told = f", gap {divergence.gap:.2g} {sign} {divergence.limit:.2g}"
-    told += f"\nplain {_told(divergence.plain)}, specdec {_told(divergence.specdec)}"
-    return text.append(told, "default not bold")
+    detail = f", gap {divergence.gap:.2g} {sign} {divergence.limit:.2g}"
+    detail += f"\nplain {_named(divergence.plain)}, specdec {_named(divergence.specdec)}"
+    return text.append(detail, "default not bold")
 
 
-def _told(token: Token | None) -> str:
+def _named(token: Token | None) -> str:
     return "nothing" if token is None else f"{visible(token.text)} ({token.id})"

@@ -1,4 +1,4 @@
-"""What the command line asks for: the display for these streams, and messages. Law: exit codes are not decided here."""
+"""The display for the command line's options and streams, and messages. Law: no exit code is decided here."""
 
 from __future__ import annotations
 
@@ -19,47 +19,47 @@ from specdec_cli.ui.terminal import can_draw, encodable, make_console, safe
 
 
 class Display(Protocol):
-    """Shows one reply after another: from Start to Finish or Failure, each."""
+    """Shows replies one after another, each from Start to Finish or Failure."""
 
     def handle(self, event: Event) -> None:
-        """Shows one event. Raises: OSError when the reader has gone (BrokenPipeError) or the disk is full."""
+        """Shows one event. Raises: OSError for a closed pipe (BrokenPipeError) or a full disk."""
 
     def close(self) -> None:
-        """Gives the terminal back, also amid a reply; may be called again and never raises for a closed stream."""
+        """Restores the terminal, also during a reply. A second call changes nothing; a closed stream never raises."""
 
 
-class Together:
-    """Several displays as one, for `--trace` beside the usual one. All are closed, whatever closing one raises."""
+class Tee:
+    """Several displays as one, for `--trace`. All are closed, even if closing one raises."""
 
     def __init__(self, displays: Sequence[Display]) -> None:
         self._displays = tuple(displays)
 
     def handle(self, event: Event) -> None:
-        """Hands the event to each, in order."""
+        """Gives the event to each display, in order."""
         for display in self._displays:
             display.handle(event)
 
     def close(self) -> None:
-        """Closes all, the last one first."""
+        """Closes all displays, the last one first."""
         with ExitStack() as stack:
             for display in self._displays:
                 stack.callback(display.close)
 
 
 class JsonlDisplay:
-    """Writes each event as one line of JSON, the very object of DESIGN §3. The stream belongs to the caller."""
+    """Writes each event as one line of JSON, the object of DESIGN §3. The caller closes the stream."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
 
     def handle(self, event: Event) -> None:
-        """Writes and flushes one line: a reader at the other end of the pipe is never a round behind."""
-        # ASCII: json leaves DEL, C1 and U+2028 as they are otherwise, and a lone surrogate could not be written at all.
+        """Writes and flushes one line, so that a reader of the pipe gets each round at once."""
+        # ASCII: otherwise json writes DEL, C1 and U+2028 as they are, and a lone surrogate cannot be written.
         self._out.write(json.dumps(to_dict(event), ensure_ascii=True) + "\n")
         self._out.flush()
 
     def close(self) -> None:
-        """Nothing is held back, so nothing is left to do."""
+        """Nothing to do: every line was flushed."""
 
 
 _DEMO = (
@@ -81,7 +81,7 @@ def open_display(
     plain: bool,
     trace: Path | None,
 ) -> Iterator[Display]:
-    """The display for these options and streams, closed on leaving: the panel only where `err` can draw it.
+    """The display for these options and streams, closed on exit. The panel needs an `err` that can draw it.
 
     Raises: UsageError if the trace file cannot be written.
     """
@@ -96,7 +96,7 @@ def open_display(
         except OSError as error:
             hint = "name a file in a folder that exists and can be written to"
             raise UsageError(f"--trace {trace} cannot be written: {error.strerror}", hint) from error
-        yield Together([display, JsonlDisplay(file)])
+        yield Tee([display, JsonlDisplay(file)])
 
 
 def _screen(out: TextIO, err: TextIO, name: str, json: bool, panel: bool, quiet: bool, plain: bool) -> Display:
@@ -109,7 +109,7 @@ def _screen(out: TextIO, err: TextIO, name: str, json: bool, panel: bool, quiet:
 
 @contextmanager
 def loading(err: TextIO, name: str, shown: bool) -> Iterator[None]:
-    """A line that says what is being loaded for as long as it takes, on a terminal only."""
+    """A line that names what is being loaded while it loads, on a terminal only."""
     if not shown or not can_draw(err):
         yield
         return
@@ -124,7 +124,7 @@ def loading(err: TextIO, name: str, shown: bool) -> Iterator[None]:
 
 @contextmanager
 def counting(err: TextIO) -> Iterator[Callable[[int, int, str], None]]:
-    """A line `12 of 126 gemma3` that is written over itself, on a terminal only."""
+    """A line `12 of 126  gemma3` that is overwritten, on a terminal only."""
     shown = can_draw(err)
 
     def report(done: int, total: int, name: str) -> None:
@@ -141,7 +141,7 @@ def counting(err: TextIO) -> Iterator[Callable[[int, int, str], None]]:
 
 
 def print_demo_box(err: TextIO, plain: bool) -> None:
-    """Who is speaking when no pair was named, and what to type next."""
+    """The box about the demo pair, which answers when no pair was named, and the next command."""
     console = make_console(err, plain=plain)
     box = demo_box("demo pair", _DEMO, _DEMO_COMMAND)
     box.width = min(80, console.width)
@@ -149,7 +149,7 @@ def print_demo_box(err: TextIO, plain: bool) -> None:
 
 
 def print_notice(err: TextIO, sentence: str, plain: bool) -> None:
-    """One dim line on what was chosen and why."""
+    """One dim line."""
     make_console(err, plain=plain).print(Text(safe(sentence), "dim"), soft_wrap=True)
 
 
@@ -164,5 +164,5 @@ def print_doctor(out: TextIO, findings: Sequence[tuple[str, str, str]]) -> None:
 
 
 def print_error(err: TextIO, error: ErrorLike, plain: bool = False) -> None:
-    """The two lines, however narrow the terminal."""
+    """Message and hint on a line each, however narrow the terminal."""
     make_console(err, plain=plain).print(error_lines(error), soft_wrap=True)

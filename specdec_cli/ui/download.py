@@ -1,4 +1,4 @@
-"""Progress of a pull. Law: bytes never go backwards, and a stall is said, not left to be guessed."""
+"""Progress of a pull. Law: bytes never decrease, and a stall is shown."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from rich.progress import (
 from rich.text import Text
 
 from specdec_cli.format import size
-from specdec_cli.pairs.verdict import Checkup
-from specdec_cli.ui.pairs import print_checkup, print_line
+from specdec_cli.pairs.verdict import Verdict
+from specdec_cli.ui.pairs import print_checks, print_line
 from specdec_cli.ui.terminal import can_draw, encodable, make_console, safe
 
 STALLED_SECONDS = 10.0
-Report = Callable[[str, int, int], None]
+OnProgress = Callable[[str, int, int], None]
 
 
 class Pulse(ProgressColumn):
-    """Says how long no byte has come, once that is long enough to wonder."""
+    """Shows for how long no byte has come, from STALLED_SECONDS on."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -48,8 +48,8 @@ class Pulse(ProgressColumn):
 
 
 @contextmanager
-def pull_display(err: TextIO, total_bytes: int) -> Iterator[Report]:
-    """A report(file, done, total) that draws one bar a file and one for all; plain lines where no bar can be drawn."""
+def pull_display(err: TextIO, total_bytes: int) -> Iterator[OnProgress]:
+    """A callback (file, done, total) that draws a bar for each file and one for all, or writes plain lines."""
     if not can_draw(err):
         yield _lines(err)
         return
@@ -65,8 +65,8 @@ def pull_display(err: TextIO, total_bytes: int) -> Iterator[Report]:
         yield _bars(progress, total_bytes)
 
 
-def _bars(progress: Progress, total_bytes: int) -> Report:
-    """Complete files become lines above the bars: a live region taller than the screen would repeat itself."""
+def _bars(progress: Progress, total_bytes: int) -> OnProgress:
+    """Completed files become lines above the bars: a live region taller than the screen would repeat itself."""
     whole = progress.add_task("all files", total=total_bytes)
     tasks: dict[str, TaskID] = {}
     done_by_file: dict[str, int] = {}
@@ -85,7 +85,7 @@ def _bars(progress: Progress, total_bytes: int) -> Report:
     return report
 
 
-def _lines(err: TextIO) -> Report:
+def _lines(err: TextIO) -> OnProgress:
     finished: set[str] = set()
 
     def report(path: str, done_bytes: int, file_bytes: int) -> None:
@@ -98,7 +98,7 @@ def _lines(err: TextIO) -> Report:
 
 
 class PullScreen:
-    """All that a pull shows, on `err`."""
+    """Everything a pull shows, on `err`."""
 
     def __init__(self, err: TextIO) -> None:
         self._err = err
@@ -106,8 +106,8 @@ class PullScreen:
     def line(self, text: str) -> None:
         print_line(self._err, text)
 
-    def verdict(self, found: Checkup) -> None:
-        print_checkup(self._err, found)
+    def verdict(self, found: Verdict) -> None:
+        print_checks(self._err, found)
 
-    def progress(self, total_bytes: int) -> AbstractContextManager[Report]:
+    def progress(self, total_bytes: int) -> AbstractContextManager[OnProgress]:
         return pull_display(self._err, total_bytes)

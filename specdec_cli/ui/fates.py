@@ -1,4 +1,4 @@
-"""What became of each token of a round. (pure)"""
+"""The fate of each token of a round (pure). Law: every drafted token has exactly one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from specdec_cli.events import RoundDone
 
 
 class Fate(StrEnum):
-    """The value is its name in exports."""
+    """A token's fate; the value is its name in exports."""
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"
@@ -20,11 +20,11 @@ class Fate(StrEnum):
 
 
 def fates(done: RoundDone) -> Iterator[tuple[Fate, str]]:
-    """(fate, text) in the order of the positions the tokens were meant for; the target's own comes last."""
+    """(fate, text) by position in the draft; the target's token comes last."""
     judged = done.round
     for place, piece in enumerate(done.pieces):
         lost = Fate.REJECTED if place == judged.accepted else Fate.DISCARDED
         yield (Fate.ACCEPTED if place < judged.accepted else lost), piece
-    if len(judged.emitted) > judged.accepted:  # else a stop token among the accepted ended it before
+    if len(judged.emitted) > judged.accepted:  # else an accepted stop token ended the round
         own = Fate.CORRECTION if judged.rejected is not None else Fate.BONUS
         yield (own if judged.draft else Fate.PLAIN), done.next_piece

@@ -1,7 +1,6 @@
-"""Fills a page that ships with the package (pure). Law: one file, no network, no library; values are escaped.
+"""Fills a page template (pure). Law: one file, no network, no library; values are escaped.
 
-A template names its values `{{name}}`; `{{style}}` is the style sheet that all pages share, with one palette for light
-and one for dark.
+A template names its values `{{name}}`. `{{style}}` is the style sheet of all pages, with a light and a dark palette.
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ from collections.abc import Mapping
 from html import escape
 from importlib import resources
 
-# Neither XML nor a reader knows what to do with these: controls, bidi overrides, surrogates, noncharacters.
+# Not allowed in XML, or harmful to a reader: controls, bidi overrides, surrogates, noncharacters.
 _UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 
 
 class Markup(str):
-    """Text that is markup already, made by this package: it is not escaped again."""
+    """Text that is markup already, made by this package; it is not escaped again."""
 
     __slots__ = ()
 
@@ -31,7 +30,7 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
 
 def markup(text: str) -> str:
-    """The text as markup: escaped, unless it is Markup, and with what cannot be shown as U+FFFD."""
+    """The text as markup: unchanged if it is Markup, else escaped, with U+FFFD for what cannot be shown."""
     return text if isinstance(text, Markup) else _escaped(text)
 
 
@@ -40,13 +39,13 @@ def _escaped(text: str) -> str:
 
 
 def element(tag: str, *inside: str, **attributes: str) -> Markup:
-    """`<tag …>inside</tag>`; `_` in a name becomes `-`, one at its end is dropped: class_, aria_label."""
+    """`<tag …>inside</tag>`; `_` in a name becomes `-`, a trailing one is dropped: class_, aria_label."""
     written = "".join(f' {name.rstrip("_").replace("_", "-")}="{_escaped(text)}"' for name, text in attributes.items())
     return Markup(f"<{tag}{written}>{''.join(map(markup, inside))}</{tag}>")
 
 
 def joined(parts: list[Markup] | tuple[Markup, ...], between: str = "") -> Markup:
-    """Markup behind markup."""
+    """The parts in order, `between` them."""
     return Markup(between.join(parts))
 
 
@@ -61,7 +60,7 @@ def part(name: str) -> Markup:
 
 
 def picture_style(name: str) -> Markup:
-    """`pages/<name>.css` for a picture that stands alone: colours written out, as not every viewer knows variables."""
+    """`pages/<name>.css` for a stand-alone picture, with its colours written out: not every viewer knows variables."""
     light, dark = (dict(re.findall(r"--([\w-]+): ([^;]+);", part)) for part in _packaged("palette.css").split("@media"))
     sheet = _packaged(f"{name}.css")
     return Markup(f"{_coloured(sheet, light)}@media (prefers-color-scheme: dark) {{\n{_coloured(sheet, dark)}}}\n")

@@ -1,4 +1,4 @@
-"""Tables of pairs and verdicts. Law: every cell from a file or the Hub passes the terminal filter."""
+"""Tables of pairs and verdicts. Law: every cell from a file or the Hub is filtered for the terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.text import Text
 from specdec_cli.format import size
 from specdec_cli.models.memory import Footprint
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.pairs.verdict import Checkup
+from specdec_cli.pairs.verdict import Verdict
 from specdec_cli.speedup import break_even_acceptance
 from specdec_cli.ui.terminal import encodable, make_console, safe
 
@@ -23,7 +23,7 @@ COMMON = "mlx-community/"
 
 @dataclass(frozen=True, slots=True)
 class PairRow:
-    """One line of `specdec pairs`; None where no source tells the size, or the size leaves open whether it fits."""
+    """One line of `specdec pairs`; `size_bytes` and `fits` are None where unknown."""
 
     pair: Pair
     size_bytes: int | None
@@ -48,7 +48,7 @@ class PairRow:
 
 
 def print_pairs(out: TextIO, rows: Sequence[PairRow]) -> None:
-    """A pair's figures on one line, its models below: long ids are never broken where they fit the width."""
+    """A pair's figures on one line, its models below, so that long ids need not be broken."""
     console = make_console(out, plain=False)
     names = [safe(row.pair.name) + (" *" if row.default else "") for row in rows]
     width = max(map(len, ["pair", *names]))
@@ -64,7 +64,7 @@ def print_pairs(out: TextIO, rows: Sequence[PairRow]) -> None:
 
 
 def _models(pair: Pair, width: int) -> str:
-    """`target + draft`, on two lines where one is too short."""
+    """`target + draft`, on two lines where the width requires it."""
     if pair.draft is None:
         return f"  {_short(pair.target)}, no draft"
     line = f"  {_short(pair.target)} + {_short(pair.draft)}"
@@ -72,12 +72,12 @@ def _models(pair: Pair, width: int) -> str:
 
 
 def _short(name: str) -> str:
-    """A model's id, without the organisation that most share."""
+    """A model's id, without the organisation that most models share."""
     return safe(name).removeprefix(COMMON)
 
 
 def _legend(rows: Sequence[PairRow]) -> list[str]:
-    parts = ["* speaks when no pair is named"] if any(row.default for row in rows) else []
+    parts = ["* the default pair: it answers when none is named"] if any(row.default for row in rows) else []
     if any(name.startswith(COMMON) for row in rows for name, _ in row.pair.models):
         parts.append(f"ids without an organisation are {COMMON}…")
     unverified = sum(not row.pair.verified for row in rows)
@@ -95,8 +95,8 @@ def print_json(out: TextIO, value: object) -> None:
     out.write(json.dumps(value, indent=1) + "\n")
 
 
-def print_checkup(out: TextIO, found: Checkup) -> None:
-    """The five answers; a person reads them top to bottom."""
+def print_checks(out: TextIO, found: Verdict) -> None:
+    """The verdict's five answers and the memory table."""
     console = make_console(out, plain=False)
     grid = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
     grid.add_column(no_wrap=True, style="dim")
@@ -107,8 +107,8 @@ def print_checkup(out: TextIO, found: Checkup) -> None:
     console.print(_memory_table(found))
 
 
-def print_verdict(out: TextIO, found: Checkup) -> None:
-    """Every reason against the pair, or the command that runs it."""
+def print_verdict(out: TextIO, found: Verdict) -> None:
+    """Every obstacle, or the command that runs the pair."""
     console = make_console(out, plain=False)
     grid = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
     grid.add_column(no_wrap=True, min_width=10)
@@ -121,7 +121,7 @@ def print_verdict(out: TextIO, found: Checkup) -> None:
     console.print(grid)
 
 
-def _answers(found: Checkup) -> list[tuple[str, str]]:
+def _answers(found: Verdict) -> list[tuple[str, str]]:
     rows = [("pair", found.pair.name), ("target", found.pair.target), ("draft", found.pair.draft or "none")]
     if found.vocab is not None:
         rows.append(("tokenizers", f"{found.vocab.status}: {found.vocab.reason}"))
@@ -131,14 +131,14 @@ def _answers(found: Checkup) -> list[tuple[str, str]]:
     rows += [("caches", f"{name}: {kinds}") for name, kinds in found.caches]
     if found.break_even is not None:
         k = found.pair.expected_k
-        told = f"about {found.break_even:.1f} of at most {k + 1} tokens a round at K {k}, at typical costs"
+        yielded = f"about {found.break_even:.1f} of at most {k + 1} tokens a round at K {k}, at typical costs"
         rate = break_even_acceptance(found.break_even, k)
         needs = "cannot pay" if rate is None else f"{100 * rate:.0f} % of judged tokens accepted"
-        rows.append(("break-even", f"{told}: {needs}"))
+        rows.append(("break-even", f"{yielded}: {needs}"))
     return rows + [("advice", sentence) for sentence in found.advice]
 
 
-def _memory_table(found: Checkup) -> Table:
+def _memory_table(found: Verdict) -> Table:
     estimate = found.memory
     table = Table(box=box.SIMPLE_HEAD, title_style="dim", pad_edge=False)
     table.add_column("memory", no_wrap=True)

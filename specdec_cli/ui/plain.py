@@ -1,4 +1,4 @@
-"""The answer as text. Law: stdout is the answer, raw into a pipe, filtered on a terminal; all else goes to stderr."""
+"""The answer as text. Law: stdout is the answer alone, raw in a pipe and filtered on a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from specdec_cli.ui.terminal import TerminalFilter, encodable, is_terminal, make
 
 
 class AnswerWriter:
-    """Streams an answer to `out` and ends it with exactly one newline of its own, if the text has none."""
+    """Streams an answer to `out`, and adds a final newline if the text has none."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -19,7 +19,7 @@ class AnswerWriter:
         self._last = "\n"
 
     def write(self, text: str) -> None:
-        """Writes and flushes what became printable."""
+        """Writes and flushes the printable part."""
         self._put(self._filter.feed(text) if self._filter else text)
 
     def end(self) -> None:
@@ -37,19 +37,19 @@ class AnswerWriter:
 
 
 class PlainDisplay:
-    """Answer on `out` as it comes; one summary on `err` unless `quiet`. Failures are the error boundary's to print."""
+    """The answer on `out` as it comes, a summary on `err` unless `quiet`. The error boundary prints failures."""
 
     def __init__(
         self, out: TextIO, err: TextIO, quiet: bool, plain: bool = False, answer: AnswerWriter | None = None
     ) -> None:
-        """`plain` keeps control codes, colour included, out of the summary; `answer` writes in place of the usual."""
+        """`plain` keeps control codes and colour out of the summary; `answer` replaces the usual writer."""
         self._answer = answer or AnswerWriter(out)
         self._console = make_console(err, plain=plain)
         self._quiet = quiet
         self._start: Start | None = None
 
     def handle(self, event: Event) -> None:
-        """Streams a round's text; the end of the reply brings its newline and the summary."""
+        """Streams a round's text; at the end of the reply adds a newline and the summary."""
         match event:
             case Start():
                 self._start = event
@@ -66,6 +66,6 @@ class PlainDisplay:
                 pass
 
     def close(self) -> None:
-        """Ends a partial answer's line. A reader that has gone needs none."""
+        """Ends a partial answer's line; a closed stream is ignored."""
         with contextlib.suppress(OSError, ValueError):
             self._answer.end()

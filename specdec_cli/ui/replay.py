@@ -1,4 +1,4 @@
-"""Plays recorded events on a display. Law: they come in the recorded order and pace; a pause can always be left."""
+"""Plays recorded events on a display. Law: order and pace are the recorded ones; every wait can be cancelled."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from specdec_cli.ui.display import Display
 from specdec_cli.ui.panel.live import REFRESH_SECONDS
 
 Pause = Callable[[Event], bool]
-"""Waits before this event is shown; False ends the replay."""
+"""Waits before this event; False ends the replay."""
 
 _SLICE_SECONDS: Final = 0.05
 NEXT_KEYS: Final = frozenset({"\n", "\r", " ", "\x1b[B", "\x1b[C"})
@@ -34,7 +34,7 @@ def play(events: Iterable[Event], display: Display, pause: Pause) -> bool:
 
 
 def recorded_seconds(event: Event) -> float:
-    """How long the work behind this event took."""
+    """Seconds of work that led to this event."""
     match event:
         case Prefill(seconds=seconds):
             return seconds
@@ -45,7 +45,7 @@ def recorded_seconds(event: Event) -> float:
 
 
 class Paced:
-    """Waits as long as the work took, divided by `speed`; infinite speed never waits."""
+    """Waits for the recorded time ÷ `speed`; infinite speed never waits."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Paced:
         self._due: float | None = None
 
     def __call__(self, event: Event) -> bool:
-        """Due times add up from the first event on: what drawing takes is not waited for again."""
+        """Waits until the sum of recorded times since the first event; the time of drawing counts."""
         now = self._clock()
         self._due = max(self._due or now, now - 1.0) + recorded_seconds(event) / self._speed
         while (left := self._due - self._clock()) > 0.0 and not self._cancelled():
@@ -67,7 +67,7 @@ class Paced:
 
 
 class Stepped:
-    """Waits for a key before each round: one for the next round, one to run on at `onward`'s pace, one to end."""
+    """Waits for a key before each round: next round, run on at `onward`'s pace, or quit."""
 
     def __init__(self, read_key: Callable[[], str], onward: Pause, sleep: Callable[[float], None] = time.sleep) -> None:
         self._read_key, self._onward, self._sleep = read_key, onward, sleep
@@ -78,7 +78,7 @@ class Stepped:
             return self._onward(event)
         if not isinstance(event, RoundDone):
             return True
-        self._sleep(REFRESH_SECONDS)  # a display draws no faster, and each step must be seen
+        self._sleep(REFRESH_SECONDS)  # a display draws no faster, and each step must be visible
         while True:
             key = self._read_key()
             if key in QUIT_KEYS:
@@ -94,7 +94,7 @@ _LONGEST = 8
 
 
 class Keys:
-    """While active, keys arrive at once and are not echoed. A key that sends a sequence arrives as one string."""
+    """In this context keys arrive at once and unechoed; an escape sequence arrives as one string."""
 
     def __init__(self, stream: TextIO, cancelled: Callable[[], bool]) -> None:
         """`stream` must be a terminal; `cancelled` ends a wait."""

@@ -1,4 +1,4 @@
-"""What is said after the work: summaries, errors, boxes, tables. Law: every figure is the events' own."""
+"""Texts after the work: summaries, errors, boxes, tables. Law: every figure comes from the events."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ class ErrorLike(Protocol):
 
 
 def summary(start: Start, finish: Finish, width: int = 80) -> list[Text]:
-    """What a reply took, what drafting brought, and why it ended early if it did; lines break between statements."""
+    """What a reply cost, what drafting gained, and why it ended early; lines break between statements."""
     stats = finish.stats
     lines = [_counts(stats), _costs(start, stats)] if stats.get("rounds") else []
     if finish.reason == "length":
         full = start.context_limit is not None and start.prompt_tokens + start.max_tokens >= start.context_limit
-        told = f"the context of {start.context_limit} tokens is full" if full else ""
-        lines.append([(told or f"stopped at --max-tokens {start.max_tokens}", "yellow")])
+        full_context = f"the context of {start.context_limit} tokens is full" if full else ""
+        lines.append([(full_context or f"stopped at --max-tokens {start.max_tokens}", "yellow")])
     if finish.reason == "interrupted":
         lines.append([("interrupted: the text above is partial", "yellow")])
     return [text for parts in lines for text in _flow(parts, width)]
 
 
 def _counts(stats: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Tokens, passes, pace, and the speed-up against plain decoding from costs measured in this run."""
+    """Tokens, passes, pace, and the speed-up over plain decoding from costs measured in this run."""
     tokens, passes, speedup = stats["emitted_tokens"], stats["target_passes"], stats.get("estimated_speedup")
-    told = f"{count(tokens, 'token')} in {count(passes, 'target pass')}"
+    counted = f"{count(tokens, 'token')} in {count(passes, 'target pass')}"
     pace = (speed(stats["tokens_per_second"]), "dim")
     if not stats["draft_n"]:
-        why = [(stats["why"], "dim")] if stats.get("why") else []
-        return [(f"{told}, nothing drafted", "dim"), pace, *why]
-    parts = [(f"{told} instead of {tokens}" if passes < tokens else f"{told}, none saved", "dim"), pace]
+        reason = [(stats["why"], "dim")] if stats.get("why") else []
+        return [(f"{counted}, nothing drafted", "dim"), pace, *reason]
+    parts = [(f"{counted} instead of {tokens}" if passes < tokens else f"{counted}, none saved", "dim"), pace]
     if speedup is not None:
         slower = speedup < 0.995
         parts.append((f"{speedup:.2f}× plain decoding{', so slower' * slower}", "yellow" if slower else "green"))
@@ -58,10 +58,10 @@ def _counts(stats: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _costs(start: Start, stats: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Why it was faster or slower: a round's cost in plain steps against its yield.
+    """Why it was faster or slower: a round's cost in plain steps, and its yield in tokens.
 
-    The cost is `decode_seconds` over the rounds after the first (whose pass belongs to the prompt); `draft` is the part
-    spent drafting and `verify` all the rest, so that the parts add up and yield over cost is the speed-up.
+    The cost is `decode_seconds` ÷ rounds after the first, whose pass belongs to the prompt. `draft` is the time spent
+    drafting and `verify` the rest, so the parts add up, and yield ÷ cost is the speed-up.
     """
     speedup, step = stats.get("estimated_speedup"), stats.get("plain_step_seconds")
     rounds = stats["rounds"] - 1
@@ -81,14 +81,14 @@ def _costs(start: Start, stats: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _lengths(rounds_at_k: Sequence[int]) -> str:
-    """What -k auto chose: how often plain decoding, and the commonest K of the others."""
+    """The choices of -k auto: the commonest K, and how often plain decoding."""
     plain, drafted = rounds_at_k[0] - 1, rounds_at_k[1:]  # the first token's pass never drafts
-    told = f"K {1 + drafted.index(max(drafted))} mostly"
-    return f"{told}, plain in {plain} of {sum(rounds_at_k) - 1} rounds" if plain else told
+    usual = f"K {1 + drafted.index(max(drafted))} mostly"
+    return f"{usual}, plain in {plain} of {sum(rounds_at_k) - 1} rounds" if plain else usual
 
 
 def _flow(parts: Iterable[tuple[str, str]], width: int) -> list[Text]:
-    """Joins statements into lines of at most `width` cells, as far as a single one fits."""
+    """Joins statements into lines of at most `width` cells; a longer statement has its own line."""
     lines: list[Text] = []
     for words, style in parts:
         if lines and lines[-1].cell_len + len(SEPARATOR) + len(words) <= width:
@@ -99,20 +99,20 @@ def _flow(parts: Iterable[tuple[str, str]], width: int) -> list[Text]:
 
 
 def print_lines(console: Console, lines: Iterable[Text], width: int | None = None) -> None:
-    """Prints each Text on a line of its own, folded at words where it is too long for `width` or the console."""
+    """Prints each Text on its own line, folded at words where it exceeds `width` or the console."""
     for line in lines:
         console.print(line, width=width)
 
 
 def error_lines(error: ErrorLike) -> Text:
-    """The two lines of an error, each on one line whatever its message contains."""
+    """The two lines of an error; line breaks in message and hint become spaces."""
     message, hint = (safe(words).replace("\n", " ").strip() for words in (error.message, error.hint))
     text = Text.assemble(("error:", "bold red"), " ", message)
     return text.append("\n").append("hint:", "cyan").append(f" {hint}") if hint else text
 
 
 def demo_box(title: str, sentences: Sequence[str], command: str) -> Panel:
-    """A small box that says what speaks, as one paragraph that folds at any width, and what to type next."""
+    """A small box: one paragraph that folds at any width, and the next command."""
     body = Text(" ".join(map(safe, sentences)))
     body.append("\n").append("next  ", "dim").append(safe(command), "bold cyan")
     heading = Text(safe(title), "bold default")
@@ -120,7 +120,7 @@ def demo_box(title: str, sentences: Sequence[str], command: str) -> Panel:
 
 
 def doctor_table(rows: Sequence[tuple[str, str, str]]) -> Table:
-    """(what, value, note) aligned in columns, without lines; long notes fold inside their column."""
+    """(name, value, note) in columns without lines; long notes fold inside their column."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")

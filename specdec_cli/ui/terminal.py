@@ -15,7 +15,7 @@ from typing import Final, TextIO
 from rich.console import Console
 
 LONGEST_STRING: Final = 256
-"""Characters of an unterminated control string before it counts as text: no answer vanishes behind a stray OSC."""
+"""Characters of an unterminated control string before it counts as text: a stray OSC hides no answer."""
 
 _ESC, _BEL, _ST = "\x1b", "\x07", "\x9c"
 _STRING_OPENERS = frozenset("]PX^_k")  # OSC DCS SOS PM APC, and screen's title string
@@ -30,7 +30,10 @@ def _spans(*spans: tuple[int, int]) -> frozenset[str]:
 _INVISIBLE = _spans(
     (0x061C, 0x061C),  # Arabic letter mark
     (0x180E, 0x180E),
-    (0x200B, 0x200B),  # zero-width space; ZWNJ and ZWJ behind it stay: Persian, Indic scripts and emoji need them
+    (
+        0x200B,
+        0x200B,
+    ),  # zero-width space; ZWNJ and ZWJ stay: Persian, Indic scripts and emoji need them
     (0x200E, 0x200F),
     (0x202A, 0x202E),  # bidi embeddings and overrides
     (0x2060, 0x206F),  # word joiner, invisible operators, bidi isolates, deprecated formats
@@ -52,9 +55,9 @@ _REPLACED: Final = {
 class TerminalFilter:
     """Makes decoded text harmless: no controls but newline and tab, no escape sequences, no bidi or invisible tricks.
 
-    The joined output depends on the joined input only, not on how it was split over `feed` calls. A carriage return is
-    dropped, so \\r\\n becomes \\n. An unfinished control string that meets a newline, another ESC, `LONGEST_STRING`
-    characters or the end was not one: only its introducer is dropped and the rest is shown, filtered.
+    The joined output depends only on the joined input, not on how `feed` calls split it. A carriage return is dropped,
+    so \\r\\n becomes \\n. A control string that is still open at a newline, another ESC, `LONGEST_STRING` characters or
+    the end counts as text: only its introducer is dropped, and the rest is shown, filtered.
     """
 
     __slots__ = ("_held", "_state")
@@ -64,7 +67,7 @@ class TerminalFilter:
         self._held: list[str] = []
 
     def feed(self, text: str) -> str:
-        """The part of `text`, and of what was held back before, that is safe to write now."""
+        """The part of the held text and `text` that is safe to write now."""
         if self._state == "text" and _ESC not in text and _CONTROLS.isdisjoint(text):
             return text.translate(_REPLACED)
         shown: list[str] = []
@@ -75,7 +78,7 @@ class TerminalFilter:
         return "".join(shown).translate(_REPLACED)
 
     def finish(self) -> str:
-        """What an unfinished sequence still held back; the filter is then as new."""
+        """The text of an unfinished sequence; the filter is then as new."""
         shown: list[str] = []
         while self._held or self._state != "text":
             held, self._held, self._state = "".join(self._held), [], "text"
@@ -132,25 +135,25 @@ class TerminalFilter:
         return self._give_up("") if len(self._held) > LONGEST_STRING else []
 
     def _close(self, again: str = "") -> list[str]:
-        """The sequence ended: all of it is dropped. `again` is a character that was not part of it."""
+        """Drops a sequence that ended. `again` is a character that was not part of it."""
         self._state, self._held = "text", []
         return list(again)
 
     def _give_up(self, char: str) -> list[str]:
-        """It was no sequence after all: what was held is read again as text."""
+        """Reads the held characters again as text: they were no sequence."""
         held = self._held
         self._close()
         return [*held, *char]
 
 
 def safe(text: str) -> str:
-    """`text` through a `TerminalFilter` of its own: for names, ids, paths and messages."""
+    """`text` through a fresh `TerminalFilter`: for names, ids, paths and messages."""
     terminal_filter = TerminalFilter()
     return terminal_filter.feed(text) + terminal_filter.finish()
 
 
 def visible(piece: str) -> str:
-    """A token's text with everything invisible made visible, each character in place; it never joins its neighbours."""
+    """A token's text with every invisible character drawn; it never joins its neighbours."""
     if piece and unicodedata.category(piece[0]).startswith("M") and piece[0] not in _JOINERS:
         piece = "\N{DOTTED CIRCLE}" + piece
     return "".join(map(_picture, piece))
@@ -170,7 +173,7 @@ def _picture(char: str) -> str:
 
 
 def encodable(text: str, stream: TextIO) -> str:
-    """`text` with what the stream's encoding cannot carry (lone surrogates, symbols under LANG=C) replaced by `?`."""
+    """`text` with `?` for what the stream's encoding cannot carry (lone surrogates, symbols under LANG=C)."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     return text.encode(encoding, "replace").decode(encoding)
 
@@ -199,7 +202,7 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def can_draw(stream: TextIO, environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether a live panel may run there: a terminal that moves its cursor and shows box-drawing characters."""
+    """Whether the stream can draw a live panel: a terminal that moves its cursor and has box-drawing characters."""
     if not is_terminal(stream) or environment.get("TERM", "dumb") in ("", "dumb", "unknown"):
         return False
     try:
@@ -218,7 +221,7 @@ def same_terminal(one: TextIO, other: TextIO) -> bool:
 
 
 def terminal_size(stream: TextIO) -> tuple[int, int]:
-    """(columns, rows) of the terminal behind the stream now, 80 × 24 where it does not say."""
+    """(columns, rows) of the stream's terminal now, 80 × 24 where unknown."""
     try:
         size = os.get_terminal_size(stream.fileno())
     except (OSError, ValueError):

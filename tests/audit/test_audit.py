@@ -14,9 +14,9 @@ from mlx.utils import tree_flatten
 
 from fakes.drafting import open_session
 from fakes.models import SPECIALS, TINY, byte_tokenizer, tiny_folder, write_tokenizer
-from specdec_cli.audit.audit import Plan, run_audit
+from specdec_cli.audit.audit import AuditPlan, run_audit
 from specdec_cli.audit.divergence import Limit
-from specdec_cli.audit.prompts import BUNDLED, Sample
+from specdec_cli.audit.prompts import BUNDLED, AuditPrompt
 from specdec_cli.cli import main as cli
 from specdec_cli.engine import device
 from specdec_cli.engine.architectures import Architecture, architectures
@@ -28,7 +28,7 @@ from specdec_cli.engine.sampling.warps import adjusted
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.session import session as session_module
 
-FEW = (Sample("code", "def read_lines(path):"), Sample("prose", "Every evening"))
+FEW = (AuditPrompt("code", "def read_lines(path):"), AuditPrompt("prose", "Every evening"))
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def specdec(monkeypatch, capsys):
 
 def audited(target, draft=None, **settings):
     session = open_session(Pair("tiny", str(target), draft and str(draft)), kv_bits=settings.pop("kv_bits", None))
-    return run_audit(session, Plan(FEW, **{"ks": (4,), "max_tokens": 48} | settings), lambda *_: None)
+    return run_audit(session, AuditPlan(FEW, **{"ks": (4,), "max_tokens": 48} | settings), lambda *_: None)
 
 
 def error_lines(err):
@@ -207,7 +207,7 @@ def test_an_answer_that_ends_too_early_is_no_near_tie(tmp_path, monkeypatch):
     session = open_session(Pair("tiny", str(tiny_folder(tmp_path / "endless", seed=1, endless=True)), None))
     reply = session.reply
     monkeypatch.setattr(session, "reply", lambda *arguments: list(reply(*arguments))[:-2])
-    found = run_audit(session, Plan(FEW[:1], (0,), max_tokens=8, temperature=0.0), lambda *_: None).findings[0]
+    found = run_audit(session, AuditPlan(FEW[:1], (0,), max_tokens=8, temperature=0.0), lambda *_: None).findings[0]
     assert (found.tokens, found.divergence.specdec, found.result) == (8, None, "diverged")
     assert found.to_dict()["divergence"]["gap"] is None
 

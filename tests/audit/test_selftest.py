@@ -24,22 +24,22 @@ def _few(monkeypatch, tmp_path):
 
 
 def test_a_passed_run_is_remembered_for_this_device_and_these_versions(monkeypatch):
-    assert "for this device: specdec doctor --selftest" in selftest.standing()
+    assert "for this device: specdec doctor --selftest" in selftest.verification()
     seen = []
     found = selftest.run_selftest(lambda done, total, name: seen.append((done, total, name)))
     assert seen == [(1, 3, "gemma3_text"), (2, 3, "qwen3_5"), (3, 3, "olmo")]
     assert not found.wrong and len(found.passed) == 2
     assert found.findings()[1][:2] == ("olmo", "refused")
-    assert selftest.standing().startswith("verified here for 2 architectures on 20")
+    assert selftest.verification().startswith("verified here for 2 architectures on 20")
     monkeypatch.setattr(selftest, "_where", lambda: {"device": "another"})
-    assert "for this device: specdec doctor --selftest" in selftest.standing()
+    assert "for this device: specdec doctor --selftest" in selftest.verification()
 
 
 def test_a_wrong_architecture_is_named_now_and_later(monkeypatch):
     monkeypatch.setattr(WindowKVCache, "trim", lambda window, tokens: tokens)
     found = selftest.run_selftest(lambda *_: None)
     assert [outcome.name for outcome in found.wrong] == ["gemma3_text"]
-    assert "FAILED here for gemma3_text" in selftest.standing()
+    assert "FAILED here for gemma3_text" in selftest.verification()
 
 
 def test_one_that_raises_does_not_stop_the_others(monkeypatch):
@@ -57,7 +57,7 @@ def test_one_that_raises_does_not_stop_the_others(monkeypatch):
 def test_a_damaged_record_counts_as_none(tmp_path):
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "selftest.json").write_text("{")
-    assert "for this device: specdec doctor --selftest" in selftest.standing()
+    assert "for this device: specdec doctor --selftest" in selftest.verification()
 
 
 @pytest.mark.full

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from specdec_cli.bench.plan import Plan, in_turns, parse_lengths, parse_seconds, tokens_within
+from specdec_cli.bench.plan import BenchPlan, in_turns, parse_lengths, parse_seconds, tokens_within
 from specdec_cli.bench.record import require_pair
 from specdec_cli.errors import UsageError
 
@@ -69,8 +69,8 @@ def test_answers_are_as_long_as_the_budget_allows():
 
 
 def test_a_plan_rehearses_as_deep_as_its_largest_k():
-    assert Plan((0, 3, 8, "auto"), 1.0).deepest == 8
-    assert Plan(("auto",), 1.0).deepest == 0
+    assert BenchPlan((0, 3, 8, "auto"), 1.0).deepest == 8
+    assert BenchPlan(("auto",), 1.0).deepest == 0
 
 
 @pytest.mark.parametrize("what", [(False, 0, 1, 1), (True, 1, 1, 1), (True, 0, 2, 1), (True, 0, 1, 2)])

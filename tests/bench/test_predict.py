@@ -7,17 +7,18 @@ import pytest
 
 from specdec_cli.bench.estimate import Estimate, carried_over, next_arms
 from specdec_cli.bench.intervals import t_interval
-from specdec_cli.bench.predict import acceptance_by_position, cost_curve, log_speedup, rounds_at, survival, tally
+from specdec_cli.bench.predict import acceptance_by_position, cost_curve, log_speedup, rounds_at, survival, totals
 from specdec_cli.bench.recommend import recommend
-from specdec_cli.bench.result import Arm, Condition, Contender, CostSample, PromptId, Rehearsal
+from specdec_cli.bench.result import Arm, Condition, Contender, CostSample, OfflineAcceptance, PromptId
 
 HERE = Condition(Contender("model", "org/draft"), 0.0)
 
 
-def rehearsal(accepted, deepest=4, room=None, drafted=None, replayed=True):
+def offline(accepted, deepest=4, room=None, drafted=None, replayed=True):
     found = tuple(accepted)
     guesses = tuple(drafted or (deepest,) * len(found))
-    return Rehearsal(HERE, PromptId("code", "a"), len(found), room or len(found), deepest, guesses, found, replayed)
+    at, tokens = PromptId("code", "a"), len(found)
+    return OfflineAcceptance(HERE, at, tokens, room or tokens, deepest, guesses, found, replayed)
 
 
 def curve(c=0.1, row=0.25, deepest=8):
@@ -26,7 +27,7 @@ def curve(c=0.1, row=0.25, deepest=8):
 
 def test_rounds_follow_from_what_would_be_accepted_at_each_token():
     """Ten tokens, the first of them plain. At K = 2: 2 of 2 from 1, 0 of 2 from 4, 1 of 2 from 5, 2 of 2 from 7."""
-    found = rehearsal([0, 3, 2, 1, 0, 1, 0, 3, 2, 1])
+    found = offline([0, 3, 2, 1, 0, 1, 0, 3, 2, 1])
     assert rounds_at(found, 2) == [(2, 2), (2, 0), (2, 1), (2, 2)]
     assert rounds_at(found, 4) == [(4, 3), (4, 1), (2, 2)], (
         "the last round has room for two drafts and the target's token"
@@ -35,23 +36,23 @@ def test_rounds_follow_from_what_would_be_accepted_at_each_token():
 
 
 def test_a_text_that_ended_early_left_room_for_drafts_behind_its_end():
-    assert rounds_at(rehearsal([0, 3, 2, 1], room=128), 4) == [(4, 3)]
-    assert rounds_at(rehearsal([0, 3, 2, 1]), 4) == [(2, 2)]
+    assert rounds_at(offline([0, 3, 2, 1], room=128), 4) == [(4, 3)]
+    assert rounds_at(offline([0, 3, 2, 1]), 4) == [(2, 2)]
 
 
 def test_a_drafter_that_has_nothing_to_say_costs_plain_steps():
-    found = rehearsal([0, 0, 2, 0, 0, 0], drafted=[0, 0, 3, 0, 0, 0])
+    found = offline([0, 0, 2, 0, 0, 0], drafted=[0, 0, 3, 0, 0, 0])
     assert rounds_at(found, 4) == [(0, 0), (3, 2), (0, 0)]
-    assert tally(found, 4, curve()).seconds == pytest.approx(1 + (0.3 + 1.75) + 1)
+    assert totals(found, 4, curve()).seconds == pytest.approx(1 + (0.3 + 1.75) + 1)
 
 
 def test_a_speedup_is_tokens_over_plain_steps():
     """At K = 2: 9 tokens behind the first in 4 rounds of 0.2 + 1.5 plain steps."""
-    found = tally(rehearsal([0, 3, 2, 1, 0, 1, 0, 3, 2, 1]), 2, curve())
+    found = totals(offline([0, 3, 2, 1, 0, 1, 0, 3, 2, 1]), 2, curve())
     assert (found.rounds, found.emitted, found.drafted, found.accepted, found.rejected) == (4, 9, 8, 5, 2)
     assert found.seconds == pytest.approx(4 * 1.7)
     assert (found.acceptance_rate, found.judged_rate, found.mean_acceptance_length) == (5 / 8, 5 / 7, 9 / 4)
-    assert exp(log_speedup(rehearsal([0, 3, 2, 1, 0, 1, 0, 3, 2, 1]), 2, curve())) == pytest.approx(9 / 6.8)
+    assert exp(log_speedup(offline([0, 3, 2, 1, 0, 1, 0, 3, 2, 1]), 2, curve())) == pytest.approx(9 / 6.8)
 
 
 def test_costs_are_medians_of_ratios_so_that_a_slower_machine_changes_nothing():
@@ -70,9 +71,9 @@ def test_break_even_is_the_acceptance_that_pays_for_the_round():
 
 
 def test_a_run_at_the_deepest_k_tells_how_often_each_place_stands():
-    run = rehearsal([4, 1, 0, 4, 2], drafted=[4, 4, 4, 4, 4], replayed=False)
+    run = offline([4, 1, 0, 4, 2], drafted=[4, 4, 4, 4, 4], replayed=False)
     assert survival(run) == [4 / 5, 3 / 5, 2 / 5, 2 / 5]
-    assert tally(run, 2, curve()).mean_acceptance_length == pytest.approx(1 + 4 / 5 + 3 / 5)
+    assert totals(run, 2, curve()).mean_acceptance_length == pytest.approx(1 + 4 / 5 + 3 / 5)
     assert acceptance_by_position([run], 4) == survival(run)
 
 
@@ -83,9 +84,9 @@ def test_from_a_run_at_the_deepest_k_a_shallower_one_is_foretold_within_a_few_pe
     for at in reversed(range(4000)):
         behind = min(behind + 1, 4) if agrees[at] else 0
         runs[at] = behind
-    replayed = rehearsal(runs)
+    replayed = offline(runs)
     at_deepest = rounds_at(replayed, 4)
-    run = rehearsal([a for _, a in at_deepest], drafted=[d for d, _ in at_deepest], replayed=False)
+    run = offline([a for _, a in at_deepest], drafted=[d for d, _ in at_deepest], replayed=False)
     for k in (1, 2, 3, 4):
         assert log_speedup(run, k, curve()) == pytest.approx(log_speedup(replayed, k, curve()), abs=0.03)
 
@@ -140,8 +141,8 @@ def test_ties_go_to_the_smaller_k_but_not_at_any_price():
 
 def test_an_interval_that_includes_1_says_don_t_whatever_the_mean():
     wild = [0.9, -0.3, 0.5, -0.2, 0.6]
-    verdict = recommend(HERE, [estimate(3, wild, wild)])
-    assert verdict.answer == "don't" and verdict.speedup.mean > 1.2 and verdict.speedup.contains(1.0)
+    advice = recommend(HERE, [estimate(3, wild, wild)])
+    assert advice.answer == "don't" and advice.speedup.mean > 1.2 and advice.speedup.contains(1.0)
 
 
 def test_what_was_measured_on_few_prompts_is_carried_over_by_its_predictions():

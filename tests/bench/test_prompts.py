@@ -51,7 +51,7 @@ def test_a_file_of_json_lines_gives_prompts_with_line_breaks_and_kinds(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (b"", "holds no prompt"),
         (b"\n \n", "holds no prompt"),
@@ -63,12 +63,12 @@ def test_a_file_of_json_lines_gives_prompts_with_line_breaks_and_kinds(tmp_path)
         (b'{"prompt": "fine", "kind": 3}\n', "line 1: the kind is 3, not a name"),
     ],
 )
-def test_a_damaged_file_is_refused_with_file_and_line(tmp_path, content, told):
+def test_a_damaged_file_is_refused_with_file_and_line(tmp_path, content, message):
     file = tmp_path / "prompts"
     file.write_bytes(content)
     with pytest.raises(UsageError) as caught:
         from_file(file)
-    assert str(file) in caught.value.message and told in caught.value.message
+    assert str(file) in caught.value.message and message in caught.value.message
     assert "one prompt a line" in caught.value.hint
 
 

@@ -10,10 +10,10 @@ import pytest
 from fakes.bench_machine import Simulated, Texts, true_log_speedups
 from fakes.machine import BY_NAME, MACHINES
 from specdec_cli.bench.estimate import estimates
-from specdec_cli.bench.plan import Plan
+from specdec_cli.bench.plan import BenchPlan
 from specdec_cli.bench.recommend import better, recommend
 from specdec_cli.bench.result import Arm, Condition, Contender
-from specdec_cli.bench.sweep import Bench
+from specdec_cli.bench.sweep import Sweep
 
 MODEL = Condition(Contender("model", "org/draft"), 0.0)
 KS = tuple(range(9))
@@ -24,13 +24,13 @@ TOO_SLOW = replace(BY_NAME["M2 Ultra"], name="M2 Ultra, costly draft", draft_ste
 
 def bench(machine, texts, seed, budget=65.0, each=20, conditions=(MODEL,), ks=KS, **faults):
     found = Simulated(machine, tokens=texts.tokens, seed=seed, **faults)
-    done = Bench(found, Plan(ks, budget, seed=seed), conditions, texts.prompts(each, seed))
+    done = Sweep(found, BenchPlan(ks, budget, seed=seed), conditions, texts.prompts(each, seed))
     done.run()
     return done, found
 
 
 def known(done, condition=MODEL, ks=KS):
-    return estimates(condition, ks, done.samples, done.rehearsals, done.costs)
+    return estimates(condition, ks, done.samples, done.offline, done.costs)
 
 
 @lru_cache
@@ -47,11 +47,11 @@ def test_the_recommendation_is_within_noise_of_the_best_and_never_loses(machine)
     """16 seeds a machine. Given up: 2 % by the rule, and 1.5 % on the average for noise; no recommended K is slower."""
     true, answers, gaps = truth(machine.name, "many"), Counter(), []
     for seed in range(16):
-        verdict = recommend(MODEL, known(bench(machine, KINDS, seed)[0]))
-        answers[verdict.answer] += 1
-        if verdict.answer == "use":
-            gaps.append(max(true.values()) - true[verdict.k])
-            assert true[verdict.k] > 0, f"seed {seed} recommends a loss: K {verdict.k}"
+        recommendation = recommend(MODEL, known(bench(machine, KINDS, seed)[0]))
+        answers[recommendation.answer] += 1
+        if recommendation.answer == "use":
+            gaps.append(max(true.values()) - true[recommendation.k])
+            assert true[recommendation.k] > 0, f"seed {seed} recommends a loss: K {recommendation.k}"
     best = max(true.values())
     if best < 0.005:
         assert answers == {"don't": 16}
@@ -76,11 +76,11 @@ def test_95_percent_intervals_cover_the_truth_93_to_97_percent_of_the_time(texts
     true, hits, picked = truth(machine.name, texts), [], []
     for seed in range(benches):
         found = known(bench(machine, chosen, 1000 + seed, 55.0, each=12)[0])
-        verdict = recommend(MODEL, found)
+        recommendation = recommend(MODEL, found)
         for one in found:
             if one.confirmed:
                 hits.append(one.interval.contains(true[one.arm.k]))
-                if verdict.answer == "use" and one.arm.k == verdict.k:
+                if recommendation.answer == "use" and one.arm.k == recommendation.k:
                     picked.append(hits[-1])
     assert len(hits) > 1.5 * benches
     assert 0.93 < sum(hits) / len(hits) < 0.97
@@ -120,9 +120,9 @@ def test_a_machine_that_gets_hot_changes_the_baseline_and_not_the_recommendation
     true = truth(machine.name, "many")
     for seed in range(10):
         done, _ = bench(machine, KINDS, seed, heat=log(1.4) / 80)
-        verdict = recommend(MODEL, known(done))
-        assert max(true.values()) - true[verdict.k] < 0.05
-        assert verdict.speedup.mean == pytest.approx(2.718281828 ** true[verdict.k], rel=0.1)
+        recommendation = recommend(MODEL, known(done))
+        assert max(true.values()) - true[recommendation.k] < 0.05
+        assert recommendation.speedup.mean == pytest.approx(2.718281828 ** true[recommendation.k], rel=0.1)
 
 
 def test_the_better_of_two_drafts_is_chosen():
@@ -145,12 +145,12 @@ def test_an_interrupted_bench_keeps_what_it_has_and_says_so():
 def test_too_little_time_gives_no_recommendation_instead_of_a_guess():
     done, _ = bench(BY_NAME["M4 Pro (mlx 3852)"], KINDS, 0, budget=10.0)
     assert recommend(MODEL, known(done)).answer == "unknown"
-    assert len(done.rehearsals) >= 2
+    assert len(done.offline) >= 2
 
 
 def test_cooling_down_comes_before_every_answer():
     machine = Simulated(BY_NAME["M4 Pro (mlx 3852)"], tokens=64)
-    done = Bench(machine, Plan(KS, 80.0, cooldown_seconds=1.5, seed=0), [MODEL], KINDS.prompts(8, 0))
+    done = Sweep(machine, BenchPlan(KS, 80.0, cooldown_seconds=1.5, seed=0), [MODEL], KINDS.prompts(8, 0))
     done.run()
     assert machine.slept == 1.5 * len(done.samples) and machine.clock() < 82
 
@@ -163,11 +163,11 @@ def test_auto_is_confirmed_beside_the_leaders_although_nobody_can_predict_it():
 
 def test_auto_alone_is_measured_too():
     done, _ = bench(BY_NAME["M4 Pro (mlx 3852)"], KINDS, 1, ks=("auto",))
-    verdict = recommend(MODEL, known(done, ks=("auto",)))
-    assert (verdict.answer, verdict.k) == ("use", "auto") and not done.rehearsals
+    recommendation = recommend(MODEL, known(done, ks=("auto",)))
+    assert (recommendation.answer, recommendation.k) == ("use", "auto") and not done.offline
 
 
 def test_few_prompts_are_used_again():
     done, _ = bench(BY_NAME["M4 Pro (mlx 3852)"], Texts({"own": 0.7}, tokens=64), 0, each=4)
     confirmed = {sample.prompt for sample in done.samples if sample.phase == "confirm"}
-    assert len(confirmed) == 4 == len(done.rehearsals)
+    assert len(confirmed) == 4 == len(done.offline)

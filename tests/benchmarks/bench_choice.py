@@ -21,7 +21,7 @@ from specdec_cli.bench.plan import in_turns, parse_seconds
 from specdec_cli.bench.prompts import load
 from specdec_cli.bench.report import reports
 from specdec_cli.bench.result import Arm, Contender, PromptId, plain
-from specdec_cli.bench.run import Job, Run
+from specdec_cli.bench.run import Bench, BenchRequest
 from specdec_cli.pairs.resolve import resolve_pair
 from specdec_cli.ui.bench.table import print_bench
 
@@ -60,8 +60,8 @@ def main() -> int:
     budget = parse_seconds("--budget", given.budget)
     ks = (0, *KS)
     asked = (pair, True, (), ("model",), ks, (0.0,), "auto", given.seed, prompts, "", None, True, False)
-    machine, about = load_machine(job := Job(*asked, budget, 0.0, False), lambda: False)
-    run = Run(job, machine, about, lambda progress: None)
+    machine, about = load_machine(job := BenchRequest(*asked, budget, 0.0, False), lambda: False)
+    run = Bench(job, machine, about, lambda progress: None)
     run.run()
     result = run.result()
     report = reports(result)[0]
@@ -72,10 +72,10 @@ def main() -> int:
     print(f"\nreference: {long[1].prompts} prompts at every K")
     for k, found in long.items():
         print(f"K {k}  {found.mean:.3f}x  ({found.low:.3f} to {found.high:.3f})")
-    chosen = report.verdict.k if report.verdict.answer == "use" else 0
+    chosen = report.recommendation.k if report.recommendation.answer == "use" else 0
     best, kept = max(1.0, *(found.mean for found in long.values())), long[chosen].mean if chosen else 1.0
     print(f"chosen K {chosen} {kept:.3f}x, best {best:.3f}x: gives up {100 * (1 - kept / best):.1f} %")
-    print(f"the bench said {report.verdict.answer}, after {result.seconds:.0f} s")
+    print(f"the bench said {report.recommendation.answer}, after {result.seconds:.0f} s")
     return int(1 - kept / best > MOST_GIVEN_UP)
 
 

@@ -72,8 +72,8 @@ def test_from_the_bench_to_the_run_with_every_file_in_between(home):
     result = read_result(home / "bench.json")
     report = Report(result, result.conditions[0])
     assert not result.partial and result.seconds < 60
-    assert report.verdict.answer in ("use", "don't")
-    k = report.verdict.k if report.verdict.answer == "use" else 0
+    assert report.recommendation.answer in ("use", "don't")
+    k = report.recommendation.k if report.recommendation.answer == "use" else 0
     assert lines[-1] == f"specdec run -p tiny -k {k} 'your prompt'"
     assert f"tiny now starts at K {k}" in err
 

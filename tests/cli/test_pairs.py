@@ -185,7 +185,7 @@ def test_pairs_shows_figures_and_models_within_80_columns(world):
         "  org/big + org/odd",
         "gone                    –  no    ?     auto  yours     unverified",
         "  org/nowhere, no draft",
-        "* speaks when no pair is named",
+        "* the default pair: it answers when none is named",
         "ids without an organisation are mlx-community/…",
         "24 of 25 not yet verified against the Hub: specdec pairs --online",
     ]

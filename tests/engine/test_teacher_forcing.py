@@ -43,7 +43,7 @@ def test_the_rounds_of_a_rehearsal_are_those_of_a_real_run_at_every_k(demo, draf
     live = machine(demo)
     condition = Condition(Contender(drafter, demo.names[1] if drafter == "model" else None), temperature)
     answer = live.answer(plain(temperature), prompt).tokens
-    rehearsal = live.rehearse(condition, prompt, answer, DEEPEST)
+    rehearsal = live.offline_acceptance(condition, prompt, answer, DEEPEST)
     assert rehearsal.replayed and rehearsal.tokens == len(answer)
     for k in (1, 2, 4, DEEPEST):
         real, rounds = real_rounds(live, demo, condition, prompt, k)
@@ -61,7 +61,7 @@ def test_a_text_that_ends_early_is_rehearsed_to_its_stop_token(tiny_pair):
         condition = Condition(Contender("model", session.names[1]), 1.5)
         answer = live.answer(plain(1.5), prompt).tokens
         ended += len(answer) < 60
-        rehearsal = live.rehearse(condition, prompt, answer, 4)
+        rehearsal = live.offline_acceptance(condition, prompt, answer, 4)
         for k in (1, 4):
             assert rounds_at(rehearsal, k) == real_rounds(live, session, condition, prompt, k)[0]
     assert ended > 2
@@ -77,7 +77,7 @@ def test_penalties_of_the_target_are_in_force_in_a_rehearsal(tiny_pair, tmp_path
     session = open_session(Pair("tiny", str(penalised), str(draft)))
     live, condition = machine(session), Condition(Contender("model", session.names[1]), 0.0)
     answer = live.answer(plain(0.0), CODE).tokens
-    rehearsal = live.rehearse(condition, CODE, answer, 4)
+    rehearsal = live.offline_acceptance(condition, CODE, answer, 4)
     assert rounds_at(rehearsal, 4) == real_rounds(live, session, condition, CODE, 4)[0]
 
 
@@ -85,7 +85,7 @@ def test_under_block_a_rehearsal_is_a_real_run_and_says_so(demo):
     live = machine(demo, rule="block")
     condition = Condition(Contender("model", demo.names[1]), 0.8)
     answer = live.answer(plain(0.8), CODE).tokens
-    rehearsal = live.rehearse(condition, CODE, answer, 4)
+    rehearsal = live.offline_acceptance(condition, CODE, answer, 4)
     assert not rehearsal.replayed and set(rehearsal.drafted) <= {0, 1, 2, 3, 4}
 
 

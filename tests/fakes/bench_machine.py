@@ -1,7 +1,7 @@
 """A simulated machine for the bench: scripted acceptance, published costs (tests/machine.py), its own clock. (pure)
 
 A prompt is a row of coin flips: does the draft say the same token there? Kinds differ in the odds, and prompts of a
-kind do too. An answer's rounds follow from the flips alone, so what a rehearsal says is exact; seconds are noisy.
+kind do too. An answer's rounds follow from the flips alone, so what teacher forcing says is exact; seconds are noisy.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from statistics import fmean
 from fakes.machine import Machine
 from specdec_cli.bench.predict import rounds_at
 from specdec_cli.bench.prompts import BenchPrompt
-from specdec_cli.bench.result import CostSample, PromptId, Rehearsal, Sample
-from specdec_cli.bench.sweep import Answer, Cancelled
+from specdec_cli.bench.result import CostSample, OfflineAcceptance, PromptId, Sample
+from specdec_cli.bench.sweep import Cancelled, MeasuredAnswer
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,11 @@ class Simulated:
             raise Cancelled
         return seconds
 
-    def rehearse(self, condition, prompt, tokens, deepest):
+    def offline_acceptance(self, condition, prompt, tokens, deepest):
         found = runs(prompt.text, self.tokens, deepest, self.better.get(condition.contender.name, 0.0))
         self._spend(self.tokens * self.machine.draft_step / 8, self.noise)
         drafted = (deepest,) * self.tokens
-        return Rehearsal(
+        return OfflineAcceptance(
             condition, PromptId(prompt.kind, prompt.name), self.tokens, self.tokens, deepest, drafted, found
         )
 
@@ -113,7 +113,9 @@ class Simulated:
             return self.tokens - 1.0, [(0, 0)] * (self.tokens - 1)
         k = 4 if arm.k == "auto" else arm.k
         found = runs(prompt.text, self.tokens, self.deepest, self.better.get(arm.contender.name, 0.0))
-        one = Rehearsal(arm.condition, PromptId("", ""), self.tokens, self.tokens, self.deepest, (99,) * 999, found)
+        drafted = (99,) * len(found)
+        at = PromptId("", "")
+        one = OfflineAcceptance(arm.condition, at, self.tokens, self.tokens, self.deepest, drafted, found)
         rounds = rounds_at(one, k)
         cost = sum(d * self.machine.draft_step + self.machine.rows(d + 1) if d else 1.0 for d, _ in rounds)
         return cost * exp(self.slower), rounds
@@ -141,7 +143,7 @@ class Simulated:
             verify_seconds=0.8 * seconds if arm.k else seconds,
             peak_memory_bytes=5_000_000_000 + 700_000_000 * (arm.k != 0),
         )
-        return Answer(tuple(range(self.tokens)), sample)
+        return MeasuredAnswer(tuple(range(self.tokens)), sample)
 
 
 def true_log_speedups(simulated: Simulated, texts: Texts, arms, prompts: int = 1500) -> dict[object, float]:

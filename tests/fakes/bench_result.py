@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fakes.bench_machine import Simulated, Texts
 from fakes.machine import BY_NAME
-from specdec_cli.bench.plan import Plan
-from specdec_cli.bench.result import Condition, Contender, Environment, Result, Settings
-from specdec_cli.bench.sweep import Bench
+from specdec_cli.bench.plan import BenchPlan
+from specdec_cli.bench.result import BenchResult, BenchSettings, Condition, Contender, Environment
+from specdec_cli.bench.sweep import Sweep
 from specdec_cli.machine import MachineState
 
 KINDS = {"code": 0.86, "chat": 0.68, "prose": 0.52, "summary": 0.74, "json": 0.9, "edit": 0.93, "reasoning": 0.71}
@@ -21,15 +21,15 @@ def sample_result(
     kinds: dict[str, float] = KINDS,
     pair: str = "qwen3-8b",
     cancel_after: float = float("inf"),
-) -> Result:
+) -> BenchResult:
     """A bench with made-up models on a machine with published costs."""
     ks = (0, 1, 2, 3, 4, 5, 6, 7, 8, "auto")
-    plan = Plan(ks, budget_seconds, seed=3)
+    plan = BenchPlan(ks, budget_seconds, seed=3)
     simulated = Simulated(BY_NAME[machine], seed=3, cancel_after=cancel_after)
-    conditions = [Condition(contender, heat) for heat in temperatures for contender in contenders]
-    bench = Bench(simulated, plan, conditions, Texts(kinds).prompts(8, 1))
+    conditions = [Condition(contender, temperature) for temperature in temperatures for contender in contenders]
+    bench = Sweep(simulated, plan, conditions, Texts(kinds).prompts(8, 1))
     bench.run()
-    settings = Settings(
+    settings = BenchSettings(
         pair=pair,
         named=True,
         target="mlx-community/Qwen3-8B-4bit",
@@ -59,5 +59,5 @@ def sample_result(
         before=MachineState("mains", False, "nominal", 1.4),
         after=MachineState("mains", False, "nominal", 2.2),
     )
-    made = tuple(bench.samples), tuple(bench.rehearsals), tuple(bench.costs)
-    return Result(settings, environment, *made, bench.seconds, bench.partial)
+    made = tuple(bench.samples), tuple(bench.offline), tuple(bench.costs)
+    return BenchResult(settings, environment, *made, bench.seconds, bench.partial)

@@ -6,8 +6,9 @@ import io
 from dataclasses import replace
 
 from fakes.models import TINY, byte_tokenizer, write_tokenizer
-from specdec_cli.chat.chat import Loaded, Talk
-from specdec_cli.chat.settings import Settings
+from specdec_cli.chat.chat import Chat, Loaded
+from specdec_cli.chat.loop import run_chat
+from specdec_cli.chat.settings import ChatSettings
 from specdec_cli.engine.architectures import architectures
 from specdec_cli.engine.conformance.networks import tiny_network
 from specdec_cli.engine.model import CachedModel
@@ -15,6 +16,7 @@ from specdec_cli.errors import NotAvailable
 from specdec_cli.events import Finish, Prefill
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.pairs.pair import Pair
+from specdec_cli.session.interrupt import Presses
 from specdec_cli.session.load import LoadedPair, Slot
 from specdec_cli.session.session import Session
 from specdec_cli.ui.chat.screen import ChatScreen
@@ -76,9 +78,33 @@ def only_ascii(tokenizer):
     return tuple((token, -1e9) for token, piece in pieces if not (len(piece) == 1 and " " <= piece <= "~"))
 
 
-def talk_with(session, open_pair=None, tty=False, **settings):
-    """(talk, out, err); `settings` replace those of a chat with K = 4 and short answers."""
+def chat_with(session, open_pair=None, tty=False, **settings):
+    """(chat, out, err); `settings` replace those of a chat with K = 4 and short answers."""
     out, err = io.StringIO(), io.StringIO()
     loaded = Loaded(PAIR, session, "model")
-    chosen = Settings(**{"max_tokens": 24, "panel": False} | settings)
-    return Talk(loaded, open_pair or Refusing(), ChatScreen(out, err), chosen), out, err
+    chosen = ChatSettings(**{"max_tokens": 24, "panel": False} | settings)
+    return Chat(loaded, open_pair or Refusing(), ChatScreen(out, err), chosen), out, err
+
+
+def ran(opened, *lines, lenient=False, presses=None):
+    """(exit code, stdout, stderr) of a chat that reads these lines; a KeyboardInterrupt in them is pressed."""
+    chat, out, err = opened
+    chat.presses = presses or Presses(iter(range(0, 1000, 10)).__next__)
+
+    class Script:
+        def __init__(self):
+            self.lines, self.given = list(lines), []
+
+        def read(self, text):
+            self.given.append(text)
+            if not self.lines:
+                raise EOFError
+            line = self.lines.pop(0)
+            if line is KeyboardInterrupt:
+                raise KeyboardInterrupt
+            return line
+
+    reader = Script()
+    code = run_chat(chat, reader, lenient)
+    chat.given = reader.given
+    return code, out.getvalue(), err.getvalue()

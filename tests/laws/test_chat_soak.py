@@ -8,7 +8,7 @@ import time
 import mlx.core as mx
 import pytest
 
-from fakes.chat import networks, only_ascii, recorded, talk_with, tokenizer_in
+from fakes.chat import chat_with, networks, only_ascii, recorded, tokenizer_in
 from fakes.drafting import open_session
 from specdec_cli.chat.chat import Loaded
 from specdec_cli.engine.cache.rollback import leaves
@@ -18,7 +18,7 @@ from specdec_cli.pairs.catalog import registry
 
 def demo_talk(**settings):
     pair = registry().find("demo")
-    talk, out, err = talk_with(open_session(pair), **settings)
+    talk, out, err = chat_with(open_session(pair), **settings)
     talk.loaded = Loaded(pair, talk.loaded.session, "model")
     return talk, out, err
 
@@ -67,7 +67,7 @@ def test_fifty_turns_stay_flat_for_windows_and_recurrences(architecture, tmp_pat
     tokenizer = tokenizer_in(tmp_path)
     session = recorded(networks(architecture), tokenizer)
     settings = {"max_tokens": 16, "max_context": 500, "overflow": "drop-oldest", "logit_bias": only_ascii(tokenizer)}
-    talk, _, _ = talk_with(session, **settings)
+    talk, _, _ = chat_with(session, **settings)
     check(soak(talk, 50), 500)
 
 
@@ -119,7 +119,7 @@ def test_the_hosts_own_work_a_turn_stays_flat():
 
     ratios = []
     for _ in range(3):
-        talk, _, _ = talk_with(Instant(), overflow="drop-oldest")
+        talk, _, _ = chat_with(Instant(), overflow="drop-oldest")
         half(talk, 50)
         first = half(talk, 300)
         ratios.append(half(talk, 300) / first)

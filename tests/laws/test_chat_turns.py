@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fakes.chat import networks, only_ascii, recorded, talk_with, tokenizer_in
+from fakes.chat import chat_with, networks, only_ascii, recorded, tokenizer_in
 from specdec_cli.chat.commands import run_command
 from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.sampling.noise import attempt_seed
@@ -37,7 +37,7 @@ def plain_tokens(session, ids, request):
 @pytest.mark.parametrize("how", [GREEDY, COUPLED], ids=["greedy", "coupled"])
 def test_every_turn_equals_a_fresh_run_with_the_draft_switched_off_and_on(pair, how):
     session = recorded(*pair)
-    talk, _, _ = talk_with(session, **how)
+    talk, _, _ = chat_with(session, **how)
     for number, message in enumerate(MESSAGES):
         run_command(talk, f"/draft {'off' if number in (1, 3) else 'on'}")
         talk.ask(message)
@@ -53,7 +53,7 @@ def test_every_turn_equals_a_fresh_run_with_the_draft_switched_off_and_on(pair, 
 
 def test_a_turn_reads_only_what_is_new_for_the_target(pair):
     session = recorded(*pair)
-    talk, _, _ = talk_with(session, logit_bias=only_ascii(pair[1]))
+    talk, _, _ = chat_with(session, logit_bias=only_ascii(pair[1]))
     for message in MESSAGES:
         talk.ask(message)
     for (ids, _, _, finish), (later, _, prefill, _) in zip(session.replies, session.replies[1:], strict=False):
@@ -67,7 +67,7 @@ def test_a_turn_reads_only_what_is_new_for_the_target(pair):
 def test_the_draft_reads_only_what_is_new_too(pair):
     """Draft tokens fed between two turns: the new ids, and what it has not drafted itself."""
     session = recorded(*pair)
-    talk, _, _ = talk_with(session, logit_bias=only_ascii(pair[1]))
+    talk, _, _ = chat_with(session, logit_bias=only_ascii(pair[1]))
     talk.ask(MESSAGES[0])
     draft, fed = session.slot.draft, []
     forward = draft.forward
@@ -83,7 +83,7 @@ def test_the_draft_reads_only_what_is_new_too(pair):
 def test_a_stopped_reply_is_history_as_far_as_it_came(pair):
     """The turn after Ctrl-C equals one of a conversation that had the partial text all along."""
     session = recorded(*pair)
-    talk, _, _ = talk_with(session, max_tokens=40, logit_bias=only_ascii(pair[1]))
+    talk, _, _ = chat_with(session, max_tokens=40, logit_bias=only_ascii(pair[1]))
     talk.ask(MESSAGES[0])
     presses = iter([False] * 6)
     reply = session.reply
@@ -109,7 +109,7 @@ def test_a_stopped_reply_is_history_as_far_as_it_came(pair):
 
 def test_a_reply_stopped_in_its_prefill_gives_the_message_back_and_leaves_the_caches_right(pair):
     session = recorded(*pair)
-    talk, _, err = talk_with(session)
+    talk, _, err = chat_with(session)
     talk.ask(MESSAGES[0])
     before, reply = talk.conversation, session.reply
     session.reply = lambda ids, request, cancelled: reply(ids, request, lambda: True)
@@ -124,7 +124,7 @@ def test_a_reply_stopped_in_its_prefill_gives_the_message_back_and_leaves_the_ca
 
 def test_undo_clear_and_retry_leave_the_caches_right(pair):
     session = recorded(*pair)
-    talk, _, _ = talk_with(session, **COUPLED)
+    talk, _, _ = chat_with(session, **COUPLED)
     talk.ask(MESSAGES[0])
     talk.ask(MESSAGES[1])
     run_command(talk, "/retry")
@@ -140,7 +140,7 @@ def test_undo_clear_and_retry_leave_the_caches_right(pair):
 def test_a_retry_under_a_seed_takes_other_noise_and_the_same_again_each_time(pair):
     def answers():
         session = recorded(*pair)
-        talk, _, _ = talk_with(session, **COUPLED)
+        talk, _, _ = chat_with(session, **COUPLED)
         talk.ask(MESSAGES[0])
         run_command(talk, "/retry")
         run_command(talk, "/retry")
@@ -160,7 +160,7 @@ def test_the_first_attempt_has_the_seeds_own_noise():
 def test_attempts_are_equal_for_every_k_and_drafter(pair):
     session = recorded(*pair)
     ids = session.chat_tokens(MESSAGES[0])
-    talk, _, _ = talk_with(session, **COUPLED)
+    talk, _, _ = chat_with(session, **COUPLED)
     for attempt in (0, 1):
         request = talk.request(attempt)
         texts = {fresh_tokens(pair, ids, replace(request, k=k)) for k in (0, 1, 4)}

@@ -9,7 +9,7 @@ import pytest
 
 from fakes.ui_script import ANSWER, PREFILL, ROUNDS, START, Terminal, drafted, finish, script
 from specdec_cli.events import Failure, Finish, RoundDone, from_dict, to_dict
-from specdec_cli.ui.display import JsonlDisplay, Together
+from specdec_cli.ui.display import JsonlDisplay, Tee
 from specdec_cli.ui.plain import PlainDisplay
 
 SUMMARY = """\
@@ -164,9 +164,9 @@ def test_displays_together_all_see_every_event_and_all_close() -> None:
             raise OSError(self.name)
 
     one, other = Recorder("one"), Recorder("other")
-    together = Together([one, other])
-    together.handle(START)
+    tee = Tee([one, other])
+    tee.handle(START)
     with pytest.raises(OSError):
-        together.close()
+        tee.close()
     assert one.seen == other.seen == ["Start"]
     assert sorted(closed) == ["one", "other"]

@@ -14,7 +14,7 @@ from specdec_cli.events import Failure
 from specdec_cli.format import count, percent, speed
 from specdec_cli.ui.display import (
     JsonlDisplay,
-    Together,
+    Tee,
     loading,
     open_display,
     print_demo_box,
@@ -41,8 +41,8 @@ def lines(**changes: object) -> list[str]:
     """The summary of the scripted reply, with these changes to its Start."""
     seconds = changes.pop("plain_step_seconds", 0.012)
     width = changes.pop("width", 80)
-    told = finish(str(changes.pop("reason", "stop")), seconds)
-    return [line.plain for line in summary(replace(START, **changes), told, width)]
+    ended = finish(str(changes.pop("reason", "stop")), seconds)
+    return [line.plain for line in summary(replace(START, **changes), ended, width)]
 
 
 def test_a_faster_reply_says_what_a_round_costs_and_yields() -> None:
@@ -72,9 +72,9 @@ def test_an_answer_cut_by_the_context_says_so_instead_of_max_tokens() -> None:
 
 
 def test_a_reply_that_saved_no_pass_says_so() -> None:
-    told = finish(plain_step_seconds=None)
-    stats = {**told.stats, "target_passes": 14, "draft_n_accepted": 0, "draft_acceptance_rate": 0.0}
-    shown = summary(START, replace(told, stats={**stats, "judged_acceptance_rate": 0.0}))
+    ended = finish(plain_step_seconds=None)
+    stats = {**ended.stats, "target_passes": 14, "draft_n_accepted": 0, "draft_acceptance_rate": 0.0}
+    shown = summary(START, replace(ended, stats={**stats, "judged_acceptance_rate": 0.0}))
     assert [line.plain for line in shown] == [
         "14 tokens in 14 target passes, none saved · 283 tok/s",
         "accepted 0 % of drafted, 0 % of judged",
@@ -95,9 +95,9 @@ def test_statements_share_lines_as_far_as_they_fit() -> None:
 
 
 def test_plain_decoding_is_not_compared_with_itself() -> None:
-    told = finish()
-    stats = {**told.stats, "draft_n": 0, "draft_acceptance_rate": None, "judged_acceptance_rate": None}
-    shown = summary(START, replace(told, stats=stats))
+    ended = finish()
+    stats = {**ended.stats, "draft_n": 0, "draft_acceptance_rate": None, "judged_acceptance_rate": None}
+    shown = summary(START, replace(ended, stats=stats))
     assert [line.plain for line in shown] == ["14 tokens in 5 target passes, nothing drafted · 283 tok/s"]
 
 
@@ -194,7 +194,7 @@ def test_a_trace_holds_the_same_lines_as_json_beside_the_usual_display(tmp_path:
     out, trace = io.StringIO(), tmp_path / "trace.jsonl"
     asked = {"name": "demo", "panel": None, "quiet": True, "plain": False}
     with open_display(out, io.StringIO(), json=True, trace=trace, **asked) as display:
-        assert isinstance(display, Together)
+        assert isinstance(display, Tee)
         for event in script():
             display.handle(event)
     assert trace.read_text() == out.getvalue() != ""

@@ -1,4 +1,4 @@
-"""The report of `specdec bench --compare`. Law: names from files pass the terminal filter."""
+"""The report of `specdec bench --compare`. Law: names from files are filtered for the terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from specdec_cli.ui.terminal import make_console, safe
 
 
 def print_comparison(out: TextIO, found: Comparison, names: tuple[str, str]) -> None:
-    """What differs, then a row for each K."""
+    """The differences in settings, then a row for each K."""
     console = make_console(out, plain=False)
     table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
     for heading in ("differs", *names):
@@ -29,7 +29,7 @@ def print_comparison(out: TextIO, found: Comparison, names: tuple[str, str]) -> 
         console.print(Text(safe(title), "bold"))
         console.print(_rows(changes, names))
     if not found.changes:
-        console.print("no draft and temperature that both have measured")
+        console.print("both have measured no draft at the same temperature")
         return
     console.print(Text("~ predicted; ± and ranges are 95 % intervals over prompts", "dim"))
 
@@ -41,18 +41,18 @@ def _rows(changes: Sequence[Change], names: tuple[str, str]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for change in changes:
         both = change.first, change.second
-        rates = [_told(row, row.tokens_per_second, 1) for row in both]
-        gains = [_told(row, row.speedup, 2) + "×" for row in both]
+        rates = [_figure(row, row.tokens_per_second, 1) for row in both]
+        gains = [_figure(row, row.speedup, 2) + "×" for row in both]
         table.add_row(str(change.k), *rates, _change(change), *gains)
     return table
 
 
-def _told(row: Row, value: Interval | None, digits: int) -> str:
+def _figure(row: Row, value: Interval | None, digits: int) -> str:
     return "–" if value is None else f"{'' if row.measured else '~'}{value.mean:.{digits}f}"
 
 
 def _change(change: Change) -> Text:
-    """The second against the first; plain where the interval includes no change."""
+    """The second's speed against the first's; uncoloured where the interval includes no change."""
     ratio = change.ratio
     if ratio is None:
         return Text("–")

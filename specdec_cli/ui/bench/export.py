@@ -1,4 +1,4 @@
-"""A result as a file, by its extension. Law: JSON holds every sample, CSV one a line; all of them can be read back."""
+"""A result as a file, by its extension. Law: JSON and CSV hold every sample."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from specdec_cli.bench import sentences as bench_words
+from specdec_cli.bench import sentences
 from specdec_cli.bench.file import to_dict
 from specdec_cli.bench.intervals import Interval
 from specdec_cli.bench.report import KindRow, Report, Row, recommended, reports
-from specdec_cli.bench.result import Result, Sample
+from specdec_cli.bench.result import BenchResult, Sample
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.format import percent
 from specdec_cli.ui.bench.page import html_page, svg_summary
@@ -23,14 +23,14 @@ from specdec_cli.ui.bench.page import html_page, svg_summary
 COLUMNS = ("K", "tok/s", "speed-up", "", "accepted", "per pass", "draft", "v(K+1)", "first token", "peak")
 
 
-def json_text(result: Result) -> str:
-    """Everything that was measured, and under `report` what follows from it."""
+def json_text(result: BenchResult) -> str:
+    """Every measurement, and the figures derived from them under `report`."""
     values = to_dict(result) | {"report": [_report(report) for report in reports(result)]}
     return json.dumps(_finite(values), indent=1) + "\n"
 
 
-def csv_text(result: Result) -> str:
-    """One answer a line."""
+def csv_text(result: BenchResult) -> str:
+    """One line for each answer."""
     out = io.StringIO()
     writer = csv.DictWriter(out, list(_flat(result.samples[0])) if result.samples else ["drafter"], lineterminator="\n")
     writer.writeheader()
@@ -38,8 +38,8 @@ def csv_text(result: Result) -> str:
     return out.getvalue()
 
 
-def markdown_text(result: Result) -> str:
-    """The tables and the sentences of the terminal, for an issue or a README."""
+def markdown_text(result: BenchResult) -> str:
+    """The terminal's tables and sentences, for an issue or a README."""
     found = reports(result)
     settings, environment = result.settings, result.environment
     versions = ", ".join(f"{name} {version}" for name, version in environment.versions.items())
@@ -56,16 +56,16 @@ def markdown_text(result: Result) -> str:
         lines += _table(COLUMNS, [_row(row, report) for row in report.rows])
         if report.kinds:
             lines += ["", *_table(("kind", "best K", "speed-up", "accepted"), map(_kind, report.kinds))]
-        told = (bench_words.conclusion(report), bench_words.reason(report), bench_words.break_even(report))
-        lines += [f"\n{sentence[0].upper()}{sentence[1:]}." for sentence in told if sentence]
-    lines += ["", f"Rule: {bench_words.rule()}. ± and ranges are 95 % intervals over prompts; ~ is predicted."]
-    lines += ["", f"Machine: {bench_words.surroundings(result)}."]
-    lines += ["", "```sh", *(bench_words.command(result, report) for report in recommended(found)), "```", ""]
+        said = (sentences.conclusion(report), sentences.reason(report), sentences.break_even(report))
+        lines += [f"\n{sentence[0].upper()}{sentence[1:]}." for sentence in said if sentence]
+    lines += ["", f"Rule: {sentences.rule()}. ± and ranges are 95 % intervals over prompts; ~ is predicted."]
+    lines += ["", f"Machine: {sentences.surroundings(result)}."]
+    lines += ["", "```sh", *(sentences.command(result, report) for report in recommended(found)), "```", ""]
     return "\n".join(lines)
 
 
 # Extension -> text of the file. Another format is one function and one line.
-WRITERS: dict[str, Callable[[Result], str]] = {
+WRITERS: dict[str, Callable[[BenchResult], str]] = {
     ".json": json_text,
     ".csv": csv_text,
     ".md": markdown_text,
@@ -75,19 +75,19 @@ WRITERS: dict[str, Callable[[Result], str]] = {
 
 
 def require_writable(paths: Sequence[Path]) -> None:
-    """Before two minutes are spent.
+    """Checks --export before any time is spent.
 
-    Raises: UsageError for an extension nobody writes, or a folder that is not there.
+    Raises: UsageError for an unknown extension or a missing folder.
     """
     for path in paths:
         if path.suffix.lower() not in WRITERS:
             raise UsageError(f"--export {path} ends in {path.suffix or 'nothing'}", f"known: {', '.join(WRITERS)}")
         if not path.parent.is_dir() or path.is_dir():
-            told = "is a folder" if path.is_dir() else f"is in {path.parent}, and there is no such folder"
-            raise UsageError(f"--export {path} {told}", "name a file in a folder that exists")
+            problem = "is a folder" if path.is_dir() else f"is in {path.parent}, and there is no such folder"
+            raise UsageError(f"--export {path} {problem}", "name a file in a folder that exists")
 
 
-def export(result: Result, path: Path) -> None:
+def export(result: BenchResult, path: Path) -> None:
     """Raises: SpecdecError if the file cannot be written."""
     try:
         path.write_text(WRITERS[path.suffix.lower()](result), encoding="utf-8")
@@ -99,7 +99,7 @@ def _report(report: Report) -> dict[str, Any]:
     curve = report.curve
     return {
         "condition": asdict(report.condition),
-        "verdict": asdict(report.verdict) | {"told": bench_words.conclusion(report)},
+        "verdict": asdict(report.recommendation) | {"told": sentences.conclusion(report)},
         "rows": [asdict(row) for row in report.rows],
         "kinds": [asdict(row) for row in report.kinds],
         "draft_steps": curve and dict(curve.draft),
@@ -108,7 +108,7 @@ def _report(report: Report) -> dict[str, Any]:
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no infinity: an interval that is open ends in null."""
+    """JSON has no infinity: an infinite bound becomes null."""
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, dict):
@@ -129,7 +129,7 @@ def _table(header: Sequence[str], rows: Any) -> list[str]:
 
 
 def _row(row: Row, report: Report) -> list[str]:
-    chosen = report.verdict.answer == "use" and report.verdict.k == row.k
+    chosen = report.recommendation.answer == "use" and report.recommendation.k == row.k
     mark, memory = "" if row.measured else "~", row.peak_memory_bytes
     return [
         f"**{row.k}**" if chosen else str(row.k),
@@ -146,15 +146,15 @@ def _row(row: Row, report: Report) -> list[str]:
 
 
 def _kind(row: KindRow) -> list[str]:
-    told = "" if row.worth_it is not False else ", don't"
+    advice = "" if row.worth_it is not False else ", don't"
     spread = _spread(row.speedup, 2, "" if row.measured else "~")
-    return [_cell(row.kind), f"{row.k}{told}", spread, percent(row.acceptance_rate, unknown="")]
+    return [_cell(row.kind), f"{row.k}{advice}", spread, percent(row.acceptance_rate, unknown="")]
 
 
 def _cell(text: str) -> str:
-    """What a table cell may hold."""
+    """`text` on one line, its pipes escaped."""
     return " ".join(text.replace("|", "\\|").split())
 
 
 def _spread(interval: Interval | None, digits: int, mark: str) -> str:
-    return "" if interval is None else mark + bench_words.spread(interval, digits)
+    return "" if interval is None else mark + sentences.spread(interval, digits)

@@ -1,7 +1,7 @@
 """The bench as one page, and its summary as a picture. Law: one file, no network, no library; every number is defined.
 
-What a K would bring elsewhere, two sliders answer from this machine's costs. Their arithmetic stands in
-`pages/bench.html` and, for the tests to compare, in `bench_page_data`.
+Two sliders predict the speed-up of another draft from this machine's costs. Their arithmetic is in `pages/bench.html`
+and, for the tests to compare, in `page_data`.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from specdec_cli.bench.result import Result
+from specdec_cli.bench.result import BenchResult
 from specdec_cli.ui.bench import plot
 from specdec_cli.ui.bench.page_data import Section, sections
-from specdec_cli.ui.bench.page_words import HEADINGS, TERMS, cells, facts, subtitle, title, warnings
+from specdec_cli.ui.bench.page_sentences import HEADINGS, TERMS, cells, facts, subtitle, title, warnings
 from specdec_cli.ui.html import Markup, element, fill, joined, part, picture_style, style_sheet
 
 
-def html_page(result: Result) -> str:
+def html_page(result: BenchResult) -> str:
     """The whole page."""
     found = sections(result)
-    plain = [element("p", told, class_="advice open", role="note") for told in warnings(result)]
+    plain = [element("p", warning, class_="advice open", role="note") for warning in warnings(result)]
     values = {
         "title": title(result),
         "subtitle": subtitle(result),
@@ -34,18 +34,19 @@ def html_page(result: Result) -> str:
     return fill("bench", values)
 
 
-def svg_summary(result: Result) -> str:
+def svg_summary(result: BenchResult) -> str:
     """Speed-up by K of every contender and temperature, one below the other."""
     found = sections(result)
     plots = [plot.speedups(one.name, one.labels, one.marks) for one in found]
-    told = " ".join([f"specdec bench, {title(result)}.", *(f"{one.name}: {one.conclusion}." for one in found)])
-    return plot.picture(title(result), plots, told, picture_style("plot"))
+    description = " ".join([f"specdec bench, {title(result)}.", *(f"{one.name}: {one.conclusion}." for one in found)])
+    return plot.picture(title(result), plots, description, picture_style("plot"))
 
 
 def _section(section: Section) -> Markup:
-    """The recommendation, the plots, a row a K, a plot a kind."""
-    looks = {"use": "advice", "don't": "advice no", "unknown": "advice open"}[section.verdict.answer]
-    said = f"Recommended: {section.conclusion}" if section.verdict.answer == "use" else _sentence(section.conclusion)
+    """The recommendation, the plots, a row for each K and a plot for each kind."""
+    answer = section.recommendation.answer
+    looks = {"use": "advice", "don't": "advice no", "unknown": "advice open"}[answer]
+    said = f"Recommended: {section.conclusion}" if answer == "use" else _sentence(section.conclusion)
     reasons = [element("p", _sentence(reason), class_="soft") for reason in section.reasons]
     advice = [element("strong", said), *reasons]
     advice.append(element("pre", element("code", section.command)))
@@ -70,7 +71,7 @@ def _plots(plots: Sequence[Markup]) -> Markup:
 
 
 def _of_kinds(section: Section) -> list[Markup]:
-    """The speed-up of each, with the draft accuracy in its heading."""
+    """A speed-up plot for each kind, with the draft accuracy in its heading."""
     plots = []
     for kind in section.kinds:
         rate = "" if kind.judged_rate is None else f" · {100 * kind.judged_rate:.0f} % of judged accepted"
@@ -85,14 +86,14 @@ def _table(section: Section) -> Markup:
     for row, mark in zip(section.rows, section.marks, strict=True):
         label, *figures = cells(row)
         chosen = {"class_": "chosen"} if mark is not None and mark.chosen else {}
-        told = [element("th", label, scope="row"), *(element("td", cell) for cell in figures)]
-        rows.append(element("tr", *told, **chosen))
+        line = [element("th", label, scope="row"), *(element("td", cell) for cell in figures)]
+        rows.append(element("tr", *line, **chosen))
     table = element("table", element("thead", head), element("tbody", *rows))
     return element("div", table, class_="wide", role="region", tabindex="0", aria_label=f"Every K: {section.name}")
 
 
 def _terms(pairs: Sequence[tuple[str, str]]) -> Markup:
-    return joined([joined([element("dt", name), element("dd", told)]) for name, told in pairs], "\n")
+    return joined([joined([element("dt", name), element("dd", definition)]) for name, definition in pairs], "\n")
 
 
 def _explorer(found: Sequence[Section]) -> Markup:
@@ -106,14 +107,14 @@ def _explorer(found: Sequence[Section]) -> Markup:
 
 
 def _data(found: Sequence[Section]) -> list[dict[str, object]]:
-    """What the sliders reckon with, one entry for each section whose costs are known."""
+    """The sliders' data: one entry for each section whose costs are known."""
     return [
         {
             "name": one.name,
             "c": one.costs.draft_step,
             "v": one.costs.verify,
             "a": 0.0 if one.judged_rate is None else one.judged_rate,
-            "k": one.verdict.k if isinstance(one.verdict.k, int) else len(one.costs.verify) - 1,
+            "k": one.recommendation.k if isinstance(one.recommendation.k, int) else len(one.costs.verify) - 1,
             "rates": [(kind.name, kind.judged_rate) for kind in one.kinds if kind.judged_rate is not None],
         }
         for one in found

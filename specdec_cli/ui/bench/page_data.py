@@ -1,4 +1,4 @@
-"""What the bench's page shows, from a result (pure). Law: every figure is the report's; what it lacks stays empty.
+"""What the bench's page shows, from a result (pure). Law: every figure is the report's; a missing one stays empty.
 
 Letters: K draft length, n rows of a target pass, v(n) its cost and c that of a draft step, both in plain steps.
 """
@@ -9,19 +9,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
-from specdec_cli.bench import sentences as bench_words
+from specdec_cli.bench import sentences
 from specdec_cli.bench.estimate import Estimate
 from specdec_cli.bench.intervals import FEWEST_PROMPTS, Interval, t_interval
 from specdec_cli.bench.predict import CostCurve
-from specdec_cli.bench.recommend import Verdict
+from specdec_cli.bench.recommend import Recommendation
 from specdec_cli.bench.report import Report, Row, reports
-from specdec_cli.bench.result import Condition, Length, Result
+from specdec_cli.bench.result import BenchResult, Condition, Length
 from specdec_cli.speedup import interpolate, round_steps, speedup, tokens_per_round
 from specdec_cli.ui.bench.plot import Mark
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
+class CostTable:
     """c and v(1), v(2), …, the pass over n rows at [n - 1]."""
 
     draft_step: float
@@ -41,16 +41,16 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A contender at a temperature. `marks` stand in the order of `rows`; `costs` is None where none were measured."""
+    """A contender at a temperature. `marks` are in the order of `rows`; `costs` is None where none were measured."""
 
     condition: Condition
     rows: tuple[Row, ...]
     marks: tuple[Mark | None, ...]
-    verdict: Verdict
+    recommendation: Recommendation
     kinds: tuple[Kind, ...]
     acceptance: tuple[float, ...]
     judged_rate: float | None
-    costs: Costs | None
+    costs: CostTable | None
     conclusion: str
     reasons: tuple[str, ...]
     command: str
@@ -64,54 +64,56 @@ class Section:
         return tuple(str(row.k) for row in self.rows)
 
 
-def sections(result: Result) -> tuple[Section, ...]:
+def sections(result: BenchResult) -> tuple[Section, ...]:
     """One for each condition, in the order asked for."""
     return tuple(map(_section, reports(result)))
 
 
-def predicted_speedup(accuracy: float, k: int, costs: Costs) -> float:
-    """S(K) = (1 + a + … + a^K) / (K·c + v(K + 1)), as the page's own script has it."""
+def predicted_speedup(accuracy: float, k: int, costs: CostTable) -> float:
+    """S(K) = (1 + a + … + a^K) / (K·c + v(K + 1)), as the page's script computes it."""
     return speedup(tokens_per_round(accuracy, k), round_steps(k, costs.draft_step, costs.verify[k]))
 
 
-def cost_table(curve: CostCurve | None) -> Costs | None:
-    """v(n) for every n up to the last: a straight line between rows that were measured; v(1) is a plain step."""
+def cost_table(curve: CostCurve | None) -> CostTable | None:
+    """v(n) for every n up to the largest measured one, linear in between; v(1) is a plain step."""
     if curve is None:
         return None
     known = {1: 1.0, **curve.verify}
-    return Costs(curve.draft_step, tuple(interpolate(known, n) for n in range(1, max(known) + 1)), curve.plain_seconds)
-
-
-def _section(report: Report) -> Section:
-    verdict, rows = report.verdict, tuple(report.rows)
-    deepest = max((k for k in report.result.settings.ks if isinstance(k, int)), default=0)
-    names = list(dict.fromkeys(one.prompt.kind for one in report.rehearsals))
-    return Section(
-        report.condition,
-        rows,
-        tuple(_of_row(row, verdict) for row in rows),
-        verdict,
-        tuple(_kind(report, name, rows, deepest) for name in names),
-        tuple(report.acceptance_by_position(deepest)),
-        report.tally(deepest).judged_rate,
-        cost_table(report.curve),
-        bench_words.conclusion(report),
-        tuple(told for told in (bench_words.reason(report), bench_words.break_even(report)) if told),
-        bench_words.command(report.result, report),
+    return CostTable(
+        curve.draft_step, tuple(interpolate(known, n) for n in range(1, max(known) + 1)), curve.plain_seconds
     )
 
 
-def _of_row(row: Row, verdict: Verdict) -> Mark | None:
+def _section(report: Report) -> Section:
+    advice, rows = report.recommendation, tuple(report.rows)
+    deepest = max((k for k in report.result.settings.ks if isinstance(k, int)), default=0)
+    names = list(dict.fromkeys(one.prompt.kind for one in report.offline))
+    return Section(
+        report.condition,
+        rows,
+        tuple(_of_row(row, advice) for row in rows),
+        advice,
+        tuple(_kind(report, name, rows, deepest) for name in names),
+        tuple(report.acceptance_by_position(deepest)),
+        report.totals(deepest).judged_rate,
+        cost_table(report.curve),
+        sentences.conclusion(report),
+        tuple(sentence for sentence in (sentences.reason(report), sentences.break_even(report)) if sentence),
+        sentences.command(report.result, report),
+    )
+
+
+def _of_row(row: Row, advice: Recommendation) -> Mark | None:
     if row.speedup is None:
         return None
-    return _mark(row.speedup, row.measured or row.k == "auto", verdict.answer == "use" and verdict.k == row.k)
+    return _mark(row.speedup, row.measured or row.k == "auto", advice.answer == "use" and advice.k == row.k)
 
 
 def _kind(report: Report, name: str, rows: Sequence[Row], deepest: int) -> Kind:
     by_k: dict[Length, Estimate] = {one.arm.k: one for one in report.estimates}
     marks = tuple(Mark(1.0, 1.0, 1.0) if row.k == 0 else _of_kind(by_k.get(row.k), name) for row in rows)
-    prompts = len({one.prompt for one in report.rehearsals if one.prompt.kind == name})
-    return Kind(name, prompts, marks, report.tally(deepest, name).judged_rate)
+    prompts = len({one.prompt for one in report.offline if one.prompt.kind == name})
+    return Kind(name, prompts, marks, report.totals(deepest, name).judged_rate)
 
 
 def _of_kind(one: Estimate | None, kind: str) -> Mark | None:
@@ -128,6 +130,6 @@ def _of_kind(one: Estimate | None, kind: str) -> Mark | None:
 
 
 def _mark(interval: Interval, measured: bool, chosen: bool) -> Mark:
-    """An interval of too few prompts says nothing, and is not drawn."""
+    """The mark of an interval; that of too few prompts has infinite bounds and is not drawn."""
     low, high = (interval.low, interval.high) if interval.prompts >= FEWEST_PROMPTS else (-inf, inf)
     return Mark(interval.mean, low, high, measured, chosen)

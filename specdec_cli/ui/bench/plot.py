@@ -1,6 +1,6 @@
-"""Plots as SVG (pure). Law: every mark differs by shape as well as colour, and each plot says its numbers in words.
+"""Plots as SVG (pure). Law: marks differ in shape, not only in colour; each plot also states its numbers as text.
 
-One size for all, small enough that its letters can be read on a telephone: a page lays them side by side.
+All plots have one size, which is readable on a telephone; a page puts them side by side.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 14, 44, 42
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A value with its interval; infinite bounds mean that it has none. `measured`: else predicted."""
+    """A value with its interval, `measured` or predicted; infinite bounds mean no interval."""
 
     value: float
     low: float
@@ -68,7 +68,7 @@ def speedups(heading: str, labels: Sequence[str], marks: Sequence[Mark | None]) 
     known = [mark for mark in marks if mark is not None]
     values = [mark.value for mark in known]
     ends = [end for mark in known for end in (mark.low, mark.high) if isfinite(end)]
-    # A wide interval of few prompts must not press all the rest together: it runs out of the plot.
+    # A wide interval of few prompts must not compress the rest: it runs out of the plot.
     near = [end for end in ends if 0.7 * min(values) <= end <= 1.5 * max(values)]
     low, high = min([0.9, *values, *near]), max([1.1, *values, *near])
     axes = Axes(tuple(labels), low - 0.05, high + 0.05, "K, draft tokens a round", "× plain decoding")
@@ -76,8 +76,8 @@ def speedups(heading: str, labels: Sequence[str], marks: Sequence[Mark | None]) 
     for slot, mark in enumerate(marks):
         if mark is not None:
             parts += _mark(axes, slot, mark)
-    told = (f"K {label}: {mark.value:.2f}" for label, mark in zip(labels, marks, strict=True) if mark is not None)
-    return plot(heading, parts, f"Speed-up by K. {', '.join(told)}.")
+    speeds = (f"K {label}: {mark.value:.2f}" for label, mark in zip(labels, marks, strict=True) if mark is not None)
+    return plot(heading, parts, f"Speed-up by K. {', '.join(speeds)}.")
 
 
 def acceptance(heading: str, rates: Sequence[float]) -> Markup:
@@ -91,8 +91,8 @@ def acceptance(heading: str, rates: Sequence[float]) -> Markup:
         parts.append(element("rect", class_="bar", x=f"{axes.x(slot) - width / 2:.1f}", y=f"{top:.1f}", **size))
         if len(rates) <= 10:
             parts.append(text(f"{100 * rate:.0f}", axes.x(slot), top - 4, "label"))
-    told = ", ".join(f"position {j}: {100 * rate:.0f} %" for j, rate in enumerate(rates, 1))
-    return plot(heading, parts, f"Acceptance by position. {told}.")
+    values = ", ".join(f"position {j}: {100 * rate:.0f} %" for j, rate in enumerate(rates, 1))
+    return plot(heading, parts, f"Acceptance by position. {values}.")
 
 
 def costs(heading: str, verify: Sequence[float], draft_step: float) -> Markup:
@@ -108,14 +108,14 @@ def costs(heading: str, verify: Sequence[float], draft_step: float) -> Markup:
     parts.append(text("whole round: K·c + v(n)", _LEFT + 18, _TOP + 9, "tick", "start"))
     parts.append(_circle(_LEFT + 9, _TOP + 21, 3.5, "dot"))
     parts.append(text("target pass: v(n)", _LEFT + 18, _TOP + 25, "tick", "start"))
-    told = ", ".join(f"v({n}) = {rows:.2f}" for n, rows in enumerate(verify, 1))
-    return plot(heading, parts, f"Costs in plain steps, c = {draft_step:.2f}. {told}.")
+    values = ", ".join(f"v({n}) = {rows:.2f}" for n, rows in enumerate(verify, 1))
+    return plot(heading, parts, f"Costs in plain steps, c = {draft_step:.2f}. {values}.")
 
 
-def plot(heading: str, parts: Iterable[Markup], told: str) -> Markup:
-    """The SVG element, with its numbers in words for those who cannot see it."""
+def plot(heading: str, parts: Iterable[Markup], description: str) -> Markup:
+    """The SVG element, labelled with its numbers as text for screen readers."""
     title = text(heading, 8, 15, "heading", "start")
-    shape = {"viewBox": f"0 0 {WIDTH} {HEIGHT}", "role": "img", "aria_label": f"{heading}. {told}"}
+    shape = {"viewBox": f"0 0 {WIDTH} {HEIGHT}", "role": "img", "aria_label": f"{heading}. {description}"}
     return element("svg", title, *parts, class_="plot", **shape)
 
 
@@ -162,8 +162,8 @@ def _circle(x: float, y: float, r: float, class_: str) -> Markup:
     return element("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=f"{r:g}", class_=class_)
 
 
-def picture(heading: str, plots: Sequence[Markup], told: str, style: Markup) -> str:
-    """Plots one below the other as a picture of its own, with their key."""
+def picture(heading: str, plots: Sequence[Markup], description: str, style: Markup) -> str:
+    """Plots one below the other as a stand-alone picture, with their key."""
     head, foot = 26, 34
     height = head + HEIGHT * len(plots) + foot
     inside = [
@@ -176,6 +176,6 @@ def picture(heading: str, plots: Sequence[Markup], told: str, style: Markup) -> 
     rows = KEY.partition("; ")[::2]
     words += [text(row, WIDTH / 2, height - 24 + 14 * place, "tick") for place, row in enumerate(rows)]
     body = joined(
-        [element("title", told), element("style", style), element("g", paper, *words, class_="plot"), *inside]
+        [element("title", description), element("style", style), element("g", paper, *words, class_="plot"), *inside]
     )
     return f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {shape}>{body}</svg>\n'

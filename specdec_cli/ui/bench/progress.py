@@ -1,4 +1,4 @@
-"""Progress of a bench on stderr. Law: on a terminal one line that is drawn over; elsewhere a line for each phase."""
+"""Progress of a bench on stderr. Law: one line that is overwritten on a terminal, a line for each phase elsewhere."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rich.text import Text
 
 from specdec_cli.ui.terminal import can_draw, encodable, make_console, safe
 
-Report = Callable[[str, float, float], None]
+OnProgress = Callable[[str, float, float], None]
 
 
 @contextmanager
-def bench_progress(err: TextIO) -> Iterator[Report]:
+def bench_progress(err: TextIO) -> Iterator[OnProgress]:
     """A report(what, share, seconds left)."""
     if not can_draw(err):
         yield _lines(err)
@@ -27,7 +27,7 @@ def bench_progress(err: TextIO) -> Iterator[Report]:
         TextColumn("{task.description}", markup=False),
     )
     console = make_console(err, plain=False)
-    # Drawn when told to: a thread that redraws would take time from what is being measured.
+    # Drawn only on a call: a redrawing thread would take time from what is being measured.
     with Progress(*columns, console=console, transient=True, auto_refresh=False) as progress:
         task = progress.add_task("", total=1.0, left="")
         room = max(console.width - 36, 8)
@@ -41,8 +41,8 @@ def bench_progress(err: TextIO) -> Iterator[Report]:
 
 
 @contextmanager
-def silent() -> Iterator[Report]:
-    """For those who asked for quiet."""
+def silent() -> Iterator[OnProgress]:
+    """The progress under --quiet: none."""
     yield lambda what, share, seconds_left: None
 
 
@@ -52,8 +52,8 @@ def clock(seconds: float) -> str:
     return f"{minutes}:{rest:02d}"
 
 
-def _lines(err: TextIO) -> Report:
-    """The first word names the phase."""
+def _lines(err: TextIO) -> OnProgress:
+    """One line for each phase; the first word of `what` names it."""
     said: set[str] = set()
 
     def report(what: str, share: float, seconds_left: float) -> None:

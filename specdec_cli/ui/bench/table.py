@@ -1,4 +1,4 @@
-"""The report of `specdec bench`. Law: measured and predicted figures look different without colour, too."""
+"""The report of `specdec bench`. Law: measured and predicted figures differ without colour, too."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from specdec_cli.bench import sentences as bench_words
+from specdec_cli.bench import sentences
 from specdec_cli.bench.intervals import Interval
 from specdec_cli.bench.report import KindRow, Report, Row, recommended
-from specdec_cli.bench.result import Result
+from specdec_cli.bench.result import BenchResult
 from specdec_cli.format import percent, size
 from specdec_cli.ui.summary import SEPARATOR
 from specdec_cli.ui.terminal import make_console, safe
 
-# Cells of a bar: what is left of the width, within these.
+# A bar takes the cells that the columns leave, within these bounds.
 NARROWEST, WIDEST = 6, 40
-# What the other columns take at most, gaps included: under long headings, under short ones, and the first two alone.
+# Cells of all other columns, gaps included: under long headings, under short ones, and of the first two figures alone.
 TAKEN_WIDE: Final = 94
 TAKEN: Final = 69
 TAKEN_NARROW: Final = 44
 COLOURS: Final = {"use": "bold green", "don't": "bold red", "unknown": "bold yellow"}
 
 
-def print_bench(out: TextIO, result: Result, reports: Sequence[Report]) -> None:
-    """A table for each condition, best K by kind, what was found and what to type."""
+def print_bench(out: TextIO, result: BenchResult, reports: Sequence[Report]) -> None:
+    """A table for each condition, the best K by kind, the recommendation and the next command."""
     console = make_console(out, plain=False)
     console.print(heading(result))
     best = recommended(reports)
@@ -41,17 +41,17 @@ def print_bench(out: TextIO, result: Result, reports: Sequence[Report]) -> None:
             console.print()
             console.print(kinds_table(report.kinds, console.width))
         console.print()
-        _print_words(console, report, chosen=report in best and len(best) < len(reports))
-    moved = abs(result.drift or 0.0) > bench_words.DRIFTED
-    console.print(_labelled("machine", bench_words.surroundings(result), "yellow" if moved else ""))
+        _print_sentences(console, report, chosen=report in best and len(best) < len(reports))
+    moved = abs(result.drift or 0.0) > sentences.DRIFTED
+    console.print(_labelled("machine", sentences.surroundings(result), "yellow" if moved else ""))
     if result.partial:
         console.print(Text("partial: interrupted, so less was measured than planned", "bold yellow"))
     console.print()
     for report in best:
-        console.print(Text(safe(bench_words.command(result, report)), "bold"), soft_wrap=True)
+        console.print(Text(safe(sentences.command(result, report)), "bold"), soft_wrap=True)
 
 
-def heading(result: Result) -> Text:
+def heading(result: BenchResult) -> Text:
     """Who was measured, where, and how."""
     settings, environment = result.settings, result.environment
     ends = "natural ends" if settings.ends == "natural" else "fixed length"
@@ -86,8 +86,8 @@ def rows_table(report: Report, width: int) -> Table:
 
 
 def _cells(row: Row, report: Report, most: float, cells: int) -> list[Text]:
-    verdict = report.verdict
-    mark = "★" if verdict.answer == "use" and verdict.k == row.k else " "
+    advice = report.recommendation
+    mark = "★" if advice.answer == "use" and advice.k == row.k else " "
     style = "bold" if mark == "★" else "" if row.measured else "dim"
     measured = "" if row.measured else "~"
     figures = [
@@ -108,7 +108,7 @@ def _cells(row: Row, report: Report, most: float, cells: int) -> list[Text]:
 
 
 def bar(value: float, most: float, cells: int, measured: bool) -> Text:
-    """0 … `most` on `cells` cells, plain decoding's place crossed; predicted ones are broken."""
+    """0 … `most` on `cells` cells, broken where predicted; plain decoding's cell is crossed."""
     reached = round(value / most * cells)
     plain = min(cells - 1, round(cells / most) - 1)
     drawn = Text()
@@ -123,11 +123,11 @@ def bar(value: float, most: float, cells: int, measured: bool) -> Text:
 
 def legend(report: Report) -> str:
     """What the marks and the columns mean."""
-    prompts = report.verdict.speedup.prompts if report.verdict.speedup else 0
-    parts = [f"± 95 % over prompts ({prompts} confirmed, {len(report.rehearsals)} rehearsed)"]
+    prompts = report.recommendation.speedup.prompts if report.recommendation.speedup else 0
+    parts = [f"± 95 % over prompts ({prompts} confirmed, {len(report.offline)} offline)"]
     if any(not row.measured for row in report.rows):
-        parts.append("~ predicted from rehearsed texts and measured costs")
-    if any(not one.replayed for one in report.rehearsals):
+        parts.append("~ predicted from offline acceptance and measured costs")
+    if any(not one.replayed for one in report.offline):
         parts.append(
             f"{report.result.settings.rule}: acceptance comes from real runs, as the text depends on the draft"
         )
@@ -142,25 +142,25 @@ def kinds_table(kinds: Sequence[KindRow], width: int) -> Table:
         table.add_column(name, justify="left" if name in ("kind", "") else "right", no_wrap=True)
     for row in kinds:
         spread = ("" if row.measured else "~") + _spread(row.speedup, 2) + "×"
-        told = {True: "", False: "don't", None: "too few"}[row.worth_it]
+        advice = {True: "", False: "don't", None: "too few"}[row.worth_it]
         accepted = percent(row.acceptance_rate, unknown="")
-        table.add_row(safe(row.kind), str(row.k), spread, accepted, Text(told, "yellow"))
+        table.add_row(safe(row.kind), str(row.k), spread, accepted, Text(advice, "yellow"))
     return table
 
 
-def _print_words(console: Console, report: Report, chosen: bool) -> None:
-    answer = report.verdict.answer
+def _print_sentences(console: Console, report: Report, chosen: bool) -> None:
+    answer = report.recommendation.answer
     better = "the better one; " if chosen else ""
-    console.print(_labelled("result", better + bench_words.conclusion(report), COLOURS[answer]))
-    for label, text in (("why", bench_words.reason(report)), ("break-even", bench_words.break_even(report))):
+    console.print(_labelled("result", better + sentences.conclusion(report), COLOURS[answer]))
+    for label, text in (("why", sentences.reason(report)), ("break-even", sentences.break_even(report))):
         if text:
             console.print(_labelled(label, text))
     if answer != "unknown":
-        console.print(_labelled("rule", bench_words.rule(), "dim"))
+        console.print(_labelled("rule", sentences.rule(), "dim"))
 
 
 def _labelled(label: str, text: str, style: str = "") -> Table:
-    """A dim label and text that wraps beside it."""
+    """A dim label, and text that wraps in a column of its own."""
     grid = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
     grid.add_column(no_wrap=True, style="dim", min_width=10)
     grid.add_column(overflow="fold")
@@ -176,7 +176,7 @@ def _title(report: Report) -> Text:
 
 
 def _spread(interval: Interval | None, digits: int) -> str:
-    return "–" if interval is None else bench_words.spread(interval, digits)
+    return "–" if interval is None else sentences.spread(interval, digits)
 
 
 def _seconds(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""The line a person types into: the only door to prompt_toolkit. Law: a paste is one message, the history private."""
+"""The input line of a chat, and the only door to prompt_toolkit. Law: a paste is one message, the history private."""
 
 from __future__ import annotations
 
@@ -32,12 +32,15 @@ _PASTE_MARKED, _PASTE_BARE = "\x1b[?2004h", "\x1b[?2004l"
 
 
 def history_file() -> Path:
-    """Where typed lines are remembered."""
+    """The file of typed lines."""
     return platformdirs.user_state_path("specdec") / "history"
 
 
 class PrivateHistory(FileHistory):
-    """The newest lines in a file that only its owner can read; without the file if it cannot be written."""
+    """The newest lines, in a file that only its owner can read.
+
+    Raises: OSError if the file cannot be written.
+    """
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -52,7 +55,7 @@ class PrivateHistory(FileHistory):
 
 
 def open_history(kept: bool) -> History:
-    """The file's, or one that ends with the chat where it is not wanted or not possible."""
+    """The history file, or memory only where a file is not wanted or not possible."""
     if not kept:
         return InMemoryHistory()
     try:
@@ -62,7 +65,7 @@ def open_history(kept: bool) -> History:
 
 
 class Suggestion(Protocol):
-    """A word that may stand in place of the last `replaces` characters typed, and what it is."""
+    """A word that may replace the last `replaces` characters typed, and its description."""
 
     @property
     def word(self) -> str: ...
@@ -75,13 +78,13 @@ class Suggestion(Protocol):
 
 
 Complete = Callable[[str], Sequence[Suggestion]]
-"""How what was typed up to here may go on."""
+"""The completions of the text typed so far."""
 
 
 class LineEditor:
     """Reads messages and commands.
 
-    `toolbar` gives the line at the bottom for a width in columns; `is_open` tells whether Enter begins a new line.
+    `toolbar` makes the bottom line for a width in columns; `is_open` tells whether Enter begins a new line.
     """
 
     def __init__(
@@ -116,12 +119,12 @@ class LineEditor:
         )
 
     def read(self, text: str) -> str:
-        """The next message or command, the editor holding `text` at first. Raises: EOFError, KeyboardInterrupt."""
+        """The next message or command; the editor starts with `text`. Raises: EOFError, KeyboardInterrupt."""
         return self._session.prompt(default=safe(text))  # it may come from a file
 
     @contextmanager
-    def hushed(self) -> Iterator[None]:
-        """While a reply comes, keys are kept for the next line instead of being echoed; Ctrl-C still interrupts."""
+    def no_echo(self) -> Iterator[None]:
+        """In this context keys are not echoed but kept for the next line; Ctrl-C still interrupts."""
         try:
             before = termios.tcgetattr(sys.stdin)
         except (termios.error, ValueError):  # no terminal, or closed
@@ -144,7 +147,7 @@ class LineEditor:
 
 
 def _kept(before: list[Any]) -> list[Any]:
-    """Keys as they come, unechoed: neither edited by line nor translated."""
+    """Terminal settings for raw, unechoed keys."""
     kept = list(before)
     kept[0] &= ~termios.ICRNL
     kept[3] &= ~(termios.ECHO | termios.ICANON)

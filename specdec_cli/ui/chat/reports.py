@@ -1,4 +1,4 @@
-"""What a chat says beside its answers. Law: Markdown is filtered after rendering too, since it makes characters."""
+"""A chat's texts besides its answers. Law: Markdown is filtered after rendering, too: rendering makes characters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Rows = Sequence[tuple[str, str]]
 
 
 def turn_lines(start: Start, prefill: Prefill | None, finish: Finish, width: int) -> list[Text]:
-    """One dim line on the reply, its least important ends left out where it is too long; then why it ended early."""
+    """One dim line on the reply, its last parts dropped where it is too long; then why the reply ended early."""
     stats = finish.stats
     parts = []
     if stats.get("rounds"):
@@ -66,11 +66,11 @@ def two_columns(rows: Rows) -> Table:
 
 
 def markdown(text: str, console: Console) -> Segments:
-    """`text` as Markdown, links with their addresses in sight."""
+    """`text` as Markdown; links show their addresses."""
     rendered = console.render(Markdown(safe(text), hyperlinks=False))
     return Segments([Segment(safe(part.text), part.style) for part in rendered if not part.control])
 
 
 def toolbar(parts: Sequence[str], width: int) -> str:
-    """As many of `parts` as fit, the first ones first."""
+    """The first `parts` that fit."""
     return _fitting([safe(part).replace("\n", " ") for part in parts], max(width - 2, 1))

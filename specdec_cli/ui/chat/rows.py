@@ -1,6 +1,6 @@
-"""A reply that thinks before it answers. Law: thinking is told apart by a mark as well as by being dim.
+"""A reply that thinks before it answers. Law: thinking has a mark besides its dim colour.
 
-Shown, each of its rows carries the mark; hidden, one row says how long it was. Tags are never shown.
+If shown, each of its rows has the mark; if hidden, one row gives its length. Tags are never shown.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ThinkingRows(AnswerRows):
         return (self._closed(width) if self._thinks else "") + super().feed(text, width)
 
     def _closed(self, width: int) -> str:
-        """The end of the thinking, and an empty row behind it."""
+        """The end of the thinking, and an empty row after it."""
         self._thinks = False
         if self._hidden:
             return _marked(f"thought for {self._words()}\n") + "\n"
@@ -67,10 +67,10 @@ def _marked(rows: str) -> str:
 
 
 class ThinkingWriter(AnswerWriter):
-    """The same for an answer that streams without a live region. A pipe gets the model's own words, tags included."""
+    """Streams such a reply without a live region. A pipe gets the model's own text, tags included."""
 
     def __init__(self, out: TextIO, tags: Thinking | None, hidden: bool, styled: bool) -> None:
-        """`styled` allows control codes; `hidden` thinking leaves no trace in a pipe."""
+        """`styled` allows control codes; `hidden` thinking is left out of a pipe."""
         super().__init__(out)
         self._raw = self._filter is None
         self._stream = ThinkingStream(None if self._raw and not hidden else tags)
@@ -100,6 +100,6 @@ class ThinkingWriter(AnswerWriter):
 
     def _close(self) -> None:
         if self._thought and not self._raw:
-            told = f"{self._dim}{MARK}thought for {count(len(self._thought.split()), 'word')}" if self._hidden else ""
-            self._put(f"{told}{self._bright}\n\n")
+            folded = f"{self._dim}{MARK}thought for {count(len(self._thought.split()), 'word')}" if self._hidden else ""
+            self._put(f"{folded}{self._bright}\n\n")
         self._thought = ""

@@ -1,4 +1,4 @@
-"""All that a chat shows. Law: stdout is the answers or their events, everything else stderr, all of it filtered."""
+"""The screen of a chat. Law: stdout gets answers or their events only, and everything shown is filtered."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from specdec_cli.format import count
 from specdec_cli.models.text import Thinking
 from specdec_cli.ui.chat.reports import markdown, turn_lines, two_columns
 from specdec_cli.ui.chat.rows import ThinkingRows, ThinkingWriter
-from specdec_cli.ui.display import Display, JsonlDisplay, Together, print_demo_box, print_error
+from specdec_cli.ui.display import Display, JsonlDisplay, Tee, print_demo_box, print_error
 from specdec_cli.ui.panel.live import PanelDisplay
 from specdec_cli.ui.plain import PlainDisplay
 from specdec_cli.ui.summary import print_lines
@@ -29,12 +29,12 @@ from specdec_cli.ui.terminal import can_draw, is_terminal, make_console, safe, t
 
 
 def copied_here(text: str, environment: Mapping[str, str] = os.environ, platform: str = sys.platform) -> bool:
-    """Whether the system's own command took `text`: not every terminal knows OSC 52, Apple's among them."""
+    """Whether the system's command copied `text`: some terminals, among them Apple's, lack OSC 52."""
     command = "pbcopy" if platform == "darwin" else "wl-copy" if "WAYLAND_DISPLAY" in environment else ""
     path = shutil.which(command, path=environment.get("PATH")) if command else None
     if path is None or "SSH_CONNECTION" in environment:
         return False
-    settings = {**environment, "LC_CTYPE": "UTF-8"}  # pbcopy reads Latin otherwise
+    settings = {**environment, "LC_CTYPE": "UTF-8"}  # else pbcopy reads Latin-1
     try:
         return subprocess.run([path], input=text.encode(), env=settings, timeout=5, check=False).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
@@ -42,11 +42,11 @@ def copied_here(text: str, environment: Mapping[str, str] = os.environ, platform
 
 
 MOST_COPIED_BYTES: Final = 74_994
-"""Of text; terminals drop longer OSC 52 sequences."""
+"""Longest text to copy by OSC 52; terminals drop longer sequences."""
 
 
 class ChatScreen:
-    """The renderer a chat is handed. `out` gets answers, `err` all else; `trace` gets events beside them."""
+    """The screen given to a chat. `out` gets answers, `err` everything else, `trace` the events."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class ChatScreen:
     def reply(self, name: str, tags: Thinking | None, hidden: bool, panel: bool) -> Iterator[Display]:
         """The display of one reply of the pair `name`, closed on leaving."""
         display = self._display(name, tags, hidden, panel)
-        shown = display if self._trace is None else Together([display, self._trace])
+        shown = display if self._trace is None else Tee([display, self._trace])
         try:
             yield shown
         finally:
@@ -90,7 +90,7 @@ class ChatScreen:
         return terminal_size(self._err)[0]
 
     def greet(self, rows: str, demo: bool) -> None:
-        """Which pair speaks, and how to get help."""
+        """Shows the pair, and how to get help."""
         if self._quiet:
             return
         if demo and is_terminal(self._err):
@@ -98,7 +98,7 @@ class ChatScreen:
         self._notice(rows)
 
     def turn(self, start: Start, prefill: Prefill | None, finish: Finish) -> None:
-        """The line behind a reply, and an empty one where a person reads."""
+        """The line after a reply, and an empty one on a terminal."""
         if not self._quiet:
             width = self.width()
             print_lines(self._console, turn_lines(start, prefill, finish, width), width)
@@ -111,7 +111,7 @@ class ChatScreen:
             self._err.flush()
 
     def show(self, item: Item) -> None:
-        """A notice is left out under -q; what was asked for is not."""
+        """Shows the item; -q hides notices, but not what a command shows."""
         match item:
             case Notice(sentence):
                 self._notice(sentence)
@@ -130,7 +130,7 @@ class ChatScreen:
             self._console.print(Text(safe(sentence), "dim"), soft_wrap=not self._console.is_terminal)
 
     def error(self, error: SpecdecError) -> None:
-        """The two lines; for programs also an event."""
+        """Message and hint; with --json or --trace also an event."""
         print_error(self._err, error, self._plain)
         failure = Failure(error.message, error.hint, error.exit_code)
         if self._json:
@@ -139,19 +139,19 @@ class ChatScreen:
             self._trace.handle(failure)
 
     def copy(self, text: str) -> str:
-        """By the system's own command, else by the terminal (OSC 52, which also works over ssh); what became of it.
+        """Copies by the system's command, else by the terminal (OSC 52, which also works over ssh); says which.
 
-        Raises: SpecdecError where there is no terminal or the text is too long for one sequence.
+        Raises: SpecdecError without a terminal, and for a text that is too long for one sequence.
         """
-        text = safe(text)  # what is pasted into a shell must not act there either
+        text = safe(text)  # a paste into a shell must not act there
         if copied_here(text):
             return f"{count(len(text), 'character')} copied"
         if self._plain or not can_draw(self._err):
             raise SpecdecError("no terminal here that could copy", "select the text, or /save FILE")
         data = text.encode()
         if len(data) > MOST_COPIED_BYTES:
-            told = f"the answer has {len(data)} bytes and terminals copy {MOST_COPIED_BYTES}"
-            raise SpecdecError(told, "/save FILE keeps all of it")
+            message = f"the answer has {len(data)} bytes and terminals copy {MOST_COPIED_BYTES}"
+            raise SpecdecError(message, "/save FILE keeps all of it")
         self._err.write(f"\x1b]52;c;{base64.b64encode(data).decode()}\x07")
         self._err.flush()
         return f"{len(text)} characters handed to the terminal's clipboard"
@@ -169,7 +169,7 @@ def opened_trace(stack: contextlib.ExitStack, path: Path | None) -> TextIO | Non
 
 
 class _WithTurnLine:
-    """A display followed by the line behind a reply."""
+    """A display, and the line after each reply."""
 
     def __init__(self, display: Display, screen: ChatScreen) -> None:
         self._display, self._screen = display, screen

@@ -1,4 +1,4 @@
-"""A trace as one page of coloured text. Law: everything foreign is escaped; copying the text copies what was said."""
+"""A trace as one page of coloured text. Law: foreign text is escaped, and the text can be copied."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from specdec_cli.events import Start
 from specdec_cli.format import percent, speed
 from specdec_cli.stats import ratio
 from specdec_cli.trace import Reply, Trace
-from specdec_cli.ui.export.tokens import MEANINGS, Token, coloured, drawn
+from specdec_cli.ui.export.tokens import MEANINGS, ColouredToken, coloured, drawn
 from specdec_cli.ui.fates import Fate
 from specdec_cli.ui.html import Markup, element, fill, joined
 from specdec_cli.ui.summary import SEPARATOR
 
 _TAGS: Final = {Fate.REJECTED: "del", Fate.DISCARDED: "del", Fate.CORRECTION: "ins", Fate.BONUS: "ins"}
 _LINE_BREAK: Final = "<i></i>\n"
-"""With a sign by the style sheet, which is not copied with the text."""
+"""The style sheet draws a sign in it, which is not copied with the text."""
 
 
 def html_page(trace: Trace) -> str:
@@ -27,13 +27,13 @@ def html_page(trace: Trace) -> str:
 
 
 def heading(start: Start) -> str:
-    """Who spoke: the target, and the draft where one drafted."""
+    """The target, and the draft if there is one."""
     target = _short(start.target)
     return f"{target} with {_short(start.draft)}" if start.draft else target
 
 
 def settings(start: Start) -> str:
-    """What was in force, in one line."""
+    """The settings in effect, in one line."""
     drafts = start.drafter != "none" and start.k != 0
     parts = [start.drafter, f"K {start.k}", f"rule {start.rule}"] if drafts else ["plain decoding"]
     seed = [] if start.seed is None else [f"seed {start.seed}"]
@@ -41,7 +41,7 @@ def settings(start: Start) -> str:
 
 
 def figures(stats: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """(name, value, definition) of what a reader asks first."""
+    """(name, value, definition) of the most important figures."""
     tokens, passes = stats["emitted_tokens"], stats["target_passes"]
     mean = ratio(tokens, passes)
     found = [
@@ -50,7 +50,7 @@ def figures(stats: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         ("tokens per pass", "–" if mean is None else f"{mean:.2f}", "emitted ÷ target passes"),
         ("accepted of drafted", percent(stats["draft_acceptance_rate"]), "accepted ÷ drafted"),
         ("accepted of judged", percent(stats["judged_acceptance_rate"]), "accepted ÷ (accepted + rejected)"),
-        ("speed", speed(stats["tokens_per_second"]), "tokens behind the first ÷ their seconds"),
+        ("speed", speed(stats["tokens_per_second"]), "tokens after the first ÷ their seconds"),
     ]
     speedup = stats.get("estimated_speedup")
     if speedup is not None:
@@ -59,14 +59,14 @@ def figures(stats: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def _short(name: str) -> str:
-    """A Hub id whole, of a folder its last part."""
+    """The whole of a Hub id, the last part of a folder."""
     return drawn(name.rstrip("/").rpartition("/")[2] if name.count("/") > 1 else name.removeprefix("specdec:"))
 
 
 def _reply(reply: Reply, number: int) -> Markup:
     facts = [
-        element("div", element("dt", name), element("dd", value, element("small", told)))
-        for name, value, told in figures(reply.finish.stats)
+        element("div", element("dt", name), element("dd", value, element("small", definition)))
+        for name, value, definition in figures(reply.finish.stats)
     ]
     ended = {"interrupted": "The reply breaks off here.", "length": "Stopped at the longest length allowed."}
     note = ended.get(reply.finish.reason, "")
@@ -79,8 +79,8 @@ def _reply(reply: Reply, number: int) -> Markup:
     return element("section", *parts, *([element("p", note, class_="soft")] if note else []))
 
 
-def _token(token: Token) -> Markup:
-    """One element; a screen reader hears its fate by the element's kind, a pointer by its title."""
+def _token(token: ColouredToken) -> Markup:
+    """One element; its kind tells a screen reader the fate, its title tells the pointer."""
     indent, shown = token.parts
     if not shown:
         return Markup()

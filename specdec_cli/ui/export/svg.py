@@ -1,6 +1,6 @@
 """A trace as a picture of coloured text. Law: valid XML, whatever the text holds.
 
-Everything stands on a grid of cells; `textLength` pins each run to its cells, whatever font the viewer has.
+Everything lies on a grid of cells; `textLength` fits each run to its cells in any font.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rich.cells import cell_len
 
 from specdec_cli.trace import Reply, Trace
 from specdec_cli.ui.export.html import figures, heading, settings
-from specdec_cli.ui.export.tokens import GLYPHS, MEANINGS, Token, coloured
+from specdec_cli.ui.export.tokens import GLYPHS, MEANINGS, ColouredToken, coloured
 from specdec_cli.ui.fates import Fate
 from specdec_cli.ui.html import picture_style
 from specdec_cli.ui.summary import SEPARATOR
@@ -25,7 +25,7 @@ _CELL, _ROW, _MARGIN, _TAB = 8.4, 22, 28, 4
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Text of one token on one row, from `column` on."""
+    """The text of one token on one row, starting at `column`."""
 
     token: int
     fate: Fate
@@ -44,12 +44,12 @@ def svg_picture(trace: Trace) -> str:
     legend, row = _legend(row)
     width, height = COLUMNS * _CELL + 2 * _MARGIN, row * _ROW + 2 * _MARGIN
     start = trace.replies[0].start
-    told = f"What {heading(start)} said: accepted, rejected, discarded and corrected tokens"
+    label = f"What {heading(start)} said: accepted, rejected, discarded and corrected tokens"
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
-            f'height="{height:g}" role="img" aria-labelledby="told">',
-            f'<title id="told">{escape(told)}</title><style>{picture_style("trace_picture")}</style>',
+            f'height="{height:g}" role="img" aria-labelledby="title">',
+            f'<title id="title">{escape(label)}</title><style>{picture_style("trace_picture")}</style>',
             f'<rect class="paper" x=".5" y=".5" width="{width - 1:g}" height="{height - 1:g}" rx="10"/>',
             *parts,
             *legend,
@@ -59,11 +59,11 @@ def svg_picture(trace: Trace) -> str:
 
 
 def _reply(reply: Reply, row: int) -> tuple[list[str], int]:
-    """The reply's heading, figures and text from `row` on, and the row behind them."""
-    told = SEPARATOR.join(f"{name} {value}" for name, value, _ in figures(reply.finish.stats))
+    """The reply's heading, figures and text, starting at `row`, and the row after them."""
+    line = SEPARATOR.join(f"{name} {value}" for name, value, _ in figures(reply.finish.stats))
     head = [_text("title", heading(reply.start)[:COLUMNS], row, 0, pinned=False)]
     head.append(_text("soft", settings(reply.start)[: COLUMNS + 8], row + 1, 0, pinned=False))
-    rows = list(_folded(told, COLUMNS + 8))
+    rows = list(_folded(line, COLUMNS + 8))
     head += [_text("soft", words, row + 2 + place, 0, pinned=False) for place, words in enumerate(rows)]
     runs = _laid_out(coloured(reply), row + len(rows) + 3)
     last = max((run.row for run in runs), default=row + 3)
@@ -81,8 +81,8 @@ def _folded(words: str, width: int) -> Iterator[str]:
     yield line
 
 
-def _laid_out(tokens: Sequence[Token], row: int) -> list[_Run]:
-    """The tokens on rows of `COLUMNS` cells: lines end where the text has line breaks, and at spaces where too long."""
+def _laid_out(tokens: Sequence[ColouredToken], row: int) -> list[_Run]:
+    """The tokens on rows of `COLUMNS` cells, broken at the text's line breaks and, where too long, at spaces."""
     runs: list[_Run] = []
     column = 0
     for chunk in _chunks(tokens):
@@ -97,8 +97,8 @@ def _laid_out(tokens: Sequence[Token], row: int) -> list[_Run]:
     return runs
 
 
-def _chunks(tokens: Sequence[Token]) -> Iterator[list[tuple[int, str]]]:
-    """(token number, character) in pieces that stay on one row if they can: words, and tokens that were not said."""
+def _chunks(tokens: Sequence[ColouredToken]) -> Iterator[list[tuple[int, str]]]:
+    """(token number, character) in pieces that stay on one row if possible: words, and tokens that were not emitted."""
     word: list[tuple[int, str]] = []
     for number, token in enumerate(tokens):
         indent, text = token.parts
@@ -118,7 +118,7 @@ def _chunks(tokens: Sequence[Token]) -> Iterator[list[tuple[int, str]]]:
 
 
 def _append(runs: list[_Run], run: _Run) -> None:
-    """Adds the run, to the last one where it goes on with it."""
+    """Adds the run, or extends the last one where it continues it."""
     last = runs[-1] if runs else None
     if last is not None and (last.token, last.row) == (run.token, run.row):
         runs[-1] = replace(last, text=last.text + run.text)
@@ -127,7 +127,7 @@ def _append(runs: list[_Run], run: _Run) -> None:
 
 
 def _draw(run: _Run) -> Iterator[str]:
-    """The run's ground, an underline where it was accepted, and its text."""
+    """The run's background, an underline if accepted, and its text."""
     cells = cell_len(run.text)
     x, y, width = _MARGIN + run.column * _CELL, _MARGIN + run.row * _ROW, cells * _CELL
     if run.fate is Fate.ACCEPTED:

@@ -1,4 +1,4 @@
-"""Draws a PanelState. Law: pure; no row wider, no frame taller than asked; shapes differ, not only colours."""
+"""Draws a PanelState (pure). Law: no row is too wide and no frame too tall; marks differ in shape, too."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from specdec_cli.ui.terminal import safe
 WIDEST: Final = 110
 NARROWEST: Final = 36
 LOWEST: Final = 8
-"""Below these a single status line stands for the panel."""
+"""Below these sizes a single status line replaces the panel."""
 
 _BORDER = "bright_black"
 _LEGENDS = (
@@ -31,17 +31,17 @@ def render(state: PanelState, width: int, height: int) -> Text:
 
 
 def frame_rows(state: PanelState, width: int, height: int) -> list[Text]:
-    """The panel's rows: at most `height` - 2, so that the growing line and one more of the answer stay in sight."""
+    """The panel's rows: at most `height` - 2, so that two lines of the answer stay visible."""
     if width < NARROWEST or height < LOWEST:
         return [_status(state, width)] if height > 2 else []
     width = min(width, WIDEST)
-    top = _border("╭╮", _titles(state), _tallies(state), width)
+    top = _border("╭╮", _titles(state), _totals(state), width)
     bottom = _border("╰╯", [Text()], [Text()], width)
     return [top, *(_boxed(row, width) for row in _body(state, width - 4, height - 4)), bottom]
 
 
 def _body(state: PanelState, width: int, room: int) -> list[Text]:
-    """The rows inside the box, at most `room` ≥ 4. Given up first: history, then the legend, then the positions."""
+    """The rows inside the box, at most `room` ≥ 4. Dropped first: history, then the legend, then the positions."""
     if not state.recent:
         return [_waiting(state)]
     figures = state.figures
@@ -58,7 +58,7 @@ def _body(state: PanelState, width: int, room: int) -> list[Text]:
 
 
 def _rounds(state: PanelState, width: int, kept: int) -> list[Text]:
-    """The newest rounds. While they come in, blank rows keep the height; a finished panel needs none."""
+    """The newest rounds. Blank rows keep the height while they come; a finished panel has none."""
     recent = state.recent[:kept]
     index_width = max(2, *(len(str(done.round.index)) for done in recent), 0)
     several = state.start is not None and state.start.drafter == "auto"
@@ -78,7 +78,7 @@ def _waiting(state: PanelState) -> Text:
 
 
 def _titles(state: PanelState) -> list[Text]:
-    """NAME · drafter, unless it is a model · K · rule, from the full to the short spelling."""
+    """NAME · drafter (unless `model`) · K · rule, from the longest to the shortest spelling."""
     start = state.start
     if start is None:
         return [Text.assemble((safe(state.name), "bold"))]
@@ -89,18 +89,18 @@ def _titles(state: PanelState) -> list[Text]:
     return [Text.assemble((name, "bold"), safe(spelling)) for spelling in spellings]
 
 
-def _tallies(state: PanelState) -> list[Text]:
-    """How many passes for how many tokens, from the full to the short spelling."""
+def _totals(state: PanelState) -> list[Text]:
+    """Target passes and tokens, from the longest to the shortest spelling."""
     passes, tokens = state.figures["target_passes"], state.figures["emitted_tokens"]
     if not passes:
         return [Text()]
-    told = f"{count(passes, 'target pass')} for {count(tokens, 'token')}"
-    spellings = [f"{told}{SEPARATOR}{tokens - passes} saved"] if tokens > passes else []
-    return [Text(words) for words in (*spellings, told, f"{tokens} in {count(passes, 'pass')}")]
+    counted = f"{count(passes, 'target pass')} for {count(tokens, 'token')}"
+    spellings = [f"{counted}{SEPARATOR}{tokens - passes} saved"] if tokens > passes else []
+    return [Text(words) for words in (*spellings, counted, f"{tokens} in {count(passes, 'pass')}")]
 
 
 def _border(ends: str, lefts: list[Text], rights: list[Text], width: int) -> Text:
-    """A horizontal edge with words in it, as many as fit: the right end gives way first, then the left one."""
+    """A horizontal edge with words in it; the right end is shortened first, then the left one."""
     room = width - 9  # ends, dashes and spaces around both
     pairs = [(lefts[0], right) for right in rights] + [(left, rights[-1]) for left in lefts]
     left, right = next((pair for pair in pairs if pair[0].cell_len + pair[1].cell_len <= room), (lefts[-1], Text()))
@@ -125,12 +125,12 @@ def _legend(words: str) -> Text:
 
 
 def _status(state: PanelState, width: int) -> Text:
-    """Everything that matters, in one line."""
+    """The most important figures, in one line."""
     figures = state.figures
     if not figures["target_passes"]:
         return Text(shortened(_waiting(state).plain, width))
-    told = f"{figures['emitted_tokens']} tokens in {count(figures['target_passes'], 'pass')}"
-    parts = [speed(figures["tokens_per_second"]), f"{percent(figures['draft_acceptance_rate'])} accepted", told]
+    counted = f"{figures['emitted_tokens']} tokens in {count(figures['target_passes'], 'pass')}"
+    parts = [speed(figures["tokens_per_second"]), f"{percent(figures['draft_acceptance_rate'])} accepted", counted]
     if figures["draft_acceptance_rate"] is None:
         del parts[1]
     while len(parts) > 1 and len(SEPARATOR.join(parts)) > width:

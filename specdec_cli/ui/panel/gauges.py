@@ -1,4 +1,4 @@
-"""The panel's running figures: acceptance, positions, pace. Law: each row fits the width asked for."""
+"""The panel's running figures: acceptance, positions, pace. Law: each row fits its width."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from specdec_cli.ui.panel.rounds import spread
 from specdec_cli.ui.summary import SEPARATOR
 
 USUAL: Final = (0.5, 0.8)
-"""The acceptance rate most pairs reach; below it drafting rarely pays."""
+"""Acceptance rates that most pairs reach; below them drafting rarely pays."""
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _TRACK = "bright_black"
@@ -25,7 +25,7 @@ def acceptance(figures: Mapping[str, Any], width: int) -> Text:
     rate = figures["draft_acceptance_rate"]
     wide = width >= 50
     label = ("accepted     " if wide else "accepted ", "dim")
-    padding = " " * (5 - len(percent(rate)))  # the bar must not move while the rate gains a digit
+    padding = " " * (5 - len(percent(rate)))  # the bar must not move when the rate gains a digit
     left = Text.assemble(label, (percent(rate), "bold"), " of drafted" if wide else "", padding, "  ")
     usual = (f"  usual {100 * USUAL[0]:.0f}–{100 * USUAL[1]:.0f} %", "dim") if width >= 70 else ""
     right = Text.assemble(usual, f"  {percent(figures['judged_acceptance_rate']):>5} of judged" if wide else "")
@@ -33,7 +33,7 @@ def acceptance(figures: Mapping[str, Any], width: int) -> Text:
 
 
 def bar(rate: float | None, width: int) -> Text:
-    """0…1 on `width` cells: filled ━, the rest ─, the ends of the usual band crossed."""
+    """0 … 1 on `width` cells: filled ━, the rest ─, with the ends of the usual band crossed."""
     reached = round((rate or 0.0) * 2 * width)
     crossings = {min(width - 1, round(edge * width)) for edge in USUAL}
     colour = "yellow" if rate is not None and rate < USUAL[0] else "green"
@@ -51,7 +51,7 @@ def bar(rate: float | None, width: int) -> Text:
 
 
 def positions(figures: Mapping[str, Any], width: int) -> Text:
-    """Acceptance by position in the draft as little bars, with percentages where they fit, and tokens per pass."""
+    """Acceptance by position in the draft as small bars, with percentages where they fit, and tokens per pass."""
     rates: Sequence[float] = figures["acceptance_per_position"]
     mean = figures["mean_acceptance_length"]
     right = Text.assemble(("–" if mean is None else f"{mean:.1f}", "bold"), " tokens per pass")
@@ -73,20 +73,20 @@ def _position(spelled: str, place: int, rate: float) -> Text:
     return text
 
 
-def lengths(ks: Sequence[int], why: str, width: int) -> Text:
-    """K of the newest rounds as little bars, newest last, · for plain decoding; and the reason of the newest."""
+def lengths(ks: Sequence[int], reason: str, width: int) -> Text:
+    """K of the newest rounds as small bars, newest last, · for plain decoding; and the reason for the newest."""
     label = "K by round   " if width >= 50 else ""
-    reason = Text(why, "dim")
-    reason.truncate(max(width - len(label) - 12, 0), overflow="ellipsis")
-    room = width - len(label) - reason.cell_len - 2
+    shown_reason = Text(reason, "dim")
+    shown_reason.truncate(max(width - len(label) - 12, 0), overflow="ellipsis")
+    room = width - len(label) - shown_reason.cell_len - 2
     shown = ks[-room:] if room > 0 else ()
     drawn = Text("".join(_BLOCKS[min(k, len(_BLOCKS)) - 1] if k else "·" for k in shown), "green")
     drawn.highlight_regex("·", _TRACK)
-    return spread(Text.assemble((label, "dim"), drawn), reason, width)
+    return spread(Text.assemble((label, "dim"), drawn), shown_reason, width)
 
 
 def pace(figures: Mapping[str, Any], width: int) -> Text:
-    """Where the time went and how fast the answer comes."""
+    """The shares of the time, and the speed of the answer."""
     draft, verify = figures["draft_seconds"], figures["verify_seconds"]
     share = ratio(draft, draft + verify)
     speedup = figures["estimated_speedup"]

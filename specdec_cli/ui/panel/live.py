@@ -1,4 +1,4 @@
-"""The live panel beside the answer. Law: ten refreshes a second at most; the answer is append-only."""
+"""The live panel below the answer. Law: at most ten refreshes a second; the answer is append-only."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ REFRESH_SECONDS: Final = 0.1
 
 
 class PanelDisplay:
-    """Answer append-only, panel below it while it grows; at the end the last panel stays, followed by the summary.
+    """The answer, append-only, and a panel below it; at the end the last panel stays, followed by the summary.
 
-    Where `out` and `err` are one terminal, one region serves both, with the answer's growing line as its first row.
-    Else the answer streams to `out` by itself and the panel lives on `err`, which must be a terminal (`can_draw`).
+    Where `out` and `err` are one terminal, one region draws both: its first row is the answer's growing line. Else the
+    answer streams to `out`, and the panel is drawn on `err`, which must be a terminal (`can_draw`).
     """
 
     def __init__(
@@ -38,9 +38,9 @@ class PanelDisplay:
         rows: Callable[[], AnswerRows] = AnswerRows,
         stays: bool = True,
     ) -> None:
-        """`name` is the pair's; `quiet` leaves out the summary; `size` gives (columns, rows), by default of `err`.
+        """`name` is the pair's; `quiet` omits the summary; `size` gives (columns, rows), by default of `err`.
 
-        `rows` makes rows of an answer; the last panel goes with the reply unless it `stays`.
+        `rows` splits an answer into rows; the last panel is erased unless it `stays`.
         """
         self._err = err
         self._clock = clock
@@ -60,7 +60,7 @@ class PanelDisplay:
         self._drawn_at: float | None = None
 
     def handle(self, event: Event) -> None:
-        """Folds one event and, if it is time, draws."""
+        """Folds one event, and draws if a refresh is due."""
         if isinstance(event, Start):
             self._reset()
         self._state = self._state.apply(event)
@@ -74,7 +74,7 @@ class PanelDisplay:
             self._refresh()
 
     def close(self) -> None:
-        """Takes the panel away, ends a partial answer's line and shows the cursor again."""
+        """Erases the panel, ends a partial answer's line and shows the cursor again."""
         with contextlib.suppress(OSError, ValueError):
             self._region.release(self._rest())
         if self._answer is not None:
@@ -88,7 +88,7 @@ class PanelDisplay:
             self._above += self._rows.feed(text, self._size()[0])
 
     def _rest(self) -> str:
-        """What of the answer is not yet printed for good."""
+        """The part of the answer that is not yet printed for good."""
         width = self._size()[0]
         rest = self._above + self._rows.finish(width)
         self._above = ""

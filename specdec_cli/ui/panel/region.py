@@ -1,7 +1,7 @@
-"""Append-only text above, a few live rows below. Law: one write per refresh; a complete row of the answer is final.
+"""Append-only text above, a few live rows below. Law: one write for each refresh; a complete row is final.
 
-rich's `Live` is not used: when the window gets narrower, terminals fold the drawn rows in two, and `Live`, which counts
-the rows it drew, leaves their upper halves behind. `LiveRegion` counts how many rows its last frame occupies *now*.
+rich's `Live` is not used: in a narrower window terminals fold the drawn rows in two, and `Live`, which counts the rows
+it drew, does not erase their upper halves. `LiveRegion` counts how many rows its last frame occupies *now*.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from specdec_cli.ui.terminal import TerminalFilter, encodable
 
 _SYNC, _UNSYNC = "\x1b[?2026h", "\x1b[?2026l"  # one picture, not a flicker; ignored where unknown
 _HIDE_CURSOR, _SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
-_NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"  # a row that a terminal thinks wider than we do is cut, never folded
+_NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"  # where terminal and rich disagree on a width, the row is cut, never folded
 _ERASE_ROW, _ERASE_BELOW = "\x1b[2K", "\x1b[J"
 _TAB: Final = 8
 
 
 class LiveRegion:
-    """The rows at the bottom of a terminal that are drawn again; the cursor rests at the start of the last one."""
+    """Rows at the bottom of a terminal that are redrawn; the cursor stays at the start of the last one."""
 
     def __init__(self, console: Console, stream: TextIO, size: Callable[[], tuple[int, int]], folds: bool) -> None:
         """`size` gives (columns, rows) now; `folds` says whether this terminal folds rows when it gets narrower."""
@@ -39,13 +39,13 @@ class LiveRegion:
         """Prints `above` (complete lines, already filtered) for good and `rows` (each one screen row) below it."""
         width, _ = self._size()
         shown = f"{self._erasure(width)}{above}{_NO_WRAP}{self._ansi(rows, width)}\r{_WRAP}"
-        # Before the write: an interrupt amid it leaves the rest in the stream's buffer, so all of it comes to be drawn.
+        # Before the write: after an interrupt in it the stream still flushes the rest, so all of it is drawn.
         self._drawn = [min(row.cell_len, width) for row in rows]
         self._held = True
         self._write(f"{_SYNC}{_HIDE_CURSOR}{shown}{_UNSYNC}")
 
     def release(self, above: str, rows: Sequence[Text] = ()) -> None:
-        """Prints `above` and a last frame for good and gives the terminal back: cursor visible, on its own line."""
+        """Prints `above` and a last frame for good and restores the terminal: cursor visible, on its own line."""
         if not (self._held or above or rows):
             return
         width, _ = self._size()
@@ -62,7 +62,7 @@ class LiveRegion:
         return capture.get()
 
     def _erasure(self, width: int) -> str:
-        """To the first row of the last frame, as folded by the present width, with all its rows gone.
+        """Erases all rows of the last frame, as folded at the present width, and moves to the first.
 
         Row by row: erasing from the top left corner down counts as clearing the screen, and then tmux and others
         first copy the whole frame into the scroll-back.
@@ -86,7 +86,7 @@ def folds_rows(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 class Unfinished:
-    """The last line of the answer, which still grows: rows leave it as soon as no later text can change them."""
+    """The last, growing line of the answer; a row is complete as soon as no later text can change it."""
 
     __slots__ = ("_line",)
 
@@ -94,7 +94,7 @@ class Unfinished:
         self._line = ""
 
     def feed(self, text: str, width: int) -> str:
-        """The lines that are complete with `text`, word-wrapped at `width` cells, each with its newline."""
+        """The lines completed by `text`, word-wrapped at `width` cells, each with its newline."""
         *lines, self._line = (self._line + text).split("\n")
         complete: list[str] = []
         for line in lines:
@@ -105,7 +105,7 @@ class Unfinished:
 
     @property
     def row(self) -> Text:
-        """What is on the unfinished row since the last `feed`, tabs as spaces."""
+        """The unfinished row after the last `feed`, tabs as spaces."""
         return Text(_untabbed(self._line))
 
     def finish(self, width: int) -> str:
@@ -123,12 +123,12 @@ class AnswerRows:
         self._line = Unfinished()
 
     def feed(self, text: str, width: int) -> str:
-        """The rows that are complete with `text`, each with its newline."""
+        """The rows completed by `text`, each with its newline."""
         return self._line.feed(self._filter.feed(text), width)
 
     @property
     def row(self) -> Text:
-        """The row that still grows."""
+        """The growing row."""
         return self._line.row
 
     def finish(self, width: int) -> str:
@@ -137,9 +137,9 @@ class AnswerRows:
 
 
 def wrap(line: str, width: int) -> tuple[list[str], str]:
-    """Cuts `line` into rows of at most `width` cells, at spaces where there are any; returns full rows and the rest.
+    """Cuts `line` into rows of at most `width` cells, at spaces if possible; returns full rows and the rest.
 
-    The rest is what later text can still change; only spaces at its end may be too much. Only spaces at cuts are lost.
+    Later text can still change the rest, which only trailing spaces may make too wide. Only spaces at cuts are lost.
     """
     rows: list[str] = []
     start = 0
@@ -150,19 +150,19 @@ def wrap(line: str, width: int) -> tuple[list[str], str]:
 
 
 def _cut(line: str, start: int, width: int) -> int | None:
-    """Where the row that begins at `start` must end: at its last space behind a word, else amid the word."""
+    """The end of the row that begins at `start`: its last space after a word, else inside the word."""
     column, space = 0, None
     for index in range(start, len(line)):
         column += _cells(line[index], column)
         if line[index] == " " and line[start:index].strip():
-            space = index  # it may hang over the end; only what follows it decides
+            space = index  # the space may exceed the width; what follows it decides
         elif column > width and index > start:
             return index if space is None else space
     return None
 
 
 def _closed(rest: str, width: int) -> str:
-    """The rest once its line has ended: spaces that would fold onto an empty row are gone."""
+    """The rest of an ended line, without spaces that would fold onto an empty row."""
     column = 0
     for char in rest:
         column += _cells(char, column)
@@ -179,7 +179,7 @@ def _untabbed(line: str) -> str:
 
 
 def _cells(char: str, column: int) -> int:
-    """Cells from `column` on, each character alone: joined emoji count as where a terminal does not join them."""
+    """Cells of the character at `column`; emoji count as a terminal that joins none of them draws them."""
     if char == "\t":
         return _TAB - column % _TAB
     return 1 if char == "\ufe0f" else cell_len(char)

@@ -1,4 +1,4 @@
-"""Draws a round as a row: every token with its fate. Law: a row too long never loses what was rejected or next."""
+"""Draws a round as a row: every token with its fate. Law: a row keeps its rejected and its next token."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _GLYPHS: Final = {
 _MARKS = "␣↵⇥"
 _GENEROUS = ((28, 28), (14, 14), (9, 9))
 _TIGHT = ((14, 14), (9, 9), (5, 9))
-"""Cells for the text of (draft tokens that kept or lost their place, the rejected and the next one)."""
+"""Cells for the text of (accepted and discarded tokens, the rejected and the next token)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class _Token:
     text: str
 
     def draw(self, longest: tuple[int, int], newest: bool) -> Text:
-        """Glyph and text; the glyph alone tells the fate, colour and strike-through repeat it."""
+        """Glyph and text; the glyph shows the fate, colour and strike-through repeat it."""
         colour = FATES[self.fate]
         shown = shortened(self.text, longest[self.fate in "✗➜★"])
         drawn = Text.assemble((self.fate, "bold"), (shown, "strike" if self.fate == "✗" else ""))
@@ -47,16 +47,16 @@ class _Token:
 
 
 def round_row(done: RoundDone, width: int, index_width: int, newest: bool, drafter: str = "") -> Text:
-    """One row of `width` cells: index, tokens, and at its end how many of how many, draft + verify milliseconds."""
+    """One row of `width` cells: index, tokens, accepted of drafted, draft + verify milliseconds."""
     index = f"{done.round.index:>{index_width}}  "
-    told = _told(done, width, drafter)
-    tokens = _fitted(_tokens(done), width - len(index) - cell_len(told) - 2, newest)
+    outcome = _outcome(done, width, drafter)
+    tokens = _fitted(_tokens(done), width - len(index) - cell_len(outcome) - 2, newest)
     left = Text.assemble((index, "bold" if newest else "dim"), tokens)
-    return spread(left, Text.assemble((told, "" if newest else "dim")), width)
+    return spread(left, Text.assemble((outcome, "" if newest else "dim")), width)
 
 
 def spread(left: Text, right: Text, width: int) -> Text:
-    """`left` and `right` at the two ends of a row of exactly `width` cells; left is cut if both do not fit."""
+    """`left` and `right` at the ends of a row of exactly `width` cells; `left` is cut if both do not fit."""
     room = width - right.cell_len - 1 if right else width
     if left.cell_len > room:
         left = left.copy()
@@ -74,7 +74,7 @@ def _tokens(done: RoundDone) -> list[_Token]:
 
 
 def _fitted(tokens: list[_Token], room: int, newest: bool) -> Text:
-    """All tokens, if need be shortened; then without the discarded texts; then without the first accepted ones."""
+    """All tokens, shortened if necessary; then without discarded texts; then without the first accepted tokens."""
     lean = [token for token in tokens if token.fate != "·"]
     if len(lean) < len(tokens):
         lean.insert(-1 if tokens[-1].fate != "·" else len(lean), _Token("·", "…"))
@@ -90,7 +90,7 @@ def _fitted(tokens: list[_Token], room: int, newest: bool) -> Text:
     return row
 
 
-def _told(done: RoundDone, width: int, drafter: str) -> str:
+def _outcome(done: RoundDone, width: int, drafter: str) -> str:
     judged = done.round
     found = f"{judged.accepted} of {len(judged.draft)}" if judged.draft else "plain"
     if width < 50:

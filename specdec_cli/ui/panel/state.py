@@ -1,4 +1,4 @@
-"""What the panel shows, as a fold over events. Law: pure; a round costs O(K), and only what is drawn is kept."""
+"""The state of the panel, a fold over events (pure). Law: a round costs O(K), and only what is drawn is kept."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ KEPT_KS: Final = 120
 
 @dataclass(frozen=True, slots=True)
 class PanelState:
-    """One reply as far as it has come. `name` is the pair's; without one the target's own is shown.
+    """One reply so far. `name` is the pair's; without one the target's name is shown.
 
-    `recent` are the newest rounds, newest first; `ks` are their K and those of rounds before them, newest last. `stats`
-    belongs to this state alone and is never changed. `final` are the figures of the finish event: from then on they,
-    and not the running ones, are shown.
+    `recent` holds the newest rounds, newest first; `ks` the K of more rounds, newest last. `stats` is never mutated.
+    `final` holds the figures of the finish event, which replace the running ones.
     """
 
     name: str = ""
@@ -32,7 +31,7 @@ class PanelState:
     ended: FinishReason | None = None
 
     def apply(self, event: Event) -> PanelState:
-        """The state after `event`; a Start begins anew."""
+        """The state after `event`; a Start resets it."""
         match event:
             case Start():
                 return PanelState(name=self.name, start=event)
@@ -59,12 +58,12 @@ class PanelState:
 
     @property
     def drafts(self) -> bool:
-        """Whether this reply is meant to draft at all."""
+        """Whether this reply may draft at all."""
         return self.start is not None and self.start.drafter != "none" and self.start.k != 0
 
 
 def _folded(stats: Stats, done: RoundDone) -> Stats:
-    """A new Stats with this round in it. Until the finish says better, decoding took what its passes took."""
+    """A new Stats with this round. Until the finish event, decode time is the sum of the passes."""
     folded = replace(
         stats,
         drafted_at=stats.drafted_at.copy(),

@@ -17,8 +17,8 @@ from specdec_cli.bench.result import Contender
 from specdec_cli.speedup import tokens_per_round
 from specdec_cli.ui.bench.export import WRITERS
 from specdec_cli.ui.bench.page import html_page, svg_summary
-from specdec_cli.ui.bench.page_data import Costs, cost_table, predicted_speedup, sections
-from specdec_cli.ui.bench.page_words import HEADINGS
+from specdec_cli.ui.bench.page_data import CostTable, cost_table, predicted_speedup, sections
+from specdec_cli.ui.bench.page_sentences import HEADINGS
 from specdec_cli.ui.bench.plot import Mark, speedups, ticks
 
 TWO = (Contender("model", "mlx-community/Qwen3-0.6B-4bit"), Contender("ngram"))
@@ -69,9 +69,9 @@ def test_the_page_loads_nothing(page):
 
 def test_the_page_says_the_recommendation_its_interval_and_the_command(result, page):
     (section,) = sections(result)
-    assert section.verdict.answer == "use"
+    assert section.recommendation.answer == "use"
     assert f"Recommended: {section.conclusion}" in html.unescape(page)
-    assert f"specdec run -p qwen3-8b -k {section.verdict.k}" in page
+    assert f"specdec run -p qwen3-8b -k {section.recommendation.k}" in page
 
 
 def test_every_k_is_a_row_and_the_recommended_one_is_marked(result, page):
@@ -79,7 +79,7 @@ def test_every_k_is_a_row_and_the_recommended_one_is_marked(result, page):
     (body,) = re.findall(r"<tbody>(.*?)</tbody>", page, re.S)
     rows = re.findall(r"<tr( class=\"chosen\")?>(.*?)</tr>", body)
     assert [re.search(r'<th scope="row">(\w+)<', row)[1] for _, row in rows] == list(section.labels)
-    assert [re.search(r">(\w+)</th>", row)[1] for chosen, row in rows if chosen] == [str(section.verdict.k)]
+    assert [re.search(r">(\w+)</th>", row)[1] for chosen, row in rows if chosen] == [str(section.recommendation.k)]
     assert {row.count("<td>") + 1 for _, row in rows} == {len(HEADINGS)}
 
 
@@ -99,7 +99,7 @@ def test_a_draft_that_loses_is_advised_against():
 def test_an_interrupted_bench_says_so_and_still_draws():
     result = sample_result(cancel_after=20)
     page = html_page(result)
-    assert result.partial and "Interrupted: these numbers are right" in page and "o recommendation" in page
+    assert result.partial and "Interrupted: these numbers are valid" in page and "o recommendation" in page
 
 
 def test_an_interval_of_too_few_prompts_is_neither_written_nor_drawn():
@@ -166,7 +166,7 @@ def test_ticks_are_round_few_and_inside(low, high):
     assert all(len(f"{tick:g}") <= 5 for tick in found)
 
 
-COSTS = Costs(0.1, (1.0, 1.05, 1.2, 1.6, 2.2), 0.02)
+COSTS = CostTable(0.1, (1.0, 1.05, 1.2, 1.6, 2.2), 0.02)
 
 
 def test_the_prediction_is_the_formula_of_the_design():
@@ -187,7 +187,7 @@ def test_rows_that_were_not_measured_lie_between_their_neighbours():
 def test_the_sliders_have_the_measured_costs(result, page):
     (section,), (entry,) = sections(result), data_of(page)
     assert (entry["c"], tuple(entry["v"])) == (section.costs.draft_step, section.costs.verify)
-    assert entry["k"] == section.verdict.k and len(entry["rates"]) == 7
+    assert entry["k"] == section.recommendation.k and len(entry["rates"]) == 7
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")

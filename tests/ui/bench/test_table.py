@@ -29,9 +29,9 @@ Apple M4 Pro · 96 tokens, natural ends · bundled · 2 min 0 s
  7    ~55.5 ±3.4 ~1.11 ±0.07× ╌╌╌╌╌┼╌     39 %  3.61  20 % 2.84
  8    ~52.9 ±3.5 ~1.06 ±0.07× ╌╌╌╌╌┼╌     36 %  3.71  20 % 3.09
  auto 71.8 ±15.2  1.44 ±0.30× ━━━━━┿━━━   46 %  2.78  20 %      102 ms 5.7 GB
-± 95 % over prompts (23 confirmed, 30 rehearsed); ~ predicted from rehearsed
-texts and measured costs; v(K+1): a pass of K+1 rows, in plain steps; │ plain
-decoding
+± 95 % over prompts (23 confirmed, 30 offline); ~ predicted from offline
+acceptance and measured costs; v(K+1): a pass of K+1 rows, in plain steps; │
+plain decoding
 
 kind       best K      speed-up  accepted
 code            2   2.02 ±0.18×      83 %
@@ -69,8 +69,8 @@ Apple M4 Pro · 96 tokens, natural ends · bundled · 2 min 0 s
  7     ~55.5 ±3.4  ~1.11 ±0.07×  ╌╌╌╌╌╌╌╌╌╌╌╌╌╌┼╌╌               39 %      3.61   20 %    2.84
  8     ~52.9 ±3.5  ~1.06 ±0.07×  ╌╌╌╌╌╌╌╌╌╌╌╌╌╌┼╌                36 %      3.71   20 %    3.09
  auto  71.8 ±15.2   1.44 ±0.30×  ━━━━━━━━━━━━━━┿━━━━━━           46 %      2.78   20 %               102 ms  5.7 GB
-± 95 % over prompts (23 confirmed, 30 rehearsed); ~ predicted from rehearsed texts and measured costs; v(K+1): a pass of
-K+1 rows, in plain steps; │ plain decoding
+± 95 % over prompts (23 confirmed, 30 offline); ~ predicted from offline acceptance and measured costs; v(K+1): a pass
+of K+1 rows, in plain steps; │ plain decoding
 
 kind       best K      speed-up  accepted
 code            2   2.02 ±0.18×      83 %

@@ -14,7 +14,7 @@ from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.models.text import Thinking
 from specdec_cli.ui.chat.reports import toolbar, turn_lines
 from specdec_cli.ui.chat.rows import ThinkingRows, ThinkingWriter
-from specdec_cli.ui.chat.screen import ChatScreen
+from specdec_cli.ui.chat.screen import ChatScreen, copied_here
 
 TAGS = Thinking("<think>", "</think>")
 REPLY = ["<thi", "nk>\nLet me ", "see: one\ntwo.\n", "</think>", "\n\nThe answer", " is 2."]
@@ -207,3 +207,16 @@ def test_rounds_are_still_drawn_while_a_reply_comes(terminal):
             display.handle(event)
         assert any("demo · K 4" in line for line in terminal.lines())
     assert not any("demo · K 4" in line for line in terminal.lines())
+
+
+@pytest.mark.slow
+def test_a_local_clipboard_is_preferred_to_the_terminals(tmp_path):
+    command = tmp_path / "pbcopy"
+    command.write_text(f"#!/bin/sh\ncat > {tmp_path}/copied\n")
+    command.chmod(0o755)
+    here = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    assert copied_here("é日", here, "darwin") and (tmp_path / "copied").read_text() == "é日"
+    assert not copied_here("a", here | {"SSH_CONNECTION": "1"}, "darwin")
+    assert not copied_here("a", here, "linux")
+    command.write_text("#!/bin/sh\nexit 1\n")
+    assert not copied_here("a", here, "darwin")

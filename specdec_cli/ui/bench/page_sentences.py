@@ -1,13 +1,13 @@
-"""What the bench's page says around its figures (pure). Law: every word it uses is defined on it."""
+"""The words around the figures of the bench's page (pure). Law: every term on the page is defined on the page."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from specdec_cli.bench import sentences as bench_words
+from specdec_cli.bench import sentences
 from specdec_cli.bench.intervals import FEWEST_PROMPTS, Interval
 from specdec_cli.bench.report import Row
-from specdec_cli.bench.result import Result
+from specdec_cli.bench.result import BenchResult
 from specdec_cli.format import percent, size
 
 HEADINGS: Final = (
@@ -36,15 +36,15 @@ TERMS: Final = (
     ("tokens per pass", "emitted tokens ÷ target passes: 1 when nothing is accepted, K + 1 when everything is."),
     ("draft share", "the draft's part of a round's time."),
     ("c, v(n)", "a draft step, and a target pass over n rows, in plain steps: one token by plain decoding."),
-    ("S(K)", "(1 + a + … + a^K) ÷ (K·c + v(K + 1)): predicted speed-up if each token stands with probability a."),
+    ("S(K)", "(1 + a + … + a^K) ÷ (K·c + v(K + 1)): predicted speed-up if each token is accepted with probability a."),
 )
 
 
-def title(result: Result) -> str:
+def title(result: BenchResult) -> str:
     return f"{result.settings.pair} on {result.environment.chip}"
 
 
-def subtitle(result: Result) -> str:
+def subtitle(result: BenchResult) -> str:
     """What was measured on what, and when."""
     prompts = len({sample.prompt for sample in result.samples})
     kinds = ", ".join(dict.fromkeys(sample.prompt.kind for sample in result.samples))
@@ -52,26 +52,26 @@ def subtitle(result: Result) -> str:
     return f"target {result.settings.target} · {date} · {prompts} prompts: {kinds}"
 
 
-def warnings(result: Result) -> list[str]:
-    """What a reader must know before the numbers."""
-    return ["Interrupted: these numbers are right, but fewer than planned."] if result.partial else []
+def warnings(result: BenchResult) -> list[str]:
+    """Warnings that a reader needs before the numbers."""
+    return ["Interrupted: these numbers are valid, but fewer than planned."] if result.partial else []
 
 
-def facts(result: Result) -> list[tuple[str, str]]:
+def facts(result: BenchResult) -> list[tuple[str, str]]:
     """The machine, the software and the settings."""
     settings, machine = result.settings, result.environment
     ends = "natural, by a stop token" if settings.ends == "natural" else "fixed, stop tokens ruled out"
     memory = f"{machine.memory_bytes / 2**30:.0f} GiB"
     return [
         ("machine", f"{machine.chip}, {memory}, {machine.cores} cores, {machine.system}"),
-        ("state", bench_words.surroundings(result) or "not known"),
+        ("state", sentences.surroundings(result) or "not known"),
         ("computed on", f"{machine.device}, {machine.dtype}"),
         ("software", ", ".join(f"{name} {number}" for name, number in machine.versions.items())),
         ("sampling", f"rule {settings.rule}, seed {settings.seed}"),
         ("prompts", settings.prompts),
         ("answers", f"{len(result.samples)} of at most {settings.max_tokens} tokens; ends {ends}"),
         ("time", f"{result.seconds:.0f} s of {settings.budget_seconds:.0f} s allowed"),
-        ("recommended", bench_words.rule()),
+        ("recommended", sentences.rule()),
     ]
 
 
@@ -95,14 +95,14 @@ def cells(row: Row) -> list[str]:
 
 
 def _source(row: Row) -> str:
-    """Where the speed-up comes from; `auto`, which nothing predicts, may have met too few prompts."""
+    """Where the speed-up comes from; `auto` cannot be predicted, so it may have too few prompts."""
     if row.k == 0:
         return "baseline"
     return "measured" if row.measured else "too few" if row.k == "auto" else "predicted"
 
 
 def _spread(interval: Interval | None) -> str:
-    """1.61–1.84, a dash where too few prompts give none."""
+    """1.61–1.84; a dash where too few prompts give no interval."""
     if interval is None or interval.prompts < FEWEST_PROMPTS:
         return "–"
     return f"{interval.low:.2f}–{interval.high:.2f}"

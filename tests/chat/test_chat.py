@@ -1,0 +1,81 @@
+"""A chat's own state: its pair, its context, its file and its toolbar."""
+
+from __future__ import annotations
+
+import pytest
+
+from fakes.chat import chat_with, ran, recorded
+from specdec_cli.chat.chat import Loaded
+from specdec_cli.chat.commands import run_command
+from specdec_cli.errors import NotAvailable
+from specdec_cli.ui.chat.reports import toolbar
+
+
+def test_a_saved_chat_writes_every_turn_and_clear_begins_another_file(opened, tmp_path):
+    chat, _, _ = opened
+    chat.saved_to = path = tmp_path / "chat.jsonl"
+    ran(opened, "hello")
+    assert len(path.read_text().splitlines()) == 3
+    ran(opened, "again", "/undo")
+    assert len(path.read_text().splitlines()) == 3
+    ran(opened, "/clear", "anew")
+    assert len(path.read_text().splitlines()) == 3
+    assert len((tmp_path / "chat-2.jsonl").read_text().splitlines()) == 3
+
+
+def test_overflow_drops_the_oldest_visibly_or_refuses(opened):
+    chat, _, err = opened
+    for line in ("/system be kind", "/set max-context 120", "one " * 5, "two " * 5):
+        ran(opened, line)
+    assert ran(opened, "three " * 5)[0] == 5
+    assert "the context holds 120" in err.getvalue()
+    assert ran(opened, "/set overflow drop-oldest", "three " * 5)[0] == 0
+    assert "left out the 2 oldest turns: the context holds 120 tokens; the system message stays" in err.getvalue()
+    ids = chat.loaded.session.replies[-1][0]
+    text = chat.loaded.session.pair.tokenizer._wrapper.decode(ids)
+    assert "be kind" in text and "one one" not in text and "three three" in text
+    assert len(chat.conversation.turns) == 3
+
+
+def test_the_drafts_own_context_counts(pair):
+    session = recorded(*pair)
+    session.slot.draft.network.context_limit = 50
+    chat, _, _ = chat_with(session)
+    assert chat.context_limit == 50
+    run_command(chat, "/draft off")
+    assert chat.context_limit is None
+
+
+def test_another_pair_takes_over_and_a_failing_one_leaves_the_old(pair):
+    session, opened = recorded(*pair), []
+
+    def open_pair(chosen, drafter):
+        opened.append(chosen.name)
+        if chosen.name == "demo" and len(opened) == 1:
+            raise NotAvailable("broken", "mend it")
+        return Loaded(chosen, session, drafter)
+
+    chat, _, err = chat_with(session, open_pair)
+    with pytest.raises(NotAvailable):
+        run_command(chat, "/pair demo")
+    assert (chat.loaded.pair.name, opened) == ("tiny", ["demo", "tiny"])
+    run_command(chat, "/pair demo")
+    assert chat.loaded.pair.name == "demo" and "demo: target target, draft draft" in err.getvalue()
+    with pytest.raises(NotAvailable, match="no pair named dmeo"):
+        run_command(chat, "/pair dmeo")
+    assert chat.loaded.pair.name == "demo"
+
+
+def test_the_toolbar_says_pair_k_temperature_context_and_acceptance(opened):
+    chat, _, _ = opened
+    assert toolbar(chat.toolbar, 100) == "tiny · K 4 · temp 0 · context 0"
+    chat.settings = chat.settings.with_value("max-context", "500")
+    chat.ask("hello")
+    rate = chat.stats.rounds.draft_acceptance_rate
+    assert (
+        toolbar(chat.toolbar, 100)
+        == f"tiny · K 4 · temp 0 · context {chat.context_tokens} / 500 · accepted {round(100 * rate)} %"
+    )
+    assert toolbar(chat.toolbar, 22) == "tiny · K 4 · temp 0"
+    run_command(chat, "/draft off")
+    assert "plain decoding" in toolbar(chat.toolbar, 100)

@@ -1,0 +1,93 @@
+"""Transcripts as files: written whole, read whole, or refused with their line."""
+
+from __future__ import annotations
+
+import stat
+
+import pytest
+
+from specdec_cli.chat.transcript import Transcript, load, save
+from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.session.conversation import Answer, Conversation, Turn
+
+TURNS = (
+    Turn("hello", Answer("hi", "greet back", "stop", {"k": 4})),
+    Turn("again\n", Answer("é日\u2028", "", "length", {}), attempt=2),
+)
+SAVED = Transcript(Conversation("be kind", TURNS), "abc", {"pair": "tiny"})
+
+
+def test_what_was_saved_loads_as_the_same_conversation(tmp_path):
+    save(tmp_path / "chat.jsonl", SAVED)
+    assert load(tmp_path / "chat.jsonl") == SAVED
+
+
+def test_a_file_is_readable_by_its_owner_alone(tmp_path):
+    save(tmp_path / "chat.jsonl", SAVED)
+    assert stat.S_IMODE((tmp_path / "chat.jsonl").stat().st_mode) == 0o600
+
+
+def test_a_later_save_replaces_the_file_and_leaves_no_other(tmp_path):
+    path = tmp_path / "chat.jsonl"
+    save(path, SAVED)
+    save(path, Transcript(Conversation(None, TURNS[:1]), "abc"))
+    assert len(path.read_text().splitlines()) == 3 and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("notes\n", "holds something else"),
+        ("[]\n", "holds something else"),
+        ('{"id": "xyz"}\n', "holds another conversation"),
+    ],
+)
+def test_another_content_is_never_overwritten(tmp_path, text, message):
+    path = tmp_path / "chat.jsonl"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=message):
+        save(path, SAVED)
+    assert path.read_text() == text
+
+
+def test_an_empty_file_is_taken(tmp_path):
+    path = tmp_path / "chat.jsonl"
+    path.touch()
+    save(path, SAVED)
+    assert load(path) == SAVED
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(SpecdecError, match=r"nowhere/chat\.jsonl cannot be written: No such file"):
+        save(tmp_path / "nowhere" / "chat.jsonl", SAVED)
+
+
+HEADER = '{"transcript": 1, "id": "a"}\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ('{"transcript": 2}', 1, "a transcript of version 1 begins with its header"),
+        (HEADER + "{", 2, "it is not JSON"),
+        (HEADER + "[]", 2, "it is no JSON object"),
+        (HEADER + '{"role": "user"}', 2, "a message has no content"),
+        (HEADER + '{"role": "assistant", "content": "a"}', 2, "a message of 'assistant' does not belong here"),
+        (HEADER + '{"role": "user", "content": "a"}\n{"role": "system", "content": "b"}', 3, "of 'system' does not"),
+        (HEADER + '{"role": "user", "content": "a"}', 2, "the last message has no answer"),
+    ],
+)
+def test_a_damaged_file_is_refused_with_line_and_reason(tmp_path, text, line, reason):
+    path = tmp_path / "chat.jsonl"
+    path.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        load(path)
+    assert caught.value.message.startswith(f"{path}:{line} is damaged: ") and reason in caught.value.message
+
+
+def test_a_file_that_is_missing_or_no_text_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="cannot be read: No such file"):
+        load(tmp_path / "none.jsonl")
+    (tmp_path / "bytes.jsonl").write_bytes(b"\xff")
+    with pytest.raises(UsageError, match="it is not UTF-8 text"):
+        load(tmp_path / "bytes.jsonl")
