@@ -43,7 +43,7 @@ Gap = Annotated[
 ]
 
 
-@app.command()
+@app.command(short_help="Is this pair lossless here? Compare it with plain decoding.")
 @grouped
 @ignore_broken_pipe
 def audit(

@@ -33,7 +33,7 @@ EXAMPLES = """[dim]Examples:[/dim]\n
 [dim]  specdec bench --compare before.json after.json[/dim]"""
 
 
-@app.command(epilog=EXAMPLES)
+@app.command(short_help="Find the K and the draft that are fastest here, with evidence.", epilog=EXAMPLES)
 @grouped
 @ignore_broken_pipe
 def bench(*, models: ContenderOptions, options: BenchOptions) -> None:

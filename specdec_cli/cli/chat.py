@@ -59,7 +59,7 @@ EXAMPLES = """[dim]Examples:[/dim]\n
 [dim]  printf 'Hi\\nAnd then?\\n' | specdec chat -q[/dim]"""
 
 
-@app.command(epilog=EXAMPLES)
+@app.command(short_help="Talk over many turns; both models keep what they have read.", epilog=EXAMPLES)
 @grouped
 @ignore_broken_pipe
 def chat(

@@ -13,7 +13,7 @@ from specdec_cli.cli.pipes import ignore_broken_pipe
 app = typer.Typer()
 
 
-@app.command()
+@app.command(short_help="Chip, memory, versions, caches: what works here.")
 @ignore_broken_pipe
 def doctor(
     selftest: Annotated[

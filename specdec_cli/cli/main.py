@@ -10,9 +10,10 @@ import os
 import signal
 import sys
 import traceback
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from specdec_cli import __version__
@@ -20,15 +21,36 @@ from specdec_cli.cli import audit, bench, chat, doctor, pairs, replay, run
 from specdec_cli.cli.pipes import ReaderLeft
 from specdec_cli.errors import SpecdecError, UsageError
 
+# The help's panels, and the order of the commands in each.
+PANELS = {
+    "Talk": ("run", "chat"),
+    "Measure": ("bench", "audit", "replay", "doctor"),
+    "Models": ("pull", "pairs", "check", "rm"),
+}
+
+
+class Commands(TyperGroup):
+    """The commands as PANELS lists them."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        known, self.commands = self.commands, {}
+        for panel, names in PANELS.items():
+            for name in names:
+                self.commands[name] = known[name]
+                known[name].rich_help_panel = panel  # type: ignore[attr-defined]  # every command of Typer's has it
+
+
 app = typer.Typer(
     name="specdec",
+    cls=Commands,
     help="Speculative decoding you can see: a draft model guesses, the target model checks, the words stay its own.",
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (run, doctor, pairs, audit, bench, chat, replay):
-    app.add_typer(command.app)
+for module in (run, chat, bench, audit, replay, doctor, pairs):
+    app.add_typer(module.app)
 
 
 def version(wanted: bool) -> None:

@@ -124,7 +124,7 @@ def path() -> None:
     typer.echo(user_file())
 
 
-@app.command()
+@app.command(short_help="Verdict on a pair from a few hundred kB, before any weight.")
 @grouped
 @ignore_broken_pipe
 def check(
@@ -153,7 +153,7 @@ def check(
         raise typer.Exit(found.exit_code)
 
 
-@app.command()
+@app.command(short_help="Download a pair, checking it first.")
 @grouped
 @ignore_broken_pipe
 def pull(
@@ -183,7 +183,7 @@ def pull(
     pull(pair, PullScreen(sys.stderr), context_tokens=max_context, verify=verify, force=force, offline=offline)
 
 
-@app.command()
+@app.command(short_help="Remove a downloaded pair; says what was freed.")
 @ignore_broken_pipe
 def rm(name: Annotated[str, typer.Argument(help="A pair, or a model's Hub id.")], yes: Yes = False) -> None:
     """Remove a downloaded pair; says what else uses the files and what was freed."""

@@ -36,7 +36,7 @@ Svg = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the colour
 Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the coloured text as a page instead.")]
 
 
-@app.command(epilog=EXAMPLES)
+@app.command(short_help="Play a trace again, or export it as a picture or a page.", epilog=EXAMPLES)
 @ignore_broken_pipe
 def replay(
     file: File,

@@ -32,7 +32,7 @@ EXAMPLES = """[dim]Examples:[/dim]\n
 [dim]SPECDEC_PAIR, SPECDEC_K and the like set defaults.[/dim]"""
 
 
-@app.command(epilog=EXAMPLES)
+@app.command(short_help="Answer one prompt; stdout holds the answer alone.", epilog=EXAMPLES)
 @grouped
 @ignore_broken_pipe
 def run(
