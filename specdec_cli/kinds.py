@@ -28,6 +28,7 @@ class DrafterKind:
 
     `uses` are the parts it works with; `without_draft` drafts in its place where a pair has no draft model.
     `learns`: what it drafts is judged by its position in the draft, so `-k auto` learns rates by position from it.
+    `mixed`: several kinds draft in its name, each round one of them.
     `offline`: what it drafts follows from the text alone, so a finished answer tells the rounds of every K.
     """
 
@@ -37,6 +38,7 @@ class DrafterKind:
     without_draft: str | None = None
     learns: bool = False
     offline: bool = True
+    mixed: bool = False
     drafts: bool = True
     about: str = ""
 
@@ -71,9 +73,17 @@ MODEL = DrafterKind(
     "model", "specdec_cli.engine.drafters.model:make", _DRAFT, NONE.name, learns=True, about="the pair's draft"
 )
 AUTO = DrafterKind(
-    "auto", "specdec_cli.engine.drafters.auto:make", _DRAFT, LOOKUP.name, offline=False, about="the better of both"
+    "auto",
+    "specdec_cli.engine.drafters.auto:make",
+    _DRAFT,
+    LOOKUP.name,
+    offline=False,
+    mixed=True,
+    about="the better of both",
 )
 DRAFTERS: dict[str, DrafterKind] = {kind.name: kind for kind in (MODEL, LOOKUP, AUTO, NONE)}
+# Who drafts where neither the request nor the pair says.
+DEFAULT_DRAFTER = MODEL.name
 
 _RULES = "specdec_cli.engine.sampling.acceptance"
 GREEDY = RuleKind("greedy", f"{_RULES}:Greedy", same_noise=True)
@@ -106,9 +116,14 @@ def effective_rule(name: str, seed: int | None, temperature: float) -> RuleKind:
     return RULES[name]
 
 
+def kind_of(name: str) -> DrafterKind:
+    """The kind of that name, also of one that only an older or newer specdec knows, as in a trace."""
+    return DRAFTERS.get(name) or DrafterKind(name, "")
+
+
 def learns_from(drafter: str) -> bool:
     """Whether rounds of this drafter teach acceptance by position; it is False for plain rounds."""
-    return drafter in DRAFTERS and DRAFTERS[drafter].learns
+    return kind_of(drafter).learns
 
 
 def made(kind: DrafterKind | RuleKind) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from specdec_cli.errors import UsageError
-from specdec_cli.kinds import DEFAULT_RULE, DRAFTERS, MODEL, K, rule_names
+from specdec_cli.kinds import DEFAULT_DRAFTER, DEFAULT_RULE, DRAFTERS, K, rule_names
 
 # The one bound on the rows of a decoding pass. Windows keep that much slack, recurrent layers record passes that long.
 MAX_ROWS = 32
@@ -48,7 +48,7 @@ class Request:
     max_tokens: int = 512
     stop: tuple[str, ...] = ()
     k: K = "auto"
-    drafter: str = MODEL.name
+    drafter: str = DEFAULT_DRAFTER
     max_context: int | None = None
     rule: str = DEFAULT_RULE
     seed: int | None = None

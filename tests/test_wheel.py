@@ -31,6 +31,12 @@ def test_the_wheel_holds_the_registry_and_the_demo_pair_but_not_its_training(whe
     assert not [name for name in names if "training" in name or name.startswith("tests/")]
 
 
+def test_the_wheel_holds_the_documents_but_not_their_pictures(wheel):
+    names = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("specdec_cli/docs/")}
+    assert names == {f"specdec_cli/docs/{path.name}" for path in (ROOT / "specdec_cli/docs").glob("*.md")}
+    assert len(names) >= 8
+
+
 def test_the_demo_pair_stays_small(wheel):
     sizes = [info.file_size for info in zipfile.ZipFile(wheel).infolist() if "/demo/" in info.filename]
     assert 1e6 < sum(sizes) <= 14e6

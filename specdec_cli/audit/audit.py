@@ -16,6 +16,7 @@ from specdec_cli.audit.divergence import Audit, Divergence, Finding, Limit, Toke
 from specdec_cli.audit.prompts import AuditPrompt
 from specdec_cli.engine import device
 from specdec_cli.events import Round, RoundDone, Start
+from specdec_cli.kinds import COUPLED, DEFAULT_DRAFTER
 from specdec_cli.request import Request
 from specdec_cli.session.session import Session
 
@@ -33,7 +34,7 @@ class AuditPlan:
 
     prompts: Sequence[AuditPrompt]
     ks: Sequence[int | Literal["auto"]]
-    drafter: str = "model"
+    drafter: str = DEFAULT_DRAFTER
     max_tokens: int = 64
     temperature: float = 0.8
     seed: int = 0
@@ -51,7 +52,7 @@ class AuditPlan:
 
     def _request(self, temperature: float, k: int | Literal["auto"]) -> Request:
         sampling = NO_CUTS | {"temperature": temperature}
-        return Request(self.max_tokens, k=k, drafter=self.drafter, rule="coupled", seed=self.seed, sampling=sampling)
+        return Request(self.max_tokens, k=k, drafter=self.drafter, rule=COUPLED.name, seed=self.seed, sampling=sampling)
 
 
 def run_audit(session: Session, plan: AuditPlan, on_progress: OnProgress) -> Audit:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from specdec_cli.kinds import NONE, kind_of
 from specdec_cli.machine import MachineState
 
 SCHEMA = 1
@@ -32,12 +33,12 @@ class Contender:
         if self.draft is None:
             return self.drafter
         short = self.draft.rstrip("/").rsplit("/", 1)[-1]
-        return short if self.drafter == "model" else f"{self.drafter} with {short}"
+        return short if kind_of(self.drafter).needs_draft else f"{self.drafter} with {short}"
 
     @property
     def measurable_offline(self) -> bool:
-        """Whether acceptance follows from the text alone. `auto` also reads the clock, so it must run."""
-        return self.drafter != "auto"
+        """Whether acceptance follows from the text alone. A drafter that also reads the clock must run."""
+        return kind_of(self.drafter).offline
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Arm:
         return Condition(self.contender, self.temperature)
 
 
-PLAIN = Contender("none")
+PLAIN = Contender(NONE.name)
 
 
 def plain(temperature: float) -> Arm:

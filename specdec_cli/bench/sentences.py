@@ -9,6 +9,7 @@ from specdec_cli.bench.recommend import RULE, Recommendation
 from specdec_cli.bench.report import Report
 from specdec_cli.bench.result import BenchResult, Length
 from specdec_cli.format import percent
+from specdec_cli.kinds import DEFAULT_DRAFTER
 from specdec_cli.machine import MachineState
 
 # A baseline whose speed changed by more makes the intervals doubtful.
@@ -117,7 +118,7 @@ def _models(result: BenchResult, report: Report, *, bench: bool) -> str:
     else:
         draft = f" --draft {shlex.quote(contender.draft)}" if contender.draft else ""
         chosen = f"--target {shlex.quote(settings.target)}{draft}"
-    return chosen + (f" --drafter {contender.drafter}" if contender.drafter != "model" else "")
+    return chosen + (f" --drafter {contender.drafter}" if contender.drafter != DEFAULT_DRAFTER else "")
 
 
 def _longer(budget_seconds: float) -> str:

@@ -21,6 +21,7 @@ from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Finish, Prefill, Start
 from specdec_cli.format import percent
 from specdec_cli.hub import locate
+from specdec_cli.kinds import NONE
 from specdec_cli.models.text import Thinking
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
@@ -98,7 +99,7 @@ class Chat:
             max_tokens=settings.max_tokens,
             stop=settings.stop,
             k=pair.k if settings.k is None else settings.k,
-            drafter=self.loaded.drafter if settings.drafts else "none",
+            drafter=self.loaded.drafter if settings.drafts else NONE.name,
             max_context=settings.max_context,
             rule=settings.rule,
             seed=settings.seed,

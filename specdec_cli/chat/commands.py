@@ -16,6 +16,7 @@ from specdec_cli.chat.transcript import Transcript, load
 from specdec_cli.errors import UsageError
 from specdec_cli.format import count, percent, speed
 from specdec_cli.hub import locate
+from specdec_cli.kinds import LOOKUP, MODEL, kind_of
 from specdec_cli.pairs.catalog import registry
 from specdec_cli.request import flag, one_name
 from specdec_cli.session.conversation import Conversation
@@ -122,13 +123,15 @@ def _k(chat: Chat, argument: str) -> None:
 def _draft(chat: Chat, argument: str) -> None:
     drafts = on_or_off("/draft", argument)
     loaded = chat.loaded
-    if drafts and loaded.drafter in ("model", "none") and loaded.session.names[1] is None:
+    kind = kind_of(loaded.drafter)
+    if drafts and (kind.needs_draft or not kind.drafts) and loaded.session.names[1] is None:
         if loaded.pair.draft:
-            chat.switch(loaded.pair, "model")
+            chat.switch(loaded.pair, MODEL.name)
         else:
-            chat.loaded = replace(loaded, drafter="ngram")
+            chat.loaded = replace(loaded, drafter=LOOKUP.name)
     chat.settings = replace(chat.settings, drafts=drafts)
-    who = {"ngram": "the conversation's own text drafts (ngram)"}.get(chat.loaded.drafter, "the draft is on")
+    by_text = not kind_of(chat.loaded.drafter).uses_draft
+    who = f"the conversation's own text drafts ({chat.loaded.drafter})" if by_text else "the draft is on"
     chat.screen.show(Notice(who if drafts else "the draft is off: plain decoding"))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from specdec_cli.errors import UsageError
-from specdec_cli.kinds import rule_names
+from specdec_cli.kinds import DEFAULT_RULE, rule_names
 from specdec_cli.request import BOUNDS, MAX_K, flag, one_name, within
 from specdec_cli.session.conversation import OVERFLOWS, Overflow
 
@@ -34,7 +34,7 @@ class ChatSettings:
     max_tokens: int = 2048
     max_context: int | None = None
     overflow: Overflow = "refuse"
-    rule: str = "auto"
+    rule: str = DEFAULT_RULE
     seed: int | None = None
     stop: tuple[str, ...] = ()
     sampling: Mapping[str, float | None] = field(default_factory=dict)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from specdec_cli.cli import options
-from specdec_cli.cli.pipes import quietly
+from specdec_cli.cli.groups import grouped
+from specdec_cli.cli.opened import opened, resolved
+from specdec_cli.cli.options import MaxTokens, ModelOptions, Raw
+from specdec_cli.cli.pipes import ignore_broken_pipe
 from specdec_cli.errors import UsageError
 from specdec_cli.request import DEFAULT_K, MAX_K, effective, parse_k
 
@@ -41,62 +42,46 @@ Gap = Annotated[
 ]
 
 
-@app.command()
-@quietly
+@app.command(short_help="Is this pair lossless here? Compare it with plain decoding.")
+@grouped
+@ignore_broken_pipe
 def audit(
-    pair: options.PairName = None,
-    target: options.Target = None,
-    draft: options.DraftModel = None,
+    *,
+    models: ModelOptions,
     k: Ks = None,
-    max_tokens: options.MaxTokens = 64,
+    max_tokens: MaxTokens = 64,
     temp: Temp = 0.8,
     seed: Seed = 0,
     prompts: Prompts = None,
-    raw: options.Raw = False,
+    raw: Raw = False,
     gap: Gap = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-    drafter: options.DrafterName = None,
-    target_revision: options.TargetRevision = None,
-    draft_revision: options.DraftRevision = None,
-    kv_bits: options.KvBits = None,
-    offline: options.Offline = False,
-    force: options.Force = False,
 ) -> None:
     """Is this pair lossless on this machine? Every answer is compared with mlx-lm's own plain decoding."""
     from specdec_cli.audit.prompts import BUNDLED, read_prompts
-    from specdec_cli.pairs.resolve import resolve_pair
     from specdec_cli.ui.audit import print_audit
-    from specdec_cli.ui.display import counting, loading
-    from specdec_cli.ui.pairs import print_json, print_line
+    from specdec_cli.ui.display import counting
+    from specdec_cli.ui.pairs import print_json
 
-    if offline:
-        os.environ["HF_HUB_OFFLINE"] = "1"
     effective({}, {"temperature": temp})
     if gap is not None and not gap >= 0.0:
         raise UsageError(f"--gap {gap} is below 0", "0 counts exact ties only")
     ks = None if k is None else parse_ks(k)
     samples = BUNDLED if prompts is None else read_prompts(prompts)
-    if ks and not any(ks):
-        drafter = "none"  # no need to load a draft
-    resolved = resolve_pair(pair, target, draft, target_revision, draft_revision, here=drafter != "none")
-    drafter = drafter or resolved.drafter
-    if resolved.reason:
-        print_line(sys.stderr, resolved.reason)
-    with loading(sys.stderr, resolved.pair.name, shown=True):
-        from specdec_cli.audit.audit import AuditPlan, run_audit
-        from specdec_cli.session.load import load
+    found = resolved(models, ks or ())
+    # Twice: plain decoding has caches of its own.
+    reserve_tokens = 2 * (max_tokens + max(len(sample.text) for sample in samples) // 3)
+    session = opened(found, models, reserve_tokens=reserve_tokens, shown=True, remember_costs=False)
+    from specdec_cli.audit.audit import AuditPlan, run_audit
 
-        # Twice: plain decoding has caches of its own.
-        room = None if force else 2 * (max_tokens + max(len(sample.text) for sample in samples) // 3)
-        session = load(resolved.pair, drafter=drafter, reserve_tokens=room, kv_bits=kv_bits).session()
-    plan = AuditPlan(samples, ks or (resolved.pair.expected_k,), drafter, max_tokens, temp, seed, raw, gap)
+    plan = AuditPlan(samples, ks or (found.pair.expected_k,), found.drafter, max_tokens, temp, seed, raw, gap)
     with counting(sys.stderr) as report:
-        found = run_audit(session, plan, report)
+        audited = run_audit(session, plan, report)
     if json:
-        print_json(sys.stdout, found.to_dict())
+        print_json(sys.stdout, audited.to_dict())
     else:
-        print_audit(sys.stdout, found)
-    found.require_lossless()
+        print_audit(sys.stdout, audited)
+    audited.require_lossless()
 
 
 def parse_ks(text: str) -> tuple[int | Literal["auto"], ...]:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from specdec_cli.cli import bench_options as given
-from specdec_cli.cli import options
-from specdec_cli.cli.pipes import quietly
+from specdec_cli.cli.bench_options import CONTENDERS, BenchOptions, ContenderOptions
+from specdec_cli.cli.groups import grouped
+from specdec_cli.cli.opened import forbid_network, loading, named
+from specdec_cli.cli.options import PairOptions
+from specdec_cli.cli.pipes import ignore_broken_pipe
 from specdec_cli.errors import UsageError
+from specdec_cli.kinds import DRAFTERS, LOOKUP, MODEL
 from specdec_cli.request import effective, one_name
 
 if TYPE_CHECKING:
@@ -32,92 +34,76 @@ EXAMPLES = """[dim]Examples:[/dim]\n
 [dim]  specdec bench --compare before.json after.json[/dim]"""
 
 
-@app.command(epilog=EXAMPLES)
-@quietly
-def bench(
-    pair: options.PairName = None,
-    target: options.Target = None,
-    draft: given.Drafts = None,
-    k: given.Ks = "0-8,auto",
-    kinds: given.Kinds = None,
-    prompts: given.Prompts = None,
-    max_tokens: given.Tokens = None,
-    time_budget: given.Budget = "2m",
-    write: given.Write = False,
-    export: given.Exports = None,
-    compare: given.Compare = None,
-    temp: given.Temps = None,
-    drafter: given.Drafters = None,
-    raw: options.Raw = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-    rule: given.Rule = "auto",
-    seed: given.Seed = 0,
-    cooldown: given.Cooldown = "0s",
-    fixed_length: given.FixedLength = False,
-    target_revision: options.TargetRevision = None,
-    draft_revision: options.DraftRevision = None,
-    offline: options.Offline = False,
-    force: options.Force = False,
-) -> None:
+@app.command(short_help="Find the K and the draft that are fastest here, with evidence.", epilog=EXAMPLES)
+@grouped
+@ignore_broken_pipe
+def bench(*, models: ContenderOptions, options: BenchOptions) -> None:
     """Find the K, and the draft, that are fastest on this machine, by kind of text; with evidence."""
-    if compare is not None:
-        _compare(compare, json)
+    if options.compare is not None:
+        _compare(options.compare, options.json)
         return
-    from specdec_cli.bench.plan import parse_lengths, parse_seconds
-    from specdec_cli.bench.record import require_pair
-    from specdec_cli.bench.run import BenchRequest
-    from specdec_cli.pairs.resolve import resolve_pair
-    from specdec_cli.ui.bench.export import require_writable
-
-    if offline:
-        os.environ["HF_HUB_OFFLINE"] = "1"
-    drafts, drafters = tuple(dict.fromkeys(draft or ())), _drafters(drafter)
-    temperatures = tuple(dict.fromkeys(temp or (0.0,)))
-    for heat in temperatures:
-        effective({}, {"temperature": heat})
-    require_writable(export or ())
-    chosen = _prompts(prompts, kinds)
-    lengths = parse_lengths(k)
-    budget = parse_seconds("--time-budget", time_budget)
-    rest = parse_seconds("--cooldown", cooldown)
-    resolved = resolve_pair(
-        pair,
-        target,
-        drafts[0] if target and drafts else None,
-        target_revision,
-        draft_revision,
-        here="model" in drafters,
-    )
-    named = resolved.pair.source != "command line" and not drafts
-    if write:
-        require_pair(named, len(drafts), len(drafters), len(temperatures))
-    if drafter and "model" in drafters and not (drafts or resolved.pair.draft):
-        raise UsageError(f"--drafter model, and {resolved.pair.name} has no draft", "name one: --draft ID")
-    job = BenchRequest(
-        pair=replace(resolved.pair, draft=drafts[0], draft_revision=draft_revision) if drafts else resolved.pair,
-        named=named,
-        drafts=drafts[1:],
-        drafters=drafters if drafter or drafts else _fallback(resolved),
-        ks=lengths,
-        temperatures=temperatures,
-        rule=rule,
-        seed=seed,
-        prompts=chosen,
-        source=str(prompts) if prompts else "",
-        max_tokens=max_tokens,
-        raw=raw,
-        fixed_length=fixed_length,
-        budget_seconds=budget,
-        cooldown_seconds=rest,
-        force=force,
-    )
-    result = _measured(job, resolved.reason, export or [], quiet)
-    _show(result, json)
-    if write:
+    job, reason = _job(models, options)
+    result = _measured(job, reason, options.export or [], options.quiet)
+    _show(result, options.json)
+    if options.write:
         _write(result, job)
     if result.partial:
         raise typer.Exit(130)
+
+
+def _job(models: ContenderOptions, options: BenchOptions) -> tuple[BenchRequest, str]:
+    """What is to be measured, and why this pair; whatever is wrong with the options is said before anything loads."""
+    from specdec_cli.bench.plan import parse_lengths, parse_seconds
+    from specdec_cli.bench.record import require_pair
+    from specdec_cli.bench.run import BenchRequest
+    from specdec_cli.ui.bench.export import require_writable
+
+    drafts, drafters = tuple(dict.fromkeys(models.draft or ())), _drafters(options.drafters)
+    temperatures = tuple(dict.fromkeys(options.temps or (0.0,)))
+    for temperature in temperatures:
+        effective({}, {"temperature": temperature})
+    require_writable(options.export or ())
+    prompts = _prompts(options.prompts, options.kinds)
+    lengths = parse_lengths(options.k)
+    budget_seconds = parse_seconds("--time-budget", options.time_budget)
+    cooldown_seconds = parse_seconds("--cooldown", options.cooldown)
+    found = _resolved(models, drafts, drafters)
+    pair = replace(found.pair, draft=drafts[0], draft_revision=models.draft_revision) if drafts else found.pair
+    is_named = found.pair.source != "command line" and not drafts
+    if options.write:
+        require_pair(is_named, len(drafts), len(drafters), len(temperatures))
+    lacking = [name for name in drafters if DRAFTERS[name].needs_draft]
+    if options.drafters and lacking and not pair.draft:
+        raise UsageError(f"--drafter {lacking[0]}, and {pair.name} has no draft", "name one: --draft ID")
+    if not options.drafters and not pair.draft:
+        drafters = (LOOKUP.name,)  # without a draft, the text itself drafts
+    job = BenchRequest(
+        pair=pair,
+        named=is_named,
+        drafts=drafts[1:],
+        drafters=drafters,
+        ks=lengths,
+        temperatures=temperatures,
+        rule=options.rule,
+        seed=options.seed,
+        prompts=prompts,
+        source=str(options.prompts) if options.prompts else "",
+        max_tokens=options.max_tokens,
+        raw=options.raw,
+        fixed_length=options.fixed_length,
+        budget_seconds=budget_seconds,
+        cooldown_seconds=cooldown_seconds,
+        force=models.force,
+    )
+    return job, found.reason
+
+
+def _resolved(models: ContenderOptions, drafts: tuple[str, ...], drafters: tuple[str, ...]) -> Resolved:
+    """The pair; a draft beside `--pair` joins it later."""
+    forbid_network(models.offline)
+    first = drafts[0] if models.target and drafts else None
+    names = PairOptions(models.target, first, models.target_revision, models.draft_revision)
+    return named(models.pair, names, here=any(DRAFTERS[name].needs_draft for name in drafters))
 
 
 def _measured(job: BenchRequest, reason: str, exports: list[Path], quiet: bool) -> BenchResult:
@@ -126,13 +112,10 @@ def _measured(job: BenchRequest, reason: str, exports: list[Path], quiet: bool) 
     from specdec_cli.session.interrupt import Interrupt
     from specdec_cli.ui.bench.export import export
     from specdec_cli.ui.bench.progress import bench_progress, silent
-    from specdec_cli.ui.display import loading
     from specdec_cli.ui.pairs import print_line
 
-    if reason and not quiet:
-        print_line(sys.stderr, reason)
     with ExitStack() as stack:
-        with loading(sys.stderr, job.pair.name, shown=not quiet):
+        with loading(job.pair.name, reason, shown=not quiet):
             from specdec_cli.bench.load import load_machine
 
             interrupt = stack.enter_context(Interrupt())
@@ -142,7 +125,7 @@ def _measured(job: BenchRequest, reason: str, exports: list[Path], quiet: bool) 
         try:
             run.run()
         finally:
-            # Also behind a second Ctrl-C, a signal or an error: what was measured is kept.
+            # Also after a second Ctrl-C, a signal or an error: what was measured is kept.
             if run.begun:
                 for path in exports:
                     export(run.result(), path)
@@ -192,14 +175,9 @@ def _compare(paths: tuple[Path, Path], json: bool) -> None:
         print_comparison(sys.stdout, found, (paths[0].name, paths[1].name))
 
 
-def _drafters(asked: list[str] | None) -> tuple[str, ...]:
-    check = one_name("--drafter", given.DRAFTERS)
-    return tuple(dict.fromkeys(map(check, asked or ["model"])))
-
-
-def _fallback(resolved: Resolved) -> tuple[str, ...]:
-    """Without a draft, the text itself drafts."""
-    return ("model",) if resolved.pair.draft else ("ngram",)
+def _drafters(names: list[str] | None) -> tuple[str, ...]:
+    check = one_name("--drafter", CONTENDERS)
+    return tuple(dict.fromkeys(map(check, names or [MODEL.name])))
 
 
 def _prompts(file: Path | None, kinds: str | None) -> tuple[BenchPrompt, ...]:

@@ -2,73 +2,94 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from specdec_cli.cli.options import ADVANCED
-from specdec_cli.kinds import rule_names
+from specdec_cli.cli.options import DraftRevision, Force, Offline, Pair, Raw, Target, TargetRevision, option
+from specdec_cli.kinds import DEFAULT_RULE, DRAFTERS, MODEL, rule_names
 from specdec_cli.request import MAX_K, one_name, within
 
-DRAFTERS = ("model", "ngram", "auto")
+CONTENDERS = tuple(kind.name for kind in DRAFTERS.values() if kind.drafts)
 
-Ks = Annotated[
-    str,
-    typer.Option(
-        "--num-draft-tokens",
-        "-k",
-        metavar="N-N,auto",
-        help=f"Draft lengths to try: numbers, ranges, auto; at most {MAX_K}. 0, the baseline, is always there.",
-    ),
-]
-Drafts = Annotated[
-    list[str] | None,
-    typer.Option("--draft", metavar="ID", help="Draft to try: a local folder or a Hub id; repeatable."),
-]
-Drafters = Annotated[
-    list[str] | None,
-    typer.Option("--drafter", metavar="NAME", help="Who drafts: model, ngram, auto; repeatable.", show_default="model"),
-]
-Kinds = Annotated[
-    str | None, typer.Option(metavar="KIND,…", help="Kinds of bundled prompts.", show_default="all seven")
-]
-Prompts = Annotated[Path | None, typer.Option(metavar="FILE", help="Your own prompts: lines, or JSON Lines.")]
-Temps = Annotated[
-    list[float] | None, typer.Option("--temp", metavar="T", help="Temperature; repeatable.", show_default="0")
-]
-Budget = Annotated[str, typer.Option(metavar="TIME", help="Time to spend, loading left out: 90s, 2m, 1h.")]
-Exports = Annotated[
-    list[Path] | None,
-    typer.Option("--export", metavar="FILE", help="Write the result to FILE, by its extension; repeatable."),
-]
-Write = Annotated[bool, typer.Option("--write", help="Put the recommended K into your models.toml.")]
-Compare = Annotated[
-    tuple[Path, Path] | None, typer.Option(metavar="A.json B.json", help="Compare two exported results instead.")
-]
-Tokens = Annotated[
-    int | None,
-    typer.Option(
-        "--max-tokens",
-        "-n",
-        callback=within("-n", 8),
-        metavar="N",
-        help="Longest answer, in tokens.",
-        show_default="128, fewer where the budget demands",
-    ),
-]
-Cooldown = Annotated[str, typer.Option(metavar="TIME", help="Rest before every answer.", rich_help_panel=ADVANCED)]
-FixedLength = Annotated[
-    bool,
-    typer.Option("--fixed-length", help="Answers never stop early; changes them.", rich_help_panel=ADVANCED),
-]
-Rule = Annotated[
-    str,
-    typer.Option(
-        callback=one_name("--rule", rule_names()),
-        metavar="NAME",
-        help="Above temperature 0; auto is coupled. token and block cannot be rehearsed, only run.",
-        rich_help_panel=ADVANCED,
-    ),
-]
-Seed = Annotated[int, typer.Option(metavar="N", help="Of the order and of all draws.", rich_help_panel=ADVANCED)]
+
+@dataclass(frozen=True, slots=True)
+class ContenderOptions:
+    """One target, and the drafts to try with it."""
+
+    pair: Pair = None
+    target: Target = None
+    draft: Annotated[
+        list[str] | None,
+        option("--draft", metavar="ID", help="Draft to try: a local folder or a Hub id; repeatable."),
+    ] = None
+    target_revision: TargetRevision = None
+    draft_revision: DraftRevision = None
+    offline: Offline = False
+    force: Force = False
+
+
+@dataclass(frozen=True, slots=True)
+class BenchOptions:
+    """What is measured, for how long, and where the result goes."""
+
+    k: Annotated[
+        str,
+        option(
+            *("--num-draft-tokens", "-k"),
+            metavar="N-N,auto",
+            help=f"Draft lengths to try: numbers, ranges, auto; at most {MAX_K}. 0, the baseline, is always there.",
+        ),
+    ] = "0-8,auto"
+    kinds: Annotated[
+        str | None, option(metavar="KIND,…", help="Kinds of bundled prompts.", show_default="all seven")
+    ] = None
+    prompts: Annotated[Path | None, option(metavar="FILE", help="Your own prompts: lines, or JSON Lines.")] = None
+    max_tokens: Annotated[
+        int | None,
+        option(
+            *("--max-tokens", "-n"),
+            callback=within("-n", 8),
+            metavar="N",
+            help="Longest answer, in tokens.",
+            show_default="128, fewer where the budget demands",
+        ),
+    ] = None
+    time_budget: Annotated[str, option(metavar="TIME", help="Time to spend, loading left out: 90s, 2m, 1h.")] = "2m"
+    write: Annotated[bool, option("--write", help="Put the recommended K into your models.toml.")] = False
+    export: Annotated[
+        list[Path] | None,
+        option("--export", metavar="FILE", help="Write the result to FILE, by its extension; repeatable."),
+    ] = None
+    compare: Annotated[
+        tuple[Path, Path] | None, option(metavar="A.json B.json", help="Compare two exported results instead.")
+    ] = None
+    temps: Annotated[
+        list[float] | None, option("--temp", metavar="T", help="Temperature; repeatable.", show_default="0")
+    ] = None
+    drafters: Annotated[
+        list[str] | None,
+        option(
+            "--drafter",
+            metavar="NAME",
+            help=f"Who drafts: {', '.join(CONTENDERS)}; repeatable.",
+            show_default=MODEL.name,
+        ),
+    ] = None
+    raw: Raw = False
+    json: Annotated[bool, option("--json", help="One JSON object on stdout.")] = False
+    quiet: Annotated[bool, option("--quiet", "-q", help="No progress.")] = False
+    rule: Annotated[
+        str,
+        option(
+            callback=one_name("--rule", rule_names()),
+            metavar="NAME",
+            help="Above temperature 0; auto is coupled. token and block cannot be rehearsed, only run.",
+            advanced=True,
+        ),
+    ] = DEFAULT_RULE
+    seed: Annotated[int, option(metavar="N", help="Of the order and of all draws.", advanced=True)] = 0
+    cooldown: Annotated[str, option(metavar="TIME", help="Rest before every answer.", advanced=True)] = "0s"
+    fixed_length: Annotated[
+        bool, option("--fixed-length", help="Answers never stop early; changes them.", advanced=True)
+    ] = False

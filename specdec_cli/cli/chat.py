@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from specdec_cli.cli import options
-from specdec_cli.cli.pipes import quietly
+from specdec_cli.cli.groups import grouped
+from specdec_cli.cli.opened import forbid_network, opened, resolved
+from specdec_cli.cli.options import ADVANCED, AnswerOptions, DisplayOptions, ModelOptions
+from specdec_cli.cli.pipes import ignore_broken_pipe
+from specdec_cli.cli.sampling import SamplingOptions
 from specdec_cli.errors import UsageError
+from specdec_cli.kinds import DEFAULT_DRAFTER
 from specdec_cli.pairs.pair import DEMO
-from specdec_cli.request import one_name, parse_bias, parse_k, sampling_flags
-from specdec_cli.session.conversation import OVERFLOWS
+from specdec_cli.request import one_name, parse_k
+from specdec_cli.session.conversation import OVERFLOWS, Overflow
 from specdec_cli.session.interrupt import unwinding
 
 if TYPE_CHECKING:
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 # What a chat grows to before anybody looks at the context again: for the check that it fits into memory.
 ROOM_TOKENS = 4096
+ANSWER = AnswerOptions(max_tokens=2048)
 
 Save = Annotated[
     Path | None, typer.Option("--save", metavar="FILE", help="Write the conversation to FILE, every turn.")
@@ -47,7 +51,7 @@ OnOverflow = Annotated[
         envvar="SPECDEC_ON_OVERFLOW",
         show_envvar=False,
         help="A conversation longer than the context: refuse, or drop-oldest.",
-        rich_help_panel=options.ADVANCED,
+        rich_help_panel=ADVANCED,
     ),
 ]
 EXAMPLES = """[dim]Examples:[/dim]\n
@@ -56,69 +60,40 @@ EXAMPLES = """[dim]Examples:[/dim]\n
 [dim]  printf 'Hi\\nAnd then?\\n' | specdec chat -q[/dim]"""
 
 
-@app.command(epilog=EXAMPLES)
-@quietly
+@app.command(short_help="Talk over many turns; both models keep what they have read.", epilog=EXAMPLES)
+@grouped
+@ignore_broken_pipe
 def chat(
-    pair: options.PairName = None,
-    target: options.Target = None,
-    draft: options.DraftModel = None,
-    k: options.KOrAuto = None,
-    max_tokens: options.MaxTokens = 2048,
-    stop: options.Stop = None,
-    system: options.System = None,
+    *,
+    models: ModelOptions,
+    answer: AnswerOptions = ANSWER,
     save: Save = None,
     resume: Resume = None,
-    json: options.Json = False,
-    panel: options.Panel = None,
-    quiet: options.Quiet = False,
-    plain: options.Plain = False,
-    temp: options.Temp = None,
-    top_p: options.TopP = None,
-    seed: options.Seed = None,
+    display: DisplayOptions,
+    sampling: SamplingOptions,
     no_history: NoHistory = False,
-    rule: options.Rule = "auto",
-    top_k: options.TopK = None,
-    min_p: options.MinP = None,
-    repetition_penalty: options.RepetitionPenalty = None,
-    presence_penalty: options.PresencePenalty = None,
-    frequency_penalty: options.FrequencyPenalty = None,
-    logit_bias: options.LogitBias = None,
-    drafter: options.DrafterName = None,
-    target_revision: options.TargetRevision = None,
-    draft_revision: options.DraftRevision = None,
-    max_context: options.MaxContext = None,
     on_overflow: OnOverflow = "refuse",
-    kv_bits: options.KvBits = None,
-    trace: options.Trace = None,
-    offline: options.Offline = False,
-    force: options.Force = False,
 ) -> None:
     """Talk: many turns, both models' caches reused from turn to turn; /help lists what can be typed."""
     from specdec_cli.chat.settings import ChatSettings
 
-    if offline:
-        os.environ["HF_HUB_OFFLINE"] = "1"
-    sampling = sampling_flags(temp, top_p, top_k, min_p, repetition_penalty, presence_penalty, frequency_penalty)
+    forbid_network(models.offline)
     settings = ChatSettings(
-        k=parse_k(k),
-        max_tokens=max_tokens,
-        max_context=max_context,
-        overflow=on_overflow,  # type: ignore[arg-type]  # the option allows no other
-        rule=rule,
-        seed=seed,
-        stop=tuple(stop or ()),
-        sampling=sampling,
-        logit_bias=parse_bias(tuple(logit_bias or ())),
-        panel=panel is not False,
+        k=parse_k(answer.k),
+        max_tokens=answer.max_tokens,
+        max_context=answer.max_context,
+        overflow=cast(Overflow, on_overflow),  # the option allows no other
+        rule=sampling.rule,
+        seed=sampling.seed,
+        stop=tuple(answer.stop or ()),
+        sampling=sampling.values(),
+        logit_bias=sampling.bias(),
+        panel=display.panel is not False,
     )
-    transcript = _transcript(resume, save, system)
-    resolved = _resolved(transcript, (pair, target, draft, target_revision, draft_revision), drafter)
+    transcript = _transcript(resume, save, answer.system)
+    found = _found(transcript, models)
     with ExitStack() as stack:
-        code = _talk(
-            stack, resolved, settings, transcript,
-            drafter=drafter or resolved.drafter, saved_to=save or resume, history=not no_history,
-            json=json, quiet=quiet, plain=plain, trace=trace, kv_bits=kv_bits, force=force,
-        )  # fmt: skip
+        code = _talk(stack, found, settings, transcript, models, display, save or resume, history=not no_history)
     if code:
         raise typer.Exit(code)
 
@@ -138,17 +113,14 @@ def _transcript(resume: Path | None, save: Path | None, system: str | None) -> T
     return replace(found, conversation=replace(found.conversation, system=system)) if system else found
 
 
-def _resolved(transcript: Transcript, named: tuple[str | None, ...], drafter: str | None) -> Resolved:
-    """The pair that was named, else the one that spoke in the transcript, else the default one."""
-    from specdec_cli.pairs.resolve import resolve_pair
-
-    pair, target, draft, target_revision, draft_revision = named
-    if pair is None and target is None and draft is None and "target" in transcript.header:
-        return _as_before(transcript.header)
-    return resolve_pair(pair, target, draft, target_revision, draft_revision, here=drafter != "none")
+def _found(transcript: Transcript, models: ModelOptions) -> Resolved:
+    """The pair that is named, else the one of the transcript, else the default pair."""
+    if models.pair is None and models.target is None and models.draft is None and "target" in transcript.header:
+        return _as_before(transcript.header, models.drafter or DEFAULT_DRAFTER)
+    return resolved(models)
 
 
-def _as_before(header: Any) -> Resolved:
+def _as_before(header: Any, drafter: str) -> Resolved:
     from dataclasses import replace
 
     from specdec_cli.pairs.catalog import registry
@@ -161,57 +133,49 @@ def _as_before(header: Any) -> Resolved:
     pair = Pair(str(header.get("pair")), **models)
     if listed is not None and (listed.target, listed.draft) == (pair.target, pair.draft):
         pair = replace(pair, k=listed.k)
-    return Resolved(pair, "the pair of the saved conversation")
+    return Resolved(pair, "the pair of the saved conversation", drafter)
 
 
 def _talk(
     stack: ExitStack,
-    resolved: Resolved,
+    found: Resolved,
     settings: ChatSettings,
     transcript: Transcript,
-    *,
-    drafter: str,
+    models: ModelOptions,
+    display: DisplayOptions,
     saved_to: Path | None,
     history: bool,
-    json: bool,
-    quiet: bool,
-    plain: bool,
-    trace: Path | None,
-    kv_bits: int | None,
-    force: bool,
 ) -> int:
     from specdec_cli.chat.chat import Chat, Loaded
     from specdec_cli.chat.commands import pair_summary
     from specdec_cli.chat.loop import run_chat
     from specdec_cli.format import count
     from specdec_cli.pairs.pair import Pair
+    from specdec_cli.pairs.resolve import Resolved
     from specdec_cli.ui.chat.reports import toolbar
     from specdec_cli.ui.chat.screen import ChatScreen, opened_trace
-    from specdec_cli.ui.display import loading
 
-    shown = not (quiet or json or plain)
-    room = None if force else min(settings.max_context or ROOM_TOKENS, ROOM_TOKENS)
+    json, quiet, plain = display.json, display.quiet, display.plain
+    reserve_tokens = min(settings.max_context or ROOM_TOKENS, ROOM_TOKENS)
 
     def open_pair(pair: Pair, drafter: str) -> Loaded:
-        with loading(sys.stderr, pair.name, shown):
-            from specdec_cli.session.cost_file import cost_file
-            from specdec_cli.session.load import load
+        resolved = Resolved(pair, drafter=drafter)
+        session = opened(resolved, models, reserve_tokens=reserve_tokens, shown=display.notices, plain=plain)
+        return Loaded(pair, session, drafter)
 
-            session = load(pair, drafter=drafter, reserve_tokens=room, kv_bits=kv_bits, costs=cost_file()).session()
-            return Loaded(pair, session, drafter)
-
-    screen = ChatScreen(sys.stdout, sys.stderr, json=json, quiet=quiet, plain=plain, trace=opened_trace(stack, trace))
-    talks: list[Chat] = []
-    reader = _reader(lambda width: toolbar(talks[0].toolbar, width), history, editor=not (json or plain))
-    talk = Chat(
-        open_pair(resolved.pair, drafter), open_pair, screen, settings, transcript, saved_to, no_echo=reader.no_echo
+    trace = opened_trace(stack, display.trace)
+    screen = ChatScreen(sys.stdout, sys.stderr, json=json, quiet=quiet, plain=plain, trace=trace)
+    chats: list[Chat] = []
+    reader = _reader(lambda width: toolbar(chats[0].toolbar, width), history, editor=not (json or plain))
+    chat = Chat(
+        open_pair(found.pair, found.drafter), open_pair, screen, settings, transcript, saved_to, no_echo=reader.no_echo
     )
-    talks.append(talk)
+    chats.append(chat)
     turns = len(transcript.conversation.turns)
-    told = f"{pair_summary(talk)} · /help" + (f" · {count(turns, 'turn')} continued" if turns else "")
-    screen.greet(told, demo=resolved.pair.name == DEMO)
+    summary = f"{pair_summary(chat)} · /help" + (f" · {count(turns, 'turn')} continued" if turns else "")
+    screen.greet(summary, demo=found.pair.name == DEMO)
     with unwinding():
-        return run_chat(talk, reader, lenient=sys.stdin.isatty())
+        return run_chat(chat, reader, lenient=sys.stdin.isatty())
 
 
 def _reader(toolbar: Any, history: bool, editor: bool) -> Reader:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from specdec_cli.cli import options
-from specdec_cli.cli.pipes import quietly
+from specdec_cli.cli.groups import grouped
+from specdec_cli.cli.opened import named
+from specdec_cli.cli.options import DraftLength, Force, KvBits, MaxContext, Offline, PairOptions
+from specdec_cli.cli.pipes import ignore_broken_pipe
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.format import size
 from specdec_cli.pairs.pair import DEMO, Pair
@@ -29,7 +31,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 @pairs_app.callback()
-@quietly
+@ignore_broken_pipe
 def pairs(
     context: typer.Context,
     json: Annotated[bool, typer.Option("--json", help="One JSON array on stdout.")] = False,
@@ -68,14 +70,13 @@ def pair_rows(known: Registry) -> list[PairRow]:
 
 
 @pairs_app.command("add")
-@quietly
+@grouped
+@ignore_broken_pipe
 def add(
+    *,
     name: Annotated[str, typer.Argument(help="A name for the pair.")],
-    target: options.Target = None,
-    draft: options.DraftModel = None,
-    k: options.KOrAuto = None,
-    target_revision: options.TargetRevision = None,
-    draft_revision: options.DraftRevision = None,
+    models: PairOptions,
+    k: DraftLength = None,
 ) -> None:
     """Add a pair of your own to your models.toml."""
     from specdec_cli.pairs import userfile
@@ -85,15 +86,15 @@ def add(
 
     if not NAME.fullmatch(name):
         raise UsageError(f"{name!r} is no name for a pair", "use letters, digits, dots, - and _ only")
-    if target is None:
+    if models.target is None:
         raise UsageError(f"pair {name} has no target", f"specdec pairs add {name} --target ID --draft ID")
     new = Pair(
         name,
-        target,
-        draft,
+        models.target,
+        models.draft,
         parse_k(k) or "auto",
-        target_revision=target_revision,
-        draft_revision=draft_revision,
+        target_revision=models.target_revision,
+        draft_revision=models.draft_revision,
     )
     registry()  # what cannot be read is not added to
     userfile.add_pair(user_file(), new)
@@ -101,7 +102,7 @@ def add(
 
 
 @pairs_app.command("use")
-@quietly
+@ignore_broken_pipe
 def use(name: Annotated[str, typer.Argument(help="A pair from models.toml.")]) -> None:
     """Make a pair the one that speaks when none is named."""
     from specdec_cli.pairs import userfile
@@ -115,7 +116,7 @@ def use(name: Annotated[str, typer.Argument(help="A pair from models.toml.")]) -
 
 
 @pairs_app.command("path")
-@quietly
+@ignore_broken_pipe
 def path() -> None:
     """Where your models.toml is, or would be."""
     from specdec_cli.pairs.registry import user_file
@@ -123,27 +124,24 @@ def path() -> None:
     typer.echo(user_file())
 
 
-@app.command()
-@quietly
+@app.command(short_help="Verdict on a pair from a few hundred kB, before any weight.")
+@grouped
+@ignore_broken_pipe
 def check(
+    *,
     name: Name = None,
-    target: options.Target = None,
-    draft: options.DraftModel = None,
-    max_context: options.MaxContext = None,
-    target_revision: options.TargetRevision = None,
-    draft_revision: options.DraftRevision = None,
-    kv_bits: options.KvBits = None,
+    models: PairOptions,
+    max_context: MaxContext = None,
+    kv_bits: KvBits = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-    offline: options.Offline = False,
+    offline: Offline = False,
 ) -> None:
     """Verdict on a pair from a few hundred kB: tokenizers, caches, memory, expected gain."""
     from specdec_cli.pairs.check import check_pair, locate_pair
-    from specdec_cli.pairs.resolve import resolve_pair
     from specdec_cli.ui.pairs import print_checks, print_json, print_line, print_verdict
 
-    resolved = resolve_pair(name, target, draft, target_revision, draft_revision, here=offline)
-    chosen = resolved.pair
-    found = check_pair(chosen, locate_pair(chosen, offline), max_context, kv_bits)
+    resolved = named(name, models, here=offline)
+    found = check_pair(resolved.pair, locate_pair(resolved.pair, offline), max_context, kv_bits)
     if resolved.reason:
         print_line(sys.stderr, resolved.reason)
     if json:
@@ -155,40 +153,38 @@ def check(
         raise typer.Exit(found.exit_code)
 
 
-@app.command()
-@quietly
+@app.command(short_help="Download a pair, checking it first.")
+@grouped
+@ignore_broken_pipe
 def pull(
+    *,
     name: Name = None,
-    target: options.Target = None,
-    draft: options.DraftModel = None,
-    max_context: options.MaxContext = None,
-    target_revision: options.TargetRevision = None,
-    draft_revision: options.DraftRevision = None,
+    models: PairOptions,
+    max_context: MaxContext = None,
     verify: Annotated[bool, typer.Option("--verify", help="Compare every file's checksum with the Hub's.")] = False,
     yes: Yes = False,
-    force: options.Force = False,
-    offline: options.Offline = False,
+    force: Force = False,
+    offline: Offline = False,
 ) -> None:
     """Download a pair, checking it first; without a name specdec recommends one for this machine."""
     from specdec_cli.pairs.catalog import recommended, registry
     from specdec_cli.pairs.pull import pull
-    from specdec_cli.pairs.resolve import resolve_pair
     from specdec_cli.ui.download import PullScreen
     from specdec_cli.ui.pairs import print_line
 
-    if name is None and target is None and draft is None:
-        chosen = recommended(registry())
-        ask(f"{chosen.name} is recommended for this machine: {chosen.target} with {chosen.draft}. Pull it?", yes)
+    if name is None and models.target is None and models.draft is None:
+        pair = recommended(registry())
+        ask(f"{pair.name} is recommended for this machine: {pair.target} with {pair.draft}. Pull it?", yes)
     else:
-        resolved = resolve_pair(name, target, draft, target_revision, draft_revision, here=offline)
-        chosen = resolved.pair
+        resolved = named(name, models, here=offline)
+        pair = resolved.pair
         if resolved.reason:
             print_line(sys.stderr, resolved.reason)
-    pull(chosen, PullScreen(sys.stderr), context_tokens=max_context, verify=verify, force=force, offline=offline)
+    pull(pair, PullScreen(sys.stderr), context_tokens=max_context, verify=verify, force=force, offline=offline)
 
 
-@app.command()
-@quietly
+@app.command(short_help="Remove a downloaded pair; says what was freed.")
+@ignore_broken_pipe
 def rm(name: Annotated[str, typer.Argument(help="A pair, or a model's Hub id.")], yes: Yes = False) -> None:
     """Remove a downloaded pair; says what else uses the files and what was freed."""
     from specdec_cli.pairs.catalog import registry

@@ -13,7 +13,7 @@ class ReaderLeft(Exception):
     """A closed pipe, under a name that Typer does not turn into exit code 1."""
 
 
-def quietly(command: Callable[P, None]) -> Callable[P, None]:
+def ignore_broken_pipe(command: Callable[P, None]) -> Callable[P, None]:
     """The command, ending as ReaderLeft when whoever reads its output goes away."""
 
     @wraps(command)

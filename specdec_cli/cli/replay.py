@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from specdec_cli.cli import options
-from specdec_cli.cli.pipes import quietly
+from specdec_cli.cli.options import Panel, Plain, Quiet
+from specdec_cli.cli.pipes import ignore_broken_pipe
 from specdec_cli.errors import UsageError
 from specdec_cli.pairs.pair import DEMO
 
@@ -36,17 +36,17 @@ Svg = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the colour
 Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the coloured text as a page instead.")]
 
 
-@app.command(epilog=EXAMPLES)
-@quietly
+@app.command(short_help="Play a trace again, or export it as a picture or a page.", epilog=EXAMPLES)
+@ignore_broken_pipe
 def replay(
     file: File,
     speed: Speed = None,
     step: Step = False,
     svg: Svg = None,
     html: Html = None,
-    panel: options.Panel = None,
-    quiet: options.Quiet = False,
-    plain: options.Plain = False,
+    panel: Panel = None,
+    quiet: Quiet = False,
+    plain: Plain = False,
 ) -> None:
     """Play a trace again, or export it: accepted, rejected, discarded and corrected tokens in colour."""
     from specdec_cli.trace import read_trace

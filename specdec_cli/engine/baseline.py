@@ -23,6 +23,7 @@ from specdec_cli.engine.sampling.noise import Noise
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.events import Round
+from specdec_cli.kinds import NONE
 
 Scores = Callable[[mx.array, mx.array], mx.array]
 
@@ -38,7 +39,7 @@ def baseline(
         token = int(token)
         yield Round(
             index=index,
-            drafter="none",
+            drafter=NONE.name,
             draft=(),
             accepted=0,
             next=token,

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
+from specdec_cli.kinds import NONE
+
 NO_TOKENS = mx.array([], dtype=mx.int32)
 
 
@@ -21,7 +23,7 @@ class Draft:
 
     tokens: mx.array
     log_q: mx.array | None = None
-    drafter: str = "none"
+    drafter: str = NONE.name
 
     def __len__(self) -> int:
         return int(self.tokens.shape[0])

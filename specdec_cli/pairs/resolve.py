@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from specdec_cli import hub
 from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.kinds import DEFAULT_DRAFTER, LOOKUP
 from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
 from specdec_cli.models.vocab import compare
 from specdec_cli.pairs.catalog import is_downloaded, registry
@@ -19,7 +20,7 @@ class Resolved:
 
     pair: Pair
     reason: str = ""
-    drafter: str = "model"
+    drafter: str = DEFAULT_DRAFTER
 
 
 def resolve_pair(
@@ -65,7 +66,9 @@ def resolve_pair(
     found = compatible_draft(target, target_revision) if here else None
     if found is not None:
         return Resolved(replace(pair, draft=found), f"draft {found}: in the model cache, and its tokenizer agrees")
-    return Resolved(pair, "no draft is known for this target, so its own text drafts: --drafter ngram", "ngram")
+    return Resolved(
+        pair, f"no draft is known for this target, so its own text drafts: --drafter {LOOKUP.name}", LOOKUP.name
+    )
 
 
 def _pinned(pair: Pair, target_revision: str | None, draft_revision: str | None) -> Pair:

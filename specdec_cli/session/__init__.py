@@ -21,7 +21,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _open_session(
-    pair: Any, drafter: str = "model", room_tokens: int | None = None, kv_bits: int | None = None, **more: Any
+    pair: Any, drafter: str | None = None, room_tokens: int | None = None, kv_bits: int | None = None, **more: Any
 ) -> Any:
     load = import_module("specdec_cli.session.load").load
     return load(pair, drafter=drafter, reserve_tokens=room_tokens, kv_bits=kv_bits, **more).session()

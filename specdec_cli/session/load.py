@@ -18,7 +18,7 @@ from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.errors import UsageError
 from specdec_cli.hub import locate
-from specdec_cli.kinds import DRAFTERS, MODEL, NONE
+from specdec_cli.kinds import DEFAULT_DRAFTER, DRAFTERS, NONE
 from specdec_cli.machine import power_source
 from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
 from specdec_cli.models.tokenizer import Message, Tokenizer, ToolCall
@@ -138,7 +138,7 @@ def load(
     if not isinstance(pair, Pair):
         resolved = resolve_pair(pair, target, draft, here=drafter != NONE.name)
         pair, drafter = resolved.pair, drafter or resolved.drafter
-    return _load(pair, drafter or MODEL.name, reserve_tokens, kv_bits, costs, clock)
+    return _load(pair, drafter or DEFAULT_DRAFTER, reserve_tokens, kv_bits, costs, clock)
 
 
 def _load(

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from fakes.models import TINY, byte_tokenizer, tiny_folder
+from specdec_cli.cli.main import PANELS, app
 
 ENVIRONMENT = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "COLUMNS", "FORCE_COLOR")}
 
@@ -212,7 +213,26 @@ def test_doctor_names_machine_versions_and_cache():
 
 def test_without_arguments_it_shows_its_help():
     assert specdec() == specdec("--help")
-    assert "Commands" in specdec()[1]
+
+
+def test_the_help_lists_every_command_on_one_line_in_its_panel():
+    lines = specdec("--help", COLUMNS="80")[1].splitlines()
+    listed, panel = {}, ""
+    for line in lines:
+        if line.startswith("╭─"):
+            panel = line.strip("╭─╮ ")
+        elif panel in PANELS and line.startswith("│"):
+            listed.setdefault(panel, []).append(line.strip("│").split()[0])
+    assert listed == {panel: list(names) for panel, names in PANELS.items()}
+
+
+def test_no_command_is_missing_from_the_panels():
+    registered = (
+        info.name or info.callback.__name__
+        for group in app.registered_groups
+        for info in (*group.typer_instance.registered_commands, *group.typer_instance.registered_groups)
+    )
+    assert sorted(registered) == sorted(name for names in PANELS.values() for name in names)
 
 
 def test_version():

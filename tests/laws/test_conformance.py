@@ -1,7 +1,6 @@
 """Every architecture of the installed mlx-lm: as target and as draft its tokens are mlx-lm's own, past every window."""
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -10,9 +9,8 @@ from specdec_cli.engine.architectures import architectures, installed
 from specdec_cli.engine.cache.recompute import Deck
 from specdec_cli.engine.cache.window import WindowKVCache
 from specdec_cli.engine.conformance.suite import check
-from tools.support_table import BEGIN, END, table_cells
+from tools.support_table import BEGIN, DOCUMENT, END, table_cells
 
-README = Path(__file__).parents[2] / "README.md"
 RUNNABLE = [name for name, found in architectures().items() if not found.refused and not found.metal_only]
 ALL = sorted(architectures())
 
@@ -30,7 +28,7 @@ def test_tokens_equal_plain_decoding_32_past_the_window(name):
         assert found.status == "pass", found
     else:
         assert found.status == "refused" and found.detail, found
-    assert name in table_cells(readme_table())[", ".join(found.caches) or found.detail], (
+    assert name in table_cells(documented_table())[", ".join(found.caches) or found.detail], (
         "regenerate: python tests/tools/support_table.py"
     )
 
@@ -68,9 +66,9 @@ def test_a_broken_rollback_is_found(name, owner, method, broken, monkeypatch):
     assert check(architectures()[name], k=3, tokens=32).status == "wrong"
 
 
-def test_the_readme_names_no_architecture_that_is_not_listed():
-    assert sorted(name for names in table_cells(readme_table()).values() for name in names) == ALL
+def test_the_document_names_no_architecture_that_is_not_listed():
+    assert sorted(name for names in table_cells(documented_table()).values() for name in names) == ALL
 
 
-def readme_table():
-    return re.search(f"{re.escape(BEGIN)}(.*){re.escape(END)}", README.read_text("utf-8"), re.S)[1]
+def documented_table():
+    return re.search(f"{re.escape(BEGIN)}(.*){re.escape(END)}", DOCUMENT.read_text("utf-8"), re.S)[1]

@@ -1,6 +1,6 @@
 """Draws the README's picture from a real run.
 
-`specdec run … --trace T`, then `python tests/tools/draw_panel.py T OUT.svg`.
+`specdec run … --trace T`, then `python tests/tools/draw_panel.py T specdec_cli/docs/panel.svg`.
 """
 
 import io

@@ -7,15 +7,16 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
+DOCUMENT = Path(__file__).parents[2] / "specdec_cli/docs/models.md"
 BEGIN = "<!-- support table: python tests/tools/support_table.py -->"
 END = "<!-- end of support table -->"
 ROLLBACK = {
     "KVCache": "trimmed",
     "WindowKVCache": "sliding window with slack, trimmed",
     "ChunkedKVCache": "trimmed while its chunk is whole",
-    "ArraysCache": "recurrent state put back, recurrence replayed",
+    "ArraysCache": "state restored, recurrence recomputed",
 }
-OTHER = "put back, kept tokens fed again"
+OTHER = "state restored, accepted tokens fed again"
 
 
 def table(outcomes) -> str:
@@ -46,10 +47,9 @@ def main() -> None:
     wrong = [outcome for outcome in outcomes if outcome.status not in ("pass", "refused")]
     if wrong:
         raise SystemExit(f"not written: {wrong}")
-    readme = Path(__file__).parents[2] / "README.md"
-    text = readme.read_text("utf-8")
+    text = DOCUMENT.read_text("utf-8")
     head, _, rest = text.partition(BEGIN)
-    readme.write_text(f"{head}{BEGIN}\n\n{table(outcomes)}\n\n{END}{rest.partition(END)[2]}", "utf-8")
+    DOCUMENT.write_text(f"{head}{BEGIN}\n\n{table(outcomes)}\n\n{END}{rest.partition(END)[2]}", "utf-8")
 
 
 if __name__ == "__main__":

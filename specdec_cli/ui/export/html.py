@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from specdec_cli.events import Start
 from specdec_cli.format import percent, speed
+from specdec_cli.kinds import kind_of
 from specdec_cli.stats import ratio
 from specdec_cli.trace import Reply, Trace
 from specdec_cli.ui.export.tokens import MEANINGS, ColouredToken, coloured, drawn
@@ -34,7 +35,7 @@ def heading(start: Start) -> str:
 
 def settings(start: Start) -> str:
     """The settings in effect, in one line."""
-    drafts = start.drafter != "none" and start.k != 0
+    drafts = kind_of(start.drafter).drafts and start.k != 0
     parts = [start.drafter, f"K {start.k}", f"rule {start.rule}"] if drafts else ["plain decoding"]
     seed = [] if start.seed is None else [f"seed {start.seed}"]
     return drawn(SEPARATOR.join([*parts, f"temperature {start.temperature:g}", *seed, start.dtype, start.device]))

@@ -7,6 +7,7 @@ from typing import Final
 from rich.text import Text
 
 from specdec_cli.format import count, percent, speed
+from specdec_cli.kinds import DEFAULT_DRAFTER, kind_of
 from specdec_cli.ui.panel import gauges
 from specdec_cli.ui.panel.rounds import FATES, round_row, shortened, spread
 from specdec_cli.ui.panel.state import KEPT_ROUNDS, PanelState
@@ -61,7 +62,7 @@ def _rounds(state: PanelState, width: int, kept: int) -> list[Text]:
     """The newest rounds. Blank rows keep the height while they come; a finished panel has none."""
     recent = state.recent[:kept]
     index_width = max(2, *(len(str(done.round.index)) for done in recent), 0)
-    several = state.start is not None and state.start.drafter == "auto"
+    several = state.start is not None and kind_of(state.start.drafter).mixed
     rows = [
         round_row(done, width, index_width, not place and not state.ended, done.round.drafter if several else "")
         for place, done in enumerate(recent)
@@ -78,11 +79,11 @@ def _waiting(state: PanelState) -> Text:
 
 
 def _titles(state: PanelState) -> list[Text]:
-    """NAME · drafter (unless `model`) · K · rule, from the longest to the shortest spelling."""
+    """NAME · drafter (unless the default) · K · rule, from the longest to the shortest spelling."""
     start = state.start
     if start is None:
         return [Text.assemble((safe(state.name), "bold"))]
-    parts = [] if start.drafter == "model" else [start.drafter]
+    parts = [] if start.drafter == DEFAULT_DRAFTER else [start.drafter]
     parts = [*parts, f"K {start.k}", start.rule] if state.drafts else ["plain decoding"]
     name = safe(state.name or start.target.rstrip("/").rpartition("/")[2]).replace("\n", " ")
     spellings = [SEPARATOR.join(["", *parts[:kept]]) for kept in range(len(parts), -1, -1)]

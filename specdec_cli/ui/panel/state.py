@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from specdec_cli.events import Event, Failure, Finish, FinishReason, Prefill, RoundDone, Start
+from specdec_cli.kinds import kind_of
 from specdec_cli.stats import Stats
 
 KEPT_ROUNDS: Final = 4
@@ -59,7 +60,7 @@ class PanelState:
     @property
     def drafts(self) -> bool:
         """Whether this reply may draft at all."""
-        return self.start is not None and self.start.drafter != "none" and self.start.k != 0
+        return self.start is not None and kind_of(self.start.drafter).drafts and self.start.k != 0
 
 
 def _folded(stats: Stats, done: RoundDone) -> Stats:

@@ -1,0 +1,78 @@
+"""From options to a loaded pair. Law: names are resolved, and models are loaded, in this place only."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from specdec_cli.kinds import NONE, K
+
+if TYPE_CHECKING:
+    from specdec_cli.cli.options import ModelOptions, PairOptions
+    from specdec_cli.pairs.resolve import Resolved
+    from specdec_cli.session.session import Session
+
+
+def named(name: str | None, models: PairOptions | ModelOptions, *, here: bool) -> Resolved:
+    """The pair `name`, or the models that are named instead; with `here` only what needs no download."""
+    from specdec_cli.pairs.resolve import resolve_pair
+
+    return resolve_pair(name, models.target, models.draft, models.target_revision, models.draft_revision, here=here)
+
+
+def resolved(models: ModelOptions, ks: Sequence[K] = ()) -> Resolved:
+    """The pair that these options name, and its drafter; none where every K of `ks` is 0.
+
+    `--offline` holds from here on.
+    """
+    forbid_network(models.offline)
+    drafter = NONE.name if ks and not any(ks) else models.drafter
+    found = named(models.pair, models, here=drafter != NONE.name)
+    return replace(found, drafter=drafter or found.drafter)
+
+
+def forbid_network(offline: bool) -> None:
+    """`--offline`: no library may open a connection. It has to be said before any of them is imported."""
+    if offline:
+        os.environ["HF_HUB_OFFLINE"] = "1"
+
+
+@contextmanager
+def loading(name: str, reason: str, *, shown: bool, plain: bool = False) -> Iterator[None]:
+    """A line that says which pair is being loaded, for as long as it takes; then one that says why this pair."""
+    from specdec_cli.ui import display
+
+    with display.loading(sys.stderr, name, shown and not plain):
+        yield
+    if shown and reason:
+        display.print_notice(sys.stderr, reason, plain)
+
+
+def opened(
+    found: Resolved,
+    models: ModelOptions,
+    *,
+    reserve_tokens: int,
+    shown: bool,
+    plain: bool = False,
+    remember_costs: bool = True,
+) -> Session:
+    """The loaded pair. It must fit with caches of `reserve_tokens`, unless `--force` was given.
+
+    Raises: NotAvailable, Refused, DoesNotFit, UsageError for an unknown drafter.
+    """
+    with loading(found.pair.name, found.reason, shown=shown, plain=plain):
+        from specdec_cli.session.cost_file import cost_file
+        from specdec_cli.session.load import load
+
+        return load(
+            found.pair,
+            drafter=found.drafter,
+            reserve_tokens=None if models.force else reserve_tokens,
+            kv_bits=models.kv_bits,
+            costs=cost_file() if remember_costs else None,
+        ).session()

@@ -1,0 +1,42 @@
+"""README and documents: short, complete, and true about the files they name."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+DOCUMENTS = sorted((ROOT / "specdec_cli/docs").glob("*.md"))
+
+
+def test_the_readme_stays_short_and_links_every_document():
+    text = README.read_text("utf-8")
+    assert len(text.splitlines()) <= 150
+    assert all(f"(specdec_cli/docs/{path.name})" in text for path in DOCUMENTS)
+
+
+def test_the_readme_has_one_line_that_runs_the_tests():
+    assert len(re.findall(r"^.*-m pytest$", README.read_text("utf-8"), re.M)) == 1
+
+
+@pytest.mark.parametrize("document", [README, *DOCUMENTS], ids=lambda path: path.stem)
+def test_every_file_that_a_document_names_exists(document):
+    text = document.read_text("utf-8")
+    named = re.findall(r"\b(?:tests|specdec_cli)/[\w./-]*\w", text)
+    linked = [link for link in re.findall(r"\]\(([^)]+)\)", text) if not link.startswith("https:")]
+    assert all((ROOT / name).exists() for name in named), named
+    assert all((document.parent / link).exists() for link in linked), linked
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.stem)
+def test_a_document_begins_with_a_title_and_one_line_that_says_what_it_is_about(document):
+    title, empty, summary, after, *_ = document.read_text("utf-8").splitlines()
+    assert title.startswith("# ") and (empty, after) == ("", "")
+    assert summary.endswith(".") and len(summary) <= 64
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.stem)
+def test_a_document_s_examples_fit_80_columns(document):
+    blocks = re.findall(r"^```.*?\n(.*?)^```", document.read_text("utf-8"), re.M | re.S)
+    assert all(len(line) <= 80 for block in blocks for line in block.splitlines())
