@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from specdec_cli.pairs.resolve import Resolved
 
 app = typer.Typer()
-# What a chat grows to before anybody looks at the context again: for the check that it fits into memory.
+# The check that a chat fits into memory assumes a context of this many tokens.
 ROOM_TOKENS = 4096
 ANSWER = AnswerOptions(max_tokens=2048)
 
@@ -92,7 +92,7 @@ def chat(
     transcript = _transcript(resume, save, answer.system)
     found = _found(transcript, models)
     with ExitStack() as stack:
-        code = _talk(stack, found, settings, transcript, models, display, save or resume, history=not no_history)
+        code = _converse(stack, found, settings, transcript, models, display, save or resume, history=not no_history)
     if code:
         raise typer.Exit(code)
 
@@ -135,7 +135,7 @@ def _as_before(header: Any, drafter: str) -> Resolved:
     return Resolved(pair, "the pair of the saved conversation", drafter)
 
 
-def _talk(
+def _converse(
     stack: ExitStack,
     found: Resolved,
     settings: Settings,
@@ -164,17 +164,16 @@ def _talk(
 
     trace = opened_trace(stack, display.trace)
     screen = ChatScreen(sys.stdout, sys.stderr, json=json, quiet=quiet, plain=plain, trace=trace)
-    talks: list[Talk] = []
-    reader = _reader(lambda width: toolbar(talks[0].toolbar, width), history, editor=not (json or plain))
-    talk = Talk(
+    this_chat: Talk
+    reader = _reader(lambda width: toolbar(this_chat.toolbar, width), history, editor=not (json or plain))
+    this_chat = Talk(
         open_pair(found.pair, found.drafter), open_pair, screen, settings, transcript, saved_to, hushed=reader.hushed
     )
-    talks.append(talk)
     turns = len(transcript.conversation.turns)
-    summary = f"{speaking(talk)} · /help" + (f" · {count(turns, 'turn')} continued" if turns else "")
+    summary = f"{speaking(this_chat)} · /help" + (f" · {count(turns, 'turn')} continued" if turns else "")
     screen.greet(summary, demo=found.pair.name == DEMO)
     with unwinding():
-        return run_chat(talk, reader, lenient=sys.stdin.isatty())
+        return run_chat(this_chat, reader, lenient=sys.stdin.isatty())
 
 
 def _reader(toolbar: Any, history: bool, editor: bool) -> Reader:
