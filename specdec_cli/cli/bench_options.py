@@ -84,12 +84,12 @@ class BenchOptions:
         option(
             callback=one_name("--rule", rule_names()),
             metavar="NAME",
-            help="Above temperature 0; auto is coupled. token and block cannot be rehearsed, only run.",
+            help="Above temperature 0; auto is coupled. Under token and block, acceptance comes from real runs.",
             advanced=True,
         ),
     ] = DEFAULT_RULE
-    seed: Annotated[int, option(metavar="N", help="Of the order and of all draws.", advanced=True)] = 0
+    seed: Annotated[int, option(metavar="N", help="Seed of the order and of every draw.", advanced=True)] = 0
     cooldown: Annotated[str, option(metavar="TIME", help="Rest before every answer.", advanced=True)] = "0s"
     fixed_length: Annotated[
-        bool, option("--fixed-length", help="Answers never stop early; changes them.", advanced=True)
+        bool, option("--fixed-length", help="Answers never stop early, which changes them.", advanced=True)
     ] = False

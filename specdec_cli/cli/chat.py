@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from specdec_cli.pairs.resolve import Resolved
 
 app = typer.Typer()
-# What a chat grows to before anybody looks at the context again: for the check that it fits into memory.
+# The check that a chat fits into memory assumes a context of this many tokens.
 ROOM_TOKENS = 4096
 ANSWER = AnswerOptions(max_tokens=2048)
 
@@ -93,7 +93,7 @@ def chat(
     transcript = _transcript(resume, save, answer.system)
     found = _found(transcript, models)
     with ExitStack() as stack:
-        code = _talk(stack, found, settings, transcript, models, display, save or resume, history=not no_history)
+        code = _converse(stack, found, settings, transcript, models, display, save or resume, history=not no_history)
     if code:
         raise typer.Exit(code)
 
@@ -136,7 +136,7 @@ def _as_before(header: Any, drafter: str) -> Resolved:
     return Resolved(pair, "the pair of the saved conversation", drafter)
 
 
-def _talk(
+def _converse(
     stack: ExitStack,
     found: Resolved,
     settings: ChatSettings,
@@ -165,17 +165,16 @@ def _talk(
 
     trace = opened_trace(stack, display.trace)
     screen = ChatScreen(sys.stdout, sys.stderr, json=json, quiet=quiet, plain=plain, trace=trace)
-    chats: list[Chat] = []
-    reader = _reader(lambda width: toolbar(chats[0].toolbar, width), history, editor=not (json or plain))
-    chat = Chat(
+    this_chat: Chat
+    reader = _reader(lambda width: toolbar(this_chat.toolbar, width), history, editor=not (json or plain))
+    this_chat = Chat(
         open_pair(found.pair, found.drafter), open_pair, screen, settings, transcript, saved_to, no_echo=reader.no_echo
     )
-    chats.append(chat)
     turns = len(transcript.conversation.turns)
-    summary = f"{pair_summary(chat)} · /help" + (f" · {count(turns, 'turn')} continued" if turns else "")
+    summary = f"{pair_summary(this_chat)} · /help" + (f" · {count(turns, 'turn')} continued" if turns else "")
     screen.greet(summary, demo=found.pair.name == DEMO)
     with unwinding():
-        return run_chat(chat, reader, lenient=sys.stdin.isatty())
+        return run_chat(this_chat, reader, lenient=sys.stdin.isatty())
 
 
 def _reader(toolbar: Any, history: bool, editor: bool) -> Reader:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from specdec_cli.kinds import DEFAULT_DRAFTER, DRAFTERS, LOOKUP
+from specdec_cli.kinds import DEFAULT_DRAFTER, DRAFTERS
 from specdec_cli.request import KV_BITS, MAX_K, one_of, within
 
 if TYPE_CHECKING:
@@ -89,9 +89,7 @@ Quiet = Annotated[bool, option("--quiet", "-q", help="The answer only: no panel,
 Plain = Annotated[bool, option("--plain", env="PLAIN", help="No control codes at all.", advanced=True)]
 Offline = Annotated[bool, option("--offline", env="OFFLINE", help="No network call at all.")]
 Force = Annotated[bool, option("--force", help="Go on although it does not fit.", advanced=True)]
-WHO_DRAFTS = ", ".join(
-    f"{kind.name} ({kind.about})" if kind.uses_draft or kind is LOOKUP else kind.name for kind in DRAFTERS.values()
-)
+WHO_DRAFTS = ", ".join(f"{kind.name} ({kind.about})" if kind.drafts else kind.name for kind in DRAFTERS.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,7 @@ def add(
         target_revision=models.target_revision,
         draft_revision=models.draft_revision,
     )
-    registry()  # what cannot be read is not added to
+    registry()  # a file that cannot be read is not added to
     userfile.add_pair(user_file(), new)
     print_line(sys.stderr, f"{name} is in {user_file()}")
 
@@ -104,7 +104,7 @@ def add(
 @pairs_app.command("use")
 @ignore_broken_pipe
 def use(name: Annotated[str, typer.Argument(help="A pair from models.toml.")]) -> None:
-    """Make a pair the one that speaks when none is named."""
+    """Make a pair the default: it answers when none is named."""
     from specdec_cli.pairs import userfile
     from specdec_cli.pairs.catalog import registry
     from specdec_cli.pairs.registry import user_file
@@ -112,7 +112,7 @@ def use(name: Annotated[str, typer.Argument(help="A pair from models.toml.")]) -
 
     registry().find(name)
     userfile.set_default(user_file(), name)
-    print_line(sys.stderr, f"{name} now speaks when no pair is named")
+    print_line(sys.stderr, f"{name} is now the default pair")
 
 
 @pairs_app.command("path")
@@ -199,7 +199,7 @@ def rm(name: Annotated[str, typer.Argument(help="A pair, or a model's Hub id.")]
     ask(f"Free {size(freed)}?", yes)
     print_line(sys.stderr, f"freed {size(carry_out(plans))}")
     if name == known.default_pair:
-        print_line(sys.stderr, f"{name} still speaks when no pair is named; another: specdec pairs use NAME")
+        print_line(sys.stderr, f"{name} is still the default pair; another: specdec pairs use NAME")
 
 
 def ask(question: str, yes: bool) -> None:

@@ -82,8 +82,7 @@ def _play(trace: Trace, speed: float | None, step: bool, panel: bool | None, qui
         )
         interrupt = stack.enter_context(Interrupt())
         if step and not quiet:
-            told = "Enter or space: next round   r: run on   q: end"
-            print_notice(sys.stderr, told, plain)
+            print_notice(sys.stderr, "Enter or space: next round   r: run on   q: end", plain)
         pause = _pause(speed, step, interrupt.requested, stack)
         display = stack.enter_context(screen)
         for reply in trace.replies:

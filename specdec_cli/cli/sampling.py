@@ -68,7 +68,7 @@ class SamplingOptions:
         option(
             metavar="X",
             env="REPETITION_PENALTY",
-            help="Over 1: tokens already in prompt or answer lose.",
+            help="Over 1: tokens already in prompt or answer are less likely.",
             show_default=TARGETS_OWN,
             advanced=True,
         ),
@@ -88,7 +88,7 @@ class SamplingOptions:
         option(
             metavar="X",
             env="FREQUENCY_PENALTY",
-            help="The same, times how often.",
+            help="The same, times how often the answer used them.",
             show_default=TARGETS_OWN,
             advanced=True,
         ),

@@ -241,7 +241,7 @@ def test_a_hub_in_trouble_confirms_nothing_and_forgets_nothing(world):
 def test_pairs_add_use_and_path_edit_the_users_file_and_keep_its_comments(world):
     added = world("pairs", "add", "mine", "--target", BIG, "--draft", SMALL, "-k", "5", "--target-revision", "v1")
     assert (added.code, added.out, added.err) == (0, "", f"mine is in {world.models}")
-    assert world("pairs", "use", "mine").err == "mine now speaks when no pair is named"
+    assert world("pairs", "use", "mine").err == "mine is now the default pair"
     text = world.models.read_text()
     assert "# my own words, and they stay" in text and "# same tokenizer" in text
     mine = read_registry(world.models, "yours")
@@ -510,7 +510,7 @@ def test_rm_says_what_else_uses_the_files_asks_and_frees_them(pulled):
         0,
         [
             f"freed {held / 1e3:.0f} kB",
-            "tiny still speaks when no pair is named; another: specdec pairs use NAME",
+            "tiny is still the default pair; another: specdec pairs use NAME",
         ],
     )
     assert not pulled.cached(BIG).exists() and not pulled.cached(SMALL).exists()
