@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specdec_cli.format import count, parameters, percent, speed
-
-
-@pytest.fixture(autouse=True)
-def _width_80(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("TERM", "xterm-256color")
-    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "NO_COLOR"):
-        monkeypatch.delenv(name, raising=False)
+from specdec_cli.format import count, parameters, percent, size, speed
 
 
 def test_figures_read_as_people_write_them() -> None:
@@ -30,3 +22,26 @@ def test_figures_read_as_people_write_them() -> None:
 )
 def test_parameters_are_told_in_a_unit_that_shows_them(billions, text):
     assert parameters(billions) == text
+
+
+def test_a_percentage_never_shows_minus_zero_and_can_show_the_sign_of_a_gain():
+    assert percent(-0.001) == "0 %" and percent(0.128, sign="+", digits=1) == "+12.8 %"
+    assert percent(None, unknown="") == "" and percent(0.5, space="") == "50%"
+
+
+@pytest.mark.parametrize(
+    ("count_bytes", "text"),
+    [
+        (None, "–"),
+        (80, "80 B"),
+        (999, "999 B"),
+        (12_400, "12 kB"),
+        (999_600, "1.0 MB"),
+        (5_240_000, "5.2 MB"),
+        (340_000_000, "340 MB"),
+        (999_600_000, "1.0 GB"),
+        (4_340_000_000, "4.3 GB"),
+    ],
+)
+def test_sizes_are_decimal_and_change_their_unit_where_they_round_up(count_bytes, text):
+    assert size(count_bytes) == text
