@@ -181,7 +181,6 @@ def _talk(
     force: bool,
 ) -> int:
     from specdec_cli.chat.chat import Chat, Loaded
-    from specdec_cli.chat.commands import pair_summary
     from specdec_cli.chat.loop import run_chat
     from specdec_cli.format import count
     from specdec_cli.pairs.pair import Pair
@@ -208,7 +207,7 @@ def _talk(
     )
     talks.append(talk)
     turns = len(transcript.conversation.turns)
-    told = f"{pair_summary(talk)} · /help" + (f" · {count(turns, 'turn')} continued" if turns else "")
+    told = f"{talk.loaded.summary} · /help" + (f" · {count(turns, 'turn')} continued" if turns else "")
     screen.greet(told, demo=resolved.pair.name == DEMO)
     with unwinding():
         return run_chat(talk, reader, lenient=sys.stdin.isatty())
