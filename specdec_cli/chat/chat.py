@@ -39,6 +39,12 @@ class Loaded:
     session: Session
     drafter: str
 
+    @property
+    def summary(self) -> str:
+        """The pair with its models, in one line."""
+        target, draft = self.session.names
+        return f"{self.pair.name}: target {target}, " + (f"draft {draft}" if draft else "no draft")
+
     def to_dict(self) -> dict[str, Any]:
         """The pair in a transcript; a revision is a commit where one is known."""
         pair = self.pair

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from specdec_cli.chat.chat import Chat
 from specdec_cli.chat.editor import compose
+from specdec_cli.chat.rows import settings_rows, stats_rows
 from specdec_cli.chat.screen import Markdown, Notice, Quote, Rows
 from specdec_cli.chat.settings import NAMES, WORDS, on_or_off, parse_k
 from specdec_cli.chat.transcript import Transcript, load
 from specdec_cli.errors import UsageError
-from specdec_cli.format import count, percent, speed
+from specdec_cli.format import count
 from specdec_cli.hub import locate
 from specdec_cli.kinds import LOOKUP, MODEL, kind_of
 from specdec_cli.pairs.catalog import registry
-from specdec_cli.request import flag, one_name
+from specdec_cli.request import one_name
 from specdec_cli.session.conversation import Conversation
 
 SHOWABLE = ("settings", "last", "thinking", "all")
@@ -145,13 +145,7 @@ def _pair(chat: Chat, argument: str) -> None:
         for name, revision in pair.models:
             locate(name, revision)  # before the present pair is unloaded
         chat.switch(pair, chat.loaded.drafter)
-    chat.screen.show(Notice(pair_summary(chat)))
-
-
-def pair_summary(chat: Chat) -> str:
-    """The pair with its models, in one line."""
-    pair, (target, draft) = chat.loaded.pair, chat.loaded.session.names
-    return f"{pair.name}: target {target}, " + (f"draft {draft}" if draft else "no draft")
+    chat.screen.show(Notice(chat.loaded.summary))
 
 
 def _show(chat: Chat, argument: str) -> None:
@@ -160,29 +154,11 @@ def _show(chat: Chat, argument: str) -> None:
     if answer is not None:
         chat.screen.show(Markdown(answer.text) if what == "last" else Quote(answer.thinking or "it did not think"))
     elif what == "settings":
-        chat.screen.show(Rows(tuple(_settings_rows(chat))))
+        chat.screen.show(Rows(tuple(settings_rows(chat))))
     else:
         for turn in chat.conversation.turns:
             chat.screen.show(Quote(f"> {turn.user}\n"))
             chat.screen.show(Markdown(turn.answer.text, gap=True))
-
-
-def _settings_rows(chat: Chat) -> list[tuple[str, str]]:
-    settings, request, limit = chat.settings, chat.request(), chat.context_limit
-    off = {"seed": settings.seed, "stop": " ".join(settings.stop) or None}
-    return [
-        ("pair", pair_summary(chat)),
-        ("k", f"{request.k}, drafter {request.drafter}"),
-        *((flag(name), f"{value:g}") for name, value in chat.loaded.session.effective(request).items()),
-        *((name, "off" if value is None else str(value)) for name, value in off.items()),
-        ("rule", settings.rule),
-        ("max-tokens", str(settings.max_tokens)),
-        ("context", f"{chat.context_tokens} of {'any number of' if limit is None else limit} tokens"),
-        ("overflow", settings.overflow),
-        ("think", settings.think),
-        ("system", chat.conversation.system or "none"),
-        ("saved to", str(chat.saved_to or "nothing: /save FILE, or --save FILE for every turn")),
-    ]
 
 
 def _stats(chat: Chat, argument: str) -> None:
@@ -194,28 +170,6 @@ def _stats(chat: Chat, argument: str) -> None:
         "tokens_per_second": stats.tokens_per_second,
     }
     chat.screen.show(Rows(stats_rows(figures)))
-
-
-def stats_rows(figures: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """The rows of /stats."""
-    if not figures["replies"]:
-        return (("replies", "none yet"),)
-    tokens, passes = figures["emitted_tokens"], figures["target_passes"]
-    drafted, judged = percent(figures["draft_acceptance_rate"]), percent(figures["judged_acceptance_rate"])
-    read = figures["prompt_tokens"] - figures["cached_tokens"]
-    rows = [
-        ("replies", str(figures["replies"])),
-        ("tokens", f"{tokens} in {count(passes, 'target pass')}, {figures['mean_acceptance_length']:.2f} a pass"),
-        ("accepted", f"{drafted} of drafted, {judged} of judged" if figures["draft_n"] else "nothing drafted"),
-        ("pace", f"{speed(figures['tokens_per_second'])} after the first token of each reply"),
-        ("prompts", f"{count(figures['prompt_tokens'], 'token')}, {read} of them read, the others were in the cache"),
-    ]
-    if figures["draft_n"]:
-        positions = " ".join(
-            f"{place}: {percent(rate)}" for place, rate in enumerate(figures["acceptance_per_position"], 1)
-        )
-        rows.insert(3, ("by position", positions))
-    return tuple(rows)
 
 
 def _save(chat: Chat, argument: str) -> None:

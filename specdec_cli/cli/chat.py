@@ -147,7 +147,6 @@ def _converse(
     history: bool,
 ) -> int:
     from specdec_cli.chat.chat import Chat, Loaded
-    from specdec_cli.chat.commands import pair_summary
     from specdec_cli.chat.loop import run_chat
     from specdec_cli.format import count
     from specdec_cli.pairs.pair import Pair
@@ -171,7 +170,7 @@ def _converse(
         open_pair(found.pair, found.drafter), open_pair, screen, settings, transcript, saved_to, no_echo=reader.no_echo
     )
     turns = len(transcript.conversation.turns)
-    summary = f"{pair_summary(this_chat)} · /help" + (f" · {count(turns, 'turn')} continued" if turns else "")
+    summary = f"{this_chat.loaded.summary} · /help" + (f" · {count(turns, 'turn')} continued" if turns else "")
     screen.greet(summary, demo=found.pair.name == DEMO)
     with unwinding():
         return run_chat(this_chat, reader, lenient=sys.stdin.isatty())

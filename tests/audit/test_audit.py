@@ -15,7 +15,6 @@ from mlx.utils import tree_flatten
 from fakes.drafting import open_session
 from fakes.models import SPECIALS, TINY, byte_tokenizer, tiny_folder, write_tokenizer
 from specdec_cli.audit.audit import AuditPlan, run_audit
-from specdec_cli.audit.divergence import Limit
 from specdec_cli.audit.prompts import BUNDLED, AuditPrompt
 from specdec_cli.cli import main as cli
 from specdec_cli.engine import device
@@ -63,9 +62,6 @@ def error_lines(err):
     message, hint = err.splitlines()[-2:]
     assert message.startswith("error: ") and hint.startswith("hint: "), err
     return message, hint
-
-
-# What is equal
 
 
 def test_the_demo_pair_is_lossless_in_float32_greedily_and_coupled():
@@ -149,9 +145,6 @@ def test_a_quantized_cache_is_compared_with_one_quantized_from_the_first_token(t
     assert audited(*folders, kv_bits=4).count("diverged") > 0
 
 
-# What is not
-
-
 def wrong_at(position, rule, monkeypatch):
     """`rule` says the runner-up at one absolute position."""
     judge = rule.judge
@@ -212,9 +205,6 @@ def test_an_answer_that_ends_too_early_is_no_near_tie(tmp_path, monkeypatch):
     assert found.to_dict()["divergence"]["gap"] is None
 
 
-# Near-ties
-
-
 @pytest.fixture
 def twins(tmp_path):
     """A target whose tokens come in pairs with almost the same row of lm_head: the runner-up is always a near-tie."""
@@ -244,15 +234,6 @@ def test_a_flipped_near_tie_passes_and_the_same_flip_elsewhere_does_not(twins, t
     assert code == 0 and "a near-tie is a gap of at most 1000 (--gap)" in " ".join(out.split())
 
 
-def test_the_limit_grows_with_the_spacing_the_logits_and_the_inverse_temperature():
-    assert Limit("float32").at(30.0, 0.0) == 1e-3
-    assert Limit("bfloat16").at(20.0, 0.0) == 4 * 2.0**-7 * 20
-    assert Limit("bfloat16").at(20.0, 0.5) == 2 * Limit("bfloat16").at(20.0, 1.0)
-    assert Limit("float16").at(20.0, 0.0) == Limit("TF32").at(20.0, 0.0) == 4 * 2.0**-10 * 20
-    assert Limit("bfloat16", given=0.25).at(20.0, 0.5) == 0.25
-    assert "4 × 0.0078 (the spacing of bfloat16) × the largest logit" in str(Limit("bfloat16"))
-
-
 def test_float32_products_count_as_tf32_where_they_are(monkeypatch):
     assert device.float32_products() == "float32"
     monkeypatch.setattr(device, "backend", lambda: "cuda")
@@ -260,9 +241,6 @@ def test_float32_products_count_as_tf32_where_they_are(monkeypatch):
     full = mx.full
     monkeypatch.setattr(mx, "full", lambda shape, value: full(shape, 1.0))
     assert device.float32_products() == "TF32"
-
-
-# The command
 
 
 def test_json_is_one_object(tiny_pair, prompts, specdec):

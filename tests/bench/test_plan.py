@@ -6,7 +6,6 @@ from random import Random
 import pytest
 
 from specdec_cli.bench.plan import BenchPlan, in_turns, parse_lengths, parse_seconds, tokens_within
-from specdec_cli.bench.record import require_pair
 from specdec_cli.errors import UsageError
 
 
@@ -71,10 +70,3 @@ def test_answers_are_as_long_as_the_budget_allows():
 def test_a_plan_rehearses_as_deep_as_its_largest_k():
     assert BenchPlan((0, 3, 8, "auto"), 1.0).deepest == 8
     assert BenchPlan(("auto",), 1.0).deepest == 0
-
-
-@pytest.mark.parametrize("what", [(False, 0, 1, 1), (True, 1, 1, 1), (True, 0, 2, 1), (True, 0, 1, 2)])
-def test_nothing_is_written_where_it_has_no_one_place(what):
-    require_pair(True, 0, 1, 1)
-    with pytest.raises(UsageError, match="--write"):
-        require_pair(*what)

@@ -1,15 +1,12 @@
 """Predictions by hand: rounds out of a replay, costs in plain steps, and what follows from a run under `block`."""
 
 import random
-from math import exp, log
+from math import exp
 
 import pytest
 
-from specdec_cli.bench.estimate import Estimate, carried_over, next_arms
-from specdec_cli.bench.intervals import t_interval
 from specdec_cli.bench.predict import acceptance_by_position, cost_curve, log_speedup, rounds_at, survival, totals
-from specdec_cli.bench.recommend import recommend
-from specdec_cli.bench.result import Arm, Condition, Contender, CostSample, OfflineAcceptance, PromptId
+from specdec_cli.bench.result import Condition, Contender, CostSample, OfflineAcceptance, PromptId
 
 HERE = Condition(Contender("model", "org/draft"), 0.0)
 
@@ -89,67 +86,3 @@ def test_from_a_run_at_the_deepest_k_a_shallower_one_is_foretold_within_a_few_pe
     run = offline([a for _, a in at_deepest], drafted=[d for d, _ in at_deepest], replayed=False)
     for k in (1, 2, 3, 4):
         assert log_speedup(run, k, curve()) == pytest.approx(log_speedup(replayed, k, curve()), abs=0.03)
-
-
-# What to confirm, and what to recommend
-
-
-def arm(k, contender=HERE.contender):
-    return Arm(contender, 0.0, k)
-
-
-def logs(values):
-    return {PromptId("code", str(at)): value for at, value in enumerate(values)}
-
-
-def estimate(k, predicted, measured=(), contender=HERE.contender):
-    made = logs(predicted)
-    return Estimate(arm(k, contender), made, logs(measured), relative=made)
-
-
-def test_the_two_best_predictions_are_confirmed_first():
-    found = [estimate(k, [gain] * 6) for k, gain in ((1, 0.2), (2, 0.4), (3, 0.35), (4, 0.1))]
-    assert next_arms(found) == [arm(2), arm(3)]
-
-
-def test_a_beaten_rival_makes_room_for_the_next_one_that_is_near():
-    leader = [0.40, 0.41, 0.39, 0.40, 0.42]
-    found = [
-        estimate(1, [0.37] * 6),
-        estimate(2, [0.4] * 6, leader),
-        estimate(3, [0.3] * 6, [0.30, 0.31, 0.29, 0.30, 0.32]),
-    ]
-    assert next_arms(found) == [arm(2), arm(1)]
-    assert next_arms([*found[1:], estimate(4, [0.1] * 6)]) == [arm(2)], "nobody else is near"
-
-
-def test_every_other_contender_has_its_best_arm_confirmed():
-    other = Contender("ngram")
-    found = [estimate(2, [0.4] * 6), estimate(3, [0.3] * 6), estimate(5, [0.1] * 6, contender=other)]
-    assert next_arms(found) == [arm(2), arm(3), arm(5, other)]
-
-
-def test_ties_go_to_the_smaller_k_but_not_at_any_price():
-    five = [0.30, 0.36, 0.33, 0.29, 0.35, 0.31]
-    close = [0.31, 0.35, 0.31, 0.30, 0.34, 0.30]
-    worse = [0.10, 0.50, 0.15, 0.40, 0.12, 0.44]
-    best, near, noisy = estimate(5, five, five), estimate(3, close, close), estimate(2, worse, worse)
-    assert recommend(HERE, [near, best]).k == 3 and recommend(HERE, [near, best]).tied == (5,)
-    assert best.lead(noisy).low < 0 < best.lead(noisy).mean
-    assert recommend(HERE, [noisy, best]).k == 5
-
-
-def test_an_interval_that_includes_1_says_don_t_whatever_the_mean():
-    wild = [0.9, -0.3, 0.5, -0.2, 0.6]
-    advice = recommend(HERE, [estimate(3, wild, wild)])
-    assert advice.answer == "don't" and advice.speedup.mean > 1.2 and advice.speedup.contains(1.0)
-
-
-def test_what_was_measured_on_few_prompts_is_carried_over_by_its_predictions():
-    """Measured on three easy prompts of six, 0.05 below predictions: the mean of all six predictions, less 0.05."""
-    predicted = logs([0.6, 0.6, 0.6, 0.1, 0.1, 0.1])
-    found = carried_over(logs([0.55, 0.55, 0.55]), predicted)
-    assert found.mean == pytest.approx(0.35 - 0.05) and found.prompts == 3
-    assert found.low < found.mean - 0.1, "the spread of the predictions is part of the error"
-    assert carried_over(predicted, predicted) == t_interval(list(predicted.values()))
-    assert log(found.exp().mean) == pytest.approx(found.mean)

@@ -1,8 +1,6 @@
 import pytest
 
-from specdec_cli.format import parameters
 from specdec_cli.pairs.advice import SHORT_ANSWERS, Side, advise, break_even
-from specdec_cli.speedup import break_even_acceptance
 
 EIGHT_BITS, FOUR_BITS = {"quantization": {"bits": 8}}, {"quantization": {"bits": 4}}
 
@@ -22,13 +20,6 @@ def test_parameters_come_from_bytes_and_bits():
     assert side(8.0, {}).billions == pytest.approx(8.0)
     assert Side(21_000_000, {"dtype": "float32"}).billions == pytest.approx(0.00525)
     assert Side(1_860_000_000, FOUR_BITS).billions == pytest.approx(3.3, abs=0.1)
-
-
-@pytest.mark.parametrize(
-    ("billions", "text"), [(8.03, "8.0 B"), (0.95, "0.9 B"), (0.135, "135 M"), (0.0052, "5.2 M"), (0.0001, "0.1 M")]
-)
-def test_parameters_are_told_in_a_unit_that_shows_them(billions, text):
-    assert parameters(billions) == text
 
 
 @pytest.mark.parametrize(("target", "draft"), [(7, 1), (8, 0.6), (14, 3), (32, 7), (70, 3)])
@@ -75,17 +66,6 @@ def test_chips_before_m3_are_warned(chip, warned):
 def test_everybody_with_a_draft_hears_about_short_answers():
     assert advise(side(8), side(0.6), "Apple M4") == [SHORT_ANSWERS]
     assert advise(side(8), None, "Apple M4") == ["no draft: --drafter none decodes plainly"]
-
-
-@pytest.mark.parametrize(("k", "acceptance"), [(1, 0.3), (4, 0.62), (8, 0.9)])
-def test_break_even_acceptance_inverts_the_papers_expectation(k, acceptance):
-    tokens = (1 - acceptance ** (k + 1)) / (1 - acceptance)
-    assert break_even_acceptance(tokens, k) == pytest.approx(acceptance)
-
-
-def test_no_acceptance_pays_for_more_tokens_than_a_round_can_yield():
-    assert break_even_acceptance(5.01, 4) is None
-    assert break_even_acceptance(5.0, 4) == pytest.approx(1.0)
 
 
 def test_break_even_counts_draft_steps_by_size_and_a_quarter_step_a_row():

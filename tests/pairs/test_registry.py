@@ -1,51 +1,17 @@
 """models.toml, the packaged and the user's: what overlays what, what is complained about where, what edits keep."""
 
-import stat
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from specdec_cli.errors import SpecdecError, UsageError
+from fakes.models_toml import users
+from specdec_cli.errors import UsageError
 from specdec_cli.pairs import userfile
-from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.registry import load_registry, packaged_file, read_registry
-
-PACKAGED = 'schema_version = 1\n[pairs.a]\ntarget = "org/a"\nk = 4\n[pairs.b]\ntarget = "org/b"\n'
-HAND_WRITTEN = """# top
-schema_version = 1  # the format
-default_pair = "a"
-
-# Why this one: it is fast here.
-[pairs.a]
-draft = "org/d"   # small
-target = "org/t"
-note = "mine"
-target_bytes = 100
-"""
-
-
-@pytest.fixture
-def files(tmp_path):
-    """(packaged, the user's); the second does not exist yet."""
-    packaged = tmp_path / "packaged.toml"
-    packaged.write_text(PACKAGED)
-    return packaged, tmp_path / "mine" / "models.toml"
-
-
-def users(files, text):
-    files[1].parent.mkdir(exist_ok=True)
-    files[1].write_text(text)
-    return load_registry(*files)
 
 
 def complaint(files, text) -> UsageError:
     with pytest.raises(UsageError) as caught:
         users(files, text)
     return caught.value
-
-
-# What overlays what
 
 
 def test_without_a_users_file_the_packaged_pairs_speak(files):
@@ -83,9 +49,6 @@ def test_every_packaged_pair_fits_the_memory_it_names():
     for pair in read_registry(packaged_file(), "packaged").pairs.values():
         if pair.target_bytes and pair.draft_bytes and pair.min_memory_gb:
             assert pair.target_bytes + pair.draft_bytes < pair.min_memory_gb * 0.75e9, pair.name
-
-
-# What is complained about
 
 
 @pytest.mark.parametrize(
@@ -144,65 +107,3 @@ def test_what_is_no_toml_is_a_usage_error_and_edits_leave_it_alone(files, conten
 
 def test_k_auto_is_understood(files):
     assert users(files, 'schema_version = 1\n[pairs.a]\ntarget = "x"\nk = "auto"\n').find("a").k == "auto"
-
-
-# What edits keep
-
-
-def test_the_first_edit_makes_the_file_and_its_folder(files):
-    userfile.add_pair(files[1], Pair("mine", "org/t", "org/d", 5))
-    userfile.set_default(files[1], "mine")
-    known = load_registry(*files)
-    assert (known.default_pair, known.find("mine").draft, known.find("mine").k) == ("mine", "org/d", 5)
-    assert files[1].read_text().startswith("# Your pairs")
-
-
-def test_edits_keep_every_hand_written_line_that_they_do_not_change(files):
-    users(files, HAND_WRITTEN)
-    userfile.add_pair(files[1], Pair("new", "org/n", None))
-    userfile.set_default(files[1], "new")
-    text = files[1].read_text()
-    changed = set(HAND_WRITTEN.splitlines()) - set(text.splitlines())
-    assert changed == {'default_pair = "a"'}
-    assert load_registry(*files).find("new").draft is None
-
-
-def test_replacing_a_pairs_models_drops_what_was_true_of_the_old_ones_only(files):
-    users(files, HAND_WRITTEN)
-    userfile.add_pair(files[1], Pair("a", "org/other", "org/d"))
-    pair = load_registry(*files).find("a")
-    assert (pair.target, pair.note, pair.target_bytes) == ("org/other", "mine", None)
-    userfile.add_pair(files[1], Pair("a", "org/other", None))
-    assert load_registry(*files).find("a").draft is None
-
-
-@given(st.from_regex(r"[A-Za-z0-9][\w.-]{0,8}", fullmatch=True), st.integers(0, 16))
-def test_any_name_that_pairs_add_takes_is_read_back(tmp_path_factory, name, k):
-    path = tmp_path_factory.mktemp("any") / "models.toml"
-    userfile.add_pair(path, Pair(name, "org/t", "org/d", k))
-    userfile.set_default(path, name)
-    known = read_registry(path, "yours")
-    assert (known.find(name).k, known.default_pair) == (k, name)
-
-
-def test_a_link_stays_a_link_and_the_files_mode_stays(files, tmp_path):
-    """A rename onto the link made it a file, readable by its owner only: dotfiles kept elsewhere were cut off."""
-    real = tmp_path / "dotfiles.toml"
-    real.write_text(HAND_WRITTEN)
-    real.chmod(0o664)
-    files[1].parent.mkdir()
-    files[1].symlink_to(real)
-    userfile.set_default(files[1], "b")
-    assert files[1].is_symlink() and 'default_pair = "b"' in real.read_text()
-    assert stat.S_IMODE(real.stat().st_mode) == 0o664
-
-
-def test_a_write_that_fails_leaves_the_old_file_and_no_other(files, monkeypatch):
-    users(files, HAND_WRITTEN)
-    monkeypatch.setattr(
-        "pathlib.Path.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
-    )
-    with pytest.raises(SpecdecError, match="cannot be written: No space left on device"):
-        userfile.set_default(files[1], "b")
-    assert files[1].read_text() == HAND_WRITTEN
-    assert [path.name for path in files[1].parent.iterdir()] == ["models.toml"]

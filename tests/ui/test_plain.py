@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import io
-import json
 
 import pytest
 
 from fakes.ui_script import ANSWER, PREFILL, ROUNDS, START, Terminal, drafted, finish, script
-from specdec_cli.events import Failure, Finish, RoundDone, from_dict, to_dict
-from specdec_cli.ui.display import JsonlDisplay, Tee
+from specdec_cli.events import Failure, Finish, RoundDone
 from specdec_cli.ui.plain import PlainDisplay
 
 SUMMARY = """\
@@ -123,50 +121,3 @@ def test_a_terminal_gets_the_filtered_answer() -> None:
         assert b"\x1b" not in terminal.written
     finally:
         terminal.close()
-
-
-def test_each_event_is_one_json_line_that_reads_back_as_the_same_event() -> None:
-    out = io.StringIO()
-    display = JsonlDisplay(out)
-    events = script()
-    for event in events:
-        display.handle(event)
-    display.close()
-    lines = out.getvalue().splitlines(keepends=True)
-    assert all(line.endswith("\n") for line in lines)
-    assert [from_dict(json.loads(line)) for line in lines][:-1] == events[:-1]
-    assert json.loads(lines[-1]) == {**to_dict(events[-1]), "tokens": []}
-
-
-def test_a_json_line_holds_printable_ascii_only_and_loses_nothing() -> None:
-    out = io.StringIO()
-    hostile = drafted(3, [" a", "é"], 1, "\x9b\x7f\u2028\ud800\x1b\n")
-    JsonlDisplay(out).handle(hostile)
-    line = out.getvalue()
-    assert line.removesuffix("\n").isascii() and line.removesuffix("\n").replace(" ", "").isprintable()
-    assert '"next_piece": "\\u009b\\u007f\\u2028\\ud800\\u001b\\n"' in line
-    assert from_dict(json.loads(line)) == hostile
-
-
-def test_displays_together_all_see_every_event_and_all_close() -> None:
-    closed: list[str] = []
-
-    class Recorder:
-        def __init__(self, name: str) -> None:
-            self.name = name
-            self.seen: list[str] = []
-
-        def handle(self, event: object) -> None:
-            self.seen.append(type(event).__name__)
-
-        def close(self) -> None:
-            closed.append(self.name)
-            raise OSError(self.name)
-
-    one, other = Recorder("one"), Recorder("other")
-    tee = Tee([one, other])
-    tee.handle(START)
-    with pytest.raises(OSError):
-        tee.close()
-    assert one.seen == other.seen == ["Start"]
-    assert sorted(closed) == ["one", "other"]

@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from fakes.ui_script import START, Terminal, finish, script
-from specdec_cli.errors import DoesNotFit, UsageError
+from fakes.ui_script import START, Terminal, finish
+from specdec_cli.errors import DoesNotFit
 from specdec_cli.events import Failure
-from specdec_cli.format import count, percent, speed
 from specdec_cli.ui.display import (
-    JsonlDisplay,
-    Tee,
-    loading,
-    open_display,
     print_demo_box,
-    print_doctor,
     print_error,
 )
-from specdec_cli.ui.panel.live import PanelDisplay
-from specdec_cli.ui.plain import PlainDisplay
 from specdec_cli.ui.summary import doctor_table, error_lines, summary
 from specdec_cli.ui.terminal import make_console
 
@@ -151,70 +142,3 @@ def test_the_doctor_table_is_aligned_and_filtered() -> None:
         "memory  24.0 GB",
         "path    /ab       x",
     ]
-
-
-def test_the_doctor_writes_tabs_into_a_pipe() -> None:
-    out = io.StringIO()
-    print_doctor(out, FINDINGS)
-    assert out.getvalue() == "chip\tApple M4\tfast\nmemory\t24.0 GB\npath\t/ab\tx\n"
-
-
-def test_figures_read_as_people_write_them() -> None:
-    assert [percent(rate) for rate in (None, 0.0, 0.617, 1.0)] == ["–", "0 %", "62 %", "100 %"]
-    assert [count(1, "token"), count(1234, "token"), count(2, "target pass")] == [
-        "1 token",
-        "1 234 tokens",
-        "2 target passes",
-    ]
-    assert [speed(None), speed(8.04), speed(117.6)] == ["– tok/s", "8.0 tok/s", "118 tok/s"]
-
-
-def opened(out: io.StringIO | object, err: object, **options: object) -> type:
-    """The kind of display these options give."""
-    asked = {"name": "demo", "json": False, "panel": None, "quiet": False, "plain": False, "trace": None} | options
-    with open_display(out, err, **asked) as display:
-        return type(display)
-
-
-def test_the_panel_runs_only_where_it_can_be_drawn_and_is_wanted() -> None:
-    terminal = Terminal(80, 24)
-    try:
-        assert opened(terminal.out, terminal.err) is PanelDisplay
-        assert opened(io.StringIO(), terminal.err) is PanelDisplay
-        assert opened(terminal.out, terminal.err, panel=False) is PlainDisplay
-        assert opened(terminal.out, terminal.err, plain=True) is PlainDisplay
-        assert opened(terminal.out, terminal.err, quiet=True) is PlainDisplay
-        assert opened(terminal.out, io.StringIO(), panel=True) is PlainDisplay
-        assert opened(terminal.out, terminal.err, json=True) is JsonlDisplay
-    finally:
-        terminal.close()
-
-
-def test_a_trace_holds_the_same_lines_as_json_beside_the_usual_display(tmp_path: Path) -> None:
-    out, trace = io.StringIO(), tmp_path / "trace.jsonl"
-    asked = {"name": "demo", "panel": None, "quiet": True, "plain": False}
-    with open_display(out, io.StringIO(), json=True, trace=trace, **asked) as display:
-        assert isinstance(display, Tee)
-        for event in script():
-            display.handle(event)
-    assert trace.read_text() == out.getvalue() != ""
-
-
-def test_a_trace_that_cannot_be_written_is_a_usage_error_with_its_path(tmp_path: Path) -> None:
-    missing = tmp_path / "nowhere" / "trace.jsonl"
-    with pytest.raises(UsageError) as caught:
-        opened(io.StringIO(), io.StringIO(), trace=missing)
-    assert caught.value.message == f"--trace {missing} cannot be written: No such file or directory"
-
-
-def test_loading_is_shown_while_it_lasts_and_only_on_a_terminal() -> None:
-    terminal, pipe = Terminal(80, 24), io.StringIO()
-    try:
-        with loading(terminal.err, "de\x1b[2Jmo", shown=True):
-            assert terminal.lines() == ["loading demo…"]
-        assert terminal.lines() == []
-        with loading(terminal.err, "demo", shown=False), loading(pipe, "demo", shown=True):
-            assert terminal.lines() == []
-        assert pipe.getvalue() == ""
-    finally:
-        terminal.close()

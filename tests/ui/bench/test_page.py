@@ -15,13 +15,13 @@ from fakes.bench_result import sample_result
 from specdec_cli.bench.file import from_dict, to_dict
 from specdec_cli.bench.result import Contender
 from specdec_cli.speedup import tokens_per_round
-from specdec_cli.ui.bench.export import WRITERS
 from specdec_cli.ui.bench.page import html_page, svg_summary
-from specdec_cli.ui.bench.page_data import CostTable, cost_table, predicted_speedup, sections
+from specdec_cli.ui.bench.page_data import CostTable, predicted_speedup, sections
 from specdec_cli.ui.bench.page_sentences import HEADINGS
-from specdec_cli.ui.bench.plot import Mark, speedups, ticks
 
 TWO = (Contender("model", "mlx-community/Qwen3-0.6B-4bit"), Contender("ngram"))
+
+
 VOID = {"meta", "input", "hr", "br", "link", "img"}
 
 
@@ -140,48 +140,7 @@ def test_foreign_names_are_never_markup():
     ElementTree.fromstring(svg_summary(hostile))
 
 
-def test_the_export_knows_both_extensions(result):
-    assert WRITERS[".html"](result).startswith("<!doctype html>") and WRITERS[".svg"](result).startswith("<svg ")
-
-
-def test_the_picture_is_valid_needs_no_variables_and_has_its_key(result):
-    picture = svg_summary(result)
-    ElementTree.fromstring(picture)
-    assert "var(" not in picture and "prefers-color-scheme: dark" in picture
-    assert "● measured, ○ predicted" in picture and "qwen3-8b on Apple M4 Pro" in picture
-
-
-def test_marks_stay_inside_the_plot_whatever_their_interval():
-    marks = [Mark(1.0, 1.0, 1.0), Mark(1.4, 0.01, 300.0, chosen=True), Mark(1.2, 0.0, float("inf"), False), None]
-    drawn = speedups("plot", ["0", "1", "2", "3"], marks)
-    heights = [float(y) for y in re.findall(r'(?:cy|y1|y2)="([\d.-]+)"|V([\d.-]+)"', drawn) for y in y if y]
-    assert heights and all(0 <= y <= 240 for y in heights)
-    assert drawn.count('class="whisker') == 2 and "nan" not in drawn and "inf" not in drawn
-
-
-@pytest.mark.parametrize(("low", "high"), [(0.95, 1.15), (0.0, 4.1), (0.2, 12.0), (0.85, 1.9)])
-def test_ticks_are_round_few_and_inside(low, high):
-    found = ticks(low, high)
-    assert 3 <= len(found) <= 8 and low <= found[0] and found[-1] <= high + 1e-9
-    assert all(len(f"{tick:g}") <= 5 for tick in found)
-
-
 COSTS = CostTable(0.1, (1.0, 1.05, 1.2, 1.6, 2.2), 0.02)
-
-
-def test_the_prediction_is_the_formula_of_the_design():
-    """S(3) at a = 0.8: (1 + 0.8 + 0.64 + 0.512) / (0.3 + 1.6)."""
-    assert tokens_per_round(0.8, 3) == pytest.approx(2.952)
-    assert predicted_speedup(0.8, 3, COSTS) == pytest.approx(2.952 / 1.9)
-    assert predicted_speedup(0.8, 0, COSTS) == 1.0
-
-
-def test_rows_that_were_not_measured_lie_between_their_neighbours():
-    class Curve:
-        draft_step, plain_seconds, verify = 0.1, 0.02, {3: 1.4, 5: 2.0}
-
-    assert cost_table(Curve()).verify == pytest.approx((1.0, 1.2, 1.4, 1.7, 2.0))
-    assert cost_table(None) is None
 
 
 def test_the_sliders_have_the_measured_costs(result, page):

@@ -6,12 +6,9 @@ from dataclasses import replace
 import pytest
 
 from fakes.bench_result import sample_result
-from specdec_cli.bench.compare import compare
 from specdec_cli.bench.report import reports
 from specdec_cli.bench.result import Contender
 from specdec_cli.machine import MachineState
-from specdec_cli.ui.bench.comparison import print_comparison
-from specdec_cli.ui.bench.progress import bench_progress, clock
 from specdec_cli.ui.bench.table import bar, print_bench
 
 GOLDEN_80 = """\
@@ -54,6 +51,8 @@ machine     baseline +1.9 % from first to last, on mains, low-power mode off,
 
 specdec run -p qwen3-8b -k 2 'your prompt'
 """
+
+
 GOLDEN_120 = """\
 qwen3-8b · Qwen3-8B-4bit + Qwen3-0.6B-4bit
 Apple M4 Pro · 96 tokens, natural ends · bundled · 2 min 0 s
@@ -153,37 +152,3 @@ def test_bars_share_a_scale_and_cross_plain_decoding():
     assert bar(2.0, 2.0, 8, True).plain == "━━━┿━━━━"
     assert bar(1.0, 2.0, 8, False).plain == "╌╌╌┼    "
     assert bar(0.5, 2.0, 8, True).plain == "━━ │    "
-
-
-def test_a_comparison_says_what_differs_before_what_changed(result, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    other = sample_result("M5 Max, 70B (mlx 3791)", budget_seconds=120.0)
-    newer = replace(other, environment=replace(other.environment, versions={"specdec": "0.1.0", "mlx": "0.33.0"}))
-    out = io.StringIO()
-    print_comparison(out, compare(result, newer), ("a.json", "b.json"))
-    lines = out.getvalue().splitlines()
-    assert lines[0].split() == ["differs", "a.json", "b.json"]
-    assert ["mlx", "0.32.0", "0.33.0"] in [line.split() for line in lines]
-    rows = [line for line in lines if line.startswith(("1 ", "8 "))]
-    assert len(rows) == 2 and "+" in rows[1] and max(map(len, lines)) <= 80
-
-
-def test_a_bench_beside_itself_did_not_change(result):
-    found = compare(result, result)
-    assert not found.differences
-    ((_, changes),) = found.changes
-    assert {change.k for change in changes} == {0, *range(1, 9), "auto"}
-    assert all(change.ratio.mean == pytest.approx(1.0) and change.ratio.contains(1.0) for change in changes)
-
-
-def test_progress_into_a_file_is_a_line_a_phase():
-    err = io.StringIO()
-    with bench_progress(err) as report:
-        report("learning from code: a", 0.1, 110.0)
-        report("learning from chat: b", 0.2, 100.0)
-        report("confirming K 4 on code: c", 0.5, 60.0)
-    assert err.getvalue() == "learning… 1:50 left\nconfirming… 1:00 left\n"
-
-
-def test_seconds_are_told_as_minutes():
-    assert (clock(0), clock(75), clock(600)) == ("0:00", "1:15", "10:00")

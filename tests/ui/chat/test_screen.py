@@ -12,13 +12,19 @@ from fakes.ui_script import PREFILL, ROUNDS, START, Terminal, drafted, finish
 from specdec_cli.chat.screen import Markdown, Notice, Quote, Rows
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.models.text import Thinking
-from specdec_cli.ui.chat.reports import toolbar, turn_lines
-from specdec_cli.ui.chat.rows import ThinkingRows, ThinkingWriter
+from specdec_cli.ui.chat.reports import toolbar
+from specdec_cli.ui.chat.rows import ThinkingWriter
 from specdec_cli.ui.chat.screen import ChatScreen, copied_here
 
 TAGS = Thinking("<think>", "</think>")
+
+
 REPLY = ["<thi", "nk>\nLet me ", "see: one\ntwo.\n", "</think>", "\n\nThe answer", " is 2."]
+
+
 HOSTILE = "a\x1b]0;title\x07b\x1b[2Jc\x9b31md&#x202e;&#27;[31m [link=x]e[/link] [f](http://g)"
+
+
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]")
 
 
@@ -35,59 +41,11 @@ def terminal():
     made.close()
 
 
-def rows_of(parts, hidden, width=60):
-    rows = ThinkingRows(TAGS, hidden)
-    return "".join(rows.feed(part, width) for part in parts) + rows.finish(width)
-
-
-def bare(text):
-    return text.replace("\x1b[2m", "").replace("\x1b[22m", "")
-
-
-def test_shown_thinking_is_dim_and_marked_and_without_its_tags():
-    shown = rows_of(REPLY, hidden=False)
-    assert bare(shown) == "┊ Let me see: one\n┊ two.\n\nThe answer is 2.\n"
-    assert shown.startswith("\x1b[2m┊ Let me see: one\x1b[22m\n")
-
-
-def test_hidden_thinking_is_one_row():
-    assert bare(rows_of(REPLY, hidden=True)) == "┊ thought for 5 words\n\nThe answer is 2.\n"
-
-
-def test_thinking_wraps_within_its_mark():
-    rows = bare(rows_of(["<think>" + "word " * 20 + "</think>yes"], hidden=False, width=24)).split("\n")
-    assert all(len(row) <= 24 for row in rows) and sum(row.startswith("┊ word") for row in rows) >= 5
-
-
-def test_the_growing_row_of_thinking_shows_it_or_its_length():
-    for hidden, expected in ((False, "┊ see: one two"), (True, "┊ thinking… 5 words")):
-        rows = ThinkingRows(TAGS, hidden)
-        rows.feed("<think>Let me\nsee: one two", 60)
-        assert rows.row.plain == expected or hidden
-        assert rows.row.plain.startswith("┊ ") and (not hidden or rows.row.plain == expected)
-
-
-def test_an_unfinished_thought_is_closed():
-    assert bare(rows_of(["<think>hm, w"], hidden=False)) == "┊ hm, w\n\n"
-    assert bare(rows_of(["<think>hm, w"], hidden=True)) == "┊ thought for 2 words\n\n"
-
-
-def test_an_answer_without_thinking_is_as_ever():
-    assert rows_of(["Yes, <think>", "\nit is."], hidden=True) == "Yes, <think>\nit is.\n"
-
-
 def written(parts, out, hidden):
     writer = ThinkingWriter(out, TAGS, hidden, styled=True)
     for part in parts:
         writer.write(part)
     writer.end()
-
-
-def test_a_pipe_gets_the_models_own_words_or_the_answer_alone():
-    shown, hidden = io.StringIO(), io.StringIO()
-    written(REPLY, shown, False)
-    written(REPLY, hidden, True)
-    assert (shown.getvalue(), hidden.getvalue()) == ("".join(REPLY) + "\n", "The answer is 2.\n")
 
 
 def test_a_terminal_without_panel_gets_thinking_marked_too(terminal):
@@ -122,20 +80,6 @@ def test_hostile_text_of_a_model_does_not_reach_the_terminal(terminal):
             replied(terminal, ["<think>", HOSTILE, "</think>", HOSTILE], hidden, panel)
     assert b"title" not in terminal.written and b"\x1b[31m" not in terminal.written
     assert b"\x1b[2J" not in terminal.written and "\u202e" not in terminal.written.decode()
-
-
-@pytest.mark.parametrize("width", [30, 60, 80, 120])
-def test_the_line_behind_a_reply_is_one_row_and_leaves_out_its_ends_first(width):
-    lines = turn_lines(START, PREFILL, finish(), width)
-    assert len(lines) == 1 and lines[0].cell_len <= max(width, len("14 tokens in 5 target passes"))
-    assert ("read 1234 of" in lines[0].plain) == (width == 120)
-
-
-def test_a_reply_that_was_cut_says_so():
-    full = replace(START, context_limit=1334)
-    assert turn_lines(START, PREFILL, finish("length"), 80)[1].plain == "stopped at 100 tokens: /set max-tokens N"
-    assert turn_lines(full, PREFILL, finish("length"), 80)[1].plain == "the context of 1334 tokens is full"
-    assert "keeps the text above" in turn_lines(START, PREFILL, finish("interrupted"), 80)[1].plain
 
 
 def test_markdown_is_drawn_and_holds_nothing_that_acts(terminal):

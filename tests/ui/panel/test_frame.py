@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 
 import pytest
@@ -13,8 +12,7 @@ from rich.cells import cell_len
 from fakes.ui_script import ROUNDS, START, drafted, finish, folded
 from specdec_cli.events import Finish
 from specdec_cli.ui.panel.frame import render
-from specdec_cli.ui.panel.gauges import bar
-from specdec_cli.ui.panel.state import KEPT_ROUNDS, PanelState
+from specdec_cli.ui.panel.state import PanelState
 
 RUNNING = """\
 ╭─ demo · K 4 · coupled ───────────── 5 target passes for 14 tokens · 9 saved ─╮
@@ -28,6 +26,7 @@ RUNNING = """\
 │ ✓ accepted   ✗ rejected   · discarded   ➜ target's own   ★ bonus             │
 ╰──────────────────────────────────────────────────────────────────────────────╯"""
 
+
 BEGUN = """\
 ╭─ demo · K 4 · coupled ─────────────────────────── 1 target pass for 1 token ─╮
 │  0  ➜def                                                      plain · 9.4 ms │
@@ -40,12 +39,16 @@ BEGUN = """\
 │ ✓ accepted   ✗ rejected   · discarded   ➜ target's own   ★ bonus             │
 ╰──────────────────────────────────────────────────────────────────────────────╯"""
 
+
 WAITING = """\
 ╭─ Target-1B · K 4 · coupled ──────────────────────────────────────────────────╮
 │ reading the prompt, 1 234 tokens…                                            │
 ╰──────────────────────────────────────────────────────────────────────────────╯"""
 
+
 ended = st.sampled_from([None, "stop", "length", "interrupted"])
+
+
 pieces = st.text(st.sampled_from("ab 日👍\n\t\x1b\u200d\u0301\ufe0f\u202e(."), max_size=14)
 
 
@@ -95,15 +98,6 @@ def test_plain_decoding_shows_no_acceptance() -> None:
     ]
 
 
-def test_a_long_row_keeps_the_count_the_rejected_and_the_next_token() -> None:
-    long = drafted(7, [" accepted", " words", " without", " end", " rejected", " lost", " too"], 4, " corrected")
-    rows = [render(folded((long,)), width, 24).plain.splitlines()[1] for width in (120, 80, 60, 40)]
-    assert rows[0].startswith("│  7  ✓␣accepted ✓␣words ✓␣without ✓␣end ✗␣rejected ·␣lost ·␣too ➜␣corrected   ")
-    assert rows[1] == "│  7  ✓… ✓␣wor… ✓␣wit… ✓␣end ✗␣rejected ·… ➜␣correct…    4 of 7 · 2.1 + 9.4 ms │"
-    assert rows[2] == "│  7  ✓… ✗␣rejected ·… ➜␣correct…    4 of 7 · 2.1 + 9.4 ms │"
-    assert rows[3] == "│  7  ✓… ✗␣rej… ·… ➜␣cor…       4 of 7 │"
-
-
 @pytest.mark.parametrize(
     ("height", "rows"),
     [(24, 10), (12, 10), (11, 9), (10, 8), (9, 7), (8, 6), (7, 1), (3, 1)],
@@ -123,12 +117,6 @@ def test_a_tiny_terminal_gets_one_line() -> None:
     assert render(folded(), 80, 2).plain == ""
 
 
-def test_the_bar_marks_the_usual_band_and_the_rate_by_shape() -> None:
-    assert bar(0.0, 20).plain == "──────────┼╌╌╌╌╌┼───"
-    assert bar(0.625, 20).plain == "━━━━━━━━━━╋━╸╌╌╌┼───"
-    assert bar(1.0, 20).plain == "━━━━━━━━━━╋━━━━━╋━━━"
-
-
 @settings(max_examples=150, deadline=None)
 @given(
     rounds(), st.integers(1, 140), st.integers(1, 30), ended, st.sampled_from(["demo", "日本語" * 20, "a\x1b[2Jb\nc"])
@@ -143,29 +131,6 @@ def test_no_row_is_too_wide_and_no_frame_too_tall(made: list, width: int, height
     assert "\x1b" not in shown
     if width >= 36 and height >= 8:
         assert len({cell_len(row) for row in shown.split("\n")}) == 1
-
-
-def test_applying_an_event_changes_no_earlier_state() -> None:
-    states = [PanelState(name="demo")]
-    for event in (START, *ROUNDS, finish()):
-        states.append(states[-1].apply(event))
-    again = [PanelState(name="demo")]
-    for before, event in zip(states, (START, *ROUNDS, finish()), strict=False):
-        kept = copy.deepcopy(before)
-        again.append(before.apply(event))
-        assert before == kept
-    assert again == states
-
-
-def test_only_the_rounds_that_are_drawn_are_kept() -> None:
-    state = folded(tuple(drafted(index, ["a"], 1, "b") for index in range(50)))
-    assert [done.round.index for done in state.recent] == [49, 48, 47, 46]
-    assert len(state.recent) == KEPT_ROUNDS
-    assert state.stats.rounds == 50
-
-
-def test_a_new_start_begins_anew_under_the_same_name() -> None:
-    assert folded().apply(START) == PanelState(name="demo", start=START)
 
 
 def test_several_drafters_are_named_round_by_round() -> None:

@@ -1,0 +1,44 @@
+"""The values that a bench measured."""
+
+from dataclasses import replace
+
+import pytest
+
+from fakes.bench_result import sample_result
+from specdec_cli.bench.result import Contender, plain
+
+
+@pytest.mark.parametrize(
+    ("contender", "name"),
+    [
+        (Contender("ngram"), "ngram"),
+        (Contender("model", "org/Small-4bit"), "Small-4bit"),
+        (Contender("model", "/models/small/"), "small"),
+        (Contender("auto", "org/Small"), "auto with Small"),
+    ],
+)
+def test_a_contender_has_a_short_name(contender, name):
+    assert contender.name == name
+
+
+def test_only_auto_has_to_run_to_be_measured():
+    assert [Contender(name).measurable_offline for name in ("model", "ngram", "auto")] == [True, True, False]
+
+
+def test_conditions_are_every_contender_at_every_temperature_in_order():
+    contenders = (Contender("model", "org/a"), Contender("ngram"))
+    result = sample_result(budget_seconds=20.0, contenders=contenders, temperatures=(0.0, 1.0))
+    assert [(c.contender.name, c.temperature) for c in result.conditions] == [
+        ("a", 0.0),
+        ("ngram", 0.0),
+        ("a", 1.0),
+        ("ngram", 1.0),
+    ]
+
+
+def test_drift_compares_the_repeated_baseline_with_the_first_of_its_prompt():
+    result = sample_result(budget_seconds=60.0)
+    first = next(sample for sample in result.samples if sample.arm == plain(0.0))
+    slower = replace(first, phase="drift", decode_seconds=2 * first.decode_seconds)
+    assert replace(result, samples=(first, slower)).drift == pytest.approx(-0.5)
+    assert replace(result, samples=(first,)).drift is None

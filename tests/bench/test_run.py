@@ -1,0 +1,89 @@
+"""One bench from request to result, on a simulated machine."""
+
+from dataclasses import replace
+
+import pytest
+
+from fakes.bench_machine import Simulated, Texts
+from fakes.bench_result import sample_result
+from fakes.machine import BY_NAME
+from specdec_cli.bench.result import Contender
+from specdec_cli.bench.run import Bench, BenchRequest, Subjects
+from specdec_cli.errors import DoesNotFit
+from specdec_cli.pairs.pair import Pair
+
+PROMPTS = tuple(Texts({"code": 0.8, "chat": 0.6}).prompts(6, 1))
+
+
+class Machine(Simulated):
+    """A simulated machine with a context of `fit` prompts, and fixed times of the warm-up."""
+
+    fit, limits = 12, ()
+
+    def fitting(self, prompts, tokens):
+        return list(prompts)[: self.fit]
+
+    def warm_up(self, prompt, conditions, deepest):
+        self._spend(10.0, 0.0)
+        return 0.1, 0.02
+
+    def limit(self, max_tokens):
+        self.limits = (*self.limits, max_tokens)
+
+
+def bench(machine, **changes):
+    request = BenchRequest(
+        Pair("tiny", "org/target", "org/draft"), True, (), ("model",), (0, 1, 2, 4), (0.0,), "auto", 0,
+        PROMPTS, "", None, False, False, 60.0, 0.0, False,
+    )  # fmt: skip
+    subjects = Subjects((Contender("model", "org/draft"),), sample_result(budget_seconds=20.0).environment)
+    return Bench(replace(request, **changes), machine, subjects, lambda progress: None)
+
+
+def machine(**faults):
+    return Machine(BY_NAME["M4 Pro (mlx 3852)"], **faults)
+
+
+def test_a_bench_that_ran_has_a_whole_result_with_its_settings():
+    found = bench(machine())
+    assert not found.begun
+    found.run()
+    result = found.result()
+    assert found.begun and not result.partial and result.samples and result.rehearsals
+    assert (result.settings.pair, result.settings.kinds) == ("tiny", ("code", "chat"))
+    assert result.settings.prompts == "12 bundled prompts of 2 kinds"
+
+
+def test_answers_are_as_long_as_the_budget_allows_unless_a_length_was_requested():
+    free, fixed = machine(), machine()
+    bench(free).run()
+    bench(fixed, max_tokens=50).run()
+    assert 32 <= free.limits[0] <= 128 and fixed.limits == (50,)
+
+
+def test_prompts_without_room_are_left_out_with_a_notice():
+    small = machine()
+    small.fit = 5
+    found = bench(small)
+    found.run()
+    assert found.notices == ["7 of 12 prompts leave no room for 128 tokens: left out"]
+    assert {sample.prompt.kind for sample in found.result().samples} == {"code"}
+
+
+def test_no_prompt_with_room_is_refused_with_the_numbers():
+    small = machine()
+    small.fit = 0
+    with pytest.raises(DoesNotFit, match="none of the 12 prompts leaves room for 128 tokens"):
+        bench(small).run()
+
+
+def test_an_interrupted_warm_up_measures_nothing_and_raises_nothing():
+    found = bench(machine(cancel_after=0.01))
+    found.run()
+    assert not found.begun
+
+
+def test_an_interrupted_bench_keeps_what_it_measured():
+    found = bench(machine(cancel_after=20.0))
+    found.run()
+    assert found.begun and found.result().partial and found.result().samples

@@ -1,0 +1,51 @@
+"""Will it fit: sums, limits, and what the refusal proposes."""
+
+import pytest
+
+from specdec_cli.errors import DoesNotFit
+from specdec_cli.models.memory import Footprint, MemoryEstimate, prefill_bytes
+
+GB = 10**9
+TARGET, DRAFT = Footprint("big", 8 * GB, GB, GB), Footprint("small", GB, GB // 2, GB // 4)
+
+
+def estimate(available, footprints=(TARGET, DRAFT), **more):
+    return MemoryEstimate(footprints, 4096, int(available * GB / 0.92), **more)
+
+
+def test_the_peak_counts_weights_and_caches_of_both_and_the_larger_prefill():
+    assert estimate(16).peak_bytes == 11.5 * GB and estimate(16).prefill_bytes == GB
+
+
+def test_it_fits_up_to_its_limit():
+    assert estimate(11.6).fits and not estimate(11.4).fits
+
+
+def test_the_largest_context_is_linear_in_what_the_weights_leave():
+    assert estimate(9 + 2.5 / 2).largest_context == pytest.approx(2048, abs=1)
+    assert estimate(5).largest_context == 0
+
+
+@pytest.mark.parametrize(
+    ("found", "hint"),
+    [
+        (estimate(10, fits_with_kv_bits=4), "--kv-bits 4"),
+        (estimate(10.26), "--max-context 2048"),
+        (estimate(5), "--drafter none"),
+        (estimate(5, (TARGET,)), "a lower quantization"),
+    ],
+)
+def test_the_refusal_names_both_numbers_and_what_would_fit(found, hint):
+    error = found.obstacle()
+    assert isinstance(error, DoesNotFit) and hint in error.hint and "--force" in error.hint
+    assert f"{found.peak_bytes / 1e9:.1f} GB at 4096 tokens" in error.message
+    assert f"{found.limit_bytes / 1e9:.1f} GB are usable" in error.message
+
+
+def test_without_a_fused_kernel_prefill_grows_with_the_context():
+    fused, plain = (prefill_bytes(512, 8192, 1024, 4096, 16, 2, fused) for fused in (True, False))
+    assert plain - fused == 16 * 512 * 8192 * 2
+
+
+def test_a_chunk_is_never_longer_than_the_context():
+    assert prefill_bytes(512, 10, 64, 256, 4, 2, True) == prefill_bytes(10, 10, 64, 256, 4, 2, True)

@@ -1,0 +1,109 @@
+"""The known pairs: sizes, what fits, what the Hub confirmed. The Hub is a function."""
+
+import pytest
+
+from specdec_cli.errors import NotAvailable, Unanswered
+from specdec_cli.pairs import catalog
+from specdec_cli.pairs.pair import Pair, Registry
+
+GB = 10**9
+SMALL = Pair("small", "org/small", "org/tiny", min_memory_gb=8, target_bytes=3 * GB, draft_bytes=GB)
+BIG = Pair("big", "org/big", None, min_memory_gb=64)
+KNOWN = Registry({"small": SMALL, "big": BIG}, None)
+
+
+@pytest.fixture(autouse=True)
+def _memory(monkeypatch, tmp_path):
+    monkeypatch.setattr(catalog, "physical_bytes", lambda: 16 * GB)
+    monkeypatch.setattr(catalog, "confirmed_file", lambda: tmp_path / "cache" / "confirmed.json")
+    monkeypatch.setattr(catalog, "_model_bytes", lambda name, revision: None)
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+
+
+class Snapshot:
+    total_bytes = 123
+
+
+def hub(monkeypatch, answers):
+    """`hub.resolve` with these answers: None a snapshot, else an error to raise."""
+
+    def resolve(name):
+        if answers[name] is not None:
+            raise answers[name]
+        return Snapshot()
+
+    monkeypatch.setattr(catalog.hub, "resolve", resolve)
+
+
+def test_a_size_comes_from_the_disk_then_the_hub_then_models_toml(monkeypatch):
+    assert catalog.size_bytes(SMALL, {}) == 4 * GB
+    assert catalog.size_bytes(SMALL, {"org/small": 5 * GB}) == 6 * GB
+    monkeypatch.setattr(catalog, "_model_bytes", lambda name, revision: 7 if name == "org/tiny" else None)
+    assert catalog.size_bytes(SMALL, {"org/small": 5, "org/tiny": 5}) == 12
+
+
+def test_a_pair_with_one_unknown_model_has_no_size():
+    assert catalog.size_bytes(BIG, {}) is None
+
+
+@pytest.mark.parametrize(
+    ("pair", "size", "fits"),
+    [
+        (SMALL, None, True),
+        (BIG, None, False),
+        (Pair("plain", "a", None), None, None),
+        (Pair("plain", "a", None), 10 * GB, True),
+        (Pair("plain", "a", None), 12 * GB, False),
+        (Pair("exact", "a", None, min_memory_gb=16.4), None, True),
+    ],
+)
+def test_a_pair_fits_by_its_stated_memory_else_by_its_size(pair, size, fits):
+    assert catalog.fits(pair, size) is fits
+
+
+def test_the_recommended_pair_is_the_largest_that_fits(monkeypatch):
+    assert catalog.recommended(KNOWN) is SMALL
+    monkeypatch.setattr(catalog, "physical_bytes", lambda: 128 * GB)
+    assert catalog.recommended(KNOWN) is BIG
+    monkeypatch.setattr(catalog, "physical_bytes", lambda: 4 * GB)
+    with pytest.raises(NotAvailable, match=r"no listed pair is known to fit 4\.0 GB"):
+        catalog.recommended(KNOWN)
+
+
+def test_confirmed_answers_are_kept_and_a_vanished_model_is_forgotten(monkeypatch):
+    hub(monkeypatch, {"org/a": None, "org/b": None})
+    catalog.confirm(["org/a", "org/b"])
+    hub(monkeypatch, {"org/b": NotAvailable("gone", "")})
+    assert catalog.confirm(["org/b"]) == [catalog.Confirmation("org/b", None, "gone")]
+    assert catalog.confirmed() == {"org/a": 123}
+
+
+def test_answers_before_a_failing_hub_are_kept(monkeypatch):
+    hub(monkeypatch, {"org/a": None, "org/b": Unanswered("no", "")})
+    with pytest.raises(Unanswered):
+        catalog.confirm(["org/a", "org/b"])
+    assert catalog.confirmed() == {"org/a": 123}
+
+
+def test_offline_nothing_is_confirmed(monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(NotAvailable, match="HF_HUB_OFFLINE forbids it"):
+        catalog.confirm(["org/a"])
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"org/a": "big"}'])
+def test_a_damaged_file_of_confirmations_counts_as_empty(content):
+    catalog.confirmed_file().parent.mkdir()
+    catalog.confirmed_file().write_text(content)
+    assert catalog.confirmed() == {}
+
+
+def test_a_pair_is_verified_once_the_hub_knows_both_models():
+    assert not catalog.verified(SMALL, {"org/small": 1}).verified
+    assert catalog.verified(SMALL, {"org/small": 1, "org/tiny": 1}).verified
+
+
+def test_hub_ids_are_each_named_once_and_local_models_never(tmp_path):
+    local = Pair("local", str(tmp_path), "org/tiny")
+    assert catalog.hub_ids(Registry({"small": SMALL, "local": local}, None)) == ["org/small", "org/tiny"]
+    assert catalog.users_of("org/tiny", Registry({"small": SMALL, "local": local}, None)) == ["small", "local"]

@@ -1,0 +1,47 @@
+"""A trace as a page: no foreign markup, fates without colour, text that can be copied."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from fakes.ui_script import PREFILL, ROUNDS, START, drafted, finish
+from specdec_cli.events import Finish
+from specdec_cli.trace import Reply, Trace
+from specdec_cli.ui.export.html import html_page
+
+SCRIPT = Reply(START, PREFILL, ROUNDS, finish())
+
+
+HOSTILE = "</pre><script>alert(1)</script>&amp;\x1b]0;owned\x07\x00\u202e\ufffe]]>"
+
+
+def hostile() -> Trace:
+    rounds = (drafted(0, [], 0, HOSTILE), drafted(1, [HOSTILE, HOSTILE, HOSTILE], 1, HOSTILE))
+    start = replace(START, target=f"org/{HOSTILE}", rule=HOSTILE)
+    end = Finish("stop", HOSTILE * 3, (), "", finish().stats)
+    return Trace((Reply(start, PREFILL, rounds, end),))
+
+
+def test_foreign_text_is_never_markup_in_the_page():
+    page = html_page(hostile())
+    assert "<script" not in page and "&lt;script&gt;" in page
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\ufffe]", page)
+
+
+def test_the_page_marks_every_fate_without_colour_and_needs_no_network():
+    page = html_page(Trace((SCRIPT,)))
+    assert '<del class="rejected" title="round 2: rejected">日本</del>' in page
+    assert '<del class="discarded" title="round 2: discarded">␛[2J</del>' in page
+    assert '<ins class="bonus" title="round 1: bonus">):</ins>' in page
+    for sign in ("✗", "·", "➜", "★"):
+        assert f'content: "{sign}"' in page
+    assert "prefers-color-scheme: dark" in page
+    assert not re.search(r"(src|href)=|url\(|@import|https?:", page)
+
+
+def test_the_page_s_text_without_what_was_not_said_is_the_reply():
+    page = html_page(Trace((SCRIPT,)))
+    (body,) = re.findall(r'<div class="text">(.*?)</div>', page, re.S)
+    kept = re.sub(r'<(\w+) class="(?:rejected|discarded|\w+ unsaid)".*?</\1>', "", body, flags=re.S)
+    assert re.sub(r"<[^>]*>", "", kept) == SCRIPT.finish.text

@@ -1,0 +1,136 @@
+"""Which display the options choose, events as JSON Lines, and several displays as one."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from fakes.ui_script import START, Terminal, drafted, script
+from specdec_cli.errors import UsageError
+from specdec_cli.events import from_dict, to_dict
+from specdec_cli.ui.display import (
+    JsonlDisplay,
+    Tee,
+    loading,
+    open_display,
+    print_doctor,
+)
+from specdec_cli.ui.panel.live import PanelDisplay
+from specdec_cli.ui.plain import PlainDisplay
+
+FINDINGS = [("chip", "Apple M4", "fast"), ("memory", "24.0 GB", ""), ("path", "/a\x1b[2Jb", "x")]
+
+
+@pytest.fixture(autouse=True)
+def _width_80(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_the_doctor_writes_tabs_into_a_pipe() -> None:
+    out = io.StringIO()
+    print_doctor(out, FINDINGS)
+    assert out.getvalue() == "chip\tApple M4\tfast\nmemory\t24.0 GB\npath\t/ab\tx\n"
+
+
+def opened(out: io.StringIO | object, err: object, **options: object) -> type:
+    """The kind of display these options give."""
+    asked = {"name": "demo", "json": False, "panel": None, "quiet": False, "plain": False, "trace": None} | options
+    with open_display(out, err, **asked) as display:
+        return type(display)
+
+
+def test_the_panel_runs_only_where_it_can_be_drawn_and_is_wanted() -> None:
+    terminal = Terminal(80, 24)
+    try:
+        assert opened(terminal.out, terminal.err) is PanelDisplay
+        assert opened(io.StringIO(), terminal.err) is PanelDisplay
+        assert opened(terminal.out, terminal.err, panel=False) is PlainDisplay
+        assert opened(terminal.out, terminal.err, plain=True) is PlainDisplay
+        assert opened(terminal.out, terminal.err, quiet=True) is PlainDisplay
+        assert opened(terminal.out, io.StringIO(), panel=True) is PlainDisplay
+        assert opened(terminal.out, terminal.err, json=True) is JsonlDisplay
+    finally:
+        terminal.close()
+
+
+def test_a_trace_holds_the_same_lines_as_json_beside_the_usual_display(tmp_path: Path) -> None:
+    out, trace = io.StringIO(), tmp_path / "trace.jsonl"
+    asked = {"name": "demo", "panel": None, "quiet": True, "plain": False}
+    with open_display(out, io.StringIO(), json=True, trace=trace, **asked) as display:
+        assert isinstance(display, Tee)
+        for event in script():
+            display.handle(event)
+    assert trace.read_text() == out.getvalue() != ""
+
+
+def test_a_trace_that_cannot_be_written_is_a_usage_error_with_its_path(tmp_path: Path) -> None:
+    missing = tmp_path / "nowhere" / "trace.jsonl"
+    with pytest.raises(UsageError) as caught:
+        opened(io.StringIO(), io.StringIO(), trace=missing)
+    assert caught.value.message == f"--trace {missing} cannot be written: No such file or directory"
+
+
+def test_loading_is_shown_while_it_lasts_and_only_on_a_terminal() -> None:
+    terminal, pipe = Terminal(80, 24), io.StringIO()
+    try:
+        with loading(terminal.err, "de\x1b[2Jmo", shown=True):
+            assert terminal.lines() == ["loading demo…"]
+        assert terminal.lines() == []
+        with loading(terminal.err, "demo", shown=False), loading(pipe, "demo", shown=True):
+            assert terminal.lines() == []
+        assert pipe.getvalue() == ""
+    finally:
+        terminal.close()
+
+
+def test_each_event_is_one_json_line_that_reads_back_as_the_same_event() -> None:
+    out = io.StringIO()
+    display = JsonlDisplay(out)
+    events = script()
+    for event in events:
+        display.handle(event)
+    display.close()
+    lines = out.getvalue().splitlines(keepends=True)
+    assert all(line.endswith("\n") for line in lines)
+    assert [from_dict(json.loads(line)) for line in lines][:-1] == events[:-1]
+    assert json.loads(lines[-1]) == {**to_dict(events[-1]), "tokens": []}
+
+
+def test_a_json_line_holds_printable_ascii_only_and_loses_nothing() -> None:
+    out = io.StringIO()
+    hostile = drafted(3, [" a", "é"], 1, "\x9b\x7f\u2028\ud800\x1b\n")
+    JsonlDisplay(out).handle(hostile)
+    line = out.getvalue()
+    assert line.removesuffix("\n").isascii() and line.removesuffix("\n").replace(" ", "").isprintable()
+    assert '"next_piece": "\\u009b\\u007f\\u2028\\ud800\\u001b\\n"' in line
+    assert from_dict(json.loads(line)) == hostile
+
+
+def test_displays_together_all_see_every_event_and_all_close() -> None:
+    closed: list[str] = []
+
+    class Recorder:
+        def __init__(self, name: str) -> None:
+            self.name = name
+            self.seen: list[str] = []
+
+        def handle(self, event: object) -> None:
+            self.seen.append(type(event).__name__)
+
+        def close(self) -> None:
+            closed.append(self.name)
+            raise OSError(self.name)
+
+    one, other = Recorder("one"), Recorder("other")
+    tee = Tee([one, other])
+    tee.handle(START)
+    with pytest.raises(OSError):
+        tee.close()
+    assert one.seen == other.seen == ["Start"]
+    assert sorted(closed) == ["one", "other"]
