@@ -12,7 +12,7 @@ from specdec_cli.errors import NotAvailable
 from specdec_cli.hub import manifest
 from specdec_cli.hub.client import prepare
 from specdec_cli.hub.failures import explained
-from specdec_cli.hub.layout import cache_folder, repository, require_inside
+from specdec_cli.hub.layout import cache_folder, is_inside, repository, require_inside
 from specdec_cli.hub.names import require_hub_id
 
 if TYPE_CHECKING:
@@ -50,7 +50,9 @@ def removal(name: str, commit: str | None = None) -> Removal:
         here = ", ".join(sorted(revision.commit_hash[:7] for revision in staying))
         raise NotAvailable(f"{name} has no commit {commit} here, only {here}", f"specdec rm {name}")
     blobs = {file.blob_path: file for revision in going for file in revision.files}
-    for path in blobs:  # where a snapshot is a link out of the cache, what it leads to is not ours to remove
+    if not staying and not all(is_inside(name, path) for path in blobs):
+        return Removal(name, (), (), _folder_bytes(repository(name)), 0, ())
+    for path in blobs:  # what a link out of the cache leads to is not ours to remove
         require_inside(name, path)
     used = {file.blob_path for revision in staying for file in revision.files}
     freed_bytes = cache.delete_revisions(*(revision.commit_hash for revision in going)).expected_freed_size

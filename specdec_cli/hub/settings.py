@@ -21,7 +21,7 @@ def settings() -> Iterator[tuple[str, str, str]]:
     told = "not the official Hub: what it lists is believed" if mirror else _origin("HF_ENDPOINT")
     yield "HF_ENDPOINT", endpoint(), told
     yield "HF_HOME", constants.HF_HOME, _origin("HF_HOME")
-    yield "HF_HUB_CACHE", str(cache_folder()), _origin("HF_HUB_CACHE")
+    yield "HF_HUB_CACHE", str(cache_folder()), _origin("HF_HUB_CACHE", "inside HF_HOME")
     source = token_source()
     sent = f"from {source}; goes to {endpoint()} and to no other host" if source else "only open models can be fetched"
     yield "HF_TOKEN", "present" if source else "none", sent
@@ -43,5 +43,5 @@ def token_source() -> str | None:
         return None
 
 
-def _origin(variable: str) -> str:
-    return "set in the environment" if os.environ.get(variable) else "not set: the usual place"
+def _origin(variable: str, otherwise: str = "the usual place") -> str:
+    return "set in the environment" if os.environ.get(variable) else f"not set: {otherwise}"

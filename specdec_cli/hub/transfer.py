@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from specdec_cli.errors import NotAvailable
 from specdec_cli.hub.client import is_hub
 from specdec_cli.hub.comparing import Arriving, digest_of, small_digest_of
-from specdec_cli.hub.failures import no_hub
+from specdec_cli.hub.failures import explain, no_hub
 from specdec_cli.hub.layout import blob_path, cache_folder, is_inside, repository, require_inside
 from specdec_cli.hub.names import DISTRUST, SHA256, require_digest, shown
 from specdec_cli.hub.progress import Progress, bar_class
@@ -116,12 +116,7 @@ def _ask(snapshot: Snapshot, file: RemoteFile) -> HfFileMetadata:
 
     Raises: NotAvailable for an ETag that is no digest, or another commit than the one that was asked for.
     """
-    from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
-
-    url = hf_hub_url(snapshot.name, file.path, revision=snapshot.commit)
-    metadata = get_hf_file_metadata(
-        url, timeout=constants.HF_HUB_ETAG_TIMEOUT, headers=_headers(), retry_on_errors=True
-    )
+    metadata = _metadata(snapshot, file)
     if metadata.commit_hash is None:
         raise no_hub(snapshot.name)
     if metadata.commit_hash != snapshot.commit:
@@ -133,6 +128,25 @@ def _ask(snapshot: Snapshot, file: RemoteFile) -> HfFileMetadata:
     if metadata.etag is not None:
         require_digest(snapshot.name, file.path, metadata.etag)
     return metadata
+
+
+def _metadata(snapshot: Snapshot, file: RemoteFile) -> HfFileMetadata:
+    """The Hub's headers for the file; asked for again where the line broke, but not where they are no headers."""
+    from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
+    from huggingface_hub.errors import HfHubHTTPError
+    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]  # the client it really uses
+
+    url = hf_hub_url(snapshot.name, file.path, revision=snapshot.commit)
+    seconds = constants.HF_HUB_ETAG_TIMEOUT
+    try:
+        return get_hf_file_metadata(url, timeout=seconds, headers=_headers())
+    except httpx.TransportError as error:
+        if isinstance(error, httpx.RemoteProtocolError) and "header" in str(error):
+            raise explain(error, f"{file.path} of {snapshot.name}") from error
+    except HfHubHTTPError as error:
+        if error.response.status_code < 429:  # only too many requests and a Hub in trouble may pass
+            raise
+    return get_hf_file_metadata(url, timeout=seconds, headers=_headers(), retry_on_errors=True)
 
 
 def _headers() -> dict[str, str]:
