@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 
 from specdec_cli import __version__
-from specdec_cli.hub import cache_folder
+from specdec_cli.hub import cache_folder, settings
 from specdec_cli.memory import physical_bytes
 from specdec_cli.selftest import standing
 
@@ -18,7 +18,7 @@ Finding = tuple[str, str, str]
 
 def diagnose() -> list[Finding]:
     """(what, value, what follows) for every line of the report."""
-    return [*_machine(), *_versions(), *_storage(), *_features()]
+    return [*_machine(), *_versions(), *_storage(), *settings(), *_features()]
 
 
 def _machine() -> Iterator[Finding]:

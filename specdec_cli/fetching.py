@@ -57,6 +57,9 @@ def _download(snapshots: list[Snapshot], err: TextIO) -> None:
         print_line(err, f"to download: {gigabytes(missing)}; free on disk: {gigabytes(hub.free_bytes())}")
         hub.check_space(snapshots)
         print_line(err, "completed files are kept if this is interrupted; the file in progress restarts")
+    foreign = hub.uncompared_bytes(snapshots)
+    if foreign:
+        print_line(err, f"comparing {gigabytes(foreign)} that no pull of specdec has compared with the Hub's checksums")
     try:
         with pull_display(err, missing) as report:
             # Also where nothing is missing: another commit may have brought the bytes, and the branch moves last.

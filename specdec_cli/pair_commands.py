@@ -49,6 +49,11 @@ def pairs(
         tables.print_json(sys.stdout, [row.to_dict() for row in rows])
     else:
         tables.print_pairs(sys.stdout, rows)
+    damaged = shelf.partly_here(known)
+    for problem in damaged[1:]:
+        tables.print_line(sys.stderr, f"{problem.message}; {problem.hint}")
+    if damaged:
+        raise damaged[0]
 
 
 def pair_rows(known: Registry) -> list[PairRow]:
