@@ -3,7 +3,8 @@
 SpecdecError            exit 1   failed
 ├── UsageError          exit 2   the command line or its input is wrong
 ├── NotAvailable        exit 3   model or pair is missing, corrupt or of an unsupported type
-│   └── Unanswered      exit 3   the Hub gave no answer: the model may exist
+│   ├── Unanswered      exit 3   the Hub gave no answer: the model may exist
+│   └── PartlyHere      exit 3   files of a downloaded model are missing or altered: a pull mends it
 ├── Refused             exit 4   tokenizers, cache kind or repository code forbid this pair
 └── DoesNotFit          exit 5   memory, disk or context is too small
 """
@@ -36,6 +37,10 @@ class NotAvailable(SpecdecError):
 
 class Unanswered(NotAvailable):
     """The Hub did not answer, so the model may exist."""
+
+
+class PartlyHere(NotAvailable):
+    """The model is in the cache, but not all of it, or not as it was pulled."""
 
 
 class Refused(SpecdecError):

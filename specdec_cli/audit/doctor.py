@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from specdec_cli import __version__
 from specdec_cli.audit.selftest import verification
 from specdec_cli.format import size
-from specdec_cli.hub import cache_folder
+from specdec_cli.hub import cache_folder, settings
 from specdec_cli.machine import physical_bytes
 
 Row = tuple[str, str, str]
@@ -19,7 +19,7 @@ Row = tuple[str, str, str]
 
 def diagnose() -> list[Row]:
     """(name, value, consequence) for every line of the report."""
-    return [*_machine(), *_versions(), *_storage(), *_features()]
+    return [*_machine(), *_versions(), *_storage(), *settings(), *_features()]
 
 
 def _machine() -> Iterator[Row]:

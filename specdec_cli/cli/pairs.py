@@ -40,7 +40,7 @@ def pairs(
     """The pairs specdec knows: sizes, downloaded or not, fits or not, where the entry comes from."""
     if context.invoked_subcommand is not None:
         return
-    from specdec_cli.pairs.catalog import confirm, hub_ids, registry
+    from specdec_cli.pairs.catalog import confirm, hub_ids, partly_here, registry
     from specdec_cli.ui.pairs import print_json, print_line, print_pairs
 
     known = registry()
@@ -53,6 +53,11 @@ def pairs(
         print_json(sys.stdout, [row.to_dict() for row in rows])
     else:
         print_pairs(sys.stdout, rows)
+    damaged = partly_here(known)
+    for problem in damaged[1:]:
+        print_line(sys.stderr, f"{problem.message}; {problem.hint}")
+    if damaged:
+        raise damaged[0]
 
 
 def pair_rows(known: Registry) -> list[PairRow]:

@@ -1,77 +1,109 @@
-"""From a model's name to its folder. Law: no network call, and never half a model."""
+"""From a model's name to its folder. Law: no network call, never half a model, and never an altered one."""
 
 from __future__ import annotations
 
-import json
-import re
 from pathlib import Path
 
-from specdec_cli.errors import NotAvailable
+from specdec_cli.errors import NotAvailable, PartlyHere
+from specdec_cli.hub.comparing import Problem
 from specdec_cli.hub.failures import explained
-from specdec_cli.hub.layout import COMMIT, HUB_ID, WEIGHTS, cache_folder, repository, snapshot_folder, wanted
+from specdec_cli.hub.layout import cache_folder, repository, snapshot_folder
+from specdec_cli.hub.names import COMMIT, require_hub_id, require_revision
+from specdec_cli.hub.wholeness import problems
 
 SHIPPED = "specdec:"
 PACKAGE = Path(__file__).parents[1]
-PART = re.compile(r"(model-)(\d+)-of-(\d+)(\.safetensors)")
 
 
 def locate(name: str, revision: str | None = None) -> Path:
     """The folder of a shipped model, a local folder, or a Hub id in the local Hugging Face cache.
 
-    Raises: NotAvailable if it is not here, or not all of it.
+    Raises: NotAvailable if it is not here, PartlyHere if not all of it is, or not as it was pulled.
     """
     if name.startswith(SHIPPED):
-        return PACKAGE / name.removeprefix(SHIPPED)
+        return _shipped(name)
     folder = Path(name).expanduser()
     if folder.is_dir():
-        return folder
+        return _require_own_files(folder, name)
     if folder.exists():
         raise NotAvailable(f"{name} is a file, and a model is a folder", "give the folder that holds config.json")
     require_hub_id(name)
     return cached_folder(name, revision)
 
 
-def require_hub_id(name: str) -> None:
-    """Raises: NotAvailable unless `name` has the shape of a Hub id."""
-    if not HUB_ID.fullmatch(name):
-        raise NotAvailable(f"no folder {name} here", "check the path; a Hub id looks like organisation/name")
+def _shipped(name: str) -> Path:
+    """A folder inside the package. Raises: NotAvailable for one outside of it."""
+    folder = PACKAGE / name.removeprefix(SHIPPED)
+    if not folder.resolve().is_relative_to(PACKAGE.resolve()):
+        raise NotAvailable(f"{name} is outside specdec's own folder", "give the folder itself as a path")
+    return folder
+
+
+def _require_own_files(folder: Path, name: str) -> Path:
+    """A model's folder of the user's own, whose links may lead around inside it, or inside the cache it is part of.
+
+    Raises: NotAvailable for a link that leads out: who packed the folder decided what it reads.
+    """
+    root = folder.resolve()
+    if root.parent.name == "snapshots":  # a snapshot given by its path: its files are links to blobs beside it
+        root = root.parents[1]
+    for path in sorted(folder.iterdir()):
+        if path.is_symlink() and not path.name.startswith(".") and not _leads_into(path, root):
+            raise NotAvailable(
+                f"{path.name} of {name} is a link that leads out of the model's folder, to {path.readlink()}",
+                "put the file itself in its place",
+            )
+    return folder
+
+
+def _leads_into(path: Path, root: Path) -> bool:
+    try:
+        real = path.resolve()
+    except (OSError, RuntimeError):  # a circle of links
+        return False
+    # Beside a repository lies the cache's store of Xet files, `blobs`.
+    roots = [root, root.parent / "blobs"] if root.name.startswith("models--") else [root]
+    return any(map(real.is_relative_to, roots))
 
 
 def cached_folder(name: str, revision: str | None = None) -> Path:
     """The complete snapshot of `name` at `revision` (None: main) in the cache.
 
-    Raises: NotAvailable.
+    Raises: NotAvailable, PartlyHere.
     """
+    require_revision(name, revision)
     pull = f"specdec pull --target {name}" + (f" --target-revision {revision}" if revision else "")
     with explained(name, revision):
         folder = _snapshot(name, revision)
-        missing = missing_files(name, folder) if folder else ()
+        found = problems(name, folder) if folder else ()
     if folder is None:
         at = f" at revision {revision}" if revision else ""
         raise NotAvailable(f"{name}{at} is neither a folder here nor in the model cache", pull)
-    if missing:
-        raise NotAvailable(f"{name} is only partly here: {len(missing)} files lack, first {missing[0]}", pull)
+    if found:
+        raise _partly(name, folder, found, pull)
     return folder
+
+
+def _partly(name: str, folder: Path, found: tuple[Problem, ...], pull: str) -> PartlyHere:
+    """The first problem in words: what is missing says most, because a pull mends it."""
+    missing = [problem.path for problem in found if problem.found == "missing"]
+    if missing:
+        return PartlyHere(f"{name} is only partly here: {len(missing)} files lack, first {missing[0]}", pull)
+    first = found[0]
+    if first.expected == "nothing":
+        return PartlyHere(
+            f"{first.path} of {name} was put beside the files that were pulled: it is not in the commit",
+            f"delete {folder / first.path}",
+        )
+    return PartlyHere(
+        f"{first.path} of {name} is not what was pulled: {first.found[:12]} instead of {first.expected[:12]}", pull
+    )
 
 
 def cached_models() -> tuple[str, ...]:
     """Hub ids with anything in the cache, sorted; whether one is whole `locate` tells."""
     folders = cache_folder().glob("models--*--*")
     return tuple(sorted(folder.name.removeprefix("models--").replace("--", "/", 1) for folder in folders))
-
-
-def missing_files(name: str, folder: Path) -> tuple[str, ...]:
-    """Files of the model that this snapshot of `name` lacks, sorted."""
-    from huggingface_hub import get_cached_repo_tree
-    from huggingface_hub.errors import CachedRepoTreeNotFoundError
-
-    try:
-        tree = get_cached_repo_tree(name, revision=folder.name)
-        expected = {file.path for file in tree if wanted(file.path)}
-    except CachedRepoTreeNotFoundError:
-        expected = set()  # only some tools leave a listing; ours, too, leaves none
-    expected |= _implied(folder)
-    return tuple(sorted(path for path in expected if not (folder / path).is_file()))
 
 
 def _snapshot(name: str, revision: str | None) -> Path | None:
@@ -81,33 +113,10 @@ def _snapshot(name: str, revision: str | None) -> Path | None:
     else:
         ref = repository(name) / "refs" / (revision or "main")
         commit = ref.read_text(encoding="utf-8").strip() if ref.is_file() else ""
-    if commit and snapshot_folder(name, commit).is_dir():
+    if COMMIT.fullmatch(commit) and snapshot_folder(name, commit).is_dir():
         return snapshot_folder(name, commit)
     if revision is not None or commit:
         return None
-    whole = [folder for folder in repository(name).glob("snapshots/*") if not missing_files(name, folder)]
+    commits = [folder for folder in repository(name).glob("snapshots/*") if COMMIT.fullmatch(folder.name)]
+    whole = [folder for folder in commits if not problems(name, folder)]
     return whole[0] if len(whole) == 1 else None
-
-
-def _implied(folder: Path) -> set[str]:
-    """What the files here say must be here as well: weights come last in a pull, so they stand for all of it."""
-    weights = {path.name for path in folder.glob(WEIGHTS)}
-    expected = {"config.json"} | weights
-    for match in filter(None, map(PART.fullmatch, weights)):
-        stem, digits, count, suffix = match.groups()
-        expected |= {f"{stem}{i:0{len(digits)}}-of-{count}{suffix}" for i in range(1, int(count) + 1)}
-    index = folder / "model.safetensors.index.json"
-    if index.is_file():
-        expected |= _shards(index)
-    elif not weights and not any(path.suffix in {".bin", ".pt", ".pth", ".gguf"} for path in folder.glob("*")):
-        expected.add("model.safetensors")
-    return expected
-
-
-def _shards(index: Path) -> set[str]:
-    """File names in a weight index; none where it is unreadable, which the checkpoint reports."""
-    try:
-        weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-        return {str(shard) for shard in weight_map.values()}
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return set()

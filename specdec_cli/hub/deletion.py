@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specdec_cli.errors import NotAvailable
-from specdec_cli.hub.cached import require_hub_id
+from specdec_cli.hub import manifest
+from specdec_cli.hub.client import prepare
 from specdec_cli.hub.failures import explained
-from specdec_cli.hub.layout import cache_folder, prepare, repository
+from specdec_cli.hub.layout import cache_folder, is_inside, repository, require_inside
+from specdec_cli.hub.names import require_hub_id
 
 if TYPE_CHECKING:
     from huggingface_hub import CachedRepoInfo, HFCacheInfo
@@ -48,6 +50,10 @@ def removal(name: str, commit: str | None = None) -> Removal:
         here = ", ".join(sorted(revision.commit_hash[:7] for revision in staying))
         raise NotAvailable(f"{name} has no commit {commit} here, only {here}", f"specdec rm {name}")
     blobs = {file.blob_path: file for revision in going for file in revision.files}
+    if not staying and not all(is_inside(name, path) for path in blobs):
+        return Removal(name, (), (), _folder_bytes(repository(name)), 0, ())
+    for path in blobs:  # what a link out of the cache leads to is not ours to remove
+        require_inside(name, path)
     used = {file.blob_path for revision in staying for file in revision.files}
     freed_bytes = cache.delete_revisions(*(revision.commit_hash for revision in going)).expected_freed_size
     return Removal(
@@ -69,7 +75,10 @@ def remove(plan: Removal) -> int:
             return plan.freed_bytes
         cache, _ = _scan(plan.name)
         strategy = cache.delete_revisions(*plan.commits)
+        for path in strategy.blobs | strategy.snapshots | strategy.refs:
+            require_inside(plan.name, path.parent)
         strategy.execute()
+        manifest.forget(plan.name, plan.commits)
     stuck = sorted(path for path in strategy.repos | strategy.snapshots | strategy.blobs if os.path.lexists(path))
     if stuck:
         raise NotAvailable(
@@ -79,12 +88,15 @@ def remove(plan: Removal) -> int:
 
 
 def _scan(name: str) -> tuple[HFCacheInfo, CachedRepoInfo | None]:
-    """The cache, and the repository in it; None where its folder is broken."""
+    """The cache with nothing but this repository in it; None where its folder is broken.
+
+    The library looks for a commit in all repositories, and a hostile Hub can give one the commit of another.
+    """
     from huggingface_hub import scan_cache_dir
 
     cache = scan_cache_dir()
     found = [repo for repo in cache.repos if repo.repo_type == "model" and repo.repo_id == name]
-    return cache, found[0] if found else None
+    return replace(cache, repos=frozenset(found)), found[0] if found else None
 
 
 def _leftover_bytes(folder: Path) -> int:

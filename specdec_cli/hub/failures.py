@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from specdec_cli.errors import DoesNotFit, NotAvailable, SpecdecError, Unanswered
-from specdec_cli.hub.layout import cache_folder, endpoint, prepare
+from specdec_cli.hub.client import endpoint, prepare, without_credentials
+from specdec_cli.hub.layout import cache_folder
 
 if TYPE_CHECKING:
     from huggingface_hub.errors import HfHubHTTPError
@@ -56,13 +57,18 @@ def explain(error: BaseException, name: str, revision: str | None = None) -> Spe
     if isinstance(error, HFValidationError):
         return NotAvailable(f"{name} is no Hub id: {_line(error)}", "a Hub id looks like organisation/name")
     if isinstance(error, (FileMetadataError, json.JSONDecodeError)):
-        return NotAvailable(
-            f"{endpoint()} does not answer like a Hub when asked for {name}",
-            "check HF_ENDPOINT, and whether a proxy or a login page stands in between",
-        )
+        return no_hub(name)
     if isinstance(error, (httpx.HTTPError, httpx.InvalidURL, ConnectionError, TimeoutError)):
         return _unreached(error, name)
     return _broken(error, name)
+
+
+def no_hub(name: str) -> NotAvailable:
+    """For an answer that no Hub gives."""
+    return NotAvailable(
+        f"{endpoint()} does not answer like a Hub when asked for {name}",
+        "check HF_ENDPOINT, and whether a proxy or a login page stands in between",
+    )
 
 
 def _answered(error: HfHubHTTPError, name: str, revision: str | None) -> SpecdecError:
@@ -152,6 +158,7 @@ def _broken(error: BaseException, name: str) -> SpecdecError:
 
 
 def _line(error: BaseException) -> str:
-    """The first line of a foreign message, cut to fit one of ours."""
-    text = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    """The first line of a foreign message, cut to fit one of ours, without the password of any address."""
+    lines = without_credentials(str(error)).splitlines()
+    text = next((line.strip() for line in lines if line.strip()), type(error).__name__)
     return text if len(text) <= 160 else text[:157] + "..."

@@ -1,32 +1,19 @@
-"""Are the bytes in the cache the ones the Hub has? By digest; sizes are checked on arrival already."""
+"""Are the bytes in the cache the ones the Hub has? Every file is read again, the weights too."""
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass
-
-from specdec_cli.hub.download import Progress, silent
+from specdec_cli.hub.comparing import Problem, digest_of
 from specdec_cli.hub.failures import explained
-from specdec_cli.hub.layout import repository
+from specdec_cli.hub.layout import blob_path, require_inside
+from specdec_cli.hub.progress import Progress, silent
 from specdec_cli.hub.snapshot import RemoteFile, Snapshot
-
-CHUNK_BYTES = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A file that is not what the Hub has: digests, or `missing`."""
-
-    path: str
-    expected: str
-    found: str
 
 
 def verify(snapshot: Snapshot, progress: Progress = silent) -> list[Problem]:
     """Read every file here and compare its digest: sha256 for big files, git's sha-1 for small ones.
 
-    Files whose digest nobody knows (a cache without symbolic links, offline) are passed over.
-    Raises: NotAvailable where a file cannot be read.
+    Files whose digest nobody knows (another tool's, in a cache without symbolic links, offline) are passed over.
+    Raises: NotAvailable where a file cannot be read, or lies outside the cache.
     """
     problems = []
     for file in snapshot.files:
@@ -38,30 +25,32 @@ def verify(snapshot: Snapshot, progress: Progress = silent) -> list[Problem]:
 
 
 def discard(snapshot: Snapshot, problems: list[Problem]) -> None:
-    """Remove these files, so that the next pull fetches them anew. Raises: NotAvailable without permission."""
+    """Remove these files, so that the next pull fetches them anew.
+
+    Raises: NotAvailable without permission, and for a file that lies outside the cache, which is left alone.
+    """
     files = {file.path: file for file in snapshot.files}
     for problem in problems:
         file = files[problem.path]
         with explained(snapshot.name):
-            (snapshot.folder / file.path).unlink(missing_ok=True)
-            (repository(snapshot.name) / "blobs" / str(file.sha256 or file.git_sha1)).unlink(missing_ok=True)
+            places = [snapshot.folder / file.path]
+            if file.digest is not None:
+                places.append(blob_path(snapshot.name, file.path, file.digest))
+            for place in places:
+                require_inside(snapshot.name, place.parent)
+                place.unlink(missing_ok=True)
 
 
 def _check(snapshot: Snapshot, file: RemoteFile, progress: Progress) -> Problem | None:
-    expected = file.sha256 or file.git_sha1
     path = snapshot.folder / file.path
     if not path.is_file():
-        return Problem(file.path, expected or "there", "missing")
-    if expected is None:
+        return Problem(file.path, file.digest or "there", "missing")
+    if file.digest is None:
         return None
-    size_bytes = path.stat().st_size
-    digest = hashlib.sha256()
-    if file.sha256 is None:
-        digest = hashlib.sha1(f"blob {size_bytes}\0".encode(), usedforsecurity=False)
-    done_bytes = 0
-    with path.open("rb") as stream:
-        while chunk := stream.read(CHUNK_BYTES):
-            digest.update(chunk)
-            done_bytes += len(chunk)
-            progress(file.path, min(done_bytes, file.size_bytes), file.size_bytes)
-    return None if digest.hexdigest() == expected else Problem(file.path, expected, digest.hexdigest())
+    require_inside(snapshot.name, path)
+
+    def heard(done_bytes: int) -> None:
+        progress(file.path, min(done_bytes, file.size_bytes), file.size_bytes)
+
+    found = digest_of(path, file.digest, heard)
+    return None if found == file.digest else Problem(file.path, file.digest, found)

@@ -1,48 +1,16 @@
-"""Where the shared Hugging Face cache keeps a model, and which of a repository's files are a model's.
+"""Where the shared Hugging Face cache keeps a model. Law: nothing is read, written or removed outside of it.
 
-models--org--name/{blobs/<sha256 or git sha-1>, snapshots/<commit>/<file> -> blob, refs/<revision>: a commit}
+models--org--name/{blobs/<sha256 or git sha-1>, snapshots/<commit>/<file> -> blob, refs/<revision>: a commit,
+.specdec/<commit>.json: what a pull has compared}
 """
 
 from __future__ import annotations
 
-import re
 import uuid
-import warnings
-from fnmatch import fnmatchcase
 from pathlib import Path
 
-HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
-COMMIT = re.compile(r"[0-9a-f]{40}")
-WEIGHTS = "model*.safetensors"
-# No code, no pickles: what mlx-lm and the tokenizer need, nothing else.
-FILES = ("*.json", WEIGHTS, "tokenizer.model", "*.tiktoken", "*.txt", "*.jinja")
-
-
-def wanted(path: str) -> bool:
-    """Is this file of a repository part of the model? Only the top folder is: mlx-lm reads nothing below it."""
-    return "/" not in path and any(fnmatchcase(path, pattern) for pattern in FILES)
-
-
-def is_weights(path: str) -> bool:
-    return fnmatchcase(path, WEIGHTS)
-
-
-def prepare() -> None:
-    """Import huggingface_hub quietly: no telemetry, no log lines on stderr, progress at least once a megabyte."""
-    from huggingface_hub import constants
-    from huggingface_hub.utils import logging
-
-    constants.HF_HUB_DISABLE_TELEMETRY = True  # somebody may have imported it before the environment was set
-    constants.DOWNLOAD_CHUNK_SIZE = 1 << 20  # its 10 MB steps look like a stall on a slow line
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # the Hub client has no types there
-    warnings.filterwarnings("ignore", module="huggingface_hub")  # a full disk is ours to tell
-
-
-def endpoint() -> str:
-    """The Hub's address, without a slash at its end."""
-    from huggingface_hub.constants import ENDPOINT
-
-    return ENDPOINT
+from specdec_cli.errors import NotAvailable
+from specdec_cli.hub.names import DIGEST, require_digest, require_revision
 
 
 def cache_folder() -> Path:
@@ -63,23 +31,65 @@ def snapshot_folder(name: str, commit: str) -> Path:
     return repository(name) / "snapshots" / commit
 
 
+def blob_path(name: str, path: str, digest: str) -> Path:
+    """Where the bytes of the file `path` are, or will be. Raises: NotAvailable for a digest that is none."""
+    return repository(name) / "blobs" / require_digest(name, path, digest)
+
+
+def is_inside(name: str, path: Path) -> bool:
+    """Does `path`, every link followed, lie in this model's folder, or in the cache's store of Xet files?
+
+    The model's folder itself may be a link: people keep big models on another disk.
+    """
+    try:
+        real = path.resolve()
+        roots = repository(name).resolve(), (cache_folder() / "blobs").resolve()
+    except (OSError, RuntimeError):  # a circle of links
+        return False
+    return any(real.is_relative_to(root) for root in roots)
+
+
+def require_inside(name: str, path: Path) -> Path:
+    """The path. Raises: NotAvailable where it leads out of the cache."""
+    if not is_inside(name, path):
+        raise NotAvailable(
+            f"{path.name} of {name} lies outside the model cache: {path} leads to {path.resolve()}",
+            f"remove {path}, then the same command again",
+        )
+    return path
+
+
 def blob_name(pointer: Path) -> str | None:
     """The digest that names the blob behind a snapshot's file; None where the cache has no symbolic links."""
     # One hop only: a blob may itself be a link into the cache's store of Xet files.
-    return pointer.readlink().name if pointer.is_symlink() else None
+    name = pointer.readlink().name if pointer.is_symlink() else ""
+    return name if DIGEST.fullmatch(name) else None
 
 
 def write_ref(name: str, revision: str, commit: str) -> None:
-    """Let `revision` (a branch or tag) mean `commit` from now on. Raises: OSError."""
+    """Let `revision` (a branch or tag) mean `commit` from now on. Raises: OSError, NotAvailable."""
     if revision == commit:
         return
+    require_revision(name, revision)
     path = repository(name) / "refs" / revision
     if path.is_file() and path.read_text(encoding="utf-8") == commit:
         return  # a cache for reading only stays usable
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = repository(name) / f".ref-{uuid.uuid4().hex}"  # outside refs/, where every file counts as a revision
-    draft.write_text(commit, encoding="utf-8")
-    draft.replace(path)
+    require_inside(name, path.parent)
+    replace_text(repository(name), path, commit)
+
+
+def replace_text(folder: Path, path: Path, text: str) -> None:
+    """Put `text` into `path` whole or not at all. The draft lies in `folder`: in refs/ every file is a revision.
+
+    Raises: OSError.
+    """
+    draft = folder / f".draft-{uuid.uuid4().hex}"
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def size_text(count: int) -> str:

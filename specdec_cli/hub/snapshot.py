@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from specdec_cli.errors import NotAvailable
-from specdec_cli.hub.cached import cached_folder, missing_files, require_hub_id
+from specdec_cli.hub.cached import cached_folder
+from specdec_cli.hub.client import prepare
+from specdec_cli.hub.comparing import SHA256_DIGITS, small_digest_of
 from specdec_cli.hub.failures import explained
-from specdec_cli.hub.layout import (
-    COMMIT,
-    blob_name,
-    is_weights,
-    prepare,
-    repository,
-    snapshot_folder,
-    wanted,
-)
-
-if TYPE_CHECKING:
-    from huggingface_hub.hf_api import RepoSibling
+from specdec_cli.hub.layout import blob_name, blob_path, is_inside, snapshot_folder
+from specdec_cli.hub.listing import Listed, ask
+from specdec_cli.hub.manifest import Entry, read
+from specdec_cli.hub.names import COMMIT, is_weights, require_hub_id, require_revision, wanted
+from specdec_cli.hub.wholeness import is_compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +33,33 @@ class RemoteFile:
     def is_weights(self) -> bool:
         return is_weights(self.path)
 
+    @property
+    def digest(self) -> str | None:
+        """What its bytes must come to."""
+        return self.sha256 or self.git_sha1
+
     def is_whole(self, path: Path) -> bool:
         """Is this file at `path`, with the Hub's size?"""
         return path.is_file() and self.size_bytes in (0, path.stat().st_size)
 
+    def with_digest(self, digest: str) -> RemoteFile:
+        """The same, with a digest that the listing did not give."""
+        is_sha256 = len(digest) == SHA256_DIGITS
+        return replace(self, sha256=digest if is_sha256 else None, git_sha1=None if is_sha256 else digest)
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The files of `name` at one commit, weights last; `revision` is the name that will mean it here."""
+    """The files of `name` at one commit, weights last; `revision` is the name that will mean it here.
+
+    `held`: described from the cache without asking the Hub, so nothing of it is ever fetched.
+    """
 
     name: str
     commit: str
     files: tuple[RemoteFile, ...]
     revision: str = "main"
+    held: bool = False
 
     @property
     def total_bytes(self) -> int:
@@ -76,69 +83,57 @@ class Snapshot:
 def resolve(name: str, revision: str | None = None, *, offline: bool = False) -> Snapshot:
     """Ask the Hub once which commit `revision` (None: main) is, and for its files' sizes and digests.
 
-    No call at all when `offline`, under HF_HUB_OFFLINE, or for a commit that is all here.
+    No call at all when `offline`, under HF_HUB_OFFLINE, or for a commit that an earlier pull compared and is all here.
     Raises: NotAvailable.
     """
     require_hub_id(name)
+    require_revision(name, revision)
     prepare()
-    from huggingface_hub import HfApi, constants
+    from huggingface_hub import constants
 
     if offline or constants.is_offline_mode():
         return _held(name, revision)
-    if revision is not None and COMMIT.fullmatch(revision) and _is_complete(name, revision):
-        return _held(name, revision)
+    pinned = revision is not None and COMMIT.fullmatch(revision) is not None
+    if revision is not None and pinned:
+        with explained(name, revision):
+            compared = is_compared(name, snapshot_folder(name, revision))
+        if compared:
+            return _held(name, revision)
+    commit, listed = ask(name, revision, pinned)
     with explained(name, revision):
-        info = HfApi().model_info(
-            name, revision=revision, files_metadata=True, timeout=float(constants.HF_HUB_ETAG_TIMEOUT)
-        )
-    siblings = info.siblings or []
-    if info.sha is None:
-        raise NotAvailable(f"the Hub names no commit for {name}", "give one with --target-revision")
-    _require_model(name, [sibling.rfilename for sibling in siblings])
-    files = [_remote(name, info.sha, sibling) for sibling in siblings if wanted(sibling.rfilename)]
-    return Snapshot(name, info.sha, _ordered(files), revision or constants.DEFAULT_REVISION)
+        files = [_remote(name, commit, file) for file in listed]
+    return Snapshot(name, commit, _ordered(files), revision or constants.DEFAULT_REVISION)
 
 
-def _remote(name: str, commit: str, sibling: RepoSibling) -> RemoteFile:
-    lfs = sibling.lfs
-    size_bytes = (lfs.size if lfs else sibling.size) or 0
-    sha256, git_sha1 = (lfs.sha256, None) if lfs else (None, sibling.blob_id)
-    file = RemoteFile(sibling.rfilename, size_bytes, sha256, False, git_sha1)
-    blob = repository(name) / "blobs" / str(sha256 or git_sha1)  # another commit may have brought it
-    here = (snapshot_folder(name, commit) / file.path, blob)
-    return replace(file, cached=any(map(file.is_whole, here)))
+def _remote(name: str, commit: str, listed: Listed) -> RemoteFile:
+    """Is the file here? By its size, and small files by their bytes; weights are compared when they are fetched."""
+    file = RemoteFile(listed.path, listed.size_bytes, listed.sha256, False, listed.git_sha1)
+    places = [snapshot_folder(name, commit) / file.path]
+    if file.digest is not None:
+        places.append(blob_path(name, file.path, file.digest))  # another commit may have brought it
+    return replace(file, cached=any(_is_here(name, file, path) for path in places))
+
+
+def _is_here(name: str, file: RemoteFile, path: Path) -> bool:
+    if not (is_inside(name, path) and file.is_whole(path)):
+        return False
+    return file.digest is None or file.is_weights or small_digest_of(path, file.digest) == file.digest
 
 
 def _held(name: str, revision: str | None) -> Snapshot:
-    """The complete snapshot in the cache, described from its files. Raises: NotAvailable."""
+    """The complete snapshot in the cache, described from its manifest or its files. Raises: NotAvailable."""
     folder = cached_folder(name, revision)
-    files = [_local(path) for path in folder.iterdir() if wanted(path.name) and path.is_file()]
-    return Snapshot(name, folder.name, _ordered(files), revision or folder.name)
+    entries = read(name, folder.name) or {}
+    here = [path for path in folder.iterdir() if wanted(path.name) and path.is_file()]
+    files = [_local(path, entries.get(path.name)) for path in here]
+    return Snapshot(name, folder.name, _ordered(files), revision or folder.name, held=True)
 
 
-def _local(path: Path) -> RemoteFile:
-    digest = blob_name(path) or ""
-    sha256 = digest if len(digest) == 64 else None
-    git_sha1 = digest if len(digest) == 40 else None
-    return RemoteFile(path.name, path.stat().st_size, sha256, True, git_sha1)
-
-
-def _is_complete(name: str, commit: str) -> bool:
-    folder = snapshot_folder(name, commit)
-    return folder.is_dir() and not missing_files(name, folder)
+def _local(path: Path, entry: Entry | None) -> RemoteFile:
+    file = RemoteFile(path.name, path.stat().st_size, None, True)
+    digest = entry.digest if entry else blob_name(path)
+    return file.with_digest(digest) if digest else file
 
 
 def _ordered(files: list[RemoteFile]) -> tuple[RemoteFile, ...]:
     return tuple(sorted(files, key=lambda file: (file.is_weights, file.path)))
-
-
-def _require_model(name: str, paths: list[str]) -> None:
-    """Raises: NotAvailable for a repository mlx-lm cannot load, before anything is fetched."""
-    if not any(is_weights(path) for path in paths if wanted(path)):
-        others = sorted(path for path in paths if path.endswith((".safetensors", ".bin", ".pt", ".pth", ".gguf")))
-        raise NotAvailable(
-            f"{name} has no model*.safetensors, only {others[0] if others else f'{len(paths)} other files'}",
-            "use an MLX or safetensors conversion of the model",
-        )
-    if "config.json" not in paths:
-        raise NotAvailable(f"{name} has weights but no config.json", "use a repository that mlx-lm can load")

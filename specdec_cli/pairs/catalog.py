@@ -10,7 +10,7 @@ from pathlib import Path
 import platformdirs
 
 from specdec_cli import hub
-from specdec_cli.errors import NotAvailable, SpecdecError, Unanswered
+from specdec_cli.errors import NotAvailable, PartlyHere, SpecdecError, Unanswered
 from specdec_cli.machine import physical_bytes
 from specdec_cli.models.memory import HEADROOM
 from specdec_cli.pairs.pair import DEMO, Pair, Registry
@@ -119,6 +119,19 @@ def downloaded(pair: Pair) -> bool:
 def is_downloaded(name: str | None, revision: str | None) -> bool:
     """Whether this model is complete on this machine."""
     return name is not None and _model_bytes(name, revision) is not None
+
+
+def partly_here(known: Registry) -> list[PartlyHere]:
+    """Every listed model of which files are missing or altered on this machine, with the pull that mends it."""
+    found = []
+    for name, revision in dict.fromkeys(model for pair in known.pairs.values() for model in pair.models):
+        try:
+            hub.locate(name, revision)
+        except PartlyHere as problem:
+            found.append(problem)
+        except NotAvailable:
+            continue  # not here at all
+    return found
 
 
 def fits(pair: Pair, size: int | None) -> bool | None:

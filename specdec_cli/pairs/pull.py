@@ -72,6 +72,9 @@ def _download(snapshots: list[Snapshot], screen: Screen) -> None:
         screen.line(f"to download: {size(missing)}; free on disk: {size(hub.free_bytes())}")
         hub.check_space(snapshots)
         screen.line("completed files are kept if this is interrupted; the file in progress restarts")
+    foreign = hub.uncompared_bytes(snapshots)
+    if foreign:
+        screen.line(f"comparing {size(foreign)} that no pull of specdec has compared with the Hub's checksums")
     try:
         with screen.progress(missing) as report:
             # Also where nothing is missing: another commit may have brought the bytes, and the branch moves last.

@@ -19,27 +19,14 @@ from pathlib import Path
 
 import pytest
 
+from fakes.hub_client import CLIENT, ask, environment, finish, start
 from fakes.hub_server import HubServer
 from fakes.models import tiny_folder
-from specdec_cli.hub.download import bar_class
+from specdec_cli.hub.progress import bar_class
 from specdec_cli.hub.snapshot import RemoteFile
 
 NAME = "org/tiny"
 SHARD_BYTES = 3 << 20
-CLIENT = """
-import json, sys
-from pathlib import Path
-from specdec_cli import hub
-from specdec_cli.errors import SpecdecError
-heard = []
-def hear(*values): heard.append(values)
-result = None
-try:
-    exec(sys.argv[1])
-except SpecdecError as error:
-    result = {"error": type(error).__name__, "message": error.message, "hint": error.hint, "exit": error.exit_code}
-print(json.dumps(result, default=str))
-"""
 PULL = "result = hub.fetch(hub.resolve('org/tiny'), hear).name"
 LOCATE = "result = hub.locate('org/tiny').name"
 VERIFY = "result = [p.path for p in hub.verify(hub.resolve('org/tiny'))]"
@@ -92,32 +79,6 @@ def home(tmp_path):
     return tmp_path / "home"
 
 
-def environment(server: HubServer, home: Path, **extra: str) -> dict[str, str]:
-    kept = {key: os.environ[key] for key in ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH") if key in os.environ}
-    here = {"HF_ENDPOINT": server.url, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1", "NO_PROXY": "*"}
-    return kept | here | {"PYTHONDONTWRITEBYTECODE": "1"} | extra
-
-
-def start(server, home, code, **extra) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", CLIENT, code]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, env=environment(server, home, **extra), **pipes)
-
-
-def finish(process: subprocess.Popen[str]):
-    try:
-        out, err = process.communicate(timeout=300)
-    finally:
-        process.kill()
-    assert (err, process.returncode) == ("", 0)
-    return json.loads(out)
-
-
-def ask(server, home, code, **extra):
-    """What `result` is after `code` ran in a fresh process, or its SpecdecError as values."""
-    return finish(start(server, home, code, **extra))
-
-
 def repository(home: Path) -> Path:
     return home / "hub" / "models--org--tiny"
 
@@ -147,6 +108,10 @@ def unavailable(message: str, hint: str) -> dict[str, object]:
 
 def unanswered(message: str, hint: str) -> dict[str, object]:
     return unavailable(message, hint) | {"error": "Unanswered"}
+
+
+def partly(message: str, hint: str) -> dict[str, object]:
+    return unavailable(f"{NAME} is only partly here: {message}", hint) | {"error": "PartlyHere"}
 
 
 # What a pull brings
@@ -356,19 +321,19 @@ def test_a_body_shorter_than_the_file_is_refused_and_leaves_no_blob(server, home
     assert held(home, commit) == expected(model())
 
 
-def test_a_flipped_bit_is_found_by_verify_and_mended_by_discard_and_pull(server, home):
+def test_a_bit_that_flips_on_the_disk_is_found_by_verify_and_mended_by_discard_and_pull(server, home):
     commit = server.commit(NAME, model())
-    server.fail("corrupt", f"GET /cdn.*{TWO}", at=12345)
-    server.fail("corrupt", "GET .*merges.txt", at=0)
     assert ask(server, home, PULL) == commit
-    assert ask(server, home, VERIFY) == ["merges.txt", TWO]
+    blob = repository(home) / "blobs" / hashlib.sha256(shard(2)).hexdigest()
+    blob.write_bytes(shard(2)[:-1] + b"!")
     server.forget()
-    offline = "s = hub.resolve('org/tiny', offline=True); p = hub.verify(s); hub.discard(s, p); result = len(p)"
-    assert ask(server, home, offline) == 2
+    assert ask(server, home, LOCATE) == commit  # weights of the right size are read by --verify alone
+    offline = "s = hub.resolve('org/tiny', offline=True); p = hub.verify(s); hub.discard(s, p); result = p[0].path"
+    assert ask(server, home, offline) == TWO
     assert server.calls() == []
     assert ask(server, home, LOCATE)["message"] == f"{NAME} is only partly here: 1 files lack, first {TWO}"
     assert ask(server, home, PULL) == commit
-    assert server.fetched() == {TWO: SHARD_BYTES, "merges.txt": 4}
+    assert server.fetched() == {TWO: SHARD_BYTES}
     assert ask(server, home, VERIFY) == []
 
 
@@ -617,8 +582,8 @@ def test_after_kill_9_in_mid_file_the_half_is_refused_and_the_next_pull_complete
     assert ask(server, home, LOCATE) == unavailable(
         f"{NAME} is neither a folder here nor in the model cache", f"specdec pull --target {NAME}"
     )
-    assert ask(server, home, f"result = hub.locate('org/tiny', '{commit}').name") == unavailable(
-        f"{NAME} is only partly here: 1 files lack, first {TWO}",
+    assert ask(server, home, f"result = hub.locate('org/tiny', '{commit}').name") == partly(
+        f"1 files lack, first {TWO}",
         f"specdec pull --target {NAME} --target-revision {commit}",
     )
     server.forget()
@@ -701,9 +666,9 @@ def test_a_snapshot_that_lost_a_shard_is_never_half_a_model(server, home):
     commit = server.commit(NAME, model())
     ask(server, home, PULL)
     (repository(home) / "snapshots" / commit / ONE).unlink()
-    partly = unavailable(f"{NAME} is only partly here: 1 files lack, first {ONE}", f"specdec pull --target {NAME}")
-    assert ask(server, home, LOCATE) == partly
-    assert ask(server, home, "hub.resolve('org/tiny', offline=True)") == partly
+    told = partly(f"1 files lack, first {ONE}", f"specdec pull --target {NAME}")
+    assert ask(server, home, LOCATE) == told
+    assert ask(server, home, "hub.resolve('org/tiny', offline=True)") == told
     server.forget()
     assert ask(server, home, PULL) == commit
     assert server.fetched() == {}  # the blob was still there
@@ -717,9 +682,7 @@ def test_another_tools_partial_download_is_seen_through_its_listing(server, home
         "snapshot_download('org/tiny', allow_patterns=['config.json', '*.index.json', 'model-*'])\n" + LOCATE
     )
     answer = ask(server, home, code, HF_HUB_DISABLE_PROGRESS_BARS="1")
-    assert answer == unavailable(
-        f"{NAME} is only partly here: 3 files lack, first chat_template.jinja", f"specdec pull --target {NAME}"
-    )
+    assert answer == partly("3 files lack, first chat_template.jinja", f"specdec pull --target {NAME}")
     assert sum("/tree/" in call for call in server.calls()) == 4
 
 

@@ -1,0 +1,87 @@
+"""What a pull has compared, kept beside the snapshot: every file of one commit with its size and digest.
+
+So a lost, cut or altered file is recognised without a network call, and a commit that a Hub later lists differently is
+refused: the contents of a commit never change. A snapshot that another tool downloaded has no manifest; the next pull
+compares it and writes one. Sizes of all files and the digests of the small ones are compared whenever a model is
+looked for; weights are read again only by `pull --verify`, because that costs seconds a gigabyte.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from specdec_cli.hub.layout import replace_text, repository, require_inside
+from specdec_cli.hub.names import COMMIT, DIGEST, is_plain, wanted
+
+VERSION = 1
+READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file as it was when its bytes were compared."""
+
+    path: str
+    size_bytes: int
+    digest: str
+
+
+def manifest_path(name: str, commit: str) -> Path:
+    """The manifest's file, there or not. Raises: ValueError for a commit that is none."""
+    if not COMMIT.fullmatch(commit):
+        raise ValueError(f"no commit: {commit[:60]!r}")
+    return repository(name) / ".specdec" / f"{commit}.json"
+
+
+def read(name: str, commit: str) -> dict[str, Entry] | None:
+    """The files of this commit by name; None where no pull has compared it. A damaged manifest counts as none."""
+    if not COMMIT.fullmatch(commit):
+        return None
+    try:
+        values = json.loads(manifest_path(name, commit).read_text(encoding="utf-8"))
+        if values["version"] != VERSION:
+            return None
+        entries = [Entry(file["path"], file["size_bytes"], file["digest"]) for file in values["files"]]
+        sound = all(map(_is_sound, entries))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return {entry.path: entry for entry in entries} if entries and sound else None
+
+
+def _is_sound(entry: Entry) -> bool:
+    known = isinstance(entry.path, str) and isinstance(entry.digest, str) and isinstance(entry.size_bytes, int)
+    return known and wanted(entry.path) and is_plain(entry.path) and bool(DIGEST.fullmatch(entry.digest))
+
+
+def write(name: str, commit: str, entries: Iterable[Entry]) -> None:
+    """Keep these files of `commit` as compared. In a cache for reading only nothing is kept.
+
+    Raises: OSError for any other failure.
+    """
+    files = sorted(entries, key=lambda entry: entry.path)
+    if list((read(name, commit) or {}).values()) == files:
+        return
+    path = manifest_path(name, commit)
+    text = json.dumps({"version": VERSION, "commit": commit, "files": [asdict(entry) for entry in files]}, indent=1)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_text(require_inside(name, path.parent), path, text)
+    except OSError as error:
+        if error.errno not in READ_ONLY:
+            raise
+
+
+def forget(name: str, commits: Iterable[str]) -> None:
+    """Remove the manifests of these commits. Raises: OSError."""
+    for commit in filter(COMMIT.fullmatch, commits):
+        manifest_path(name, commit).unlink(missing_ok=True)
+
+
+def compared_digests(name: str) -> frozenset[tuple[str, int]]:
+    """(digest, size in bytes) of every file of `name` whose bytes some pull has compared."""
+    commits = [path.stem for path in repository(name).glob(".specdec/*.json")]
+    return frozenset((e.digest, e.size_bytes) for commit in commits for e in (read(name, commit) or {}).values())
