@@ -9,9 +9,9 @@ import statistics
 import sysconfig
 from pathlib import Path
 
-from fakes.drafting import open_session
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
+from specdec_cli.session.load import load
 from specdec_cli.stats import Stats
 
 HELD_OUT = ("bisect", "calendar", "configparser", "csv", "difflib", "fnmatch", "fractions", "glob", "graphlib")
@@ -44,7 +44,7 @@ def main():
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("-k", type=int, nargs="+", default=[1, 2, 4, 8])
     args = parser.parse_args()
-    session = open_session(Pair("pair", args.target, args.draft))
+    session = load(Pair("pair", args.target, args.draft)).session()
     texts = prompts(args.prompts, 384)
     print("| K | answers | judged | drafted | tokens per pass | repetition |")
     print("|---|---|---|---|---|---|")

@@ -18,12 +18,12 @@ from speed import CLOCKS, NOWHERE, line
 from speed import Pair as Loaded
 from texts import of_kind
 
-from fakes.drafting import open_session
-from specdec_cli.bench.session import BenchSession
-from specdec_cli.engine import decode as loop
+from specdec_cli.engine.decode import decode
+from specdec_cli.engine.pipeline import Pipeline
 from specdec_cli.engine.sampling.acceptance import greedy
-from specdec_cli.pairs.pair import Pair
+from specdec_cli.pairs.pair import Pair as SpecdecPair
 from specdec_cli.request import Request
+from specdec_cli.session.load import load
 from specdec_cli.ui.panel.live import PanelDisplay
 
 
@@ -62,21 +62,23 @@ def host_and_round_seconds(pair, prompt, k, tokens):
     for _ in pair.target.prefill(prompt):
         pass
     rule = greedy(pair.target.vocab_size)
-    drafter, length = pair.drafting.begin("model", k, rule, prompt, tokens, 1.0)
-    watched = Watched(drafter, ["propose"], meter), Watched(pair.target, ["logits"], meter)
+    drafter, length = pair.begin("model", k, rule, prompt, tokens, 1.0)
+    watched = Watched(drafter, ["propose"], meter), Watched(pair.target, ["outputs"], meter)
     rule = Watched(rule, ["judge", "choose"], Meter(pair.clock))
-    read, loop.Pass.read = loop.Pass.read, meter.timed(loop.Pass.read)
+    # Waiting for the draft and for the verification is the device's time.
+    kept = Pipeline._wait_for, Pipeline.read
+    Pipeline._wait_for, Pipeline.read = (meter.timed(method) for method in kept)
     hosts, totals, last, used = [], [], pair.clock(), meter.seconds
     try:
         context = list(prompt)
-        for round in loop.decode(watched[1], watched[0], rule, length, context, tokens, frozenset(), pair.clock):
+        for round in decode(watched[1], watched[0], rule, length, context, tokens, frozenset(), pair.clock):
             now = pair.clock()
             if round.draft and round.index > 2:
                 hosts.append(now - last - (meter.seconds - used))
                 totals.append(now - last)
             last, used = now, meter.seconds
     finally:
-        loop.Pass.read = read
+        Pipeline._wait_for, Pipeline.read = kept
     return statistics.median(hosts), statistics.median(totals)
 
 
@@ -114,7 +116,7 @@ def panel(session, args):
 
     def answer(k, shown, name):
         def timed(prompt):
-            session.forget()
+            session.slot.forget()
             out, err = Screen(), Screen()
             display = PanelDisplay(out, err, quiet=True, name="benchmark", size=lambda: (100, 40)) if shown else None
             for event in session.reply(prompt, Request(args.tokens, k=k), raw=True):
@@ -161,7 +163,8 @@ def main():
     print(environment())
     if "panel" in args.parts:
         names = [str(args.pair / part) if args.pair else f"specdec:demo/{part}" for part in ("target", "draft")]
-        panel(BenchSession.of(open_session(Pair("benchmark", *names), clock=CLOCKS[args.clock])), args)
+        pair = load(SpecdecPair("benchmark", *names))
+        panel(pair.session(pair.first, CLOCKS[args.clock]), args)
     pair = Loaded(args.pair, args)
     if "memory" in args.parts:
         memory(pair, args)

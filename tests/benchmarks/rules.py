@@ -16,9 +16,9 @@ os.environ.setdefault("MLX_ENABLE_TF32", "0")
 from acceptance import prompts, repetition_rate
 from paired import environment, half_width
 
-from fakes.drafting import open_session
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
+from specdec_cli.session.load import load
 
 RULES = ("match", "token", "block", "coupled")
 SHORTEST = 16
@@ -104,7 +104,7 @@ def main():
     parser.add_argument("-k", type=int, default=4)
     parser.add_argument("--temperatures", type=float, nargs="+", default=[0.0, 0.7, 1.0])
     args = parser.parse_args()
-    session = open_session(Pair("pair", args.target, args.draft))
+    session = load(Pair("pair", args.target, args.draft)).session()
     texts = prompts(args.prompts, 384)
     answer(session, session.raw_tokens(texts[0]), Request(32, k=args.k, rule="block", sampling={"temperature": 1.0}))
     print(environment())

@@ -28,6 +28,7 @@ from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.hub import locate
+from specdec_cli.kinds import effective_drafter
 from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.session.drafting import DraftController
@@ -54,6 +55,12 @@ class Pair:
         """As a new session would begin: nothing read, nothing learned."""
         self.drafting = DraftController(self.target, self.draft)
 
+    def begin(self, drafter, k, rule, prompt, tokens, prefill_seconds):
+        """(drafter, length) for a reply to `prompt`, which the target took `prefill_seconds` to read."""
+        found = self.drafting.begin(effective_drafter(drafter, k), k, rule, prompt, tokens)
+        self.drafting.prompt_was_read(prefill_seconds)
+        return found
+
     def ours(self, k, drafter="model", temperature=0.0, cold=False, tokens=None):
         def answer(prompt):
             if cold:
@@ -66,7 +73,7 @@ class Pair:
             seconds = self.clock() - began
             rule = make_rule("block", Sampler(Sampling(temperature), self.seed, prompt, self.target.vocab_size))
             limit = tokens or self.tokens
-            chosen, length = self.drafting.begin(drafter, k, rule, prompt, limit, seconds)
+            chosen, length = self.begin(drafter, k, rule, prompt, limit, seconds)
             context = list(prompt)
             rounds = list(decode(self.target, chosen, rule, length, context, limit, frozenset(), self.clock))
             seconds = self.clock() - began
@@ -205,7 +212,7 @@ def short(pair, args):
                 pair.draft.reuse(NOWHERE)
                 pair.target.reuse(prompt)
                 rule = make_rule("block", Sampler(Sampling(), 0, prompt, pair.target.vocab_size))
-                drafter, length = pair.drafting.begin("model", k, rule, prompt, tokens, reading)
+                drafter, length = pair.begin("model", k, rule, prompt, tokens, reading)
                 began = pair.clock()
                 for _ in decode(pair.target, drafter, rule, length, list(prompt), tokens, frozenset(), pair.clock):
                     pass
