@@ -11,7 +11,7 @@ from specdec_cli.kinds import DEFAULT_DRAFTER, LOOKUP
 from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
 from specdec_cli.models.vocab import compare
 from specdec_cli.pairs.catalog import is_downloaded, registry
-from specdec_cli.pairs.pair import DEMO, Pair
+from specdec_cli.pairs.pair import DEMO, Pair, Registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,16 @@ def resolve_pair(
         target_revision=target_revision,
         draft_revision=draft_revision,
     )
-    if draft is not None:
-        return Resolved(pair)
-    listed = next((p for p in known.pairs.values() if p.target == target and p.draft), None)
+    return Resolved(pair) if draft is not None else _with_draft(pair, known, here)
+
+
+def _with_draft(pair: Pair, known: Registry, here: bool) -> Resolved:
+    """The pair, a target alone, with the draft found for it; without one its own text drafts."""
+    listed = next((p for p in known.pairs.values() if p.target == pair.target and p.draft), None)
     if listed is not None and (not here or is_downloaded(listed.draft, listed.draft_revision)):
         chosen = replace(pair, draft=listed.draft, draft_revision=listed.draft_revision, k=listed.k)
         return Resolved(chosen, f"draft {listed.draft}: pair {listed.name} lists it for this target")
-    found = compatible_draft(target, target_revision) if here else None
+    found = compatible_draft(pair.target, pair.target_revision) if here else None
     if found is not None:
         return Resolved(replace(pair, draft=found), f"draft {found}: in the model cache, and its tokenizer agrees")
     return Resolved(

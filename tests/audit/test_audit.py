@@ -64,6 +64,7 @@ def error_lines(err):
     return message, hint
 
 
+@pytest.mark.slow
 def test_the_demo_pair_is_lossless_in_float32_greedily_and_coupled():
     command = [sys.executable, "-m", "specdec_cli", "audit", "-p", "demo", "--raw", "-n", "16"]
     environment = {**os.environ, "COLUMNS": "80"}
@@ -83,6 +84,7 @@ def test_the_demo_pair_is_lossless_in_float32_greedily_and_coupled():
     assert max(map(len, lines)) <= 80
 
 
+@pytest.mark.slow
 def test_every_k_and_drafter_is_compared_and_drafts_were_right_and_wrong(tiny_pair):
     found = audited(*tiny_pair, ks=(0, 1, 5))
     assert found.lossless and found.count("identical") == 2 * 2 * 3
@@ -96,6 +98,7 @@ def test_temperature_0_leaves_the_coupled_answers_out(tiny_pair):
     assert [finding.rule for finding in audited(*tiny_pair, temperature=0.0).findings] == ["greedy", "greedy"]
 
 
+@pytest.mark.slow
 def test_the_targets_own_penalties_are_in_force_on_both_sides_and_its_cuts_on_neither(tmp_path):
     target = tiny_folder(tmp_path / "target", TINY, seed=1)
     plain = audited(target, drafter="ngram")
@@ -129,6 +132,7 @@ def _folder_of(name, folder, noise):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gemma3_text", "lfm2"])
 def test_windows_and_recurrent_states_are_lossless(name, tmp_path):
     found = audited(*folders_of(name, tmp_path), raw=True)
@@ -136,6 +140,7 @@ def test_windows_and_recurrent_states_are_lossless(name, tmp_path):
     assert any(0 < finding.accepted < finding.drafted for finding in found.findings)
 
 
+@pytest.mark.slow
 def test_a_quantized_cache_is_compared_with_one_quantized_from_the_first_token(tmp_path, monkeypatch):
     wide = TINY | {"head_dim": 32}
     folders = [tiny_folder(tmp_path / str(noise), wide, seed=1, noise=noise) for noise in (0.0, 0.05)]
@@ -183,6 +188,7 @@ def test_a_wrong_token_is_found_with_its_place_both_tokens_and_the_gap(tiny_pair
     assert "coupled" in out and "identical" in out
 
 
+@pytest.mark.slow
 def test_a_rollback_that_forgets_to_roll_back_is_found_and_the_table_still_printed(tmp_path, monkeypatch):
     folders = folders_of("gemma3_text", tmp_path)
     monkeypatch.setattr(WindowKVCache, "trim", lambda window, tokens: tokens)

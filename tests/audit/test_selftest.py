@@ -60,6 +60,7 @@ def test_a_damaged_record_counts_as_none(tmp_path):
     assert "for this device: specdec doctor --selftest" in selftest.verification()
 
 
+@pytest.mark.slow
 @pytest.mark.full
 def test_the_command_runs_every_architecture_and_exits_0(tmp_path):
     environment = os.environ | {"XDG_STATE_HOME": str(tmp_path), "HOME": str(tmp_path)}

@@ -42,6 +42,7 @@ def truth(machine_name, texts_name):
     return {arm.k: value for arm, value in found.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", [*MACHINES, TOO_SLOW], ids=lambda machine: machine.name)
 def test_the_recommendation_is_within_noise_of_the_best_and_never_loses(machine):
     """16 seeds a machine. Given up: 2 % by the rule, and 1.5 % on the average for noise; no recommended K is slower."""
@@ -61,11 +62,13 @@ def test_the_recommendation_is_within_noise_of_the_best_and_never_loses(machine)
         assert sum(gaps) / len(gaps) < 0.02 and sorted(gaps)[int(0.9 * len(gaps))] < 0.04, sorted(gaps)
 
 
+@pytest.mark.slow
 def test_there_are_machines_that_gain_that_lose_and_that_hardly_gain():
     best = {machine.name: max(truth(machine.name, "many").values()) for machine in (*MACHINES, TOO_SLOW)}
     assert min(best.values()) == 0.0 and 0 < best["M2 Ultra"] < 0.12 and max(best.values()) > 0.6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("texts", "benches"), [("one", 600), ("many", 500)])
 def test_95_percent_intervals_cover_the_truth_93_to_97_percent_of_the_time(texts, benches):
     """1,100 simulated benches; what is drawn is text and clock. Arms that were chosen are covered no worse.

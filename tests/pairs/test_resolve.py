@@ -42,10 +42,12 @@ def start_event(home, *arguments):
     return json.loads(done.stdout.splitlines()[0])
 
 
+@pytest.mark.slow
 def test_a_target_alone_takes_the_cached_draft_whose_tokenizer_agrees(home):
     assert start_event(home, "--target", "org/big")["draft"] == "org/small"
 
 
+@pytest.mark.slow
 def test_without_a_fitting_draft_the_text_itself_drafts(home, tmp_path):
     shutil.copytree(home, tmp_path / "home", symlinks=True)
     shutil.rmtree(tmp_path / "home" / "hub" / "models--org--small")
@@ -53,6 +55,7 @@ def test_without_a_fitting_draft_the_text_itself_drafts(home, tmp_path):
     assert (start["draft"], start["drafter"], start["k"]) == (None, "ngram", "auto")
 
 
+@pytest.mark.slow
 def test_which_draft_was_chosen_and_why_is_said(home):
     command = [sys.executable, "-m", "specdec_cli", "run", "--raw", "-n", "4", "--target", "org/big", "x"]
     environment = os.environ | {"HF_HOME": str(home)}
@@ -60,5 +63,6 @@ def test_which_draft_was_chosen_and_why_is_said(home):
     assert done.stderr.splitlines()[0] == "draft org/small: in the model cache, and its tokenizer agrees"
 
 
+@pytest.mark.slow
 def test_no_draft_is_looked_for_when_none_is_wanted(home):
     assert start_event(home, "--target", "org/big", "--drafter", "none")["draft"] is None

@@ -154,6 +154,7 @@ def trace(tmp_path):
     return file
 
 
+@pytest.mark.slow
 def test_the_command_replays_the_answer_and_the_summary_without_loading_a_model(trace):
     code, out, err = specdec("replay", trace)
     assert (code, out) == (0, ANSWER + "\n")
@@ -163,6 +164,7 @@ def test_the_command_replays_the_answer_and_the_summary_without_loading_a_model(
     subprocess.run([sys.executable, "-c", script, str(trace)], check=True, capture_output=True)
 
 
+@pytest.mark.slow
 def test_the_command_writes_both_exports(trace, tmp_path):
     page, picture = tmp_path / "a.html", tmp_path / "a.svg"
     code, out, err = specdec("replay", trace, "--html", page, "--svg", picture)
@@ -170,6 +172,7 @@ def test_the_command_writes_both_exports(trace, tmp_path):
     assert page.read_text().startswith("<!doctype html>") and picture.read_text().startswith("<svg ")
 
 
+@pytest.mark.slow
 def test_a_trace_cut_short_plays_and_says_so(trace):
     trace.write_text("\n".join(trace.read_text().split("\n")[:4]))
     code, out, err = specdec("replay", trace)
@@ -177,6 +180,7 @@ def test_a_trace_cut_short_plays_and_says_so(trace):
     assert "interrupted" in err and "breaks off before the end of its last reply" in " ".join(err.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
     [
@@ -194,6 +198,7 @@ def test_usage_errors_are_two_lines(trace, arguments, message, hint):
     assert second.startswith("hint: ") and hint in second
 
 
+@pytest.mark.slow
 def test_a_file_that_is_no_trace_is_two_lines(tmp_path):
     file = tmp_path / "notes.txt"
     file.write_text("just words\n")
@@ -202,6 +207,7 @@ def test_a_file_that_is_no_trace_is_two_lines(tmp_path):
     assert f"{file}, line 1 is not JSON" in " ".join(err.split("\n"))
 
 
+@pytest.mark.slow
 def test_a_name_with_an_escape_sequence_stays_text(tmp_path):
     code, _, err = specdec("replay", tmp_path / "\x1b[2Jtrace")
     assert code == 2 and "\x1b" not in err

@@ -80,7 +80,7 @@ def _of_kinds(section: Section) -> list[Markup]:
 
 
 def _table(section: Section) -> Markup:
-    """The numbers behind the plots."""
+    """The numbers of the plots."""
     head = element("tr", *(element("th", name, scope="col") for name in HEADINGS))
     rows = []
     for row, mark in zip(section.rows, section.marks, strict=True):

@@ -149,6 +149,7 @@ def test_the_sliders_have_the_measured_costs(result, page):
     assert entry["k"] == section.recommendation.k and len(entry["rates"]) == 7
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
 def test_the_page_s_script_reckons_as_the_tested_formula_does(page):
     (model,) = re.findall(r'<script id="model">(.*?)</script>', page, re.S)
@@ -166,6 +167,7 @@ def test_the_page_s_script_reckons_as_the_tested_formula_does(page):
     assert [predicted_speedup(even, k, COSTS) for k, even in enumerate(evens[1:], 1)] == pytest.approx([1.0] * 4)
 
 
+@pytest.mark.slow
 @pytest.mark.full
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
 def test_moved_sliders_show_the_new_numbers_in_a_browser(page, result, tmp_path):

@@ -88,6 +88,7 @@ def test_while_it_runs_the_growing_line_is_right_above_the_panel_and_the_cursor_
     assert terminal.screen.cursor.hidden
 
 
+@pytest.mark.slow
 def test_a_long_answer_scrolls_and_is_never_repeated(terminal: Terminal) -> None:
     display = panel(terminal)
     words = [f"w{number}" for number in range(400)]
