@@ -2,7 +2,7 @@
 
 Every round K = argmin of seconds a round / tokens a round, K = 0 included. While drafting, every K within reach is
 compared each round. Old measurements lose weight, so a K that may have become better is tried. While parked at 0 only a
-probe can tell: a few drafted rounds, rarer while they do not pay. Ollama's MLX runner chooses by the same ratio, and
+probe measures: a few drafted rounds, rarer while they do not pay. Ollama's MLX runner chooses by the same ratio, and
 backs off from 4 to 512 rounds.
 """
 
@@ -66,7 +66,7 @@ class Adaptive:
         acceptance: AcceptanceRecord | None = None,
         reload_seconds: float = 0.0,
     ) -> None:
-        """`max_k` 0: there is no draft model. `reload_seconds` is what a released draft takes to be ready again."""
+        """`max_k` 0: there is no draft model. `reload_seconds` is the time a released draft takes to be ready again."""
         self.costs = CostRecord(assumed or Costs())
         self.acceptance = acceptance or AcceptanceRecord()
         self._max_k = max_k
@@ -95,7 +95,7 @@ class Adaptive:
         self._wait = min(self._wait, FIRST_WAIT_ROUNDS) if self._mode is not Mode.DRAFTING else 0
 
     def expect_reading(self, seconds: float | None) -> None:
-        """What reading all unread context should cost the draft; None: as measured or assumed."""
+        """`seconds` is the estimated cost of reading all unread context; None: as measured or assumed."""
         self._unread_token_seconds = seconds / self._unread if seconds and self._unread else None
 
     @property
@@ -120,7 +120,7 @@ class Adaptive:
                 return self._while_drafting()
 
     def lookup_k(self, rates: list[float]) -> int:
-        """How many looked-up tokens with these rates to draft now; 0 where the model, or plain decoding, costs less.
+        """K of a lookup with these rates; 0 where the model, or plain decoding, costs less.
 
         While the model is probed nothing is looked up, or the probe would learn nothing.
         """
@@ -236,13 +236,13 @@ class Adaptive:
         return self.acceptance.rates(min(self._max_k, self.acceptance.frontier + BEYOND_FRONTIER))
 
     def _reading_seconds(self) -> float:
-        """The draft's reading of what it has not read."""
+        """Cost of reading the context that the draft has not read."""
         known = self.costs.prefill_known or self._unread_token_seconds is None
         token = self.costs.prefill_token_seconds() if known else self._unread_token_seconds
         return self._unread * (token or 0.0) + self.resting * self._reload_seconds
 
     def to_dict(self, now_seconds: float) -> dict[str, Any]:
-        """What a later process may start from; `now_seconds` since the epoch."""
+        """Costs and acceptance for a later process to start from; `now_seconds` since the epoch."""
         costs = asdict(self.costs.to_costs()) if self.costs.ready else asdict(self.costs.assumed)
         return {"at": now_seconds, "costs": costs, "acceptance": self.acceptance.to_dict()}
 

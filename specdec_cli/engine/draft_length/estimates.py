@@ -1,4 +1,4 @@
-"""What drafting should gain, and what finding out should cost (pure). Law: a gain is weighed against its price.
+"""Estimated gain of drafting, and price of finding out (pure). Law: a gain is weighed against its price.
 
 Letters: K drafted tokens.
 """
@@ -52,11 +52,11 @@ def pays(choice: Choice, price_seconds: float, costs: CostRecord, coming: float,
 
 
 def trial_seconds(first: Choice, costs: CostRecord) -> float:
-    """What a probe that begins with `first` costs if nothing is accepted."""
+    """Cost of a probe that begins with `first`, if nothing is accepted."""
     return PROBE_ROUNDS * (first.tokens * first.seconds - costs.plain_seconds())
 
 
 def plain_doubt(costs: CostRecord) -> float:
-    """How far (log) a plain step may lie from its estimate; 0 right after it was measured."""
+    """Uncertainty (log) of a plain step's estimate; 0 right after it was measured."""
     seen, age = costs.plain_seen()
     return PLAIN_DOUBT * (1 / sqrt(seen) + age / DOUBT_ROUNDS) if age >= FRESH_ROUNDS else 0.0
