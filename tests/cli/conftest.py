@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+from fakes.command import Command
 from fakes.hub_server import HubServer
 from fakes.models import tiny_folder
 from fakes.world import BIG, MODELS, ODD, SMALL, World
@@ -51,3 +52,9 @@ def pulled(world, home_after_pull):
     """The world after `pull tiny`: a commit's name depends on its contents' order only, so homes can be copied."""
     shutil.copytree(home_after_pull, world.root, symlinks=True, dirs_exist_ok=True)
     return world
+
+
+@pytest.fixture
+def specdec(tmp_path, monkeypatch, capsys):
+    """`specdec` in this process, in a home of its own."""
+    return Command(tmp_path, monkeypatch, capsys)

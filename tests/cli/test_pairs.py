@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+from contextlib import nullcontext
 
 import pytest
 
 from fakes.world import BIG, MODELS, SMALL
+from specdec_cli.cli.pairs import ask
+from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.pairs.registry import packaged_file, read_registry
 
-pytestmark = pytest.mark.slow
 
-
+@pytest.mark.slow
 def test_pairs_shows_figures_and_models_within_80_columns(world):
     done = world("pairs")
     assert (done.code, done.err) == (0, "")
@@ -36,6 +39,7 @@ def test_pairs_shows_figures_and_models_within_80_columns(world):
     assert world.hub.log == []
 
 
+@pytest.mark.slow
 def test_pairs_as_json_is_one_array(world):
     rows = json.loads(world("pairs", "--json").out)
     tiny = next(row for row in rows if row["name"] == "tiny")
@@ -54,6 +58,7 @@ def test_pairs_as_json_is_one_array(world):
     }
 
 
+@pytest.mark.slow
 def test_pairs_online_clears_unverified_and_names_what_the_hub_lacks(world):
     packaged = read_registry(packaged_file(), "packaged")
     for pair in packaged.pairs.values():
@@ -71,6 +76,7 @@ def test_pairs_online_clears_unverified_and_names_what_the_hub_lacks(world):
     assert world.hub.log == []
 
 
+@pytest.mark.slow
 def test_a_hub_in_trouble_confirms_nothing_and_forgets_nothing(world):
     world.root.joinpath("cache/specdec").mkdir(parents=True)
     kept = world.root / "cache/specdec/confirmed.json"
@@ -81,6 +87,7 @@ def test_a_hub_in_trouble_confirms_nothing_and_forgets_nothing(world):
     assert json.loads(kept.read_text()) == {BIG: 5, SMALL: 6}
 
 
+@pytest.mark.slow
 def test_pairs_add_use_and_path_edit_the_users_file_and_keep_its_comments(world):
     added = world("pairs", "add", "mine", "--target", BIG, "--draft", SMALL, "-k", "5", "--target-revision", "v1")
     assert (added.code, added.out, added.err) == (0, "", f"mine is in {world.models}")
@@ -93,6 +100,7 @@ def test_pairs_add_use_and_path_edit_the_users_file_and_keep_its_comments(world)
     assert world("pairs", "path").out == str(world.models)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["pairs"], ["pairs", "add", "x", "--target", "o/t"], ["run", "hi"]])
 def test_a_broken_models_toml_names_file_and_line_and_is_left_alone(world, command):
     broken = MODELS + 'draught = "org/x"\n'
@@ -101,3 +109,44 @@ def test_a_broken_models_toml_names_file_and_line_and_is_left_alone(world, comma
     line = broken.count("\n")
     assert (done.code, done.errors()) == (2, [f"{world.models}:{line}: unknown key draught", "did you mean draft?"])
     assert world.models.read_text() == broken
+
+
+# In this process: no Hub, no download
+
+
+def test_a_pair_of_ones_own_is_added_used_and_found(specdec):
+    code, out, err = specdec("pairs", "add", "mine", "--target", "org/t", "--draft", "org/d", "-k", "5")
+    assert (code, out, err) == (0, "", f"mine is in {specdec.models}\n")
+    assert specdec("pairs", "use", "mine") == (0, "", "mine is now the default pair\n")
+    assert specdec("pairs", "path") == (0, f"{specdec.models}\n", "")
+    mine = read_registry(specdec.models, "yours")
+    assert (mine.default_pair, mine.pairs["mine"].draft, mine.pairs["mine"].k) == ("mine", "org/d", 5)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "-x", "../x", "ü!"])
+def test_a_name_that_is_none_is_refused_and_nothing_is_written(specdec, name):
+    code, message, _ = specdec.refused("pairs", "add", "--target", "org/t", "--", name)
+    assert (code, message) == (2, f"{name!r} is no name for a pair") and not specdec.models.exists()
+
+
+def test_a_table_of_pairs_says_which_is_the_default(specdec):
+    specdec.models.write_text('schema_version = 1\ndefault_pair = "mine"\n[pairs.mine]\ntarget = "org/t"\n')
+    rows = {row["name"]: row for row in json.loads(specdec("pairs", "--json")[1])}
+    assert [name for name, row in rows.items() if row["default"]] == ["mine"]
+    assert rows["mine"]["source"] == "yours" and rows["demo"]["downloaded"]
+
+
+def test_nobody_is_asked_where_nobody_can_answer(monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    ask("Free 1 GB?", yes=True)
+    with pytest.raises(UsageError, match=r"nobody can answer: Free 1 GB\?"):
+        ask("Free 1 GB?", yes=False)
+
+
+@pytest.mark.parametrize(("answer", "error"), [("y\n", None), ("n\n", SpecdecError), ("", KeyboardInterrupt)])
+def test_a_yes_goes_on_a_no_and_the_end_of_the_input_do_not(monkeypatch, answer, error):
+    stdin = io.StringIO(answer)
+    stdin.isatty = lambda: True
+    monkeypatch.setattr("sys.stdin", stdin)
+    with pytest.raises(error) if error else nullcontext():
+        ask("Free 1 GB?", yes=False)
