@@ -93,6 +93,7 @@ CASES = [("50 MB float32", 300), ("50 MB float32", 1400), ("120 MB bfloat16", 30
 CASES += [pytest.param(*case, marks=pytest.mark.full) for case in product(SIZES, (300, 1400)) if case not in CASES]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "context"), CASES)
 def test_estimates_are_within_ten_percent_of_the_measured_peak(tmp_path, size, context):
     config = TINY | {"max_position_embeddings": 4096, "tie_word_embeddings": True} | SHARED | SIZES[size]
@@ -100,6 +101,7 @@ def test_estimates_are_within_ten_percent_of_the_measured_peak(tmp_path, size, c
     assert estimate == pytest.approx(peak, rel=0.10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["target", "draft"])
 @pytest.mark.parametrize("context", [300, 1000])
 def test_estimates_of_the_demo_pair_are_within_ten_percent_of_the_measured_peak(part, context):
@@ -133,6 +135,7 @@ def test_weights_alone_too_big_suggest_another_pair():
 
 
 # The window's takes the stock Linux wheel twenty seconds.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param("gemma3_text", marks=pytest.mark.full), *OTHERS.keys() - {"gemma3_text"}]
 )

@@ -36,9 +36,9 @@ def real_rounds(live, session, condition, prompt, k):
     return [(len(r.draft), min(r.accepted, len(r.emitted))) for r in rounds[1:]], rounds
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("temperature", [0.0, pytest.param(0.8, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("drafter", ["model", "ngram"])
-@pytest.mark.parametrize("prompt", [CODE, COPY], ids=lambda p: p.kind)
+@pytest.mark.parametrize("prompt", [CODE, pytest.param(COPY, marks=pytest.mark.slow)], ids=lambda p: p.kind)
 def test_the_rounds_of_a_rehearsal_are_those_of_a_real_run_at_every_k(demo, drafter, temperature, prompt):
     live = machine(demo)
     condition = Condition(Contender(drafter, demo.names[1] if drafter == "model" else None), temperature)
@@ -52,6 +52,7 @@ def test_the_rounds_of_a_rehearsal_are_those_of_a_real_run_at_every_k(demo, draf
     assert drafter == "ngram" or 0 < sum(rehearsal.accepted) < sum(rehearsal.drafted)
 
 
+@pytest.mark.slow
 def test_a_text_that_ends_early_is_rehearsed_to_its_stop_token(tiny_pair):
     target, draft = map(str, tiny_pair)
     session = open_session(Pair("tiny", target, draft))
@@ -102,6 +103,7 @@ def test_every_k_is_timed_as_often_as_was_asked_beside_plain_rounds(demo):
     assert PLAIN_ROUNDS > 2
 
 
+@pytest.mark.slow
 def test_fixed_length_answers_never_stop(tiny_pair):
     target, draft = map(str, tiny_pair)
     session = open_session(Pair("tiny", target, draft))

@@ -55,6 +55,7 @@ def check(found, limit):
     assert sum(tokens > 60 for tokens in read) <= len(found) / 4, read
 
 
+@pytest.mark.slow
 def test_memory_and_tokens_read_stay_flat_over_turns():
     talk, _, _ = demo_talk(max_tokens=8, max_context=256, overflow="drop-oldest")
     check(soak(talk, 16), 256)

@@ -16,7 +16,10 @@ GREEDY, COUPLED = {}, {"sampling": {"temperature": 0.8}, "seed": 11}
 MESSAGES = ("hello there", "and then?", "why", "how so, exactly?", "well")
 
 
-@pytest.fixture(scope="module", params=KINDS)
+EACH = ["plain", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("windowed", "hybrid"))]
+
+
+@pytest.fixture(scope="module", params=EACH)
 def pair(request, tmp_path_factory):
     return networks(KINDS[request.param]), tokenizer_in(tmp_path_factory.mktemp("tokenizer"))
 
@@ -34,6 +37,7 @@ def plain_tokens(session, ids, request):
     return tuple(tokens[:-1] if tokens[-1] in session.pair.tokenizer.stop_tokens else tokens)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [GREEDY, COUPLED], ids=["greedy", "coupled"])
 def test_every_turn_equals_a_fresh_run_with_the_draft_switched_off_and_on(pair, how):
     session = recorded(*pair)
@@ -122,6 +126,7 @@ def test_a_reply_stopped_in_its_prefill_gives_the_message_back_and_leaves_the_ca
     assert finish.tokens == fresh_tokens(pair, ids, request)
 
 
+@pytest.mark.slow
 def test_undo_clear_and_retry_leave_the_caches_right(pair):
     session = recorded(*pair)
     talk, _, _ = chat_with(session, **COUPLED)
@@ -137,6 +142,7 @@ def test_undo_clear_and_retry_leave_the_caches_right(pair):
         assert finish.tokens == fresh_tokens(pair, ids, request)
 
 
+@pytest.mark.slow
 def test_a_retry_under_a_seed_takes_other_noise_and_the_same_again_each_time(pair):
     def answers():
         session = recorded(*pair)

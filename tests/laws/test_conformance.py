@@ -22,6 +22,7 @@ def test_every_architecture_of_the_installed_mlx_lm_is_listed():
     assert all(bool(found.config) != bool(found.refused) for found in architectures().values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_tokens_equal_plain_decoding_32_past_the_window(name):
     found = check(architectures()[name], k=3, tokens=32)
@@ -54,6 +55,7 @@ def trim_too_far(window, tokens):
     return tokens
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "owner", "method", "broken"),
     [

@@ -102,7 +102,7 @@ def by_mlx_lm(name, seed=None):
 
 
 @pytest.mark.parametrize("name", SAMPLINGS)
-@pytest.mark.parametrize("k", [1, 2, 4, 8])
+@pytest.mark.parametrize("k", [*(pytest.param(k, marks=pytest.mark.slow) for k in (1, 2, 8)), 4])
 @pytest.mark.parametrize("drafter", DRAFTING)
 def test_the_text_is_mlx_lms_own_for_every_draft(drafter, k, name):
     for seed in SEEDS:

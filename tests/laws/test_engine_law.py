@@ -86,6 +86,7 @@ def named(rule):
     return lambda sampler: make_rule(rule, sampler)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "sampling"),
     [
@@ -99,6 +100,11 @@ def named(rule):
 def test_answers_of_a_random_pair_follow_the_target(rule, sampling):
     """N = 1000 answers of 4 tokens, K = 2."""
     assert_engine_follows(named(rule), sampling)
+
+
+def test_a_few_answers_of_a_random_pair_follow_the_target():
+    """N = 120 answers of 4 tokens, K = 2."""
+    assert_engine_follows(named("block"), Sampling(1.0), 120)
 
 
 @pytest.mark.full
@@ -141,6 +147,7 @@ BROKEN_TOO = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_known_mistake_is_noticed_in_the_engine_s_answers(name):
     """Negative controls: the same N = 1000 answers to the same test as above."""
@@ -163,6 +170,7 @@ def assert_engine_follows_demo(rule_for, sampling, n):
     assert_follows(demo_pair(), prompt, texts, sampling, floor=0.02)
 
 
+@pytest.mark.slow
 def test_answers_of_the_demo_pair_follow_the_target():
     """N = 250 answers of 4 tokens, K = 2."""
     assert_engine_follows_demo(named("block"), Sampling(1.0, top_p=0.9), 250)

@@ -159,7 +159,11 @@ def _short_chunks(monkeypatch):
     monkeypatch.setattr(model_module, "PREFILL_TOKENS", 7)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+QUICK = ("KVCache", "ArraysCache", "ChunkedKVCache")
+EACH = [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
+
+
+@pytest.mark.parametrize("kind", EACH)
 def test_any_history_gives_the_logits_of_a_fresh_computation(kind):
     histories(kind)
 
@@ -191,6 +195,7 @@ def share_arrays(part):
     return dict(vars(part))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "owner", "name", "broken"),
     [
@@ -211,8 +216,11 @@ def test_the_test_rejects_broken_rollbacks(kind, owner, name, broken, monkeypatc
         histories(kind, phases=[Phase.generate], max_examples=25, stateful_step_count=12)
 
 
+OTHER_WINDOWS = ("gpt_oss", "llama4", "recurrent_gemma", "gemma3n")
+
+
 @pytest.mark.parametrize("prompt_tokens", [1, 5, 15, 16, 17, 40])
-@pytest.mark.parametrize("name", ["gemma3_text", "gpt_oss", "llama4", "recurrent_gemma", "gemma3n"])
+@pytest.mark.parametrize("name", ["gemma3_text", *(pytest.param(n, marks=pytest.mark.slow) for n in OTHER_WINDOWS)])
 def test_prompts_shorter_equal_and_longer_than_the_window(name, prompt_tokens):
     """One chunk and many (7 tokens each), and the window crossed in every place of a draft."""
     prompt = text(prompt_tokens)
@@ -227,6 +235,7 @@ def test_a_draft_that_is_always_right_crosses_the_window_mid_draft(k):
     assert (found.status, found.rejected) == ("idle", 0)
 
 
+@pytest.mark.slow
 def test_quantized_caches_give_mlx_lms_tokens_with_the_same_caches():
     found = architectures()["qwen3"]
     network = tiny_network(replace(found, config={**found.config, "head_dim": 32}), 1)

@@ -15,7 +15,11 @@ PROMPTS = [list(range(3, 60)), [(7 * i) % (BYTES - 3) + 3 for i in range(41)]]
 KINDS = {"plain": "qwen3", "window": "gemma3_text", "recurrent": "qwen3_5", "recurrent and window": "recurrent_gemma"}
 
 
-@pytest.fixture(scope="module", params=KINDS.values(), ids=KINDS)
+SLOW = ("window", "recurrent and window")
+EACH = [pytest.param(KINDS[kind], marks=pytest.mark.slow if kind in SLOW else ()) for kind in KINDS]
+
+
+@pytest.fixture(scope="module", params=EACH, ids=KINDS)
 def pair(request, tmp_path_factory):
     target, draft = (CachedModel(network, request.param) for network in networks(request.param))
     tokenizer = tokenizer_in(tmp_path_factory.mktemp("tokenizer"))

@@ -15,7 +15,7 @@ from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.events import Round
 from specdec_cli.kinds import effective_drafter
-from specdec_cli.session.cost_file import KEPT_ENTRIES, CostFile
+from specdec_cli.session.cost_file import CostFile
 from specdec_cli.session.drafting import DraftController
 
 TARGET, DRAFT = CachedModel(tiny_network(seed=1), "target"), CachedModel(tiny_network(seed=2), "draft")
@@ -109,29 +109,6 @@ def test_nonsense_is_not_believed(memory, values):
     kept["entries"] = dict.fromkeys(kept["entries"], values)
     path.write_text(json.dumps(kept))
     assert 3 not in begun(drafting(memory))[1].costs.assumed.verify
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 99, "entries": {"x": {}}}', '{"schema": 2, "entries": 3}'])
-def test_a_damaged_file_is_as_good_as_none_and_is_replaced(memory, text):
-    memory._path.parent.mkdir()
-    memory._path.write_text(text)
-    assert memory.read("x") is None
-    memory.write("x", {"at": 1})
-    assert memory.read("x") == {"at": 1}
-
-
-def test_the_oldest_entries_go_first(memory):
-    for i in range(KEPT_ENTRIES + 3):
-        memory.write(str(i), {"i": i})
-    memory.write("4", {"i": "again"})
-    memory.write("new", {})
-    assert [memory.read(key) for key in ("2", "3", "5")] == [None, None, {"i": 5}]
-    assert memory.read("4") == {"i": "again"}
-
-
-def test_a_folder_that_cannot_be_written_is_no_reason_to_fail(tmp_path):
-    (tmp_path / "file").write_text("")
-    CostFile(tmp_path / "file" / "costs.json").write("x", {})
 
 
 def test_a_draft_that_nothing_could_make_pay_gives_its_memory_back():

@@ -12,6 +12,7 @@ import pytest
 from fakes.machine import BY_NAME, CODE, COPY, DEEPEST, HOSTILE, MACHINES, PROSE, SWITCHING, TEXTS, heated, play
 from specdec_cli.engine.draft_length.acceptance import AcceptanceRecord
 from specdec_cli.engine.draft_length.adaptive import BELIEVED_SECONDS, FIRST_WAIT_ROUNDS, Adaptive
+from specdec_cli.engine.draft_length.costs import Costs
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.events import Round
 
@@ -23,7 +24,10 @@ MARGINAL = {("CPU, demo pair", "prose"): 0.93, ("M2 Ultra", "code"): 0.95}
 # Where drafting never pays one K (0) is as good as any, and on the M2 even hindsight gains no more than 1.09.
 NO_HEADROOM = {"M1 Pro": 0.98, "M2 Ultra": 1.03}
 
-machines = pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
+# One on which drafting never pays, one on which it does; the others take seconds each.
+QUICK = ("M1 Pro", "M4 Pro (mlx 3852)")
+EACH = [machine if machine.name in QUICK else pytest.param(machine, marks=pytest.mark.slow) for machine in MACHINES]
+machines = pytest.mark.parametrize("machine", EACH, ids=lambda machine: machine.name)
 
 
 def adaptive(machine, text, tokens, seed, prompt=64, length=None):
@@ -228,3 +232,20 @@ def test_a_round_without_draft_counts_as_plain():
     assert length.next() == 1
     length.observe(Round(5, "none", (), 0, 7, (7,), 0.0, 0.02))
     assert length.costs.plain_seconds() == pytest.approx(0.02)
+
+
+def test_adaptive_k_drafts_where_it_pays_and_parks_where_it_does_not(tiny_pair):
+    """A scripted clock: a target pass costs 10 whatever its rows, a draft step 1, or 10 where drafting cannot pay."""
+    for cost, pays in ((0.1, True), (1.0, False)):
+        adaptive = Adaptive(Costs.of_ratio(cost))
+        adaptive.begin(4000)
+        lengths = []
+        for index in range(400):
+            k = adaptive.next()
+            lengths.append(k)
+            draft = tuple(range(k))
+            accepted = min(k, index % 4)
+            emitted = tuple(range(accepted + 1))
+            adaptive.observe(Round(index, "model", draft, accepted, 9, emitted, k * cost, 1.0))
+        late = lengths[200:]
+        assert (sum(late) / len(late) > 1) == pays, late

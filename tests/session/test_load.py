@@ -1,0 +1,137 @@
+"""From names to weights: refusals before any weight is read, and what conversations of a pair share."""
+
+import json
+
+import pytest
+
+from fakes.drafting import open_session
+from fakes.models import TINY, byte_tokenizer, tiny_folder, write_tokenizer
+from specdec_cli.errors import DoesNotFit, NotAvailable, Refused, UsageError
+from specdec_cli.pairs.pair import Pair
+from specdec_cli.request import Request
+from specdec_cli.session.cost_file import MemoryCostStore
+from specdec_cli.session.load import load
+
+
+@pytest.fixture(scope="module")
+def loaded(tiny_pair):
+    return load(Pair("tiny", *map(str, tiny_pair)))
+
+
+def test_mismatched_tokenizers_are_refused_before_any_weight_is_read(tiny_pair, tmp_path):
+    draft = tiny_folder(tmp_path / "draft", TINY)
+    other = byte_tokenizer().to_str().replace('"a":', '"@":', 1)
+    (draft / "tokenizer.json").write_text(other)
+    (draft / "model.safetensors").write_bytes(b"not weights")
+    with pytest.raises(Refused, match=r"tokenizers of .* differ: id \d+ is 'a' in the target and '@' in the draft"):
+        open_session(Pair("bad", str(tiny_pair[0]), str(draft)))
+
+
+def test_an_architecture_that_cannot_check_a_draft_is_refused_before_any_weight_is_read(tmp_path):
+    """phi3small's pass over several tokens is not causal in mlx-lm: plain decoding works, checking a draft cannot."""
+    folder = tiny_folder(tmp_path / "phi", TINY)
+    config = {
+        "model_type": "phi3small",
+        "hidden_size": 64,
+        "dense_attention_every_n_layers": 2,
+        "ff_intermediate_size": 64,
+        "gegelu_limit": 20.0,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "layer_norm_epsilon": 1e-5,
+        "vocab_size": 100352,
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(Refused, match=r"\(phi3small\): mlx-lm's pass over several tokens is not causal"):
+        open_session(Pair("phi", str(folder), None))
+
+
+def test_kv_bits_are_named_in_the_start_event(tiny_pair, tmp_path):
+    folders = [tiny_folder(tmp_path / name, TINY | {"head_dim": 32}) for name in ("target", "draft")]
+    session = open_session(Pair("tiny", *map(str, folders)), kv_bits=8)
+    start, *_ = session.reply(session.raw_tokens("hello"), Request(max_tokens=4))
+    assert start.caches == {"target": ("QuantizedKVCache",), "draft": ("QuantizedKVCache",)}
+    with pytest.raises(Refused, match="does not run on a KV cache of 8 bits"):
+        open_session(Pair("tiny", *map(str, tiny_pair)), kv_bits=8)
+
+
+def test_an_unknown_drafter_is_a_usage_error(tiny_pair):
+    with pytest.raises(UsageError, match="--drafter magic"):
+        open_session(Pair("tiny", *map(str, tiny_pair)), "magic")
+
+
+def test_a_model_without_template_gets_plain_text(tmp_path):
+    folder = tiny_folder(tmp_path / "base", TINY)
+    write_tokenizer(folder, byte_tokenizer(), chat_template=None)
+    session = open_session(Pair("base", str(folder), None))
+    assert session.chat_tokens("hi", "be kind") == session.raw_tokens("be kind\n\nhi")
+
+
+def test_slots_share_weights_and_costs_and_have_caches_of_their_own(loaded):
+    one, other = loaded.slot(), loaded.slot()
+    assert one.target.network is other.target.network is loaded.first.target.network
+    assert one.draft.network is loaded.first.draft.network
+    list(one.target.prefill([3, 4, 5, 6]))
+    assert (one.target.length, other.target.length) == (3, 0)
+    one.forget()
+    assert one.target.length == 0
+
+
+def test_a_draft_is_loaded_only_where_the_drafter_uses_one(tiny_pair):
+    pair = Pair("tiny", str(tiny_pair[0]), "no/such-draft")
+    for drafter in ("ngram", "none"):
+        found = load(pair, drafter=drafter)
+        assert (found.has_draft, found.names[1], found.slot().draft) == (False, None, None)
+    with pytest.raises(NotAvailable):
+        load(pair, drafter="model")
+
+
+def test_a_pair_by_its_models_is_that_pair(tiny_pair):
+    target, draft = map(str, tiny_pair)
+    found = load(target=target, draft=draft)
+    assert (found.pair.target, found.pair.draft, found.has_draft) == (target, draft, True)
+
+
+def test_what_does_not_fit_is_refused_before_any_weight_is_read(tiny_pair, tmp_path, monkeypatch):
+    folder = tiny_folder(tmp_path / "m", TINY)
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])  # its header says how large it is
+    monkeypatch.setattr("specdec_cli.engine.device.usable_bytes", lambda: 1000)
+    with pytest.raises(DoesNotFit):
+        load(Pair("tiny", str(folder), None), reserve_tokens=64)
+    with pytest.raises(NotAvailable, match="is damaged"):
+        load(Pair("tiny", str(folder), None))
+
+
+def test_costs_are_kept_apart_by_models_revisions_and_cache_precision(tiny_pair):
+    target, draft = map(str, tiny_pair)
+    store = MemoryCostStore()
+    found = load(Pair("tiny", target, draft), costs=store)
+    assert found.costs is store and target in found.identity and "kv full" in found.identity
+    pinned = load(Pair("tiny", target, draft, target_revision="v1"))
+    assert pinned.identity != found.identity
+
+
+def test_the_time_a_draft_took_to_load_is_what_loading_it_again_costs(tiny_pair):
+    ticks = iter([10.0, 13.5])
+    assert load(Pair("tiny", *map(str, tiny_pair)), clock=lambda: next(ticks)).reload_seconds == 3.5
+    alone = load(Pair("tiny", str(tiny_pair[0]), None), clock=iter([1.0, 9.0]).__next__)
+    assert alone.reload_seconds == 0.0
+
+
+def test_another_draft_beside_the_same_target_shares_its_weights(loaded, tmp_path):
+    other = tiny_folder(tmp_path / "other", TINY, seed=9)
+    beside = loaded.beside(str(other))
+    assert beside.first.target is loaded.first.target and beside.names == (loaded.names[0], str(other))
+    wrong = tiny_folder(tmp_path / "wrong", TINY)
+    (wrong / "tokenizer.json").write_text(byte_tokenizer().to_str().replace('"a":', '"@":', 1))
+    with pytest.raises(Refused, match="tokenizers of"):
+        loaded.beside(str(wrong))
+
+
+def test_tools_need_a_chat_template(tmp_path):
+    folder = tiny_folder(tmp_path / "base", TINY)
+    write_tokenizer(folder, byte_tokenizer(), chat_template=None)
+    with pytest.raises(UsageError, match="has no chat template, and 1 tools need one"):
+        load(Pair("base", str(folder), None)).message_tokens([{"role": "user", "content": "hi"}], tools=[{}])
