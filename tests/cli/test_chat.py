@@ -27,7 +27,6 @@ from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
 
 pytestmark = pytest.mark.slow
-
 ENVIRONMENT = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "COLUMNS", "LINES")}
 COLUMNS, ROWS = 80, 40
 PASTE = "\x1b[200~{}\x1b[201~"
@@ -341,9 +340,6 @@ def test_copy_hands_the_answer_to_the_terminals_clipboard(tmp_path):
     chat.end()
     (copied,) = re.findall(rb"\x1b\]52;c;([^\x07]*)\x07", chat.raw)
     assert base64.b64decode(copied).decode() == load(saved).conversation.turns[0].answer.text
-
-
-# Without a terminal
 
 
 def piped(*arguments, stdin, **environment):

@@ -28,7 +28,7 @@ def machine(session, tokens=28, rule="auto", fixed=False):
 
 
 def real_rounds(live, session, condition, prompt, k):
-    """(drafted, accepted) of a real run behind its first token; what lies behind a stop token is not counted."""
+    """(drafted, accepted) of a real run after its first token; tokens after a stop token are not counted."""
     arm = Arm(condition.contender, condition.temperature, k)
     session.slot.forget()
     events = session.reply(live._tokens(prompt), live._request(arm), raw=True)
@@ -68,7 +68,7 @@ def test_a_text_that_ends_early_is_rehearsed_to_its_stop_token(tiny_pair):
     assert ended > 2
 
 
-def test_penalties_of_the_target_are_in_force_in_a_rehearsal(tiny_pair, tmp_path):
+def test_penalties_of_the_target_take_effect_in_a_rehearsal(tiny_pair, tmp_path):
     target, draft = tiny_pair
     penalised = tmp_path / "target"
     penalised.mkdir()

@@ -1,4 +1,4 @@
-"""Costs of passes and rounds, on a device that takes the time it is told."""
+"""Costs of passes and rounds, on a device that takes a given time."""
 
 from itertools import count
 

@@ -1,7 +1,7 @@
 """A machine and a text that play `DraftLength` as the decode loop does: seconds without models. (pure, seeded)
 
 Verify curves are published figures (reference notes §4): a row count maps to the cost of a pass in plain steps. The
-text decides by its position alone whether a draft token may stand, so every controller meets the same text.
+text decides by its position alone whether a draft token may be accepted, so every controller meets the same text.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Machine:
     noise: float = 0.03
     spikes: float = 0.01
     spike: float = 3.0
-    # Launching a pass that nothing was queued behind (a plain round after a drafted one).
+    # Launching a pass into an empty queue (a plain round after a drafted one).
     restart: float = 0.08
     # The draft's reading of one token of context: prompts are read about eight tokens a step.
     read_token: float | None = None
@@ -68,7 +68,7 @@ class Text:
     stretches: tuple[tuple[int, float, float], ...]
 
     def rate(self, at: int, depth: int) -> float:
-        """P(draft token `depth` = 1 … that would be text token `at` stands | those before it stood)."""
+        """P(draft token `depth` = 1 … that would be text token `at` is accepted | those before it were)."""
         at %= sum(tokens for tokens, _, _ in self.stretches)
         for tokens, first, factor in self.stretches:
             if at < tokens:
@@ -101,10 +101,10 @@ class Play:
 def play(
     machine: Machine, text: Text, length: DraftLength, tokens: int, seed: int, prompt: int = 64, began: float = 0.0
 ) -> Play:
-    """One reply of `tokens` tokens, as engine/decode.py runs it: K asked one round ahead behind plain rounds, the
+    """One reply of `tokens` tokens, as engine/decode.py runs it: K asked one round ahead after plain rounds, the
     draft reads the prompt before the first drafted round and catches up inside the first one after plain rounds."""
     luck, clock = random.Random(seed), random.Random(seed + 1)
-    stands = [luck.random() for _ in range(tokens + DEEPEST + 1)]
+    lots = [luck.random() for _ in range(tokens + DEEPEST + 1)]
     done, left, at, k, prefilled, queued, lag = Play(), tokens, 0, 0, False, False, 0
 
     def cost(steps: float) -> float:
@@ -124,7 +124,7 @@ def play(
             verify_seconds = cost(1.0 if queued else 1.0 + machine.restart)
             lag += 1
         accepted = 0
-        while accepted < k and stands[at + accepted] < text.rate(at + accepted, accepted + 1):
+        while accepted < k and lots[at + accepted] < text.rate(at + accepted, accepted + 1):
             accepted += 1
         if not k:
             k = max(min(length.next(), left - 2), 0)

@@ -42,7 +42,7 @@ def assert_likely(counts, expected, what):
 
 
 def probabilities(network, prompt, prefixes, sampling):
-    """[n, V] behind the prompt and each of `prefixes` [n, l], after temperature and top-p.
+    """[n, V] after the prompt and each of `prefixes` [n, l], after temperature and top-p.
 
     A token stays iff the tokens before it in the sorted row have less than top-p.
     """

@@ -164,7 +164,7 @@ def test_it_is_noticed_under_the_other_rule_too(name):
 
 
 def assert_engine_follows_demo(rule_for, sampling, n):
-    """The first three tokens behind "import os\\nimport ", where both models are in doubt and 0.5 apart."""
+    """The first three tokens after "import os\\nimport ", where both models are in doubt and 0.5 apart."""
     prompt = [517, 574, 201, 517, 223]
     texts = answers(demo_pair(), rule_for, sampling, n, prompt)[:, :3]
     assert_follows(demo_pair(), prompt, texts, sampling, floor=0.02)

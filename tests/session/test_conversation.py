@@ -128,7 +128,7 @@ def test_thinking_does_not_depend_on_how_the_text_was_split(text, cuts):
 
 
 def test_thinking_leaves_later_turns_as_the_template_demands(tmp_path):
-    """Qwen3's rule: reasoning stays behind the last user message and leaves earlier turns."""
+    """Qwen3's rule: reasoning stays after the last user message and leaves earlier turns."""
     template = (
         "{%- for m in messages -%}{{ '<|im_start|>' + m['role'] + '\\n' }}"
         "{%- if m.reasoning_content and keep is defined -%}"

@@ -51,7 +51,7 @@ def planned(plan, p, q, draft, one_hot):
 
 
 def odds_of_length(plan, rule):
-    """Probability [K + 1] that exactly 0 … K draft tokens stand."""
+    """Probability [K + 1] that exactly 0 … K draft tokens are accepted."""
     accept = np.array(plan.accept, np.float64)
     if rule == "token":
         return np.append(1.0, np.cumprod(accept)) * np.append(1 - accept, 1.0)
@@ -156,8 +156,8 @@ def test_edges_give_finite_odds_and_normalised_residuals(plan):
             residual = np.array(made.residual_log(mx.arange(4)), np.float64)
             assert ((accept >= 0) & (accept <= 1)).all()
             assert np.exp(residual).sum(-1) == pytest.approx(np.ones(4), abs=1e-6)
-    stands = plan_token(mx.array([1, 1]), rows_q[:2], rows_p[:3]).accept
-    assert stands.tolist() == [0, 1]  # neither law has token 1 at first; then only p has it
+    accept = plan_token(mx.array([1, 1]), rows_q[:2], rows_p[:3]).accept
+    assert accept.tolist() == [0, 1]  # neither law has token 1 at first; then only p has it
 
 
 @pytest.mark.parametrize(("plan", "draw_verdict"), [(plan_token, draw_token), (plan_block, draw_block)])
