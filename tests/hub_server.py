@@ -3,7 +3,8 @@
 Two real HTTP servers: the Hub itself (model info, tree, resolve with HEAD and GET) and, on another port as in life,
 the CDN that big files are redirected to. Commits are whole folders kept in memory; small files are named by git's
 sha-1, big ones (`*.safetensors`, `*.bin`) by their sha256. Everything comes over plain HTTP
-unless `xet_url` is set; no Xet store is spoken here.
+unless `xet_url` is set; no Xet store is spoken here. A hostile mirror is a Hub whose `lie_listed` and `lie_headers`
+change what it would say, and whose commits' blobs are replaced by others.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import re
 import socket
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 BIG = (".safetensors", ".bin")
@@ -74,11 +77,13 @@ class Fault:
 
 @dataclass
 class Request:
-    """One logged request; `sent` counts the bytes of its body that were a file's."""
+    """One logged request; `token` is its Authorization, `sent` counts the bytes of its body that were a file's."""
 
     method: str
     path: str
     range: str | None
+    host: str
+    token: str | None
     sent: int = 0
 
 
@@ -91,6 +96,9 @@ class HubServer:
         self.faults: list[Fault] = []
         self.log: list[Request] = []
         self.tells_sizes = True  # some mirrors of the Hub do not
+        self.lie_listed: Callable[[dict[str, Any]], object] = lambda info: info
+        self.lie_headers: Callable[[str, dict[str, str]], dict[str, str]] = lambda path, headers: headers
+        self.moved: tuple[str, str] | None = None  # what is asked of `url` with this in its path is at this address
         self.xet_url: str | None = None  # where Xet chunks are said to be; None is a Hub without Xet
         self.lock = threading.Lock()
         self.servers = [_server(self), _server(self)]
@@ -184,9 +192,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def handle_request(self) -> None:
         path = unquote(urlsplit(self.path).path)
-        self.entry = Request(self.command, path, self.headers.get("Range"))
+        heard = [self.headers.get(name) for name in ("Range", "Host", "Authorization")]
+        self.entry = Request(self.command, path, *heard)
         with self.server.hub.lock:
             self.server.hub.log.append(self.entry)
+        moved = self.server.hub.moved
+        if moved and moved[0] in path and not moved[1].endswith(self.entry.host):
+            return self.answer(302, b"", {"Location": moved[1] + self.path})
         fault = self.server.hub.fault(f"{self.command} {path}")
         if fault is not None and fault.kind == "status":
             return self.refuse(fault.status, fault.headers)
@@ -218,7 +230,8 @@ class _Handler(BaseHTTPRequestHandler):
                     sibling["lfs"] = {"sha256": blob.sha256, "size": len(blob.data), "pointerSize": 134}
             if not self.server.hub.tells_sizes:
                 siblings = [{"rfilename": blob.path} for blob in files.values()]
-            self.answer(200, json.dumps({"id": name, "sha": sha, "siblings": siblings}).encode())
+            info = {"id": name, "sha": sha, "siblings": siblings}
+            self.answer(200, json.dumps(self.server.hub.lie_listed(info)).encode())
 
     def do_tree(self, fault: Fault | None, name: str, revision: str) -> None:
         if found := self.find(name, revision):
@@ -283,7 +296,8 @@ class _Handler(BaseHTTPRequestHandler):
             start = int(asked.group(1))
             headers = headers | {"Content-Range": f"bytes {start}-{len(data) - 1}/{len(data)}"}
         self.send_response(206 if asked else 200)
-        for key, value in ({"Content-Length": str(len(data) - start), "Accept-Ranges": "bytes"} | headers).items():
+        headers = {"Content-Length": str(len(data) - start), "Accept-Ranges": "bytes"} | headers
+        for key, value in self.server.hub.lie_headers(self.entry.path, headers).items():
             self.send_header(key, value)
         self.end_headers()
         if self.command == "GET":
@@ -310,7 +324,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def answer(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
         self.send_response(status)
-        for key, value in ({"Content-Type": "application/json"} | (headers or {})).items():
+        headers = {"Content-Type": "application/json"} | (headers or {})
+        for key, value in self.server.hub.lie_headers(self.entry.path, headers).items():
             self.send_header(key, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from hub_client import CLIENT, ask, environment, finish, start
 from hub_server import HubServer
 from specdec_cli.hub.progress import bar_class
 from specdec_cli.hub.snapshot import RemoteFile
@@ -26,20 +27,6 @@ from support import tiny_folder
 
 NAME = "org/tiny"
 SHARD_BYTES = 3 << 20
-CLIENT = """
-import json, sys
-from pathlib import Path
-from specdec_cli import hub
-from specdec_cli.errors import SpecdecError
-heard = []
-def hear(*values): heard.append(values)
-result = None
-try:
-    exec(sys.argv[1])
-except SpecdecError as error:
-    result = {"error": type(error).__name__, "message": error.message, "hint": error.hint, "exit": error.exit_code}
-print(json.dumps(result, default=str))
-"""
 PULL = "result = hub.fetch(hub.resolve('org/tiny'), hear).name"
 LOCATE = "result = hub.locate('org/tiny').name"
 VERIFY = "result = [p.path for p in hub.verify(hub.resolve('org/tiny'))]"
@@ -90,32 +77,6 @@ def server():
 @pytest.fixture
 def home(tmp_path):
     return tmp_path / "home"
-
-
-def environment(server: HubServer, home: Path, **extra: str) -> dict[str, str]:
-    kept = {key: os.environ[key] for key in ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH") if key in os.environ}
-    here = {"HF_ENDPOINT": server.url, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1", "NO_PROXY": "*"}
-    return kept | here | {"PYTHONDONTWRITEBYTECODE": "1"} | extra
-
-
-def start(server, home, code, **extra) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", CLIENT, code]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, env=environment(server, home, **extra), **pipes)
-
-
-def finish(process: subprocess.Popen[str]):
-    try:
-        out, err = process.communicate(timeout=300)
-    finally:
-        process.kill()
-    assert (err, process.returncode) == ("", 0)
-    return json.loads(out)
-
-
-def ask(server, home, code, **extra):
-    """What `result` is after `code` ran in a fresh process, or its SpecdecError as values."""
-    return finish(start(server, home, code, **extra))
 
 
 def repository(home: Path) -> Path:

@@ -1,0 +1,260 @@
+"""Altered bytes never speak: on the way from the Hub, in the cache, or left there by another tool.
+
+The commands are run as a person types them, on a tiny model that really answers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from hub_client import ask, command, commands, tree
+from hub_server import Blob
+from support import tiny_folder
+
+NAME = "org/tiny"
+MODELS = f'schema_version = 1\ndefault_pair = "tiny"\n[pairs.tiny]\ntarget = "{NAME}"\n'
+SMALL = ["chat_template.jinja", "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"]
+WEIGHTS = "model.safetensors"
+PULL = "result = hub.fetch(hub.resolve('org/tiny')).name"
+LOCATE = "result = hub.locate('org/tiny').name"
+MEND = f"specdec pull --target {NAME}"
+SPEAK = {"run": ["run", "-p", "tiny", "-n", "2", "hi"], "chat": ["chat", "-p", "tiny", "-q", "-n", "2"]}
+SPEAK["check"] = ["check", "tiny", "--offline"]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A model with every small file that people lose."""
+    folder = tiny_folder(tmp_path_factory.mktemp("model") / "tiny", seed=1)
+    values = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "chat_template.jinja").write_text(values.pop("chat_template"))
+    (folder / "tokenizer_config.json").write_text(json.dumps(values))
+    (folder / "generation_config.json").write_text('{"temperature": 0.0}')
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def root(home):
+    (home.parent / "models.toml").write_text(MODELS)
+    return home.parent
+
+
+@pytest.fixture
+def pulled(server, root, files):
+    """The snapshot's folder after a pull; then the Hub is forgotten."""
+    commit = server.commit(NAME, files)
+    assert ask(server, root / "home", PULL) == commit
+    server.forget()
+    return root / "home" / "hub" / "models--org--tiny" / "snapshots" / commit
+
+
+def flipped(data: bytes) -> bytes:
+    middle = len(data) // 2
+    return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+
+
+def refused(done) -> tuple[str, str]:
+    """Message and hint of a command that must have ended with exit 3 and said nothing."""
+    code, out, err = done
+    assert (code, out) == (3, ""), err
+    assert [line.split(": ")[0] for line in err[-2:]] == ["error", "hint"]
+    return err[-2].removeprefix("error: "), err[-1].removeprefix("hint: ")
+
+
+# On the way
+
+
+@pytest.mark.parametrize("file", [WEIGHTS, "tokenizer.json", "config.json"])
+def test_one_flipped_byte_on_the_way_is_refused_with_the_files_name_and_never_speaks(server, root, files, file):
+    """The default pull compared sizes alone: the altered model was here, and answered."""
+    commit = server.commit(NAME, files)
+    (served,) = server.repos[NAME].values()
+    server.fail("corrupt", rf"GET .*{file}", at=len(files[file]) // 2)
+    first, spoken = commands(server, root, ["pull", "tiny"], SPEAK["run"])
+    message, hint = refused(first)
+    digest = served[file].etag[:12]
+    assert re.fullmatch(rf"{file} of {NAME} came altered, and was not kept: \w{{12}} instead of {digest}", message)
+    assert hint == "the same command again; if it is altered again, a proxy or HF_ENDPOINT's mirror does that"
+    folder = root / "home" / "hub" / "models--org--tiny"
+    assert not (folder / "snapshots" / commit / file).exists()
+    assert not (folder / "blobs" / served[file].etag).exists()
+    assert refused(spoken)[1] == MEND
+    server.forget()
+    assert [done[0] for done in commands(server, root, ["pull", "tiny"], SPEAK["run"])] == [0, 0]
+
+
+def test_all_zero_weights_of_the_right_size_are_refused_and_never_speak(server, root, files):
+    server.commit(NAME, files)
+    (served,) = server.repos[NAME].values()
+    whole = served[WEIGHTS]
+
+    class Zeros(Blob):
+        """Announced as the real file, and zero throughout."""
+
+        sha256 = whole.sha256
+
+    served[WEIGHTS] = Zeros(WEIGHTS, bytes(len(whole.data)))
+    first, spoken = commands(server, root, ["pull", "tiny"], SPEAK["run"])
+    assert refused(first)[0].startswith(f"{WEIGHTS} of {NAME} came altered, and was not kept: ")
+    assert refused(spoken)[1] == MEND
+
+
+def test_a_mirror_without_digests_is_compared_with_its_etags(server, root, files):
+    server.commit(NAME, files)
+    server.tells_sizes = False
+    server.fail("corrupt", rf"GET .*{WEIGHTS}", at=5000)
+    assert refused(command(server, root, "pull", "tiny"))[0].startswith(f"{WEIGHTS} of {NAME} came altered")
+
+
+# In the cache
+
+
+@pytest.mark.parametrize("file", SMALL)
+def test_a_lost_small_file_is_told_by_every_command_and_brought_back_by_a_pull(server, root, pulled, files, file):
+    """A pair without its generation_config, tokenizer_config or template ran as another model, with exit 0."""
+    (pulled / file).unlink()
+    before = tree(root, root / "home" / "hub")
+    told = f"{NAME} is only partly here: 1 files lack, first {file}"
+    *spoken, healed = commands(server, root, *SPEAK.values(), ["pull", "tiny"])
+    assert [refused(done) for done in spoken] == [(told, MEND)] * 3
+    assert (healed[0], server.fetched()) == (0, {})  # its blob was there
+    assert {path.name: path.read_bytes() for path in pulled.iterdir()} == files
+    assert tree(root, root / "home" / "hub") == before
+
+
+def test_pairs_shows_the_table_then_what_is_only_partly_here(server, root, pulled):
+    (pulled / "generation_config.json").unlink()
+    (code, out, err), (_, as_json, _) = commands(server, root, ["pairs"], ["pairs", "--json"])
+    assert (code, "tiny" in out, server.calls()) == (3, True, [])
+    assert err == [f"error: {NAME} is only partly here: 1 files lack, first generation_config.json", f"hint: {MEND}"]
+    rows = {row["name"]: row for row in json.loads(as_json)}
+    assert rows["tiny"]["downloaded"] is False
+
+
+def test_check_with_a_network_brings_a_lost_small_file_back(server, root, pulled, files):
+    (pulled / "config.json").unlink()
+    assert command(server, root, "check", "tiny")[0] == 0
+    assert (pulled / "config.json").read_bytes() == files["config.json"]
+    assert server.fetched() == {}  # its blob was there
+
+
+@pytest.mark.parametrize("file", [*SMALL[:2], *(pytest.param(file, marks=pytest.mark.full) for file in SMALL[2:])])
+def test_a_small_file_altered_on_the_disk_never_speaks(server, root, pulled, files, file):
+    (pulled / file).resolve().write_bytes(flipped(files[file]))
+    altered, whole = Blob(file, flipped(files[file])).git_sha1, Blob(file, files[file]).git_sha1
+    told = f"{file} of {NAME} is not what was pulled: {altered[:12]} instead of {whole[:12]}"
+    *spoken, healed = commands(server, root, SPEAK["run"], SPEAK["check"], ["pull", "tiny"])
+    assert [refused(done) for done in spoken] == [(told, MEND)] * 2
+    assert healed[0] == 0
+    assert (pulled / file).read_bytes() == files[file]
+
+
+@pytest.mark.parametrize("damage", ["zeros", "cut", "gone"])
+def test_weights_that_lost_their_bytes_on_the_disk_never_speak(server, root, pulled, files, damage):
+    blob = (pulled / WEIGHTS).resolve()
+    size_bytes = len(files[WEIGHTS])
+    if damage == "gone":
+        blob.unlink()
+    else:
+        blob.write_bytes(bytes(size_bytes) if damage == "zeros" else files[WEIGHTS][:-1])
+    verify = ["pull", "tiny", "--verify"]
+    spoken, once, twice = commands(server, root, SPEAK["run"], verify, verify)
+    assert WEIGHTS in refused(spoken)[0]
+    assert (once[0], twice[0]) == (3 if damage == "zeros" else 0, 0)
+    assert (pulled / WEIGHTS).read_bytes() == files[WEIGHTS]
+
+
+@pytest.mark.parametrize("file", ["added_tokens.json", "model-extra.safetensors", "chat_template2.jinja"])
+def test_a_file_added_beside_those_that_were_pulled_never_speaks(server, root, pulled, file):
+    """mlx-lm loads every model*.safetensors, and a tokenizer whatever of its files is there."""
+    (pulled / file).write_bytes(b"{}")
+    told = f"{file} of {NAME} was put beside the files that were pulled: it is not in the commit"
+    assert refused(command(server, root, *SPEAK["run"])) == (told, f"delete {pulled / file}")
+
+
+def test_what_a_mac_leaves_on_foreign_disks_is_no_file_of_the_model(server, root, pulled):
+    for name in ("._config.json", ".DS_Store"):
+        (pulled / name).write_bytes(b"\0\5\x16\7")
+    assert ask(server, root / "home", LOCATE) == pulled.name
+
+
+# Another tool's downloads: no manifest says what was there
+
+OTHER_TOOL = """
+from huggingface_hub import snapshot_download
+result = Path(snapshot_download('org/tiny', allow_patterns={})).name
+"""
+ALL = ["*.json", "*.jinja", "*.safetensors"]
+QUIET = {"HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+
+
+def test_another_tools_bytes_are_compared_by_the_first_pull_and_mended(server, root, files):
+    """Bytes that lay under the right name were taken for the model, whatever they were."""
+    commit = server.commit(NAME, files)
+    server.fail("corrupt", rf"GET .*{WEIGHTS}", at=5000)
+    assert ask(server, root / "home", OTHER_TOOL.format(ALL), **QUIET) == commit
+    snapshot = root / "home" / "hub" / "models--org--tiny" / "snapshots" / commit
+    assert (snapshot / WEIGHTS).read_bytes() != files[WEIGHTS]
+    server.forget()
+    (code, _, err), (_, _, again) = commands(server, root, ["pull", "tiny"], ["pull", "tiny"])
+    assert (code, (snapshot / WEIGHTS).read_bytes()) == (0, files[WEIGHTS])
+    told = re.compile(r"comparing \d+ kB that no pull of specdec has compared with the Hub's checksums")
+    assert any(map(told.fullmatch, err))
+    assert not any(line.startswith("comparing") for line in again)
+
+
+@pytest.mark.parametrize("lost", ["tokenizer.json", "config.json", WEIGHTS, "generation_config.json"])
+def test_another_tools_snapshot_that_lost_a_file_is_only_partly_here(server, root, files, lost):
+    """With its listing, any file; a link whose blob is gone tells as much."""
+    commit = server.commit(NAME, files)
+    ask(server, root / "home", OTHER_TOOL.format(ALL), **QUIET)
+    snapshot = root / "home" / "hub" / "models--org--tiny" / "snapshots" / commit
+    (snapshot / lost).resolve().unlink()
+    for path in (root / "home").glob("hub/*/trees/*"):
+        path.unlink()
+    answer = ask(server, root / "home", LOCATE)
+    assert answer["message"] == f"{NAME} is only partly here: 1 files lack, first {lost}"
+
+
+@pytest.mark.parametrize("lost", ["tokenizer.json", "config.json", WEIGHTS])
+def test_without_manifest_and_listing_a_model_still_needs_what_every_model_needs(server, root, files, lost):
+    commit = server.commit(NAME, files)
+    ask(server, root / "home", OTHER_TOOL.format(ALL), **QUIET)
+    for path in (root / "home").glob("hub/*/trees/*"):
+        path.unlink()
+    snapshot = root / "home" / "hub" / "models--org--tiny" / "snapshots" / commit
+    (snapshot / lost).unlink()
+    answer = ask(server, root / "home", LOCATE)
+    assert answer["message"] == f"{NAME} is only partly here: 1 files lack, first {lost}"
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"{", b"[]", b'{"version": 1}', b'{"version": 1, "files": [{"path": "../x"}]}']
+)
+def test_a_damaged_manifest_counts_as_none_and_is_written_anew(server, root, pulled, damage):
+    (kept,) = (pulled.parents[1] / ".specdec").iterdir()
+    whole = kept.read_bytes()
+    kept.write_bytes(damage)
+    assert ask(server, root / "home", LOCATE) == pulled.name
+    assert ask(server, root / "home", PULL) == pulled.name
+    assert kept.read_bytes() == whole
+
+
+# Settings
+
+
+def test_doctor_shows_where_models_come_from_and_never_the_token(server, root):
+    address = server.url.replace("http://", "http://me:secret@")
+    code, out, _ = command(server, root, "doctor", HF_TOKEN="hf_a_persons_own_token", HF_ENDPOINT=address)
+    lines = dict(line.split("\t", 1) for line in out.splitlines())
+    assert (code, "hf_a_persons" in out, "secret" in out) == (0, False, False)
+    assert lines["HF_ENDPOINT"] == f"{server.url}\tnot the official Hub: what it lists is believed"
+    assert lines["HF_HOME"] == f"{root / 'home'}\tset in the environment"
+    assert lines["HF_HUB_CACHE"] == f"{root / 'home' / 'hub'}\tnot set: inside HF_HOME"
+    assert lines["HF_TOKEN"] == f"present\tfrom HF_TOKEN; goes to {server.url} and to no other host"
+    lines = dict(line.split("\t", 1) for line in command(server, root, "doctor")[1].splitlines())
+    assert lines["HF_TOKEN"] == "none\tonly open models can be fetched"
+    assert server.calls() == []

@@ -1,0 +1,289 @@
+"""A hostile mirror against the real client: whatever it says, nothing outside the cache is made, changed or removed.
+
+Every attack runs through the real huggingface_hub against a real HTTP server; the whole temporary tree but the cache
+is compared before and after.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hub_client import ask, tree
+from hub_server import Blob
+
+# From a blob's folder this leads to the folder that holds the cache's home.
+OUT = "../../../../victim.txt"
+FILES = {
+    "config.json": b'{"model_type": "qwen3"}',
+    "tokenizer.json": b'{"model": {}}',
+    "model.safetensors": b"weights" * 1000,
+}
+# Pulls every repository named in {names}, and verifies it as `pull --verify` does; what became of each.
+EACH = """
+result = {{}}
+for name in {names}:
+    try:
+        snapshot = hub.resolve(name)
+        hub.fetch(snapshot)
+        problems = hub.verify(snapshot)
+        hub.discard(snapshot, problems)
+        result[name] = [p.path for p in problems]
+    except SpecdecError as error:
+        result[name] = [error.exit_code, error.message]
+"""
+
+
+def hostile_words(home) -> list[str]:
+    """What is said in place of a digest."""
+    victim = str(home.parent / "victim.txt")
+    return [OUT, victim, "..", "", "a" * 10_000, "a" * 39, "A" * 40, "a" * 63 + "/", "0" * 32]
+
+
+def attack(server, home, names, **extra) -> dict[str, list[object]]:
+    """What became of each repository, after the tree around the cache was seen to be unchanged."""
+    before = tree(home.parent, home / "hub")
+    answers = ask(server, home, EACH.format(names=list(names)), **extra)
+    assert tree(home.parent, home / "hub") == before
+    return answers
+
+
+def publish(server, count: int) -> list[str]:
+    names = [f"org/m{i}" for i in range(count)]
+    for name in names:
+        server.commit(name, FILES)
+    return names
+
+
+@pytest.mark.parametrize("path", ["config.json", "model.safetensors"])
+def test_a_digest_that_is_none_is_refused_with_the_files_name(server, home, path):
+    """`"blobId": "../../../../victim.txt"` made `pull --verify` delete that file: the digest was joined to a path."""
+    words = [*hostile_words(home), "a\0b", 7, ["a"], True]
+    lies = dict(zip(publish(server, len(words)), words, strict=True))
+
+    def lie(info):
+        for sibling in info["siblings"]:
+            if sibling["rfilename"] == path:
+                place, key = (sibling["lfs"], "sha256") if "lfs" in sibling else (sibling, "blobId")
+                place[key] = lies[info["id"]]
+        return info
+
+    server.lie_listed = lie
+    answers = attack(server, home, lies)
+    assert {answer[0] for answer in answers.values()} == {3}
+    assert all(f"the Hub gives {path} of {name} the digest " in answers[name][1] for name in lies)
+    assert max(len(answer[1]) for answer in answers.values()) < 200
+    assert server.fetched() == {}
+
+
+@pytest.mark.parametrize("path", ["config.json", "model.safetensors"])
+def test_an_etag_that_is_no_digest_is_refused_with_the_files_name(server, home, path):
+    """The client wrote to blobs/<ETag>: a crafted header made it write, and make folders, outside the cache."""
+    words = [word for word in hostile_words(home) if word]
+    lies = dict(zip(publish(server, len(words)), words, strict=True))
+
+    def lie(asked, headers):
+        if asked.startswith("/cdn/") or not asked.endswith("/" + path):
+            return headers
+        word = next(word for name, word in lies.items() if f"{name}/" in asked)
+        return {key: value for key, value in headers.items() if "etag" not in key.lower()} | {"ETag": f'"{word}"'}
+
+    server.lie_headers = lie
+    answers = attack(server, home, lies)
+    assert {answer[0] for answer in answers.values()} == {3}
+    assert all(f"the Hub gives {path} of {name} the digest " in answers[name][1] for name in lies)
+
+
+def test_an_etag_with_a_nul_is_no_header_and_names_the_file(server, home):
+    (name,) = publish(server, 1)
+    server.lie_headers = lambda asked, headers: headers | ({"ETag": '"a\0b"'} if asked.endswith("config.json") else {})
+    code, message = attack(server, home, [name])[name]
+    assert (code, "config.json of org/m0" in message) == (3, True)
+
+
+def test_the_etag_of_another_file_decides_nothing_where_the_listing_names_a_digest(server, home):
+    """The client took the blob of that name for the file, or wrote the file over it."""
+    (name,) = publish(server, 1)
+    other = Blob("tokenizer.json", FILES["tokenizer.json"]).git_sha1
+    server.lie_headers = lambda asked, headers: (
+        headers | ({"ETag": f'"{other}"'} if "resolve" in asked and asked.endswith("config.json") else {})
+    )
+    assert attack(server, home, [name]) == {name: []}
+    folder = home / "hub" / "models--org--m0"
+    assert {p.name: p.read_bytes() for p in folder.glob("snapshots/*/*")} == FILES
+    assert {p.name for p in folder.glob("blobs/*")} == {Blob(p, data).etag for p, data in FILES.items()}
+
+
+@pytest.mark.parametrize("where", ["listing", "header", "header of a 404"])
+def test_a_commit_that_is_none_is_refused(server, home, where):
+    """A 404 with a crafted `X-Repo-Commit` made the client leave an empty file wherever that led."""
+    words = ["../../../../neighbour", str(home.parent), "..", "main", "a" * 10_000, "A" * 40, "b" * 40]
+    lies = dict(zip(publish(server, len(words)), words, strict=True))
+
+    def header(asked, headers):
+        lie = next((word for name, word in lies.items() if f"{name}/" in asked), None)
+        return headers | {"X-Repo-Commit": lie} if lie and "X-Repo-Commit" in headers else headers
+
+    if where == "listing":
+        lies.pop("org/m6")  # a commit by its looks
+        server.lie_listed = lambda info: info | {"sha": lies[info["id"]]}
+    else:
+        server.lie_headers = header
+    if where == "header of a 404":
+        headers = {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": ""}
+        server.fail("status", "resolve.*config.json", status=404, headers=headers)
+    answers = attack(server, home, lies)
+    assert {answer[0] for answer in answers.values()} == {3}
+    told = {"listing": "commit", "header": "config.json", "header of a 404": "lists a file that the Hub does not have"}
+    assert all(told[where] in answers[name][1] for name in lies)
+
+
+FILE_NAMES = {
+    "a backslash": "a\\..\\..\\..\\x.json",
+    "a nul": "a\0.json",
+    "ten thousand characters": "x" * 10_000 + ".json",
+    "control characters": "a\x1b[2J.json",
+    "a stream of another file": "config.json:x.json",
+    "weights of that kind": "model\0.safetensors",
+}
+
+
+def test_a_file_whose_name_is_none_is_refused(server, home):
+    names = publish(server, len(FILE_NAMES))
+    lies = dict(zip(names, FILE_NAMES.values(), strict=True))
+
+    def lie(info):
+        info["siblings"].append({"rfilename": lies[info["id"]], "size": 1, "blobId": "a" * 40})
+        return info
+
+    server.lie_listed = lie
+    answers = attack(server, home, names)
+    assert {name: answer[0] for name, answer in answers.items()} == dict.fromkeys(names, 3)
+    assert all("a file of org/m" in message and len(message) < 200 for _, message in answers.values())
+    assert server.fetched() == {}
+
+
+def test_a_path_out_of_the_folder_is_no_file_of_the_model(server, home):
+    """Only the top folder's files are, so such a path is not even asked for."""
+    (name,) = publish(server, 1)
+    paths = [OUT, "../config.json", "/etc/config.json", "a/../../config.json", "./tokenizer.json", "..json"]
+
+    def lie(info):
+        info["siblings"] += [{"rfilename": path, "size": 1, "blobId": "a" * 40} for path in paths]
+        return info
+
+    server.lie_listed = lie
+    assert attack(server, home, [name]) == {name: []}
+    assert set(server.fetched()) == set(FILES)
+
+
+@pytest.mark.parametrize("twin", ["config.json", "Config.json"])
+def test_two_files_that_are_one_on_a_macs_disk_are_refused(server, home, twin):
+    (name,) = publish(server, 1)
+    more = {"rfilename": twin, "size": 1, "blobId": "a" * 40}
+    server.lie_listed = lambda info: info | {"siblings": [*info["siblings"], more]}
+    told = f"the Hub lists both config.json and {twin} for {name}: one file's name"
+    assert attack(server, home, [name]) == {name: [3, told]}
+
+
+def test_a_size_that_is_none_is_refused(server, home):
+    words = [-1, "12", 1e30, 10**30, True, [1]]
+    lies = dict(zip(publish(server, len(words)), words, strict=True))
+
+    def lie(info):
+        info["siblings"][0]["size"] = lies[info["id"]]
+        return info
+
+    server.lie_listed = lie
+    answers = attack(server, home, lies)
+    assert answers == {
+        name: [3, f"the Hub gives config.json of {name} the size {word!r}, which is none"]
+        for name, word in lies.items()
+    }
+
+
+def test_a_body_longer_than_the_listed_file_is_cut_off_before_it_fills_the_disk(server, home):
+    """Bytes without an end were all written: only at the end was the size compared."""
+    (name,) = publish(server, 1)
+    (files,) = server.repos[name].values()
+    whole = files["model.safetensors"]
+    served = Blob("model.safetensors", b"x" * (64 << 20))
+
+    def lie(info):
+        for sibling in info["siblings"]:
+            if "lfs" in sibling:
+                sibling["lfs"] |= {"sha256": whole.sha256, "size": len(whole.data)}
+        return info
+
+    server.lie_listed = lie
+    files["model.safetensors"] = served
+    told = f"model.safetensors of {name} is longer than the 7000 bytes that the Hub lists"
+    assert attack(server, home, [name]) == {name: [3, told]}
+    assert server.fetched()["model.safetensors"] < 32 << 20
+
+
+def test_an_answer_that_is_json_but_no_models_is_told_in_two_lines(server, home):
+    """A list in place of an object, or a file without a name, was a traceback."""
+    bodies = [[], {"siblings": [{}]}, {"siblings": [{"rfilename": 5}], "sha": "a" * 40}, {"siblings": 3}, "x", None]
+    lies = dict(zip(publish(server, len(bodies)), bodies, strict=True))
+    server.lie_listed = lambda info: lies[info["id"]]
+    answers = attack(server, home, lies)
+    assert {answer[0] for answer in answers.values()} == {3}
+    assert sum("does not answer like a Hub" in answer[1] for answer in answers.values()) >= 5
+
+
+@pytest.mark.parametrize(
+    "revision", ["../../../victim.txt", "/etc", "a\0b", "a/../../b", "", "x" * 10_000, "..", "a b"]
+)
+def test_a_revision_that_leads_out_of_its_folder_is_refused_without_a_call(server, home, revision):
+    """refs/<revision> was written wherever a copied --target-revision led, and read from there."""
+    before = tree(home.parent, home / "hub")
+    for code in (f"hub.resolve('org/m0', {revision!r})", f"hub.locate('org/m0', {revision!r})"):
+        answer = ask(server, home, code)
+        assert (answer["exit"], "org/m0 can have no revision" in answer["message"]) == (3, True)
+    assert (server.calls(), tree(home.parent, home / "hub")) == ([], before)
+
+
+def test_a_commit_once_pulled_cannot_be_listed_differently_later(server, home):
+    """The contents of a commit never change, so the Hub's second word on it is not believed."""
+    (name,) = publish(server, 1)
+    assert attack(server, home, [name]) == {name: []}
+    (files,) = server.repos[name].values()
+    files["config.json"] = Blob("config.json", b'{"model_type": "altered"}')
+    code, message = attack(server, home, [name])[name]
+    assert (code, message.startswith(f"the Hub lists config.json of {name} as ")) == (3, True)
+
+
+def test_a_pinned_commit_answered_with_another_is_refused(server, home):
+    (name,) = publish(server, 1)
+    asked, (given,) = "c" * 40, server.repos[name]
+    server.refs[name, asked] = given
+    answer = ask(server, home, f"hub.resolve({name!r}, {asked!r})")
+    assert answer["message"] == f"the Hub answers with commit {given} of {name} when asked for {asked}"
+
+
+def test_removing_a_model_leaves_another_whose_commit_has_the_same_name(server, home):
+    """The library looked for the commit in all repositories, and removed the first that had it."""
+    names = publish(server, 6)
+    server.lie_listed = lambda info: info | {"sha": "d" * 40}
+    server.lie_headers = lambda asked, headers: (
+        headers | ({"X-Repo-Commit": "d" * 40} if "X-Repo-Commit" in headers else {})
+    )
+    for name in names:
+        (files,) = server.repos[name].values()
+        server.repos[name]["d" * 40] = files
+    code = EACH.format(names=names) + f"\nhub.remove(hub.removal({names[3]!r}))"
+    assert ask(server, home, code) == {name: [] for name in names}
+    left = {path.name for path in (home / "hub").glob("models--*")}
+    assert left == {f"models--org--m{i}" for i in range(6) if i != 3}
+
+
+def test_the_manifest_names_what_was_compared_and_nothing_else(server, home):
+    (name,) = publish(server, 1)
+    attack(server, home, [name])
+    (kept,) = (home / "hub" / "models--org--m0" / ".specdec").iterdir()
+    entries = {entry["path"]: entry for entry in json.loads(kept.read_text())["files"]}
+    assert {p: (e["size_bytes"], e["digest"]) for p, e in entries.items()} == {
+        path: (len(data), Blob(path, data).etag) for path, data in FILES.items()
+    }

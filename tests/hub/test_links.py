@@ -1,0 +1,148 @@
+"""Links that lead out: a model's folder reads nothing outside of itself, and the cache removes nothing outside."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from hub_client import ask, tree
+from support import tiny_folder
+
+NAME = "org/tiny"
+FILES = {"config.json": b"{}", "tokenizer.json": b"{}", "model.safetensors": b"w" * 5000}
+PULL = "result = hub.fetch(hub.resolve('org/tiny')).name"
+LOCATE = "result = hub.locate('org/tiny').name"
+
+
+@pytest.fixture
+def snapshot(server, home):
+    commit = server.commit(NAME, FILES)
+    assert ask(server, home, PULL) == commit
+    return home / "hub" / "models--org--tiny" / "snapshots" / commit
+
+
+def lead_out(home, path):
+    """`path` becomes a link to a file outside the cache."""
+    path.unlink()
+    path.symlink_to(home.parent / "victim.txt")
+
+
+@pytest.mark.parametrize("file", sorted(FILES))
+def test_a_snapshots_link_out_of_the_cache_is_refused_and_mended_by_a_pull(server, home, snapshot, file):
+    """It was read and, had its size been right, spoken with."""
+    lead_out(home, snapshot / file)
+    before = tree(home.parent, home / "hub")
+    for code in (LOCATE, "hub.resolve('org/tiny', offline=True)"):
+        answer = ask(server, home, code)
+        told = f"{file} of {NAME} is a link that leads out of the model cache, to {home.parent / 'victim.txt'}"
+        assert (answer["exit"], answer["message"]) == (3, told)
+        assert answer["hint"].endswith(f"specdec pull --target {NAME}")
+    assert ask(server, home, PULL) == snapshot.name
+    assert {path.name: path.read_bytes() for path in snapshot.iterdir()} == FILES
+    assert tree(home.parent, home / "hub") == before
+
+
+def test_verify_removes_no_file_that_a_link_leads_to(server, home, snapshot):
+    lead_out(home, snapshot / "config.json")
+    before = tree(home.parent, home / "hub")
+    code = "s = hub.resolve('org/tiny'); result = [p.path for p in hub.verify(s)]"
+    assert ask(server, home, code)["exit"] == 3
+    code = (
+        "from specdec_cli.hub import Problem\nhub.discard(hub.resolve('org/tiny'), [Problem('config.json', 'a', 'b')])"
+    )
+    ask(server, home, code)
+    assert tree(home.parent, home / "hub") == before
+
+
+@pytest.mark.parametrize("folder", ["blobs", "snapshots"])
+def test_a_folder_of_the_cache_that_is_a_link_out_is_written_nothing_into(server, home, folder):
+    commit = server.commit(NAME, FILES)
+    (home / "hub" / "models--org--tiny").mkdir()
+    (home / "hub" / "models--org--tiny" / folder).symlink_to(home.parent / "neighbour")
+    answer = ask(server, home, PULL)
+    assert (answer["exit"], "lies outside the model cache" in answer["message"]) == (3, True)
+    left = [path for path in (home.parent / "neighbour").rglob("*") if path.is_file() or path.is_symlink()]
+    assert (left, commit in answer["message"] or folder in answer["message"]) == ([], True)
+
+
+def test_a_models_folder_may_itself_be_a_link_to_a_bigger_disk(server, home, snapshot):
+    """People move big models: that link is theirs, and what lies behind it is the model's folder."""
+    folder = home / "hub" / "models--org--tiny"
+    shutil.move(folder, home.parent / "neighbour" / "moved")
+    folder.symlink_to(home.parent / "neighbour" / "moved")
+    assert ask(server, home, LOCATE) == snapshot.name
+
+
+def test_removing_one_commit_removes_no_file_that_its_links_lead_to(server, home, snapshot):
+    """The library removes what a snapshot's links lead to, wherever that is."""
+    server.commit(NAME, FILES | {"config.json": b'{"new": 1}'})
+    ask(server, home, PULL)
+    lead_out(home, snapshot / "config.json")
+    before = tree(home.parent, home / "hub")
+    answer = ask(server, home, f"hub.remove(hub.removal('org/tiny', '{snapshot.name}'))")
+    assert (answer["exit"], "victim.txt of org/tiny lies outside the model cache" in answer["message"]) == (3, True)
+    assert tree(home.parent, home / "hub") == before
+    ask(server, home, "hub.remove(hub.removal('org/tiny'))")  # all of it: links are removed, not what they lead to
+    assert tree(home.parent, home / "hub") == before
+    assert not snapshot.exists()
+
+
+def test_a_reference_that_is_no_commit_leads_nowhere(server, home, snapshot):
+    (snapshot.parents[1] / "refs" / "main").write_text("../../../../neighbour")
+    tiny_folder(home.parent / "neighbour" / "model")
+    assert ask(server, home, LOCATE)["exit"] == 3
+    (snapshot.parents[1] / "refs" / "main").write_text("../../../../neighbour/model")
+    assert ask(server, home, LOCATE)["message"] == f"{NAME} is neither a folder here nor in the model cache"
+
+
+@pytest.mark.parametrize("shard", ["../../../../../victim.txt", "/etc/hosts", "a\0b", "x" * 10_000, "..", ""])
+def test_a_shard_outside_the_folder_is_refused_with_the_indexs_name(server, home, shard):
+    """Such a shard counted as present where a file lay there, and ten thousand characters were an OSError."""
+    folder = home / "hub" / "models--org--tiny" / "snapshots" / ("a" * 40)
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_bytes(b"{}")
+    (folder / "tokenizer.json").write_bytes(b"{}")
+    (folder / "model-00001-of-00001.safetensors").write_bytes(b"w")
+    escaped = shard.replace("\0", "\\u0000")
+    (folder / "model.safetensors.index.json").write_text(f'{{"weight_map": {{"a": "{escaped}"}}}}')
+    answer = ask(server, home, f"hub.locate('org/tiny', '{'a' * 40}')")
+    assert (answer["exit"], "model.safetensors.index.json of org/tiny names" in answer["message"]) == (3, True)
+    assert len(answer["message"]) < 200
+
+
+def test_a_shards_number_cannot_make_us_count_for_ever(server, home):
+    folder = home / "hub" / "models--org--tiny" / "snapshots" / ("a" * 40)
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_bytes(b"{}")
+    (folder / "tokenizer.json").write_bytes(b"{}")
+    (folder / "model-1-of-99999999999.safetensors").write_bytes(b"w")
+    assert ask(server, home, f"result = hub.locate('org/tiny', '{'a' * 40}').name") == "a" * 40
+
+
+def test_a_folder_of_ones_own_reads_nothing_outside_of_itself(server, home, tmp_path):
+    folder = tiny_folder(tmp_path / "model")
+    code = f"result = hub.locate({str(folder)!r}).name"
+    (folder / "inside.json").symlink_to("config.json")
+    assert ask(server, home, code) == "model"
+    (folder / "tokenizer_config.json").rename(tmp_path / "elsewhere.json")
+    (folder / "tokenizer_config.json").symlink_to("../elsewhere.json")
+    assert ask(server, home, code) == {
+        "error": "NotAvailable",
+        "message": f"tokenizer_config.json of {folder} is a link that leads out of the model's folder, "
+        "to ../elsewhere.json",
+        "hint": "put the file itself in its place",
+        "exit": 3,
+    }
+
+
+def test_a_snapshot_named_by_its_path_is_a_folder_whose_links_lead_to_its_blobs(server, home, snapshot):
+    assert ask(server, home, f"result = hub.locate({str(snapshot)!r}).name") == snapshot.name
+    lead_out(home, snapshot / "config.json")
+    assert ask(server, home, f"hub.locate({str(snapshot)!r})")["exit"] == 3
+
+
+def test_a_shipped_name_leads_to_no_folder_outside_the_package(server, home):
+    assert ask(server, home, "hub.locate('specdec:../tests')")["message"] == (
+        "specdec:../tests is outside specdec's own folder"
+    )

@@ -1,0 +1,99 @@
+"""Where a token goes: to the Hub that was chosen, whatever its answers point to.
+
+The Hub and its CDN are two servers on two ports of the loopback, as two hosts are in life.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from hub_client import ask, tree
+
+NAME = "org/tiny"
+FILES = {"config.json": b"{}", "tokenizer.json": b"{}", "model.safetensors": b"w" * 5000}
+TOKEN = {"HF_TOKEN": "hf_a_persons_own_token"}
+PULL = "result = hub.fetch(hub.resolve('org/tiny')).name"
+
+
+def tokens(server) -> dict[str, set[str | None]]:
+    """What each host was told, by its name in the test."""
+    hosts = {server.url.removeprefix("http://"): "hub", server.cdn_url.removeprefix("http://"): "elsewhere"}
+    heard: dict[str, set[str | None]] = {"hub": set(), "elsewhere": set()}
+    for request in server.log:
+        heard[hosts[request.host]].add(request.token)
+    return heard
+
+
+ONLY_THE_HUB = {"hub": {f"Bearer {TOKEN['HF_TOKEN']}"}, "elsewhere": {None}}
+
+
+def test_the_cdn_that_holds_the_weights_never_hears_the_token(server, home):
+    commit = server.commit(NAME, FILES)
+    assert ask(server, home, PULL, **TOKEN) == commit
+    assert tokens(server) == ONLY_THE_HUB
+
+
+@pytest.mark.parametrize("what", ["/api/models/org/tiny", "/resolve/", "/resolve-cache/"])
+def test_a_redirect_to_another_host_is_followed_without_the_token(server, home, what):
+    """Listing, metadata or bytes: each is on the other host as well."""
+    commit = server.commit(NAME, FILES)
+    server.moved = (what, server.cdn_url)
+    server.lie_headers = lambda asked, headers: headers | {"X-Repo-Commit": commit}
+    assert ask(server, home, PULL, **TOKEN) == commit
+    assert None in tokens(server)["elsewhere"]
+    assert tokens(server) == ONLY_THE_HUB
+
+
+def test_the_keys_of_a_xet_store_are_not_asked_for_elsewhere(server, home):
+    """The client sent the token to whatever address the header `Link: …; rel="xet-auth"` named."""
+    pytest.importorskip("hf_xet")
+    commit = server.commit(NAME, FILES)
+    server.xet_url = server.url
+
+    def lie(asked, headers):
+        away = f'<{server.cdn_url}/api/models/org/tiny/xet-read-token/{commit}>; rel="xet-auth"'
+        return headers | {"Link": away} if "Link" in headers else headers
+
+    server.lie_headers = lie
+    assert ask(server, home, PULL, HF_HUB_DISABLE_XET="0", **TOKEN) == commit  # over plain HTTP
+    assert tokens(server) == ONLY_THE_HUB
+    assert not any("xet-read-token" in call for call in server.calls())
+
+
+@pytest.mark.parametrize("store", ["local:///tmp", "memory://", "file:///etc", "/etc"])
+def test_a_xet_store_that_is_a_folder_is_refused(server, home, store):
+    """hf_xet takes `local://` for a store on the disk."""
+    pytest.importorskip("hf_xet")
+    server.commit(NAME, FILES)
+    server.xet_url = store.replace("/tmp", str(home.parent / "neighbour"))
+    before = tree(home.parent, home / "hub")
+    own = str(home / "hub" / "xet")  # where hf_xet keeps its log
+    answer = ask(server, home, PULL, HF_HUB_DISABLE_XET="0", HF_XET_CACHE=own)
+    assert (answer["exit"], "as its Xet store, which is no web address" in answer["message"]) == (3, True)
+    assert tree(home.parent, home / "hub") == before
+
+
+def test_what_a_xet_store_gives_is_compared_as_well(server, home):
+    """The real transport is replaced by one that writes other bytes of the right size."""
+    server.commit(NAME, FILES)
+    server.xet_url = server.url
+    code = """
+from huggingface_hub import file_download
+from huggingface_hub.utils import _runtime
+_runtime.is_xet_available = lambda: True
+file_download.xet_get = lambda incomplete_path, **_: incomplete_path.write_bytes(b'x' * 5000)
+"""
+    answer = ask(server, home, code + PULL, HF_HUB_DISABLE_XET="0")
+    assert (answer["exit"], answer["message"].split(", ")[0]) == (3, "model.safetensors of org/tiny came altered")
+    assert list(home.glob("hub/models--org--tiny/blobs/*.incomplete")) == []
+
+
+def test_a_password_in_the_hubs_address_is_in_no_message(server, home):
+    url = server.url.replace("http://", "http://me:secret@")
+    server.fail("status", status=503)
+    answer = ask(server, home, PULL, HF_ENDPOINT=url)
+    assert answer["exit"] == 3
+    assert "secret" not in str(answer)
+    server.forget()
+    server.fail("status", status=418)
+    assert "secret" not in str(ask(server, home, PULL, HF_ENDPOINT=url))
