@@ -47,7 +47,11 @@ def _require_own_files(folder: Path, name: str) -> Path:
     root = folder.resolve()
     if root.parent.name == "snapshots":  # a snapshot given by its path: its files are links to blobs beside it
         root = root.parents[1]
-    for path in sorted(folder.iterdir()):
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        raise NotAvailable(f"{name} cannot be read: {error.strerror}", "check the folder's permissions") from error
+    for path in entries:
         if path.is_symlink() and not path.name.startswith(".") and not _leads_into(path, root):
             raise NotAvailable(
                 f"{path.name} of {name} is a link that leads out of the model's folder, to {path.readlink()}",
