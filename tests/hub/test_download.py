@@ -33,6 +33,9 @@ VERIFY = "result = [p.path for p in hub.verify(hub.resolve('org/tiny'))]"
 # No connection of any kind can be made from here on.
 BLOCKED = """
 import socket
+
+pytestmark = pytest.mark.slow  # a server, and a process for each question
+
 def refuse(*_, **__): raise AssertionError('a socket was opened')
 socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = socket.create_connection = refuse
 """
@@ -331,7 +334,7 @@ def test_a_bit_that_flips_on_the_disk_is_found_by_verify_and_mended_by_discard_a
     offline = "s = hub.resolve('org/tiny', offline=True); p = hub.verify(s); hub.discard(s, p); result = p[0].path"
     assert ask(server, home, offline) == TWO
     assert server.calls() == []
-    assert ask(server, home, LOCATE)["message"] == f"{NAME} is only partly here: 1 files lack, first {TWO}"
+    assert ask(server, home, LOCATE)["message"] == f"{NAME} is only partly here: 1 file missing, first {TWO}"
     assert ask(server, home, PULL) == commit
     assert server.fetched() == {TWO: SHARD_BYTES}
     assert ask(server, home, VERIFY) == []
@@ -583,7 +586,7 @@ def test_after_kill_9_in_mid_file_the_half_is_refused_and_the_next_pull_complete
         f"{NAME} is neither a folder here nor in the model cache", f"specdec pull --target {NAME}"
     )
     assert ask(server, home, f"result = hub.locate('org/tiny', '{commit}').name") == partly(
-        f"1 files lack, first {TWO}",
+        f"1 file missing, first {TWO}",
         f"specdec pull --target {NAME} --target-revision {commit}",
     )
     server.forget()
@@ -666,7 +669,7 @@ def test_a_snapshot_that_lost_a_shard_is_never_half_a_model(server, home):
     commit = server.commit(NAME, model())
     ask(server, home, PULL)
     (repository(home) / "snapshots" / commit / ONE).unlink()
-    told = partly(f"1 files lack, first {ONE}", f"specdec pull --target {NAME}")
+    told = partly(f"1 file missing, first {ONE}", f"specdec pull --target {NAME}")
     assert ask(server, home, LOCATE) == told
     assert ask(server, home, "hub.resolve('org/tiny', offline=True)") == told
     server.forget()
@@ -682,7 +685,7 @@ def test_another_tools_partial_download_is_seen_through_its_listing(server, home
         "snapshot_download('org/tiny', allow_patterns=['config.json', '*.index.json', 'model-*'])\n" + LOCATE
     )
     answer = ask(server, home, code, HF_HUB_DISABLE_PROGRESS_BARS="1")
-    assert answer == partly("3 files lack, first chat_template.jinja", f"specdec pull --target {NAME}")
+    assert answer == partly("3 files missing, first chat_template.jinja", f"specdec pull --target {NAME}")
     assert sum("/tree/" in call for call in server.calls()) == 4
 
 
