@@ -22,8 +22,8 @@ class Architecture:
     """One module of `mlx_lm.models` and a tiny `config` for it.
 
     `window` is how many positions its shortest window or chunk holds (None without one), `gain` scales the random
-    weights, `noise` moves a draft made of it away, `metal_only` says that mlx-lm has no other code for it, `refused`
-    why specdec does not speculate with it.
+    weights, `noise` moves a draft made of it away, `metal_only`: mlx-lm has no other code for it, `refused`: the reason
+    that specdec does not speculate with it.
     """
 
     name: str
@@ -46,7 +46,7 @@ def architectures() -> dict[str, Architecture]:
 
 
 def refusal(model_type: str) -> str | None:
-    """Why specdec does not speculate with models of `model_type`; None if it does."""
+    """The reason that specdec does not speculate with models of `model_type`; None if it does."""
     found = architectures().get(MODEL_REMAPPING.get(model_type, model_type))
     return found.refused if found else None
 

@@ -54,7 +54,7 @@ def baseline(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlainStep:
-    """One token of plain decoding: the `logits` [V] behind it, and the `scores` [V] of which it is the best."""
+    """One token of plain decoding: its row of `logits` [V], and the `scores` [V] of which it is the best."""
 
     token: int
     logits: mx.array
@@ -67,7 +67,7 @@ class PlainStep:
 
     @property
     def largest_logit(self) -> float:
-        """The largest finite magnitude: what the rounding of this step is proportional to."""
+        """The largest finite magnitude: the rounding of this step is proportional to it."""
         sizes = mx.abs(self.logits.astype(mx.float32))
         return float(mx.max(mx.where(sizes < math.inf, sizes, 0.0)))
 
@@ -82,7 +82,7 @@ def plain_steps(
 ) -> Iterator[PlainStep]:
     """Plain decoding by mlx-lm, each time the token with the best of `scores`, up to a stop token or `max_tokens`.
 
-    `kv` quantizes the caches from the first token on, as ours are; mlx-lm itself would do so behind the prompt.
+    `kv` quantizes the caches from the first token on, as ours are; mlx-lm itself would do so after the prompt.
     """
     scored: dict[int, tuple[mx.array, mx.array]] = {}
 

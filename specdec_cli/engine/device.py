@@ -1,4 +1,4 @@
-"""What this machine offers to mlx. Law: the one place that asks the device about itself."""
+"""Facts about the device that mlx computes on. Law: the one place that asks the device about itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def reset_peak_memory() -> None:
 
 
 def device_name() -> str:
-    """The chip's own name where the device tells it, else its architecture."""
+    """The chip's own name where the device gives it, else its architecture."""
     info = mx.device_info()
     return str(info.get("device_name") or info.get("architecture") or mx.default_device())
 
@@ -33,7 +33,7 @@ def backend() -> str:
 
 
 def float32_products() -> str:
-    """What a product of float32 matrices is computed in here: `float32`, or `TF32` with 11 significant bits.
+    """The type in which products of float32 matrices are computed: `float32`, or `TF32` with 11 significant bits.
 
     Tried out rather than looked up: CUDA devices and Apple's GPUs from M5 on round unless MLX_ENABLE_TF32 is 0.
     """
@@ -56,7 +56,7 @@ def working_set_bytes() -> int | None:
 
 
 def usable_bytes() -> int:
-    """What models may take before headroom: Metal's recommended working set, else this machine's memory."""
+    """Bytes that models may take before headroom: Metal's recommended working set, else this machine's memory."""
     return working_set_bytes() or physical_bytes()
 
 

@@ -1,4 +1,4 @@
-"""How much memory a checkpoint takes, before its weights are read. Law: cache sizes come from the architecture's own
+"""Memory that a checkpoint takes, before its weights are read. Law: cache sizes come from the architecture's own
 caches, built lazily and never evaluated, so that every cache kind is counted as it is."""
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def estimate(
 ) -> MemoryEstimate:
     """All models of a pair, their weights taking `weight_bytes`, against what this device may use.
 
-    Where they do not fit, the same is estimated with quantized caches, if they allow it: a way out to be told.
+    Where they do not fit, the same is estimated with quantized caches, if they allow it, for the hint.
     Raises: Refused if a model's caches cannot be quantized to `kv_bits`.
     """
 

@@ -1,4 +1,4 @@
-"""Checkpoint -> network. Law: weights are checked against their headers first; what cannot be loaded says why."""
+"""Checkpoint -> network. Law: weights are checked against their headers first; a refusal gives its reason."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from specdec_cli.models.checkpoint import Checkpoint
 
 
 def require_runnable(checkpoint: Checkpoint, kv_bits: int | None = None) -> None:
-    """Everything that can be refused without weights: the architecture, its caches, the kernels it needs.
+    """Check everything that can be refused without weights: the architecture, its caches, the kernels it needs.
 
     Raises: NotAvailable if the installed mlx-lm has no such architecture or none for this device, Refused for caches
     that cannot be rolled back or quantized.

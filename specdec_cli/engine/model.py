@@ -27,7 +27,7 @@ PREFILL_TOKENS = 512
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Output:
-    """What one pass over T tokens gave: logits [T, V], and the exposed hidden states, each [T, D]. Lazy."""
+    """The result of one pass over T tokens: logits [T, V], and the exposed hidden states, each [T, D]. Lazy."""
 
     logits: mx.array
     hidden: Hidden = field(default_factory=dict)
@@ -165,7 +165,7 @@ class CachedModel:
         self._released = True
 
     def reuse(self, context: Sequence[int]) -> int:
-        """Roll back to the longest prefix of `context` that was read and can be returned to; its length in tokens."""
+        """Roll back to the longest prefix of `context` that was read and can be returned to. Returns its length."""
         self.commit(context, min(common_prefix(self._read, context), len(context) - 1))
         return self.length
 
@@ -188,9 +188,9 @@ class CachedModel:
         return self.outputs(context, pending).logits
 
     def outputs(self, context: Sequence[int], pending: mx.array = NO_TOKENS) -> Output:
-        """What follows `context` and each of the `pending` tokens [K]: K + 1 rows, lazy.
+        """The rows after `context` and after each of the `pending` tokens [K]: K + 1 of them, lazy.
 
-        Feeds what of `context` is not yet in the caches (at least its last token), so the cost on the host
+        Feeds the part of `context` that is not yet in the caches (at least its last token), so the cost on the host
         does not grow with the context. The caller commits what became true.
         """
         self.commit(context, min(self.length, len(context) - 1))

@@ -1,4 +1,4 @@
-"""When the passes of a round are queued, and what each took. Law: clocks are read around the pass they are billed to.
+"""Queueing and timing of the passes of a round. Law: clocks are read around the pass they are billed to.
 
 `decode` says what a round does; this says when the device is given it. mlx stops the caller of `async_eval` while more
 than about ten command buffers are in flight, and a verify pass fills dozens. So a draft is waited for, and its clock
@@ -140,7 +140,7 @@ class Pipeline:
         )
 
     def commit(self, round: Round) -> None:
-        """What `round` emitted is true from now on, for target, drafter and penalties."""
+        """Append what `round` emitted, for target, drafter and penalties."""
         emitted = len(round.emitted)
         self._context += round.emitted
         self._target.commit(self._context, len(self._context) - (self._pass is None))

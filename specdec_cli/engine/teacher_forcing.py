@@ -1,4 +1,4 @@
-"""What a draft would come to in a text that is known already.
+"""Acceptance of a draft in a text that is known already.
 
 Law: at temperature 0 and under `coupled` the target's text does not depend on the draft, and a draft token is accepted
 iff it is the text's own. Teacher forcing: while a draft is right it has read the target's own text, so acceptance of

@@ -1,4 +1,4 @@
-"""What passes and rounds cost on this machine. Law: evaluate before reading the clock, at the context in question.
+"""Measured costs of passes and rounds. Law: evaluate before reading the clock, at the context in question.
 
 Letters: K drafted tokens.
 """
@@ -60,7 +60,7 @@ class RepeatDrafter(Drafter):
 
 
 class Scheduled:
-    """A DraftLength that was written beforehand; 0 after its end."""
+    """A DraftLength given beforehand, one K a round; 0 after its end."""
 
     resting: ClassVar[bool] = False
     why: ClassVar[str] = ""

@@ -19,7 +19,7 @@ OVERFLOWS: tuple[Overflow, ...] = ("refuse", "drop-oldest")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the model said, how it came to an end, and `facts` for a transcript: pair, settings, stats."""
+    """The answer's text, the reason of its end, and `facts` for a transcript: pair, settings, stats."""
 
     text: str
     thinking: str = ""
@@ -59,7 +59,7 @@ class Conversation:
     left_out: int = 0
 
     def messages(self, user: str, left_out: int | None = None) -> list[Message]:
-        """What a template is applied to when `user` is asked next."""
+        """The messages to render when `user` is asked next."""
         found: list[Message] = [{"role": "system", "content": self.system}] if self.system else []
         for turn in self.turns[self.left_out if left_out is None else left_out :]:
             found += [{"role": "user", "content": turn.user}, turn.answer.message]
@@ -69,7 +69,7 @@ class Conversation:
         """The ids of the conversation with `user` asked next, shorter than `limit`, None being endless.
 
         `drop-oldest` makes room for `max_tokens`, or for a quarter of the context if that is less. Leaving turns out
-        means that all behind them is read anew, so it frees another quarter: the next turns need not do it again.
+        means that all later ones are read anew, so it frees another quarter: the next turns need not do it again.
         The system message and `user` always stay.
 
         Raises: DoesNotFit with both numbers.
@@ -100,6 +100,6 @@ class Conversation:
         return replace(self, turns=(*self.turns, turn), left_out=left_out)
 
     def without_last(self) -> Conversation:
-        """The last turn taken back. A turn that was left out is sent again only when all behind it are gone."""
+        """The last turn taken back. A turn that was left out is sent again only when all later ones are gone."""
         turns = self.turns[:-1]
         return replace(self, turns=turns, left_out=min(self.left_out, max(len(turns) - 1, 0)))

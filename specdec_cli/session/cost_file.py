@@ -1,4 +1,4 @@
-"""What rounds cost here, from one run to the next. Law: a memo; losing it, or finding nonsense in it, harms nothing."""
+"""Costs of rounds, kept from one run to the next. Law: a memo; losing it, or finding nonsense in it, harms nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CostStore(Protocol):
     """Keeps one JSON object for each key."""
 
     def read(self, key: str) -> Mapping[str, Any] | None:
-        """What was last written, None if nothing or nothing readable."""
+        """The values last written, None if nothing or nothing readable."""
 
     def write(self, key: str, values: Mapping[str, Any]) -> None: ...
 
@@ -38,7 +38,7 @@ class NullCostStore:
 
 
 class MemoryCostStore:
-    """Keeps them for this process: what one conversation learned, the next one of the pair starts from."""
+    """Keeps them for this process: the next conversation of a pair starts from the costs of the one before."""
 
     def __init__(self) -> None:
         self._entries: dict[str, Mapping[str, Any]] = {}
@@ -83,5 +83,5 @@ class CostFile:
 
 
 def cost_file() -> CostFile:
-    """The user's."""
+    """The user's cost file."""
     return CostFile(platformdirs.user_state_path("specdec") / "costs.json")

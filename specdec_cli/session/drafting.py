@@ -1,4 +1,4 @@
-"""Who drafts and how much, learned over the replies of a session. Law: what was learned is kept, and trusted little.
+"""The drafter and draft length of each reply of a session. Law: measurements are kept, and trusted little.
 
 An assumption weighs one measured round, whether it comes from sizes or from an earlier run.
 """
@@ -21,14 +21,14 @@ from specdec_cli.kinds import DrafterKind, K, made
 from specdec_cli.pairs.advice import row_cost
 from specdec_cli.session.cost_file import CostStore, NullCostStore
 
-# Costs change with the length of the context: what was measured at another length is only an assumption.
+# Costs change with the length of the context: a measurement at another length is only an assumption.
 CONTEXT_TOKENS = (1024, 4096, 16384, 65536)
 
 
 class DraftController:
-    """One per session. `identity` says what costs depend on besides the length of the context: pair, machine, versions.
+    """One per session. Costs depend on `identity` (pair, machine, versions) and on the length of the context.
 
-    `reload_seconds` is what loading the draft took, and so what a draft that gave its memory back costs again.
+    `reload_seconds` is the time the draft took to load: a released draft costs it again.
     """
 
     def __init__(
@@ -57,12 +57,12 @@ class DraftController:
         return drafter, drafter.length(length)
 
     def prompt_was_read(self, seconds: float) -> None:
-        """What the target took for the prompt tells what the draft will take for it, until that is measured."""
+        """The target took `seconds` for the prompt: an estimate of the draft's reading, until that is measured."""
         for adaptive in self._adaptive.values():
             adaptive.expect_reading(seconds * self._ratio(self._draft) if self._draft else None)
 
     def remember(self) -> None:
-        """Write down what was learned."""
+        """Write the measurements to the store."""
         for situation, adaptive in self._adaptive.items():
             if adaptive.costs.ready:
                 self._store.write(f"{self._identity} · {situation}", adaptive.to_dict(self._now()))
@@ -88,11 +88,11 @@ class DraftController:
         return adaptive
 
     def _learner(self, kind: DrafterKind, draft: CachedModel | None) -> str:
-        """Kinds that use the draft model share what was learned of it."""
+        """Kinds that use the draft model share its measurements."""
         return "draft" if draft else kind.name
 
     def _known(self, situation: str, max_k: int) -> Adaptive | None:
-        """What this session learned at another length of context, else what an earlier run wrote down."""
+        """The controller of another length of context in this session, else the one an earlier run wrote down."""
         learner = situation.partition(" ")[0]
         here = [known.to_dict(self._now()) for name, known in self._adaptive.items() if name.startswith(learner)]
         values = here[-1] if here else self._store.read(f"{self._identity} · {situation}")

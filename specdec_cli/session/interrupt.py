@@ -1,6 +1,6 @@
 """Ctrl-C as a request. Law: the first press ends the reply between two passes, the second ends the program.
 
-In a chat only a second press within a second does: `Presses` tells.
+In a chat only a second press within a second does: `Presses` counts them.
 """
 
 from __future__ import annotations

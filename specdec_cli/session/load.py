@@ -128,8 +128,8 @@ def load(
     """Load a pair: by name, as a Pair, or `target` and `draft` by Hub id or folder; without any, the default pair.
 
     Nothing is downloaded. The draft is loaded only where `drafter` uses one. `kv_bits` quantizes the KV caches of
-    both. `costs` remembers from run to run what rounds cost. With `reserve_tokens` the pair is refused if it does not
-    fit with caches that long.
+    both. `costs` remembers costs from run to run. With `reserve_tokens` the pair is refused if it does not fit with
+    caches that long.
 
     Raises: NotAvailable, Refused, DoesNotFit; UsageError for an unknown drafter.
     """
@@ -183,7 +183,7 @@ def _require_draft(draft: Checkpoint, tokenizer: Tokenizer, target: str, kv_bits
 
 
 def _identity(pair: Pair, kv_bits: int | None) -> str:
-    """What the cost of a round depends on besides the length of the context."""
+    """The cost of a round depends on these and on the length of the context."""
     models = " + ".join(f"{name}@{revision or 'latest'}" for name, revision in pair.models)
     where = f"{device.device_name()} {device.backend()}, mlx {device.versions()['mlx']}, {power_source()}"
     return f"{models} · kv {kv_bits or 'full'} · {where}"

@@ -77,7 +77,7 @@ class Session:
         return self.pair.tokenizer.piece(token)
 
     def drafter(self, request: Request) -> DrafterKind:
-        """Who really drafts."""
+        """The drafter in effect."""
         return effective_drafter(request.drafter, request.k, self.pair.has_draft)
 
     def plain(self, prompt: Sequence[int], request: Request) -> Iterator[PlainStep]:

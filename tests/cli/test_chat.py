@@ -26,6 +26,8 @@ from specdec_cli.chat.transcript import load
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
 
+pytestmark = pytest.mark.slow
+
 ENVIRONMENT = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "COLUMNS", "LINES")}
 COLUMNS, ROWS = 80, 40
 PASTE = "\x1b[200~{}\x1b[201~"
@@ -139,7 +141,7 @@ def messages(path):
     return [turn.user for turn in load(path).conversation.turns]
 
 
-def test_it_says_which_pair_speaks_and_ctrl_d_leaves(tmp_path):
+def test_it_says_which_pair_is_loaded_and_ctrl_d_leaves(tmp_path):
     chat = Terminal(tmp_path, "-n", "12").ready()
     assert "demo pair" in chat.text() and "specdec pull" in chat.text() and "demo: target" in chat.text()
     assert "demo · K 4 · temp 0 · context 0 / 1024" in chat.text()

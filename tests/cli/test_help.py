@@ -13,13 +13,6 @@ KEPT = {key: value for key, value in os.environ.items() if key not in ("PAGER", 
 HEAVY = {"mlx", "mlx_lm", "transformers", "huggingface_hub", "numpy"}
 
 
-def specdec(*arguments):
-    """(exit code, stdout, stderr) of one run at width 80, its output in a pipe."""
-    command = [sys.executable, "-m", "specdec_cli", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, env=KEPT | {"COLUMNS": "80"}, timeout=60)
-    return done.returncode, done.stdout, done.stderr
-
-
 def terminal(*arguments, rows=24, **environment):
     return pexpect.spawn(
         sys.executable,
@@ -38,7 +31,7 @@ def all_of(process):
     return process.before
 
 
-def test_every_document_is_a_topic_with_one_line():
+def test_every_document_is_a_topic_with_one_line(specdec):
     code, out, err = specdec("help")
     topics = [line.split("\t") for line in out.splitlines()]
     assert (code, err) == (0, "")
@@ -46,16 +39,18 @@ def test_every_document_is_a_topic_with_one_line():
     assert all(len(topic) == 2 and topic[1].endswith(".") for topic in topics)
 
 
+@pytest.mark.slow
 def test_on_a_terminal_the_topics_fit_80_columns_and_say_how_to_go_on():
     lines = all_of(terminal("help", "--plain")).splitlines()
     assert lines[0].startswith("bench         Which K, and which draft?")
     assert lines[-1].startswith("specdec help TOPIC shows one") and max(map(len, lines)) <= 80
 
 
-def test_a_pipe_gets_the_document_as_it_is():
+def test_a_pipe_gets_the_document_as_it_is(specdec):
     assert specdec("help", "how-it-works") == (0, (DOCS / "how-it-works.md").read_text("utf-8"), "")
 
 
+@pytest.mark.slow
 def test_a_long_document_goes_through_the_users_pager(tmp_path):
     pager = tmp_path / "pager"
     pager.write_text('#!/bin/sh\necho "pager $1, LESS $LESS"\ncat\n')
@@ -64,6 +59,7 @@ def test_a_long_document_goes_through_the_users_pager(tmp_path):
     assert out.startswith("pager -x, LESS -R") and "\x1b[1" in out and "```" not in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rows", "environment", "plain"),
     [
@@ -80,6 +76,7 @@ def test_without_a_pager_the_document_is_printed(rows, environment, plain):
     assert ("\x1b" in out) == (not plain and environment.get("TERM") != "dumb")
 
 
+@pytest.mark.slow
 def test_leaving_the_pager_early_is_no_error():
     process = terminal("help", "performance", PAGER="less")
     process.expect("Every measured figure")
@@ -87,7 +84,7 @@ def test_leaving_the_pager_early_is_no_error():
     all_of(process)
 
 
-def test_help_of_a_command_is_its_help():
+def test_help_of_a_command_is_its_help(specdec):
     assert specdec("help", "run") == specdec("run", "--help")
     assert specdec("help", "pairs", "add") == specdec("pairs", "add", "--help")
 
@@ -102,13 +99,14 @@ def test_help_of_a_command_is_its_help():
         (("../docs/bench",), "the nearest: specdec help bench"),
     ],
 )
-def test_an_unknown_topic_is_a_usage_error_that_names_the_nearest(words, hint):
+def test_an_unknown_topic_is_a_usage_error_that_names_the_nearest(specdec, words, hint):
     code, out, err = specdec("help", *words)
     assert (code, out) == (2, "")
     message, second = err.splitlines()
     assert message == f"error: there is no topic {' '.join(words)}" and second.startswith(f"hint: {hint}")
 
 
+@pytest.mark.slow
 def test_a_document_is_shown_without_heavy_imports():
     script = (
         "import sys; sys.argv = ['specdec', 'help', 'bench']\n"

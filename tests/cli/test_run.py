@@ -1,6 +1,7 @@
-"""The whole program on a real pseudo-terminal, its screen read back through a terminal emulator."""
+"""`specdec run`: its prompt and its events in this process, its screen on a real pseudo-terminal."""
 
 import fcntl
+import io
 import os
 import pty
 import select
@@ -15,6 +16,10 @@ import pyte
 import pytest
 
 from fakes.models import TINY, tiny_folder
+from fakes.ui_script import script
+from specdec_cli.cli.run import read_prompt, show_events
+from specdec_cli.errors import DoesNotFit, SpecdecError, UsageError
+from specdec_cli.events import Failure, Finish
 
 COLUMNS, ROWS = 80, 30
 
@@ -76,6 +81,7 @@ def long_folder(tmp_path_factory):
     return str(tiny_folder(tmp_path_factory.mktemp("long") / "model", config, seed=1, endless=True))
 
 
+@pytest.mark.slow
 def test_the_final_screen_holds_the_answer_one_panel_and_the_summary():
     code, lines, cursor = Screen("run", "--raw", "-n", "30", "def read_lines(path):\n").end()
     plain = [sys.executable, "-m", "specdec_cli", "run", "--raw", "-n", "30", "-q", "def read_lines(path):\n"]
@@ -90,6 +96,7 @@ def test_the_final_screen_holds_the_answer_one_panel_and_the_summary():
     assert "loading" not in text
 
 
+@pytest.mark.slow
 def test_ctrl_c_on_the_terminal_keeps_the_text_and_the_cursor(long_folder):
     screen = Screen("run", "--raw", "--target", long_folder, "--draft", long_folder, "-n", "90000", "def f(")
     screen.read_until(b"accepted")
@@ -100,6 +107,7 @@ def test_ctrl_c_on_the_terminal_keeps_the_text_and_the_cursor(long_folder):
     assert not any("Traceback" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_a_resize_in_mid_reply_leaves_one_panel(long_folder):
     screen = Screen("run", "--raw", "--target", long_folder, "--draft", long_folder, "-n", "250", "-k", "3", "def f(")
     screen.read_until(b"accepted")
@@ -109,6 +117,7 @@ def test_a_resize_in_mid_reply_leaves_one_panel(long_folder):
     assert sum("· K 3 ·" in line for line in lines) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_no_color_and_dumb_terminals_get_no_colour(environment):
     screen = Screen("run", "--raw", "-n", "12", "def f(", **environment)
@@ -121,8 +130,77 @@ def test_no_color_and_dumb_terminals_get_no_colour(environment):
     assert any("tokens in" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_plain_writes_no_control_code_at_all():
     screen = Screen("run", "--raw", "--plain", "-n", "12", "def f(")
     code, lines, _ = screen.end()
     assert code == 0 and b"\x1b" not in screen.raw
     assert any("tokens in" in line for line in lines)
+
+
+# Without a terminal
+
+
+def typed(monkeypatch, data):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+
+@pytest.mark.parametrize(
+    ("data", "argument", "expected"),
+    [
+        (b"", "b", "b"),
+        (b"a", None, "a"),
+        (b"a\n", "b", "a\n\nb"),
+        ("é🙂".encode(), "b", "é🙂\nb"),
+        (b" ", "b", " \nb"),
+    ],
+)
+def test_piped_text_comes_before_the_prompt(monkeypatch, data, argument, expected):
+    typed(monkeypatch, data)
+    assert read_prompt(argument) == expected
+
+
+@pytest.mark.parametrize(("data", "argument"), [(b"", None), (b"", ""), (b" \n\t", None), (b"\n", " ")])
+def test_a_prompt_of_nothing_is_refused(monkeypatch, data, argument):
+    typed(monkeypatch, data)
+    with pytest.raises(UsageError, match="the prompt is empty: 0 characters"):
+        read_prompt(argument)
+
+
+def test_bytes_that_are_no_utf_8_are_refused_with_their_place(monkeypatch):
+    typed(monkeypatch, b"caf\xe9")
+    with pytest.raises(UsageError, match="byte 0xe9 at 3 of 4"):
+        read_prompt("b")
+
+
+class Shown:
+    def __init__(self):
+        self.events = []
+
+    def handle(self, event):
+        self.events.append(event)
+
+
+def failing(events, error):
+    yield from events
+    raise error
+
+
+def test_events_are_shown_in_order_up_to_the_finish():
+    display = Shown()
+    finish = show_events(iter(script()), display)
+    assert isinstance(finish, Finish) and display.events == script()
+
+
+def test_a_failure_after_the_start_is_shown_and_raised_and_one_before_it_is_only_raised():
+    error = DoesNotFit("too long", "shorten it")
+    for events, shown in ((script()[:3], [*script()[:3], Failure("too long", "shorten it", 5)]), ([], [])):
+        display = Shown()
+        with pytest.raises(DoesNotFit):
+            show_events(failing(events, error), display)
+        assert display.events == shown
+
+
+def test_a_session_that_just_ends_is_an_error():
+    with pytest.raises(SpecdecError, match="without a finish event"):
+        show_events(iter(script()[:-1]), Shown())

@@ -6,13 +6,14 @@ import pytest
 
 from specdec_cli.engine import device
 from specdec_cli.engine.architectures import architectures, installed
-from specdec_cli.engine.cache.recompute import Deck
+from specdec_cli.engine.cache.recompute import Recorder
 from specdec_cli.engine.cache.window import WindowKVCache
 from specdec_cli.engine.conformance.suite import check
 from tools.support_table import BEGIN, DOCUMENT, END, table_cells
 
 RUNNABLE = [name for name, found in architectures().items() if not found.refused and not found.metal_only]
 ALL = sorted(architectures())
+RECURRENT = ("qwen3_5", "nemotron_h", "lfm2", "rwkv7", "jamba")
 
 
 def test_every_architecture_of_the_installed_mlx_lm_is_listed():
@@ -43,8 +44,8 @@ def test_tokens_equal_plain_decoding_96_past_the_window_in_both_roles(name, k, r
     assert found.status == "pass", found
 
 
-def keep_the_state(deck, tape, tokens):
-    """A rollback that forgets to replay."""
+def keep_the_state(recorder, recording, tokens):
+    """A rollback that forgets to recompute."""
 
 
 def trim_too_far(window, tokens):
@@ -56,7 +57,7 @@ def trim_too_far(window, tokens):
 @pytest.mark.parametrize(
     ("name", "owner", "method", "broken"),
     [
-        *((name, Deck, "replay", keep_the_state) for name in ("qwen3_5", "nemotron_h", "lfm2", "rwkv7", "jamba")),
+        *((name, Recorder, "recompute", keep_the_state) for name in RECURRENT),
         *((name, WindowKVCache, "trim", trim_too_far) for name in ("gemma3_text", "gpt_oss", "gemma3n", "olmo3")),
     ],
 )

@@ -1,4 +1,4 @@
-"""What is known of each kind of cache. Law: a kind of which nothing is known is copied, put back and fed again.
+"""Facts about each kind of cache. Law: an unknown kind is copied, put back and fed again.
 
 KVCache, QuantizedKVCache   trimmed by moving their offset
 RotatingKVCache             replaced by a WindowKVCache with slack, then trimmed
@@ -55,17 +55,17 @@ def rolling(layer: Any, kv: KVQuantization | None) -> Any:
 
 
 def reaches(part: Any, position: int) -> bool:
-    """Whether a bounded cache still holds all that attention at `position` looks at."""
+    """Whether a bounded cache still holds every position that attention at `position` reads."""
     if isinstance(part, ChunkedKVCache):
         return bool(part.start_position <= position // part.chunk_size * part.chunk_size)
     return bool(part.reaches(position))
 
 
 def state_of(part: Any) -> dict[str, Any]:
-    """What it takes to bring `part` back here, without a copy wherever its arrays are safe.
+    """The state that brings `part` back here, without a copy wherever its arrays are safe.
 
     Recurrent slots are rebound, never written to. Windows and chunks are only appended to: rows before a snapshot's end
-    are not written again while the snapshot stands. Of anything else nothing is known.
+    are not written again while the snapshot is kept. Any other kind is copied.
     """
     if type(part) is ArraysCache:
         return dict(vars(part)) | {"cache": list(part.cache)}

@@ -103,7 +103,7 @@ def recorder_of(network: nn.Module) -> Recorder | None:
 
 
 def install_recorder(network: nn.Module, readers: Sequence[nn.Module]) -> Recorder:
-    """A recorder that `readers`, and what is answered in them, report to from now on."""
+    """A recorder to which `readers` and their projections report from now on."""
     recorder = Recorder()
     object.__setattr__(network, "_specdec_recorder", recorder)
     for reader in readers:

@@ -55,7 +55,7 @@ class WindowKVCache:
         return mx.concatenate([*kept, new, room], axis=2)
 
     def keys_and_values(self) -> tuple[mx.array, mx.array]:
-        """What the last update showed: layers that share this cache read it again."""
+        """The rows that the last update returned: layers that share this cache read them again."""
         assert self.keys is not None and self.values is not None
         end = self.offset - self._start
         return self.keys[..., end - self._shown : end, :], self.values[..., end - self._shown : end, :]

@@ -1,4 +1,4 @@
-"""How many drafted tokens are accepted, lately and in the long run (pure). Law: where little was seen, claim little.
+"""Acceptance rates of drafted tokens, recent and long-run (pure). Law: where little was seen, claim little.
 
 Letters: position i = 1 … K; rate r_i = P(position i is accepted | those before it were), so that a round of K
 yields 1 + r_1 + r_1 r_2 + … tokens (Leviathan et al. 2023, arXiv:2211.17192, equation 1, with a rate per position).

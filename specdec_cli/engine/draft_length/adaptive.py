@@ -2,7 +2,7 @@
 
 Every round K = argmin of seconds a round / tokens a round, K = 0 included. While drafting, every K within reach is
 compared each round. Old measurements lose weight, so a K that may have become better is tried. While parked at 0 only a
-probe can tell: a few drafted rounds, rarer while they do not pay. Ollama's MLX runner chooses by the same ratio, and
+probe measures: a few drafted rounds, rarer while they do not pay. Ollama's MLX runner chooses by the same ratio, and
 backs off from 4 to 512 rounds.
 """
 
@@ -11,11 +11,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from enum import Enum, auto
-from math import inf, log, sqrt
-from typing import Any, NamedTuple
+from math import inf, log
+from typing import Any
 
 from specdec_cli.engine.draft_length.acceptance import AcceptanceRecord
 from specdec_cli.engine.draft_length.costs import CostRecord, Costs, costs_from_dict
+from specdec_cli.engine.draft_length.estimates import (
+    HOPED_RATE,
+    PROBE_ROUNDS,
+    cheapest,
+    coming_tokens,
+    pays,
+    plain_doubt,
+    trial_seconds,
+)
 from specdec_cli.events import Round
 from specdec_cli.kinds import learns_from
 from specdec_cli.request import MAX_DRAFT
@@ -25,9 +34,6 @@ from specdec_cli.speedup import expected_tokens
 ADAPTIVE_K = min(8, MAX_DRAFT)
 # A depth is tried when the one before it was judged within the window.
 BEYOND_FRONTIER = 1
-# Four rounds per probe: at 80 % acceptance, one probe in 37 sees at most one accepted token and rejects a good draft by
-# chance.
-PROBE_ROUNDS = 4
 # Rounds between probes that did not pay, doubled each time.
 FIRST_WAIT_ROUNDS, LAST_WAIT_ROUNDS = 16, 512
 # Share of the time since the last probe that the next one may cost, reading what the draft has missed included.
@@ -36,17 +42,8 @@ EXPLORED_SHARE = 0.02
 CREDIT_STEPS = 3.0
 # Budget of the first probe: a share of (tokens so far + tokens still allowed), priced at assumed costs.
 FIRST_LOOK_SHARE = 0.03
-# What a probe may hope for: the upper end of the usual acceptance. Where not even this would pay, nothing is tried.
-HOPED_RATE = 0.8
-# Rule of succession: after f probes in a row that did not pay, the next one pays with odds of 1 in f + 2.
-DOUBTED = 2
-# Expected remaining tokens: 64 plus the number already emitted (reply lengths are long-tailed).
-TYPICAL_REPLY_TOKENS = 64
 # Rounds until a refused investment is weighed again.
 RECONSIDER_ROUNDS = 8
-# Uncertainty of the plain-step cost (log): PLAIN_DOUBT / sqrt(samples), plus PLAIN_DOUBT per DOUBT_ROUNDS rounds since
-# the last sample.
-PLAIN_DOUBT, DOUBT_ROUNDS = 0.1, 256
 # What was written down longer ago is not believed.
 BELIEVED_SECONDS = 30 * 86400.0
 
@@ -59,14 +56,6 @@ class Mode(Enum):
     DRAFTING = auto()
 
 
-class Choice(NamedTuple):
-    """A draft length, the tokens a round of it should yield, and seconds a token."""
-
-    k: int
-    tokens: float
-    seconds: float
-
-
 class Adaptive:
     """Chooses K each round. One object per pair and drafter serves every reply; `begin` starts each."""
 
@@ -77,7 +66,7 @@ class Adaptive:
         acceptance: AcceptanceRecord | None = None,
         reload_seconds: float = 0.0,
     ) -> None:
-        """`max_k` 0: there is no draft model. `reload_seconds` is what a released draft takes to be ready again."""
+        """`max_k` 0: there is no draft model. `reload_seconds` is the time a released draft takes to be ready again."""
         self.costs = CostRecord(assumed or Costs())
         self.acceptance = acceptance or AcceptanceRecord()
         self._max_k = max_k
@@ -106,7 +95,7 @@ class Adaptive:
         self._wait = min(self._wait, FIRST_WAIT_ROUNDS) if self._mode is not Mode.DRAFTING else 0
 
     def expect_reading(self, seconds: float | None) -> None:
-        """What reading all unread context should cost the draft; None: as measured or assumed."""
+        """`seconds` is the estimated cost of reading all unread context; None: as measured or assumed."""
         self._unread_token_seconds = seconds / self._unread if seconds and self._unread else None
 
     @property
@@ -131,7 +120,7 @@ class Adaptive:
                 return self._while_drafting()
 
     def lookup_k(self, rates: list[float]) -> int:
-        """How many looked-up tokens with these rates to draft now; 0 where the model, or plain decoding, costs less.
+        """K of a lookup with these rates; 0 where the model, or plain decoding, costs less.
 
         While the model is probed nothing is looked up, or the probe would learn nothing.
         """
@@ -140,7 +129,7 @@ class Adaptive:
         tokens = expected_tokens(rates)
         k = min(range(len(tokens)), key=lambda k: self.costs.verify_seconds(k) / tokens[k])
         drafts = bool(self._max_k) and self._mode is Mode.DRAFTING
-        rival = self._best(self._rates()).seconds if drafts else self.costs.plain_seconds()
+        rival = cheapest(self._rates(), self.costs).seconds if drafts else self.costs.plain_seconds()
         return k if self.costs.verify_seconds(k) / tokens[k] < rival else 0
 
     def observe(self, round: Round) -> None:
@@ -178,14 +167,14 @@ class Adaptive:
             self._excess_seconds += spent - len(round.emitted) * self.costs.plain_seconds()
 
     def _while_parked(self) -> int:
-        hoped = self._best([HOPED_RATE] * self._max_k)
-        first = self._best(self._rates())
-        price = self._trial_seconds(first) + self._reading_seconds()
+        hoped = cheapest([HOPED_RATE] * self._max_k, self.costs)
+        first = cheapest(self._rates(), self.costs)
+        price = trial_seconds(first, self.costs) + self._reading_seconds()
         steps = EXPLORED_SHARE * self._since + self._credit_steps
         if not self._known:
             steps = FIRST_LOOK_SHARE * (self._session_tokens + self._left)
         purse = steps * self.costs.plain_seconds()
-        promising = self._pays(hoped, price, self._failures)
+        promising = pays(hoped, price, self.costs, coming_tokens(self._left, self._emitted), self._failures)
         if hoped.seconds >= self.costs.plain_seconds():
             # No text could make it pay, unless its costs were measured at a bad moment.
             promising = LAST_WAIT_ROUNDS <= self._since < inf
@@ -203,25 +192,25 @@ class Adaptive:
     def _while_probing(self) -> int:
         self._probe_left -= 1
         if self._probe_left:
-            return self._best(self._rates()).k
+            return cheapest(self._rates(), self.costs).k
         self._mode = Mode.DRAFTING
         return self._while_drafting()
 
     def _while_drafting(self) -> int:
-        best, plain = self._best(self._rates()), self.costs.plain_seconds()
+        best, plain = cheapest(self._rates(), self.costs), self.costs.plain_seconds()
         yielded = f"{best.tokens:.1f} tokens a round cost {best.tokens * best.seconds / plain:.1f} plain steps"
         if best.seconds >= plain:
             self._park()
             self.why = f"parked: {yielded}"
             return 0
         reading = self._reading_seconds()
-        if not self._pays(best, reading, 0):
+        if not pays(best, reading, self.costs, coming_tokens(self._left, self._emitted)):
             self._wait = RECONSIDER_ROUNDS
             self.why = (
                 f"short answer: reading {self._unread} tokens would cost the draft {reading / plain:.0f} plain steps"
             )
             return 0
-        if log(plain / best.seconds) < self._plain_doubt():
+        if log(plain / best.seconds) < plain_doubt(self.costs):
             # This round and two more: the first starts the pipeline and is not counted.
             self._wait = 2
             self.why = "a plain step is being measured again"
@@ -246,38 +235,14 @@ class Adaptive:
         """Rates as far as a round may now reach."""
         return self.acceptance.rates(min(self._max_k, self.acceptance.frontier + BEYOND_FRONTIER))
 
-    def _best(self, rates: list[float]) -> Choice:
-        """The cheapest token among K = 1 … len(rates)."""
-        tokens = expected_tokens(rates)
-        choices = (Choice(k, tokens[k], self.costs.round_seconds(k) / tokens[k]) for k in range(1, len(tokens)))
-        return min(choices, key=lambda choice: choice.seconds)
-
-    def _pays(self, choice: Choice, price_seconds: float, failures: int) -> bool:
-        """Whether the rest of the reply should earn the price back, at the odds that `failures` leave."""
-        gain = (self.costs.plain_seconds() - choice.seconds) * self._coming_tokens()
-        return gain > 0 and gain >= (DOUBTED + failures) * price_seconds
-
-    def _coming_tokens(self) -> float:
-        """Tokens that the reply will probably still have."""
-        return min(self._left, TYPICAL_REPLY_TOKENS + self._emitted)
-
-    def _trial_seconds(self, first: Choice) -> float:
-        """What a probe that begins with `first` costs if nothing is accepted."""
-        return PROBE_ROUNDS * (first.tokens * first.seconds - self.costs.plain_seconds())
-
     def _reading_seconds(self) -> float:
-        """The draft's reading of what it has not read."""
+        """Cost of reading the context that the draft has not read."""
         known = self.costs.prefill_known or self._unread_token_seconds is None
         token = self.costs.prefill_token_seconds() if known else self._unread_token_seconds
         return self._unread * (token or 0.0) + self.resting * self._reload_seconds
 
-    def _plain_doubt(self) -> float:
-        """How far (log) a plain step may lie from its estimate; 0 right after it was measured."""
-        seen, age = self.costs.plain_seen()
-        return PLAIN_DOUBT * (1 / sqrt(seen) + age / DOUBT_ROUNDS) if age >= FIRST_WAIT_ROUNDS else 0.0
-
     def to_dict(self, now_seconds: float) -> dict[str, Any]:
-        """What a later process may start from; `now_seconds` since the epoch."""
+        """Costs and acceptance for a later process to start from; `now_seconds` since the epoch."""
         costs = asdict(self.costs.to_costs()) if self.costs.ready else asdict(self.costs.assumed)
         return {"at": now_seconds, "costs": costs, "acceptance": self.acceptance.to_dict()}
 

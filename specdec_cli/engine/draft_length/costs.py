@@ -1,4 +1,4 @@
-"""What rounds cost on this machine, lately (pure). Law: medians of recent rounds; an assumption weighs one round.
+"""Recent costs of rounds on this machine (pure). Law: medians of recent rounds; an assumption weighs one round.
 
 Letters: n rows of a target pass (n = K + 1), K draft tokens. Seconds are kept as logarithms. Two things change: the
 machine's speed (heat, battery, other programs, a longer context), common to all passes, and the shape (what n rows
@@ -28,7 +28,7 @@ SPIKE = 0.3
 # Speed follows the median surprise of 9 rounds, in steps of 8 % or more. Less is noise, and following noise would let
 # measured costs drift away from unmeasured ones.
 TREND_ROUNDS, SPEED_STEP = 9, 0.08
-# Rounds of one kind before they tell the speed: a median of fewer may itself be off.
+# Rounds of one kind before the speed is estimated from them: a median of fewer may itself be off.
 SURE_ROUNDS = 8
 # Plain steps needed before anything is compared with them.
 PLAIN_ROUNDS = 2
@@ -38,7 +38,7 @@ PREFILL_TOKENS = 32
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What is assumed before it is measured, all in plain steps: n rows of the target, K draft steps, a prompt token.
+    """Assumptions before anything is measured, all in plain steps: n rows of the target, K draft steps, a prompt token.
 
     Tables are linear between and beyond their entries; a draft table needs one entry, a verify table none.
     """
@@ -63,7 +63,7 @@ class Costs:
 
 
 class Curve:
-    """Recent log seconds by n, and what they say about an n not seen: the assumed shape, bent to go through them."""
+    """Recent log seconds by n. An n not seen is read off the assumed shape, bent to go through them."""
 
     def __init__(self, assumed: Callable[[int], float]) -> None:
         self._assumed = assumed
@@ -73,7 +73,7 @@ class Curve:
         self._shapes: dict[int, float] = {}
 
     def add(self, n: int, value: float, now: int) -> None:
-        """One more log seconds, at drafted round number `now`: only drafted rounds make what is known of others old."""
+        """One more log seconds, at drafted round number `now`: only drafted rounds age what is known of others."""
         samples = self._samples.setdefault(n, deque(maxlen=RECENT_ROUNDS))
         samples.append(value)
         self._medians[n], self._seen[n] = median_low(samples), now
@@ -116,11 +116,11 @@ class Curve:
         return self._shapes[n]
 
     def _off(self, n: int, plain: float) -> float:
-        """How far n was measured to lie above the assumed shape."""
+        """Measured log cost of n, less the assumed shape."""
         return self._medians[n] - plain - self._shape(n)
 
     def _around(self, n: int, plain: float) -> float:
-        """How far measured neighbours of n lie above the assumed shape: linear between them, level beyond them.
+        """Measured log costs of the neighbours of n, less the assumed shape: linear between them, level beyond them.
 
         Beyond the largest measured n, take the lower extrapolation: too low is corrected by one trial, too high is
         never tried.
@@ -219,7 +219,7 @@ class CostRecord:
         return self._seconds(self._prefill, 1)
 
     def to_costs(self) -> Costs:
-        """What was measured, as the assumption of a later process: ratios only, as plain steps are measured anew."""
+        """The measurements as the assumption of a later process: ratios only, as plain steps are measured anew."""
         plain = self._verify.median(1)
         verify = {**self.assumed.verify, **self._verify.table(plain)}
         draft = {**self.assumed.draft, **self._draft.table(plain)}

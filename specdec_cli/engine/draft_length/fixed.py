@@ -25,13 +25,13 @@ class DraftLength(Protocol):
         """K of the next round. Plain rounds ask one round ahead, so that the device never waits."""
 
     def lookup_k(self, rates: list[float]) -> int:
-        """How many looked-up tokens to draft instead; 0: not this round.
+        """K of a lookup in place of `next`; 0: none this round.
 
         rates[i] = P(looked-up token i + 1 is accepted | those before it were).
         """
 
     def observe(self, round: Round) -> None:
-        """What the round came to."""
+        """Learn from a finished round."""
 
 
 class Fixed:

@@ -1,4 +1,4 @@
-"""How often a looked-up token is accepted, by the length of the match (pure). Law: where little was seen, claim little.
+"""Acceptance rates of looked-up tokens, by the length of the match (pure). Law: where little was seen, claim little.
 
 Letters: position i = 1 … K of a draft after a match of m tokens. When i - 1 tokens were accepted, the match has grown
 to m + i - 1, so each judged token teaches the rate of that length.
@@ -60,7 +60,7 @@ class LookupAcceptance:
         return {"judged": self._judged, "accepted": self._accepted}
 
     def restore(self, values: Mapping[str, Any]) -> None:
-        """What `to_dict` wrote; another set of classes is left out."""
+        """Counts that `to_dict` wrote; another set of classes is left out."""
         judged, accepted = ([float(v) for v in values[name]] for name in ("judged", "accepted"))
         if len(judged) == len(accepted) == len(CLASSES):
             self._judged, self._accepted = judged, accepted

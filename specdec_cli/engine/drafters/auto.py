@@ -23,7 +23,7 @@ class AutoDrafter(Drafter):
     """Drafter and draft length in one, as the two choices are one; a new one for every reply.
 
     `model_length` chooses K of the model and compares a lookup with it; `lookups` are rates by match length. Both
-    outlive this object: what they learned serves the next reply. Without a `model` only lookups draft.
+    outlive this object and serve the next reply. Without a `model` only lookups draft.
     """
 
     def __init__(self, model_length: DraftLength, lookups: LookupAcceptance, model: Drafter | None) -> None:
@@ -44,7 +44,7 @@ class AutoDrafter(Drafter):
         return f"the last {self._match} tokens occurred before" if self._looked_up else self._model_length.why
 
     def next(self) -> int:
-        """At most that many; who drafts how many is chosen when the next token is known."""
+        """The most that either may draft; who drafts is chosen when the next token is known."""
         self._model_k = self._model_length.next()
         # After a plain round its token is still to come, and may make the match longer.
         promising = self.lookup_k(self._lookups.rates(self._text.match.length + 1, MAX_LOOKUP))
@@ -59,7 +59,7 @@ class AutoDrafter(Drafter):
         return self._model.ready(context)
 
     def _choose_source(self) -> int:
-        """How many tokens to look up now; 0: the model's turn."""
+        """K of a lookup now; 0: the model's turn."""
         return self.lookup_k(self._lookups.rates(self._text.match.length, MAX_LOOKUP))
 
     def prefill(self, context: Sequence[int]) -> Iterator[object]:

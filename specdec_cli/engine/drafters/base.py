@@ -19,7 +19,7 @@ from specdec_cli.kinds import NONE
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a drafter is made of. `length` chooses K; `lookups` is what this session learned of lookups.
+    """The parts a drafter is made of. `length` chooses K; `lookups` holds this session's acceptance rates of lookups.
 
     `rule` says how the draft draws. `target` is there for its vocabulary size and, on request, its hidden states.
     """
@@ -33,7 +33,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verified:
-    """What is certain after a round: `context`, and the target's exposed hidden states of its newest positions.
+    """The facts after a round: `context`, and the target's exposed hidden states of its newest positions.
 
     Each entry of `hidden` is [n, D]; its last row is the state that the last token of `context` was chosen from.
     """
@@ -43,7 +43,7 @@ class Verified:
 
 
 class Drafter:
-    """Two verbs, `propose` and `commit`; what else a drafter may want has a default that does nothing."""
+    """Two verbs, `propose` and `commit`; every other method has a default that does nothing."""
 
     name: str = NONE.name
 
@@ -52,7 +52,7 @@ class Drafter:
         return NOTHING
 
     def commit(self, verified: Verified) -> None:
-        """The round is over: this is the truth, whatever was proposed. Also called for each chunk of the prompt."""
+        """The round is over: the verified context, whatever was proposed. Also called for each chunk of the prompt."""
 
     def ready(self, context: Sequence[int]) -> bool:
         """Whether `propose` may come at once; else `prefill` reads `context` first, in interruptible steps."""

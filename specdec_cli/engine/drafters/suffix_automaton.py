@@ -1,4 +1,4 @@
-"""What followed the same words before. (pure) Law: amortised O(1) work a token, whatever the length of the text.
+"""The earlier occurrence of a text's end (pure). Law: amortised O(1) work a token, whatever the length of the text.
 
 An index of every substring of a growing text: the suffix automaton (Blumer et al. 1985). Its suffix link from the whole
 text is the longest end of the text that occurred earlier, which is what prompt lookup (Saxena 2023) looks for.

@@ -129,7 +129,7 @@ def draw_coupled(draft_tokens: mx.array, log_p: mx.array, gumbel: mx.array) -> t
 
 
 def common_prefix(draft_tokens: mx.array, targets: mx.array) -> mx.array:
-    """How many leading `draft_tokens` [K] equal `targets` [K + 1]: an int32 scalar."""
+    """Number of leading `draft_tokens` [K] equal to `targets` [K + 1]: an int32 scalar."""
     return mx.sum(mx.cumprod((draft_tokens.astype(mx.int32) == targets[:-1]).astype(mx.int32)))
 
 

@@ -23,7 +23,7 @@ SMALLEST = 2.0**-126  # below it, float32 is subnormal and some devices read zer
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """What warps the logits; every default is off, and temperature 0 is greedy. Values are validated elsewhere.
+    """Settings of the warps; every default is off, and temperature 0 is greedy. Values are validated elsewhere.
 
     `logit_bias` holds (token id, addend) pairs with distinct ids.
     """
@@ -53,7 +53,7 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counts:
-    """What the penalties know of the context: `seen` bool (prompt and generated), `times` int32 (generated only).
+    """Token counts for the penalties: `seen` bool (prompt and generated), `times` int32 (generated only).
 
     Both are [V], or [N, V] after `rows`; None where no active penalty asks, since values that nobody evaluates would
     pile up as an ever longer graph.

@@ -1,0 +1,62 @@
+"""Estimated gain of drafting, and price of finding out (pure). Law: a gain is weighed against its price.
+
+Letters: K drafted tokens.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import NamedTuple
+
+from specdec_cli.engine.draft_length.costs import CostRecord
+from specdec_cli.speedup import expected_tokens
+
+# Four rounds per probe: at 80 % acceptance, one probe in 37 sees at most one accepted token and rejects a good draft by
+# chance.
+PROBE_ROUNDS = 4
+# What a probe may hope for: the upper end of the usual acceptance. Where not even this would pay, nothing is tried.
+HOPED_RATE = 0.8
+# Rule of succession: after f probes in a row that did not pay, the next one pays with odds of 1 in f + 2.
+DOUBTED = 2
+# Expected remaining tokens: 64 plus the number already emitted (reply lengths are long-tailed).
+TYPICAL_REPLY_TOKENS = 64
+# Uncertainty of the plain-step cost (log): PLAIN_DOUBT / sqrt(samples), plus PLAIN_DOUBT per DOUBT_ROUNDS rounds since
+# the last sample. Samples of the last FRESH_ROUNDS rounds leave none.
+PLAIN_DOUBT, DOUBT_ROUNDS, FRESH_ROUNDS = 0.1, 256, 16
+
+
+class Choice(NamedTuple):
+    """A draft length, the tokens a round of it should yield, and seconds a token."""
+
+    k: int
+    tokens: float
+    seconds: float
+
+
+def cheapest(rates: list[float], costs: CostRecord) -> Choice:
+    """The cheapest token among K = 1 … len(rates)."""
+    tokens = expected_tokens(rates)
+    choices = (Choice(k, tokens[k], costs.round_seconds(k) / tokens[k]) for k in range(1, len(tokens)))
+    return min(choices, key=lambda choice: choice.seconds)
+
+
+def coming_tokens(left_tokens: float, emitted_tokens: int) -> float:
+    """Tokens that a reply will probably still have, where it may have `left_tokens` more."""
+    return min(left_tokens, TYPICAL_REPLY_TOKENS + emitted_tokens)
+
+
+def pays(choice: Choice, price_seconds: float, costs: CostRecord, coming: float, failures: int = 0) -> bool:
+    """Whether `coming` tokens of `choice` should earn the price back, at the odds that `failures` leave."""
+    gain = (costs.plain_seconds() - choice.seconds) * coming
+    return gain > 0 and gain >= (DOUBTED + failures) * price_seconds
+
+
+def trial_seconds(first: Choice, costs: CostRecord) -> float:
+    """Cost of a probe that begins with `first`, if nothing is accepted."""
+    return PROBE_ROUNDS * (first.tokens * first.seconds - costs.plain_seconds())
+
+
+def plain_doubt(costs: CostRecord) -> float:
+    """Uncertainty (log) of a plain step's estimate; 0 right after it was measured."""
+    seen, age = costs.plain_seen()
+    return PLAIN_DOUBT * (1 / sqrt(seen) + age / DOUBT_ROUNDS) if age >= FRESH_ROUNDS else 0.0

@@ -1,0 +1,70 @@
+"""`specdec audit`: its list of K, its table and its exit code."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specdec_cli.cli.audit import parse_ks
+from specdec_cli.engine.sampling.acceptance import Greedy, Verdict
+from specdec_cli.errors import UsageError
+from specdec_cli.request import MAX_K
+
+KS = st.lists(st.one_of(st.just("auto"), st.integers(0, MAX_K)), min_size=1, max_size=6)
+
+
+@given(KS)
+def test_a_list_of_k_comes_back_in_order_and_each_once(ks):
+    assert parse_ks(" , ".join(map(str, ks))) == tuple(dict.fromkeys(ks))
+
+
+@pytest.mark.parametrize("text", ["", "1,", "1,,2", "x", "1;2", str(MAX_K + 1), "-1"])
+def test_anything_else_is_a_usage_error(text):
+    with pytest.raises(UsageError):
+        parse_ks(text)
+
+
+@pytest.fixture
+def arguments(tiny_pair, tmp_path):
+    target, draft = map(str, tiny_pair)
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("def f(\n")
+    return ["audit", "--target", target, "--draft", draft, "--raw", "-n", "8", "-k", "3", "--prompts", str(prompts)]
+
+
+def test_a_lossless_pair_gets_a_table_on_stdout_and_exits_0(specdec, arguments):
+    code, out, err = specdec(*arguments)
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0].split() == ["prompt", "rule", "accepted", "tokens", "against", "plain", "decoding"]
+    assert out.count("identical") >= 2 and max(map(len, out.splitlines())) <= 80
+
+
+def test_a_divergence_is_on_stdout_too_and_exits_1(specdec, arguments, monkeypatch):
+    """A rule that emits another token than the target's."""
+    judge = Greedy.judge
+
+    def wrong(*given):
+        verdict = judge(*given)
+        return Verdict(verdict.accepted, (verdict.next + 1) % 259)
+
+    monkeypatch.setattr(Greedy, "judge", wrong)
+    code, out, err = specdec(*arguments, "--json", "--temp", "0")
+    assert code == 1 and err.startswith("error: ")
+    assert [finding["result"] for finding in json.loads(out)["findings"]] == ["diverged"]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--temp", "-1"), "--temp -1.0 is outside 0 to 100"),
+        (("--gap", "-1"), "--gap -1.0 is below 0"),
+        (("--gap", "nan"), "--gap nan is below 0"),
+        (("-k", "17"), "-k 17 is outside 0 to 16"),
+        (("--prompts", "/nowhere"), "/nowhere"),
+    ],
+)
+def test_what_is_out_of_bounds_is_refused_before_anything_is_loaded(specdec, monkeypatch, more, message):
+    monkeypatch.setattr("specdec_cli.session.load.load", None)
+    code, said, _ = specdec.refused("audit", *more)
+    assert code == 2 and message in said

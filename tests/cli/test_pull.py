@@ -1,0 +1,211 @@
+"""`specdec pull` as a person types it: downloads, interruptions, damage and repair."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+import threading
+
+import pexpect
+import pyte
+import pytest
+
+from fakes.hub_server import Blob
+from fakes.world import BIG, NOBODY, ODD, SMALL, finish, pulled_files, wait_for
+from specdec_cli.pairs.registry import read_registry
+
+pytestmark = pytest.mark.slow
+
+
+def test_pull_prints_the_verdict_before_any_weight_and_makes_the_first_pair_the_default(world):
+    weights = threading.Event()
+    world.hub.fault = lambda line: weights.wait(60) and None if "safetensors" in line else None
+    process = world.start("pull", "tiny")
+    seen = []
+    while "to download" not in (line := process.stderr.readline()):
+        assert line
+        seen.append(line)
+    assert world.weight_bytes_sent() == 0
+    weights.set()
+    assert any("identical: all 259 ids agree" in line for line in seen)
+    assert re.fullmatch(r"to download: 7\d\d kB; free on disk: .*\n", line)
+    rest = process.stderr.read()
+    assert (process.wait(60), process.stdout.read()) == (0, "")
+    process.communicate()
+    assert rest.splitlines() == [
+        "completed files are kept if this is interrupted; the file in progress restarts",
+        *(f"{m}/{f}" for m in ("big", "small") for f in pulled_files(world, m)),
+        "tiny is here and now speaks when no pair is named: specdec run 'your prompt'",
+    ]
+    calls = [call for call in world.hub.calls() if "safetensors" in call or "/api/models" in call]
+    assert [call.split("/")[-1] for call in calls if "/api/models" in call] == ["big", "small"]
+    first_weights = next(i for i, call in enumerate(world.hub.calls()) if "safetensors" in call)
+    small = [i for i, call in enumerate(world.hub.calls()) if call.endswith(("config.json", "tokenizer.json"))]
+    assert max(small) < first_weights
+    assert 'default_pair = "tiny"' in world.models.read_text()
+    assert "# my own words, and they stay" in world.models.read_text()
+
+
+def test_pulling_again_fetches_no_file(pulled):
+    done = pulled("pull", "tiny")
+    assert (done.code, pulled.hub.fetched()) == (0, {})
+    assert done.err.splitlines()[-2:] == [
+        "nothing to download: all files are here",
+        "tiny is here: specdec run -p tiny 'your prompt'",
+    ]
+    assert pulled.without_network("pull", "tiny", "--offline").code == 0
+
+
+def test_a_pinned_pair_is_pulled_at_its_commit_and_asks_nothing_afterwards(world, folders):
+    old = world.hub.commit(BIG, folders[BIG])
+    files = {path.name: path.read_bytes() for path in folders[BIG].iterdir()}
+    world.hub.commit(BIG, files | {"model.safetensors": b"another commit's"})
+    world.models.write_text(f'schema_version = 1\n[pairs.pinned]\ntarget = "{BIG}"\ntarget_revision = "{old}"\n')
+    assert world("pull", "pinned").code == 0
+    assert [path.name for path in world.cached(BIG).glob("snapshots/*")] == [old]
+    assert (world.cached(BIG) / "snapshots" / old / "model.safetensors").read_bytes() == files["model.safetensors"]
+    world.hub.forget()
+    assert world.without_network("run", "-p", "pinned", "-n", "2", "hi").code == 0
+    assert world("pull", "pinned").code == 0
+    assert world.hub.log == []
+
+
+def test_incompatible_tokenizers_are_refused_without_a_byte_of_weights(world):
+    done = world("pull", "odd")
+    assert (done.code, world.weight_bytes_sent()) == (4, 0)
+    message, hint = done.errors()
+    assert re.fullmatch(
+        r"tokenizers of org/big and org/odd differ: id 40 is '.' in the target and '.' in the draft", message
+    )
+    assert hint == "take a draft of the target's own family, or decode without one: --drafter none"
+    assert done.err.count("error:") == 1 and "refused" not in done.err
+    assert "default_pair" not in world.models.read_text()
+
+
+class Claimed(bytes):
+    """Bytes that say they are ten terabytes."""
+
+    def __len__(self) -> int:
+        return 10**13
+
+
+def test_what_no_memory_holds_is_refused_before_the_weights_and_so_is_what_no_disk_holds(world):
+    (commit,) = world.hub.repos[BIG].values()
+    commit["model.safetensors"] = Blob("model.safetensors", Claimed(b"x"))
+    done = world("pull", "tiny")
+    assert (done.code, world.weight_bytes_sent()) == (5, 0)
+    message, hint = done.errors()
+    assert re.fullmatch(
+        r"org/big and org/small need 10000.0 GB at 256 tokens of context; [\d.]+ GB are usable", message
+    )
+    assert hint.startswith("try without the draft (--drafter none) or a smaller pair (specdec pairs)")
+    forced = world("pull", "tiny", "--force")
+    assert (forced.code, world.weight_bytes_sent()) == (5, 0)
+    assert f"going on although {message}" in forced.err
+    assert re.match(
+        r"org/big and org/small needs? 10000.0 GB, and the disk of .* has [\d.]+ GB free", forced.errors()[0]
+    )
+
+
+def test_verify_finds_corrupted_bytes_removes_them_and_the_next_pull_heals(pulled):
+    snapshot = next(pulled.cached(SMALL).glob("snapshots/*"))
+    blob = (snapshot / "model.safetensors").resolve()
+    whole = blob.read_bytes()
+    blob.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    done = pulled("pull", "tiny", "--verify")
+    assert done.code == 3
+    message, hint = done.errors()
+    assert re.fullmatch(
+        r"1 of 4 files of org/small were damaged and are removed, first model.safetensors: \w{12} instead of \w{12}",
+        message,
+    )
+    assert hint == "the same command again fetches them anew"
+    pulled.hub.forget()
+    healed = pulled("pull", "tiny", "--verify")
+    assert (healed.code, blob.read_bytes() == whole) == (0, True)
+    assert pulled.hub.fetched() == {"model.safetensors": len(whole)}
+    assert "org/small: 4 files have the Hub's checksums" in healed.err
+
+
+def test_killed_in_the_middle_the_complete_model_is_kept_and_the_next_pull_ends_it(world):
+    """SIGKILL while the draft's weights come: nothing is half there, and the target's weights are not sent twice."""
+    draft = next(iter(world.hub.repos[SMALL].values()))["model.safetensors"]
+    world.hub.fail("slow", rf"GET /cdn/{draft.sha256}", seconds=0.2)
+    process = world.start("pull", "tiny")
+    wait_for(lambda: any(r.sent and draft.sha256 in r.path for r in world.hub.log))
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.communicate()
+    assert "default_pair" not in world.models.read_text()
+    refused = world("run", "-p", "tiny", "-n", "2", "hi")
+    assert (refused.code, refused.errors()[1]) == (3, "specdec pull --target org/small")
+    world.hub.forget()
+    assert world("pull", "tiny", "--verify").code == 0
+    assert world.weight_bytes_sent() == len(draft.data)
+
+
+def test_ctrl_c_says_what_is_kept_and_exits_130(world):
+    world.hub.fail("slow", r"GET /cdn/", seconds=0.2)
+    process = world.start("pull", "tiny")
+    wait_for(lambda: world.weight_bytes_sent() > 0)
+    process.send_signal(signal.SIGINT)
+    done = finish(process)
+    said = "interrupted: complete files are kept; the same command again restarts the one in progress"
+    assert (done.code, done.err.splitlines()[-1]) == (130, said)
+    assert "Traceback" not in done.err
+
+
+def test_pull_without_a_name_recommends_and_needs_a_yes(world):
+    asked = world("pull")
+    assert asked.code == 2
+    message, hint = asked.errors()
+    assert re.fullmatch(r"nobody can answer: \S+ is recommended for this machine: \S+ with \S+\. Pull it\?", message)
+    assert (hint, world.hub.log) == ("add --yes to go on without asking", [])
+    gone = world("pull", "--yes")
+    assert (gone.code, gone.errors()[1]) == (3, "check the spelling; if it is private: hf auth login")
+    assert gone.err.splitlines()[0].endswith("is recommended for this machine") or len(gone.err.splitlines()) == 2
+
+
+def test_pull_by_ids_remembers_the_pair_under_the_targets_name(world):
+    world.models.write_text("schema_version = 1\n")
+    assert world("pull", "--target", BIG, "--draft", SMALL).code == 0
+    mine = read_registry(world.models, "yours")
+    assert (mine.default_pair, mine.pairs["big"].draft) == ("big", SMALL)
+    world.hub.commit("else/big", {p.path: p.data for p in next(iter(world.hub.repos[ODD].values())).values()})
+    other = world("pull", "--target", "else/big")
+    assert other.err.splitlines()[-1] == (
+        "here, but big already names another pair: specdec run --target else/big 'your prompt'"
+    )
+
+
+def test_a_draft_can_be_listed_for_a_target_that_is_named_alone(world):
+    done = world("pull", "--target", BIG)
+    assert done.code == 0
+    assert done.err.splitlines()[0] == "draft org/small: pair tiny lists it for this target"
+    assert done.err.splitlines()[-1].startswith("tiny is here")
+
+
+def test_a_terminal_shows_a_line_a_complete_file_and_at_most_two_bars(world):
+    """All files kept their bars: with the shards of two models the live region outgrew the screen."""
+    environment = world.environment(TERM="xterm")
+    child = pexpect.spawn(
+        sys.executable, ["-m", "specdec_cli", "pull", "tiny"], env=environment, encoding="utf-8", dimensions=(24, 80)
+    )
+    child.expect(pexpect.EOF, timeout=300)
+    child.close()
+    screen = pyte.HistoryScreen(80, 24, history=500)
+    pyte.Stream(screen).feed(child.before)
+    rows = ["".join(row[x].data for x in range(80)).rstrip() for row in screen.history.top]
+    shown = [row for row in rows + [line.rstrip() for line in screen.display] if row]
+    start = next(i for i, row in enumerate(shown) if row.startswith("completed files are kept"))
+    assert child.exitstatus == 0
+    assert shown[start + 1 : start + 9] == [f"{m}/{f}" for m in ("big", "small") for f in pulled_files(world, m)]
+    assert [row.split()[0] for row in shown[start + 9 :]] == ["all", "tiny"]
+
+
+def test_run_after_pull_opens_no_socket(pulled):
+    done = pulled.without_network("run", "-p", "tiny", "-n", "4", "hi")
+    assert (done.code, pulled.hub.log) == (0, [])
+    default = pulled.without_network("run", "--offline", "-n", "4", "hi", HF_ENDPOINT=NOBODY)
+    assert (default.code, default.out) == (0, done.out)

@@ -1,0 +1,67 @@
+"""`specdec replay`: a trace alone is enough, and every figure is the recorded one."""
+
+import json
+from itertools import groupby
+
+import pytest
+
+from fakes.ui_script import ANSWER, script
+from specdec_cli.events import RoundDone, to_dict
+
+
+@pytest.fixture
+def trace(tmp_path):
+    path = tmp_path / "answer.jsonl"
+    path.write_text("".join(json.dumps(to_dict(event)) + "\n" for event in script()))
+    return path
+
+
+def test_into_a_pipe_the_answer_is_on_stdout_at_once(specdec, trace):
+    code, out, err = specdec("replay", trace)
+    assert (code, out) == (0, ANSWER + "\n") and "tokens in" in err
+    assert specdec("replay", trace, "-q") == (0, out, "")
+
+
+def test_no_model_is_loaded(specdec, trace, monkeypatch):
+    monkeypatch.setattr("specdec_cli.session.load.load", None)
+    assert specdec("replay", trace)[0] == 0
+
+
+def test_pictures_and_pages_are_written_beside_each_other_and_nothing_is_played(specdec, trace, tmp_path):
+    svg, page = tmp_path / "a.svg", tmp_path / "a.html"
+    code, out, err = specdec("replay", trace, "--svg", svg, "--html", page)
+    assert (code, out, err) == (0, "", f"wrote {svg}\nwrote {page}\n")
+    assert svg.read_text().startswith("<svg") and "<html" in page.read_text()
+
+
+def test_a_trace_that_breaks_off_is_played_as_far_as_it_goes_and_said_to(specdec, trace):
+    trace.write_text("".join(trace.read_text().splitlines(keepends=True)[:4]))
+    shown = "".join(event.text for event in script()[:4] if isinstance(event, RoundDone))
+    code, out, err = specdec("replay", trace)
+    assert (code, out.rstrip("\n")) == (0, shown.rstrip("\n"))
+    assert err.splitlines()[-1] == f"{trace} breaks off before the end of its last reply"
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--speed", "0"), "--speed 0.0 is not above 0"),
+        (("--speed", "nan"), "--speed nan is not above 0"),
+        (("--step",), "--step reads keys, and stdin is no terminal"),
+        (("--svg", "/nowhere/a.svg"), "--svg /nowhere/a.svg cannot be written: No such file or directory"),
+    ],
+)
+def test_what_cannot_be_done_is_two_lines(specdec, trace, more, message):
+    assert specdec.refused("replay", trace, *more)[:2] == (2, message)
+
+
+@pytest.mark.parametrize("text", ["", "not json\n", '{"event": "round"}\n'])
+def test_a_file_that_is_no_trace_is_refused_with_its_name(specdec, trace, text):
+    trace.write_text(text)
+    code, message, _ = specdec.refused("replay", trace)
+    assert code == 2 and str(trace) in message
+
+
+def test_the_script_holds_what_these_claims_need():
+    kinds = [kind for kind, _ in groupby(event.event for event in script())]
+    assert kinds[:3] == ["start", "prefill", "round"] and kinds[-1] == "finish"
