@@ -176,7 +176,7 @@ class CachedModel:
         """
         while self.length < len(context) - 1:
             chunk = context[self.length : min(self.length + PREFILL_TOKENS, len(context) - 1)]
-            output = self.forward(mx.array(list(chunk)))
+            output = self.forward(self.ids(chunk))
             self._caches.evaluate()
             mx.clear_cache()
             self.commit(context, self.length)
@@ -197,9 +197,16 @@ class CachedModel:
         if len(context) - self.length > MAX_UNREAD:
             # A rollback went far back: a pass of its own is a place that later rollbacks can return to.
             deque(self.prefill(context), maxlen=0)
-        unread = mx.array(list(context[self.length :]))
+        unread = self.ids(context[self.length :])
         output = self.forward(mx.concatenate([unread, pending]) if pending.size else unread)
         return output.last(pending.size + 1)
+
+    def ids(self, tokens: Sequence[int]) -> mx.array:
+        """`tokens` [T] as they can be fed: an id without an embedding, which mlx reads out of bounds, as the last one.
+
+        A draft may know fewer ids than its target.
+        """
+        return mx.array([min(token, self.vocab_size - 1) for token in tokens], dtype=mx.int32)
 
     def forward(self, tokens: mx.array) -> Output:
         """Feed `tokens` [T] after whatever the caches hold; lazy."""

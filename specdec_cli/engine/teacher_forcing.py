@@ -29,7 +29,7 @@ class TeacherForced(ModelDrafter):
         deque(self.prefill(prompt), maxlen=0)
         for at in range(0, len(answer), CHUNK_TOKENS):
             chunk, context = answer[at : at + CHUNK_TOKENS], [*prompt, *answer[:at]]
-            logits = self._draft.logits(context, mx.array(list(chunk[:-1]), dtype=mx.int32))
+            logits = self._draft.logits(context, self._draft.ids(chunk[:-1]))
             chosen = []
             for row, token in enumerate(chunk):
                 choice = self._rule.choose(self._fit(logits[row : row + 1]), len(context) + row, ())

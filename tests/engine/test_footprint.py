@@ -1,16 +1,13 @@
-"""Memory estimates against what mlx really used, and Metal's limits through a fake device."""
+"""Memory estimates against what mlx really used."""
 
-import gc
 import json
 import subprocess
 import sys
 from itertools import product
 
-import mlx.core as mx
 import pytest
 
 from fakes.models import TINY
-from specdec_cli.engine import device
 from specdec_cli.errors import DoesNotFit
 from specdec_cli.models.memory import Footprint, MemoryEstimate
 
@@ -133,21 +130,6 @@ def test_what_does_not_fit_says_both_numbers_and_a_context_that_would():
 def test_weights_alone_too_big_suggest_another_pair():
     estimate = MemoryEstimate((Footprint("big", 90_000_000_000, 1, 1),), 4096, 16_000_000_000)
     assert "smaller model" in estimate.obstacle().hint
-
-
-@pytest.mark.parametrize(
-    ("backend", "expected"), [("metal", [("wired", 17), ("memory", 17)]), ("cpu", []), ("cuda", [])]
-)
-def test_metal_limits_come_from_the_devices_own_figures(monkeypatch, backend, expected):
-    """A fake device: what would be set on a Mac, and that nothing is set elsewhere."""
-    told = []
-    monkeypatch.setattr(device, "backend", lambda: backend)
-    monkeypatch.setattr(mx, "device_info", lambda: {"max_recommended_working_set_size": 17})
-    monkeypatch.setattr(mx, "set_wired_limit", lambda size: told.append(("wired", size)))
-    monkeypatch.setattr(mx, "set_memory_limit", lambda size: told.append(("memory", size)))
-    device.use_recommended_memory()
-    assert told == expected
-    gc.collect()
 
 
 # The window's takes the stock Linux wheel twenty seconds.

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
-from mlx.utils import tree_flatten
 from mlx_lm.generate import generate_step
 from mlx_lm.models.cache import QuantizedKVCache, RotatingKVCache, make_prompt_cache
 
@@ -27,7 +26,7 @@ from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.drafters.model import ModelDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy
-from specdec_cli.errors import Refused, SpecdecError
+from specdec_cli.errors import SpecdecError
 
 NOTHING = mx.array([], dtype=mx.int32)
 TOKEN = st.integers(3, 99)
@@ -246,42 +245,3 @@ def test_quantized_caches_give_mlx_lms_tokens_with_the_same_caches():
             target, drafter, greedy(target.vocab_size), Fixed(k), context, tokens, frozenset(), time.perf_counter
         )
         assert [token for round in rounds for token in round.emitted] == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("mamba2", "keeps ArraysCache, nothing that --kv-bits could quantize"),
-        ("gpt_oss", "Quantized SDPA does not support attention sinks"),
-        ("qwen3", "divisible by the quantization"),
-    ],
-)
-def test_a_model_that_cannot_run_on_quantized_caches_is_refused_with_the_reason(name, reason):
-    found = architectures()[name]
-    wide = replace(found, config={**found.config, "head_dim": 32}) if name == "gpt_oss" else found
-    with pytest.raises(Refused, match=reason):
-        CachedModel(tiny_network(wide, 1), "m", kv_bits=8)
-
-
-def test_a_turn_that_forgets_the_reply_comes_back_to_the_end_of_its_prompt():
-    """Thinking blocks leave later turns; recurrent and window caches then need a snapshot at the prompt's end."""
-    for name in ("qwen3_5", "gemma3_text"):
-        model = CachedModel(tiny_network(architectures()[name], 1), "m")
-        prompt, reply = text(50), [5, 9] * 40
-        for _ in model.prefill(prompt):
-            pass
-        for token in reply:
-            model.extend(mx.array([token]))
-        model.commit(prompt + reply, len(prompt + reply) - 1)
-        assert model.reuse([*prompt, 77, 78]) == len(prompt) - 1
-
-
-def test_a_network_is_left_as_it_was_for_others():
-    """The recorder watches modules; their parameters and their outputs stay the same."""
-    network = tiny_network(architectures()["qwen3_5"], 1)
-    before = np.array(network(mx.array([[3, 4, 5]])))
-    names = [name for name, _ in tree_flatten(network.parameters())]
-    for _ in range(2):
-        CachedModel(network, "m")
-    assert [name for name, _ in tree_flatten(network.parameters())] == names
-    np.testing.assert_array_equal(np.array(network(mx.array([[3, 4, 5]]))), before)

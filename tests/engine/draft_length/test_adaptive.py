@@ -12,10 +12,8 @@ import pytest
 from fakes.machine import BY_NAME, CODE, COPY, DEEPEST, HOSTILE, MACHINES, PROSE, SWITCHING, TEXTS, heated, play
 from specdec_cli.engine.draft_length.acceptance import AcceptanceRecord
 from specdec_cli.engine.draft_length.adaptive import BELIEVED_SECONDS, FIRST_WAIT_ROUNDS, Adaptive
-from specdec_cli.engine.draft_length.costs import CostRecord, Costs
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.events import Round
-from specdec_cli.speedup import expected_tokens
 
 SEEDS = range(4)
 MIX = (CODE, HOSTILE, COPY, PROSE)
@@ -212,43 +210,6 @@ def test_without_costs_an_m1_loses():
     machine = BY_NAME["M1 Pro"]
     took = sum(adaptive(machine, CODE, 300, seed, length=CostBlind()).seconds for seed in SEEDS)
     assert sum(fixed_seconds(machine.name, CODE, 0, 300, seed) for seed in SEEDS) / took < 0.8
-
-
-def test_a_round_yields_one_token_and_those_that_stand():
-    assert expected_tokens([]) == [1.0]
-    assert expected_tokens([0.5, 0.5, 1.0]) == pytest.approx([1, 1.5, 1.75, 2.0])
-
-
-def test_unseen_positions_never_promise_more_than_the_last_seen_one():
-    record = AcceptanceRecord()
-    for _ in range(20):
-        record.drafted(2, 1, 2)
-    rates = record.rates(5)
-    assert rates[0] > 0.9 and rates[1] < 0.1 and max(rates[2:]) <= rates[1]
-    assert record.frontier == 2
-
-
-def test_one_spike_moves_an_unknown_cost_by_a_third_at_most_and_nine_spikes_of_thirty_by_nothing():
-    costs = CostRecord(Costs())
-    for _ in range(3):
-        costs.plain(1.0)
-    before = costs.round_seconds(2)
-    costs.drafted(2, 0.2, 50.0)
-    assert costs.round_seconds(2) < before * 1.4
-    for i in range(30):
-        costs.drafted(2, 0.2, 9.0 if i % 3 == 0 else 1.3)
-    assert costs.round_seconds(2) == pytest.approx(1.5, rel=0.03)
-
-
-def test_a_machine_that_slows_down_takes_unseen_costs_with_it():
-    costs = CostRecord(Costs())
-    for _ in range(12):
-        costs.plain(1.0)
-    for _ in range(12):
-        costs.drafted(3, 0.3, 1.4)
-    for _ in range(40):
-        costs.drafted(3, 0.6, 2.8)
-    assert costs.plain_seconds() == pytest.approx(2.0, rel=0.1)
 
 
 def test_while_it_waits_it_computes_nothing():

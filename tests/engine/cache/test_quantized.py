@@ -1,0 +1,51 @@
+"""Quantized caches: the largest groups that fit, and refusals with their reason, before any weight is read."""
+
+from dataclasses import replace
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from specdec_cli.engine.architectures import architectures
+from specdec_cli.engine.cache.quantized import kv_quantization
+from specdec_cli.engine.conformance.networks import tiny_network
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.errors import Refused
+
+
+def wide(name, head_dim):
+    found = architectures()[name]
+    return tiny_network(replace(found, config={**found.config, "head_dim": head_dim}), 1)
+
+
+@pytest.mark.parametrize(("head_dim", "group_size"), [(32, 32), (64, 64), (96, 32), (128, 64)])
+def test_groups_are_the_largest_that_fit_the_heads(head_dim, group_size):
+    found = kv_quantization(wide("qwen3", head_dim), 8, "m")
+    assert (found.bits, found.group_size) == (8, group_size)
+
+
+def test_logits_do_not_depend_on_how_the_text_was_cut_into_passes(monkeypatch):
+    """mlx-lm converts after the first chunk, so that its logits do."""
+    network, ids = wide("qwen3", 32), [3 + i % 50 for i in range(30)]
+    found = []
+    for chunk in (7, 512):
+        monkeypatch.setattr("specdec_cli.engine.model.PREFILL_TOKENS", chunk)
+        model = CachedModel(network, "m", kv_bits=4)
+        list(model.prefill(ids))
+        found.append(np.array(model.logits(ids, mx.array([], dtype=mx.int32))))
+    np.testing.assert_allclose(found[0], found[1], atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("mamba2", "keeps ArraysCache, nothing that --kv-bits could quantize"),
+        ("gpt_oss", "Quantized SDPA does not support attention sinks"),
+        ("qwen3", "divisible by the quantization"),
+    ],
+)
+def test_a_model_that_cannot_run_on_quantized_caches_is_refused_with_the_reason(name, reason):
+    network = wide(name, 32) if name == "gpt_oss" else tiny_network(architectures()[name], 1)
+    with pytest.raises(Refused, match=reason) as caught:
+        CachedModel(network, "m", kv_bits=8)
+    assert caught.value.hint == "leave --kv-bits out"

@@ -1,0 +1,119 @@
+"""All caches of a network moved together: lengths, snapshots, failures. Any history is in tests/laws."""
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mlx_lm.models.cache import make_prompt_cache
+
+from specdec_cli.engine.architectures import architectures
+from specdec_cli.engine.cache.kinds import KEPT_SNAPSHOTS
+from specdec_cli.engine.cache.rollback import Caches, common_prefix
+from specdec_cli.engine.conformance.networks import tiny_network
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.errors import SpecdecError
+from specdec_cli.request import MAX_ROWS
+
+TEXT = [3 + (i * i * 7 + i) % 60 for i in range(90)]
+KINDS = {"qwen3": "trimmed", "gemma3_text": "window", "llama4": "chunks", "mamba2": "state", "qwen3_5": "both"}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def network(request):
+    return tiny_network(architectures()[request.param], 1)
+
+
+def feed(caches, network, ids):
+    with caches.feeding(len(ids)):
+        return network(mx.array([ids]), cache=caches.layers)[0]
+
+
+def fresh(network, ids):
+    return np.array(network(mx.array([ids]), cache=make_prompt_cache(network))[0, -1])
+
+
+@pytest.mark.parametrize("kept", [40, 41, 44])
+def test_within_the_last_pass_every_length_is_reached_exactly(network, kept):
+    caches = Caches(network)
+    feed(caches, network, TEXT[:40])
+    feed(caches, network, TEXT[40:45])
+    assert caches.rollback(kept) == caches.length == kept
+    logits = feed(caches, network, [7])
+    np.testing.assert_allclose(np.array(logits[-1]), fresh(network, [*TEXT[:kept], 7]), atol=2e-3)
+
+
+def test_far_back_it_says_how_far_it_came_and_is_right_there(network):
+    caches = Caches(network)
+    for at in range(0, 80, 8):
+        feed(caches, network, TEXT[at : at + 8])
+        caches.evaluate()
+        if at == 16:
+            caches.snapshot()
+    reached = caches.rollback(30)
+    assert reached <= 30 and reached in (0, 24, 30)
+    logits = feed(caches, network, TEXT[reached:35])
+    np.testing.assert_allclose(np.array(logits[-1]), fresh(network, TEXT[:35]), atol=2e-3)
+
+
+def test_a_rollback_forwards_changes_nothing(network):
+    caches = Caches(network)
+    feed(caches, network, TEXT[:5])
+    assert caches.rollback(9) == 5
+
+
+def test_only_the_newest_snapshots_are_kept_and_one_place_only_once():
+    network = tiny_network(architectures()["mamba2"], 1)
+    caches = Caches(network)
+    for _ in range(4):
+        feed(caches, network, [3] * (MAX_ROWS + 1))  # too long to be recorded
+        caches.snapshot()
+        caches.snapshot()
+    step = MAX_ROWS + 1
+    assert [snapshot.length for snapshot in caches._snapshots] == [step * n for n in range(5 - KEPT_SNAPSHOTS, 5)]
+
+
+def test_where_trimming_always_can_no_snapshot_is_taken():
+    network = tiny_network(architectures()["qwen3"], 1)
+    caches = Caches(network)
+    feed(caches, network, TEXT[:5])
+    caches.snapshot()
+    assert caches._snapshots == []
+
+
+def test_a_pass_that_raises_forgets_everything(network):
+    caches = Caches(network)
+    feed(caches, network, TEXT[:5])
+    with pytest.raises(RuntimeError, match="out of memory"), caches.feeding(2):
+        raise RuntimeError("out of memory")
+    assert caches.length == 0 and all(layer.empty() for layer in caches.layers)
+
+
+def test_a_layer_that_takes_back_less_is_an_error(monkeypatch):
+    network = tiny_network(architectures()["qwen3"], 1)
+    caches = Caches(network)
+    feed(caches, network, TEXT[:5])
+    monkeypatch.setattr(caches.layers[0], "trim", lambda tokens: tokens - 1)
+    with pytest.raises(SpecdecError, match="a KVCache took back 1 of 2 tokens"):
+        caches.rollback(3)
+    assert caches.length == 0
+
+
+def test_a_turn_that_forgets_the_reply_comes_back_to_the_end_of_its_prompt():
+    """Thinking blocks leave later turns; recurrent and window caches then need a snapshot at the prompt's end."""
+    for name in ("qwen3_5", "gemma3_text"):
+        model = CachedModel(tiny_network(architectures()[name], 1), "m")
+        prompt, reply = TEXT[:50], [5, 9] * 40
+        for _ in model.prefill(prompt):
+            pass
+        for token in reply:
+            model.extend(mx.array([token]))
+        model.commit(prompt + reply, len(prompt + reply) - 1)
+        assert model.reuse([*prompt, 77, 78]) == len(prompt) - 1
+
+
+@given(st.lists(st.integers(0, 2)), st.lists(st.integers(0, 2)))
+def test_a_common_prefix_is_the_longest_start_that_both_share(a, b):
+    shared = common_prefix(a, b)
+    assert a[:shared] == b[:shared] and shared <= min(len(a), len(b))
+    assert shared == min(len(a), len(b)) or a[shared] != b[shared]

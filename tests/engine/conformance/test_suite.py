@@ -1,0 +1,65 @@
+"""The suite itself: it passes what is right, finds what is wrong, and goes on after what raises."""
+
+from dataclasses import replace
+
+import mlx.core as mx
+import pytest
+
+from specdec_cli.engine.architectures import architectures
+from specdec_cli.engine.cache.recompute import Recorder
+from specdec_cli.engine.conformance import suite
+from specdec_cli.engine.conformance.networks import tiny_network
+from specdec_cli.engine.conformance.suite import METAL_ONLY, Oracle, check, run_suite
+
+
+@pytest.mark.parametrize("role", ["target", "draft"])
+@pytest.mark.parametrize("name", ["qwen3", "mamba2"])
+def test_a_right_architecture_passes_with_tokens_accepted_and_rejected(name, role):
+    found = check(architectures()[name], 3, 24, role)
+    assert (found.status, found.detail) == ("pass", "") and found.accepted and found.rejected and found.caches
+
+
+def test_a_state_that_is_not_rolled_back_is_wrong_at_a_position(monkeypatch):
+    monkeypatch.setattr(Recorder, "recompute", lambda recorder, recording, tokens: None)
+    found = check(architectures()["mamba2"], 3, 24)
+    assert found.status == "wrong" and found.detail.startswith("position ")
+
+
+def test_a_draft_that_is_always_right_proves_nothing():
+    found = check(replace(architectures()["qwen3"], noise=0.0), 3, 16)
+    assert (found.status, found.rejected) == ("idle", 0)
+
+
+def test_what_cannot_be_decoded_here_is_refused_with_its_reason(monkeypatch):
+    assert check(architectures()["phi3small"], 3, 8).status == "refused"
+    monkeypatch.setattr("specdec_cli.engine.device.backend", lambda: "cpu")
+    found = check(replace(architectures()["qwen3"], metal_only=True), 3, 8)
+    assert (found.status, found.detail) == ("refused", METAL_ONLY)
+
+
+def test_one_that_raises_is_wrong_and_the_next_is_still_tried(monkeypatch):
+    calls = []
+
+    def failing(architecture, k, tokens):
+        calls.append(architecture.name)
+        if len(calls) == 1:
+            raise ValueError("shapes differ")
+        return suite.Outcome(architecture.name, "pass")
+
+    monkeypatch.setattr(suite, "check", failing)
+    outcomes = list(run_suite([architectures()["qwen3"], architectures()["llama"]], 3, 8))
+    assert [(o.name, o.status, o.detail) for o in outcomes] == [
+        ("qwen3", "wrong", "ValueError: shapes differ"),
+        ("llama", "pass", ""),
+    ]
+
+
+def test_the_oracle_says_what_the_whole_text_at_once_says():
+    network = tiny_network(architectures()["mamba2"], 1)
+    oracle, ids = Oracle(network), [3, 9, 27]
+    for _ in range(3):
+        expected = list(ids)
+        for _ in range(4):
+            expected.append(int(mx.argmax(network(mx.array([expected]))[0, -1])))
+        assert oracle.continues(ids, 4) == expected[len(ids) :]
+        ids = [*ids, 5, 8]

@@ -1,0 +1,50 @@
+"""The same K every round, and where a lookup takes the round."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.events import Round
+
+
+def judged(length, rounds, k, accepted):
+    for index in range(rounds):
+        emitted = (*range(accepted), 7)
+        length.observe(Round(index, "model", tuple(range(k)), accepted, 7, emitted, 0.1, 1.0))
+    return length
+
+
+@given(st.integers(0, 16), st.lists(st.integers(0, 4), max_size=8))
+def test_k_is_the_same_whatever_comes(k, accepted):
+    length = Fixed(k)
+    for count in accepted:
+        judged(length, 1, 4, count)
+        assert length.next() == k
+    assert not length.resting and length.why == ""
+
+
+@pytest.mark.parametrize(
+    ("accepted", "rates", "k"),
+    [
+        (4, [0.5] * 4, 0),  # the model's are nearly always accepted
+        (0, [0.5] * 4, 4),  # hardly ever
+        (0, [], 0),
+        (0, [0.9] * 9, 4),  # never longer than K
+        (4, [1.0] * 2, 0),  # two certain tokens yield less than four likely ones
+    ],
+)
+def test_a_lookup_takes_the_round_where_it_should_yield_more(accepted, rates, k):
+    assert judged(Fixed(4), 30, 4, accepted).lookup_k(rates) == k
+
+
+def test_rounds_of_a_lookup_say_nothing_about_the_model():
+    length = judged(Fixed(4), 30, 4, 4)
+    for index in range(60):
+        length.observe(Round(index, "ngram", (1, 2, 3, 4), 0, 7, (7,), 0.0, 1.0))
+    assert length.lookup_k([0.4] * 4) == 0
+
+
+def test_without_a_model_every_match_is_drafted():
+    assert Fixed(0).lookup_k([1.0] * 4) == 0
+    assert Fixed(3).lookup_k([0.9] * 8) == 3

@@ -1,0 +1,48 @@
+"""What every drafter may rely on: defaults that do nothing, and kinds that are made of the same parts."""
+
+import pytest
+
+from fakes.models import tiny_network
+from specdec_cli.engine.draft import NOTHING
+from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.drafters.base import Drafter, Parts, Verified, no_drafter
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.sampling.acceptance import greedy
+from specdec_cli.kinds import DRAFTERS, LOOKUP, MODEL, NONE, effective_drafter, made
+
+TARGET = CachedModel(tiny_network(seed=1), "target")
+LENGTH = Fixed(3)
+
+
+def parts(draft=None):
+    return Parts(TARGET, draft, greedy(TARGET.vocab_size), LENGTH)
+
+
+def test_a_drafter_without_verbs_of_its_own_drafts_nothing_and_is_always_ready():
+    drafter = Drafter()
+    assert drafter.propose([1, 2], 4) is NOTHING and drafter.ready([1, 2])
+    assert list(drafter.prefill([1, 2])) == [] and drafter.length(LENGTH) is LENGTH
+    drafter.start([1, 2])
+    drafter.commit(Verified([1, 2]))
+    drafter.release()
+    assert drafter.name == NONE.name
+
+
+@pytest.mark.parametrize("name", DRAFTERS)
+@pytest.mark.parametrize("has_draft", [True, False])
+def test_every_kind_makes_a_drafter_of_the_same_parts(name, has_draft):
+    draft = CachedModel(tiny_network(seed=2), "draft") if has_draft else None
+    drafter = made(DRAFTERS[name])(parts(draft))
+    assert isinstance(drafter, Drafter)
+    assert drafter.name in (name, effective_drafter(name, 3, has_draft).name)
+
+
+def test_without_a_draft_model_its_kind_drafts_nothing_and_the_mixed_one_looks_up():
+    assert made(MODEL)(parts()).name == NONE.name
+    assert made(DRAFTERS["auto"])(parts()).name == LOOKUP.name
+    assert type(no_drafter(parts())) is Drafter
+
+
+def test_lookups_of_different_parts_are_learned_apart():
+    assert parts().lookups is not parts().lookups
+    assert Verified([1]).hidden == {}

@@ -1,0 +1,107 @@
+"""The draft model against its own greedy continuation, token by token without a cache."""
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from fakes.models import TINY, tiny_network
+from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.drafters.base import Drafter, Parts, Verified
+from specdec_cli.engine.drafters.model import ModelDrafter, make
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.sampling.acceptance import greedy, make_rule
+from specdec_cli.engine.sampling.sampler import Sampler
+from specdec_cli.engine.sampling.warps import Sampling
+from specdec_cli.request import MAX_UNREAD
+
+NETWORK = tiny_network(seed=1)
+PROMPT = [5, 9, 200, 31]
+V = TINY["vocab_size"]
+
+
+def continued(ids, k, network=NETWORK, vocab_size=V):
+    ids, given = list(ids), len(ids)
+    for _ in range(k):
+        known = [min(token, network.args.vocab_size - 1) for token in ids]
+        logits = network(mx.array([known]))[0, -1]
+        ids.append(int(mx.argmax(logits[:vocab_size])))
+    return ids[given:]
+
+
+def drafter(network=NETWORK, vocab_size=V, rule=None):
+    found = ModelDrafter(CachedModel(network, "draft"), vocab_size, rule or greedy(vocab_size))
+    list(found.prefill(PROMPT))
+    return found
+
+
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_a_greedy_draft_is_how_the_model_continues(k):
+    draft = drafter().propose(PROMPT, k)
+    assert (draft.tokens.tolist(), draft.log_q, draft.drafter) == (continued(PROMPT, k), None, "model")
+
+
+def test_a_first_step_that_was_started_ahead_changes_nothing_and_one_for_another_context_is_not_used():
+    ahead = drafter()
+    ahead.start(PROMPT)
+    assert ahead.propose(PROMPT, 4).tokens.tolist() == continued(PROMPT, 4)
+    other = drafter()
+    other.start(PROMPT)
+    other.commit(Verified([*PROMPT, 8]))
+    assert other.propose([*PROMPT, 8], 3).tokens.tolist() == continued([*PROMPT, 8], 3)
+
+
+@pytest.mark.parametrize("accepted", [0, 2, 4])
+def test_what_was_rejected_leaves_its_caches(accepted):
+    found, context = drafter(), list(PROMPT)
+    for correction in (7, 8, 9):
+        drafted = found.propose(context, 4).tokens.tolist()
+        context += [*drafted[:accepted], correction]
+        found.commit(Verified(context))
+    assert found.propose(context, 4).tokens.tolist() == continued(context, 4)
+
+
+def test_it_is_ready_after_its_first_reading_until_too_much_is_unread():
+    found = ModelDrafter(CachedModel(NETWORK, "draft"), V, greedy(V))
+    assert not found.ready(PROMPT)
+    list(found.prefill(PROMPT))
+    assert found.ready(PROMPT)
+    assert found.ready([*PROMPT, *[3] * (MAX_UNREAD - 1)]) and not found.ready([*PROMPT, *[3] * MAX_UNREAD])
+
+
+@pytest.mark.parametrize("width", [200, 300])
+def test_a_draft_of_another_width_draws_only_what_the_target_has(width):
+    """Target of 230 ids: a narrower draft is padded, a wider one cut; its q lies on the target's ids alone."""
+    vocab_size = 230
+    assert max(PROMPT) == 200  # the narrower draft has no embedding for it
+    network = tiny_network(TINY | {"vocab_size": width}, seed=5)
+    assert drafter(network, vocab_size).propose(PROMPT, 3).tokens.tolist() == continued(PROMPT, 3, network, vocab_size)
+    rule = make_rule("block", Sampler(Sampling(1.0), 3, PROMPT, vocab_size))
+    draft = drafter(network, vocab_size, rule).propose(PROMPT, 3)
+    q = np.exp(np.array(draft.log_q))
+    assert q.shape == (3, vocab_size)
+    np.testing.assert_allclose(q.sum(-1), 1, atol=1e-4)
+    assert q[:, width:].sum() == 0
+
+
+def test_q_is_the_law_that_each_token_was_drawn_from():
+    rule = make_rule("token", Sampler(Sampling(0.7), 3, PROMPT, V))
+    draft = drafter(rule=rule).propose(PROMPT, 3)
+    ids = list(PROMPT)
+    for row, token in zip(np.array(draft.log_q), draft.tokens.tolist(), strict=True):
+        logits = np.array(NETWORK(mx.array([ids]))[0, -1]) / 0.7
+        expected = np.exp(logits - logits.max())
+        np.testing.assert_allclose(np.exp(row), expected / expected.sum(), atol=1e-4)
+        ids.append(token)
+
+
+def test_a_released_draft_reads_again_and_says_the_same():
+    found = drafter()
+    found.release()
+    assert not found.ready([*PROMPT, *[3] * MAX_UNREAD])
+    assert found.propose(PROMPT, 4).tokens.tolist() == continued(PROMPT, 4)
+
+
+def test_without_a_draft_nobody_drafts():
+    target = CachedModel(NETWORK, "target")
+    assert type(make(Parts(target, None, greedy(V), Fixed(3)))) is Drafter
+    assert type(make(Parts(target, CachedModel(NETWORK, "draft"), greedy(V), Fixed(3)))) is ModelDrafter

@@ -1,0 +1,98 @@
+"""The rules through their two verbs, on laws small enough to see."""
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specdec_cli.engine.draft import NOTHING, Draft
+from specdec_cli.engine.sampling.acceptance import greedy, make_rule
+from specdec_cli.engine.sampling.sampler import Sampler
+from specdec_cli.engine.sampling.warps import Sampling
+from specdec_cli.kinds import RULES
+
+V = 6
+TOKENS = st.lists(st.integers(0, V - 1), max_size=5)
+
+
+def one_hot(tokens):
+    """Logits [n, V] under which each row can only say its token."""
+    return mx.where(mx.arange(V)[None] == mx.array(tokens)[:, None], 50.0, -50.0)
+
+
+def sampler(temperature=1.0, seed=3):
+    return Sampler(Sampling(temperature), seed, (), V)
+
+
+def draft_of(tokens, log_q=None):
+    return Draft(mx.array(tokens, dtype=mx.int32), log_q, "model") if tokens else NOTHING
+
+
+def verdict(rule, draft, logits, position=10):
+    found = rule.judge(draft, logits, position)
+    return int(found.accepted), int(found.next)
+
+
+@pytest.mark.parametrize("name", ["greedy", *RULES])
+@given(drafted=TOKENS, text=st.lists(st.integers(0, V - 1), min_size=6, max_size=6))
+def test_where_the_target_can_say_one_text_only_every_rule_says_it(name, drafted, text):
+    rows = len(drafted) + 1
+    rule = greedy(V) if name == "greedy" else make_rule(name, sampler())
+    draft = draft_of(drafted, None if name not in ("token", "block") else mx.full((len(drafted), V), -np.log(V)))
+    agreeing = next((i for i, token in enumerate(drafted) if token != text[i]), len(drafted))
+    assert verdict(rule, draft, one_hot(text[:rows])) == (agreeing, text[agreeing])
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_at_temperature_0_all_are_the_same_equality(name):
+    assert make_rule(name, sampler(0.0)).name == "greedy"
+    assert make_rule(name, sampler()).name == name
+
+
+def test_coupled_chooses_and_judges_with_the_noise_of_the_position():
+    """A draft whose law is the target's is accepted whole, whatever was drawn."""
+    logits = mx.array(np.random.default_rng(2).normal(size=(5, V)).astype(np.float32))
+    for seed in range(40):
+        rule = make_rule("coupled", sampler(seed=seed))
+        tokens = [rule.choose(logits[i : i + 1], 10 + i, ()).token for i in range(4)]
+        draft = Draft(mx.concatenate(tokens), None, "model")
+        assert int(rule.judge(draft, logits, 10).accepted) == 4
+
+
+@pytest.mark.parametrize("name", ["token", "block"])
+def test_a_draft_with_the_targets_own_law_is_accepted_whole(name):
+    logits = mx.array(np.random.default_rng(2).normal(size=(5, V)).astype(np.float32))
+    for seed in range(40):
+        rule = make_rule(name, sampler(seed=seed))
+        choices = [rule.choose(logits[i : i + 1], 10 + i, ()) for i in range(4)]
+        log_q = mx.concatenate([choice.log_q for choice in choices])
+        draft = Draft(mx.concatenate([choice.token for choice in choices]), log_q, "model")
+        assert int(rule.judge(draft, logits, 10).accepted) == 4
+
+
+def test_match_draws_apart_so_that_equal_laws_are_not_accepted_whole():
+    logits, whole = mx.zeros((5, V)), 0
+    for seed in range(40):
+        rule = make_rule("match", sampler(seed=seed))
+        draft = Draft(mx.concatenate([rule.choose(logits[:1], 10 + i, ()).token for i in range(4)]), None, "model")
+        whole += int(rule.judge(draft, logits, 10).accepted) == 4
+    assert whole < 5
+
+
+@pytest.mark.parametrize("name", ["token", "block"])
+def test_the_token_after_a_rejection_is_one_the_draft_gave_too_little(name):
+    """p = (0.5, 0.5, 0, …), q = (1, 0, …): a rejected token 0 leaves only token 1; N = 60 seeds, half rejected."""
+    p = mx.array([[0.0, 0.0, *[-60.0] * (V - 2)]] * 2)
+    log_q = mx.array([[0.0, *[-60.0] * (V - 1)]])
+    found = [verdict(make_rule(name, sampler(seed=seed)), draft_of([0], log_q), p) for seed in range(60)]
+    assert {token for accepted, token in found if not accepted} == {1}
+    assert 15 < sum(accepted for accepted, _ in found) < 45
+
+
+def test_committed_tokens_count_for_the_next_verdict():
+    rule = make_rule("coupled", Sampler(Sampling(0.0, presence_penalty=200.0), 3, (), V))
+    logits = one_hot([4])
+    assert verdict(rule, NOTHING, logits)[1] == 4
+    rule.commit([4])
+    assert verdict(rule, NOTHING, logits)[1] != 4

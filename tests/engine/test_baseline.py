@@ -1,0 +1,98 @@
+"""The oracle itself: mlx-lm's steps against logits of the whole text computed at once."""
+
+from itertools import count
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from fakes.models import TINY, tiny_network
+from specdec_cli.engine.baseline import PlainStep, baseline, plain_steps, target_scores
+from specdec_cli.engine.cache.kinds import KVQuantization
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.sampling.noise import Noise
+from specdec_cli.engine.sampling.warps import Sampling
+
+NETWORK = tiny_network(seed=1)
+PROMPT = [7, 11, 42, 9]
+
+
+def logits_after(ids):
+    """[V]: the whole text at once, without any cache."""
+    return np.array(NETWORK(mx.array([ids]))[0, -1])
+
+
+def greedily(tokens):
+    ids = list(PROMPT)
+    for _ in range(tokens):
+        ids.append(int(np.argmax(logits_after(ids))))
+    return ids[len(PROMPT) :]
+
+
+def best(tokens, logits):
+    return logits
+
+
+def test_a_round_is_one_plain_token_and_the_time_since_the_last():
+    ticks = count()
+    rounds = list(baseline(NETWORK, PROMPT, 6, frozenset(), lambda: float(next(ticks))))
+    assert [round.next for round in rounds] == greedily(6)
+    assert [(r.index, r.draft, r.emitted, r.verify_seconds) for r in rounds] == [
+        (i, (), (round.next,), 1.0) for i, round in enumerate(rounds)
+    ]
+
+
+def test_it_ends_after_a_stop_token():
+    tokens = greedily(6)
+    stop = frozenset({tokens[3]})
+    expected = tokens[: tokens.index(tokens[3]) + 1]
+    assert [round.next for round in baseline(NETWORK, PROMPT, 6, stop, lambda: 0.0)] == expected
+    assert [step.token for step in plain_steps(NETWORK, PROMPT, 6, stop, best)] == expected
+
+
+def test_every_step_comes_with_the_logits_it_was_chosen_from():
+    ids = list(PROMPT)
+    for step in plain_steps(NETWORK, PROMPT, 8, frozenset(), best):
+        np.testing.assert_allclose(np.array(step.logits), logits_after(ids), atol=2e-4)
+        assert step.token == int(np.argmax(np.array(step.scores)))
+        ids.append(step.token)
+    assert ids[len(PROMPT) :] == greedily(8)
+
+
+def test_a_token_leads_by_the_difference_of_scores():
+    step = PlainStep(1, mx.array([1.0, -mx.inf, -7.5]), mx.array([0.5, 2.0, -1.0]))
+    assert (step.lead(0), step.lead(2), step.lead(1)) == (1.5, 3.0, 0.0)
+    assert step.largest_logit == 7.5
+
+
+@pytest.mark.parametrize("seen", [[], [3, 3, 200]])
+def test_greedy_scores_are_the_penalised_logits_of_prompt_and_answer(seen):
+    logits = np.linspace(-3, 3, 259, dtype=np.float32)
+    scores = target_scores(Sampling(repetition_penalty=2.0), Noise(0), PROMPT)
+    expected = logits.copy()
+    for token in {*PROMPT, *seen}:
+        expected[token] *= 2.0 if expected[token] < 0 else 0.5
+    found = scores(mx.array([*PROMPT, *seen]), mx.array(logits)[None])
+    np.testing.assert_allclose(np.array(found)[0], expected, rtol=1e-6)
+
+
+def test_above_temperature_0_the_noise_of_the_absolute_position_is_added():
+    logits = mx.array(np.linspace(-3, 3, 259, dtype=np.float32))[None]
+    noise = Noise(5)
+    found = np.array(target_scores(Sampling(0.7), noise, PROMPT)(mx.array([*PROMPT, 8, 9]), logits))[0]
+    scaled = np.array(logits)[0] / 0.7
+    log_probs = scaled - np.log(np.exp(scaled).sum())
+    expected = log_probs + np.array(noise.gumbel("target", len(PROMPT) + 2, 259)).reshape(-1)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_quantized_caches_are_quantized_from_the_first_token_on_as_ours_are():
+    network = tiny_network(TINY | {"head_dim": 32}, seed=1)
+    model, ids, off = CachedModel(network, "m", kv_bits=4), list(PROMPT), 0.0
+    for step in plain_steps(network, PROMPT, 8, frozenset(), best, KVQuantization(4, 32)):
+        ours = model.logits(ids, mx.array([], dtype=mx.int32))[-1]
+        np.testing.assert_allclose(np.array(ours), np.array(step.logits), atol=1e-3)
+        whole = network(mx.array([ids]))[0, -1]
+        off = max(off, float(mx.max(mx.abs(whole - step.logits))))
+        ids.append(step.token)
+    assert off > 0.05  # four bits do round

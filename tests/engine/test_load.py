@@ -1,0 +1,94 @@
+"""Checkpoint to network: the weights are mlx-lm's own, and what cannot be loaded says why before they are read."""
+
+import json
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from mlx.utils import tree_flatten
+from mlx_lm.utils import load_model
+
+from fakes.models import TINY, tiny_folder
+from specdec_cli.engine import load as load_module
+from specdec_cli.engine.load import blank_network, empty_model, load, load_network, require_runnable, require_verifiable
+from specdec_cli.errors import NotAvailable, Refused
+from specdec_cli.models.checkpoint import read_checkpoint
+
+IDS = mx.array([[3, 4, 5]])
+
+
+def checkpoint(folder, **config):
+    if config:
+        (folder / "config.json").write_text(json.dumps(TINY | config))
+    return read_checkpoint(folder, "m")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tiny_folder(tmp_path / "m", seed=1)
+
+
+def test_the_network_is_the_one_that_mlx_lm_loads(folder):
+    theirs, _ = load_model(folder)
+    np.testing.assert_array_equal(np.array(load_network(checkpoint(folder))(IDS)), np.array(theirs(IDS)))
+    model = load(checkpoint(folder))
+    assert (model.name, model.context_limit, model.length) == ("m", 256, 0)
+
+
+def test_a_declared_float32_is_computed_in_float32_whatever_is_stored(folder):
+    halves = {name: value.astype(mx.float16) for name, value in mx.load(str(folder / "model.safetensors")).items()}
+    mx.save_safetensors(str(folder / "model.safetensors"), halves)
+    dtypes = {value.dtype for _, value in tree_flatten(load_network(checkpoint(folder)).parameters())}
+    assert dtypes == {mx.float32}
+    stored = checkpoint(folder, dtype="float16")
+    assert {value.dtype for _, value in tree_flatten(load_network(stored).parameters())} == {mx.float16}
+
+
+@pytest.mark.parametrize("kept", [0, 7, 1000])
+def test_damaged_weights_are_named_with_their_size(folder, kept):
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:kept])
+    with pytest.raises(NotAvailable, match=rf"model.safetensors of m is damaged \({kept} bytes\)"):
+        load_network(checkpoint(folder))
+
+
+def test_weights_of_another_shape_do_not_load(folder):
+    with pytest.raises(NotAvailable, match="does not load") as caught:
+        load_network(checkpoint(folder, hidden_size=32))
+    assert "disagree" in caught.value.hint
+
+
+def test_whether_it_runs_is_known_without_its_weights(folder):
+    (folder / "model.safetensors").write_bytes(b"not weights")
+    require_runnable(checkpoint(folder))
+    assert empty_model(checkpoint(folder)).vocab_size == TINY["vocab_size"]
+    assert blank_network(checkpoint(folder)).args.hidden_size == TINY["hidden_size"]
+
+
+def test_an_unknown_type_and_a_config_that_lacks_something_are_not_available(folder):
+    with pytest.raises(NotAvailable, match="of type riddle, which the installed mlx-lm does not know"):
+        require_runnable(checkpoint(folder, model_type="riddle"))
+    (folder / "config.json").write_text(json.dumps({"model_type": "qwen3", "vocab_size": 259}))
+    with pytest.raises(NotAvailable, match=r"m \(qwen3\) does not load"):
+        require_runnable(checkpoint(folder))
+
+
+def test_code_that_does_not_run_on_this_device_is_not_available(folder, monkeypatch):
+    def metal_only(*arguments):
+        raise RuntimeError("no Metal back-end")
+
+    monkeypatch.setattr(load_module, "CachedModel", metal_only)
+    with pytest.raises(NotAvailable, match="does not run on this device: no Metal back-end"):
+        require_runnable(checkpoint(folder))
+
+
+def test_caches_that_cannot_be_quantized_are_refused(folder):
+    with pytest.raises(Refused, match="does not run on a KV cache of 8 bits"):
+        require_runnable(checkpoint(folder), kv_bits=8)
+
+
+def test_an_architecture_that_cannot_check_a_draft_is_refused_with_the_way_out(folder):
+    require_verifiable(checkpoint(folder))
+    with pytest.raises(Refused, match=r"m \(phi3small\)") as caught:
+        require_verifiable(checkpoint(folder, model_type="phi3small"))
+    assert caught.value.hint == "decode it plainly: --drafter none"
