@@ -144,7 +144,7 @@ def _pair(chat: Chat, argument: str) -> None:
         pair = registry().find(argument)
         for name, revision in pair.models:
             locate(name, revision)  # before the present pair is unloaded
-        chat.switch(pair, chat.loaded.drafter)
+        chat.switch(pair, pair.drafter or chat.loaded.drafter)
     chat.screen.show(Notice(chat.loaded.summary))
 
 

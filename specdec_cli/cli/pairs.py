@@ -53,7 +53,7 @@ def pairs(
         print_json(sys.stdout, [row.to_dict() for row in rows])
     else:
         print_pairs(sys.stdout, rows)
-    damaged = partly_here(known)
+    damaged = partly_here(model for pair in known.pairs.values() for model in pair.models)
     for problem in damaged[1:]:
         print_line(sys.stderr, f"{problem.message}; {problem.hint}")
     if damaged:
@@ -142,10 +142,14 @@ def check(
     offline: Offline = False,
 ) -> None:
     """Verdict on a pair from a few hundred kB: tokenizers, caches, memory, expected gain."""
+    from specdec_cli.pairs.catalog import partly_here
     from specdec_cli.pairs.check import check_pair, locate_pair
     from specdec_cli.ui.pairs import print_checks, print_json, print_line, print_verdict
 
     resolved = named(name, models, here=offline)
+    # A verdict on fetched files would hide that the files here cannot answer.
+    for problem in partly_here(resolved.pair.models):
+        raise problem
     found = check_pair(resolved.pair, locate_pair(resolved.pair, offline), max_context, kv_bits)
     if resolved.reason:
         print_line(sys.stderr, resolved.reason)

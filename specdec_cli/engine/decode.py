@@ -44,14 +44,12 @@ def decode(
         """K of the next round, such that it cannot emit more than is left after the tokens `in_flight`."""
         return max(min(length.next(), left - 1 - in_flight, MAX_DRAFT), 0)
 
-    with Pipeline(target, drafter, rule, context, clock, cancelled, logprobs) as device:
-        while left and device.launch(
-            k, lambda: length.why
-        ):  # 1 draft K tokens, 2 verify them in one pass, 3 judge them
+    with Pipeline(target, drafter, rule, length, context, clock, cancelled, logprobs) as device:
+        while left and device.launch(k):  # 1 draft K tokens, 2 verify them in one pass, 3 judge them
             if device.plain:
                 k = next_k(in_flight=1)
                 if not k and left > 1:
-                    device.launch_plain(length.why)
+                    device.launch_plain()
             round = device.read(index, stop_tokens)  # 4 the round's one read-back
             device.commit(round)  # 5 roll back what was rejected
             length.observe(round)

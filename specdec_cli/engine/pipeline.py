@@ -17,6 +17,7 @@ import mlx.core as mx
 
 from specdec_cli.engine import device
 from specdec_cli.engine.draft import NOTHING, Draft
+from specdec_cli.engine.draft_length.fixed import DraftLength
 from specdec_cli.engine.drafters.base import Drafter, Verified
 from specdec_cli.engine.hidden import Hidden
 from specdec_cli.engine.model import CachedModel, Output
@@ -34,14 +35,14 @@ TIMED_EVERY = 8
 class Pass:
     """One target pass in flight; `packed` is draft tokens, accepted, next: the round's one read-back.
 
-    `drafted_at` is the clock when the draft was done, None where it was not waited for. `why` is the reason of K.
+    `drafted_at` is the clock when the draft was done, None where it was not waited for. `reason` is that of K.
     """
 
     draft: Draft
     packed: mx.array
     next: mx.array
     hidden: Hidden
-    why: str
+    reason: str
     logprobs: Logprobs | None = None
     prefill_seconds: float = 0.0
     drafted_at: float | None = None
@@ -58,6 +59,7 @@ class Pipeline:
         target: CachedModel,
         drafter: Drafter,
         rule: AcceptanceRule,
+        length: DraftLength,
         context: list[int],
         clock: Clock,
         cancelled: Callable[[], bool],
@@ -65,6 +67,7 @@ class Pipeline:
     ) -> None:
         """`logprobs`: how many of the best tokens each emitted token's log-probability comes with; None: neither."""
         self._target, self._drafter, self._rule, self._context = target, drafter, rule, context
+        self._length = length  # for its reasons alone
         self._clock, self._cancelled, self._logprobs = clock, cancelled, logprobs
         self._since = clock()
         self._pass: Pass | None = None
@@ -83,10 +86,10 @@ class Pipeline:
     ) -> None:
         self._target.commit(self._context, len(self._context) - 1)
 
-    def launch(self, k: int, why: Callable[[], str]) -> bool:
+    def launch(self, k: int) -> bool:
         """Draft, verify and judge at most `k` tokens; nothing is read back. A pass in flight already is kept.
 
-        `why` gives the reason of K once the drafter has chosen. False if the reply was cancelled.
+        False if the reply was cancelled.
         """
         if self._cancelled():
             return False
@@ -99,7 +102,7 @@ class Pipeline:
         output = self._target.outputs(self._context, draft.tokens)
         verdict = self._rule.judge(draft, output.logits, len(self._context))
         drafted_at = self._wait_for(draft)
-        self._pass = self._queue(draft, output, verdict, why(), prefill_seconds, drafted_at)
+        self._pass = self._queue(draft, output, verdict, prefill_seconds, drafted_at)
         return True
 
     @property
@@ -107,13 +110,13 @@ class Pipeline:
         """Whether the pass in flight drafts nothing."""
         return self._pass is not None and not len(self._pass.draft)
 
-    def launch_plain(self, why: str) -> None:
+    def launch_plain(self) -> None:
         """Queue the next plain pass on the token of the plain pass in flight, which is not read yet."""
         assert self._pass is not None
         token = self._pass.next[None]
         output = self._target.forward(token)
         verdict = self._rule.judge(NOTHING, output.logits, len(self._context) + 1, token)
-        self._successor = self._queue(NOTHING, output, verdict, why)
+        self._successor = self._queue(NOTHING, output, verdict)
 
     def read(self, index: int, stop_tokens: frozenset[int]) -> Round:
         """The round in flight: its one read-back. Its seconds run from the end of the round before."""
@@ -135,7 +138,7 @@ class Pipeline:
             draft_seconds=draft_seconds,
             verify_seconds=now - since - draft_seconds,
             draft_prefill_seconds=done.prefill_seconds,
-            why=done.why,
+            why=done.reason,
             logprobs=done.logprobs.read(emitted) if done.logprobs else (),
         )
 
@@ -191,7 +194,6 @@ class Pipeline:
         draft: Draft,
         output: Output,
         verdict: Verdict,
-        why: str,
         prefill_seconds: float = 0.0,
         drafted_at: float | None = None,
     ) -> Pass:
@@ -201,7 +203,9 @@ class Pipeline:
         scores = None
         if self._logprobs is not None:
             scores = logprobs(output.logits, draft.tokens, verdict, self._logprobs)
-        return Pass(draft, packed, verdict.next, output.hidden, why, scores, prefill_seconds, drafted_at)
+        return Pass(
+            draft, packed, verdict.next, output.hidden, self._length.reason, scores, prefill_seconds, drafted_at
+        )
 
 
 def cut_after_stop(tokens: list[int], stop_tokens: frozenset[int]) -> list[int]:

@@ -63,7 +63,7 @@ class Scheduled:
     """A DraftLength given beforehand, one K a round; 0 after its end."""
 
     resting: ClassVar[bool] = False
-    why: ClassVar[str] = ""
+    reason: ClassVar[str] = ""
 
     def __init__(self, ks: Sequence[int]) -> None:
         self._ks = iter(ks)

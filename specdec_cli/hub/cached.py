@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from specdec_cli.errors import NotAvailable, PartlyHere
+from specdec_cli.format import count
 from specdec_cli.hub.comparing import Problem
 from specdec_cli.hub.failures import explained
 from specdec_cli.hub.layout import cache_folder, repository, snapshot_folder
@@ -47,7 +48,11 @@ def _require_own_files(folder: Path, name: str) -> Path:
     root = folder.resolve()
     if root.parent.name == "snapshots":  # a snapshot given by its path: its files are links to blobs beside it
         root = root.parents[1]
-    for path in sorted(folder.iterdir()):
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        raise NotAvailable(f"{name} cannot be read: {error.strerror}", "check the folder's permissions") from error
+    for path in entries:
         if path.is_symlink() and not path.name.startswith(".") and not _leads_into(path, root):
             raise NotAvailable(
                 f"{path.name} of {name} is a link that leads out of the model's folder, to {path.readlink()}",
@@ -88,7 +93,9 @@ def _partly(name: str, folder: Path, found: tuple[Problem, ...], pull: str) -> P
     """The first problem in words: what is missing says most, because a pull mends it."""
     missing = [problem.path for problem in found if problem.found == "missing"]
     if missing:
-        return PartlyHere(f"{name} is only partly here: {len(missing)} files lack, first {missing[0]}", pull)
+        return PartlyHere(
+            f"{name} is only partly here: {count(len(missing), 'file')} missing, first {missing[0]}", pull
+        )
     first = found[0]
     if first.expected == "nothing":
         return PartlyHere(

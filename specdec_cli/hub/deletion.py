@@ -38,9 +38,9 @@ def removal(name: str, commit: str | None = None) -> Removal:
     """
     require_hub_id(name)
     prepare()
-    if not repository(name).is_dir():
-        raise NotAvailable(f"{name} is not in the model cache {cache_folder()}", "specdec pairs")
     with explained(name):
+        if not repository(name).is_dir():
+            raise NotAvailable(f"{name} is not in the model cache {cache_folder()}", "specdec pairs")
         cache, repo = _scan(name)
     if repo is None:
         return Removal(name, (), (), _folder_bytes(repository(name)), 0, ())
@@ -94,7 +94,7 @@ def _scan(name: str) -> tuple[HFCacheInfo, CachedRepoInfo | None]:
     """
     from huggingface_hub import scan_cache_dir
 
-    cache = scan_cache_dir()
+    cache = scan_cache_dir(cache_folder())
     found = [repo for repo in cache.repos if repo.repo_type == "model" and repo.repo_id == name]
     return replace(cache, repos=frozenset(found)), found[0] if found else None
 

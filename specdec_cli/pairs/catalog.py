@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -121,10 +122,10 @@ def is_downloaded(name: str | None, revision: str | None) -> bool:
     return name is not None and _model_bytes(name, revision) is not None
 
 
-def partly_here(known: Registry) -> list[PartlyHere]:
-    """Every listed model of which files are missing or altered on this machine, with the pull that mends it."""
+def partly_here(models: Iterable[tuple[str, str | None]]) -> list[PartlyHere]:
+    """Those of `models` of which files are missing or altered on this machine, with the pull that mends each."""
     found = []
-    for name, revision in dict.fromkeys(model for pair in known.pairs.values() for model in pair.models):
+    for name, revision in dict.fromkeys(models):
         try:
             hub.locate(name, revision)
         except PartlyHere as problem:

@@ -29,6 +29,7 @@ class Pair:
     draft_bytes: int | None = None
     min_memory_gb: float | None = None
     verified: bool = False
+    drafter: str | None = None
     source: str = "command line"
 
     @property

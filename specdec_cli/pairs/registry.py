@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from specdec_cli.errors import UsageError
+from specdec_cli.kinds import DRAFTERS
 from specdec_cli.pairs.pair import Pair, Registry, nearest
 from specdec_cli.request import MAX_K
 
@@ -22,6 +23,13 @@ EXAMPLES = {
 KEY = r"""(?:[\w-]+|"[^"]*"|'[^']*')"""
 PATH = rf"{KEY}(?:\s*\.\s*{KEY})*"
 HEADER, ASSIGNMENT = re.compile(rf"\s*\[+\s*({PATH})\s*\]"), re.compile(rf"\s*({PATH})\s*=")
+
+
+def _known_drafter(name: str) -> str:
+    """Raises: ValueError for a name that is no drafter."""
+    if name not in DRAFTERS:
+        raise ValueError(f"known drafters are {', '.join(DRAFTERS)}")
+    return name
 
 
 class _Entry(BaseModel):
@@ -35,6 +43,7 @@ class _Entry(BaseModel):
     target_bytes: int | None = Field(None, ge=0)
     draft_bytes: int | None = Field(None, ge=0)
     k: Annotated[int, Field(ge=0, le=MAX_K, strict=True)] | Literal["auto"] = "auto"
+    drafter: Annotated[str, AfterValidator(_known_drafter)] | None = None
     note: str = ""
     min_memory_gb: float | None = Field(None, gt=0)
     verified: bool = False

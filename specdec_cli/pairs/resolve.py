@@ -46,10 +46,10 @@ def resolve_pair(
     known = registry()
     if target is None:
         if name is not None:
-            return Resolved(_pinned(known.find(name), target_revision, draft_revision))
+            return _listed(_pinned(known.find(name), target_revision, draft_revision))
         if known.default_pair is not None:
-            return Resolved(_pinned(known.find(known.default_pair), target_revision, draft_revision))
-        return Resolved(_pinned(known.find(DEMO), target_revision, draft_revision), "no pair was named")
+            return _listed(_pinned(known.find(known.default_pair), target_revision, draft_revision))
+        return _listed(_pinned(known.find(DEMO), target_revision, draft_revision), "no pair was named")
     pair = Pair(
         target.rstrip("/").rsplit("/", 1)[-1],
         target,
@@ -58,6 +58,11 @@ def resolve_pair(
         draft_revision=draft_revision,
     )
     return Resolved(pair) if draft is not None else _with_draft(pair, known, here)
+
+
+def _listed(pair: Pair, reason: str = "") -> Resolved:
+    """The pair, drafted for as models.toml says."""
+    return Resolved(pair, reason, pair.drafter or DEFAULT_DRAFTER)
 
 
 def _with_draft(pair: Pair, known: Registry, here: bool) -> Resolved:

@@ -72,7 +72,7 @@ def command(server: HubServer, root: Path, *arguments: str, **extra: str) -> tup
 
 SEVERAL = """
 import contextlib, io, json, sys
-from specdec_cli.cli import main
+from specdec_cli.cli.main import main
 done = []
 for line in json.loads(sys.argv[1]):
     sys.argv, code, out, err = ["specdec", *line], 0, io.StringIO(), io.StringIO()

@@ -14,6 +14,9 @@ from fakes.hub_client import ask, command, commands, tree
 from fakes.hub_server import Blob
 from fakes.models import tiny_folder
 
+pytestmark = pytest.mark.slow  # a server, and a process for each question
+
+
 NAME = "org/tiny"
 MODELS = f'schema_version = 1\ndefault_pair = "tiny"\n[pairs.tiny]\ntarget = "{NAME}"\n'
 SMALL = ["chat_template.jinja", "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"]
@@ -22,7 +25,7 @@ PULL = "result = hub.fetch(hub.resolve('org/tiny')).name"
 LOCATE = "result = hub.locate('org/tiny').name"
 MEND = f"specdec pull --target {NAME}"
 SPEAK = {"run": ["run", "-p", "tiny", "-n", "2", "hi"], "chat": ["chat", "-p", "tiny", "-q", "-n", "2"]}
-SPEAK["check"] = ["check", "tiny", "--offline"]
+SPEAK["check"] = ["check", "tiny"]
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +120,7 @@ def test_a_lost_small_file_is_told_by_every_command_and_brought_back_by_a_pull(s
     """A pair without its generation_config, tokenizer_config or template ran as another model, with exit 0."""
     (pulled / file).unlink()
     before = tree(root, root / "home" / "hub")
-    told = f"{NAME} is only partly here: 1 files lack, first {file}"
+    told = f"{NAME} is only partly here: 1 file missing, first {file}"
     *spoken, healed = commands(server, root, *SPEAK.values(), ["pull", "tiny"])
     assert [refused(done) for done in spoken] == [(told, MEND)] * 3
     assert (healed[0], server.fetched()) == (0, {})  # its blob was there
@@ -129,16 +132,17 @@ def test_pairs_shows_the_table_then_what_is_only_partly_here(server, root, pulle
     (pulled / "generation_config.json").unlink()
     (code, out, err), (_, as_json, _) = commands(server, root, ["pairs"], ["pairs", "--json"])
     assert (code, "tiny" in out, server.calls()) == (3, True, [])
-    assert err == [f"error: {NAME} is only partly here: 1 files lack, first generation_config.json", f"hint: {MEND}"]
+    assert err == [f"error: {NAME} is only partly here: 1 file missing, first generation_config.json", f"hint: {MEND}"]
     rows = {row["name"]: row for row in json.loads(as_json)}
     assert rows["tiny"]["downloaded"] is False
 
 
-def test_check_with_a_network_brings_a_lost_small_file_back(server, root, pulled, files):
+@pytest.mark.parametrize("network", [[], ["--offline"]], ids=["online", "offline"])
+def test_check_names_a_lost_small_file_with_and_without_a_network(server, root, pulled, network):
     (pulled / "config.json").unlink()
-    assert command(server, root, "check", "tiny")[0] == 0
-    assert (pulled / "config.json").read_bytes() == files["config.json"]
-    assert server.fetched() == {}  # its blob was there
+    done = command(server, root, "check", "tiny", *network)
+    assert refused(done) == (f"{NAME} is only partly here: 1 file missing, first config.json", MEND)
+    assert server.calls() == []
 
 
 @pytest.mark.parametrize("file", [*SMALL[:2], *(pytest.param(file, marks=pytest.mark.full) for file in SMALL[2:])])
@@ -216,7 +220,7 @@ def test_another_tools_snapshot_that_lost_a_file_is_only_partly_here(server, roo
     for path in (root / "home").glob("hub/*/trees/*"):
         path.unlink()
     answer = ask(server, root / "home", LOCATE)
-    assert answer["message"] == f"{NAME} is only partly here: 1 files lack, first {lost}"
+    assert answer["message"] == f"{NAME} is only partly here: 1 file missing, first {lost}"
 
 
 @pytest.mark.parametrize("lost", ["tokenizer.json", "config.json", WEIGHTS])
@@ -228,7 +232,7 @@ def test_without_manifest_and_listing_a_model_still_needs_what_every_model_needs
     snapshot = root / "home" / "hub" / "models--org--tiny" / "snapshots" / commit
     (snapshot / lost).unlink()
     answer = ask(server, root / "home", LOCATE)
-    assert answer["message"] == f"{NAME} is only partly here: 1 files lack, first {lost}"
+    assert answer["message"] == f"{NAME} is only partly here: 1 file missing, first {lost}"
 
 
 @pytest.mark.parametrize(

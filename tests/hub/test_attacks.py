@@ -13,6 +13,9 @@ import pytest
 from fakes.hub_client import ask, tree
 from fakes.hub_server import Blob
 
+pytestmark = pytest.mark.slow  # a server, and a process for each question
+
+
 # From a blob's folder this leads to the folder that holds the cache's home.
 OUT = "../../../../victim.txt"
 FILES = {

@@ -9,6 +9,9 @@ import pytest
 from fakes.hub_client import ask, tree
 from fakes.models import tiny_folder
 
+pytestmark = pytest.mark.slow  # a server, and a process for each question
+
+
 NAME = "org/tiny"
 FILES = {"config.json": b"{}", "tokenizer.json": b"{}", "model.safetensors": b"w" * 5000}
 PULL = "result = hub.fetch(hub.resolve('org/tiny')).name"
@@ -146,3 +149,20 @@ def test_a_shipped_name_leads_to_no_folder_outside_the_package(server, home):
     assert ask(server, home, "hub.locate('specdec:../tests')")["message"] == (
         "specdec:../tests is outside specdec's own folder"
     )
+
+
+def test_a_cache_without_links_holds_the_same_files_and_is_compared_as_well(server, home):
+    """Some disks know no symbolic links: a file then lies in the snapshot itself."""
+    commit = server.commit(NAME, FILES)
+    plain = {"HF_HUB_DISABLE_SYMLINKS": "1"}
+    assert ask(server, home, PULL, **plain) == commit
+    snapshot = home / "hub" / "models--org--tiny" / "snapshots" / commit
+    assert {path.name: path.read_bytes() for path in snapshot.iterdir() if not path.is_symlink()} == FILES
+    server.forget()
+    assert ask(server, home, PULL, **plain) == commit
+    assert server.fetched() == {}
+    (snapshot / "model.safetensors").write_bytes(b"x" * 5000)
+    code = "s = hub.resolve('org/tiny'); p = hub.verify(s); hub.discard(s, p); result = [x.path for x in p]"
+    assert ask(server, home, code, **plain) == ["model.safetensors"]
+    assert ask(server, home, PULL, **plain) == commit
+    assert (snapshot / "model.safetensors").read_bytes() == FILES["model.safetensors"]

@@ -9,6 +9,9 @@ import pytest
 
 from fakes.hub_client import ask, tree
 
+pytestmark = pytest.mark.slow  # a server, and a process for each question
+
+
 NAME = "org/tiny"
 FILES = {"config.json": b"{}", "tokenizer.json": b"{}", "model.safetensors": b"w" * 5000}
 TOKEN = {"HF_TOKEN": "hf_a_persons_own_token"}

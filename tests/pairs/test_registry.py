@@ -107,3 +107,13 @@ def test_what_is_no_toml_is_a_usage_error_and_edits_leave_it_alone(files, conten
 
 def test_k_auto_is_understood(files):
     assert users(files, 'schema_version = 1\n[pairs.a]\ntarget = "x"\nk = "auto"\n').find("a").k == "auto"
+
+
+def test_a_pair_may_say_who_drafts(tmp_path):
+    path = tmp_path / "models.toml"
+    path.write_text('schema_version = 1\n[pairs.a]\ntarget = "x/y"\ndrafter = "ngram"\n[pairs.b]\ntarget = "x/y"\n')
+    found = read_registry(path, "yours").pairs
+    assert (found["a"].drafter, found["b"].drafter) == ("ngram", None)
+    path.write_text('schema_version = 1\n[pairs.a]\ntarget = "x/y"\ndrafter = "modle"\n')
+    with pytest.raises(UsageError, match=r":4: pairs\.a\.drafter is 'modle': .*known drafters are model, ngram"):
+        read_registry(path, "yours")

@@ -81,7 +81,7 @@ class Adaptive:
         self._reload_seconds = reload_seconds
         self._context_tokens = self._session_tokens = 0
         self.resting = False
-        self.why = "a plain step is being measured"
+        self.reason = "a plain step is being measured"
 
     def begin(self, left_tokens: int, unread_tokens: int = 0, unread_seconds: float | None = None) -> None:
         """Start a reply: tokens it may have, context the draft has not read, and an estimate of reading it.
@@ -182,11 +182,11 @@ class Adaptive:
         if price > purse or not promising:
             self._wait = RECONSIDER_ROUNDS
             if self._since == inf:
-                self.why = "not tried yet: so few tokens would not pay for it"
+                self.reason = "not tried yet: so few tokens would not pay for it"
             return 0
         self._mode, self._known, self._probe_left = Mode.PROBING, True, PROBE_ROUNDS
         self._since = self._credit_steps = self._excess_seconds = 0.0
-        self.why = "looking whether drafting pays"
+        self.reason = "looking whether drafting pays"
         return first.k
 
     def _while_probing(self) -> int:
@@ -201,21 +201,21 @@ class Adaptive:
         yielded = f"{best.tokens:.1f} tokens a round cost {best.tokens * best.seconds / plain:.1f} plain steps"
         if best.seconds >= plain:
             self._park()
-            self.why = f"parked: {yielded}"
+            self.reason = f"parked: {yielded}"
             return 0
         reading = self._reading_seconds()
         if not pays(best, reading, self.costs, coming_tokens(self._left, self._emitted)):
             self._wait = RECONSIDER_ROUNDS
-            self.why = (
+            self.reason = (
                 f"short answer: reading {self._unread} tokens would cost the draft {reading / plain:.0f} plain steps"
             )
             return 0
         if log(plain / best.seconds) < plain_doubt(self.costs):
             # This round and two more: the first starts the pipeline and is not counted.
             self._wait = 2
-            self.why = "a plain step is being measured again"
+            self.reason = "a plain step is being measured again"
             return 0
-        self.why = yielded
+        self.reason = yielded
         return best.k
 
     def _park(self) -> None:

@@ -18,7 +18,7 @@ class DraftLength(Protocol):
         """Nothing will be drafted for hundreds of tokens: what the drafter holds may be given back."""
 
     @property
-    def why(self) -> str:
+    def reason(self) -> str:
         """The reason of the last `next`, with its figures; empty where K is fixed."""
 
     def next(self) -> int:
@@ -38,7 +38,7 @@ class Fixed:
     """The same K every round. A lookup may take the round where more of its tokens should be accepted."""
 
     resting: ClassVar[bool] = False
-    why: ClassVar[str] = ""
+    reason: ClassVar[str] = ""
 
     def __init__(self, k: int) -> None:
         self.k = k

@@ -40,8 +40,8 @@ class AutoDrafter(Drafter):
         return self._model_length.resting
 
     @property
-    def why(self) -> str:
-        return f"the last {self._match} tokens occurred before" if self._looked_up else self._model_length.why
+    def reason(self) -> str:
+        return f"the last {self._match} tokens occurred before" if self._looked_up else self._model_length.reason
 
     def next(self) -> int:
         """The most that either may draft; who drafts is chosen when the next token is known."""

@@ -137,7 +137,7 @@ def test_a_measured_controller_does_not_read_a_long_prompt_for_a_short_answer_ei
     machine, length = BY_NAME["M4 Pro (mlx 3852)"], Adaptive()
     adaptive(machine, CODE, 500, 1, length=length)
     reply = adaptive(machine, CODE, 64, 2, prompt=4096, length=length)
-    assert set(reply.ks) == {0} and length.why.startswith("short answer: reading 4")
+    assert set(reply.ks) == {0} and length.reason.startswith("short answer: reading 4")
 
 
 def test_a_second_reply_starts_where_the_first_ended():
@@ -167,9 +167,9 @@ def test_a_second_process_starts_from_the_costs_of_the_first():
 
 def test_it_says_why_it_is_parked():
     length = Adaptive()
-    assert length.why == "a plain step is being measured"
+    assert length.reason == "a plain step is being measured"
     adaptive(BY_NAME["M1 Pro"], PROSE, 200, 1, length=length)
-    assert length.why.startswith("parked: 1.") and length.why.endswith("plain steps")
+    assert length.reason.startswith("parked: 1.") and length.reason.endswith("plain steps")
 
 
 def test_a_short_tail_of_a_reply_does_not_park():

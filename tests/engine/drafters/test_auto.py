@@ -137,4 +137,4 @@ def test_a_model_that_does_better_keeps_the_round():
 def test_a_lookup_is_the_reason_of_its_round():
     drafter = AutoDrafter(Always(0), LookupAcceptance(), None)
     drafter.propose(REPEATING, drafter.next())
-    assert drafter.why == "the last 40 tokens occurred before"
+    assert drafter.reason == "the last 40 tokens occurred before"

@@ -1,0 +1,42 @@
+"""A model in a Hugging Face cache, as a pull or another tool leaves it, made without a Hub."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from fakes.hub_server import Blob
+from specdec_cli.hub import manifest
+from specdec_cli.hub.snapshot import RemoteFile, Snapshot
+
+NAME = "org/tiny"
+COMMIT, OTHER_COMMIT = "c" * 40, "d" * 40
+WEIGHTS = "model.safetensors"
+FILES = {"config.json": b"{}", "tokenizer.json": b'{"model": {}}', WEIGHTS: b"w" * 1000}
+PULL = f"specdec pull --target {NAME}"
+
+
+def place(
+    cache: Path, files: dict[str, bytes] = FILES, *, commit: str = COMMIT, ref: str = "main", compared: bool = True
+) -> Path:
+    """The snapshot's folder: links to blobs named by their digests. `compared`: with the manifest of a pull."""
+    repository = cache / "models--org--tiny"
+    snapshot = repository / "snapshots" / commit
+    for folder in (snapshot, repository / "blobs", repository / "refs"):
+        folder.mkdir(parents=True, exist_ok=True)
+    for path, data in files.items():
+        blob = repository / "blobs" / Blob(path, data).etag
+        blob.write_bytes(data)
+        (snapshot / path).symlink_to(os.path.relpath(blob, snapshot))
+    if ref:
+        (repository / "refs" / ref).write_text(commit)
+    if compared:
+        manifest.write(NAME, commit, [manifest.Entry(p, len(data), Blob(p, data).etag) for p, data in files.items()])
+    return snapshot
+
+
+def listed(files: dict[str, bytes] = FILES, *, cached: bool = False, commit: str = COMMIT) -> Snapshot:
+    """What `resolve` says of these files, weights last."""
+    ordered = sorted(files.items(), key=lambda item: (item[0].endswith(".safetensors"), item[0]))
+    remote = [RemoteFile(path, len(data), None, cached).with_digest(Blob(path, data).etag) for path, data in ordered]
+    return Snapshot(NAME, commit, tuple(remote))

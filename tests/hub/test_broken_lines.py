@@ -1,0 +1,119 @@
+"""A connection that breaks, stalls or alters bytes: what is whole is kept, what is not is fetched again."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from fakes.hub_client import ask
+from fakes.hub_model import (
+    AGAIN,
+    LOCATE,
+    MODEL_FILES,
+    NAME,
+    ONE,
+    PULL,
+    SHARD_BYTES,
+    TWO,
+    VERIFY,
+    expected,
+    held,
+    model,
+    repository,
+    shard,
+    unanswered,
+    unavailable,
+)
+
+pytestmark = pytest.mark.slow  # a server, and a process for each question
+
+
+def test_one_cut_connection_is_survived_from_where_it_broke(server, home):
+    commit = server.commit(NAME, model())
+    server.fail("cut", f"GET /cdn.*{ONE}", times=1, at=2 << 20)
+    assert ask(server, home, PULL) == commit
+    assert held(home, commit) == expected(model())
+    ranges = [r.range for r in server.log if r.method == "GET" and r.path.endswith(ONE) and "/cdn/" in r.path]
+    assert ranges == [None, f"bytes={2 << 20}-"]
+
+
+def test_a_stalled_connection_is_given_up_and_the_file_completed_on_a_new_one(server, home):
+    commit = server.commit(NAME, model())
+    server.fail("stall", f"GET /cdn.*{ONE}", times=1, at=1 << 20, seconds=3.0)
+    assert ask(server, home, PULL, HF_HUB_DOWNLOAD_TIMEOUT="1") == commit
+    assert held(home, commit) == expected(model())
+
+
+def test_after_a_pull_that_was_cut_for_good_only_the_unfinished_file_is_fetched_again(server, home):
+    commit = server.commit(NAME, model())
+    server.fail("cut", f"GET /cdn.*{TWO}", at=1 << 20)
+    failure = ask(server, home, PULL)
+    assert failure == unanswered(
+        f"the connection broke while {NAME} was coming: peer closed connection without sending complete message body "
+        f"(received 0 bytes, expected {2 << 20})",
+        AGAIN,
+    )
+    assert ask(server, home, LOCATE)["message"] == f"{NAME} is neither a folder here nor in the model cache"
+    server.forget()
+    assert ask(server, home, PULL) == commit
+    assert server.fetched() == {TWO: SHARD_BYTES}
+    assert held(home, commit) == expected(model())
+
+
+def test_a_body_shorter_than_the_file_is_refused_and_leaves_no_blob(server, home):
+    commit = server.commit(NAME, model())
+    server.fail("short", f"GET /cdn.*{TWO}", at=SHARD_BYTES - 1)
+    assert ask(server, home, PULL) == unavailable(
+        f"a file of {NAME} ended after {SHARD_BYTES - 1} of its {SHARD_BYTES} bytes", AGAIN
+    )
+    assert sorted(path.suffix for path in repository(home).glob("blobs/*")) == [""] * (len(MODEL_FILES) - 1)
+    server.forget()
+    assert ask(server, home, PULL) == commit
+    assert held(home, commit) == expected(model())
+
+
+def test_a_bit_that_flips_on_the_disk_is_found_by_verify_and_mended_by_discard_and_pull(server, home):
+    commit = server.commit(NAME, model())
+    assert ask(server, home, PULL) == commit
+    blob = repository(home) / "blobs" / hashlib.sha256(shard(2)).hexdigest()
+    blob.write_bytes(shard(2)[:-1] + b"!")
+    server.forget()
+    assert ask(server, home, LOCATE) == commit  # weights of the right size are read by --verify alone
+    offline = "s = hub.resolve('org/tiny', offline=True); p = hub.verify(s); hub.discard(s, p); result = p[0].path"
+    assert ask(server, home, offline) == TWO
+    assert server.calls() == []
+    assert ask(server, home, LOCATE)["message"] == f"{NAME} is only partly here: 1 file missing, first {TWO}"
+    assert ask(server, home, PULL) == commit
+    assert server.fetched() == {TWO: SHARD_BYTES}
+    assert ask(server, home, VERIFY) == []
+
+
+def test_a_cached_file_of_the_wrong_size_is_fetched_again(server, home):
+    """The library takes whatever lies under a commit for the file."""
+    commit = server.commit(NAME, model())
+    ask(server, home, PULL)
+    server.forget()
+    (repository(home) / "snapshots" / commit / ONE).write_bytes(b"half")
+    assert ask(server, home, PULL) == commit
+    assert server.fetched() == {ONE: SHARD_BYTES}
+    assert held(home, commit) == expected(model())
+
+
+@pytest.mark.parametrize("store", ["knows nothing", "is not there"])
+def test_a_xet_store_that_fails_is_explained_and_told_nothing(server, home, store):
+    """The real hf_xet. Unless told not to, it posts a summary of every download to /v1/telemetry."""
+    pytest.importorskip("hf_xet")
+    commit = server.commit(NAME, model())
+    server.xet_url = server.url if store == "knows nothing" else "http://127.0.0.1:1"
+    answer = ask(server, home, PULL, HF_HUB_DISABLE_XET="0", HF_XET_CLIENT_RETRY_MAX_ATTEMPTS="1")
+    message, hint = answer.pop("message"), answer.pop("hint")
+    assert answer == {"error": "NotAvailable", "exit": 3}
+    assert message.startswith(f"the Xet transport failed while {NAME} was coming: ")
+    assert hint == "the same command again, or with HF_HUB_DISABLE_XET=1 to fetch over plain HTTP"
+    digest = hashlib.sha256(shard(1)).hexdigest()
+    store_calls = [f"GET /v2/reconstructions/{digest}", f"GET /v1/reconstructions/{digest}"]
+    assert [call for call in server.calls() if "/resolve" not in call] == [
+        "GET /api/models/org/tiny",
+        f"GET /api/models/org/tiny/xet-read-token/{commit}",
+    ] + (store_calls if store == "knows nothing" else [])

@@ -1,0 +1,91 @@
+"""The hooks on every request: the token stays at home, and a Xet store is a web address."""
+
+from __future__ import annotations
+
+import pytest
+from huggingface_hub import constants
+from huggingface_hub.utils import httpx
+
+from specdec_cli.errors import NotAvailable
+from specdec_cli.hub import client
+
+AUTHORIZATION = {"Authorization": "Bearer hf_a_persons_own_token"}
+
+
+@pytest.fixture(autouse=True)
+def _hub(monkeypatch):
+    monkeypatch.setattr(constants, "ENDPOINT", "https://hub.test")
+
+
+@pytest.mark.parametrize("url", ["https://hub.test/api/models/a/b", "https://hub.test:443/x", "https://HUB.test/x"])
+def test_the_hub_hears_the_token(url):
+    request = httpx.Request("GET", url, headers=AUTHORIZATION)
+    client.keep_token_home(request)
+    assert request.headers["authorization"] == AUTHORIZATION["Authorization"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://cdn.hub.test/x",
+        "https://hub.test.evil.test/x",
+        "https://evil.test/hub.test",
+        "http://hub.test/x",
+        "https://hub.test:8443/x",
+        "https://hub.test@evil.test/x",
+    ],
+)
+def test_no_other_host_hears_it(url):
+    request = httpx.Request("GET", url, headers=AUTHORIZATION)
+    client.keep_token_home(request)
+    assert "authorization" not in request.headers
+
+
+@pytest.mark.parametrize("url", ["https://hub.test:port/x", "", "//", "https://[::1/x"])
+def test_an_address_that_is_none_is_not_the_hub(url):
+    assert not client.is_hub(url)
+
+
+@pytest.mark.parametrize("store", ["local:///etc", "file:///etc", "/etc", "LOCAL:///etc"])
+def test_a_xet_store_on_the_disk_is_refused(store):
+    with pytest.raises(NotAvailable, match="as its Xet store, which is no web address"):
+        client.refuse_local_store(httpx.Response(200, headers={"X-Xet-Cas-Url": store}))
+
+
+@pytest.mark.parametrize("headers", [{}, {"X-Xet-Cas-Url": "https://cas.test"}, {"X-Xet-Cas-Url": "http://cas.test"}])
+def test_a_xet_store_on_the_web_is_taken(headers):
+    client.refuse_local_store(httpx.Response(200, headers=headers))
+
+
+def test_every_new_session_has_both_hooks_beside_the_librarys_own():
+    made = client._client()
+    try:
+        assert client.keep_token_home in made.event_hooks["request"]
+        assert client.refuse_local_store in made.event_hooks["response"]
+        assert len(made.event_hooks["request"]) > 1
+    finally:
+        made.close()
+
+
+def test_the_hubs_address_is_shown_without_its_password(monkeypatch):
+    monkeypatch.setattr(constants, "ENDPOINT", "https://me:secret@hub.test")
+    assert client.endpoint() == "https://hub.test"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("GET https://a:b@h/x failed", "GET https://h/x failed"),
+        ("proxy http://token@p:80 and https://u:p@q", "proxy http://p:80 and https://q"),
+        ("mail me@hub.test", "mail me@hub.test"),
+        ("https://hub.test/a@b", "https://hub.test/a@b"),
+    ],
+)
+def test_no_message_has_a_password(text, shown):
+    assert client.without_credentials(text) == shown
+
+
+def test_preparing_turns_telemetry_off_even_where_it_was_on(monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", False)
+    client.prepare()
+    assert constants.HF_HUB_DISABLE_TELEMETRY is True

@@ -1,0 +1,85 @@
+"""A disk that is too small, full or for reading only: both numbers, no traceback, no complete file lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from fakes.hub_client import ask
+from fakes.hub_model import AGAIN, LOCATE, NAME, PULL, TWO, VERIFY, expected, held, model, unavailable
+
+pytestmark = pytest.mark.slow  # a server, and a process for each question
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 5 MB, which only root can make."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=5m", "t", folder]).returncode:
+        pytest.skip("mounting a small tmpfs needs root")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_a_model_bigger_than_the_disk_is_refused_with_both_numbers_before_the_first_byte(server, small_disk):
+    server.commit(NAME, model())
+    answer = ask(server, small_disk, PULL)
+    assert answer == {
+        "error": "DoesNotFit",
+        "message": f"{NAME} needs 6.3 MB, and the disk of {small_disk}/hub has 5.2 MB free",
+        "hint": "free some space (specdec rm NAME), or set HF_HOME to a folder on a bigger disk",
+        "exit": 5,
+    }
+    assert server.calls() == ["GET /api/models/org/tiny"]
+
+
+def test_free_space_is_compared_for_both_models_together(server, home):
+    """Injected free space, so that it runs without root as well."""
+    for name in ("org/tiny", "org/draft"):
+        server.commit(name, model())
+    code = (
+        "from specdec_cli.hub import download; download.free_bytes = lambda: 7_000_000\n"
+        "both = [hub.resolve('org/tiny'), hub.resolve('org/draft')]\n"
+        "hub.check_space(both[:1]); hub.check_space(both)"
+    )
+    assert ask(server, home, code) == {
+        "error": "DoesNotFit",
+        "message": f"org/tiny and org/draft needs 12.6 MB, and the disk of {home}/hub has 7.0 MB free",
+        "hint": "free some space (specdec rm NAME), or set HF_HOME to a folder on a bigger disk",
+        "exit": 5,
+    }
+
+
+def test_a_disk_that_fills_up_during_a_pull_is_no_traceback_and_loses_no_complete_file(server, small_disk):
+    """The check before it is told that there is room, as when another program fills the disk meanwhile."""
+    commit = server.commit(NAME, model())
+    code = "from specdec_cli.hub import download; download.free_bytes = lambda: 10**12\n" + PULL
+    assert ask(server, small_disk, code) == {
+        "error": "DoesNotFit",
+        "message": f"the disk of {small_disk}/hub is full, and {NAME} is not all there",
+        "hint": f"free some space, or set HF_HOME to a folder on a bigger disk; {AGAIN}",
+        "exit": 5,
+    }
+    assert held(small_disk, commit) == {p: data for p, data in expected(model()).items() if p != TWO}
+    assert ask(server, small_disk, LOCATE)["error"] == "NotAvailable"
+
+
+def test_a_cache_that_may_not_be_written_is_named(server, small_disk):
+    server.commit(NAME, model())
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    answer = ask(server, small_disk, "hub.fetch_small(hub.resolve('org/tiny'))")
+    assert answer == unavailable(
+        f"no permission for {small_disk}/hub, where {NAME} belongs",
+        "make it yours, or set HF_HOME to a folder of yours",
+    )
+
+
+def test_a_cache_for_reading_only_still_serves_what_it_holds(server, small_disk):
+    small = {"config.json": b"{}", "model.safetensors": b"w" * 1000}
+    commit = server.commit(NAME, small)
+    ask(server, small_disk, PULL)
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    assert [ask(server, small_disk, code) for code in (PULL, LOCATE, VERIFY)] == [commit, commit, []]

@@ -1,0 +1,91 @@
+"""Pulls that are killed, interrupted or run twice at once: no half file, and the old model stays."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+from fakes.hub_client import ask, finish, start
+from fakes.hub_model import (
+    LOCATE,
+    NAME,
+    ONE,
+    PULL,
+    SHARD_BYTES,
+    TWO,
+    VERIFY,
+    expected,
+    held,
+    model,
+    partly,
+    repository,
+    shard,
+    unavailable,
+    wait_for,
+)
+
+pytestmark = pytest.mark.slow  # a server, and a process for each question
+
+
+def test_after_kill_9_in_mid_file_the_half_is_refused_and_the_next_pull_completes_it(server, home):
+    commit = server.commit(NAME, model())
+    server.fail("stall", f"GET /cdn.*{TWO}", at=2 << 20, seconds=30.0)
+    process = start(server, home, PULL)
+    wait_for(lambda: server.fetched().get(TWO) == 2 << 20)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert ask(server, home, LOCATE) == unavailable(
+        f"{NAME} is neither a folder here nor in the model cache", f"specdec pull --target {NAME}"
+    )
+    assert ask(server, home, f"result = hub.locate('org/tiny', '{commit}').name") == partly(
+        f"1 file missing, first {TWO}",
+        f"specdec pull --target {NAME} --target-revision {commit}",
+    )
+    server.forget()
+    assert ask(server, home, PULL) == commit
+    assert server.fetched() == {TWO: SHARD_BYTES}
+    assert ask(server, home, VERIFY) == []
+
+
+def test_an_interrupted_update_leaves_the_model_that_worked_before(server, home):
+    """huggingface_hub moves the branch before the files come; then a broken pull takes the old model away."""
+    old = server.commit(NAME, model())
+    ask(server, home, PULL)
+    server.commit(NAME, model(two=shard(7)))
+    server.fail("status", "/cdn/", status=500)
+    assert ask(server, home, PULL)["error"] == "Unanswered"
+    assert ask(server, home, LOCATE) == old
+
+
+def test_control_c_ends_a_pull_at_once_and_leaves_no_partial_file(server, home):
+    server.commit(NAME, model())
+    server.fail("stall", f"GET /cdn.*{TWO}", at=2 << 20, seconds=30.0)
+    process = start(server, home, "try: " + PULL + "\nexcept KeyboardInterrupt: result = 'interrupted'")
+    wait_for(lambda: server.fetched().get(TWO) == 2 << 20)
+    process.send_signal(signal.SIGINT)
+    assert finish(process) == "interrupted"
+    assert list(repository(home).glob("blobs/*.incomplete")) == []
+
+
+def test_what_a_killed_pull_left_behind_is_removed_once_it_is_old(server, home):
+    server.commit(NAME, model())
+    ask(server, home, "hub.fetch_small(hub.resolve('org/tiny'))")
+    old, fresh = (repository(home) / "blobs" / f"{'a' * 64}.{n}.incomplete" for n in ("old", "fresh"))
+    old.write_bytes(b"left")
+    fresh.write_bytes(b"another process is writing this")
+    os.utime(old, (time.time() - 3600,) * 2)
+    ask(server, home, PULL)
+    assert (old.exists(), fresh.exists()) == (False, True)
+
+
+def test_two_pulls_at_once_both_end_well_with_one_cache(server, home):
+    commit = server.commit(NAME, model())
+    server.fail("slow", "GET /cdn", seconds=0.005)
+    both = [start(server, home, PULL) for _ in range(2)]
+    assert [finish(process) for process in both] == [commit, commit]
+    assert held(home, commit) == expected(model())
+    assert ask(server, home, VERIFY) == []
+    assert {path: server.fetched()[path] for path in (ONE, TWO)} == {ONE: SHARD_BYTES, TWO: SHARD_BYTES}

@@ -1,0 +1,38 @@
+"""The bar that huggingface_hub and hf_xet draw on: whole bytes of one file, never fewer than before."""
+
+from __future__ import annotations
+
+import pytest
+
+from specdec_cli.hub.progress import bar_class
+from specdec_cli.hub.snapshot import RemoteFile
+
+
+def test_a_server_that_ignores_ranges_does_not_make_progress_go_back():
+    heard: list[tuple[str, int, int]] = []
+    bar = bar_class(RemoteFile("w", 100, None, False), lambda *values: heard.append(values))()
+    with bar:
+        for step in (40, 30, -70, 50, 40, 10, 5):
+            bar.update(step)
+    assert heard == [("w", 40, 100), ("w", 70, 100), ("w", 90, 100), ("w", 100, 100)]
+
+
+def test_xet_reports_the_files_bytes_through_the_same_bar():
+    """The library's own Xet reporter, fed as hf_xet feeds it: 90 bytes on disk of 60 on the wire."""
+    reporter = pytest.importorskip("huggingface_hub.utils._xet_progress_reporting")
+    heard: list[tuple[str, int, int]] = []
+    bar = bar_class(RemoteFile("w", 90, None, False), lambda *values: heard.append(values))
+
+    class Report:
+        total_bytes = 90
+        total_bytes_completion_rate = total_transfer_bytes_completion_rate = 1.0
+
+        def __init__(self, done: int, wire: int) -> None:
+            self.total_bytes_completed, self.total_transfer_bytes_completed = done, wire
+
+    with reporter.XetDownloadProgressReporter(
+        reconstruction_desc="", total=90, log_level=30, tqdm_class=bar
+    ) as progress:
+        for done, wire in ((0, 30), (50, 60), (90, 60)):
+            progress.update_progress(Report(done, wire))
+    assert heard == [("w", 50, 90), ("w", 90, 90)]

@@ -1,0 +1,154 @@
+"""What a pull brings: the model of one commit, byte for byte, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from fakes.hub_client import CLIENT, ask, environment
+from fakes.hub_model import (
+    LOCATE,
+    MODEL_BYTES,
+    MODEL_FILES,
+    NAME,
+    ONE,
+    PULL,
+    SHARD_BYTES,
+    TWO,
+    expected,
+    held,
+    model,
+    repository,
+    shard,
+    wait_for,
+)
+from fakes.models import tiny_folder
+
+pytestmark = pytest.mark.slow  # a server, and a process for each question
+
+
+def test_a_pulled_random_model_is_the_servers_byte_for_byte_and_is_located(server, home, tmp_path):
+    folder = tiny_folder(tmp_path / "model")
+    commit = server.commit(NAME, folder)
+    assert ask(server, home, PULL) == commit
+    assert held(home, commit) == {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert ask(server, home, LOCATE) == commit
+
+
+def test_a_pull_fetches_no_code_no_pickle_and_nothing_below_the_top_folder(server, home):
+    commit = server.commit(NAME, model())
+    assert ask(server, home, PULL) == commit
+    assert held(home, commit) == expected(model())
+    assert server.fetched() == {path: len(model()[path]) for path in MODEL_FILES}
+
+
+def test_a_pull_asks_about_the_model_and_nothing_else(server, home):
+    """With telemetry on, huggingface_hub also asks for /api/agent-harnesses."""
+    server.commit(NAME, model())
+    ask(server, home, PULL)
+    assert [call for call in server.calls() if "/org/tiny" not in call and "/cdn/" not in call] == []
+
+
+def test_a_second_pull_asks_for_the_commit_and_fetches_no_bytes(server, home):
+    commit = server.commit(NAME, model())
+    ask(server, home, PULL)
+    server.forget()
+    assert ask(server, home, PULL) == commit
+    assert server.calls() == ["GET /api/models/org/tiny"]
+
+
+def test_what_will_be_downloaded_is_known_before_it_is(server, home):
+    commit = server.commit(NAME, model())
+    code = "s = hub.resolve('org/tiny'); result = [s.commit, s.revision, s.total_bytes, s.download_bytes, s.files]"
+    *sizes, files = ask(server, home, code)
+    assert sizes == [commit, "main", MODEL_BYTES, MODEL_BYTES]
+    assert server.calls() == ["GET /api/models/org/tiny"]
+    ask(server, home, PULL)
+    *sizes, files_after = ask(server, home, code)
+    assert sizes == [commit, "main", MODEL_BYTES, 0]
+    assert files_after == [text.replace("cached=False", "cached=True") for text in files]
+
+
+def test_configs_and_tokenizers_come_without_a_byte_of_weights(server, home):
+    commit = server.commit(NAME, model())
+    assert ask(server, home, "result = hub.fetch_small(hub.resolve('org/tiny')).name") == commit
+    small = {path: data for path, data in expected(model()).items() if not path.endswith(".safetensors")}
+    assert held(home, commit) == small
+    assert server.fetched() == {path: len(data) for path, data in small.items()}
+
+
+def test_a_new_commit_fetches_only_the_files_that_changed(server, home):
+    server.commit(NAME, model())
+    ask(server, home, PULL)
+    server.forget()
+    newer = model(two=shard(3), merges=b"c d\n")
+    commit = server.commit(NAME, newer)
+    code = "s = hub.resolve('org/tiny'); result = [s.download_bytes, hub.fetch(s).name]"
+    assert ask(server, home, code) == [SHARD_BYTES + 4, commit]
+    assert server.fetched() == {TWO: SHARD_BYTES, "merges.txt": 4}
+    assert held(home, commit) == expected(newer)
+    assert ask(server, home, LOCATE) == commit
+
+
+def test_a_pinned_commit_is_fetched_although_main_moved_and_then_costs_no_call(server, home):
+    old = server.commit(NAME, model())
+    server.commit(NAME, model(one=shard(9)))
+    code = f"result = hub.fetch(hub.resolve('org/tiny', '{old}')).name"
+    assert ask(server, home, code) == old
+    assert held(home, old) == expected(model())
+    server.forget()
+    assert ask(server, home, code) == old
+    assert ask(server, home, f"result = hub.locate('org/tiny', '{old}').name") == old
+    assert ask(server, home, LOCATE) == old  # the only one here
+    assert server.calls() == []
+
+
+def test_a_tag_means_its_commit_and_leaves_main_alone(server, home):
+    tagged = server.commit(NAME, model(), "v1")
+    server.commit(NAME, model(one=shard(9)))
+    assert ask(server, home, "result = hub.fetch(hub.resolve('org/tiny', 'v1')).name") == tagged
+    refs = repository(home) / "refs"
+    assert {path.name: path.read_text() for path in refs.iterdir()} == {"v1": tagged}
+    assert ask(server, home, "result = hub.locate('org/tiny', 'v1').name") == tagged
+
+
+def test_all_files_come_from_the_commit_that_was_resolved(server, home):
+    """main moves between resolving and fetching."""
+    old = server.commit(NAME, model())
+    process = subprocess.Popen(
+        [sys.executable, "-c", CLIENT, "s = hub.resolve('org/tiny'); input(); result = hub.fetch(s).name"],
+        env=environment(server, home),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for(server.calls)
+    server.commit(NAME, model(one=shard(9), two=shard(8)))
+    out, err = process.communicate("\n")
+    assert (json.loads(out), err) == (old, "")
+    assert held(home, old) == expected(model())
+
+
+def test_progress_never_goes_back_and_ends_with_every_file_whole(server, home):
+    server.commit(NAME, model())
+    server.fail("slow", "GET /cdn", seconds=0.004)
+    server.fail("cut", f"GET /cdn.*{TWO}", times=1, at=2 << 20)
+    heard = ask(server, home, "hub.fetch(hub.resolve('org/tiny'), hear); result = heard")
+    done: dict[str, list[int]] = {}
+    for path, done_bytes, total_bytes in heard:
+        assert total_bytes == len(model()[path])
+        done.setdefault(path, []).append(done_bytes)
+    assert {path: values[-1] for path, values in done.items()} == {p: len(model()[p]) for p in MODEL_FILES}
+    assert all(values == sorted(values) for values in done.values())
+    assert len(set(done[ONE])) >= 3
+
+
+def test_a_mirror_that_tells_no_sizes_still_serves(server, home):
+    commit = server.commit(NAME, model())
+    server.tells_sizes = False
+    assert ask(server, home, PULL) == commit
+    assert held(home, commit) == expected(model())

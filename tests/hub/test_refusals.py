@@ -1,0 +1,138 @@
+"""What the Hub says no to, and what answers in its place: two lines with the next step, and nothing left."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+
+import pytest
+
+from fakes.hub_client import ask
+from fakes.hub_model import AGAIN, NAME, ONE, PULL, model, unanswered, unavailable
+
+pytestmark = pytest.mark.slow  # a server, and a process for each question
+
+
+GATED = {"X-Error-Code": "GatedRepo"}
+NOT_FOUND = {"X-Error-Code": "RepoNotFound"}
+LOGIN = "hf auth whoami, then hf auth login with a valid token"
+SPELLING = "check the spelling; if it is private: hf auth login"
+ACCEPT = "accept it at {page}, then: hf auth login"
+LIMITED = "the Hub takes no more requests from here for now (429, asked for {name})"
+TROUBLE = "the Hub is in trouble: it answers {status} for {name}"
+# What the Hub answers, and the two lines a person reads.
+REFUSALS = [
+    (401, GATED, "{name} is gated: the Hub answers 401 until you accept its licence", ACCEPT),
+    (403, GATED, "{name} is gated: the Hub answers 403 until you accept its licence", ACCEPT),
+    (401, NOT_FOUND, "no such repository on {url}: {name}, or it is private (401)", SPELLING),
+    (404, NOT_FOUND, "no such repository on {url}: {name}, or it is private (404)", SPELLING),
+    (404, {}, "no such repository on {url}: {name}, or it is private (404)", SPELLING),
+    (401, {}, "the Hub refuses {name} to your login (401)", LOGIN),
+    (403, {}, "the Hub refuses {name} to your login (403)", LOGIN),
+    (
+        403,
+        {"X-Error-Message": "Access to this resource is disabled."},
+        "the Hub has disabled {name} (403)",
+        "read why at {page}, or use another model",
+    ),
+    (429, {}, LIMITED, "wait a few minutes; hf auth login raises the limit"),
+    (429, {"Retry-After": "17"}, LIMITED, "wait 17 s and try again"),
+    (429, {"RateLimit": '"api";r=0;t=55', "Retry-After": "1"}, LIMITED, "wait 55 s and try again"),
+    (500, {}, TROUBLE, "try later, {url} is not well now"),
+    (503, {}, TROUBLE, "try later, {url} is not well now"),
+    (418, {}, "the Hub answers 418 for {name}: Client error '418 I'm a Teapot' for url '{api}'", "look at {page}"),
+]
+
+
+def test_each_refusal_by_the_hub_is_two_lines_with_the_next_step_and_leaves_nothing(server, home):
+    asked = {}
+    for i, (status, headers, *lines) in enumerate(REFUSALS):
+        name = f"org/m{i}"
+        server.fail("status", f"{name}$", status=status, headers=headers)
+        values = {"name": name, "status": status, "url": server.url, "page": f"{server.url}/{name}"}
+        values["api"] = f"{server.url}/api/models/{name}?blobs=true"
+        asked[name] = [line.format(**values) for line in lines] + [3]
+    code = f"""
+result = {{}}
+for name in {list(asked)}:
+    try: hub.fetch(hub.resolve(name))
+    except SpecdecError as error: result[name] = [error.message, error.hint, error.exit_code]
+"""
+    assert ask(server, home, code) == asked
+    assert list((home / "hub").iterdir()) == []
+
+
+def test_a_file_refused_after_the_listing_is_explained_too(server, home):
+    """A gated repository lists its files to everybody and refuses their bytes."""
+    server.commit(NAME, model())
+    server.fail("status", "/resolve/", status=403, headers={"X-Error-Code": "GatedRepo"})
+    assert ask(server, home, PULL) == unavailable(
+        f"{NAME} is gated: the Hub answers 403 until you accept its licence",
+        f"accept it at {server.url}/{NAME}, then: hf auth login",
+    )
+
+
+def test_a_short_rate_limit_in_the_middle_of_a_pull_is_waited_out(server, home):
+    commit = server.commit(NAME, model())
+    server.fail("status", f"GET /cdn.*{ONE}", times=1, status=429, headers={"Retry-After": "0"})
+    assert ask(server, home, PULL) == commit
+
+
+def test_a_revision_that_is_not_there_is_named(server, home):
+    server.commit(NAME, model())
+    assert ask(server, home, "hub.resolve('org/tiny', 'v9')") == unavailable(
+        f"{NAME} has no revision v9", f"see {server.url}/{NAME}/commits/main, or leave the revision out"
+    )
+
+
+def test_a_login_page_in_between_is_not_taken_for_the_hub(server, home):
+    server.fail("html")
+    assert ask(server, home, PULL) == unavailable(
+        f"{server.url} does not answer like a Hub when asked for {NAME}",
+        "check HF_ENDPOINT, and whether a proxy or a login page stands in between",
+    )
+
+
+def test_a_closed_port_is_a_network_problem(server, home):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+        assert ask(server, home, PULL, HF_ENDPOINT=url) == unanswered(
+            f"cannot reach {url} for {NAME}: [Errno {errno.ECONNREFUSED}] {os.strerror(errno.ECONNREFUSED)}",
+            "check the network; a model that is already here runs with --offline",
+        )
+
+
+def test_a_hub_that_never_answers_is_given_up_after_the_timeout(server, home):
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        url = f"http://127.0.0.1:{mute.getsockname()[1]}"
+        answer = ask(server, home, PULL, HF_ENDPOINT=url, HF_HUB_ETAG_TIMEOUT="1")
+    assert answer == unanswered(f"{url} stopped answering while {NAME} was asked for", AGAIN)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nobody", "no folder nobody here"),
+        ("a/b/c", "no folder a/b/c here"),
+        ("org/a..b", "org/a..b is no Hub id: Cannot have -- or .. in repo_id: 'org/a..b'."),
+    ],
+)
+def test_a_name_that_cannot_be_a_hub_id_is_refused_without_a_call(server, home, name, message):
+    answer = ask(server, home, f"hub.resolve({name!r})")
+    assert (answer["error"], answer["message"], server.calls()) == ("NotAvailable", message, [])
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"config.json": b"{}", "pytorch_model.bin": b"p"}, "has no model*.safetensors, only pytorch_model.bin"),
+        ({"README.md": b""}, "has no model*.safetensors, only 1 other files"),
+        ({"model.safetensors": b"w"}, "has weights but no config.json"),
+    ],
+)
+def test_a_repository_without_a_model_is_refused_before_a_byte(server, home, files, message):
+    server.commit(NAME, files)
+    answer = ask(server, home, PULL)
+    assert (answer["error"], answer["message"], server.fetched()) == ("NotAvailable", f"{NAME} {message}", {})

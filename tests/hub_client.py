@@ -1,0 +1,111 @@
+"""specdec's Hub door and its command line, each call in a process of its own, against a `HubServer`.
+
+HF_ENDPOINT and HF_HOME are read when huggingface_hub is imported, so no call can share a process with another setting.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from hub_server import HubServer
+
+CLIENT = """
+import json, sys
+from pathlib import Path
+from specdec_cli import hub
+from specdec_cli.errors import SpecdecError
+heard = []
+def hear(*values): heard.append(values)
+result = None
+try:
+    exec(sys.argv[1])
+except SpecdecError as error:
+    result = {"error": type(error).__name__, "message": error.message, "hint": error.hint, "exit": error.exit_code}
+print(json.dumps(result, default=str))
+"""
+
+
+def environment(server: HubServer, home: Path, **extra: str) -> dict[str, str]:
+    kept = {key: os.environ[key] for key in ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH") if key in os.environ}
+    here = {"HF_ENDPOINT": server.url, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1", "NO_PROXY": "*"}
+    return kept | here | {"PYTHONDONTWRITEBYTECODE": "1"} | extra
+
+
+def start(server, home, code, **extra) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", CLIENT, code]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, env=environment(server, home, **extra), **pipes)
+
+
+def finish(process: subprocess.Popen[str]):
+    try:
+        out, err = process.communicate(timeout=300)
+    finally:
+        process.kill()
+    assert (err, process.returncode) == ("", 0)
+    return json.loads(out)
+
+
+def ask(server, home, code, **extra):
+    """What `result` is after `code` ran in a fresh process, or its SpecdecError as values."""
+    return finish(start(server, home, code, **extra))
+
+
+def own(root: Path) -> dict[str, str]:
+    """The settings of a person whose home is `root`."""
+    return {"HOME": str(root), "SPECDEC_MODELS": str(root / "models.toml"), "XDG_CACHE_HOME": str(root / "cache")}
+
+
+def command(server: HubServer, root: Path, *arguments: str, **extra: str) -> tuple[int, str, list[str]]:
+    """Exit code, stdout and the lines of stderr of `specdec` with its home in `root`; a traceback is a failure."""
+    line = [sys.executable, "-m", "specdec_cli", *arguments]
+    pipes = {"capture_output": True, "stdin": subprocess.DEVNULL, "text": True, "timeout": 300}
+    done = subprocess.run(line, env=environment(server, root / "home", **own(root), **extra), check=False, **pipes)
+    assert "Traceback" not in done.stdout + done.stderr, done.stderr
+    return done.returncode, done.stdout, done.stderr.splitlines()
+
+
+SEVERAL = """
+import contextlib, io, json, sys
+from specdec_cli.cli import main
+done = []
+for line in json.loads(sys.argv[1]):
+    sys.argv, code, out, err = ["specdec", *line], 0, io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try: main()
+        except SystemExit as end: code = end.code or 0
+    done.append([code, out.getvalue(), err.getvalue().splitlines()])
+print(json.dumps(done))
+"""
+
+
+def commands(server: HubServer, root: Path, *lines: list[str], **extra: str) -> list[tuple[int, str, list[str]]]:
+    """The same for several command lines, one after the other in one process: mlx is imported once."""
+    line = [sys.executable, "-c", SEVERAL, json.dumps(lines)]
+    pipes = {"capture_output": True, "stdin": subprocess.DEVNULL, "text": True, "timeout": 300}
+    done = subprocess.run(line, env=environment(server, root / "home", **own(root), **extra), check=True, **pipes)
+    assert "Traceback" not in done.stdout + done.stderr, done.stderr
+    return [tuple(values) for values in json.loads(done.stdout)]
+
+
+def tree(root: Path, cache: Path) -> dict[str, str]:
+    """Everything below `root` but the cache: kinds, bytes and links. What must not change in an attack."""
+    return {str(path.relative_to(root)): _content(path) for path in sorted(_walk(root, cache))}
+
+
+def _walk(folder: Path, cache: Path):
+    for path in folder.iterdir():
+        yield path
+        if path.is_dir() and not path.is_symlink() and path != cache:
+            yield from _walk(path, cache)
+
+
+def _content(path: Path) -> str:
+    if path.is_symlink():
+        return f"-> {path.readlink()}"
+    return "folder" if path.is_dir() else hashlib.sha256(path.read_bytes()).hexdigest()
