@@ -203,7 +203,7 @@ def rm(name: Annotated[str, typer.Argument(help="A pair, or a model's Hub id.")]
     known = registry()
     plans = plan_removal(name, known)
     for plan in plans:
-        print_line(sys.stderr, plan.told)
+        print_line(sys.stderr, plan.summary)
     freed = sum(plan.removal.freed_bytes for plan in plans)
     ask(f"Free {size(freed)}?", yes)
     print_line(sys.stderr, f"freed {size(carry_out(plans))}")

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from specdec_cli import hub
 from specdec_cli.errors import DoesNotFit, NotAvailable
-from specdec_cli.format import size
+from specdec_cli.format import count, size
 from specdec_cli.hub import Removal, Snapshot
 from specdec_cli.pairs import userfile
 from specdec_cli.pairs.catalog import is_local, registry, users_of
@@ -36,10 +36,10 @@ class Screen(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlannedRemoval:
-    """One model to remove, and what a person is told about it."""
+    """One model to remove, and one line on what that frees."""
 
     removal: Removal
-    told: str
+    summary: str
 
 
 def pull(
@@ -111,7 +111,7 @@ def _verify(snapshots: list[Snapshot], screen: Screen) -> None:
 
 
 def _remember(pair: Pair, screen: Screen) -> None:
-    """A pair named by its ids goes into the user's file, unless it is known or its name already means other models."""
+    """Keep a pair that was named by its ids in the user's file, unless it is known or its name means other models."""
     known = registry()
     pair = next((listed for listed in known.pairs.values() if listed.models == pair.models), pair)
     if pair.name not in known.pairs:
@@ -122,7 +122,7 @@ def _remember(pair: Pair, screen: Screen) -> None:
         return
     if known.default_pair is None and pair.name != DEMO:
         userfile.set_default(user_file(), pair.name)
-        screen.line(f"{pair.name} is here and now speaks when no pair is named: specdec run 'your prompt'")
+        screen.line(f"{pair.name} is here and is now the default pair: specdec run 'your prompt'")
     else:
         screen.line(f"{pair.name} is here: specdec run -p {pair.name} 'your prompt'")
 
@@ -143,20 +143,20 @@ def plan_removal(name: str, known: Registry) -> list[PlannedRemoval]:
         except NotAvailable as error:
             missing.append(error)
             continue
-        plans.append(PlannedRemoval(removal, _told(removal, [u for u in users_of(model, known) if u != name])))
+        plans.append(PlannedRemoval(removal, _summary(removal, [u for u in users_of(model, known) if u != name])))
     if not plans:
         local = "its models are not the Hub's: shipped inside specdec, or folders of your own"
         raise missing[0] if missing else NotAvailable(f"nothing of {name} to remove: {local}", "specdec pairs")
     return plans
 
 
-def _told(removal: Removal, others: list[str]) -> str:
+def _summary(removal: Removal, others: list[str]) -> str:
     """What goes, what stays because another commit shares it, and who else uses the model."""
     parts = [f"{removal.name}: {size(removal.freed_bytes)}"]
     if removal.shared_files:
         commits = ", ".join(commit[:7] for commit in removal.kept_commits)
-        files = "1 file" if len(removal.shared_files) == 1 else f"{len(removal.shared_files)} files"
-        parts.append(f"{files} ({size(removal.shared_bytes)}) shared with commit {commits} will stay")
+        files = f"{count(len(removal.shared_files), 'file')} ({size(removal.shared_bytes)})"
+        parts.append(f"{files} shared with commit {commits} will stay")
     if others:
         parts.append(f"also used by {', '.join(others)}")
     return "; ".join(parts)

@@ -36,7 +36,7 @@ def test_pull_prints_the_verdict_before_any_weight_and_makes_the_first_pair_the_
     assert rest.splitlines() == [
         "completed files are kept if this is interrupted; the file in progress restarts",
         *(f"{m}/{f}" for m in ("big", "small") for f in pulled_files(world, m)),
-        "tiny is here and now speaks when no pair is named: specdec run 'your prompt'",
+        "tiny is here and is now the default pair: specdec run 'your prompt'",
     ]
     calls = [call for call in world.hub.calls() if "safetensors" in call or "/api/models" in call]
     assert [call.split("/")[-1] for call in calls if "/api/models" in call] == ["big", "small"]

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 import pytest
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.file_download import repo_folder_name
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from specdec_cli.errors import NotAvailable
@@ -36,6 +36,7 @@ HOSTILE = st.lists(
     max_size=8,
 ).map("".join)
 NAMES = HOSTILE | st.text(max_size=30)
+BRIEF = settings(max_examples=40)
 
 
 def stays_in(folder: str, name: str) -> bool:
@@ -50,6 +51,7 @@ def accepts(require, *values) -> bool:
     return True
 
 
+@BRIEF
 @given(NAMES)
 @example("../../victim.txt")
 @example("..")
@@ -62,6 +64,7 @@ def test_a_file_name_that_is_accepted_is_one_name_in_the_folder_itself(name):
         assert stays_in("/cache", name)
 
 
+@BRIEF
 @given(NAMES)
 @example("../refs/main")
 @example("a/../../b")
@@ -72,6 +75,7 @@ def test_a_revision_that_is_accepted_stays_below_refs(revision):
         assert not revision.startswith("/")
 
 
+@BRIEF
 @given(NAMES | st.tuples(NAMES, NAMES).map("/".join))
 @example("org/..")
 @example("../..")
@@ -84,6 +88,7 @@ def test_a_hub_id_that_is_accepted_is_one_folder_of_the_cache(name):
             assert stays_in("/cache", folder)
 
 
+@BRIEF
 @given(NAMES | st.integers() | st.none() | st.lists(NAMES, max_size=2) | st.booleans())
 def test_a_digest_that_is_accepted_is_hex_digits_alone(value):
     if accepts(require_digest, "org/tiny", "config.json", value):
@@ -91,12 +96,14 @@ def test_a_digest_that_is_accepted_is_hex_digits_alone(value):
         assert set(value) <= set("0123456789abcdef")
 
 
+@BRIEF
 @given(st.one_of(NAMES, st.integers(), st.floats(), st.booleans(), st.none()))
 def test_a_size_that_is_accepted_is_a_count_of_bytes(value):
     if accepts(require_size, "org/tiny", "config.json", value):
         assert 0 <= require_size("org/tiny", "config.json", value) <= 1 << 50
 
 
+@BRIEF
 @given(NAMES | st.integers() | st.binary(max_size=80))
 def test_a_foreign_value_in_a_message_is_one_short_line(value):
     assert len(shown(value)) <= 70

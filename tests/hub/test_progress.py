@@ -36,3 +36,38 @@ def test_xet_reports_the_files_bytes_through_the_same_bar():
         for done, wire in ((0, 30), (50, 60), (90, 60)):
             progress.update_progress(Report(done, wire))
     assert heard == [("w", 50, 90), ("w", 90, 90)]
+
+
+def test_a_file_of_unknown_size_reports_what_came():
+    heard: list[tuple[str, int, int]] = []
+    bar = bar_class(RemoteFile("w", 0, None, False), lambda *values: heard.append(values))()
+    for step in (40, None, 30):
+        bar.update(step)
+    assert heard == [("w", 40, 0), ("w", 70, 0)]
+
+
+def test_a_file_that_is_continued_reports_all_of_its_bytes():
+    heard: list[tuple[str, int, int]] = []
+    bar = bar_class(RemoteFile("w", 100, None, False), lambda *values: heard.append(values))
+    bar(total=60, initial=40).update(10)
+    assert heard == [("w", 50, 100)]
+
+
+def test_a_new_bar_of_the_same_file_does_not_report_less():
+    """The library opens one bar for each connection."""
+    heard: list[tuple[str, int, int]] = []
+    bar = bar_class(RemoteFile("w", 100, None, False), lambda *values: heard.append(values))
+    bar().update(60)
+    bar().update(50)
+    bar(initial=60).update(40)
+    assert heard == [("w", 60, 100), ("w", 100, 100)]
+
+
+def test_bytes_on_the_wire_and_words_under_the_bar_are_not_the_files():
+    heard: list[tuple[str, int, int]] = []
+    with bar_class(RemoteFile("w", 100, None, False), lambda *values: heard.append(values))() as bar:
+        bar.update_transfer(50)
+        bar.set_description_str("w")
+        bar.refresh()
+        bar.close()
+    assert heard == []
