@@ -1,16 +1,16 @@
-"""The Hugging Face Hub's door: names to folders, downloads, checks and removal in the shared cache.
+"""The only door to huggingface_hub: names to folders, downloads, checks and removal in the shared cache.
 
-Laws: a model already here costs no network call; only allow-listed files are fetched, all from one commit; no byte
-has a place before it was compared; nothing outside the cache is touched; whatever interrupts a pull, what worked before
-it still works. Nothing else in specdec imports huggingface_hub.
+Laws: a model that is already here costs no network call. Only allow-listed files are fetched, all from one commit.
+A file reaches its place only after its bytes were compared. Nothing outside the cache is touched. A model that worked
+before an interrupted pull works after it.
 """
 
 from __future__ import annotations
 
 import os
 
-# Before anyone imports huggingface_hub: with telemetry on it asks the Hub which agents exist, and hf_xet posts
-# a summary of every download.
+# This runs before anyone imports huggingface_hub. With telemetry on, it asks the Hub which agents exist, and hf_xet
+# posts a summary of every download.
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 
 from specdec_cli.hub.cached import SHIPPED, cached_models, locate

@@ -1,4 +1,4 @@
-"""From a model's name to its folder. Law: no network call, never half a model, and never an altered one."""
+"""Finds the folder of a model by its name. Law: no network call; an incomplete or altered model is refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PACKAGE = Path(__file__).parents[1]
 def locate(name: str, revision: str | None = None) -> Path:
     """The folder of a shipped model, a local folder, or a Hub id in the local Hugging Face cache.
 
-    Raises: NotAvailable if it is not here, PartlyHere if not all of it is, or not as it was pulled.
+    Raises: NotAvailable if it is not here, PartlyHere if files are missing or differ from what was pulled.
     """
     if name.startswith(SHIPPED):
         return _shipped(name)
@@ -41,12 +41,12 @@ def _shipped(name: str) -> Path:
 
 
 def _require_own_files(folder: Path, name: str) -> Path:
-    """A model's folder of the user's own, whose links may lead around inside it, or inside the cache it is part of.
+    """The user's own folder. Its links may lead to files inside it, or inside the cache that it is part of.
 
-    Raises: NotAvailable for a link that leads out: who packed the folder decided what it reads.
+    Raises: NotAvailable for a link that leads out, because whoever packed the folder chose what it reads.
     """
     root = folder.resolve()
-    if root.parent.name == "snapshots":  # a snapshot given by its path: its files are links to blobs beside it
+    if root.parent.name == "snapshots":  # a snapshot given by its path: its files are links to the cache's blobs
         root = root.parents[1]
     try:
         entries = sorted(folder.iterdir())
@@ -66,7 +66,7 @@ def _leads_into(path: Path, root: Path) -> bool:
         real = path.resolve()
     except (OSError, RuntimeError):  # a circle of links
         return False
-    # Beside a repository lies the cache's store of Xet files, `blobs`.
+    # The cache's store of Xet files, `blobs`, is next to the repository.
     roots = [root, root.parent / "blobs"] if root.name.startswith("models--") else [root]
     return any(map(real.is_relative_to, roots))
 
@@ -90,7 +90,7 @@ def cached_folder(name: str, revision: str | None = None) -> Path:
 
 
 def _partly(name: str, folder: Path, found: tuple[Problem, ...], pull: str) -> PartlyHere:
-    """The first problem in words: what is missing says most, because a pull mends it."""
+    """One error for all problems. Missing files come first, because a pull brings them back."""
     missing = [problem.path for problem in found if problem.found == "missing"]
     if missing:
         return PartlyHere(
@@ -108,13 +108,13 @@ def _partly(name: str, folder: Path, found: tuple[Problem, ...], pull: str) -> P
 
 
 def cached_models() -> tuple[str, ...]:
-    """Hub ids with anything in the cache, sorted; whether one is whole `locate` tells."""
+    """Hub ids with anything in the cache, sorted; they may be incomplete, which `locate` checks."""
     folders = cache_folder().glob("models--*--*")
     return tuple(sorted(folder.name.removeprefix("models--").replace("--", "/", 1) for folder in folders))
 
 
 def _snapshot(name: str, revision: str | None) -> Path | None:
-    """The snapshot a revision means here; without one main's, else the only complete one (pulled by its commit)."""
+    """The snapshot of a revision. None means main, else the only complete snapshot (one pulled by its commit)."""
     if revision is not None and COMMIT.fullmatch(revision):
         commit = revision
     else:

@@ -1,7 +1,7 @@
-"""huggingface_hub's client, quiet and with its token kept at home.
+"""Prepares huggingface_hub's client: no output, no telemetry, and a token for one host only.
 
-Law: the token goes to the host of HF_ENDPOINT and to no other, wherever an answer redirects to; downloads from
-elsewhere (the Hub's CDN, a mirror's) are fetched without it.
+Law: the token goes to the host of HF_ENDPOINT and to no other, even after a redirect. Downloads from other hosts
+(a CDN) are fetched without it.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ def prepare() -> None:
     from huggingface_hub import constants
     from huggingface_hub.utils import logging
 
-    constants.HF_HUB_DISABLE_TELEMETRY = True  # somebody may have imported it before the environment was set
+    constants.HF_HUB_DISABLE_TELEMETRY = True  # it may have been imported before the environment was set
     constants.DOWNLOAD_CHUNK_SIZE = 1 << 20  # its 10 MB steps look like a stall on a slow line
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # the Hub client has no types there
-    warnings.filterwarnings("ignore", module="huggingface_hub")  # a full disk is ours to tell
+    warnings.filterwarnings("ignore", module="huggingface_hub")  # specdec reports a full disk itself
     _guard()
 
 
 @cache
 def _guard() -> None:
-    """From now on every request of huggingface_hub passes our two hooks, also after it opened a new session."""
+    """Install our two hooks on every request of huggingface_hub, including those of later sessions."""
     from huggingface_hub import set_client_factory
 
     set_client_factory(_client)
@@ -55,13 +55,13 @@ def _client() -> Client:
 
 
 def keep_token_home(request: Request) -> None:
-    """Take the token off a request to any host but the Hub's."""
+    """Remove the token from a request to any host other than the Hub."""
     if not is_hub(str(request.url)):
         request.headers.pop("authorization", None)
 
 
 def refuse_local_store(response: Response) -> None:
-    """A Xet store is a web address: hf_xet would open `local:///any/folder` as well.
+    """Check that the Xet store is a web address: hf_xet would also open `local:///any/folder`.
 
     Raises: NotAvailable.
     """
@@ -71,7 +71,7 @@ def refuse_local_store(response: Response) -> None:
 
 
 def is_hub(url: str) -> bool:
-    """Is this address on the very host (and port, and scheme) that HF_ENDPOINT names?"""
+    """Whether this address has the host, port and scheme of HF_ENDPOINT."""
     from huggingface_hub.constants import ENDPOINT
 
     return _origin(url) == _origin(ENDPOINT)
@@ -86,12 +86,12 @@ def _origin(url: str) -> tuple[str, str, int | None]:
 
 
 def endpoint() -> str:
-    """The Hub's address for people: no slash at its end, no password in it."""
+    """The Hub's address for messages, without a password."""
     from huggingface_hub.constants import ENDPOINT
 
     return without_credentials(ENDPOINT)
 
 
 def without_credentials(text: str) -> str:
-    """The text, without the `user:password@` of any address in it."""
+    """The text without the `user:password@` of its addresses."""
     return CREDENTIALS.sub("//", text)

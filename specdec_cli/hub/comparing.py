@@ -1,8 +1,8 @@
-"""Bytes against a digest: sha256 for big files, git's sha-1 of a blob for small ones.
+"""Compares bytes with a digest: sha256 for big files, git's sha-1 of a blob for small ones.
 
-What this protects: bytes that a mirror, a proxy, a broken line or a broken disk altered on their way from whoever wrote
-the listing. What it cannot: a Hub that lies in its listing *and* in the bytes. A pinned commit alone does not help, for
-the Hub's interface gives nothing that ties a listing to a commit; a commit that was pulled before does (`manifest`).
+This finds bytes that a mirror, a proxy, a connection or a disk altered. It does not find a Hub that lies both in its
+listing and in its bytes. A pinned commit alone does not help: the Hub's interface does not tie a listing to a commit.
+A commit that was pulled before does help (`manifest`).
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ SHA256_DIGITS = 64
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A file that is not what the Hub has: digests, or `missing`."""
+    """A file that differs from the Hub's: both digests or sizes, or `missing`, or `added`."""
 
     path: str
     expected: str
     found: str
 
 
-def unheard(count: int) -> None:
-    """A listener for bytes that nobody counts."""
+def no_report(count: int) -> None:
+    """Ignores the bytes read so far."""
 
 
-def digest_of(path: Path, expected: str, heard: Callable[[int], None] = unheard) -> str:
-    """The digest of the bytes at `path`, of the kind that `expected` is; `heard` gets the bytes read so far.
+def digest_of(path: Path, expected: str, report: Callable[[int], None] = no_report) -> str:
+    """The digest of the bytes at `path`, of the same kind as `expected`; `report` gets the bytes read so far.
 
     Raises: OSError.
     """
@@ -44,12 +44,12 @@ def digest_of(path: Path, expected: str, heard: Callable[[int], None] = unheard)
         while chunk := stream.read(CHUNK_BYTES):
             digest.update(chunk)
             done_bytes += len(chunk)
-            heard(done_bytes)
+            report(done_bytes)
     return digest.hexdigest()
 
 
 def small_digest_of(path: Path, expected: str) -> str:
-    """The same for a file that is looked at often: read again only when its time or size changed. Raises: OSError."""
+    """The digest of a small file, which is read again only after its time or size changed. Raises: OSError."""
     status = path.stat()
     return _remembered(path, expected, status.st_mtime_ns, status.st_size, status.st_ino)
 
@@ -60,27 +60,27 @@ def _remembered(path: Path, expected: str, *_: int) -> str:
 
 
 def hasher(expected: str, size_bytes: int) -> hashlib._Hash:
-    """An empty digest of the kind that `expected` is; git's begins with the size."""
+    """An empty digest of the same kind as `expected`; git's begins with the size."""
     if len(expected) == SHA256_DIGITS:
         return hashlib.sha256()
     return hashlib.sha1(f"blob {size_bytes}\0".encode(), usedforsecurity=False)
 
 
 class Arriving:
-    """A file being written by a download: digested on the way, and never longer than `size_bytes` (0: unknown).
+    """A file that a download writes: it is digested as it comes, and never exceeds `size_bytes` (0: unknown).
 
-    It has the methods of a binary file that huggingface_hub's `http_get` uses. A server that ignores a range makes it
-    go back to the start, so the digest starts anew.
+    It has the methods of a binary file that huggingface_hub's `http_get` uses. `http_get` goes back to the start when
+    a server ignores a range; the digest then starts again.
     """
 
-    def __init__(self, stream: IO[bytes], expected: str, size_bytes: int, told: str) -> None:
-        self._stream, self._expected, self._size_bytes, self._told = stream, expected, size_bytes, told
+    def __init__(self, stream: IO[bytes], expected: str, size_bytes: int, label: str) -> None:
+        self._stream, self._expected, self._size_bytes, self._label = stream, expected, size_bytes, label
         self._digest = hashlib.sha256()
 
     def write(self, data: bytes) -> int:
         if self._size_bytes and self._stream.tell() + len(data) > self._size_bytes:
             raise NotAvailable(
-                f"{self._told} is longer than the {self._size_bytes} bytes that the Hub lists",
+                f"{self._label} is longer than the {self._size_bytes} bytes that the Hub lists",
                 "check HF_ENDPOINT, and whether a proxy alters what comes through it",
             )
         self._digest.update(data)
@@ -93,7 +93,7 @@ class Arriving:
         return self._stream.seek(position)
 
     def truncate(self) -> int:
-        """Forget what lies behind the position, and digest again what lies before it."""
+        """Drop what comes after the position, and digest again what comes before it."""
         kept = self._stream.truncate()
         self._digest = hashlib.sha256()
         self._stream.seek(0)
@@ -102,6 +102,6 @@ class Arriving:
         return kept
 
     def hexdigest(self, path: Path) -> str:
-        """The digest of all that came. Git's needs the size first, which not every Hub tells: it is read again."""
+        """The digest of all bytes. Git's begins with the size, which not every Hub gives, so the file is read again."""
         self._stream.flush()
         return self._digest.hexdigest() if len(self._expected) == SHA256_DIGITS else digest_of(path, self._expected)

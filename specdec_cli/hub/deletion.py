@@ -1,4 +1,4 @@
-"""Taking a model out of the shared cache. Law: no other snapshot loses a byte; the figure told is the figure freed."""
+"""Removes a model from the shared cache. Law: no other snapshot loses a byte; the planned bytes are the freed bytes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What removing `commits` of `name` would do. Without `commits` the folder is broken and goes as a whole."""
+    """The effect of removing `commits` of `name`. No commits: the folder is broken and is removed whole."""
 
     name: str
     commits: tuple[str, ...]
@@ -32,9 +32,9 @@ class Removal:
 
 
 def removal(name: str, commit: str | None = None) -> Removal:
-    """Plan to remove one commit of `name`, or all that is here of it; nothing changes yet.
+    """Plan to remove one commit of `name`, or everything of it; nothing changes yet.
 
-    `shared_files` (and bytes) stay, because other snapshots use them. Raises: NotAvailable.
+    `shared_files` and `shared_bytes` stay, because other snapshots use them. Raises: NotAvailable.
     """
     require_hub_id(name)
     prepare()
@@ -52,7 +52,7 @@ def removal(name: str, commit: str | None = None) -> Removal:
     blobs = {file.blob_path: file for revision in going for file in revision.files}
     if not staying and not all(is_inside(name, path) for path in blobs):
         return Removal(name, (), (), _folder_bytes(repository(name)), 0, ())
-    for path in blobs:  # what a link out of the cache leads to is not ours to remove
+    for path in blobs:  # a file outside the cache is not ours to remove
         require_inside(name, path)
     used = {file.blob_path for revision in staying for file in revision.files}
     freed_bytes = cache.delete_revisions(*(revision.commit_hash for revision in going)).expected_freed_size
@@ -67,7 +67,7 @@ def removal(name: str, commit: str | None = None) -> Removal:
 
 
 def remove(plan: Removal) -> int:
-    """Carry the plan out; the bytes freed. Raises: NotAvailable if something could not be removed."""
+    """Carry out the plan; returns the bytes freed. Raises: NotAvailable if something could not be removed."""
     prepare()
     with explained(plan.name):
         if not plan.commits:
@@ -88,9 +88,9 @@ def remove(plan: Removal) -> int:
 
 
 def _scan(name: str) -> tuple[HFCacheInfo, CachedRepoInfo | None]:
-    """The cache with nothing but this repository in it; None where its folder is broken.
+    """The cache reduced to this repository; None where its folder is broken.
 
-    The library looks for a commit in all repositories, and a hostile Hub can give one the commit of another.
+    The library looks for a commit in all repositories, and a hostile Hub can give two repositories the same commit.
     """
     from huggingface_hub import scan_cache_dir
 

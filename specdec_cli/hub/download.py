@@ -1,9 +1,9 @@
-"""From the Hub into the shared cache. Laws: a file has its place only once its bytes have been compared; a branch means
-its new commit only once the whole model is here, so an interrupted pull never takes away the model that worked before.
+"""Downloads a model into the shared cache. Laws: a file reaches its place only after its bytes were compared. A branch
+moves to its new commit only after the whole model is here, so an interrupted pull leaves the old model usable.
 
-What is here already is compared as well, once: bytes that no pull has compared may be another tool's. An interrupted
-file restarts: huggingface_hub 2 resumes within one run only. Weights therefore come one at a time, so that an
-interruption costs one file.
+Files that are already here are compared once as well, because another tool may have brought them. An interrupted file
+restarts: huggingface_hub 2 resumes within one run only. Weights are fetched one at a time, so an interruption costs at
+most one file.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from specdec_cli.hub.progress import Progress, silent
 from specdec_cli.hub.snapshot import RemoteFile, Snapshot
 from specdec_cli.hub.transfer import Known, bring, is_as_listed, with_digest
 
-# The library gives a connection up after about a minute without data; ten are surely dead.
+# The library drops a connection after about a minute without data, so a part this old belongs to no running download.
 ABANDONED_SECONDS = 600.0
 
 
 def fetch_small(snapshot: Snapshot) -> Path:
-    """Everything but the weights, so that verdicts come before gigabytes; the snapshot's folder.
+    """Fetch everything except the weights, so the verdict comes before gigabytes; returns the snapshot's folder.
 
     Raises: NotAvailable, DoesNotFit.
     """
@@ -39,10 +39,9 @@ def fetch_small(snapshot: Snapshot) -> Path:
 
 
 def fetch(snapshot: Snapshot, progress: Progress = silent) -> Path:
-    """The whole model; the snapshot's folder. No call where everything is here and compared.
+    """Fetch the whole model; returns the snapshot's folder. Files that are here and compared cost no call.
 
-    Raises: NotAvailable, also for bytes that are not the listed ones; DoesNotFit when the disk is too small, before the
-    first byte.
+    Raises: NotAvailable, also for altered bytes; DoesNotFit before the first byte when the disk is too small.
     """
     with explained(snapshot.name):
         _sweep(snapshot.name, time.time())
@@ -58,20 +57,21 @@ def fetch(snapshot: Snapshot, progress: Progress = silent) -> Path:
 
 
 def check_space(snapshots: Iterable[Snapshot]) -> None:
-    """Is there room for all that these snapshots still lack? Raises: DoesNotFit, with both numbers."""
+    """Check that the missing files of these snapshots fit on the disk. Raises: DoesNotFit, with both numbers."""
     needed = {(snapshot.name, snapshot.commit): snapshot.download_bytes for snapshot in snapshots}
     free = free_bytes()
     if sum(needed.values()) > free:
         names = " and ".join(name for name, _ in needed)
+        verb = "needs" if len(needed) == 1 else "need"
         raise DoesNotFit(
-            f"{names} needs {size_text(sum(needed.values()))}, and the disk of {cache_folder()} "
+            f"{names} {verb} {size_text(sum(needed.values()))}, and the disk of {cache_folder()} "
             f"has {size_text(free)} free",
             "free some space (specdec rm NAME), or set HF_HOME to a folder on a bigger disk",
         )
 
 
 def free_bytes() -> int:
-    """Free space where the cache is, or will be made."""
+    """Free space on the disk of the cache, which need not exist yet."""
     folder = cache_folder().expanduser().absolute()
     while not folder.exists():
         folder = folder.parent
@@ -79,7 +79,7 @@ def free_bytes() -> int:
 
 
 def uncompared_bytes(snapshots: Iterable[Snapshot]) -> int:
-    """Bytes of weights that are here and that no pull has compared: the next one reads them all."""
+    """Bytes of weights in the cache that no pull has compared; the next pull reads them all."""
     total = 0
     for snapshot in snapshots:
         known = manifest.compared_digests(snapshot.name)
@@ -89,7 +89,7 @@ def uncompared_bytes(snapshots: Iterable[Snapshot]) -> int:
 
 
 def _fetch_small(snapshot: Snapshot) -> dict[str, RemoteFile]:
-    """All files but the weights, some at once; by name."""
+    """Fetch all files except the weights, four at a time; returns them by name."""
     files = [file for file in snapshot.files if not file.is_weights]
     pool = ThreadPoolExecutor(max_workers=4)
     try:
@@ -100,7 +100,7 @@ def _fetch_small(snapshot: Snapshot) -> dict[str, RemoteFile]:
 
 
 def _fetch_file(snapshot: Snapshot, file: RemoteFile, known: Known, progress: Progress = silent) -> RemoteFile:
-    """One file into the cache, unless it is there; the file, now with a digest. Raises: NotAvailable, DoesNotFit."""
+    """Fetch one file unless it is here; returns it with its digest. Raises: NotAvailable, DoesNotFit."""
     with explained(snapshot.name, snapshot.revision):
         if not snapshot.held:
             file = file if file.digest else with_digest(snapshot, file)
@@ -118,7 +118,7 @@ def _entry(snapshot: Snapshot, file: RemoteFile) -> manifest.Entry:
 
 
 def _sweep(name: str, now_seconds: float) -> None:
-    """Remove what killed downloads left behind: the library gives each a new name and never looks again."""
+    """Remove the parts of killed downloads: each has a name of its own, so no later download reuses it."""
     for path in repository(name).glob("blobs/*.incomplete"):
         if path.is_file() and is_inside(name, path.parent) and now_seconds - path.stat().st_mtime > ABANDONED_SECONDS:
             path.unlink(missing_ok=True)

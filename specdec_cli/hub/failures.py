@@ -1,4 +1,4 @@
-"""What the Hub, the network and the disk can do wrong, as two lines. Law: no failure of theirs is a traceback."""
+"""Explains failures of the Hub, the network and the disk in two lines. Law: none of them is a traceback."""
 
 from __future__ import annotations
 
@@ -17,22 +17,24 @@ if TYPE_CHECKING:
     from huggingface_hub.errors import HfHubHTTPError
 
 AGAIN = "the same command again: complete files are kept, the one in progress restarts"
-WINDOW = re.compile(r"\br=0\b.*\bt=(\d+)")  # of the ratelimit header: nothing left, and seconds to its end
-SHORT = re.compile(r"should be of size (\d+) but has size (\d+)")  # the library's only word for a truncated body
+WINDOW = re.compile(
+    r"\br=0\b.*\bt=(\d+)"
+)  # in the ratelimit header: r=0 requests left, t seconds until the window ends
+SHORT = re.compile(r"should be of size (\d+) but has size (\d+)")  # the library's only message for a truncated body
 DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
 FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 @contextmanager
 def explained(name: str, revision: str | None = None) -> Iterator[None]:
-    """Around calls into huggingface_hub about `name`: its failures come out as SpecdecErrors."""
+    """Turn failures of huggingface_hub inside this context into SpecdecErrors about `name`."""
     prepare()
     from huggingface_hub.errors import EntryNotFoundError
     from huggingface_hub.utils import httpx  # type: ignore[attr-defined]  # the client it really uses
 
     try:
         yield
-    # RuntimeError: what the Xet transport raises when the line is cut; ValueError: an answer that is no JSON.
+    # The Xet transport raises RuntimeError when the connection breaks. An answer that is no JSON is a ValueError.
     except (httpx.HTTPError, httpx.InvalidURL, EntryNotFoundError, OSError, ValueError, RuntimeError) as error:
         raise explain(error, name, revision) from error
 
@@ -49,7 +51,7 @@ def explain(error: BaseException, name: str, revision: str | None = None) -> Spe
     from huggingface_hub.utils import httpx  # type: ignore[attr-defined]  # the client it really uses
 
     while isinstance(error, LocalEntryNotFoundError) and error.__cause__ is not None:
-        error = error.__cause__  # "check your connection" hides what really happened
+        error = error.__cause__  # its own message, "check your connection", hides the reason
     if isinstance(error, HfHubHTTPError):
         return _answered(error, name, revision)
     if isinstance(error, OfflineModeIsEnabled):
@@ -64,7 +66,7 @@ def explain(error: BaseException, name: str, revision: str | None = None) -> Spe
 
 
 def no_hub(name: str) -> NotAvailable:
-    """For an answer that no Hub gives."""
+    """The error for an answer that no Hub gives."""
     return NotAvailable(
         f"{endpoint()} does not answer like a Hub when asked for {name}",
         "check HF_ENDPOINT, and whether a proxy or a login page stands in between",
@@ -133,7 +135,7 @@ def _unreached(error: BaseException, name: str) -> SpecdecError:
 
 
 def _broken(error: BaseException, name: str) -> SpecdecError:
-    """The disk, or a body that ended early. The Xet transport gives the disk's number only in its text."""
+    """The error for a disk failure or a truncated body. The Xet transport gives the disk's errno only in its text."""
     code = error.errno if isinstance(error, OSError) else None
     if code in DISK_FULL or "(os error 28)" in str(error):
         return DoesNotFit(
@@ -158,7 +160,7 @@ def _broken(error: BaseException, name: str) -> SpecdecError:
 
 
 def _line(error: BaseException) -> str:
-    """The first line of a foreign message, cut to fit one of ours, without the password of any address."""
+    """The first line of a foreign message, at most 160 characters long and without passwords."""
     lines = without_credentials(str(error)).splitlines()
     text = next((line.strip() for line in lines if line.strip()), type(error).__name__)
     return text if len(text) <= 160 else text[:157] + "..."

@@ -1,4 +1,4 @@
-"""Are the bytes in the cache the ones the Hub has? Every file is read again, the weights too."""
+"""Compares the bytes in the cache with the Hub's digests. Law: every file is read, the weights included."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from specdec_cli.hub.snapshot import RemoteFile, Snapshot
 def verify(snapshot: Snapshot, progress: Progress = silent) -> list[Problem]:
     """Read every file here and compare its digest: sha256 for big files, git's sha-1 for small ones.
 
-    Files whose digest nobody knows (another tool's, in a cache without symbolic links, offline) are passed over.
-    Raises: NotAvailable where a file cannot be read, or lies outside the cache.
+    Files without a known digest are skipped (another tool's, in a cache without symbolic links, offline).
+    Raises: NotAvailable where a file cannot be read or is outside the cache.
     """
     problems = []
     for file in snapshot.files:
@@ -25,9 +25,9 @@ def verify(snapshot: Snapshot, progress: Progress = silent) -> list[Problem]:
 
 
 def discard(snapshot: Snapshot, problems: list[Problem]) -> None:
-    """Remove these files, so that the next pull fetches them anew.
+    """Remove these files; the next pull fetches them again.
 
-    Raises: NotAvailable without permission, and for a file that lies outside the cache, which is left alone.
+    Raises: NotAvailable without permission, and for a file outside the cache, which stays.
     """
     files = {file.path: file for file in snapshot.files}
     for problem in problems:
@@ -49,8 +49,8 @@ def _check(snapshot: Snapshot, file: RemoteFile, progress: Progress) -> Problem 
         return None
     require_inside(snapshot.name, path)
 
-    def heard(done_bytes: int) -> None:
+    def report(done_bytes: int) -> None:
         progress(file.path, min(done_bytes, file.size_bytes), file.size_bytes)
 
-    found = digest_of(path, file.digest, heard)
+    found = digest_of(path, file.digest, report)
     return None if found == file.digest else Problem(file.path, file.digest, found)

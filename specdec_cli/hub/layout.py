@@ -1,7 +1,10 @@
-"""Where the shared Hugging Face cache keeps a model. Law: nothing is read, written or removed outside of it.
+"""The places of a model in the shared Hugging Face cache. Law: nothing is read, written or removed outside of it.
 
-models--org--name/{blobs/<sha256 or git sha-1>, snapshots/<commit>/<file> -> blob, refs/<revision>: a commit,
-.specdec/<commit>.json: what a pull has compared}
+models--org--name/
+    blobs/<sha256 or git sha-1>     the bytes
+    snapshots/<commit>/<file>       a link to a blob
+    refs/<revision>                 a commit
+    .specdec/<commit>.json          the files that a pull has compared
 """
 
 from __future__ import annotations
@@ -14,14 +17,14 @@ from specdec_cli.hub.names import DIGEST, require_digest, require_revision
 
 
 def cache_folder() -> Path:
-    """Where the shared Hugging Face cache lives on this machine."""
+    """The folder of the shared Hugging Face cache on this machine."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
     return Path(HF_HUB_CACHE)
 
 
 def repository(name: str) -> Path:
-    """The cache's folder for one repository, there or not."""
+    """The cache's folder for one repository, which need not exist."""
     from huggingface_hub.file_download import repo_folder_name
 
     return cache_folder() / repo_folder_name(repo_id=name, repo_type="model")
@@ -32,14 +35,14 @@ def snapshot_folder(name: str, commit: str) -> Path:
 
 
 def blob_path(name: str, path: str, digest: str) -> Path:
-    """Where the bytes of the file `path` are, or will be. Raises: NotAvailable for a digest that is none."""
+    """The place of the bytes of the file `path`. Raises: NotAvailable for a value that is no digest."""
     return repository(name) / "blobs" / require_digest(name, path, digest)
 
 
 def is_inside(name: str, path: Path) -> bool:
-    """Does `path`, every link followed, lie in this model's folder, or in the cache's store of Xet files?
+    """Whether `path`, with every link followed, is in this model's folder or in the cache's store of Xet files.
 
-    The model's folder itself may be a link: people keep big models on another disk.
+    The model's folder itself may be a link, because people keep big models on another disk.
     """
     try:
         real = path.resolve()
@@ -60,27 +63,27 @@ def require_inside(name: str, path: Path) -> Path:
 
 
 def blob_name(pointer: Path) -> str | None:
-    """The digest that names the blob behind a snapshot's file; None where the cache has no symbolic links."""
-    # One hop only: a blob may itself be a link into the cache's store of Xet files.
+    """The digest that names the blob of a snapshot's file; None where the cache has no symbolic links."""
+    # Only the first link is read: a blob may itself be a link into the cache's store of Xet files.
     name = pointer.readlink().name if pointer.is_symlink() else ""
     return name if DIGEST.fullmatch(name) else None
 
 
 def write_ref(name: str, revision: str, commit: str) -> None:
-    """Let `revision` (a branch or tag) mean `commit` from now on. Raises: OSError, NotAvailable."""
+    """Point `revision` (a branch or tag) to `commit`. Raises: OSError, NotAvailable."""
     if revision == commit:
         return
     require_revision(name, revision)
     path = repository(name) / "refs" / revision
     if path.is_file() and path.read_text(encoding="utf-8") == commit:
-        return  # a cache for reading only stays usable
+        return  # nothing to write, so a read-only cache stays usable
     path.parent.mkdir(parents=True, exist_ok=True)
     require_inside(name, path.parent)
     replace_text(repository(name), path, commit)
 
 
 def replace_text(folder: Path, path: Path, text: str) -> None:
-    """Put `text` into `path` whole or not at all. The draft lies in `folder`: in refs/ every file is a revision.
+    """Write `text` to `path` completely or not at all. The draft is in `folder`: in refs/ every file is a revision.
 
     Raises: OSError.
     """
@@ -93,7 +96,7 @@ def replace_text(folder: Path, path: Path, text: str) -> None:
 
 
 def size_text(count: int) -> str:
-    """Bytes for people: 4.3 GB, 12.0 MB, 3.4 kB."""
+    """Bytes in decimal units: 4.3 GB, 12.0 MB, 3.4 kB."""
     for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if count >= size:
             return f"{count / size:.1f} {unit}"

@@ -1,4 +1,4 @@
-"""What the Hub says of one revision: its commit and its files. Law: no word of it is used before it was looked at."""
+"""Reads the Hub's listing of one revision: its commit and its files. Law: every value is checked before it is used."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from specdec_cli.errors import NotAvailable
+from specdec_cli.format import count
 from specdec_cli.hub.comparing import SHA256_DIGITS
 from specdec_cli.hub.failures import explained, no_hub
 from specdec_cli.hub.manifest import Entry, read
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A file as the Hub lists it: its name is a name, its digests are digests; a size of 0 is unknown."""
+    """A file of the Hub's listing, with its name, size and digest checked; a size of 0 is unknown."""
 
     path: str
     size_bytes: int
@@ -38,9 +39,9 @@ class Listed:
 
 
 def ask(name: str, revision: str | None, pinned: bool) -> tuple[str, list[Listed]]:
-    """The commit that `revision` is, and the model's files at it. `pinned`: the revision is itself a commit.
+    """The commit of `revision`, and the model's files at that commit. `pinned`: the revision is itself a commit.
 
-    Raises: NotAvailable for a repository without a model, or an answer with a name, size or digest that is none.
+    Raises: NotAvailable for a repository without a model, or an answer with an invalid name, size or digest.
     """
     info = _info(name, revision)
     commit = _commit(name, info.sha, revision if pinned else None)
@@ -96,7 +97,7 @@ def _by_kind(digest: str) -> tuple[str | None, str | None]:
 
 
 def _require_distinct(name: str, files: list[Listed]) -> None:
-    """Raises: NotAvailable for two names that one disk would take for one file."""
+    """Raises: NotAvailable for two names that a Mac's disk treats as one file."""
     seen: dict[str, str] = {}
     for file in files:
         other = seen.get(same_file(file.path))
@@ -106,9 +107,9 @@ def _require_distinct(name: str, files: list[Listed]) -> None:
 
 
 def _agreed(name: str, commit: str, files: list[Listed]) -> list[Listed]:
-    """The files, with digests that an earlier pull of this very commit found where the Hub tells none.
+    """The files, with the digests of an earlier pull of this commit where the Hub gives none.
 
-    Raises: NotAvailable where the two disagree: the contents of a commit never change.
+    Raises: NotAvailable where the two disagree, because the contents of a commit never change.
     """
     before = read(name, commit) or {}
     return [_agree(name, commit, file, before.get(file.path)) for file in files]
@@ -125,16 +126,16 @@ def _agree(name: str, commit: str, file: Listed, before: Entry | None) -> Listed
             DISTRUST,
         )
     if now is not None:
-        return file  # another kind of digest: the bytes will tell
+        return file  # another kind of digest: the bytes are compared when they come
     return Listed(file.path, before.size_bytes, *_by_kind(before.digest))
 
 
 def require_model(name: str, paths: list[str]) -> None:
-    """Raises: NotAvailable for a repository mlx-lm cannot load, before anything is fetched."""
+    """Raises: NotAvailable for a repository that mlx-lm cannot load; nothing has been fetched yet."""
     if not any(is_weights(path) for path in paths if wanted(path)):
         others = sorted(path for path in paths if path.endswith((".safetensors", ".bin", ".pt", ".pth", ".gguf")))
         raise NotAvailable(
-            f"{name} has no model*.safetensors, only {others[0][:100] if others else f'{len(paths)} other files'}",
+            f"{name} has no model*.safetensors, only {others[0][:100] if others else count(len(paths), 'other file')}",
             "use an MLX or safetensors conversion of the model",
         )
     if "config.json" not in paths:

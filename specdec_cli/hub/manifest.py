@@ -1,9 +1,9 @@
-"""What a pull has compared, kept beside the snapshot: every file of one commit with its size and digest.
+"""Records what a pull has compared: every file of one commit with its size and digest.
 
-So a lost, cut or altered file is recognised without a network call, and a commit that a Hub later lists differently is
-refused: the contents of a commit never change. A snapshot that another tool downloaded has no manifest; the next pull
-compares it and writes one. Sizes of all files and the digests of the small ones are compared whenever a model is
-looked for; weights are read again only by `pull --verify`, because that costs seconds a gigabyte.
+The record shows a missing, cut or altered file without a network call. It also shows a commit that the Hub later lists
+differently, which is refused because the contents of a commit never change. A snapshot of another tool has no manifest;
+the next pull compares it and writes one. Every lookup of a model compares all sizes, and the digests of small files.
+Weights are read again only by `pull --verify`, because that takes seconds per gigabyte.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file as it was when its bytes were compared."""
+    """A file at the time its bytes were compared."""
 
     path: str
     size_bytes: int
@@ -31,14 +31,14 @@ class Entry:
 
 
 def manifest_path(name: str, commit: str) -> Path:
-    """The manifest's file, there or not. Raises: ValueError for a commit that is none."""
+    """The manifest's file, which need not exist. Raises: ValueError for a value that is no commit."""
     if not COMMIT.fullmatch(commit):
         raise ValueError(f"no commit: {commit[:60]!r}")
     return repository(name) / ".specdec" / f"{commit}.json"
 
 
 def read(name: str, commit: str) -> dict[str, Entry] | None:
-    """The files of this commit by name; None where no pull has compared it. A damaged manifest counts as none."""
+    """The files of this commit by name; None where no pull has compared it, or the manifest is damaged."""
     if not COMMIT.fullmatch(commit):
         return None
     try:
@@ -58,7 +58,7 @@ def _is_sound(entry: Entry) -> bool:
 
 
 def write(name: str, commit: str, entries: Iterable[Entry]) -> None:
-    """Keep these files of `commit` as compared. In a cache for reading only nothing is kept.
+    """Record these files of `commit` as compared. A read-only cache records nothing.
 
     Raises: OSError for any other failure.
     """
@@ -82,6 +82,6 @@ def forget(name: str, commits: Iterable[str]) -> None:
 
 
 def compared_digests(name: str) -> frozenset[tuple[str, int]]:
-    """(digest, size in bytes) of every file of `name` whose bytes some pull has compared."""
+    """(digest, size in bytes) of every file of `name` that a pull has compared."""
     commits = [path.stem for path in repository(name).glob(".specdec/*.json")]
     return frozenset((e.digest, e.size_bytes) for commit in commits for e in (read(name, commit) or {}).values())

@@ -1,7 +1,7 @@
-"""Every name that comes from outside, before it may become a path. Law: what is not plainly a name is refused.
+"""Checks every name from outside before it becomes a path. Law: a value that is not plainly a name is refused.
 
-A Hub, a mirror of it, a shard index or a reference file says how files, digests, commits and branches are called.
-None of these words reaches the disk, a link or a lock before it has passed here.
+File names, digests, commits and branches come from a Hub, a mirror, a shard index or a reference file. None of them
+reaches the disk, a link or a lock before it was checked here.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-# A component of a branch's or tag's name: git's rules, without dots that mean a folder above.
+# One component of a branch's or tag's name: git's rules, and no leading dot.
 PART = r"(?!\.)[^\s\x00-\x1f\x7f~^:?*\[\\/]+"
 REVISION = re.compile(rf"(?!.*\.\.){PART}(/{PART})*")
 WEIGHTS = "model*.safetensors"
-# No code, no pickles: what mlx-lm and the tokenizer need, nothing else.
+# The files that mlx-lm and the tokenizer need. No code, no pickles.
 FILES = ("*.json", WEIGHTS, "tokenizer.model", "*.tiktoken", "*.txt", "*.jinja")
-LONGEST_NAME_BYTES = 200  # file systems take 255; a digest or a suffix may be added
+LONGEST_NAME_BYTES = 200  # file systems allow 255; a suffix may be added
 MOST_BYTES = 1 << 50
 DISTRUST = "check HF_ENDPOINT: this mirror of the Hub is broken or hostile"
 
 
 def wanted(path: str) -> bool:
-    """Is this file of a repository part of the model? Only the top folder is: mlx-lm reads nothing below it."""
-    # A leading dot: no model has one, and macOS leaves `._config.json` on foreign disks.
+    """Whether this file of a repository is part of the model. mlx-lm reads the top folder only."""
+    # macOS leaves files like `._config.json` on foreign disks, and no model has a file with a leading dot.
     return "/" not in path and not path.startswith(".") and any(fnmatchcase(path, pattern) for pattern in FILES)
 
 
 def is_weights(path: str) -> bool:
-    """Is this one of the files that hold the weights?"""
+    """Whether this is one of the files that hold the weights."""
     return fnmatchcase(path, WEIGHTS)
 
 
 def is_plain(path: str) -> bool:
-    """Can this be a file's name in the folder itself, on every file system?"""
+    """Whether this is the name of a file in the folder itself, on every file system."""
     return (
         path.isprintable()
         and not set(path) & set('/\\:*?"<>|')
@@ -49,7 +49,7 @@ def is_plain(path: str) -> bool:
 
 
 def same_file(path: str) -> str:
-    """What two names have in common that a Mac's disk takes for one file."""
+    """A key that is equal for two names which a Mac's disk treats as one file."""
     return unicodedata.normalize("NFC", path).casefold()
 
 
@@ -60,7 +60,7 @@ def require_hub_id(name: str) -> None:
 
 
 def require_revision(name: str, revision: str | None) -> None:
-    """Raises: NotAvailable unless `revision` can be a branch, a tag or a commit; None is the default branch."""
+    """Raises: NotAvailable unless `revision` has the shape of a branch, tag or commit. None is the default branch."""
     if revision is not None and not (REVISION.fullmatch(revision) and len(revision) <= LONGEST_NAME_BYTES):
         raise NotAvailable(
             f"{name} can have no revision {shown(revision)}", "give a branch, a tag, or a commit of 40 hex digits"
@@ -68,7 +68,7 @@ def require_revision(name: str, revision: str | None) -> None:
 
 
 def require_plain(name: str, path: str) -> str:
-    """The file's name. Raises: NotAvailable for one that could be more than a name."""
+    """The file's name. Raises: NotAvailable for a value that is not plainly a name."""
     if not is_plain(path):
         raise NotAvailable(f"the Hub lists a file of {name} whose name is none: {shown(path)}", DISTRUST)
     return path
@@ -82,7 +82,7 @@ def require_digest(name: str, path: str, value: object, pattern: re.Pattern[str]
 
 
 def require_size(name: str, path: str, value: object) -> int:
-    """The size in bytes, 0 where none is told. Raises: NotAvailable for what cannot be one."""
+    """The size in bytes, 0 where none is given. Raises: NotAvailable for a value that is no size."""
     if value is None:
         return 0
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MOST_BYTES:

@@ -1,4 +1,4 @@
-"""What a download tells of itself. Law: a display hears whole bytes of whole files, and never that they went back."""
+"""Reports the progress of a download. Law: the bytes reported for a file never decrease."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ if TYPE_CHECKING:
 
 
 class Progress(Protocol):
-    """Hears of every file: bytes done of all its bytes. Never goes back; its last call for a file says all."""
+    """Called with a file's bytes done and total bytes. The last call for a file has both equal."""
 
     def __call__(self, path: str, done_bytes: int, total_bytes: int, /) -> None: ...
 
 
 def silent(path: str, done_bytes: int, total_bytes: int, /) -> None:
-    """A Progress that tells nobody."""
+    """A Progress that shows nothing."""
 
 
 def bar_class(file: RemoteFile, progress: Progress) -> type:
-    """What huggingface_hub takes for a tqdm class, over HTTP and Xet alike; it draws nothing and tells `progress`."""
+    """A class that huggingface_hub uses like tqdm, over HTTP and Xet; it draws nothing and calls `progress`."""
     farthest = 0
 
     class Bar:
@@ -34,7 +34,7 @@ def bar_class(file: RemoteFile, progress: Progress) -> type:
             pass
 
         def update(self, count: float | None = 1) -> None:
-            # The library steps back when a server ignores its Range; a display must not.
+            # The library goes back when a server ignores its Range; the reported bytes must not.
             nonlocal farthest
             self.n += int(count or 0)
             done = min(self.n, file.size_bytes or self.n)
@@ -43,7 +43,7 @@ def bar_class(file: RemoteFile, progress: Progress) -> type:
                 progress(file.path, done, file.size_bytes)
 
         def update_transfer(self, count: float | None = 1) -> None:
-            """Xet counts bytes on the wire apart from bytes on disk: only the disk's are the file's."""
+            """Ignored: Xet reports bytes on the wire here, and the file's own bytes through `update`."""
 
         def set_postfix_str(self, *_: object, **__: object) -> None:
             pass

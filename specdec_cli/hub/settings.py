@@ -1,4 +1,4 @@
-"""The settings that decide where models come from and go to. Law: of a token only its being there is shown."""
+"""Lists the settings that decide where models come from and go to. Law: a token is never shown, only its source."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 
 
 def settings() -> Iterator[tuple[str, str, str]]:
-    """(variable, value in force, what follows from it). No network call, and no part of the token."""
+    """(variable, effective value, what it means). No network call, and no part of the token."""
     from huggingface_hub import constants
 
     mirror = endpoint() != OFFICIAL
-    told = "not the official Hub: what it lists is believed" if mirror else _origin("HF_ENDPOINT")
-    yield "HF_ENDPOINT", endpoint(), told
+    meaning = "not the official Hub: what it lists is believed" if mirror else _origin("HF_ENDPOINT")
+    yield "HF_ENDPOINT", endpoint(), meaning
     yield "HF_HOME", constants.HF_HOME, _origin("HF_HOME")
     yield "HF_HUB_CACHE", str(cache_folder()), _origin("HF_HUB_CACHE", "inside HF_HOME")
     source = token_source()
@@ -31,7 +31,7 @@ def settings() -> Iterator[tuple[str, str, str]]:
 
 
 def token_source() -> str | None:
-    """Where a token would be read from, None where there is none. huggingface_hub's own answer may use the network."""
+    """The source of the token, None without one. huggingface_hub's own function may use the network."""
     from huggingface_hub.constants import HF_TOKEN_PATH
 
     for variable in TOKENS:

@@ -1,4 +1,4 @@
-"""One commit of a Hub repository: which of its files are the model, how big they are, and which are here already."""
+"""Describes one commit of a Hub repository: the model's files, their sizes, and which of them are in the cache."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from specdec_cli.hub.wholeness import is_compared
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """A file of the model: big ones have a sha256, small ones git's sha-1, None where neither Hub nor cache names one.
+    """A file of the model. Big files have a sha256, small ones git's sha-1; both are None where no digest is known.
 
-    `size_bytes` is 0 where a mirror of the Hub tells no sizes.
+    `size_bytes` is 0 where a mirror of the Hub gives no sizes.
     """
 
     path: str
@@ -35,24 +35,24 @@ class RemoteFile:
 
     @property
     def digest(self) -> str | None:
-        """What its bytes must come to."""
+        """The digest that its bytes must have."""
         return self.sha256 or self.git_sha1
 
     def is_whole(self, path: Path) -> bool:
-        """Is this file at `path`, with the Hub's size?"""
+        """Whether this file is at `path` with the Hub's size."""
         return path.is_file() and self.size_bytes in (0, path.stat().st_size)
 
     def with_digest(self, digest: str) -> RemoteFile:
-        """The same, with a digest that the listing did not give."""
+        """This file with a digest that the listing did not give."""
         is_sha256 = len(digest) == SHA256_DIGITS
         return replace(self, sha256=digest if is_sha256 else None, git_sha1=None if is_sha256 else digest)
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The files of `name` at one commit, weights last; `revision` is the name that will mean it here.
+    """The files of `name` at one commit, weights last. `revision` is the branch or tag that a pull points to it.
 
-    `held`: described from the cache without asking the Hub, so nothing of it is ever fetched.
+    `held`: read from the cache without asking the Hub, so nothing is fetched.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Snapshot:
 
     @property
     def download_bytes(self) -> int:
-        """What is not in the cache yet."""
+        """Bytes that are not in the cache yet."""
         return sum(file.size_bytes for file in self.files if not file.cached)
 
     @property
@@ -76,14 +76,14 @@ class Snapshot:
 
     @property
     def folder(self) -> Path:
-        """Where the files are, or will be."""
+        """The folder of the files, which need not exist yet."""
         return snapshot_folder(self.name, self.commit)
 
 
 def resolve(name: str, revision: str | None = None, *, offline: bool = False) -> Snapshot:
-    """Ask the Hub once which commit `revision` (None: main) is, and for its files' sizes and digests.
+    """Ask the Hub once for the commit of `revision` (None: main) and its files' sizes and digests.
 
-    No call at all when `offline`, under HF_HUB_OFFLINE, or for a commit that an earlier pull compared and is all here.
+    No call is made when `offline`, under HF_HUB_OFFLINE, or for a complete commit that an earlier pull compared.
     Raises: NotAvailable.
     """
     require_hub_id(name)
@@ -106,7 +106,7 @@ def resolve(name: str, revision: str | None = None, *, offline: bool = False) ->
 
 
 def _remote(name: str, commit: str, listed: Listed) -> RemoteFile:
-    """Is the file here? By its size, and small files by their bytes; weights are compared when they are fetched."""
+    """The file, with whether it is here: by its size, and for small files by their bytes. A pull compares weights."""
     file = RemoteFile(listed.path, listed.size_bytes, listed.sha256, False, listed.git_sha1)
     places = [snapshot_folder(name, commit) / file.path]
     if file.digest is not None:
@@ -121,7 +121,7 @@ def _is_here(name: str, file: RemoteFile, path: Path) -> bool:
 
 
 def _held(name: str, revision: str | None) -> Snapshot:
-    """The complete snapshot in the cache, described from its manifest or its files. Raises: NotAvailable."""
+    """The complete snapshot in the cache, read from its manifest or its files. Raises: NotAvailable."""
     folder = cached_folder(name, revision)
     entries = read(name, folder.name) or {}
     here = [path for path in folder.iterdir() if wanted(path.name) and path.is_file()]

@@ -1,8 +1,8 @@
-"""One file from the Hub to its place. Law: a blob has the name of its listed digest, and only once its bytes have come
-to that digest. So a crafted `ETag` or `X-Repo-Commit` names no path.
+"""Downloads one file to its place. Law: a blob is named by its listed digest, and only after its bytes have that
+digest. A crafted `ETag` or `X-Repo-Commit` therefore names no path.
 
-The connection is huggingface_hub's (retries, ranges, proxies, Xet); the place is ours. Bytes over plain HTTP are
-digested while they arrive, a file from a Xet store when it is there.
+huggingface_hub makes the connection (retries, ranges, proxies, Xet); specdec chooses the place. Bytes over plain HTTP
+are digested as they arrive, a file from a Xet store after it arrived.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Known = frozenset[tuple[str, int]]
 
 
 def is_as_listed(name: str, file: RemoteFile, path: Path, known: Known) -> bool:
-    """Is this file at `path`, in the cache, with the listed bytes? Weights in `known` are not read again.
+    """Whether this file is at `path`, inside the cache, with the listed bytes. Weights in `known` are not read again.
 
     Raises: OSError.
     """
@@ -41,16 +41,16 @@ def is_as_listed(name: str, file: RemoteFile, path: Path, known: Known) -> bool:
 
 
 def with_digest(snapshot: Snapshot, file: RemoteFile) -> RemoteFile:
-    """The file with the digest its ETag gives, for a mirror whose listing gives none.
+    """The file with the digest of its ETag, for a mirror whose listing gives none.
 
-    Raises: NotAvailable where that is none either: such bytes cannot be compared with anything.
+    Raises: NotAvailable where the ETag is no digest: there is nothing to compare the bytes with.
     """
     etag = _ask(snapshot, file).etag
     return file.with_digest(require_digest(snapshot.name, file.path, etag))
 
 
 def bring(snapshot: Snapshot, file: RemoteFile, known: Known, progress: Progress) -> None:
-    """The file into its snapshot: from its blob where another commit brought that, else from the Hub.
+    """Put the file into its snapshot: from its blob if another commit brought it, else from the Hub.
 
     Raises: NotAvailable for altered bytes, which are not kept; what huggingface_hub raises.
     """
@@ -66,7 +66,7 @@ def bring(snapshot: Snapshot, file: RemoteFile, known: Known, progress: Progress
     require_inside(name, pointer.parent)
     _tag_cache()
     place = blob if are_symlinks_supported(cache_folder()) else pointer
-    with WeakFileLock(lock):  # huggingface_hub's own, so that two programs fetch a file once
+    with WeakFileLock(lock):  # the lock of huggingface_hub: two programs fetch a file once
         if not is_as_listed(name, file, place, known):
             _download(snapshot, file, place, progress)
         if place is blob and pointer.resolve() != blob.resolve():
@@ -74,7 +74,7 @@ def bring(snapshot: Snapshot, file: RemoteFile, known: Known, progress: Progress
 
 
 def _download(snapshot: Snapshot, file: RemoteFile, place: Path, progress: Progress) -> None:
-    """The file's bytes from the Hub to `place`, whole and compared or not at all."""
+    """Fetch the file's bytes to `place`, complete and compared, or not at all."""
     metadata = _ask(snapshot, file)
     blobs = repository(snapshot.name) / "blobs"
     part = blobs / f"{file.digest}.{uuid.uuid4().hex[:8]}.incomplete"
@@ -92,29 +92,29 @@ def _download(snapshot: Snapshot, file: RemoteFile, place: Path, progress: Progr
 
 
 def _receive(snapshot: Snapshot, file: RemoteFile, metadata: HfFileMetadata, part: Path, bar: Any) -> str:
-    """All bytes into `part`; their digest."""
+    """Write all bytes to `part`; returns their digest."""
     from huggingface_hub.file_download import http_get, xet_get
     from huggingface_hub.utils._runtime import is_xet_available
 
     size_bytes = file.size_bytes or metadata.size
     xet = metadata.xet_file_data
     headers = _headers()
-    # hf_xet asks for its keys itself, with the token: only at the Hub's own address.
+    # hf_xet asks for its keys itself and sends the token, so the address must be the Hub's own.
     if xet and size_bytes and is_xet_available() and is_hub(xet.refresh_route) and SHA256.fullmatch(xet.file_hash):
         part.touch()
         xet_get(incomplete_path=part, xet_file_data=xet, headers=headers, expected_size=size_bytes, tqdm_class=bar)
         return digest_of(part, str(file.digest))
-    told = f"{file.path} of {snapshot.name}"
+    label = f"{file.path} of {snapshot.name}"
     with part.open("w+b") as stream:
-        arriving = Arriving(stream, str(file.digest), size_bytes or 0, told)
+        arriving = Arriving(stream, str(file.digest), size_bytes or 0, label)
         http_get(metadata.location, cast(BinaryIO, arriving), headers=headers, expected_size=size_bytes, tqdm_class=bar)
         return arriving.hexdigest(part)
 
 
 def _ask(snapshot: Snapshot, file: RemoteFile) -> HfFileMetadata:
-    """Where the Hub says the bytes are. Its ETag and commit are looked at, and used for nothing else.
+    """The Hub's headers for the file: where its bytes are. The ETag and the commit are checked, never used as a path.
 
-    Raises: NotAvailable for an ETag that is no digest, or another commit than the one that was asked for.
+    Raises: NotAvailable for an ETag that is no digest, or a commit other than the one asked for.
     """
     metadata = _metadata(snapshot, file)
     if metadata.commit_hash is None:
@@ -131,7 +131,7 @@ def _ask(snapshot: Snapshot, file: RemoteFile) -> HfFileMetadata:
 
 
 def _metadata(snapshot: Snapshot, file: RemoteFile) -> HfFileMetadata:
-    """The Hub's headers for the file; asked for again where the line broke, but not where they are no headers."""
+    """Ask for the file's headers; ask again after a broken connection, but not after invalid headers."""
     from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
     from huggingface_hub.errors import HfHubHTTPError
     from huggingface_hub.utils import httpx  # type: ignore[attr-defined]  # the client it really uses
@@ -144,13 +144,13 @@ def _metadata(snapshot: Snapshot, file: RemoteFile) -> HfFileMetadata:
         if isinstance(error, httpx.RemoteProtocolError) and "header" in str(error):
             raise explain(error, f"{file.path} of {snapshot.name}") from error
     except HfHubHTTPError as error:
-        if error.response.status_code < 429:  # only too many requests and a Hub in trouble may pass
+        if error.response.status_code < 429:  # only 429 and server errors are worth another try
             raise
     return get_hf_file_metadata(url, timeout=seconds, headers=_headers(), retry_on_errors=True)
 
 
 def _headers() -> dict[str, str]:
-    """With the token, which the client takes off wherever a request leaves the Hub, and counted as a download."""
+    """Headers with the token, counted as a download. The client removes the token on requests to other hosts."""
     from huggingface_hub import constants
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # exported, but not by its stub
 
@@ -159,7 +159,7 @@ def _headers() -> dict[str, str]:
 
 
 def _link(blob: Path, pointer: Path) -> None:
-    """Let the snapshot's file be the blob: in one step, also where something else is in its place."""
+    """Link the snapshot's file to the blob in one step, replacing what is in its place."""
     draft = blob.with_name(f"{blob.name}.{uuid.uuid4().hex[:8]}.incomplete")
     try:
         draft.symlink_to(os.path.relpath(blob, pointer.parent))
@@ -169,7 +169,7 @@ def _link(blob: Path, pointer: Path) -> None:
 
 
 def _tag_cache() -> None:
-    """Tell backup programs that this folder can be fetched again, as huggingface_hub does."""
+    """Mark the folder as a cache for backup programs, as huggingface_hub does."""
     tag = cache_folder() / "CACHEDIR.TAG"
     if not tag.exists():
         tag.write_text("Signature: 8a477f597d28d172789f06886806bc55\n# A cache of the Hugging Face Hub's files.\n")

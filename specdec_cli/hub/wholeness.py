@@ -1,7 +1,7 @@
-"""Is a snapshot in the cache all there, and as it was pulled? Law: answered from the disk alone, without the network.
+"""Finds missing, altered and added files of a snapshot in the cache. Law: only the disk is read, never the network.
 
-Three sources, the best one first: the manifest of a pull (names, sizes, digests); the listing that `hf download` leaves
-(names); else what the files imply: the shards an index names, a configuration, a tokenizer, and links to lost blobs.
+There are three sources, the best first: the manifest of a pull (names, sizes, digests); the listing that `hf download`
+leaves (names); else the files themselves (the shards of an index, a configuration, a tokenizer, links to lost blobs).
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from specdec_cli.hub.layout import is_inside
 from specdec_cli.hub.manifest import Entry, read
 from specdec_cli.hub.names import WEIGHTS, is_plain, is_weights, shown, wanted
 
-# Five digits are plenty, and a name cannot make us count to a billion.
+# Five digits are enough, and they keep a hostile name from making us count to a billion.
 PART = re.compile(r"(model-)(\d{1,5})-of-(\d{1,5})(\.safetensors)")
 INDEX = "model.safetensors.index.json"
 FOREIGN_WEIGHTS = {".bin", ".pt", ".pth", ".gguf"}
-# One of these holds the vocabulary, or mlx-lm has no tokenizer to load.
+# One of these holds the vocabulary; without it mlx-lm has no tokenizer to load.
 VOCABULARIES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "*.tiktoken", "*.model")
 
 
 def problems(name: str, folder: Path) -> tuple[Problem, ...]:
-    """What this snapshot of `name` lacks, what was altered and what was added, sorted by file.
+    """The missing, altered and added files of this snapshot of `name`, sorted by file; added ones last.
 
-    Raises: NotAvailable where a file is a link out of the cache or an index names what is no file; OSError.
+    Raises: NotAvailable for a link out of the cache, and for an index with a shard that is no file here; OSError.
     """
     for path in sorted(folder.iterdir()):
         if path.is_symlink() and not is_inside(name, path):
@@ -46,12 +46,12 @@ def problems(name: str, folder: Path) -> tuple[Problem, ...]:
 
 
 def is_compared(name: str, folder: Path) -> bool:
-    """Has a pull compared this snapshot, and is it still as it was?"""
+    """Whether a pull has compared this snapshot and nothing has changed since."""
     return folder.is_dir() and read(name, folder.name) is not None and not problems(name, folder)
 
 
 def _changed(path: Path, entry: Entry) -> Problem | None:
-    """Sizes are compared for every file, digests for the small ones. Raises: OSError."""
+    """Compare the size of a file, and the digest of a small one. Raises: OSError."""
     if not path.is_file():
         return Problem(entry.path, "there", "missing")
     size_bytes = path.stat().st_size
@@ -78,7 +78,7 @@ def _expected(name: str, folder: Path) -> set[str]:
 
 
 def _implied(name: str, folder: Path) -> set[str]:
-    """What the files here say must be here as well: weights come last in a pull, so they stand for all of it."""
+    """The files that the present files imply. Every model needs a configuration, a vocabulary and weights."""
     weights = {path.name for path in folder.glob(WEIGHTS)}
     expected = {"config.json"} | weights
     if not any(any(folder.glob(pattern)) for pattern in VOCABULARIES):
@@ -95,7 +95,7 @@ def _implied(name: str, folder: Path) -> set[str]:
 
 
 def _shards(name: str, index: Path) -> set[str]:
-    """File names in a weight index; none where it is unreadable, which the checkpoint reports.
+    """The shards of a weight index; none if it is unreadable, which the checkpoint reports.
 
     Raises: NotAvailable for a shard that is no file of this folder.
     """

@@ -47,7 +47,7 @@ def test_free_space_is_compared_for_both_models_together(server, home):
     )
     assert ask(server, home, code) == {
         "error": "DoesNotFit",
-        "message": f"org/tiny and org/draft needs 12.6 MB, and the disk of {home}/hub has 7.0 MB free",
+        "message": f"org/tiny and org/draft need 12.6 MB, and the disk of {home}/hub has 7.0 MB free",
         "hint": "free some space (specdec rm NAME), or set HF_HOME to a folder on a bigger disk",
         "exit": 5,
     }

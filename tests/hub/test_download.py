@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 
 import pytest
 
@@ -113,10 +114,13 @@ def test_what_is_here_needs_no_space(cache, monkeypatch):
     download.check_space([listed(cached=True)])
 
 
-def test_free_space_is_known_before_the_cache_is_made(cache, monkeypatch):
-    here = download.free_bytes()
+def test_free_space_is_that_of_the_nearest_folder_before_the_cache_is_made(cache, monkeypatch):
+    asked = []
+    monkeypatch.setattr(download.shutil, "disk_usage", lambda folder: asked.append(folder) or SimpleNamespace(free=7))
+    assert download.free_bytes() == 7
     cache.rmdir()
-    assert abs(download.free_bytes() - here) < 1 << 30
+    assert download.free_bytes() == 7
+    assert asked == [cache, cache.parent]
 
 
 # What no pull has compared

@@ -130,7 +130,7 @@ def test_another_kind_of_digest_is_no_contradiction(hub):
     [
         (["config.json", "pytorch_model.bin"], "has no model*.safetensors, only pytorch_model.bin"),
         (["config.json", "original/model.safetensors"], "has no model*.safetensors, only original/model.safetensors"),
-        (["README.md"], "has no model*.safetensors, only 1 other files"),
+        (["README.md"], "has no model*.safetensors, only 1 other file"),
         ([WEIGHTS], "has weights but no config.json"),
     ],
 )

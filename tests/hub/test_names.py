@@ -35,7 +35,8 @@ HOSTILE = st.lists(
     st.sampled_from(["..", ".", "/", "\\", "~", "a", "Z", "0" * 40, ":", "\0", "\n", " ", "%2e", "\u202e", "é", "--"]),
     max_size=8,
 ).map("".join)
-NAMES = HOSTILE | st.text(max_size=30)
+ALPHABET = "".join(map(chr, range(0x250))) + "\u2028\u202e\ufeff\U0001f600"
+NAMES = HOSTILE | st.text(ALPHABET, max_size=30)
 BRIEF = settings(max_examples=40)
 
 

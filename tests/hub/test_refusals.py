@@ -128,7 +128,7 @@ def test_a_name_that_cannot_be_a_hub_id_is_refused_without_a_call(server, home, 
     ("files", "message"),
     [
         ({"config.json": b"{}", "pytorch_model.bin": b"p"}, "has no model*.safetensors, only pytorch_model.bin"),
-        ({"README.md": b""}, "has no model*.safetensors, only 1 other files"),
+        ({"README.md": b""}, "has no model*.safetensors, only 1 other file"),
         ({"model.safetensors": b"w"}, "has weights but no config.json"),
     ],
 )
