@@ -24,7 +24,7 @@ from specdec_cli.session.drafting import DraftController
 
 NETWORK, OTHER = tiny_network(seed=1), tiny_network(seed=1, noise=0.05)
 PROMPT = [*range(3, 23)] * 2
-GREEDY = [t for r in baseline(NETWORK, PROMPT, 40, frozenset(), time.perf_counter) for t in r.emitted]
+GREEDY = [t for r in baseline(NETWORK, PROMPT, 24, frozenset(), time.perf_counter) for t in r.emitted]
 
 
 class ToyDrafter(Drafter):

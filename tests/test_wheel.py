@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # builds a wheel and an environment
+
 ROOT = Path(__file__).parent.parent
 
 

@@ -21,6 +21,8 @@ from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
 
+pytestmark = pytest.mark.slow  # big matrices
+
 SIZES = {"hidden_size": 512, "intermediate_size": 640}
 LAYERS = {"target": 8 + 4, "draft": 2 + 4}
 DEMO = {label: locate(f"specdec:demo/{label}") for label in LAYERS}

@@ -37,7 +37,7 @@ def real_rounds(live, session, condition, prompt, k):
 
 
 @pytest.mark.parametrize("temperature", [0.0, pytest.param(0.8, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("drafter", ["model", "ngram"])
+@pytest.mark.parametrize("drafter", ["model", pytest.param("ngram", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("prompt", [CODE, pytest.param(COPY, marks=pytest.mark.slow)], ids=lambda p: p.kind)
 def test_the_rounds_of_a_rehearsal_are_those_of_a_real_run_at_every_k(demo, drafter, temperature, prompt):
     live = machine(demo)

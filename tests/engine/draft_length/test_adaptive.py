@@ -81,6 +81,7 @@ def test_hostile_text_costs_under_three_percent_in_256_tokens(machine):
     assert against_plain(machine, HOSTILE, 256) >= 0.97
 
 
+@pytest.mark.slow
 @machines
 def test_a_long_parked_controller_spends_at_most_two_percent_on_looking(machine):
     assert against_plain(machine, HOSTILE, 2000) >= 0.98
@@ -92,11 +93,13 @@ def test_on_an_m1_it_stays_with_plain_decoding(text):
     assert ks.count(0) / len(ks) >= 0.98
 
 
+@pytest.mark.slow
 @machines
 def test_four_texts_beat_any_single_k(machine):
     assert mix_against_best_fixed(machine) >= NO_HEADROOM.get(machine.name, 1.05)
 
 
+@pytest.mark.slow
 @machines
 def test_spikes_and_heat_do_not_fool_it(machine):
     """One round in twelve takes four times as long, and everything slows to 1.6 times and back within 40 seconds."""

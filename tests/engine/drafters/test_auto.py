@@ -59,7 +59,7 @@ LENGTHS = {
 }
 
 
-@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("ahead", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 @pytest.mark.parametrize("name", LENGTHS)
 def test_whoever_drafts_the_words_are_the_targets_own(name, temperature, ahead, monkeypatch):
