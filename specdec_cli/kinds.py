@@ -83,7 +83,7 @@ AUTO = DrafterKind(
 )
 DRAFTERS: dict[str, DrafterKind] = {kind.name: kind for kind in (MODEL, LOOKUP, AUTO, NONE)}
 # Who drafts where neither the request nor the pair says.
-DEFAULT_DRAFTER = MODEL.name
+DEFAULT_DRAFTER = AUTO.name
 
 _RULES = "specdec_cli.engine.sampling.acceptance"
 GREEDY = RuleKind("greedy", f"{_RULES}:Greedy", same_noise=True)

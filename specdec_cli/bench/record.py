@@ -30,6 +30,7 @@ def entry(result: BenchResult, report: Report) -> dict[str, Any]:
     return {
         "chip": environment.chip,
         "k": chosen_k(result, report),
+        "drafter": report.condition.contender.drafter,
         "speedup": speedup and round(speedup.mean, 3),
         "low": speedup and round(speedup.low, 3),
         "high": speedup and round(speedup.high, 3),

@@ -9,7 +9,7 @@ from specdec_cli.bench.recommend import RULE, Recommendation
 from specdec_cli.bench.report import Report
 from specdec_cli.bench.result import BenchResult, Length
 from specdec_cli.format import percent
-from specdec_cli.kinds import DEFAULT_DRAFTER
+from specdec_cli.kinds import DEFAULT_DRAFTER, MODEL
 from specdec_cli.machine import MachineState
 
 # A baseline whose speed changed by more makes the intervals doubtful.
@@ -87,11 +87,12 @@ def command(result: BenchResult, report: Report) -> str:
     """The next command to type."""
     advice, settings = report.recommendation, result.settings
     if advice.answer == "unknown":
-        return f"specdec bench {_models(result, report, bench=True)} --time-budget {_longer(settings.budget_seconds)}"
+        return f"specdec bench {_models(result, report, MODEL.name)} --time-budget {_longer(settings.budget_seconds)}"
     k = advice.k if advice.answer == "use" else 0
     temperature = advice.condition.temperature
     option = f" --temp {temperature:g}" if temperature else ""
-    return f"specdec run {_models(result, report, bench=False)} -k {k}{option} 'your prompt'"
+    usual = DEFAULT_DRAFTER if k else report.condition.contender.drafter  # nobody drafts at K = 0
+    return f"specdec run {_models(result, report, usual)} -k {k}{option} 'your prompt'"
 
 
 def rule() -> str:
@@ -108,7 +109,8 @@ def length(k: Length) -> str:
     return f"K {k}"
 
 
-def _models(result: BenchResult, report: Report, *, bench: bool) -> str:
+def _models(result: BenchResult, report: Report, usual: str) -> str:
+    """The options that name this pair and its drafter, which is left out if it is the `usual` one."""
     import shlex
 
     settings, contender = result.settings, report.condition.contender
@@ -118,7 +120,7 @@ def _models(result: BenchResult, report: Report, *, bench: bool) -> str:
     else:
         draft = f" --draft {shlex.quote(contender.draft)}" if contender.draft else ""
         chosen = f"--target {shlex.quote(settings.target)}{draft}"
-    return chosen + (f" --drafter {contender.drafter}" if contender.drafter != DEFAULT_DRAFTER else "")
+    return chosen + (f" --drafter {contender.drafter}" if contender.drafter != usual else "")
 
 
 def _longer(budget_seconds: float) -> str:

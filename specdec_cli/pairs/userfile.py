@@ -51,7 +51,7 @@ def add_pair(path: Path, pair: Pair) -> None:
 
 
 def record_measured(path: Path, pair: Pair, k: int | Literal["auto"], measured: Mapping[str, Any]) -> None:
-    """Sets the K of `pair` and adds `measured` to its measurements, replacing an older one of the same chip.
+    """Sets K and drafter of `pair`, and adds `measured` to its measurements in place of an older one of that chip.
 
     A packaged pair is first copied into the user's file, since an entry there replaces the packaged one whole.
     """
@@ -63,6 +63,8 @@ def record_measured(path: Path, pair: Pair, k: int | Literal["auto"], measured: 
         pairs[pair.name].update({key: value for key, value in known.items() if value not in (None, "")})
     table = pairs[pair.name]
     table["k"] = k
+    if "drafter" in measured:
+        table["drafter"] = measured["drafter"]
     others = [dict(entry) for entry in table.get("measured", []) if entry.get("chip") != measured["chip"]]
     entries = tomlkit.array().multiline(len(others) > 0)
     for entry in [*others, measured]:

@@ -46,13 +46,16 @@ def test_the_command_has_the_recommended_k_and_the_temperature():
     result = sample_result(budget_seconds=120.0, temperatures=(0.7,))
     found = report(result)
     k = found.recommendation.k
-    assert sentences.command(result, found) == f"specdec run -p qwen3-8b -k {k} --temp 0.7 'your prompt'"
+    assert (
+        sentences.command(result, found) == f"specdec run -p qwen3-8b --drafter model -k {k} --temp 0.7 'your prompt'"
+    )
 
 
 def test_an_unnamed_pair_is_named_by_its_models(result):
     unnamed = replace(result, settings=replace(result.settings, named=False))
     assert sentences.command(unnamed, report(unnamed)) == (
-        "specdec run --target mlx-community/Qwen3-8B-4bit --draft mlx-community/Qwen3-0.6B-4bit -k 2 'your prompt'"
+        "specdec run --target mlx-community/Qwen3-8B-4bit --draft mlx-community/Qwen3-0.6B-4bit"
+        " --drafter model -k 2 'your prompt'"
     )
 
 

@@ -2,7 +2,7 @@
 acceptance is given, and three ways to a recurrent state after a partial acceptance:
 
 * states: the verify pass runs its recurrence one row at a time and keeps the state behind each row
-* replay: what specdec does; the recurrence alone runs again on rows kept from the pass (`specdec_cli/engine/replay.py`)
+* replay: what specdec does; the recurrence alone runs again on rows kept from the pass (`specdec_cli/engine/cache/recompute.py`)
 * refeed: the state from before the pass is put back, and the accepted tokens are rows of the next pass
 """
 
@@ -25,7 +25,7 @@ from mlx_lm.utils import _get_classes
 
 from specdec_cli.engine.baseline import baseline
 from specdec_cli.engine.cache.kinds import leaves, put_back
-from specdec_cli.engine.cache.recompute import Call, Deck, Tape
+from specdec_cli.engine.cache.recompute import Call, Recorder, Recording
 from specdec_cli.engine.cache.rollback import Caches
 from specdec_cli.engine.decode import Clock, decode
 from specdec_cli.engine.draft import Draft
@@ -215,7 +215,7 @@ def one_row_logits(network: nn.Module, prompt: list[int], answer: list[int]) -> 
 def shares_of_a_pass(target: Metered, prompt: list[int], drafted: list[int]) -> list[float]:
     """What of a verify pass is its own recurrence, which no way of decoding avoids; nothing without a recurrence."""
     caches, shares, clock = target._caches, [], target.clock
-    if caches._deck is None:
+    if caches._recorder is None:
         return []
     target.reuse(prompt)
     for _ in range(15):
@@ -223,27 +223,27 @@ def shares_of_a_pass(target: Metered, prompt: list[int], drafted: list[int]) -> 
         mx.eval(target.logits(prompt, mx.array(drafted)))
         fed, middle = caches._fed[-1], clock()
         put_back(caches._rewound, fed.states)
-        assert fed.tape is not None
-        caches._deck.replay(fed.tape, fed.tape.tokens)
+        assert fed.recording is not None
+        caches._recorder.recompute(fed.recording, fed.recording.tokens)
         mx.eval([part.cache for part in caches._rewound])
         shares.append((clock() - middle) / (middle - begin))
         target.commit(prompt, len(prompt) - 1)
     return shares
 
 
-class StepStates(Deck):
-    """A deck that keeps the recurrence's state behind each row of a pass, and takes it instead of replaying."""
+class StepStates(Recorder):
+    """A recorder that keeps the recurrence's state behind each row of a pass, and takes it instead of recomputing."""
 
     def __init__(self) -> None:
         super().__init__()
         self.kept: dict[int, list[mx.array]] = {}
 
-    def recording(self, tokens: int) -> AbstractContextManager[Tape]:
+    def recording(self, tokens: int) -> AbstractContextManager[Recording]:
         self.kept = {}
         return super().recording(tokens)
 
-    def replay(self, tape: Tape, tokens: int) -> None:
-        for call in tape.calls:
+    def recompute(self, recording: Recording, tokens: int) -> None:
+        for call in recording.calls:
             cache = next(v for v in (*call.args, *call.kwargs.values()) if isinstance(v, ArraysCache))
             read = mx.concatenate([cache[0], convolved(call)[:, :tokens]], axis=1)
             cache[0] = read[:, -cache[0].shape[1] :]
@@ -278,32 +278,34 @@ def convolved(call: Call) -> mx.array:
 
 def kept_bytes(caches: Caches) -> int:
     """What the last pass, if it was recorded, holds on to for a rollback, besides the state from before it."""
-    deck, tape = caches._deck, caches._fed[-1].tape
-    if deck is None or tape is None:
+    recorder, recording = caches._recorder, caches._fed[-1].recording
+    if recorder is None or recording is None:
         return 0
-    arrays = [v for call in tape.calls for v in (*call.args, *call.kwargs.values(), *call.outputs)]
-    if isinstance(deck, StepStates):
-        arrays = [state for states in deck.kept.values() for state in states] + [convolved(c) for c in tape.calls]
+    arrays = [v for call in recording.calls for v in (*call.args, *call.kwargs.values(), *call.outputs)]
+    if isinstance(recorder, StepStates):
+        arrays = [state for states in recorder.kept.values() for state in states] + [
+            convolved(c) for c in recording.calls
+        ]
     return sum(array.nbytes for array in arrays if isinstance(array, mx.array))
 
 
 @contextmanager
 def strategy(name: str, model: CachedModel, architecture: str) -> Iterator[None]:
     """`model` takes tokens back in the way `name` while inside; nothing may be left to take back at either end."""
-    caches, deck = model._caches, model._caches._deck
+    caches, recorder = model._caches, model._caches._recorder
     module, function, per_row = RECURRENCES[architecture]
     original = getattr(module, function)
-    assert deck is not None
+    assert recorder is not None
     try:
         if name == "refeed":
-            caches._deck = None
+            caches._recorder = None
         elif name == "states":
-            deck.__class__ = StepStates
-            deck.kept = {}
-            setattr(module, function, deck.stepping(original, per_row))
+            recorder.__class__ = StepStates
+            recorder.kept = {}
+            setattr(module, function, recorder.stepping(original, per_row))
         yield
     finally:
-        caches._deck = deck
-        deck.__class__ = Deck
-        vars(deck).pop("kept", None)
+        caches._recorder = recorder
+        recorder.__class__ = Recorder
+        vars(recorder).pop("kept", None)
         setattr(module, function, original)

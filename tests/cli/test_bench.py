@@ -75,7 +75,7 @@ def test_from_the_bench_to_the_run_with_every_file_in_between(home):
     assert not result.partial and result.seconds < 60
     assert report.recommendation.answer in ("use", "don't")
     k = report.recommendation.k if report.recommendation.answer == "use" else 0
-    assert lines[-1] == f"specdec run -p tiny -k {k} 'your prompt'"
+    assert lines[-1] == f"specdec run -p tiny{' --drafter model' * bool(k)} -k {k} 'your prompt'"
     assert f"tiny now starts at K {k}" in err
 
     rows = list(csv.DictReader(io.StringIO((home / "bench.csv").read_text())))
@@ -186,7 +186,7 @@ def test_files_that_are_no_result_name_the_first_thing_wrong(change, message):
 def test_markdown_tells_losses_as_it_tells_wins():
     loss, win = markdown_text(sample_result("M1 Pro")), markdown_text(sample_result())
     assert "Don't use this draft for this" in loss and "specdec run -p qwen3-8b -k 0" in loss
-    assert "**2**" in win and "specdec run -p qwen3-8b -k 2" in win
+    assert "**2**" in win and "specdec run -p qwen3-8b --drafter model -k 2" in win
 
 
 def test_a_partial_result_is_not_written_down():

@@ -27,7 +27,7 @@ def test_a_pair_by_name_and_by_its_models(models):
 
 @pytest.mark.parametrize(
     ("drafter", "ks", "expected"),
-    [(None, (), "model"), ("ngram", (), "ngram"), ("ngram", (0,), "none"), ("ngram", (0, 4), "ngram")],
+    [(None, (), "auto"), ("ngram", (), "ngram"), ("ngram", (0,), "none"), ("ngram", (0, 4), "ngram")],
 )
 def test_the_drafter_is_the_options_and_nobody_where_every_k_is_0(models, drafter, ks, expected):
     options = ModelOptions(target=models.target, draft=models.draft, drafter=drafter)

@@ -7,7 +7,7 @@ from typing import Final
 from rich.text import Text
 
 from specdec_cli.format import count, percent, speed
-from specdec_cli.kinds import DEFAULT_DRAFTER, kind_of
+from specdec_cli.kinds import kind_of
 from specdec_cli.ui.panel import gauges
 from specdec_cli.ui.panel.rounds import FATES, round_row, shortened, spread
 from specdec_cli.ui.panel.state import KEPT_ROUNDS, PanelState
@@ -79,11 +79,11 @@ def _waiting(state: PanelState) -> Text:
 
 
 def _titles(state: PanelState) -> list[Text]:
-    """NAME · drafter (unless the default) · K · rule, from the longest to the shortest spelling."""
+    """NAME · drafter (unless it is the draft model) · K · rule, from the longest to the shortest spelling."""
     start = state.start
     if start is None:
         return [Text.assemble((safe(state.name), "bold"))]
-    parts = [] if start.drafter == DEFAULT_DRAFTER else [start.drafter]
+    parts = [] if kind_of(start.drafter).needs_draft else [start.drafter]
     parts = [*parts, f"K {start.k}", start.rule] if state.drafts else ["plain decoding"]
     name = safe(state.name or start.target.rstrip("/").rpartition("/")[2]).replace("\n", " ")
     spellings = [SEPARATOR.join(["", *parts[:kept]]) for kept in range(len(parts), -1, -1)]

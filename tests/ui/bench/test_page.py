@@ -71,7 +71,7 @@ def test_the_page_says_the_recommendation_its_interval_and_the_command(result, p
     (section,) = sections(result)
     assert section.recommendation.answer == "use"
     assert f"Recommended: {section.conclusion}" in html.unescape(page)
-    assert f"specdec run -p qwen3-8b -k {section.recommendation.k}" in page
+    assert f"specdec run -p qwen3-8b --drafter model -k {section.recommendation.k}" in page
 
 
 def test_every_k_is_a_row_and_the_recommended_one_is_marked(result, page):

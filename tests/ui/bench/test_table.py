@@ -49,7 +49,7 @@ rule        the smallest K within noise and 2 % of the fastest; none whose 95 %
 machine     baseline +1.9 % from first to last, on mains, low-power mode off,
             thermal pressure nominal, load 1.4 then 2.2 on 14 cores
 
-specdec run -p qwen3-8b -k 2 'your prompt'
+specdec run -p qwen3-8b --drafter model -k 2 'your prompt'
 """
 
 
@@ -89,7 +89,7 @@ rule        the smallest K within noise and 2 % of the fastest; none whose 95 % 
 machine     baseline +1.9 % from first to last, on mains, low-power mode off, thermal pressure nominal, load 1.4 then
             2.2 on 14 cores
 
-specdec run -p qwen3-8b -k 2 'your prompt'
+specdec run -p qwen3-8b --drafter model -k 2 'your prompt'
 """
 
 
