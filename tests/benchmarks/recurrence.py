@@ -1,8 +1,9 @@
 """What the rollback benchmark decodes with: targets of a realistic cost that meter their rollbacks, a drafter whose
 acceptance is given, and three ways to a recurrent state after a partial acceptance:
 
-* states: the verify pass runs its recurrence one row at a time and keeps the state behind each row
-* replay: what specdec does; the recurrence alone runs again on rows kept from the pass (`specdec_cli/engine/cache/recompute.py`)
+* states: the verify pass runs its recurrence one row at a time and keeps the state after each row
+* replay: what specdec does; the recurrence alone runs again on rows kept from the pass
+  (`specdec_cli/engine/cache/recompute.py`)
 * refeed: the state from before the pass is put back, and the accepted tokens are rows of the next pass
 """
 
@@ -89,7 +90,7 @@ def random_network(config: Mapping[str, Any], seed: int = 1) -> nn.Module:
 
 
 def twin(network: nn.Module, config: Mapping[str, Any]) -> nn.Module:
-    """The same weights in a network of mlx-lm's own, to which no tape listens."""
+    """The same weights in a network of mlx-lm's own, which no recorder watches."""
     other = _blank(config)
     other.update(network.parameters())
     return other
