@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -100,7 +101,11 @@ def _scan(name: str) -> tuple[HFCacheInfo, CachedRepoInfo | None]:
 
 
 def _leftover_bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.glob("blobs/*.incomplete"))
+    total = 0
+    for path in folder.glob("blobs/*.incomplete"):
+        with suppress(FileNotFoundError):  # a pull beside this command has just moved its part to its place
+            total += path.stat().st_size
+    return total
 
 
 def _folder_bytes(folder: Path) -> int:

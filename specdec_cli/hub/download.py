@@ -12,6 +12,7 @@ import shutil
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -120,5 +121,8 @@ def _entry(snapshot: Snapshot, file: RemoteFile) -> manifest.Entry:
 def _sweep(name: str, now_seconds: float) -> None:
     """Remove the parts of killed downloads: each has a name of its own, so no later download reuses it."""
     for path in repository(name).glob("blobs/*.incomplete"):
-        if path.is_file() and is_inside(name, path.parent) and now_seconds - path.stat().st_mtime > ABANDONED_SECONDS:
-            path.unlink(missing_ok=True)
+        if not (path.is_file() and is_inside(name, path.parent)):
+            continue
+        with suppress(FileNotFoundError):  # a pull beside this one has just moved its part to its place
+            if now_seconds - path.stat().st_mtime > ABANDONED_SECONDS:
+                path.unlink()

@@ -147,6 +147,20 @@ def test_only_old_parts_are_swept(cache):
     assert (old.exists(), fresh.exists(), len(list(blobs.iterdir()))) == (False, True, len(FILES) + 1)
 
 
+def test_a_part_that_another_pull_moves_meanwhile_is_no_error(cache, monkeypatch):
+    place(cache)
+    part = cache / "models--org--tiny" / "blobs" / "part.incomplete"
+    part.write_bytes(b"arriving")
+
+    def is_inside(name, path):
+        part.rename(path / "whole")  # the other pull, between this one's two looks
+        return True
+
+    monkeypatch.setattr(download, "is_inside", is_inside)
+    download._sweep(NAME, 1e12)
+    assert (part.with_name("whole").exists(), part.exists()) == (True, False)
+
+
 def test_no_part_outside_the_cache_is_swept(cache, tmp_path):
     place(cache)
     (tmp_path / "elsewhere").mkdir()
