@@ -65,9 +65,10 @@ def host_and_round_seconds(pair, prompt, k, tokens):
     drafter, length = pair.begin("model", k, rule, prompt, tokens, 1.0)
     watched = Watched(drafter, ["propose"], meter), Watched(pair.target, ["outputs"], meter)
     rule = Watched(rule, ["judge", "choose"], Meter(pair.clock))
-    # Waiting for the draft and for the verification is the device's time.
-    kept = Pipeline._wait_for, Pipeline.read
-    Pipeline._wait_for, Pipeline.read = (meter.timed(method) for method in kept)
+    # Waiting for the draft and for the verification is the device's time. So is queueing: a CPU stream makes the
+    # caller wait once about ten tasks are queued.
+    kept = Pipeline._wait_for, Pipeline._queue, Pipeline.read
+    Pipeline._wait_for, Pipeline._queue, Pipeline.read = (meter.timed(method) for method in kept)
     hosts, totals, last, used = [], [], pair.clock(), meter.seconds
     try:
         context = list(prompt)
@@ -78,7 +79,7 @@ def host_and_round_seconds(pair, prompt, k, tokens):
                 totals.append(now - last)
             last, used = now, meter.seconds
     finally:
-        Pipeline._wait_for, Pipeline.read = kept
+        Pipeline._wait_for, Pipeline._queue, Pipeline.read = kept
     return statistics.median(hosts), statistics.median(totals)
 
 
