@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +25,8 @@ import torch.nn.functional as F
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from agreement import measure
+from continuation import continue_text, repeats, repetition_rate
 from corpus import (
     END_OF_TEXT,
     TURN_END,
@@ -35,14 +37,13 @@ from corpus import (
     training_streams,
 )
 from export import write_model
-from network import Network, Past, Shape
+from network import Network, Shape
 
 TARGET = Shape(layers=8, width=256, hidden=512, heads=4, kv_heads=2, vocabulary=VOCABULARY)
 DRAFT = Shape(layers=2, width=256, hidden=320, heads=4, kv_heads=2, vocabulary=VOCABULARY)
 TOKENS_PER_STEP = 8192
 SHORT, LONG = 512, 1024
 SAY_EVERY = 25
-LOOP_GRAM = 8
 OWN_TOKENS = 192
 CALM = 0.65
 PEAK_MUON, PEAK_ADAM = 5e-3, 4e-3
@@ -171,38 +172,6 @@ def unlearn_loops(network: Network, streams: list[tuple[float, np.ndarray]], ste
     return network.requires_grad_(False)
 
 
-@torch.no_grad()
-def continue_text(network: Network, prompts: Tensor, count: int, temperature: float, seed: int) -> Tensor:
-    """[B, T + count] ids: the prompts and what the network writes after them; temperature 0 is greedy."""
-    generator = torch.Generator().manual_seed(seed)
-    pasts = [Past(prompts.shape[0], network.shape, torch.bfloat16) for _ in range(network.shape.layers)]
-    ids, fed = prompts, prompts
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        for _ in range(count):
-            logits = network(fed, pasts)[:, -1].float()
-            if temperature == 0:
-                fed = logits.argmax(-1, keepdim=True)
-            else:
-                fed = torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator)
-            ids = torch.cat((ids, fed), 1)
-    return ids
-
-
-def repeats(ids: np.ndarray) -> np.ndarray:
-    """[N] bool: this id completes a LOOP_GRAM-gram that occurred before in `ids`."""
-    marks, seen = np.zeros(len(ids), dtype=bool), set()
-    for end in range(LOOP_GRAM, len(ids) + 1):
-        gram = tuple(ids[end - LOOP_GRAM : end])
-        marks[end - 1] = gram in seen
-        seen.add(gram)
-    return marks
-
-
-def repetition_rate(ids: np.ndarray) -> float:
-    """Share of the LOOP_GRAM-grams of `ids` that occurred before in it: 0 never repeats, near 1 is a loop."""
-    return float(repeats(ids)[LOOP_GRAM - 1 :].mean())
-
-
 def write_own_text(target: Network, streams: list[tuple[float, np.ndarray]], batches: int, work: Path) -> Tensor:
     """[rows, SHORT]: training prompts continued by the target, half greedy, half at temperature 1, without loops."""
     prompt, width = SHORT - OWN_TOKENS, 256
@@ -246,41 +215,6 @@ def train_draft(
 
     fit("draft", network, steps, batch, loss_of, work / "draft.pt")
     return network.requires_grad_(False)
-
-
-def rounds(agrees: np.ndarray, k: int) -> Iterator[tuple[int, int]]:
-    """(drafted, accepted) per round over one continuation, from where the draft agrees with the target."""
-    at = 0
-    while at < len(agrees):
-        drafted = min(k, len(agrees) - at)
-        accepted = next((i for i in range(drafted) if not agrees[at + i]), drafted)
-        yield drafted, accepted
-        at += accepted + 1
-
-
-@torch.no_grad()
-def measure(target: Network, draft: Network, prompts: np.ndarray, count: int = 128) -> dict[str, object]:
-    """Greedy acceptance on held-out prompts: a draft token is judged only after the target's own prefix."""
-    ids = continue_text(target, torch.from_numpy(prompts.astype(np.int64)), count, 0.0, 0)
-    start = prompts.shape[1]
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        guess = torch.cat([draft(rows)[:, start - 1 : -1].argmax(-1) for rows in ids.split(16)])
-    written = ids[:, start:].numpy()
-    agrees = guess.numpy() == written
-    calm = np.array([repetition_rate(row) < 0.1 for row in written])
-    table: dict[str, object] = {
-        "repetition_rate": round(float(np.mean([repetition_rate(row) for row in written])), 4),
-        "prompts": len(prompts),
-        "prompts_without_loops": int(calm.sum()),
-        "agreement": round(float(agrees.mean()), 4),
-    }
-    for name, rows in (("all", agrees), ("without_loops", agrees[calm])):
-        for k in (1, 2, 4, 8):
-            pairs = [pair for row in rows for pair in rounds(row, k)]
-            drafted, accepted = (sum(column) for column in zip(*pairs, strict=True))
-            judged = sum(a + (a < d) for d, a in pairs)
-            table[f"{name}_k{k}"] = {"judged": round(accepted / judged, 4), "drafted": round(accepted / drafted, 4)}
-    return table
 
 
 def main() -> None:
