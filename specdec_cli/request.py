@@ -14,7 +14,9 @@ from specdec_cli.errors import UsageError
 from specdec_cli.kinds import DEFAULT_DRAFTER, DEFAULT_RULE, DRAFTERS, K, rule_names
 
 # The one bound on the rows of a decoding pass. Windows keep that much slack, recurrent layers record passes that long.
-MAX_ROWS = 32
+# The usual pass feeds one emitted token and a draft, at most 32 rows: Apple's GPUs multiply in tiles of 32 rows, so
+# between a dozen and 32 rows each further one is nearly free.
+MAX_ROWS = 44
 # Emitted tokens that a pass may still have to feed before its draft; more of them get a pass of their own.
 MAX_UNREAD = 12
 # So a draft of any kind (a fixed K, an adaptive one, a lookup) has at most as many tokens as rows are left.

@@ -7,6 +7,7 @@ Letters: K drafted tokens, T tokens fed at once, V vocabulary size, D hidden siz
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -78,6 +79,18 @@ class Network:
     def weight_bytes(self) -> int:
         """Bytes of all parameters."""
         return sum(value.nbytes for _, value in tree_flatten(self.module.parameters()))
+
+    @property
+    def layers(self) -> int:
+        """Layers of the network."""
+        return len(self.module.layers)
+
+    @property
+    def widest(self) -> int:
+        """The most rows of any matrix, embeddings and output head left out."""
+        parameters = tree_flatten(self.module.parameters())
+        inner = [(name, value) for name, value in parameters if not re.search(r"embed|lm_head", name)]
+        return max((value.shape[-2] for _, value in inner if value.ndim > 1), default=0)
 
     @property
     def dtype(self) -> str:

@@ -10,15 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from specdec_cli.chips import ROW_COST_BEFORE_M3, chip_of
 from specdec_cli.format import parameters
 from specdec_cli.speedup import TYPICAL_ROW_COST, round_steps
 
 # Largest useful draft for a target of at least this many billion parameters.
 SIZE_BANDS = ((32.0, 7.0), (14.0, 3.0), (7.0, 1.0))
-# Cost of one more verified row before M3, whose GPUs read the weights again for every row or two (mlx pull request
-# 3764). No row costs are published; these fit the published gains and losses (mlx issue 1861, mlx-engine issues 103
-# and 113).
-ROW_COST_BEFORE_M3 = {"M1": 0.9, "M2": 0.55}
 SHORT_ANSWERS = "answers of a few dozen tokens gain little: the draft has to read the prompt too"
 
 
@@ -86,14 +83,9 @@ def _target(target: Side) -> list[str]:
     return found
 
 
-def row_cost(chip: str) -> float:
-    """Cost of one more verified row on `chip`, as a share of a plain step, until it is measured."""
-    older = re.search(r"Apple (M[12])\b", chip)
-    return ROW_COST_BEFORE_M3[older[1]] if older else TYPICAL_ROW_COST
-
-
 def _chip(chip: str) -> list[str]:
-    if re.search(r"Apple M[12]\b", chip):
+    found = chip_of(chip)
+    if found and found.generation in ROW_COST_BEFORE_M3:
         cost = f"{chip}: before M3 several rows at once cost nearly as much as one by one, and pairs often lose"
         return [cost, "on text that repeats itself try --drafter ngram: it costs no draft passes"]
     return []

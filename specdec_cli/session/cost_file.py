@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 import platformdirs
 
-# 2: the draft's clock is read before its verification is queued, and a lookup is billed all its time.
-SCHEMA = 2
+# 3: how far ratios may be off is written beside them; a measured table has no assumed entries.
+SCHEMA = 3
 # Pairs, machines and context lengths of which something is kept; the least recently written go first.
 KEPT_ENTRIES = 64
 

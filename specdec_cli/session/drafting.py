@@ -9,8 +9,9 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
+from specdec_cli import chips
 from specdec_cli.engine import device
-from specdec_cli.engine.draft_length.adaptive import ADAPTIVE_K, Adaptive
+from specdec_cli.engine.draft_length.adaptive import Adaptive
 from specdec_cli.engine.draft_length.costs import Costs
 from specdec_cli.engine.draft_length.fixed import DraftLength, Fixed
 from specdec_cli.engine.draft_length.lookup_acceptance import LookupAcceptance
@@ -18,11 +19,14 @@ from specdec_cli.engine.drafters.base import Drafter, Parts
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 from specdec_cli.kinds import DrafterKind, K, made
-from specdec_cli.pairs.advice import row_cost
+from specdec_cli.request import MAX_K
 from specdec_cli.session.cost_file import CostStore, NullCostStore
 
 # Costs change with the length of the context: a measurement at another length is only an assumption.
 CONTEXT_TOKENS = (1024, 4096, 16384, 65536)
+
+# Stands for a draft step where nothing but lookups draft.
+LEAST_RATIO = 0.001
 
 
 class DraftController:
@@ -71,15 +75,26 @@ class DraftController:
         """Weights of the draft over those of the target."""
         return draft.weight_bytes / self._target.weight_bytes if draft else 0.0
 
+    def _assumed(self, draft: CachedModel | None) -> Costs:
+        """Costs before anything is measured: by the chip where it is known, and by the weights of the two models."""
+        ratio = self._ratio(draft) or LEAST_RATIO
+        if draft is not None:
+            layers = draft.network.layers / self._target.network.layers
+            ratio = chips.draft_step(ratio, layers, device.queues_ahead())
+        chip = chips.chip_of(device.device_name())
+        if chip is None:
+            return Costs.of_ratio(ratio)
+        return Costs(chip.rows(self._target.network.widest), {1: ratio}, ratio / 8, chips.CHIP_DOUBT)
+
     def _adaptive_for(
         self, kind: DrafterKind, draft: CachedModel | None, prompt: Sequence[int], max_tokens: int
     ) -> Adaptive:
         """The controller of this kind at this length of context. Without anything that learns it drafts nothing."""
         situation = f"{self._learner(kind, draft)} · context {bisect_right(CONTEXT_TOKENS, len(prompt))}"
-        max_k = ADAPTIVE_K if draft or kind.learns else 0
+        max_k = MAX_K if draft or kind.learns else 0
         if situation not in self._adaptive:
             self._adaptive[situation] = self._known(situation, max_k) or Adaptive(
-                Costs.of_ratio(self._ratio(draft) or 0.001, row_cost(device.device_name())),
+                self._assumed(draft),
                 max_k,
                 reload_seconds=self._reload_seconds,
             )

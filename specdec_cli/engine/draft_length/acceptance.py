@@ -8,7 +8,7 @@ Not in the paper: rates are recent, and shrunk towards their pool and the pair's
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import exp, sqrt
+from math import exp, inf, sqrt
 from typing import Any
 
 # Rounds after which a count weighs 1/e: while the text stays of one kind, a rate is known within 0.06.
@@ -23,6 +23,14 @@ HABIT_TOKENS = 4096
 PRIOR_RATE = 0.6
 # An assumption weighs as much as two judged tokens, so four rounds overrule it.
 PRIOR_WEIGHT = 2.0
+
+
+# A position's own rate against the pool: positions differ less than a few judged tokens suggest.
+POSITION_WEIGHT = 6.0
+# The rate of a position that was never judged follows from the one before it, known as well as by so many tokens.
+UNSEEN_WEIGHT = 5.0
+# Judged tokens after which a draft may be as deep as it pays; before, twice as deep as was judged, and two more.
+KNOWN_TOKENS = 12
 
 
 class AcceptanceRecord:
@@ -81,14 +89,34 @@ class AcceptanceRecord:
         """The deepest position judged at least once within the window."""
         return max((i + 1 for i, judged in enumerate(self._judged) if judged >= 1), default=0)
 
+    @property
+    def reach(self) -> float:
+        """The deepest draft that the judged tokens speak for."""
+        return inf if sum(self._judged) >= KNOWN_TOKENS else 2 * self.frontier + 2
+
+    def hopeful_rates(self, k: int, deviations: float) -> list[float]:
+        """`rates`, each higher by so many standard deviations of what was judged."""
+        weight = PRIOR_WEIGHT + sum(self._judged)
+        return [min(rate + deviations * sqrt(rate * (1 - rate) / weight), 1.0) for rate in self.rates(k)]
+
     def rates(self, k: int) -> list[float]:
-        """r_1 … r_k: each shrunk to the pool of all, the pool to the habit; beyond the frontier never rising."""
-        pool = (sum(self._accepted) + PRIOR_WEIGHT * self.habit) / (sum(self._judged) + PRIOR_WEIGHT)
+        """r_1 … r_k: each shrunk to the pool of all, the pool to the habit.
+
+        A position that was never judged follows from the one before it: at most its rate or the pool's, and one more
+        acceptance, since it is reached only where that one was accepted (the rule of succession).
+        """
+        total = PRIOR_WEIGHT + sum(self._judged)
+        pool = (sum(self._accepted) + PRIOR_WEIGHT * self.habit) / total
         rates: list[float] = []
+        weight = UNSEEN_WEIGHT + sum(self._judged)
         for i in range(k):
             judged, accepted = (self._judged[i], self._accepted[i]) if i < len(self._judged) else (0.0, 0.0)
-            expected = min(pool, rates[-1]) if judged < 1 and rates else pool
-            rates.append((accepted + PRIOR_WEIGHT * expected) / (judged + PRIOR_WEIGHT))
+            if judged >= 1 or not rates:
+                expected, weight = pool, UNSEEN_WEIGHT + judged
+            else:
+                expected = (min(pool, rates[-1]) * weight + 1) / (weight + 1)
+                weight += 1
+            rates.append((accepted + POSITION_WEIGHT * expected) / (judged + POSITION_WEIGHT))
         return rates
 
     def to_dict(self) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from enum import Enum, auto
 from math import inf, log
 from typing import Any
 
@@ -18,42 +17,31 @@ from specdec_cli.engine.draft_length.acceptance import AcceptanceRecord
 from specdec_cli.engine.draft_length.costs import CostRecord, Costs, costs_from_dict
 from specdec_cli.engine.draft_length.estimates import (
     HOPED_RATE,
-    PROBE_ROUNDS,
+    Choice,
     cheapest,
     coming_tokens,
+    loss_steps,
     pays,
     plain_doubt,
-    trial_seconds,
 )
+from specdec_cli.engine.draft_length.look import CREDIT_STEPS, RISKED_SHARE, Look
 from specdec_cli.events import Round
 from specdec_cli.kinds import learns_from
-from specdec_cli.request import MAX_DRAFT
+from specdec_cli.request import MAX_K
 from specdec_cli.speedup import expected_tokens
 
-# Deepest K that is compared: the gain of one more token falls with every place, the cost of a row does not.
-ADAPTIVE_K = min(8, MAX_DRAFT)
-# A depth is tried when the one before it was judged within the window.
-BEYOND_FRONTIER = 1
-# Rounds between probes that did not pay, doubled each time.
+# Rounds between looks that did not pay, doubled each time.
 FIRST_WAIT_ROUNDS, LAST_WAIT_ROUNDS = 16, 512
-# Share of the time since the last probe that the next one may cost, reading what the draft has missed included.
+# Share of the time since the last look that the next one may lose, reading what the draft has missed included.
 EXPLORED_SHARE = 0.02
-# Plain steps of what drafting has just earned that may be spent on finding it again, when it stops paying.
-CREDIT_STEPS = 3.0
-# Budget of the first probe: a share of (tokens so far + tokens still allowed), priced at assumed costs.
-FIRST_LOOK_SHARE = 0.03
+# What a first look may lose: this share of (tokens so far + tokens still allowed), at assumed costs.
+FIRST_LOOK_SHARE = 0.02
+# Plain steps that any look may lose of a pair that is known.
+LOOK_STEPS = 2.0
 # Rounds until a refused investment is weighed again.
 RECONSIDER_ROUNDS = 8
 # What was written down longer ago is not believed.
 BELIEVED_SECONDS = 30 * 86400.0
-
-
-class Mode(Enum):
-    """`parked`: decoding plainly, because drafting does not pay or was not tried yet."""
-
-    PARKED = auto()
-    PROBING = auto()
-    DRAFTING = auto()
 
 
 class Adaptive:
@@ -62,7 +50,7 @@ class Adaptive:
     def __init__(
         self,
         assumed: Costs | None = None,
-        max_k: int = ADAPTIVE_K,
+        max_k: int = MAX_K,
         acceptance: AcceptanceRecord | None = None,
         reload_seconds: float = 0.0,
     ) -> None:
@@ -74,10 +62,10 @@ class Adaptive:
         self._unread = self._emitted = 0
         self._unread_token_seconds: float | None = None
         self._after_plain = False
-        self._mode, self._known = Mode.PARKED, False
-        self._wait = self._probe_left = self._failures = 0
+        self._parked, self._known = True, False
+        self._wait = self._failures = 0
+        self._look = Look()
         self._since, self._credit_steps = inf, 0.0
-        self._excess_seconds = 0.0
         self._reload_seconds = reload_seconds
         self._context_tokens = self._session_tokens = 0
         self.resting = False
@@ -92,7 +80,7 @@ class Adaptive:
         self._context_tokens = unread_tokens
         self.expect_reading(unread_seconds)
         self._after_plain = False
-        self._wait = min(self._wait, FIRST_WAIT_ROUNDS) if self._mode is not Mode.DRAFTING else 0
+        self._wait = min(self._wait, FIRST_WAIT_ROUNDS) if self._parked else 0
 
     def expect_reading(self, seconds: float | None) -> None:
         """`seconds` is the estimated cost of reading all unread context; None: as measured or assumed."""
@@ -101,34 +89,28 @@ class Adaptive:
     @property
     def parked(self) -> bool:
         """Decoding plainly because drafting does not pay, or was not tried yet."""
-        return self._mode is Mode.PARKED
+        return self._parked
 
     def next(self) -> int:
         """K of the next round. Asked once a round, after a plain round one round ahead."""
-        if not self.costs.ready or not self._max_k:
+        if not self._max_k:
             return 0
         self._since += 1
         if self._wait:
             self._wait -= 1
             return 0
-        match self._mode:
-            case Mode.PARKED:
-                return self._while_parked()
-            case Mode.PROBING:
-                return self._while_probing()
-            case Mode.DRAFTING:
-                return self._while_drafting()
+        return self._while_parked() if self._parked else self._while_drafting()
 
     def lookup_k(self, rates: list[float]) -> int:
         """K of a lookup with these rates; 0 where the model, or plain decoding, costs less.
 
         While the model is probed nothing is looked up, or the probe would learn nothing.
         """
-        if not self.costs.ready or self._mode is Mode.PROBING:
+        if not self.costs.ready or self._probing:
             return 0
         tokens = expected_tokens(rates)
         k = min(range(len(tokens)), key=lambda k: self.costs.verify_seconds(k) / tokens[k])
-        drafts = bool(self._max_k) and self._mode is Mode.DRAFTING
+        drafts = bool(self._max_k) and not self._parked
         rival = cheapest(self._rates(), self.costs).seconds if drafts else self.costs.plain_seconds()
         return k if self.costs.verify_seconds(k) / tokens[k] < rival else 0
 
@@ -147,6 +129,8 @@ class Adaptive:
             # A plain round after a drafted one, or a reply's first, starts the pipeline and costs more than a step.
             if self._after_plain and not round.draft:
                 self.costs.plain(round.verify_seconds)
+            elif not round.draft:
+                self.costs.restarted(round.verify_seconds)
             elif round.draft:
                 # A lookup has no cost of its own: all its time is the pass's.
                 self.costs.drafted(len(round.draft), None, round.draft_seconds + round.verify_seconds)
@@ -162,68 +146,82 @@ class Adaptive:
         self._unread, self.resting = 0, False
         self.costs.drafted(k, None if caught_up else round.draft_seconds, round.verify_seconds)
         self.acceptance.drafted(k, round.accepted, len(round.emitted))
-        if self.costs.ready:
-            spent = round.draft_seconds + round.verify_seconds
-            self._excess_seconds += spent - len(round.emitted) * self.costs.plain_seconds()
+        self._look.add((round.draft_seconds + round.verify_seconds) / self.costs.plain_seconds(), len(round.emitted))
 
     def _while_parked(self) -> int:
+        plain, reading = self.costs.plain_seconds(), self._reading_seconds()
         hoped = cheapest([HOPED_RATE] * self._max_k, self.costs)
-        first = cheapest(self._rates(), self.costs)
-        price = trial_seconds(first, self.costs) + self._reading_seconds()
         steps = EXPLORED_SHARE * self._since + self._credit_steps
         if not self._known:
             steps = FIRST_LOOK_SHARE * (self._session_tokens + self._left)
-        purse = steps * self.costs.plain_seconds()
+        may_lose = min(steps - reading / plain, max(LOOK_STEPS, FIRST_LOOK_SHARE * self._left))
+        first = cheapest(self._rates(), self.costs, RISKED_SHARE * may_lose)
+        price = loss_steps(first, self.costs) * plain + reading
         promising = pays(hoped, price, self.costs, coming_tokens(self._left, self._emitted), self._failures)
-        if hoped.seconds >= self.costs.plain_seconds():
+        if hoped.seconds >= plain:
             # No text could make it pay, unless its costs were measured at a bad moment.
-            promising = LAST_WAIT_ROUNDS <= self._since < inf
+            promising = self.costs.ready and LAST_WAIT_ROUNDS <= self._since < inf
             self._rest()
-        if price > purse or not promising:
+        if loss_steps(first, self.costs) > may_lose or not promising:
             self._wait = RECONSIDER_ROUNDS
             if self._since == inf:
                 self.reason = "not tried yet: so few tokens would not pay for it"
             return 0
-        self._mode, self._known, self._probe_left = Mode.PROBING, True, PROBE_ROUNDS
-        self._since = self._credit_steps = self._excess_seconds = 0.0
+        if self._measures_plain(hoped):
+            return 0
+        self._parked, self._known, self._look = False, True, Look(may_lose)
+        self._since = self._credit_steps = 0.0
         self.reason = "looking whether drafting pays"
         return first.k
 
-    def _while_probing(self) -> int:
-        self._probe_left -= 1
-        if self._probe_left:
-            return cheapest(self._rates(), self.costs).k
-        self._mode = Mode.DRAFTING
-        return self._while_drafting()
+    def _measures_plain(self, choice: Choice) -> bool:
+        """Whether the gain of `choice` is within the doubt about a plain step, so that this one is measured first."""
+        if log(max(self.costs.plain_seconds() / choice.seconds, 1.0)) >= plain_doubt(self.costs):
+            return False
+        # This round and two more: the first starts the pipeline and is not counted.
+        self._wait = 2
+        self.reason = "a plain step is being measured"
+        return True
 
     def _while_drafting(self) -> int:
-        best, plain = cheapest(self._rates(), self.costs), self.costs.plain_seconds()
+        plain, look = self.costs.plain_seconds(), self._look
+        if self._probing:
+            choice = cheapest(self._rates(), self.costs, RISKED_SHARE * look.left)
+            if loss_steps(choice, self.costs) <= look.left and not (look.rounds > 1 and self._hopeless()):
+                return choice.k
+        best = cheapest(self._rates(), self.costs)
         yielded = f"{best.tokens:.1f} tokens a round cost {best.tokens * best.seconds / plain:.1f} plain steps"
-        if best.seconds >= plain:
+        if self._hopeless():
             self._park()
             self.reason = f"parked: {yielded}"
             return 0
         reading = self._reading_seconds()
-        if not pays(best, reading, self.costs, coming_tokens(self._left, self._emitted)):
+        if reading > plain and not pays(best, reading, self.costs, coming_tokens(self._left, self._emitted)):
             self._wait = RECONSIDER_ROUNDS
             self.reason = (
                 f"short answer: reading {self._unread} tokens would cost the draft {reading / plain:.0f} plain steps"
             )
             return 0
-        if log(plain / best.seconds) < plain_doubt(self.costs):
-            # This round and two more: the first starts the pipeline and is not counted.
-            self._wait = 2
-            self.reason = "a plain step is being measured again"
+        if self._measures_plain(best):
             return 0
         self.reason = yielded
         return best.k
 
+    @property
+    def _probing(self) -> bool:
+        return not self._parked and self._look.probing
+
+    def _hopeless(self) -> bool:
+        """Whether drafting loses even if its acceptance is as high as what was judged allows."""
+        rates = self.acceptance.hopeful_rates(self._deepest(), self._look.hope)
+        return cheapest(rates, self.costs).seconds >= self.costs.plain_seconds()
+
     def _park(self) -> None:
         """Back to 0: for a short wait where drafting had paid until now, else twice as long each time."""
-        self._failures = 0 if self._excess_seconds < 0 else self._failures + 1
+        self._failures = 0 if self._look.lost < 0 else self._failures + 1
         self._wait = min(FIRST_WAIT_ROUNDS * 2 ** max(self._failures - 1, 0), LAST_WAIT_ROUNDS)
-        self._credit_steps = min(max(-self._excess_seconds / self.costs.plain_seconds(), 0.0), CREDIT_STEPS)
-        self._mode = Mode.PARKED
+        self._credit_steps = min(max(-self._look.lost, 0.0), CREDIT_STEPS)
+        self._parked = True
         if self._wait == LAST_WAIT_ROUNDS:
             self._rest()
 
@@ -233,7 +231,11 @@ class Adaptive:
 
     def _rates(self) -> list[float]:
         """Rates as far as a round may now reach."""
-        return self.acceptance.rates(min(self._max_k, self.acceptance.frontier + BEYOND_FRONTIER))
+        return self.acceptance.rates(self._deepest())
+
+    def _deepest(self) -> int:
+        """Deepest K that may be compared now."""
+        return int(min(self._max_k, self.acceptance.reach))
 
     def _reading_seconds(self) -> float:
         """Cost of reading the context that the draft has not read."""
@@ -248,7 +250,7 @@ class Adaptive:
 
     @classmethod
     def from_dict(
-        cls, values: Mapping[str, Any], now_seconds: float, max_k: int = ADAPTIVE_K, reload_seconds: float = 0.0
+        cls, values: Mapping[str, Any], now_seconds: float, max_k: int = MAX_K, reload_seconds: float = 0.0
     ) -> Adaptive | None:
         """A controller that assumes what `to_dict` wrote; None when that is too old. Raises KeyError, TypeError and
         ValueError for anything else."""
@@ -256,5 +258,5 @@ class Adaptive:
             return None
         adaptive = cls(costs_from_dict(values["costs"]), max_k, reload_seconds=reload_seconds)
         adaptive.acceptance.restore(values["acceptance"])
-        adaptive._known = bool(adaptive.costs.assumed.verify)
+        adaptive._known = float(values["acceptance"]["judged"]) > 0
         return adaptive

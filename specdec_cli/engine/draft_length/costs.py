@@ -8,23 +8,15 @@ cost beside one). Speed follows every round, so a cost that was last measured lo
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import exp, log
+from math import exp, inf, log
 from statistics import median_low
 from typing import Any
 
+from specdec_cli.engine.draft_length.curve import Curve
 from specdec_cli.speedup import TYPICAL_ROW_COST, interpolate
 
-# Rounds of one kind whose median counts (the lower one: outliers are slow): up to 16 outliers do nothing.
-RECENT_ROUNDS = 33
-# An assumption, and what its neighbours suggest, weigh as much as one measured round.
-PRIOR_ROUNDS = 1.0
-# An estimate from n samples loses half its weight after 16 n rounds without a new one. So a promising K is retried soon
-# if it was seen once, after about 500 rounds if it is well known.
-HALF_LIFE_ROUNDS = 16
-# One round alone moves an estimate by 35 % at most: a spike is not a trend.
-SPIKE = 0.3
 # Speed follows the median surprise of 9 rounds, in steps of 8 % or more. Less is noise, and following noise would let
 # measured costs drift away from unmeasured ones.
 TREND_ROUNDS, SPEED_STEP = 9, 0.08
@@ -32,6 +24,12 @@ TREND_ROUNDS, SPEED_STEP = 9, 0.08
 SURE_ROUNDS = 8
 # Plain steps needed before anything is compared with them.
 PLAIN_ROUNDS = 2
+# Doubts (log): nothing is known of the machine's GPU; it was measured by an earlier process.
+UNKNOWN_DOUBT, MEASURED_DOUBT = 0.5, 0.1
+# Draft and verification both slower, or both faster, by this (log): their common part is the machine's.
+COMMON = 0.15
+# Rounds of one kind before it tells a disturbance from its own cost.
+KNOWN_ROUNDS = 2
 # Fewer tokens in one read say more about overhead than about the cost of a token.
 PREFILL_TOKENS = 32
 
@@ -47,6 +45,8 @@ class Costs:
     draft: Mapping[int, float] = field(default_factory=lambda: {1: 0.1})
     # Prompt tokens are read many at a time, eight in about a step's time (published: 350 tok/s read, 50 tok/s decoded).
     prefill_token: float = 0.1 / 8
+    # How far (log) these ratios may be off: until a plain step was measured, no smaller gain is believed.
+    doubt: float = UNKNOWN_DOUBT
 
     @classmethod
     def of_ratio(cls, ratio: float, row: float = TYPICAL_ROW_COST) -> Costs:
@@ -62,123 +62,71 @@ class Costs:
         return interpolate({**self.draft, 0: 0.0}, k, 0.0)
 
 
-class Curve:
-    """Recent log seconds by n. An n not seen is read off the assumed shape, bent to go through them."""
-
-    def __init__(self, assumed: Callable[[int], float]) -> None:
-        self._assumed = assumed
-        self._samples: dict[int, deque[float]] = {}
-        self._medians: dict[int, float] = {}
-        self._seen: dict[int, int] = {}
-        self._shapes: dict[int, float] = {}
-
-    def add(self, n: int, value: float, now: int) -> None:
-        """One more log seconds, at drafted round number `now`: only drafted rounds age what is known of others."""
-        samples = self._samples.setdefault(n, deque(maxlen=RECENT_ROUNDS))
-        samples.append(value)
-        self._medians[n], self._seen[n] = median_low(samples), now
-
-    def weight(self, n: int, now: int) -> float:
-        """Rounds' worth of knowledge of n."""
-        if n not in self._samples:
-            return 0.0
-        seen = len(self._samples[n])
-        return float(seen * 0.5 ** ((now - self._seen[n]) / (HALF_LIFE_ROUNDS * seen)))
-
-    def count(self, n: int) -> int:
-        return len(self._samples.get(n, ()))
-
-    def age(self, n: int, now: int) -> int:
-        """Drafted rounds since n was last seen."""
-        return now - self._seen[n]
-
-    def median(self, n: int) -> float:
-        return self._medians[n]
-
-    def table(self, plain: float) -> dict[int, float]:
-        """n -> plain steps, of what was seen more than once."""
-        return {n: round(exp(self._medians[n] - plain), 4) for n in sorted(self._medians) if self.count(n) > 1}
-
-    def estimate(self, n: int, plain: float, now: int) -> float:
-        """Log seconds of n, where a plain step takes `plain` log seconds."""
-        expected, weight = self._shape(n) + plain + self._around(n, plain), self.weight(n, now)
-        if not weight:
-            return expected
-        # One round may be off by anything (a kernel compiled on first use, another program): a few confirm each other.
-        most = SPIKE * self.count(n)
-        off = max(-most, min(most, self._medians[n] - expected))
-        return expected + off * weight / (weight + PRIOR_ROUNDS)
-
-    def _shape(self, n: int) -> float:
-        """Log plain steps assumed for n."""
-        if n not in self._shapes:
-            self._shapes[n] = log(self._assumed(n))
-        return self._shapes[n]
-
-    def _off(self, n: int, plain: float) -> float:
-        """Measured log cost of n, less the assumed shape."""
-        return self._medians[n] - plain - self._shape(n)
-
-    def _around(self, n: int, plain: float) -> float:
-        """Measured log costs of the neighbours of n, less the assumed shape: linear between them, level beyond them.
-
-        Beyond the largest measured n, take the lower extrapolation: too low is corrected by one trial, too high is
-        never tried.
-        """
-        seen = [m for m in self._medians if m != n and self.count(m) > 1]
-        below = max((m for m in seen if m < n), default=None)
-        above = min((m for m in seen if m > n), default=None)
-        if below is None:
-            return self._off(above, plain) if above is not None else 0.0
-        level = self._off(below, plain)
-        if above is not None:
-            return level + (self._off(above, plain) - level) * (n - below) / (above - below)
-        first = min(seen)
-        if first == below:
-            return level
-        near, far = exp(self._medians[first] - plain), exp(self._medians[below] - plain)
-        line = max(far + (far - near) * (n - below) / (below - first), far)
-        return min(level, log(line) - self._shape(n))
-
-
 class CostRecord:
     """Costs of plain and drafted rounds as observed, over an assumption."""
 
     def __init__(self, assumed: Costs) -> None:
         self.assumed = assumed
-        self._verify = Curve(assumed.rows)
+        self._verify = Curve(assumed.rows, anchor=1, curious=assumed.doubt >= UNKNOWN_DOUBT)
         self._draft = Curve(assumed.steps)
         self._prefill = Curve(lambda _: assumed.prefill_token)
         self._speed = 0.0
+        self._least_restart = inf
+        self._slowed = 0.0
         self._surprises: deque[float] = deque(maxlen=TREND_ROUNDS)
         self._now = 0
 
     def plain(self, seconds: float) -> None:
         """A plain round that follows another plain round."""
-        self._pass(1, seconds)
+        if seconds > 0:
+            self._follow(1, log(seconds) - self._speed)
+            self._verify.add(1, log(seconds) - self._speed, self._now)
+            self._verify.forget_old(1)
+            self._slowed = 0.0
+
+    def restarted(self, seconds: float) -> None:
+        """A plain round that nothing was queued for: no measure, but a plain step takes no longer."""
+        if seconds > 0:
+            self._least_restart = min(self._least_restart, log(seconds) - self._speed)
 
     def drafted(self, k: int, draft_seconds: float | None, verify_seconds: float) -> None:
         """A round of k; `draft_seconds` None where they include reading what plain rounds had emitted."""
         self._now += 1
-        self._pass(k + 1, verify_seconds)
-        if draft_seconds:
-            self._draft.add(k, log(draft_seconds) - self._speed, self._now)
+        if verify_seconds <= 0:
+            return
+        verify = log(verify_seconds) - self._speed
+        draft = log(draft_seconds) - self._speed if draft_seconds else None
+        common = 0.0 if draft is None else self._common(k, draft, verify)
+        self._follow(k + 1, verify)
+        self._verify.add(k + 1, verify - common, self._now)
+        if draft is not None:
+            self._draft.add(k, draft - common, self._now)
+
+    def _common(self, k: int, draft: float, verify: float) -> float:
+        """The part of this round's surprise that its draft and its verification share."""
+        if min(self._draft.count(k), self._verify.count(k + 1)) < KNOWN_ROUNDS:
+            return 0.0
+        first, second = draft - self._draft.median(k), verify - self._verify.median(k + 1)
+        if min(first, second) > COMMON:
+            return min(first, second)
+        return max(first, second) if max(first, second) < -COMMON else 0.0
 
     def prefilled(self, tokens: int, seconds: float) -> None:
         """The draft read `tokens` tokens of context at once."""
         if tokens >= PREFILL_TOKENS and seconds > 0:
             self._prefill.add(1, log(seconds / tokens) - self._speed, self._now)
 
-    def _pass(self, rows: int, seconds: float) -> None:
-        if seconds <= 0:
+    def _follow(self, rows: int, value: float) -> None:
+        """Let the speed follow a pass of `rows` that took `value` log seconds at today's speed."""
+        if self._verify.count(rows) < SURE_ROUNDS:
             return
-        if self._verify.count(rows) >= SURE_ROUNDS:
-            self._surprises.append(log(seconds) - self._speed - self._verify.median(rows))
-            trend = median_low(self._surprises)
-            if len(self._surprises) == TREND_ROUNDS and abs(trend) > SPEED_STEP:
-                self._speed += trend
-                self._surprises.clear()
-        self._verify.add(rows, log(seconds) - self._speed, self._now)
+        self._surprises.append(value - self._verify.median(rows))
+        trend = median_low(self._surprises)
+        if len(self._surprises) == TREND_ROUNDS and abs(trend) > SPEED_STEP:
+            self._speed += trend
+            # A hot machine may be slower at many rows and not at one.
+            self._slowed += abs(trend) if rows > 1 else 0.0
+            self._surprises.clear()
 
     @property
     def ready(self) -> bool:
@@ -194,8 +142,40 @@ class CostRecord:
         return self._verify.count(1), self._verify.age(1, self._now)
 
     def plain_seconds(self) -> float:
-        """A plain step, now. Needs `ready`, as all estimates do."""
-        return exp(self._verify.median(1) + self._speed)
+        """A plain step, now; before anything was measured all costs are in plain steps."""
+        return exp(self._plain() + self._speed)
+
+    def _plain(self) -> float:
+        """Log seconds of a plain step at today's speed; until it was measured, the least that other rounds suggest.
+
+        Seen a few times only, it is at most what starting the pipeline took, and a pass of more rows.
+        """
+        seen = self._verify.count(1)
+        if seen >= SURE_ROUNDS:
+            return self._verify.median(1)
+        bounds = [self._least_restart, *self._verify.confirmed()]
+        if seen:
+            return min(self._verify.median(1), *bounds)
+        implied = self._implied_plain()
+        least = min([*bounds, *([] if implied is None else [implied])])
+        return least if least < inf else 0.0
+
+    def _implied_plain(self) -> float | None:
+        """Log seconds of a plain step, if passes of more rows cost what is assumed."""
+        found = self._verify.implied()
+        return median_low(found) if found else None
+
+    def plain_dispute(self) -> float:
+        """How far (log) a plain step may be off, by what passes of more rows say.
+
+        Either they slowed down since it was measured, or it was measured a few times only and they contradict it.
+        """
+        if self._slowed:
+            return self._slowed
+        implied = self._implied_plain()
+        if implied is None or not 0 < self._verify.count(1) < SURE_ROUNDS:
+            return 0.0
+        return max(abs(self._verify.median(1) - implied) - self.assumed.doubt, 0.0)
 
     def round_seconds(self, k: int) -> float:
         """K draft steps and a pass of K + 1 rows, now."""
@@ -210,7 +190,7 @@ class CostRecord:
         return self._seconds(self._draft, k)
 
     def _seconds(self, curve: Curve, n: int) -> float:
-        return exp(curve.estimate(n, self._verify.median(1), self._now) + self._speed)
+        return exp(curve.estimate(n, self._plain(), self._now) + self._speed)
 
     def prefill_token_seconds(self) -> float:
         """The draft's reading of one token of a long stretch of context, now."""
@@ -220,16 +200,22 @@ class CostRecord:
 
     def to_costs(self) -> Costs:
         """The measurements as the assumption of a later process: ratios only, as plain steps are measured anew."""
-        plain = self._verify.median(1)
-        verify = {**self.assumed.verify, **self._verify.table(plain)}
-        draft = {**self.assumed.draft, **self._draft.table(plain)}
-        return Costs(verify, draft, round(self.prefill_token_seconds() / self.plain_seconds(), 6))
+        plain = self._plain()
+        verify = self._verify.table(plain, self.assumed.verify, self._now)
+        draft = self._draft.table(plain, self.assumed.draft, self._now)
+        prefill_token = round(self.prefill_token_seconds() / self.plain_seconds(), 6)
+        doubt = MEASURED_DOUBT if self._verify.confirmed() else self.assumed.doubt
+        return Costs(verify, draft, prefill_token, doubt)
 
 
 def costs_from_dict(values: Mapping[str, Any]) -> Costs:
     """The Costs whose `asdict` went through JSON, where keys are text. Raises KeyError, TypeError or ValueError."""
     verify, draft = ({int(n): float(v) for n, v in values[name].items()} for name in ("verify", "draft"))
-    costs = Costs(verify, draft, float(values["prefill_token"]))
-    if not draft or min(*verify.values(), *draft.values(), costs.prefill_token) <= 0 or min(*verify, *draft) < 1:
+    costs = Costs(verify, draft, float(values["prefill_token"]), float(values["doubt"]))
+    if (
+        not draft
+        or min(*verify.values(), *draft.values(), costs.prefill_token, costs.doubt) <= 0
+        or min(*verify, *draft) < 1
+    ):
         raise ValueError(f"costs must be positive: {values}")
     return costs

@@ -5,15 +5,12 @@ Letters: K drafted tokens.
 
 from __future__ import annotations
 
-from math import sqrt
+from math import inf, sqrt
 from typing import NamedTuple
 
 from specdec_cli.engine.draft_length.costs import CostRecord
 from specdec_cli.speedup import expected_tokens
 
-# Four rounds per probe: at 80 % acceptance, one probe in 37 sees at most one accepted token and rejects a good draft by
-# chance.
-PROBE_ROUNDS = 4
 # What a probe may hope for: the upper end of the usual acceptance. Where not even this would pay, nothing is tried.
 HOPED_RATE = 0.8
 # Rule of succession: after f probes in a row that did not pay, the next one pays with odds of 1 in f + 2.
@@ -23,6 +20,8 @@ TYPICAL_REPLY_TOKENS = 64
 # Uncertainty of the plain-step cost (log): PLAIN_DOUBT / sqrt(samples), plus PLAIN_DOUBT per DOUBT_ROUNDS rounds since
 # the last sample. Samples of the last FRESH_ROUNDS rounds leave none.
 PLAIN_DOUBT, DOUBT_ROUNDS, FRESH_ROUNDS = 0.1, 256, 16
+# A plain step that passes of more rows contradict is measured again after so many drafted rounds.
+DISPUTED_ROUNDS = 6
 
 
 class Choice(NamedTuple):
@@ -33,11 +32,23 @@ class Choice(NamedTuple):
     seconds: float
 
 
-def cheapest(rates: list[float], costs: CostRecord) -> Choice:
-    """The cheapest token among K = 1 … len(rates)."""
-    tokens = expected_tokens(rates)
-    choices = (Choice(k, tokens[k], costs.round_seconds(k) / tokens[k]) for k in range(1, len(tokens)))
-    return min(choices, key=lambda choice: choice.seconds)
+def cheapest(rates: list[float], costs: CostRecord, stake_steps: float = inf) -> Choice:
+    """The cheapest token among K = 1 … len(rates) whose rounds lose at most `stake_steps` if nothing is accepted."""
+    tokens, plain = expected_tokens(rates), costs.plain_seconds()
+    best = None
+    for k in range(1, len(tokens)):
+        seconds = costs.round_seconds(k)
+        if best is not None and seconds > (1 + stake_steps) * plain:
+            break
+        if best is None or seconds / tokens[k] < best.seconds:
+            best = Choice(k, tokens[k], seconds / tokens[k])
+    assert best is not None
+    return best
+
+
+def loss_steps(choice: Choice, costs: CostRecord) -> float:
+    """Plain steps that a round of `choice` loses if nothing is accepted."""
+    return choice.tokens * choice.seconds / costs.plain_seconds() - 1
 
 
 def coming_tokens(left_tokens: float, emitted_tokens: int) -> float:
@@ -51,12 +62,11 @@ def pays(choice: Choice, price_seconds: float, costs: CostRecord, coming: float,
     return gain > 0 and gain >= (DOUBTED + failures) * price_seconds
 
 
-def trial_seconds(first: Choice, costs: CostRecord) -> float:
-    """Cost of a probe that begins with `first`, if nothing is accepted."""
-    return PROBE_ROUNDS * (first.tokens * first.seconds - costs.plain_seconds())
-
-
 def plain_doubt(costs: CostRecord) -> float:
     """Uncertainty (log) of a plain step's estimate; 0 right after it was measured."""
     seen, age = costs.plain_seen()
+    if not seen:
+        return costs.assumed.doubt
+    if age >= DISPUTED_ROUNDS and (dispute := costs.plain_dispute()):
+        return dispute
     return PLAIN_DOUBT * (1 / sqrt(seen) + age / DOUBT_ROUNDS) if age >= FRESH_ROUNDS else 0.0

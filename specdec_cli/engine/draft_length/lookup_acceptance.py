@@ -17,8 +17,8 @@ from specdec_cli.request import MAX_DRAFT
 CLASSES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 # A match of one token says nothing that a language model would not know better.
 SHORTEST_MATCH = 2
-# Longest lookup: more than 8 rows are rarely cheap where rows cost at all.
-MAX_LOOKUP = min(8, MAX_DRAFT)
+# Longest lookup: with the token before it, the rows of one tile of Apple's GPUs.
+MAX_LOOKUP = min(31, MAX_DRAFT)
 # Before anything was seen: m / (m + 2), which counts as much as two judged tokens.
 PRIOR_WEIGHT = 2.0
 # Tokens after which a count weighs 1/e: a class that failed is tried again in other text.

@@ -102,7 +102,7 @@ def test_what_is_written_down_comes_back_through_json():
     assert (written.verify[3], written.draft[2]) == pytest.approx((1.3, 0.2), rel=0.05)
 
 
-GOOD = {"verify": {"2": 1.2}, "draft": {"1": 0.1}, "prefill_token": 0.01}
+GOOD = {"verify": {"2": 1.2}, "draft": {"1": 0.1}, "prefill_token": 0.01, "doubt": 0.1}
 
 
 @pytest.mark.parametrize(
@@ -114,6 +114,7 @@ GOOD = {"verify": {"2": 1.2}, "draft": {"1": 0.1}, "prefill_token": 0.01}
         ({"verify": {"x": 1}}, ValueError),
         ({"prefill_token": 0}, ValueError),
         ({"prefill_token": None}, TypeError),
+        ({"doubt": 0}, ValueError),
         ({"verify": None}, AttributeError),
     ],
 )

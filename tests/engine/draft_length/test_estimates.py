@@ -11,14 +11,13 @@ from specdec_cli.engine.draft_length.estimates import (
     DOUBTED,
     FRESH_ROUNDS,
     PLAIN_DOUBT,
-    PROBE_ROUNDS,
     TYPICAL_REPLY_TOKENS,
     Choice,
     cheapest,
     coming_tokens,
+    loss_steps,
     pays,
     plain_doubt,
-    trial_seconds,
 )
 
 ROW, STEP = 0.25, 0.1
@@ -57,9 +56,14 @@ def test_a_gain_must_be_worth_its_price_twice_and_once_more_for_each_failure():
     assert not pays(Choice(3, 2.0, 1.0), 0.0, costs, coming=100)
 
 
-def test_a_probe_costs_its_rounds_less_the_plain_steps_it_takes_the_place_of():
-    first = cheapest([0.5], measured())
-    assert trial_seconds(first, measured()) == pytest.approx(PROBE_ROUNDS * (STEP + 1 + ROW - 1))
+def test_a_round_that_nothing_of_is_accepted_loses_all_but_the_plain_step_it_stands_for():
+    assert loss_steps(cheapest([0.5], measured()), measured()) == pytest.approx(STEP + ROW)
+
+
+@given(st.floats(0.0, 3.0))
+def test_no_round_beyond_the_first_depth_risks_more_than_is_staked(stake):
+    choice = cheapest([0.95] * 8, measured(), stake)
+    assert choice.k == 1 or loss_steps(choice, measured()) <= stake + 1e-9
 
 
 def test_a_long_reply_is_expected_to_go_on_but_never_beyond_its_limit():

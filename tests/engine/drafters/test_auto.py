@@ -10,10 +10,10 @@ from specdec_cli.engine import device
 from specdec_cli.engine.baseline import baseline
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft import Draft
-from specdec_cli.engine.draft_length.adaptive import ADAPTIVE_K, Adaptive
+from specdec_cli.engine.draft_length.adaptive import Adaptive
 from specdec_cli.engine.draft_length.costs import Costs
 from specdec_cli.engine.draft_length.fixed import Fixed
-from specdec_cli.engine.draft_length.lookup_acceptance import LookupAcceptance
+from specdec_cli.engine.draft_length.lookup_acceptance import MAX_LOOKUP, LookupAcceptance
 from specdec_cli.engine.drafters.auto import AutoDrafter
 from specdec_cli.engine.drafters.base import Drafter
 from specdec_cli.engine.drafters.model import ModelDrafter
@@ -22,6 +22,7 @@ from specdec_cli.engine.sampling.acceptance import greedy, make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.events import Round
+from specdec_cli.request import MAX_K
 
 NETWORK = tiny_network(seed=1)
 REPEATING = list(range(3, 23)) * 3
@@ -102,11 +103,11 @@ def plain(index, seconds=1.0):
 def test_a_lookup_drafts_only_where_its_tokens_cost_less_than_a_plain_step():
     length = Adaptive(Costs({2: 1.9, 9: 8.2}, {1: 0.1}), 0)
     length.begin(1000, 100)
-    assert length.lookup_k([0.99] * ADAPTIVE_K) == 0  # nothing measured yet
+    assert length.lookup_k([0.99] * MAX_LOOKUP) == 0  # nothing measured yet
     for index in range(6):
         length.observe(plain(index))
-    assert length.lookup_k([0.5] * ADAPTIVE_K) == 0
-    assert length.lookup_k([0.99] * ADAPTIVE_K) > 0
+    assert length.lookup_k([0.5] * MAX_LOOKUP) == 0
+    assert length.lookup_k([0.99] * MAX_LOOKUP) > 0
     assert length.next() == 0  # there is no model
 
 
@@ -131,7 +132,7 @@ def test_a_model_that_does_better_keeps_the_round():
         # What the model drafts is accepted, what was looked up is rejected.
         accepted = len(tokens) if who == "model" else 0
         drafter.observe(Round(index, who, tokens, accepted, 7, (*tokens[:accepted], 7), 0.001 * len(tokens), 1.0))
-    assert who == "model" and len(tokens) == ADAPTIVE_K
+    assert who == "model" and len(tokens) == MAX_K
 
 
 def test_a_lookup_is_the_reason_of_its_round():
