@@ -2,15 +2,14 @@
 
 Every round K = argmin of seconds a round / tokens a round, K = 0 included. While drafting, every K within reach is
 compared each round. Old measurements lose weight, so a K that may have become better is tried. While parked at 0 only a
-probe measures: a few drafted rounds, rarer while they do not pay. Ollama's MLX runner chooses by the same ratio, and
-backs off from 4 to 512 rounds.
+look measures: drafted rounds on a budget, rarer while they do not pay. Ollama's MLX runner chooses by the same ratio.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from math import inf, log
+from math import exp, inf, log
 from typing import Any
 
 from specdec_cli.engine.draft_length.acceptance import AcceptanceRecord
@@ -59,7 +58,7 @@ class Adaptive:
         self.acceptance = acceptance or AcceptanceRecord()
         self._max_k = max_k
         self._left: float = inf
-        self._unread = self._emitted = 0
+        self._unread = self._emitted = self._context_tokens = self._session_tokens = 0
         self._unread_token_seconds: float | None = None
         self._after_plain = False
         self._parked, self._known = True, False
@@ -67,7 +66,6 @@ class Adaptive:
         self._look = Look()
         self._since, self._credit_steps = inf, 0.0
         self._reload_seconds = reload_seconds
-        self._context_tokens = self._session_tokens = 0
         self.resting = False
         self.reason = "a plain step is being measured"
 
@@ -117,10 +115,8 @@ class Adaptive:
     def observe(self, round: Round) -> None:
         """Learn the cost and the acceptance of one round."""
         emitted = len(round.emitted)
-        self._left -= emitted
-        self._emitted += emitted
-        self._context_tokens += emitted
-        self._session_tokens += emitted
+        self._left, self._emitted = self._left - emitted, self._emitted + emitted
+        self._context_tokens, self._session_tokens = self._context_tokens + emitted, self._session_tokens + emitted
         if learns_from(round.drafter):
             self._observe_drafted(round)
         else:
@@ -131,7 +127,7 @@ class Adaptive:
                 self.costs.plain(round.verify_seconds)
             elif not round.draft:
                 self.costs.restarted(round.verify_seconds)
-            elif round.draft:
+            else:
                 # A lookup has no cost of its own: all its time is the pass's.
                 self.costs.drafted(len(round.draft), None, round.draft_seconds + round.verify_seconds)
         self._after_plain = not round.draft
@@ -154,6 +150,8 @@ class Adaptive:
         steps = EXPLORED_SHARE * self._since + self._credit_steps
         if not self._known:
             steps = FIRST_LOOK_SHARE * (self._session_tokens + self._left)
+        if not self.costs.prefill_known:
+            reading *= exp(self.costs.assumed.doubt)  # may cost more than is assumed
         may_lose = min(steps - reading / plain, max(LOOK_STEPS, FIRST_LOOK_SHARE * self._left))
         first = cheapest(self._rates(), self.costs, RISKED_SHARE * may_lose)
         price = loss_steps(first, self.costs) * plain + reading
@@ -234,8 +232,9 @@ class Adaptive:
         return self.acceptance.rates(self._deepest())
 
     def _deepest(self) -> int:
-        """Deepest K that may be compared now."""
-        return int(min(self._max_k, self.acceptance.reach))
+        """Deepest K that may be compared now: where nothing is known of the machine, one more than was judged."""
+        reach = self.acceptance.reach if self.costs.shape_known else self.acceptance.frontier + 1
+        return int(min(self._max_k, reach))
 
     def _reading_seconds(self) -> float:
         """Cost of reading the context that the draft has not read."""

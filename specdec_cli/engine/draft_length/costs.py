@@ -14,7 +14,7 @@ from math import exp, inf, log
 from statistics import median_low
 from typing import Any
 
-from specdec_cli.engine.draft_length.curve import Curve
+from specdec_cli.engine.draft_length.curve import TURN_ROUNDS, Curve
 from specdec_cli.speedup import TYPICAL_ROW_COST, interpolate
 
 # Speed follows the median surprise of 9 rounds, in steps of 8 % or more. Less is noise, and following noise would let
@@ -67,12 +67,12 @@ class CostRecord:
 
     def __init__(self, assumed: Costs) -> None:
         self.assumed = assumed
-        self._verify = Curve(assumed.rows, anchor=1, curious=assumed.doubt >= UNKNOWN_DOUBT)
+        self._verify = Curve(assumed.rows, anchor=1, curious=not self.shape_known)
         self._draft = Curve(assumed.steps)
         self._prefill = Curve(lambda _: assumed.prefill_token)
         self._speed = 0.0
         self._least_restart = inf
-        self._slowed = 0.0
+        self._slowed, self._checked = 0.0, 0
         self._surprises: deque[float] = deque(maxlen=TREND_ROUNDS)
         self._now = 0
 
@@ -81,8 +81,15 @@ class CostRecord:
         if seconds > 0:
             self._follow(1, log(seconds) - self._speed)
             self._verify.add(1, log(seconds) - self._speed, self._now)
-            self._verify.forget_old(1)
-            self._slowed = 0.0
+            if self._slowed:
+                self._check_plain()
+
+    def _check_plain(self) -> None:
+        """Wider passes slowed down, and the speed of all followed: does this hold for a plain step?"""
+        self._checked += 1
+        self._verify.forget_old(1)
+        if self._checked == TURN_ROUNDS:
+            self._slowed, self._checked = 0.0, 0
 
     def restarted(self, seconds: float) -> None:
         """A plain round that nothing was queued for: no measure, but a plain step takes no longer."""
@@ -132,6 +139,11 @@ class CostRecord:
     def ready(self) -> bool:
         """Plain steps have been seen, in this process."""
         return self._verify.count(1) >= PLAIN_ROUNDS
+
+    @property
+    def shape_known(self) -> bool:
+        """Whether the assumed costs are those of this kind of machine, or were measured by an earlier process."""
+        return self.assumed.doubt < UNKNOWN_DOUBT
 
     @property
     def prefill_known(self) -> bool:
