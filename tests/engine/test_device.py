@@ -3,6 +3,7 @@
 import mlx.core as mx
 import pytest
 
+from fakes.dispatches import CAN_FUSE
 from specdec_cli.engine import device
 from specdec_cli.machine import physical_bytes
 
@@ -78,3 +79,22 @@ def test_metal_limits_come_from_the_devices_own_figures(monkeypatch, backend, ex
     monkeypatch.setattr(mx, "set_memory_limit", lambda size: limits.append(("memory", size)))
     device.use_recommended_memory()
     assert limits == expected
+
+
+def test_a_cpu_runs_a_function_as_it_is_since_fusing_there_needs_a_compiler(monkeypatch):
+    calls = []
+    add = device.fused(lambda x: calls.append(x) or x + 1)
+    monkeypatch.setattr(device, "backend", lambda: "cpu")
+    assert [add(mx.array(float(i))).item() for i in range(3)] == [1, 2, 3]
+    assert len(calls) == 3
+
+
+@pytest.mark.skipif(not CAN_FUSE, reason="mlx cannot fuse here: a CPU without a C++ compiler")
+@pytest.mark.parametrize("backend", ["metal", "cuda"])
+def test_a_gpu_traces_a_function_once_for_each_shape(monkeypatch, backend):
+    calls = []
+    add = device.fused(lambda x: calls.append(x.shape) or mx.exp(x) + 1)
+    monkeypatch.setattr(device, "backend", lambda: backend)
+    for shape in [(2,), (2,), (3,), (2,), (3,)]:
+        add(mx.zeros(shape))
+    assert calls == [(2,), (3,)]
