@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
 from importlib.metadata import version
 from typing import ParamSpec, TypeVar, cast
 
@@ -54,11 +54,13 @@ def queues_ahead() -> bool:
     return backend() != "cpu"
 
 
+@cache
 def fuses() -> bool:
     """Whether elementwise operations are worth fusing into one kernel (`mx.compile`): on every GPU.
 
     There a kernel of V values costs more to launch than to run. On the CPU mlx fuses with the machine's C++ compiler
     (`JitCompiler`, mlx/backend/cpu/jit_compiler.cpp): a second for each new kernel, and other roundings of exp and log.
+    Asked once a process, so that every user of a distribution rounds alike.
     """
     return backend() != "cpu"
 
@@ -73,7 +75,7 @@ def fused(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        return (compiled if fuses() else function)(*args, **kwargs)
+        return compiled(*args, **kwargs) if fuses() else function(*args, **kwargs)
 
     return call
 

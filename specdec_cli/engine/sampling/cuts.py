@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache, lru_cache
 
 import mlx.core as mx
 
@@ -36,35 +37,41 @@ class Cuts:
     top_p: mx.array | None
     floor: mx.array | None
 
-    @classmethod
-    def of(cls, temperature: float, top_k: int, top_p: float, min_p: float) -> Cuts:
-        """With `top_k` 0, `top_p` 1 and `min_p` 0 for off. At `top_p` 0 the best token is kept."""
-        return cls(
-            mx.array(max(temperature, SMALLEST)),
-            top_k,
-            mx.array(max(top_p, SMALLEST)) if top_p < 1.0 else None,
-            mx.array(min(math.log(min_p), 0.0)) if min_p > 0.0 else None,
-        )
+
+@lru_cache(maxsize=64)
+def make_cuts(temperature: float, top_k: int, top_p: float, min_p: float) -> Cuts:
+    """With `top_k` 0, `top_p` 1 and `min_p` 0 for off. At `top_p` 0 the best token is kept."""
+    return Cuts(
+        mx.array(max(temperature, SMALLEST)),
+        top_k,
+        mx.array(max(top_p, SMALLEST)) if top_p < 1.0 else None,
+        mx.array(min(math.log(min_p), 0.0)) if min_p > 0.0 else None,
+    )
 
 
 def cut_log_probs(logits: mx.array, cuts: Cuts) -> mx.array:
     """Normalised log-probabilities [N, V], float32, of `logits` [N, V]; -inf for what the cuts drop."""
     if 0 < cuts.top_k < logits.shape[-1]:
         best_values = top_values(logits, cuts.top_k)
-        best, last = best_values[:, -1:], best_values[:, :1]
-        kept = mx.sum(logits >= last, axis=-1, keepdims=True)
-        return _above_threshold(logits, best_values, best, _masses_of_best(best_values, kept, cuts.temperature), cuts)
+        kept = mx.sum(logits >= best_values[:, :1], axis=-1, keepdims=True)
+        best_values = _widened(best_values)
+        masses = _masses_of_best(best_values, kept, cuts.temperature)
+        return _above_threshold(logits, best_values, best_values[:, -1:], masses, cuts)
     if cuts.top_p is not None and _has_levels(logits):
         values, best = half_values(logits.dtype), mx.max(logits, axis=-1, keepdims=True)
         masses = _masses(values, histogram(logits), best, cuts.temperature)
         return _above_threshold(logits, values, best, masses, cuts)
-    # Once; fused kernels do it as they read.
-    wide = logits if device.fuses() else logits.astype(mx.float32)
+    wide = _widened(logits)
     best = mx.max(wide, axis=-1, keepdims=True)
     if cuts.top_p is None:
         return _all_but_floor(wide, best, cuts)
     scores, weights = _weigh(wide, best, cuts.temperature)
     return _nucleus_by_search(keys_of(logits), scores, weights, cuts.top_p, cuts.floor)
+
+
+def _widened(logits: mx.array) -> mx.array:
+    """In float32 where each kernel that takes `logits` would convert them; fused ones do it as they read."""
+    return logits if device.fuses() else logits.astype(mx.float32)
 
 
 def _has_levels(logits: mx.array) -> bool:
@@ -181,14 +188,20 @@ def _nucleus_by_search(
     """
     limit = top_p * mx.sum(weights, axis=-1, keepdims=True)
     found = mx.zeros((keys.shape[0], 1), keys.dtype)
-    for bit in range(8 * keys.dtype.size - 1, -1, -1):
-        step, below = mx.array(2**bit, keys.dtype), mx.array(2**bit - 1, keys.dtype)
+    for step, below in _steps(keys.dtype):
         beaten_by = mx.sum(_weights_above(keys, weights, found, below), axis=-1, keepdims=True)
         found = _advance(found, beaten_by, limit, step)
     scores, weights = _weights_from(keys, found, scores, weights)
     if floor is not None:
         scores, weights = _floored(scores, weights, floor)
     return _normalise(scores, mx.sum(weights, axis=-1, keepdims=True))
+
+
+@cache
+def _steps(dtype: mx.Dtype) -> list[tuple[mx.array, mx.array]]:
+    """The bits of a key from the highest on, each with the sum of all lower ones."""
+    bits = range(8 * dtype.size - 1, -1, -1)
+    return [(mx.array(2**bit, dtype), mx.array(2**bit - 1, dtype)) for bit in bits]
 
 
 @fused

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import mlx.core as mx
 
 from specdec_cli.engine.device import fused
-from specdec_cli.engine.sampling.cuts import Cuts, cut_log_probs
+from specdec_cli.engine.sampling.cuts import cut_log_probs, make_cuts
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def log_probs(logits: mx.array, sampling: Sampling, counts: Counts | None = None
     if sampling.greedy:
         best = mx.argmax(logits, axis=-1, keepdims=True)
         return mx.where(mx.arange(logits.shape[-1]) == best, 0.0, -math.inf)
-    return cut_log_probs(logits, Cuts.of(sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p))
+    return cut_log_probs(logits, make_cuts(sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p))
 
 
 def adjusted(logits: mx.array, sampling: Sampling, counts: Counts | None = None) -> mx.array:
