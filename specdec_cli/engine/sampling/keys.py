@@ -10,7 +10,6 @@ from functools import cache
 
 import mlx.core as mx
 
-from specdec_cli.engine import device
 from specdec_cli.engine.device import fused
 
 HALF_VALUES = 2**16  # that a 16-bit float can have
@@ -51,5 +50,5 @@ def half_values(dtype: mx.Dtype) -> mx.array:
     raw = mx.where(places < 2**15, HALF_VALUES - 1 - places, places - 2**15)
     values = raw.astype(mx.uint16).view(dtype).astype(mx.float32)
     values = mx.where(mx.isnan(values), mx.where(places < 2**15, -math.inf, math.inf), values)[None]
-    device.wait(values)  # a constant, usable in every thread
+    mx.eval(values)  # a constant, usable in every thread
     return values
