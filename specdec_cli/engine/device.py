@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache, wraps
 from importlib.metadata import version
-from typing import cast
+from typing import ParamSpec, TypeVar, cast
 
 import mlx.core as mx
 
 from specdec_cli.machine import physical_bytes
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def peak_memory_bytes() -> int:
@@ -47,6 +52,32 @@ def float32_products() -> str:
 def queues_ahead() -> bool:
     """Whether the host can run ahead of the device: by about ten command buffers on a GPU, not at all on the CPU."""
     return backend() != "cpu"
+
+
+@cache
+def fuses() -> bool:
+    """Whether elementwise operations are worth fusing into one kernel (`mx.compile`): on every GPU.
+
+    There a kernel of V values costs more to launch than to run. On the CPU mlx fuses with the machine's C++ compiler
+    (`JitCompiler`, mlx/backend/cpu/jit_compiler.cpp): a second for each new kernel, and other roundings of exp and log.
+    Asked once a process, so that every user of a distribution rounds alike.
+    """
+    return backend() != "cpu"
+
+
+def fused(function: Callable[P, R]) -> Callable[P, R]:
+    """`function`, of arrays alone, with each run of elementwise operations as one kernel, where the device `fuses`.
+
+    mlx traces it once for each thread and set of shapes and types, and keeps every trace: give it few of them. A Python
+    number among the arguments would be part of the kernel's text, so numbers come as arrays of no dimension.
+    """
+    compiled = cast(Callable[P, R], mx.compile(function))
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        return compiled(*args, **kwargs) if fuses() else function(*args, **kwargs)
+
+    return call
 
 
 def working_set_bytes() -> int | None:

@@ -3,6 +3,7 @@
 import mlx.core as mx
 import pytest
 
+from fakes.dispatches import CAN_FUSE, fuse
 from specdec_cli.engine import device
 from specdec_cli.machine import physical_bytes
 
@@ -78,3 +79,27 @@ def test_metal_limits_come_from_the_devices_own_figures(monkeypatch, backend, ex
     monkeypatch.setattr(mx, "set_memory_limit", lambda size: limits.append(("memory", size)))
     device.use_recommended_memory()
     assert limits == expected
+
+
+def test_a_cpu_runs_a_function_as_it_is_since_fusing_there_needs_a_compiler(monkeypatch):
+    calls = []
+    add = device.fused(lambda x: calls.append(x) or x + 1)
+    monkeypatch.setattr(device, "fuses", lambda: False)
+    assert [add(mx.array(float(i))).item() for i in range(3)] == [1, 2, 3]
+    assert len(calls) == 3
+
+
+@pytest.mark.parametrize(("backend", "expected"), [("metal", True), ("cuda", True), ("cpu", False)])
+def test_gpus_fuse_and_a_cpu_does_not(monkeypatch, backend, expected):
+    monkeypatch.setattr(device, "backend", lambda: backend)
+    assert device.fuses.__wrapped__() == expected
+
+
+@pytest.mark.skipif(not CAN_FUSE, reason="mlx cannot fuse here: a CPU without a C++ compiler")
+def test_where_the_device_fuses_a_function_is_traced_once_for_each_shape(monkeypatch):
+    calls = []
+    add = device.fused(lambda x: calls.append(x.shape) or mx.exp(x) + 1)
+    fuse(monkeypatch)
+    for shape in [(2,), (2,), (3,), (2,), (3,)]:
+        add(mx.zeros(shape))
+    assert calls == [(2,), (3,)]

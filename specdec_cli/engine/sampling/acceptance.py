@@ -17,7 +17,7 @@ from specdec_cli.engine.draft import NO_TOKENS, Draft
 from specdec_cli.engine.sampling import rejection
 from specdec_cli.engine.sampling.noise import Noise
 from specdec_cli.engine.sampling.sampler import Sampler
-from specdec_cli.engine.sampling.warps import Sampling, draw
+from specdec_cli.engine.sampling.warps import Sampling, best_tokens, draw
 from specdec_cli.kinds import effective_rule, made
 
 
@@ -63,13 +63,11 @@ class Greedy:
         self.commit = sampler.commit
 
     def choose(self, logits: mx.array, position: int, ahead: Sequence[mx.array]) -> Choice:
-        return Choice(mx.argmax(self._sampler.for_draft(logits, ahead), axis=-1).astype(mx.int32))
+        return Choice(best_tokens(self._sampler.for_draft(logits, ahead)))
 
     def judge(self, draft: Draft, logits: mx.array, position: int, uncommitted: mx.array = NO_TOKENS) -> Verdict:
         scores = self._sampler.for_target(logits, draft.tokens, uncommitted)
-        targets = mx.argmax(scores, axis=-1).astype(mx.int32)
-        accepted = rejection.common_prefix(draft.tokens, targets)
-        return Verdict(accepted, targets[accepted])
+        return Verdict(*rejection.accept_equal(draft.tokens, best_tokens(scores)))
 
 
 class Coupled:

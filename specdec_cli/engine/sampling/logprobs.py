@@ -11,6 +11,7 @@ from typing import cast
 import mlx.core as mx
 
 from specdec_cli.engine.sampling.acceptance import Verdict
+from specdec_cli.engine.sampling.top import top_tokens
 from specdec_cli.events import TokenLogprob
 
 
@@ -41,5 +42,5 @@ def logprobs(logits: mx.array, draft_tokens: mx.array, verdict: Verdict, top: in
     drafted = mx.concatenate([draft_tokens.astype(mx.int32), verdict.next[None].astype(mx.int32)])
     emitted = mx.where(places == verdict.accepted, verdict.next, drafted)
     chosen = mx.take_along_axis(log_p, emitted[:, None], axis=-1)[:, 0]
-    best = mx.argsort(-log_p, axis=-1)[:, :top]
+    best = top_tokens(log_p, top)
     return Logprobs(chosen, best, mx.take_along_axis(log_p, best, axis=-1))

@@ -33,8 +33,11 @@ from typing import Literal
 
 import mlx.core as mx
 
+from specdec_cli.engine.device import fused
+
 Stream = Literal["target", "draft", "accept", "residual"]
 HALF_STEP = 2.0**-33
+ZERO = mx.array(0.0)
 
 
 def attempt_seed(seed: int, attempt: int) -> int:
@@ -56,19 +59,49 @@ class Noise:
 
         Another width is other noise, not a prefix of this: draw at the target's width and cut or pad the draft.
         """
-        return -mx.log(-mx.log1p(-self.uniform(stream, position, width)))
+        return _gumbels(self._keys(stream, position, 1), _of_width(width))
 
     def gumbels(self, stream: Stream, first: int, rows: int, width: int) -> mx.array:
-        """The Gumbel noise of the positions first … first + rows - 1: [rows, V]."""
-        return mx.stack([self.gumbel(stream, first + row, width) for row in range(rows)])
+        """The Gumbel noise of the positions first … first + rows - 1: [rows, V], drawn at once."""
+        return _gumbels(self._keys(stream, first, rows), _of_width(width)).reshape(rows, width)
 
     def uniform(self, stream: Stream, position: int, width: int) -> mx.array:
         """Uniform numbers [width], float32, in the open interval (0, 1), in steps of 2^-32 near 0.
 
         u <= a is therefore never true for a = 0 and always for a = 1.
         """
-        return mx.random.uniform(shape=(width,), key=self._key(stream, position)) + HALF_STEP
+        return _uniforms(self._keys(stream, position, 1), _of_width(width))
 
-    def _key(self, stream: Stream, position: int) -> mx.array:
-        digest = hashlib.blake2b(f"{self.seed}/{stream}/{position}".encode(), digest_size=8).digest()
-        return mx.random.key(int.from_bytes(digest, "big"))
+    def _keys(self, stream: Stream, first: int, rows: int) -> mx.array:
+        """The keys [rows, 2] of the positions from `first` on, uint32; each as `mx.random.key` makes it."""
+        digests = (
+            hashlib.blake2b(f"{self.seed}/{stream}/{position}".encode(), digest_size=8).digest()
+            for position in range(first, first + rows)
+        )
+        return mx.array([[int.from_bytes(d[:4], "big"), int.from_bytes(d[4:], "big")] for d in digests], mx.uint32)
+
+
+def _of_width(width: int) -> mx.array:
+    """A shape [width] without memory: a fused function takes arrays alone."""
+    return mx.broadcast_to(ZERO, (width,))
+
+
+def _shifted(keys: mx.array, like: mx.array) -> mx.array:
+    """Uniform numbers of `keys` [rows, 2], V as in `like`: [rows, V], or [V] for a single key.
+
+    A row depends on its own key alone.
+    """
+    if keys.shape[0] == 1:
+        # vmap's reshapes would keep the arithmetic from being fused.
+        return mx.random.uniform(shape=like.shape, key=keys.reshape(2)) + HALF_STEP
+    draw = mx.vmap(lambda key: mx.random.uniform(shape=like.shape, key=key))
+    drawn: mx.array = draw(keys)
+    return drawn + HALF_STEP
+
+
+_uniforms = fused(_shifted)
+
+
+@fused
+def _gumbels(keys: mx.array, like: mx.array) -> mx.array:
+    return -mx.log(-mx.log1p(-_shifted(keys, like)))

@@ -27,10 +27,12 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
+from specdec_cli.engine.device import fused
 from specdec_cli.engine.sampling.noise import Noise
 from specdec_cli.engine.sampling.warps import draw
 
-HUGE = 3e38  # finite in float32
+NONE_ACCEPTED = mx.array(0, mx.int32)
+HUGE = 1e30  # more than any log ratio; the sum of as many as a draft has tokens is finite in float32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,30 +54,41 @@ class Plan:
         norm(max(0, weight p - q)), and p itself after the last draft token. Only the rows asked for are computed.
         """
         k = self.draft_tokens.size
-        p = self.log_p[accepted]
         if not k:
-            return p
+            return self.log_p[: accepted.size]
+        p = self.log_p[accepted]
         rejected = mx.minimum(accepted, k - 1)  # the row of q, and of the rejected draft token
         if self.log_q is None:
-            # Without its one token, p keeps its proportions; weight p <= 1 = q there.
-            rejected_token = mx.arange(p.shape[-1]) == self.draft_tokens[rejected][:, None]
-            rest = mx.where(rejected_token, 0.0, mx.exp(p))
+            ids = mx.arange(p.shape[-1], dtype=mx.int32)
+            rest = _without(p, ids, self.draft_tokens[rejected][:, None])
         else:
-            rest = excess(p, self.log_q[rejected], self.weight[accepted])
-        mass = mx.sum(rest, axis=-1, keepdims=True)
-        judged = (accepted < k)[:, None] & (mass > 0)
-        return mx.where(judged, mx.log(rest) - mx.log(mass), p)
+            rest = excess(p, self.log_q[rejected], self.weight[accepted][:, None])
+        left = accepted[:, None] < k
+        return _residual(p, rest, mx.sum(rest, axis=-1, keepdims=True), left)
 
 
+@fused
 def excess(log_p: mx.array, log_q: mx.array, weight: mx.array) -> mx.array:
-    """max(0, weight p - q) [n, V] for `weight` [n]."""
-    return mx.maximum(weight[:, None] * mx.exp(log_p) - mx.exp(log_q), 0.0)
+    """max(0, weight p - q) [n, V] for `weight` [n, 1]."""
+    return mx.maximum(weight * mx.exp(log_p) - mx.exp(log_q), 0.0)
+
+
+@fused
+def _without(log_p: mx.array, ids: mx.array, token: mx.array) -> mx.array:
+    """p [n, V] but for its `token` [n, 1]. Without it p keeps its proportions, as weight p <= 1 = q there."""
+    return mx.where(ids == token, 0.0, mx.exp(log_p))
+
+
+@fused
+def _residual(log_p: mx.array, rest: mx.array, mass: mx.array, left: mx.array) -> mx.array:
+    """norm(rest) where a draft token is `left` to reject and `rest` has mass, else p."""
+    return mx.where(left & (mass > 0), mx.log(rest) - mx.log(mass), log_p)
 
 
 def plan_token(draft_tokens: mx.array, log_q: mx.array | None, log_p: mx.array) -> Plan:
     """x is accepted with probability min(1, p(x) / q(x)); else the next token comes from norm(max(0, p - q))."""
-    accept = mx.exp(mx.minimum(_log_ratios(draft_tokens, log_q, log_p), 0.0))
-    return Plan(accept, mx.ones(log_p.shape[0]), draft_tokens, log_q, log_p)
+    accept = _odds(_log_ratios(draft_tokens, log_q, log_p))
+    return Plan(accept, mx.array([1.0] * log_p.shape[0]), draft_tokens, log_q, log_p)
 
 
 def plan_block(draft_tokens: mx.array, log_q: mx.array | None, log_p: mx.array) -> Plan:
@@ -85,27 +98,58 @@ def plan_block(draft_tokens: mx.array, log_q: mx.array | None, log_p: mx.array) 
     S_i = sum max(0, w_i p_i - q_i). Where that is 0 / 0, w_i = 1 and p = q: x_{i+1} is accepted anyway, and h_i = 1.
     """
     k = draft_tokens.size
+    if not k:
+        return Plan(mx.array([], mx.float32), mx.array([1.0]), draft_tokens, log_q, log_p)
     log_ratios = _log_ratios(draft_tokens, log_q, log_p)
-    log_weights = [mx.array(0.0)]
-    for i in range(k):
-        log_weights.append(mx.minimum(log_weights[-1] + log_ratios[i], 0.0))
-    log_weight = mx.stack(log_weights)
-    weight = mx.exp(log_weight)
-    if k < 2:
+    log_weight = mx.min(mx.cumsum(_from_each_start(log_ratios), axis=-1), axis=0)
+    weight = mx.concatenate([mx.array([1.0]), mx.exp(log_weight)])
+    if k == 1:
         return Plan(weight[1:], weight, draft_tokens, log_q, log_p)
     if log_q is None:
-        spare = weight[1:k] * -mx.expm1(log_ratios[1:])  # all of w p but its drafted token
+        accept = _block_odds_of_one_hot(log_ratios[1:], log_weight[:-1])
     else:
-        spare = mx.sum(excess(log_p[1:k], log_q[1:], weight[1:k]), axis=-1)
-    whole = spare - mx.expm1(log_weight[1:k])  # S + 1 - w, without cancellation
-    h = mx.where(whole > 0, spare / whole, 1.0)
-    return Plan(mx.concatenate([h, weight[k:]]), weight, draft_tokens, log_q, log_p)
+        spare = mx.sum(excess(log_p[1:k], log_q[1:], weight[1:k, None]), axis=-1)
+        accept = _block_odds(spare, log_weight[:-1])
+    return Plan(mx.concatenate([accept, weight[k:]]), weight, draft_tokens, log_q, log_p)
+
+
+@fused
+def _odds(log_ratios: mx.array) -> mx.array:
+    return mx.exp(mx.minimum(log_ratios, 0.0))
+
+
+@fused
+def _from_each_start(log_ratios: mx.array) -> mx.array:
+    """[K + 1, K]: row j holds `log_ratios` [K] from column j on, before it 0.
+
+    w_i = min(1, w_{i-1} r_i) is the least product of r_{j+1} … r_i over all starts j <= i, as rounding is monotone. So
+    the least of these rows' running sums is log w_i, without a kernel for every i; the zeros are the bound 1.
+    """
+    k = log_ratios.shape[0]
+    started = mx.array([[i >= j for i in range(k)] for j in range(k + 1)])
+    return mx.where(started, log_ratios, 0.0)
+
+
+def _h(spare: mx.array, log_weight: mx.array) -> mx.array:
+    whole = spare - mx.expm1(log_weight)  # S + 1 - w, without cancellation
+    return mx.where(whole > 0, spare / whole, 1.0)
+
+
+_block_odds = fused(_h)
+
+
+@fused
+def _block_odds_of_one_hot(log_ratios: mx.array, log_weight: mx.array) -> mx.array:
+    """S is all of w p but its drafted token."""
+    return _h(mx.exp(log_weight) * -mx.expm1(log_ratios), log_weight)
 
 
 def draw_token(plan: Plan, noise: Noise, position: int) -> tuple[mx.array, mx.array]:
     """(accepted, next) under token. `position` must be new in every round of an answer: see `noise`."""
-    passes = noise.uniform("accept", position, plan.accept.size) <= plan.accept
-    return _with_next(plan, mx.sum(mx.cumprod(passes.astype(mx.int32))), noise, position)
+    if not plan.accept.size:
+        return _with_next(plan, NONE_ACCEPTED, noise, position)
+    lengths = _passed_before(noise.uniform("accept", position, plan.accept.size), plan.accept)
+    return _with_next(plan, mx.min(lengths), noise, position)
 
 
 def draw_block(plan: Plan, noise: Noise, position: int) -> tuple[mx.array, mx.array]:
@@ -113,9 +157,24 @@ def draw_block(plan: Plan, noise: Noise, position: int) -> tuple[mx.array, mx.ar
 
     `position` must be new in every round of an answer: see `noise`.
     """
-    passes = noise.uniform("accept", position, plan.accept.size) <= plan.accept
-    lengths = mx.arange(1, plan.accept.size + 1) * passes
-    return _with_next(plan, mx.max(mx.concatenate([mx.zeros(1, mx.int32), lengths])), noise, position)
+    if not plan.accept.size:
+        return _with_next(plan, NONE_ACCEPTED, noise, position)
+    lengths = _passed_at(noise.uniform("accept", position, plan.accept.size), plan.accept)
+    return _with_next(plan, mx.max(lengths), noise, position)
+
+
+@fused
+def _passed_before(uniform: mx.array, accept: mx.array) -> mx.array:
+    """Of each draft token that fails its test how many came before, K of the others: [K]."""
+    k = accept.shape[0]
+    return mx.where(uniform <= accept, k, mx.array(list(range(k)), mx.int32))
+
+
+@fused
+def _passed_at(uniform: mx.array, accept: mx.array) -> mx.array:
+    """Of each block that passes its test the length, 0 of the others: [K]."""
+    lengths = mx.array(list(range(1, accept.shape[0] + 1)), mx.int32)
+    return mx.where(uniform <= accept, lengths, 0)
 
 
 def draw_coupled(draft_tokens: mx.array, log_p: mx.array, gumbel: mx.array) -> tuple[mx.array, mx.array]:
@@ -123,27 +182,40 @@ def draw_coupled(draft_tokens: mx.array, log_p: mx.array, gumbel: mx.array) -> t
 
     `gumbel` is the stream "target" at the absolute positions of the K + 1 tokens.
     """
-    targets = draw(log_p, gumbel)
-    accepted = common_prefix(draft_tokens, targets)
+    return accept_equal(draft_tokens, draw(log_p, gumbel))
+
+
+def accept_equal(draft_tokens: mx.array, targets: mx.array) -> tuple[mx.array, mx.array]:
+    """(accepted, next): how many leading `draft_tokens` [K] equal `targets` [K + 1], and the target after them."""
+    if not draft_tokens.size:
+        return NONE_ACCEPTED, targets.reshape(())
+    accepted = mx.min(_equal_before(draft_tokens, targets[:-1]))
     return accepted, targets[accepted]
 
 
-def common_prefix(draft_tokens: mx.array, targets: mx.array) -> mx.array:
-    """Number of leading `draft_tokens` [K] equal to `targets` [K + 1]: an int32 scalar."""
-    return mx.sum(mx.cumprod((draft_tokens.astype(mx.int32) == targets[:-1]).astype(mx.int32)))
+@fused
+def _equal_before(draft_tokens: mx.array, targets: mx.array) -> mx.array:
+    """Of each draft token that differs how many came before, K of the others: [K]."""
+    k = targets.shape[0]
+    return mx.where(draft_tokens == targets, k, mx.array(list(range(k)), mx.int32))
 
 
 def _log_ratios(draft_tokens: mx.array, log_q: mx.array | None, log_p: mx.array) -> mx.array:
     """log p(x_i) - log q(x_i) [K]; -inf where p is 0, a huge finite number where only q is."""
-    columns = draft_tokens.astype(mx.int32)[:, None]
-    p = mx.take_along_axis(log_p[: draft_tokens.size], columns, axis=-1)[:, 0]
+    columns = draft_tokens[:, None]
+    p = mx.take_along_axis(log_p[: draft_tokens.size], columns, axis=-1).reshape(-1)
     if log_q is None:
         return p
-    q = mx.take_along_axis(log_q, columns, axis=-1)[:, 0]
+    return _ratio(p, mx.take_along_axis(log_q, columns, axis=-1).reshape(-1))
+
+
+@fused
+def _ratio(p: mx.array, q: mx.array) -> mx.array:
     # Finite, since block adds ratios up, and -inf + inf would be NaN.
     return p - mx.maximum(q, -HUGE)
 
 
 def _with_next(plan: Plan, accepted: mx.array, noise: Noise, position: int) -> tuple[mx.array, mx.array]:
     gumbel = noise.gumbel("residual", position, plan.log_p.shape[-1])
-    return accepted.astype(mx.int32), draw(plan.residual_log(accepted[None])[0], gumbel)
+    law = plan.residual_log(accepted.reshape(1)).reshape(-1)
+    return accepted, draw(law, gumbel)

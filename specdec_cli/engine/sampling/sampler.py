@@ -53,10 +53,16 @@ class Sampler:
 
     def target_noise(self, position: int, rows: int) -> mx.array:
         """Gumbel noise [rows, V] of the absolute positions from `position` on; drawn once, used by draft and target."""
-        for wanted in range(position, position + rows):
-            if wanted not in self._gumbels:
-                self._gumbels[wanted] = self.noise.gumbel("target", wanted, self.vocab_size)
-        return mx.stack([self._gumbels[wanted] for wanted in range(position, position + rows)])
+        wanted = range(position, position + rows)
+        missing = [at for at in wanted if at not in self._gumbels]
+        if missing:
+            # Missing are the last ones: noise is drawn in the order of positions, and forgotten from the front.
+            first, many = missing[0], wanted.stop - missing[0]
+            drawn = self.noise.gumbels("target", first, many, self.vocab_size)
+            self._gumbels.update((first + row, drawn[row : row + 1]) for row in range(many))
+            if many == rows:
+                return drawn
+        return self._gumbels[position] if rows == 1 else mx.concatenate([self._gumbels[at] for at in wanted])
 
     def forget_noise(self, position: int) -> None:
         """Nothing before `position` will be drawn again."""

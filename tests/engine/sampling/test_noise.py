@@ -6,8 +6,12 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from fakes.dispatches import CAN_FUSE
+from specdec_cli.engine import device
 from specdec_cli.engine.sampling.noise import Noise
 from specdec_cli.engine.sampling.warps import draw
+
+needs_fusing = pytest.mark.skipif(not CAN_FUSE, reason="mlx cannot fuse here: a CPU without a C++ compiler")
 
 
 def test_noise_is_a_function_of_seed_stream_and_position_alone():
@@ -22,6 +26,22 @@ def test_noise_is_a_function_of_seed_stream_and_position_alone():
         assert tuple(Noise(seed).uniform(stream, position, 4).tolist()) == values
     rows = Noise(1).gumbels("target", 5, 3, 7)
     assert mx.array_equal(rows[2], Noise(1).gumbel("target", 7, 7))
+
+
+@pytest.mark.parametrize("fused", [False, pytest.param(True, marks=[pytest.mark.slow, needs_fusing])])
+@pytest.mark.parametrize("width", [1, 7, 64])
+def test_several_positions_drawn_at_once_have_the_noise_each_has_alone(monkeypatch, fused, width):
+    """Bit for bit: a plain round draws one position, the judge of a draft those that the draft did not need."""
+    monkeypatch.setattr(device, "fuses", lambda: fused)
+    together = np.array(Noise(3).gumbels("target", 10, 6, width))
+    alone = [np.array(Noise(3).gumbel("target", 10 + i, width)) for i in range(6)]
+    np.testing.assert_array_equal(together, np.stack(alone))
+
+
+@pytest.mark.parametrize("seed", [0, 2**40 + 5])
+def test_a_key_is_the_one_that_mlx_makes_of_its_64_bits(seed):
+    key = np.array(Noise(seed)._keys("accept", 3, 1))[0].astype(np.uint64)
+    np.testing.assert_array_equal(np.array(mx.random.key(int(key[0]) << 32 | int(key[1]))), key)
 
 
 def kolmogorov(samples, cdf):

@@ -179,3 +179,18 @@ def test_coupled_emits_the_targets_draws_whatever_was_drafted():
         accepted, token = (v.item() for v in draw_coupled(mx.array(draft), log_p, gumbel))
         assert [*draft[:accepted], token] == own[: accepted + 1]
         assert accepted == 3 or draft[accepted] != own[accepted]
+
+
+@pytest.mark.parametrize("k", [1, 2, 4, 8, 16])
+def test_blocks_weights_are_those_of_the_papers_recursion_bit_for_bit(k):
+    """w_i = min(1, w_{i-1} p / q), one step after the other, in float32, with laws that lack the drafted token."""
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        p, q = (np.where(rng.random(k) < 0.1, -math.inf, -3 * rng.random(k)).astype(np.float32) for _ in range(2))
+        rows = [mx.array(np.stack([law, np.zeros(k, np.float32)], axis=1)) for law in (p, q)]
+        log_p, log_q = mx.concatenate([rows[0], mx.zeros((1, 2))]), rows[1]
+        weight = plan_block(mx.zeros(k, mx.int32), log_q, log_p).weight
+        expected = [mx.array(0.0)]
+        for i in range(k):
+            expected.append(mx.minimum(expected[-1] + (log_p[i, 0] - mx.maximum(log_q[i, 0], -1e30)), 0.0))
+        np.testing.assert_array_equal(np.array(weight), np.array(mx.exp(mx.stack(expected))))

@@ -75,6 +75,16 @@ def test_noise_is_a_function_of_seed_and_position_alone():
     assert not np.array_equal(np.array(Sampler(Sampling(1.0), 8, [1], V).target_noise(10, 4)), first)
 
 
+def test_noise_is_the_same_however_many_rows_are_asked_for_at_once():
+    """Rows of one call, rows known already, and both together."""
+    one_by_one = [np.array(Sampler(Sampling(1.0), 7, [1], V).target_noise(10 + i, 1))[0] for i in range(5)]
+    for asked in ([(10, 5)], [(10, 2), (10, 5)], [(10, 1), (11, 1), (10, 5)], [(10, 5), (12, 3)]):
+        sampler = Sampler(Sampling(1.0), 7, [1], V)
+        for position, rows in asked:
+            found = np.array(sampler.target_noise(position, rows))
+            np.testing.assert_array_equal(found, one_by_one[position - 10 : position - 10 + rows])
+
+
 def test_old_noise_is_not_kept():
     sampler = Sampler(Sampling(1.0), 7, [1], V)
     for position in range(0, 100, 4):

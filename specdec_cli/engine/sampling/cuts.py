@@ -1,0 +1,226 @@
+"""Logits to log-probabilities, with the cuts top-k, top-p and min-p.
+
+Law: each cut is a threshold on the logits, so tokens of equal logits are kept or dropped together; exact for every
+input, and nothing is read back. A row's result depends on that row alone, bit for bit.
+Letters: N rows, V vocabulary width, L levels: some logits of a row in ascending order, and how many tokens have each.
+
+The work over V columns is a handful of kernels, because on a GPU each costs more to launch than to run. So thresholds
+are found on L levels instead of V tokens: with top-k on the k best values, without it on all 65,536 values that a
+16-bit logit can have. Only top-p of float32 logits (a model in float32, or penalties and bias) has no such levels.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+import mlx.core as mx
+
+from specdec_cli.engine import device
+from specdec_cli.engine.device import fused
+from specdec_cli.engine.sampling.keys import HALF_VALUES, half_values, histogram, keys_of
+from specdec_cli.engine.sampling.top import top_values
+
+SMALLEST = 2.0**-126  # below it, float32 is subnormal and some devices read zero
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cuts:
+    """Temperature and cuts as the kernels take them: arrays of no dimension, so that one kernel serves all values.
+
+    `floor` is the least score that min-p keeps, -inf where it is off; a score is (logit - best logit) / temperature.
+    """
+
+    temperature: mx.array
+    top_k: int
+    top_p: mx.array | None
+    floor: mx.array | None
+
+
+@lru_cache(maxsize=64)
+def make_cuts(temperature: float, top_k: int, top_p: float, min_p: float) -> Cuts:
+    """With `top_k` 0, `top_p` 1 and `min_p` 0 for off. At `top_p` 0 the best token is kept."""
+    return Cuts(
+        mx.array(max(temperature, SMALLEST)),
+        top_k,
+        mx.array(max(top_p, SMALLEST)) if top_p < 1.0 else None,
+        mx.array(min(math.log(min_p), 0.0)) if min_p > 0.0 else None,
+    )
+
+
+def cut_log_probs(logits: mx.array, cuts: Cuts) -> mx.array:
+    """Normalised log-probabilities [N, V], float32, of `logits` [N, V]; -inf for what the cuts drop."""
+    if 0 < cuts.top_k < logits.shape[-1]:
+        best_values = top_values(logits, cuts.top_k)
+        kept = mx.sum(logits >= best_values[:, :1], axis=-1, keepdims=True)
+        best_values = _widened(best_values)
+        masses = _masses_of_best(best_values, kept, cuts.temperature)
+        return _above_threshold(logits, best_values, best_values[:, -1:], masses, cuts)
+    if cuts.top_p is not None and _has_levels(logits):
+        values, best = half_values(logits.dtype), mx.max(logits, axis=-1, keepdims=True)
+        masses = _masses(values, histogram(logits), best, cuts.temperature)
+        return _above_threshold(logits, values, best, masses, cuts)
+    wide = _widened(logits)
+    best = mx.max(wide, axis=-1, keepdims=True)
+    if cuts.top_p is None:
+        return _all_but_floor(wide, best, cuts)
+    scores, weights = _weigh(wide, best, cuts.temperature)
+    return _nucleus_by_search(keys_of(logits), scores, weights, cuts.top_p, cuts.floor)
+
+
+def _widened(logits: mx.array) -> mx.array:
+    """In float32 where each kernel that takes `logits` would convert them; fused ones do it as they read."""
+    return logits if device.fuses() else logits.astype(mx.float32)
+
+
+def _has_levels(logits: mx.array) -> bool:
+    """Whether the histogram of `logits` [N, V] pays: fewer kernels at any V, less arithmetic from 65,536 tokens on."""
+    return logits.dtype.size == 2 and (device.fuses() or logits.shape[-1] >= HALF_VALUES)
+
+
+def _all_but_floor(logits: mx.array, best: mx.array, cuts: Cuts) -> mx.array:
+    if cuts.floor is None:
+        scores, weights = _weigh(logits, best, cuts.temperature)
+    else:
+        scores, weights = _weigh_from(logits, best, cuts.temperature, cuts.floor)
+    # The best score is 0 and is never cut, so the sum is at least 1.
+    return _normalise(scores, mx.sum(weights, axis=-1, keepdims=True))
+
+
+def _above_threshold(logits: mx.array, values: mx.array, best: mx.array, masses: mx.array, cuts: Cuts) -> mx.array:
+    """The law of the levels `values` [N or 1, L] of `masses` [N, L], cut by top-p and min-p, over the tokens [N, V]."""
+    threshold = values[:, :1]
+    if cuts.top_p is not None:
+        beaten_by = mx.cumsum(masses, axis=-1, reverse=True, inclusive=False)
+        threshold = _least(_nucleus(values, masses, beaten_by, cuts.top_p))
+    if cuts.floor is not None:
+        threshold = _least(_from(values, best, cuts.temperature, cuts.floor, threshold))
+    remaining = masses
+    if cuts.top_p is not None or cuts.floor is not None:
+        remaining = _masses_from(values, masses, threshold)
+    return _law(logits, best, cuts.temperature, threshold, mx.sum(remaining, axis=-1, keepdims=True))
+
+
+def _least(values: mx.array) -> mx.array:
+    least: mx.array = mx.min(values, axis=-1, keepdims=True)
+    return least
+
+
+def _scores(values: mx.array, best: mx.array, temperature: mx.array) -> mx.array:
+    """(logit - best logit) / temperature, float32. Subtracting first keeps a tiny temperature from overflowing."""
+    values, best = values.astype(mx.float32), best.astype(mx.float32)
+    gaps = mx.where(values == best, 0.0, values - best)  # inf - inf would be NaN
+    return gaps / temperature
+
+
+@fused
+def _weigh(logits: mx.array, best: mx.array, temperature: mx.array) -> tuple[mx.array, mx.array]:
+    scores = _scores(logits, best, temperature)
+    return scores, mx.exp(scores)
+
+
+@fused
+def _weigh_from(logits: mx.array, best: mx.array, temperature: mx.array, floor: mx.array) -> tuple[mx.array, mx.array]:
+    scores = _scores(logits, best, temperature)
+    scores = mx.where(scores >= floor, scores, -math.inf)
+    return scores, mx.exp(scores)
+
+
+@fused
+def _normalise(scores: mx.array, mass: mx.array) -> mx.array:
+    return scores - mx.log(mass)
+
+
+@fused
+def _law(logits: mx.array, best: mx.array, temperature: mx.array, threshold: mx.array, mass: mx.array) -> mx.array:
+    kept = logits.astype(mx.float32) >= threshold.astype(mx.float32)
+    return mx.where(kept, _scores(logits, best, temperature) - mx.log(mass), -math.inf)
+
+
+def _mass(values: mx.array, counts: mx.array, best: mx.array, temperature: mx.array) -> mx.array:
+    # A value that no token has may be above the best, where 0 times infinity is NaN.
+    return mx.where(counts > 0, counts * mx.exp(_scores(values, best, temperature)), 0.0)
+
+
+_masses = fused(_mass)
+
+
+@fused
+def _masses_of_best(values: mx.array, kept: mx.array, temperature: mx.array) -> mx.array:
+    """Of the k best `values` [N, k]; `kept` [N, 1] tokens are among them or tie with the last: it counts for those."""
+    k = values.shape[-1]
+    last = mx.array([True] + [False] * (k - 1))
+    return _mass(values, mx.where(last, kept - (k - 1), 1), values[:, -1:], temperature)
+
+
+@fused
+def _nucleus(values: mx.array, masses: mx.array, beaten_by: mx.array, top_p: mx.array) -> mx.array:
+    """`values` where top-p keeps them, else inf: the mass of all strictly better tokens is < top_p.
+
+    Holtzman et al., arXiv:1904.09751: the smallest set of the best tokens whose mass reaches top_p. Equal values are
+    beaten by different masses here; the threshold is the least kept value, so the group enters by its first member.
+    """
+    total = beaten_by[:, :1] + masses[:, :1]
+    return mx.where(beaten_by < top_p * total, values, math.inf).astype(mx.float32)
+
+
+@fused
+def _from(values: mx.array, best: mx.array, temperature: mx.array, floor: mx.array, threshold: mx.array) -> mx.array:
+    """`values` where min-p and `threshold` keep them, else inf."""
+    values = values.astype(mx.float32)
+    kept = (_scores(values, best, temperature) >= floor) & (values >= threshold.astype(mx.float32))
+    return mx.where(kept, values, math.inf)
+
+
+@fused
+def _masses_from(values: mx.array, masses: mx.array, threshold: mx.array) -> mx.array:
+    return mx.where(values.astype(mx.float32) >= threshold, masses, 0.0)
+
+
+def _nucleus_by_search(
+    keys: mx.array, scores: mx.array, weights: mx.array, top_p: mx.array, floor: mx.array | None
+) -> mx.array:
+    """The least key of the nucleus is found bit by bit, from the highest on, with one masked sum a bit.
+
+    The work does not depend on the nucleus' size, and nothing is sorted. Exact: rounding keeps a sum of non-negative
+    terms in a fixed order monotone.
+    """
+    limit = top_p * mx.sum(weights, axis=-1, keepdims=True)
+    found = mx.zeros((keys.shape[0], 1), keys.dtype)
+    for step, below in _steps(keys.dtype):
+        beaten_by = mx.sum(_weights_above(keys, weights, found, below), axis=-1, keepdims=True)
+        found = _advance(found, beaten_by, limit, step)
+    scores, weights = _weights_from(keys, found, scores, weights)
+    if floor is not None:
+        scores, weights = _floored(scores, weights, floor)
+    return _normalise(scores, mx.sum(weights, axis=-1, keepdims=True))
+
+
+@cache
+def _steps(dtype: mx.Dtype) -> list[tuple[mx.array, mx.array]]:
+    """The bits of a key from the highest on, each with the sum of all lower ones."""
+    bits = range(8 * dtype.size - 1, -1, -1)
+    return [(mx.array(2**bit, dtype), mx.array(2**bit - 1, dtype)) for bit in bits]
+
+
+@fused
+def _weights_above(keys: mx.array, weights: mx.array, found: mx.array, below: mx.array) -> mx.array:
+    return (keys > found + below) * weights
+
+
+@fused
+def _advance(found: mx.array, beaten_by: mx.array, limit: mx.array, step: mx.array) -> mx.array:
+    return mx.where(beaten_by < limit, found, found + step)
+
+
+@fused
+def _weights_from(keys: mx.array, found: mx.array, scores: mx.array, weights: mx.array) -> tuple[mx.array, mx.array]:
+    kept = keys >= found
+    return mx.where(kept, scores, -math.inf), weights * kept
+
+
+@fused
+def _floored(scores: mx.array, weights: mx.array, floor: mx.array) -> tuple[mx.array, mx.array]:
+    kept = scores >= floor
+    return mx.where(kept, scores, -math.inf), weights * kept

@@ -1,0 +1,167 @@
+"""Cuts found on levels (a histogram of 16-bit logits, the k best) against the search bit by bit over all tokens."""
+
+import math
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from fakes.dispatches import CAN_FUSE, fuse, logit_rows
+from specdec_cli.engine.sampling import cuts
+from specdec_cli.engine.sampling.warps import Sampling, log_probs
+
+INF = math.inf
+V = 3_000
+HALVES = [mx.float16, mx.bfloat16]
+
+
+def rows_of(kind, width=V):
+    """Four rows of logits [4, V] of each kind that may trouble a histogram."""
+    rng = np.random.default_rng(5)
+    normal = rng.normal(0, 3, (4, width))
+    made = {
+        "random": normal,
+        "tied": rng.integers(-3, 4, (4, width)) / 2,
+        "peaked": np.where(rng.random((4, width)) < 0.002, 30 + normal, normal),
+        "flat": np.full((4, width), 1.25),
+        "nearly flat": 1 + normal / 500,
+        "around zero": normal * 1e-30,
+        "both zeros": np.where(rng.random((4, width)) < 0.5, -0.0, 0.0),
+        "huge": normal * 1e4,
+        "masked": np.where(rng.random((4, width)) < 0.99, -INF, normal),
+        "one allowed": np.where(np.arange(width) == 7, 3.0, -INF) + np.zeros((4, 1)),
+        "infinite": np.where(rng.random((4, width)) < 0.01, INF, normal),
+    }[kind]
+    return mx.array(made.astype(np.float32))
+
+
+KINDS = [
+    *("random", "tied", "peaked", "flat", "nearly flat", "around zero"),
+    *("both zeros", "huge", "masked", "one allowed", "infinite"),
+]
+NUCLEI = [
+    Sampling(temperature, 0, top_p, min_p)
+    for temperature in (0.7, 30.0)
+    for top_p in (0.0, 0.3, 0.95, 0.999)
+    for min_p in (0.0, 0.2)
+]
+
+
+def by_levels(monkeypatch, logits, sampling):
+    monkeypatch.setattr(cuts, "_has_levels", lambda logits: True)
+    return np.array(log_probs(logits, sampling), np.float64)
+
+
+def by_search(monkeypatch, logits, sampling):
+    monkeypatch.setattr(cuts, "_has_levels", lambda logits: False)
+    return np.array(log_probs(logits, sampling), np.float64)
+
+
+def too_close(logits, sampling):
+    """Rows [4] in which the mass that beats some token is within rounding of top_p: either answer is right."""
+    logits = np.array(logits.astype(mx.float32), np.float64)
+    best = logits.max(-1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        mass = np.exp(np.where(logits == best, 0, logits - best) / sampling.temperature)
+    found = []
+    for row, weights in zip(logits, mass / mass.sum(-1, keepdims=True), strict=True):
+        order = np.argsort(-row, kind="stable")
+        beaten = np.concatenate([[0], np.cumsum(weights[order])[:-1]])
+        first = np.concatenate([[True], row[order][1:] != row[order][:-1]])
+        found.append(np.abs(beaten[first] - sampling.top_p).min() < 1e-5)
+    return np.array(found)
+
+
+def assert_same_law(levels, search, close):
+    apart = (levels > -INF) != (search > -INF)
+    assert not apart[~close].any()
+    both = (levels > -INF) & (search > -INF) & ~close[:, None]
+    np.testing.assert_allclose(levels[both], search[both], atol=2e-5, rtol=2e-6)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_histogram_finds_the_nucleus_that_the_search_finds(monkeypatch, kind, dtype):
+    logits, compared = rows_of(kind).astype(dtype), 0
+    for sampling in NUCLEI:
+        close = too_close(logits, sampling) & (sampling.top_p > 0)
+        compared += (~close).sum()
+        assert_same_law(by_levels(monkeypatch, logits, sampling), by_search(monkeypatch, logits, sampling), close)
+    assert compared > 2 * len(NUCLEI)
+
+
+@pytest.mark.parametrize("broken", [lambda counts: mx.minimum(counts, 1), lambda counts: mx.roll(counts, 1, axis=-1)])
+def test_a_histogram_that_miscounts_is_found_out(monkeypatch, broken):
+    """Negative control: each value counted once, and each counted as its neighbour."""
+    logits, sampling, right = rows_of("tied").astype(mx.bfloat16), Sampling(1.0, 0, 0.3), cuts.histogram
+    monkeypatch.setattr(cuts, "histogram", lambda logits: broken(right(logits)))
+    with pytest.raises(AssertionError):
+        assert_same_law(
+            by_levels(monkeypatch, logits, sampling), by_search(monkeypatch, logits, sampling), np.zeros(4, bool)
+        )
+
+
+@pytest.mark.parametrize("dtype", [mx.float32, *HALVES])
+@pytest.mark.parametrize("k", [1, 20, 46, 2_999])
+@pytest.mark.parametrize("kind", KINDS)
+def test_top_k_over_its_best_values_equals_a_sort_of_all(kind, k, dtype):
+    logits = rows_of(kind).astype(dtype)
+    wide = np.array(logits.astype(mx.float32), np.float64)
+    for sampling in (Sampling(0.7, k), Sampling(0.7, k, 0.8), Sampling(0.7, k, 0.8, 0.1)):
+        found = np.array(log_probs(logits, sampling), np.float64)
+        for row, law in zip(wide, found, strict=True):
+            with np.errstate(invalid="ignore"):
+                scores = np.where(row == row.max(), 0, (row - row.max()) / 0.7)
+            kept = (row >= np.sort(row)[-k]) & (scores > -INF)
+            mass = np.exp(scores) * kept / (np.exp(scores) * kept).sum()
+            if sampling.top_p < 1:
+                values, level = np.unique(row[kept], return_inverse=True)
+                better = 1 - np.cumsum(np.bincount(level, mass[kept]))
+                if np.abs(better - 0.8).min() < 1e-5:
+                    continue
+                kept &= row >= values[better < 0.8].min()
+            if sampling.min_p:
+                kept &= scores >= math.log(0.1)
+            assert ((law > -INF) == kept).all()
+            normaliser = np.log(np.exp(scores[kept]).sum())
+            np.testing.assert_allclose(law[kept], scores[kept] - normaliser, atol=3e-5, rtol=2e-6)
+
+
+SETTINGS = [
+    Sampling(0.7),
+    Sampling(0.7, min_p=0.05),
+    Sampling(0.7, 20),
+    Sampling(0.6, 20, 0.95),
+    Sampling(0.7, 0, 0.9),
+    Sampling(0.7, 0, 0.9, 0.1),
+]
+
+
+def rows_that_differ_alone(dtype, sampling, width):
+    logits = logit_rows(5, width, seed=3, dtype=dtype)
+    together = np.array(log_probs(logits, sampling))
+    alone = [np.array(log_probs(logits[i : i + 1], sampling))[0] for i in range(5)]
+    return [i for i in range(5) if not np.array_equal(together[i], alone[i])]
+
+
+@pytest.mark.parametrize("width", [8_000, 70_000])
+@pytest.mark.parametrize("sampling", SETTINGS)
+@pytest.mark.parametrize("dtype", [mx.float32, *HALVES])
+def test_a_row_among_others_has_bit_for_bit_the_law_it_has_alone(dtype, sampling, width):
+    """The draft passes one row at a time, the target several; `coupled` compares what they draw."""
+    assert rows_that_differ_alone(dtype, sampling, width) == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not CAN_FUSE, reason="mlx cannot fuse here: a CPU without a C++ compiler")
+@pytest.mark.parametrize("sampling", SETTINGS)
+@pytest.mark.parametrize("dtype", [mx.float32, *HALVES])
+def test_fused_kernels_give_a_row_among_others_the_law_it_has_alone(monkeypatch, dtype, sampling):
+    """Bit for bit; and the law of separate kernels but for rounding. Builds kernels, seconds on a CPU."""
+    logits = logit_rows(5, 8_000, seed=3, dtype=dtype)
+    separate = np.array(log_probs(logits, sampling))
+    fuse(monkeypatch)
+    assert rows_that_differ_alone(dtype, sampling, 8_000) == []
+    fused = np.array(log_probs(logits, sampling))
+    assert ((fused > -INF) == (separate > -INF)).all()
+    np.testing.assert_allclose(fused[fused > -INF], separate[fused > -INF], atol=2e-5)

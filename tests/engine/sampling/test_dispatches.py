@@ -1,0 +1,169 @@
+"""How many kernels a round gives the device beside the models' own, and that no round compiles one anew.
+
+Each costs a GPU some microseconds whatever its size, so their number is what sampling costs there.
+"""
+
+import sys
+
+import mlx.core as mx
+import pytest
+
+from fakes.dispatches import CAN_FUSE, dispatches, fuse, logit_rows, queued_by_rounds
+from specdec_cli.engine import device
+from specdec_cli.engine.sampling import cuts, keys, noise, rejection, warps
+from specdec_cli.engine.sampling.acceptance import make_rule
+from specdec_cli.engine.sampling.sampler import Sampler
+from specdec_cli.engine.sampling.warps import Sampling, log_probs
+from specdec_cli.kinds import RULES
+
+V = 8_000
+ROWS = logit_rows(24, V)
+GREEDY = {"greedy": Sampling(), "repetition 1.1": Sampling(repetition_penalty=1.1)}
+SAMPLED = {
+    "temperature": Sampling(0.7),
+    "top-k 20, top-p 0.95": Sampling(0.6, 20, 0.95),
+    "top-k 20, top-p 0.8": Sampling(0.7, 20, 0.8),
+    "top-p 0.95": Sampling(0.8, 0, 0.95),
+    "min-p 0.05": Sampling(0.8, min_p=0.05),
+    "top-k, top-p, three penalties": Sampling(0.7, 20, 0.8, 0.0, 1.05, 0.2, 0.1),
+}
+CASES = [("greedy", name) for name in GREEDY] + [(rule, name) for name in SAMPLED for rule in RULES]
+# Of a whole round of K = 4; the first three were agreed on, the others keep what is reached.
+BUDGETS = {
+    "greedy": 30,
+    "top-k 20, top-p 0.95": 140,
+    "top-k 20, top-p 0.8": 140,
+    "top-p 0.95": 200,
+    "temperature": 85,
+    "min-p 0.05": 85,
+    "top-k, top-p, three penalties": 200,
+    "repetition 1.1": 45,
+}
+needs_fusing = pytest.mark.skipif(not CAN_FUSE, reason="mlx cannot fuse here: a CPU without a C++ compiler")
+
+
+def rule_of(rule, name, vocab_size=V):
+    sampling = (GREEDY | SAMPLED)[name]
+    return make_rule("token" if rule == "greedy" else rule, Sampler(sampling, 1, [1, 2, 3], vocab_size))
+
+
+def counted(monkeypatch, folder, k, rows=ROWS):
+    """(rule, setting) -> dispatches of the first round (plain) and of the second (K = `k`)."""
+    fuse(monkeypatch)
+    return {case: queued_by_rounds(monkeypatch, folder, rule_of(*case), k, 2, rows) for case in CASES}
+
+
+@needs_fusing
+def test_a_round_of_four_guesses_stays_within_its_budget(monkeypatch, tmp_path):
+    counts = counted(monkeypatch, tmp_path, 4)
+    totals = {case: (found[1].total(), found[0].total()) for case, found in counts.items()}
+    table = "\n".join(
+        f"{name:32} {rule:8} K=4 {drafted:4} K=0 {plain:4} budget {BUDGETS[name]}"
+        for (rule, name), (drafted, plain) in totals.items()
+    )
+    over = [case for case, (drafted, _) in totals.items() if drafted > BUDGETS[case[1]]]
+    assert not over, f"{over}\n{table}"
+    assert min(drafted for drafted, _ in totals.values()) > 10, table  # something was counted
+
+
+@needs_fusing
+def test_a_plain_round_judges_nothing(monkeypatch, tmp_path):
+    """No kernel runs over an empty array: no scan, no gather, no comparison with a draft; greedy is an argmax, packed.
+
+    mlx's scan of an empty array dispatched a threadgroup of size 0 (mlx/backend/metal/scan.cpp).
+    """
+    counts = counted(monkeypatch, tmp_path, 0)
+    for (rule, name), found in counts.items():
+        if (GREEDY | SAMPLED)[name].counts_tokens:
+            continue
+        for plain in found:
+            # Top-p sums the masses up; nothing else scans.
+            assert plain["CumProd"] == 0 and plain["CumSum"] == ("top-p" in name), (rule, name, plain)
+            assert plain["Gather"] == 0 and plain["RandomBits"] == (rule != "greedy"), (rule, name, plain)
+    assert counts["greedy", "greedy"][0] == {"ArgReduce": 1, "Concatenate": 2}
+
+
+def test_without_fusing_the_same_count_is_over_budget(monkeypatch, tmp_path):
+    """Negative control: every elementwise operation is a kernel then."""
+    monkeypatch.setattr(device, "fuses", lambda: False)
+    found = queued_by_rounds(monkeypatch, tmp_path, rule_of("block", "top-k 20, top-p 0.95"), 4, 2, ROWS)
+    assert found[1].total() > BUDGETS["top-k 20, top-p 0.95"]
+    assert found[1]["Compiled"] == 0
+
+
+def test_dispatches_are_counted_as_metal_gives_them(tmp_path):
+    x = mx.ones((2, 8))
+    mx.eval(x)
+    parts = mx.concatenate([x, x[:, :2].reshape(2, 2), mx.argmax(x, -1, keepdims=True).view(mx.float32)], axis=1)
+    assert dispatches(tmp_path, parts) == {"Concatenate": 3, "ArgReduce": 1}
+    scattered = mx.broadcast_to(mx.array(0.0), (4,)).at[mx.array([1])].add(1.0)
+    assert dispatches(tmp_path, scattered) == {"Scatter": 2}
+    assert dispatches(tmp_path, mx.exp(x) + 1) == {"Exp": 1, "Add": 1}
+
+
+@needs_fusing
+def test_a_function_called_twice_is_counted_twice(tmp_path):
+    """Its traces share their primitives, which are one node of the graph."""
+    double = mx.compile(lambda x: mx.exp(x) * 2)
+    x = mx.ones(4)
+    mx.eval(x)
+    assert dispatches(tmp_path, double(x), double(x)) == {"Compiled": 2}
+
+
+def is_fused(value):
+    return hasattr(value, "__wrapped__") and not hasattr(value, "cache_info")  # which a cached function has
+
+
+class Traces:
+    """How often the bodies of fused functions run, which with fusing is once for each trace."""
+
+    def __init__(self):
+        modules = (cuts, keys, noise, rejection, warps)
+        fused = [value for module in modules for value in vars(module).values() if is_fused(value)]
+        self._bodies = {value.__wrapped__.__code__ for value in fused}
+        assert len(self._bodies) > 15
+        self.count = 0
+
+    def __enter__(self):
+        sys.setprofile(self._seen)
+        return self
+
+    def __exit__(self, *_):
+        sys.setprofile(None)
+
+    def _seen(self, frame, event, _):
+        self.count += event == "call" and frame.f_code in self._bodies
+
+
+@needs_fusing
+@pytest.mark.parametrize("name", SAMPLED)
+@pytest.mark.parametrize("rule", ["block", "coupled"])
+def test_fifty_rounds_trace_no_more_than_the_first_two(monkeypatch, tmp_path, rule, name):
+    fuse(monkeypatch)
+    queued_by_rounds(monkeypatch, tmp_path, rule_of(rule, name), 4, 3, ROWS)
+    with Traces() as later:
+        queued_by_rounds(monkeypatch, tmp_path, rule_of(rule, name), 4, 3 if "penalties" in name else 50, ROWS)
+    assert later.count == 0
+
+
+@needs_fusing
+def test_other_settings_of_the_same_kind_trace_nothing(monkeypatch, tmp_path):
+    """Temperature, top-p and min-p are arguments of the kernels, not part of their text. Control: another top-k."""
+    fuse(monkeypatch)
+    log_probs(ROWS[:1], Sampling(0.7, 20, 0.9, 0.1))
+    with Traces() as later:
+        log_probs(ROWS[:1], Sampling(0.31, 20, 0.5, 0.02))
+    assert later.count == 0
+    with Traces() as control:
+        log_probs(ROWS[:1], Sampling(0.7, 23, 0.9, 0.1))
+    assert control.count > 0
+
+
+@needs_fusing
+@pytest.mark.slow
+@pytest.mark.parametrize(("rule", "name"), CASES)
+def test_twelve_computed_rounds_stay_within_the_budget(monkeypatch, tmp_path, rule, name):
+    """The steady state: noise and penalties that outlive a round are computed. Builds kernels, seconds on a CPU."""
+    fuse(monkeypatch)
+    counts = queued_by_rounds(monkeypatch, tmp_path, rule_of(rule, name), 4, 12, ROWS, computed=True)
+    assert max(found.total() for found in counts) <= BUDGETS[name]

@@ -1,0 +1,127 @@
+"""The kernels that one round's sampling, judging and noise give the device, counted on the round's lazy graph.
+
+The models are tables of logits without kernels of their own, so that what is counted is everything else. Counted is
+what mlx's Metal backend dispatches for a primitive (mlx/backend/metal and mlx/backend/gpu/primitives.cpp):
+
+* nothing for views, which share their input's memory;
+* one for each input of a concatenation (`concatenate_gpu` copies them one by one);
+* two where the output is copied or filled first and then written to (padding, scatter, slice update);
+* one for any other primitive, a fused `Compiled` among them.
+
+A sort of more than 2,048 values takes several (`gpu_merge_sort`, sort.cpp) and counts one: shapes are not in the graph.
+"""
+
+import re
+import shutil
+from collections import Counter, deque
+from itertools import islice
+
+import mlx.core as mx
+import numpy as np
+
+from specdec_cli.engine import device
+from specdec_cli.engine.decode import decode
+from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.drafters.base import Drafter
+from specdec_cli.engine.drafters.model import ModelDrafter
+from specdec_cli.engine.model import Output
+
+VIEWS = {
+    *("AsStrided", "Broadcast", "BroadcastAxes", "Copy", "ExpandDims", "Flatten", "Reshape", "Slice", "Split"),
+    *("Squeeze", "StopGradient", "Transpose", "Unflatten", "View"),
+}
+TWO = {"Pad", "Scatter", "ScatterAxis", "SliceUpdate"}
+PRIMITIVE = re.compile(r'\{ (\d+) \[label ="(\w+)')
+EDGE = re.compile(r'^"\w+" -> (\d+)$', re.MULTILINE)
+
+
+def dispatches(folder, *arrays):
+    """How often each primitive of the graph of `arrays` dispatches a kernel, by name."""
+    path = folder / "graph.dot"
+    mx.export_to_dot(str(path), *arrays)
+    text = path.read_text()
+    inputs, found = Counter(EDGE.findall(text)), Counter()
+    # A traced function gives the same primitive, one node, at every call; it is written once for every call.
+    for node, name in PRIMITIVE.findall(text):
+        if name == "Concatenate":
+            found[name] += inputs.pop(node, 0)
+        elif name not in VIEWS:
+            found["Compiled" if name.startswith("Compiled") else name] += 2 if name in TWO else 1
+    return found
+
+
+class Table:
+    """A model whose logits are rows of a table, whatever it is fed."""
+
+    def __init__(self, rows):
+        self._rows, self.vocab_size, self.length, self._at = rows, rows.shape[-1], 0, 0
+
+    def forward(self, tokens):
+        n = tokens.size
+        self._at = (self._at + 1) % (self._rows.shape[0] - n)
+        return Output(self._rows[self._at : self._at + n], {})
+
+    def outputs(self, context, pending):
+        return self.forward(mx.zeros(pending.size + 1))
+
+    def logits(self, context, pending):
+        return self.outputs(context, pending).logits
+
+    def extend(self, tokens):
+        return self.forward(tokens).logits
+
+    def commit(self, context, length):
+        self.length = length
+
+    def reuse(self, context):
+        return 0
+
+    def prefill(self, context):
+        self.length = len(context) - 1
+        return iter(())
+
+    def release(self):
+        pass
+
+
+def logit_rows(rows, vocab_size, seed=0, dtype=mx.bfloat16):
+    """Logits as models have them: a few good tokens over a wide, flat rest; [rows, V], half precision."""
+    rng = np.random.default_rng(seed)
+    values = rng.normal(0, 2.5, (rows, vocab_size)).astype(np.float32)
+    best = rng.integers(0, vocab_size, (rows, 12))
+    np.put_along_axis(values, best, rng.normal(14, 3, best.shape).astype(np.float32), axis=1)
+    rows = mx.array(values).astype(dtype)
+    mx.eval(rows)
+    return rows
+
+
+def queued_by_rounds(monkeypatch, folder, rule, k, rounds, rows, computed=False):
+    """The dispatches of each of `rounds` rounds of K = `k`, the first of which drafts nothing, through the real loop.
+
+    Nothing is computed before a round's read-back, so its whole graph is seen there. Unless `computed`, it is not
+    computed then either, and half of each draft is said to be accepted: kernels need not be built to be counted. What
+    outlives a round (noise, penalties' counts) is then counted in later rounds again; the first two are exact.
+    """
+    counts = []
+
+    def read(packed):
+        counts.append(dispatches(folder, packed))
+        drafted = packed.size - 2
+        return packed.tolist() if computed else [*range(drafted), drafted // 2, 7]
+
+    monkeypatch.setattr(device, "queue", lambda array: None)
+    monkeypatch.setattr(device, "wait", lambda array: None)
+    monkeypatch.setattr(device, "to_list", read)
+    target, draft = Table(rows), Table(rows)
+    drafter = ModelDrafter(draft, draft.vocab_size, rule) if k else Drafter()
+    running = decode(target, drafter, rule, Fixed(k), [1, 2, 3], 10_000, frozenset(), float)
+    deque(islice(running, rounds), maxlen=0)
+    return counts
+
+
+def fuse(monkeypatch):
+    """Let mlx fuse on this device too; on a CPU it needs a C++ compiler, once for each kernel that is computed."""
+    monkeypatch.setattr(device, "fuses", lambda: True)
+
+
+CAN_FUSE = device.fuses() or shutil.which("g++") is not None
