@@ -10,6 +10,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+READINGS = {
+    "whole": "without a rollback",
+    "repeated": "after rolling back right drafts",
+    "rejected": "after rolling back wrong drafts",
+}
+
 
 def difference(lead: float, other: float) -> float:
     """`lead` less `other`; infinite where one of them is no number, 0 for two equal infinities."""
@@ -29,13 +35,13 @@ def root_mean_square(values: Iterable[float]) -> float:
 class Change:
     """The lead of a token over its best rival as `row` (from 0) of a pass, less its lead in a pass of one row.
 
-    `position` is an index into the answer to `prompt`. `after_rejection`: wrong tokens were rolled back just before.
+    `position` is an index into the answer to `prompt`; `reading` is as in `engine.rounding.passes`.
     """
 
     prompt: str
+    reading: str
     position: int
     row: int
-    after_rejection: bool
     logits: float
 
     def __str__(self) -> str:
@@ -91,14 +97,17 @@ class SeveralRows:
         return [Group(f"row {row}", changes) for row, changes in enumerate(found, 1) if changes]
 
     @property
-    def after_rejection(self) -> tuple[Group, Group] | None:
-        """Those after a rejection, and the others; None where nothing was rejected."""
-        after = [one for one in self.changes if one.after_rejection]
-        others = [one for one in self.changes if not one.after_rejection]
-        return (Group("after a rejection", after), Group("others", others)) if after and others else None
+    def by_reading(self) -> dict[str, Group]:
+        """The readings there are."""
+        return {name: self._of(name) for name in dict.fromkeys(change.reading for change in self.changes)}
+
+    def _of(self, reading: str) -> Group:
+        return Group(READINGS[reading], [one for one in self.changes if one.reading == reading])
 
     def to_dict(self) -> dict[str, Any]:
-        return {"rows": self.rows, **self.all.to_dict(), "rms_by_row": [finite(group.rms) for group in self.by_row]}
+        rows = [finite(group.rms) for group in self.by_row]
+        readings = {name: finite(group.rms) for name, group in self.by_reading.items()}
+        return {"rows": self.rows, **self.all.to_dict(), "rms_by_row": rows, "rms_by_reading": readings}
 
 
 def finite(value: float) -> float | None:

@@ -51,7 +51,7 @@ def measure(
         for count in rows:
             for found in row_gaps(target, text, count):
                 change = difference(found.gap, text.positions[found.position].leads[0])
-                changes[count].append(Change(name, found.position, found.row, found.after_rejection, change))
+                changes[count].append(Change(name, found.reading, found.position, found.row, change))
     read = [position for _, text in texts for position in text.positions]
     largest = max(position.largest_logit for position in read)
     passes = [SeveralRows(count, found) for count, found in changes.items()]

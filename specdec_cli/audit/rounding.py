@@ -12,9 +12,11 @@ by 1.4 r if it is independent. Kernels for several rows may round twice as much 
 attention, and dequantizes weights to 16 bits for matrix products): 2.2 r. So these are faults:
 
 * a change above `PEAK` r, which is 3.6 × 2.2 r;
-* a row of the pass, or all rows after a rejection, whose changes have a root mean square above `SPREAD` r, or a mean
-  above `BIAS` r: rounding has no direction, and the mean of `ENOUGH` changes strays by 0.4 r. This finds an error that
-  is smaller than a peak of rounding, but always there.
+* a row of the pass whose changes have a root mean square above `SPREAD` r, or a mean above `BIAS` r: rounding has no
+  direction, and the mean of `ENOUGH` changes strays by 0.4 r. This finds an error that is smaller than a peak of
+  rounding, but always there;
+* passes after rollbacks whose changes exceed, in the same measure, those of passes of as many rows without any: no r
+  there but the root mean square of the latter, where it is less than r. `STEADY` r at least, for it may be 0.
 
 r is believed up to `ROUNDINGS` epsilons of the largest logit. On the CPU it is about half an epsilon for 16-bit
 weights, and two for 4-bit weights, whose products mlx sums up in 16 bits there (mlx/backend/cpu/quantized.cpp). A
@@ -36,6 +38,7 @@ ROUNDINGS = 4
 # In logits: below this nothing is told apart.
 LEAST = 1e-3
 PEAK, SPREAD, BIAS = 8.0, 3.0, 1.5
+STEADY = 0.25
 # Fewer changes are no evidence of what is always there.
 ENOUGH = 32
 
@@ -70,6 +73,14 @@ class Bounds:
         unit = max(LEAST / PEAK, most / PEAK if noise is None else min(noise.rms, most))
         return cls(PEAK * unit, SPREAD * unit, BIAS * unit)
 
+    def like(self, group: Group) -> Bounds:
+        """These bounds for changes that should be like those of `group`."""
+        unit = self.rms / SPREAD
+        if math.isinf(unit) or len(group.changes) < ENOUGH:
+            return self
+        unit = min(unit, max(group.rms, STEADY * unit))
+        return Bounds(self.peak, SPREAD * unit, BIAS * unit)
+
     def allow(self, group: Group) -> bool:
         """Whether rounding explains what the changes of `group` have in common."""
         return len(group.changes) < ENOUGH or (group.rms <= self.rms and abs(group.mean) <= self.mean)
@@ -77,7 +88,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Changes in passes of `rows` rows that rounding does not explain: which ones, and what is allowed."""
+    """Changes in passes of `rows` rows that rounding does not explain: which ones, and what it does explain."""
 
     rows: int
     group: Group
@@ -86,20 +97,18 @@ class Fault:
     @classmethod
     def find(cls, passes: SeveralRows, bounds: Bounds) -> Fault | None:
         """The plainest description of what is above `bounds`; None where nothing is."""
+        readings = passes.by_reading
+        whole = readings.pop("whole")
+        like = bounds.like(whole)
+        rolled = [group for group in readings.values() if not like.allow(group)]
+        if rolled and bounds.allow(whole) and abs(whole.largest.logits) <= bounds.peak:
+            return cls(passes.rows, _joined(rolled), like)
         wrong = [group for group in passes.by_row if not bounds.allow(group)]
+        if wrong:
+            found = passes.all if len(wrong) == passes.rows > 1 else _joined(wrong)
+            return cls(passes.rows, found, bounds)
         peaks = [one for one in passes.changes if abs(one.logits) > bounds.peak]
-        after, others = passes.after_rejection or (passes.all, passes.all)
-        if not bounds.allow(after) and bounds.allow(others):
-            found = after
-        elif len(wrong) == passes.rows > 1:
-            found = passes.all
-        elif wrong:
-            found = Group(", ".join(group.name for group in wrong), [one for group in wrong for one in group.changes])
-        elif peaks:
-            found = Group("here and there", peaks)
-        else:
-            return None
-        return cls(passes.rows, found, bounds)
+        return cls(passes.rows, Group("here and there", peaks), bounds) if peaks else None
 
     def __str__(self) -> str:
         group, allowed = self.group, self.bounds
@@ -107,11 +116,15 @@ class Fault:
         found = f"passes of {self.rows} rows, {group.name}: a gap changes by {size:.2g} ({group.largest})"
         if math.isinf(allowed.rms):
             return f"{found}, allowed is {allowed.peak:.2g}"
-        common = f"rms {group.rms:.2g}, mean {group.mean:.2g}"
-        return f"{found}, {common}, where float32 allows {allowed.peak:.2g}, {allowed.rms:.2g} and {allowed.mean:.2g}"
+        most = f"{allowed.peak:.2g}, {allowed.rms:.2g} and {allowed.mean:.2g}"
+        return f"{found}, rms {group.rms:.2g}, mean {group.mean:.2g}; rounding explains at most {most}"
 
     def to_dict(self) -> dict[str, Any]:
         return {"rows": self.rows, "where": self.group.name, "summary": str(self), **self.group.to_dict()}
+
+
+def _joined(groups: Sequence[Group]) -> Group:
+    return Group(", ".join(group.name for group in groups), [one for group in groups for one in group.changes])
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +155,15 @@ class Rounding:
         return [fault for passes in self.passes if (fault := Fault.find(passes, self.bounds))]
 
     def limit(self, temperature: float = 0.0) -> float:
-        """The largest gap of a near-tie, in scores: above temperature 0 they are logits ÷ temperature."""
+        """The largest gap of a near-tie, in scores: above temperature 0 they are logits ÷ temperature.
+
+        The largest change of any pass that shows rounding alone; never above `bounds`.
+        """
         if self.given is not None:
             return self.given
-        return max(LEAST, min(self.measured, self.bounds.peak)) / (temperature or 1.0)
+        faulty = {fault.rows for fault in self.faults}
+        rounded = [abs(passes.all.largest.logits) for passes in self.passes if passes.rows not in faulty]
+        return max([LEAST, *rounded]) / (temperature or 1.0)
 
     def __str__(self) -> str:
         if self.given is not None:
@@ -153,8 +171,7 @@ class Rounding:
         limit, divided = self.limit(), "(÷ temperature where coupled)"
         if limit == LEAST:
             return f"a gap of at most {LEAST:g} {divided}"
-        source = "all that float32 allows" if self.measured > self.bounds.peak else "the largest change measured"
-        return f"a gap of at most {limit:.2g}, {source} {divided}"
+        return f"a gap of at most {limit:.2g}, the largest change that rounding made here {divided}"
 
     def to_dict(self) -> dict[str, Any]:
         """Everything in logits. `float32_noise` is null where the network cannot be compared with float32."""

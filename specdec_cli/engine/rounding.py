@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -23,6 +23,7 @@ from specdec_cli.engine.model import CachedModel, Network
 
 # The chosen token's lead over so many others is as good a sample of rounding each.
 RIVALS = 7
+Reading = Literal["whole", "repeated", "rejected"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,56 +103,60 @@ def _widened(module: nn.Module, original: Any, args: tuple[Any, ...], kwargs: di
 class Pass:
     """From `start` on the first `true` rows read the text, the others wrong tokens; `kept` rows are not rolled back."""
 
+    reading: Reading
     start: int
     true: int
     kept: int
 
 
 def passes(positions: int, rows: int) -> Iterator[Pass]:
-    """Two readings of a text: one pass at every position, all rows true and one kept, so that every position is read
-    by every row; then rounds as a drafter makes them, whole drafts and drafts rejected at each place in turn.
+    """Three readings of a text in passes of `rows` rows.
+
+    `whole`: every draft is right, and nothing is rolled back. `repeated`: a pass at every position, of which one row is
+    kept, so that every row reads every position that it can. `rejected`: whole drafts alternate with drafts that go
+    wrong at each place in turn.
     """
-    for start in range(positions):
-        yield Pass(start, min(rows, positions - start), 1)
+    for start in range(0, positions, rows):
+        true = min(rows, positions - start)
+        yield Pass("whole", start, true, true)
     if rows == 1:
         return
+    for start in range(positions):
+        yield Pass("repeated", start, min(rows, positions - start), 1)
     start, count = 0, 0
     while start < positions:
         true = 1 + (count // 2) % (rows - 1) if count % 2 else rows
         true = min(true, positions - start)
-        yield Pass(start, true, true)
+        yield Pass("rejected", start, true, true)
         start, count = start + true, count + 1
 
 
 @dataclass(frozen=True, slots=True)
 class RowGap:
-    """The lead of a position's token over its best rival, as `row` (from 0) of a pass.
+    """The lead of a position's token over its best rival, as `row` (from 0) of a pass."""
 
-    `after_rejection`: wrong tokens were rolled back just before that pass.
-    """
-
+    reading: Reading
     position: int
     row: int
-    after_rejection: bool
     gap: float
 
 
 def row_gaps(target: CachedModel, text: KnownText, rows: int) -> Iterator[RowGap]:
     """The gaps of `text` in passes of `rows` rows, as `passes` orders them. What `target` has read is replaced."""
     prompt, tokens = list(text.prompt), text.tokens
-    target.reuse(prompt)
-    deque(target.prefill(prompt), maxlen=0)
-    rejected = False
+    reading = None
     for one in passes(len(tokens), rows):
+        if one.reading != reading:
+            reading = one.reading
+            target.forget()
+            deque(target.prefill(prompt), maxlen=0)
         context, end = prompt + tokens[: one.start], one.start + one.true
         fed = tokens[one.start : end - 1] + _wrong_tokens(text, end - 1, rows - one.true)
         logits = target.logits(context, target.ids(fed))
-        read = text.positions[one.start : end]
-        gaps = _gaps(logits[: one.true], read)
+        gaps = _gaps(logits[: one.true], text.positions[one.start : end])
         target.commit(prompt + tokens[: one.start + one.kept], len(context) + one.kept - 1)
         for row, gap in enumerate(gaps):
-            yield RowGap(one.start + row, row, rejected, gap)
-        rejected = one.true < rows
+            yield RowGap(one.reading, one.start + row, row, gap)
 
 
 def _wrong_tokens(text: KnownText, start: int, count: int) -> list[int]:
