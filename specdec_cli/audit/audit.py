@@ -69,6 +69,7 @@ def run_audit(session: Session, plan: AuditPlan, on_progress: OnProgress) -> Aud
         known.append((prompt.name, text))
         findings += [(finding, temperature) for finding in found]
     rounding = measure(session, known, rows_of(plan.ks), plan.gap, lambda name: progress(f"{name}: rounding"))
+    limits = {temperature: rounding.limit(temperature) for _, temperature in findings}
     return Audit(
         target=start.target,
         draft=start.draft,
@@ -81,7 +82,7 @@ def run_audit(session: Session, plan: AuditPlan, on_progress: OnProgress) -> Aud
         seed=plan.seed,
         sampling=start.sampling,
         rounding=rounding,
-        findings=[finding.judged(rounding.limit(temperature)) for finding, temperature in findings],
+        findings=[finding.judged(limits[temperature]) for finding, temperature in findings],
     )
 
 

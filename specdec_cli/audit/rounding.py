@@ -102,7 +102,8 @@ class Fault:
         like = bounds.like(whole)
         rolled = [group for group in readings.values() if not like.allow(group)]
         if rolled and bounds.allow(whole) and abs(whole.largest.logits) <= bounds.peak:
-            return cls(passes.rows, _joined(rolled), like)
+            every = Group("after every rollback", _joined(rolled).changes)
+            return cls(passes.rows, every if len(rolled) == len(readings) > 1 else _joined(rolled), like)
         wrong = [group for group in passes.by_row if not bounds.allow(group)]
         if wrong:
             found = passes.all if len(wrong) == passes.rows > 1 else _joined(wrong)

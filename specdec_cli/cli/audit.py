@@ -37,7 +37,9 @@ Prompts = Annotated[
 Gap = Annotated[
     float | None,
     typer.Option(
-        metavar="X", help="Largest gap that counts as a near-tie.", show_default="from the precision and the logits"
+        metavar="X",
+        help="Largest gap that counts as a near-tie, and largest change that counts as rounding.",
+        show_default="measured here",
     ),
 ]
 
@@ -57,7 +59,10 @@ def audit(
     gap: Gap = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Is this pair lossless on this machine? Every answer is compared with mlx-lm's own plain decoding."""
+    """Is this pair lossless on this machine? Every answer is compared with mlx-lm's own plain decoding.
+
+    Then the same texts are read in passes of several rows, to measure what rounding can do to near-ties here.
+    """
     from specdec_cli.audit.prompts import BUNDLED, read_prompts
     from specdec_cli.ui.audit import print_audit
     from specdec_cli.ui.display import counting

@@ -271,6 +271,11 @@ def test_json_is_one_object(tiny_pair, prompts, specdec):
     }
     assert found["tokens_compared"] == sum(finding["tokens_compared"] for finding in findings)
     assert found["compared_with"].startswith("mlx-lm ") and found["temperature"] == 0.8
+    rounding = found["rounding"]
+    assert [rounding[name] for name in ("measured", "cap", "float32_noise", "faults")] == [0.0, 1e-3, None, []]
+    assert [passes["rows"] for passes in rounding["passes"]] == [2, 4]
+    # Each text is read once: its tokens were compared under both K.
+    assert 2 * rounding["positions"] == found["tokens_compared"]
 
 
 @pytest.mark.parametrize(
