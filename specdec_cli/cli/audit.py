@@ -74,8 +74,8 @@ def audit(
     ks = None if k is None else parse_ks(k)
     samples = BUNDLED if prompts is None else read_prompts(prompts)
     found = resolved(models, ks or ())
-    # Twice: plain decoding has caches of its own.
-    reserve_tokens = 2 * (max_tokens + max(len(sample.text) for sample in samples) // 3)
+    # Three times: mlx-lm's reading with float32 activations has caches of its own, twice as wide as ours.
+    reserve_tokens = 3 * (max_tokens + max(len(sample.text) for sample in samples) // 3)
     session = opened(found, models, reserve_tokens=reserve_tokens, shown=True, remember_costs=False)
     from specdec_cli.audit.audit import AuditPlan, run_audit
 
