@@ -36,7 +36,7 @@ def measure(
 ) -> Rounding:
     """The rounding of `session`'s target on `texts` (name, text), in passes of each of `rows` rows.
 
-    `given` replaces the bound of a change. `on_text` is called with each name before its text is read. What the
+    `given` replaces the limit of a near-tie. `on_text` is called with each name before its text is read. What the
     session's target has read is replaced.
     """
     target, precision = session.slot.target, network_precision(session.dtype)

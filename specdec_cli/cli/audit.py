@@ -37,9 +37,7 @@ Prompts = Annotated[
 Gap = Annotated[
     float | None,
     typer.Option(
-        metavar="X",
-        help="Largest gap that counts as a near-tie, and largest change that counts as rounding.",
-        show_default="measured here",
+        metavar="X", help="Largest gap that counts as a near-tie.", show_default="the largest change measured"
     ),
 ]
 

@@ -81,7 +81,8 @@ def float32_activations(network: nn.Module) -> Iterator[None]:
     """What `network` computes from here on has float32 activations; its weights stay as they are.
 
     mlx computes a product in the wider type of its operands, a quantized one with its scales widened. So it is enough
-    that embeddings give float32; their rows are what the own type makes of them.
+    that embeddings give float32; their rows are what the own type makes of them. Weights in 16 bits are widened while
+    their product is computed, one matrix at a time.
     """
     kinds = (nn.Embedding, nn.QuantizedEmbedding)
     embeddings = [module for _, module in network.named_modules() if isinstance(module, kinds)]

@@ -5,7 +5,6 @@ Two tables: answers against plain decoding's, and what rounding does to the gap 
 
 from __future__ import annotations
 
-import math
 from typing import TextIO
 
 from rich.table import Table
@@ -71,7 +70,7 @@ def _rounding(found: Audit) -> Table:
 
 
 def _numbers(*values: float) -> list[str]:
-    return [f"{value:.2g}" if math.isfinite(value) else "any" for value in values]
+    return [f"{value:.2g}" for value in values]
 
 
 def _explained(faulty: bool) -> Text:

@@ -14,14 +14,14 @@ from specdec_cli.audit.prompts import AuditPrompt
 from specdec_cli.errors import SpecdecError
 from specdec_cli.pairs.pair import Pair
 
-FEW = (AuditPrompt("code", "def read_lines(path):"), AuditPrompt("prose", "Every evening"))
+FEW = tuple(AuditPrompt(name, text) for name, text in [("code", "def f("), ("prose", "Every evening"), ("list", "1.")])
 SIZE = 0.5
 # (type, bits of the weights, gain of the logits)
 PRECISIONS = [("bfloat16", None, 2.2), ("bfloat16", 4, 1.0), ("float16", None, 1.0)]
 
 
-def opened(folder, dtype, bits, gain):
-    made = (("target", 0.0), ("draft", 0.05))
+def opened(folder, dtype, bits, gain, draft_noise=0.05):
+    made = (("target", 0.0), ("draft", draft_noise))
     folders = [precise_folder(folder / name, dtype, bits, noise, gain) for name, noise in made]
     return open_session(Pair("tiny", *map(str, folders)))
 
@@ -47,7 +47,7 @@ def fault_of(found):
 
 def test_without_an_error_the_pair_is_lossless(session):
     found = audited(session)
-    assert found.lossless and found.count("identical") == 2
+    assert found.lossless and found.count("identical") == 3
     assert found.rounding.measured == 0.0 < found.rounding.noise.rms
 
 
@@ -76,10 +76,10 @@ def test_an_error_in_the_pass_after_a_rollback_is_a_fault_of_rollbacks(session, 
 
 
 def test_state_left_over_after_a_rejection_is_a_fault_of_rollbacks(session, monkeypatch):
-    """A share of the first rejected value stays in the last one kept, which moves gaps by up to half a logit or so."""
+    """A share of the first rejected value stays in the last one kept: at most positions far less than half a logit."""
     left_over(0.03, monkeypatch)
     found = audited(session)
-    assert 0.2 < found.rounding.measured < 0.8
+    assert found.rounding.passes[0].all.rms < SIZE / 2
     assert fault_of(found).group.name.startswith("after ")
 
 
@@ -95,7 +95,7 @@ def test_the_old_limit_took_the_same_flips_for_near_ties(tmp_path):
 
 def test_a_fault_is_one_though_no_token_flipped(tmp_path):
     """Only the last row is wrong, and no draft is right for long enough to need it."""
-    session = opened(tmp_path, *PRECISIONS[0])
+    session = opened(tmp_path, *PRECISIONS[0], draft_noise=0.5)
     in_rows(session, SIZE, slice(4, 5))
     found = audited(session)
     assert found.count("identical") == len(found.findings)

@@ -10,8 +10,8 @@ from specdec_cli.ui.audit import print_audit
 
 def drawn(monkeypatch, *findings, change=0.05, given=0.5):
     monkeypatch.setenv("COLUMNS", "80")
-    passes = SeveralRows(5, [Change("code", "whole", at, at % 5, change) for at in range(200)])
-    rounding = Rounding("bfloat16", 200, 20.0, Noise(0.05, 0.21), [passes], given)
+    passes = SeveralRows(5, [Change("code", "whole", at, at % 5, change) for at in range(400)])
+    rounding = Rounding("bfloat16", 400, 20.0, Noise(0.05, 0.21), [passes], given)
     found = Audit("t", "d", "model", "bfloat16", "metal", "mlx-lm", 64, 0.8, 0, {}, rounding, findings)
     out = io.StringIO()
     print_audit(out, found)
@@ -37,20 +37,16 @@ def test_rounding_has_a_table_of_its_own_and_a_fault_a_name_and_a_sentence(monke
     rows = drawn(monkeypatch, finding("same", None), given=None)
     assert rows[3:7] == [
         "change of a gap, in logits  measured  largest   rms   mean",
-        "bfloat16 against float32         200     0.21  0.05",
-        "5 rows against 1 row             200     0.05  0.05   0.05  rounding",
-        "rounding explains                         0.4  0.15  0.075",
+        "bfloat16 against float32         400     0.21  0.05",
+        "5 rows against 1 row             400     0.05  0.05   0.05  rounding",
+        "rounding explains                         0.5  0.15  0.075",
     ]
     assert rows[8].startswith("lossless here: 1 of 1 answers are identical")
     wrong = drawn(monkeypatch, finding("same", None), change=-0.5, given=None)
-    assert wrong[5] == "5 rows against 1 row             200      0.5   0.5   -0.5  MORE THAN ROUNDING"
+    assert wrong[5] == "5 rows against 1 row             400      0.5   0.5   -0.5  MORE THAN ROUNDING"
     assert wrong[7].startswith("passes of 5 rows, every row: a gap changes by 0.5 (code, token 1, row 1)")
     assert wrong[10].startswith("not lossless here: passes of 5 rows")
     assert max(map(len, rows + wrong)) <= 80
-
-
-def test_without_a_bound_any_change_is_allowed(monkeypatch):
-    assert drawn(monkeypatch, finding("same", None))[6].split() == ["rounding", "explains", "0.5", "any", "any"]
 
 
 def test_k_has_a_column_only_where_there_are_several(monkeypatch):
