@@ -136,7 +136,11 @@ class Audit:
                 f"not lossless here: {self.count('diverged')} of {answers} answers diverge, {identical} identical{ties}"
             )
         else:
-            result = f"not lossless here: {self.rounding.faults[0]}; {identical} of {answers} identical{ties}"
+            rows = " and ".join(str(fault.rows) for fault in self.rounding.faults)
+            result = (
+                f"not lossless here: passes of {rows} rows differ from those of 1 row by more than rounding; "
+                f"{identical} of {answers} answers are identical{ties}"
+            )
         ks = ", ".join(dict.fromkeys(str(finding.k) for finding in self.findings))
         where = f"{self.tokens} tokens at K {ks} in {self.rounding.precision} on {self.device}"
         return f"{result} ({where}), compared with {self.plain}; a near-tie is {self.rounding}."

@@ -55,7 +55,7 @@ def _rounding(found: Audit) -> Table:
     table.add_column("change of a gap, in logits", no_wrap=True)
     for heading in ("measured", "largest", "rms", "mean"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     noise, bounds = rounding.noise, rounding.bounds
     if noise:
         table.add_row(f"{found.dtype} against float32", str(rounding.positions), *_numbers(noise.largest, noise.rms))
@@ -74,7 +74,7 @@ def _numbers(*values: float) -> list[str]:
 
 
 def _explained(faulty: bool) -> Text:
-    return Text("MORE THAN ROUNDING", "bold red") if faulty else Text("rounding", "green")
+    return Text("FAULT", "bold red") if faulty else Text("rounding", "green")
 
 
 def _result(finding: Finding) -> Text:

@@ -34,7 +34,7 @@ def test_a_change_that_rounding_does_not_explain_is_a_loss_though_every_answer_i
     found = audit(0.5, finding())
     assert not found.lossless and found.count("identical") == 1
     assert found.verdict.startswith(
-        "not lossless here: passes of 5 rows, every row: a gap changes by 0.5 (code, token 1"
+        "not lossless here: passes of 5 rows differ from those of 1 row by more than rounding; 1 of 1 answers"
     )
     with pytest.raises(SpecdecError, match=r"more than rounding: passes of 5 rows.*explains at most 0\.5") as refused:
         found.require_lossless()

@@ -43,7 +43,7 @@ def test_rounding_has_a_table_of_its_own_and_a_fault_a_name_and_a_sentence(monke
     ]
     assert rows[8].startswith("lossless here: 1 of 1 answers are identical")
     wrong = drawn(monkeypatch, finding("same", None), change=-0.5, given=None)
-    assert wrong[5] == "5 rows against 1 row             400      0.5   0.5   -0.5  MORE THAN ROUNDING"
+    assert wrong[5] == "5 rows against 1 row             400      0.5   0.5   -0.5  FAULT"
     assert wrong[7].startswith("passes of 5 rows, every row: a gap changes by 0.5 (code, token 1, row 1)")
     assert wrong[10].startswith("not lossless here: passes of 5 rows")
     assert max(map(len, rows + wrong)) <= 80
