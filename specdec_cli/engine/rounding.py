@@ -143,7 +143,10 @@ class RowGap:
 
 
 def row_gaps(target: CachedModel, text: KnownText, rows: int) -> Iterator[RowGap]:
-    """The gaps of `text` in passes of `rows` rows, as `passes` orders them. What `target` has read is replaced."""
+    """The gaps of `text` in passes of `rows` rows, as `passes` orders them. What `target` has read is replaced.
+
+    At the end of the context there is no room for wrong tokens, and passes have fewer rows.
+    """
     prompt, tokens = list(text.prompt), text.tokens
     reading = None
     for one in passes(len(tokens), rows):
@@ -152,7 +155,11 @@ def row_gaps(target: CachedModel, text: KnownText, rows: int) -> Iterator[RowGap
             target.forget()
             deque(target.prefill(prompt), maxlen=0)
         context, end = prompt + tokens[: one.start], one.start + one.true
-        fed = tokens[one.start : end - 1] + _wrong_tokens(text, end - 1, rows - one.true)
+        wrong = rows - one.true
+        if target.context_limit is not None:
+            # mlx reads a learned position beyond the last one out of bounds.
+            wrong = min(wrong, target.context_limit - len(prompt) - end + 1)
+        fed = tokens[one.start : end - 1] + _wrong_tokens(text, end - 1, wrong)
         logits = target.logits(context, target.ids(fed))
         gaps = _gaps(logits[: one.true], text.positions[one.start : end])
         target.commit(prompt + tokens[: one.start + one.kept], len(context) + one.kept - 1)

@@ -123,6 +123,21 @@ def test_in_float32_passes_of_several_rows_read_the_gaps_of_single_rows(rows):
     assert max(abs(one.gap - text.positions[one.position].leads[0]) for one in found) < 1e-4
 
 
+def test_nothing_is_fed_beyond_the_context(monkeypatch):
+    net = network(mx.float32)
+    text = text_of(net, 20)
+    model, reached = CachedModel(net, context_limit=len(PROMPT) + 20), []
+    forward = CachedModel.forward
+    monkeypatch.setattr(
+        CachedModel, "forward", lambda self, ids: reached.append(self.length + ids.size) or forward(self, ids)
+    )
+    assert {one.position for one in row_gaps(model, text, 5)} == set(range(20))
+    assert max(reached) == model.context_limit
+    # Negative control: where the context is longer, wrong tokens follow the text.
+    deeper = CachedModel(net, context_limit=100)
+    assert len(list(row_gaps(deeper, text, 5))) and max(reached) > model.context_limit
+
+
 def test_a_cache_that_forgets_to_roll_back_moves_the_gaps_of_all_readings_but_the_whole_one(monkeypatch):
     net = network(mx.float32)
     text, model = text_of(net, 20), CachedModel(net)
