@@ -17,7 +17,11 @@ from specdec_cli.pairs.pair import Pair
 FEW = tuple(AuditPrompt(name, text) for name, text in [("code", "def f("), ("prose", "Every evening"), ("list", "1.")])
 SIZE = 0.5
 # (type, bits of the weights, gain of the logits)
-PRECISIONS = [("bfloat16", None, 2.2), ("bfloat16", 4, 1.0), ("float16", None, 1.0)]
+PRECISIONS = [
+    ("bfloat16", None, 2.2),
+    ("bfloat16", 4, 1.0),
+    pytest.param(("float16", None, 1.0), marks=pytest.mark.slow),
+]
 
 
 def opened(folder, dtype, bits, gain, draft_noise=0.05):
