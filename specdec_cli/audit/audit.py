@@ -2,26 +2,26 @@
 
 Texts are compared greedily and under `coupled`, where the text is a function of the request. Under `token` and `block`
 the same distribution gives different texts, so equality would prove nothing. Gaps are measured in the scores of plain
-decoding.
+decoding. Then the texts are read once more, to measure what rounding can do to them (`audit.rounding`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
-from typing import TYPE_CHECKING, Literal
+from itertools import count
+from typing import Literal
 
-from specdec_cli.audit.divergence import Audit, Divergence, Finding, Limit, Token
+from specdec_cli.audit.compare import Compared, compare
+from specdec_cli.audit.divergence import Audit, Finding
+from specdec_cli.audit.measure import OnText, measure, rows_of
 from specdec_cli.audit.prompts import AuditPrompt
 from specdec_cli.engine import device
+from specdec_cli.engine.rounding import KnownText
 from specdec_cli.events import Round, RoundDone, Start
 from specdec_cli.kinds import COUPLED, DEFAULT_DRAFTER
 from specdec_cli.request import Request
 from specdec_cli.session.session import Session
-
-if TYPE_CHECKING:
-    from specdec_cli.engine.baseline import PlainStep
 
 OnProgress = Callable[[int, int, str], None]
 # A token at the edge of a cut is in or out by one rounding, and no gap measures that.
@@ -41,35 +41,35 @@ class AuditPlan:
     raw: bool = False
     gap: float | None = None
 
-    def requests(self) -> list[tuple[AuditPrompt, Request]]:
+    def texts(self) -> list[tuple[AuditPrompt, float]]:
+        """Each prompt at each temperature."""
         temperatures = [0.0, self.temperature] if self.temperature else [0.0]
-        return [
-            (prompt, self._request(temperature, k))
-            for prompt in self.prompts
-            for temperature in temperatures
-            for k in self.ks
-        ]
+        return [(prompt, temperature) for prompt in self.prompts for temperature in temperatures]
 
-    def _request(self, temperature: float, k: int | Literal["auto"]) -> Request:
+    def request(self, temperature: float, k: int | Literal["auto"]) -> Request:
         sampling = NO_CUTS | {"temperature": temperature}
         return Request(self.max_tokens, k=k, drafter=self.drafter, rule=COUPLED.name, seed=self.seed, sampling=sampling)
 
 
 def run_audit(session: Session, plan: AuditPlan, on_progress: OnProgress) -> Audit:
-    """Compare every request of `plan`; `on_progress` is called before each.
+    """Compare every answer of `plan`, then measure rounding on the same texts; `on_progress` is called before each.
 
     Raises: DoesNotFit for a prompt that fills the context.
     """
-    requests, findings = plan.requests(), []
-    limit = Limit(_precision(session.dtype), plan.gap)
-    for done, (prompt, request) in enumerate(requests, 1):
-        on_progress(done, len(requests), prompt.name)
-        ids = session.raw_tokens(prompt.text) if plan.raw else session.chat_tokens(prompt.text)
-        start, rounds = _reply(session, ids, request)
-        emitted = [token for round in rounds for token in round.emitted]
-        tokens, divergence = _compare(session, session.plain(ids, request), emitted, limit, start.temperature)
-        drafted, accepted = sum(len(round.draft) for round in rounds), sum(round.accepted for round in rounds)
-        findings.append(Finding(prompt.name, start.rule, start.k, drafted, accepted, tokens, divergence))
+    texts = plan.texts()
+    total, done = len(texts) * (len(plan.ks) + 1), count(1)
+
+    def progress(name: str) -> None:
+        on_progress(next(done), total, name)
+
+    known: list[tuple[str, KnownText]] = []
+    findings: list[tuple[Finding, float]] = []
+    for prompt, temperature in texts:
+        text, start, found = _compare_text(session, plan, prompt, temperature, progress)
+        known.append((prompt.name, text))
+        findings += [(finding, temperature) for finding in found]
+    rounding = measure(session, known, rows_of(plan.ks), plan.gap, lambda name: progress(f"{name}: rounding"))
+    limits = {temperature: rounding.limit(temperature) for _, temperature in findings}
     return Audit(
         target=start.target,
         draft=start.draft,
@@ -81,14 +81,25 @@ def run_audit(session: Session, plan: AuditPlan, on_progress: OnProgress) -> Aud
         temperature=plan.temperature,
         seed=plan.seed,
         sampling=start.sampling,
-        limit=limit,
-        findings=findings,
+        rounding=rounding,
+        findings=[finding.judged(limits[temperature]) for finding, temperature in findings],
     )
 
 
-def _precision(dtype: str) -> str:
-    """The precision in which the network really computes."""
-    return device.float32_products() if dtype == "float32" else dtype
+def _compare_text(
+    session: Session, plan: AuditPlan, prompt: AuditPrompt, temperature: float, progress: OnText
+) -> tuple[KnownText, Start, list[Finding]]:
+    """Plain decoding's answer, the setting, and one finding for each K; a near-tie's limit is not known yet."""
+    ids = session.raw_tokens(prompt.text) if plan.raw else session.chat_tokens(prompt.text)
+    requests = [plan.request(temperature, k) for k in plan.ks]
+    replies = []
+    for request in requests:
+        progress(prompt.name)
+        replies.append(_reply(session, ids, request))
+    answers = [[token for round in rounds for token in round.emitted] for _, rounds in replies]
+    text, compared = compare(ids, session.plain(ids, requests[0]), answers, session.piece)
+    findings = [_finding(prompt, *reply, one) for reply, one in zip(replies, compared, strict=True)]
+    return text, replies[0][0], findings
 
 
 def _reply(session: Session, ids: Sequence[int], request: Request) -> tuple[Start, list[Round]]:
@@ -98,20 +109,6 @@ def _reply(session: Session, ids: Sequence[int], request: Request) -> tuple[Star
     return start, [event.round for event in events if isinstance(event, RoundDone)]
 
 
-def _compare(
-    session: Session, plain: Iterator[PlainStep], emitted: Sequence[int], limit: Limit, temperature: float
-) -> tuple[int, Divergence | None]:
-    """Tokens compared, and the first that differs. After it the texts have different pasts and are not comparable."""
-    compared = 0
-    for step, token in zip_longest(plain, emitted):
-        compared += 1
-        if step is None or token is None:  # one answer ended early
-            gap, allowed = float("inf"), 0.0
-        elif step.token == token:
-            continue
-        else:
-            gap, allowed = step.lead(token), limit.at(step.largest_logit, temperature)
-        theirs = None if step is None else Token(step.token, session.piece(step.token))
-        ours = None if token is None else Token(token, session.piece(token))
-        return compared, Divergence(compared - 1, theirs, ours, gap, allowed)
-    return compared, None
+def _finding(prompt: AuditPrompt, start: Start, rounds: Sequence[Round], compared: Compared) -> Finding:
+    drafted, accepted = sum(len(round.draft) for round in rounds), sum(round.accepted for round in rounds)
+    return Finding(prompt.name, start.rule, start.k, drafted, accepted, compared.tokens, compared.divergence)

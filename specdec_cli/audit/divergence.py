@@ -1,6 +1,6 @@
 """What an audit found: equal, a near-tie, or another text (pure).
 
-Law: rounding alone can flip a near-tie; its limit is stated before anything is compared.
+Law: rounding alone can flip a near-tie. Its limit is measured on the same texts, whatever the comparison found.
 """
 
 from __future__ import annotations
@@ -8,20 +8,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from specdec_cli.audit.rounding import Rounding
 from specdec_cli.errors import SpecdecError
 
 Status = Literal["identical", "near-tie", "diverged"]
-
-# The spacing of numbers at 1; TF32 keeps as many bits as float16.
-EPSILONS: Mapping[str, float] = {"float32": 2.0**-23, "TF32": 2.0**-10, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-# Measured on the demo target (250 tokens, 8 layers), in units of epsilon × largest logit: another order of summation
-# moved the gap of the two best logits by up to 2.4 in half precision and flipped gaps of up to 1.1; in float32 it moved
-# gaps by up to 15, which is 2e-5.
-ROUNDINGS = 4
-LEAST = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,28 +26,6 @@ class Token:
 
     def __str__(self) -> str:
         return f"{self.id} {json.dumps(self.text, ensure_ascii=False)}"
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """The largest gap that counts as a near-tie: from the precision, or `given` by the user."""
-
-    precision: str
-    given: float | None = None
-
-    def at(self, largest_logit: float, temperature: float) -> float:
-        """The limit in scores. Above temperature 0 scores are logits ÷ temperature, and so are their errors."""
-        if self.given is not None:
-            return self.given
-        return max(LEAST, ROUNDINGS * EPSILONS[self.precision] * largest_logit) / (temperature or 1.0)
-
-    def __str__(self) -> str:
-        if self.given is not None:
-            return f"a gap of at most {self.given:g} (--gap)"
-        if EPSILONS[self.precision] == EPSILONS["float32"]:
-            return f"a gap of at most {LEAST:g} (÷ temperature where coupled)"
-        scale = f"{ROUNDINGS} × {EPSILONS[self.precision]:.2g} (the spacing of {self.precision})"
-        return f"a gap of at most {scale} × the largest logit (÷ temperature where coupled)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +43,7 @@ class Divergence:
 
     @property
     def near_tie(self) -> bool:
-        return self.gap <= self.limit
+        return math.isfinite(self.gap) and self.gap <= self.limit
 
     @property
     def summary(self) -> str:
@@ -105,6 +76,12 @@ class Finding:
             return "identical"
         return "near-tie" if self.divergence.near_tie else "diverged"
 
+    def judged(self, limit: float) -> Finding:
+        """With `limit` in scores as the largest gap of a near-tie."""
+        if self.divergence is None:
+            return self
+        return replace(self, divergence=replace(self.divergence, limit=limit))
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "prompt": self.prompt,
@@ -132,7 +109,7 @@ class Audit:
     temperature: float
     seed: int
     sampling: Mapping[str, Any]
-    limit: Limit
+    rounding: Rounding
     findings: Sequence[Finding]
 
     def count(self, result: Status) -> int:
@@ -144,8 +121,8 @@ class Audit:
 
     @property
     def lossless(self) -> bool:
-        """Whether every answer is plain decoding's, except for near-ties."""
-        return not self.count("diverged")
+        """Whether every answer is plain decoding's, except for near-ties, and rounding explains every change."""
+        return not self.count("diverged") and not self.rounding.faults
 
     @property
     def verdict(self) -> str:
@@ -154,13 +131,19 @@ class Audit:
         ties = f", {near} up to a near-tie" if near else ""
         if self.lossless:
             result = f"lossless here: {identical} of {answers} answers are identical{ties}"
-        else:
+        elif self.count("diverged"):
             result = (
                 f"not lossless here: {self.count('diverged')} of {answers} answers diverge, {identical} identical{ties}"
             )
+        else:
+            rows = " and ".join(str(fault.rows) for fault in self.rounding.faults)
+            result = (
+                f"not lossless here: passes of {rows} rows differ from those of 1 row by more than rounding; "
+                f"{identical} of {answers} answers are identical{ties}"
+            )
         ks = ", ".join(dict.fromkeys(str(finding.k) for finding in self.findings))
-        where = f"{self.tokens} tokens at K {ks} in {self.limit.precision} on {self.device}"
-        return f"{result} ({where}), compared with {self.plain}; a near-tie is {self.limit}."
+        where = f"{self.tokens} tokens at K {ks} in {self.rounding.precision} on {self.device}"
+        return f"{result} ({where}), compared with {self.plain}; a near-tie is {self.rounding}."
 
     def to_dict(self) -> dict[str, Any]:
         """The `--json` object. A divergence's `position` is an index into the answer's tokens."""
@@ -170,10 +153,10 @@ class Audit:
             "draft": self.draft,
             "drafter": self.drafter,
             "dtype": self.dtype,
-            "precision": self.limit.precision,
+            "precision": self.rounding.precision,
             "device": self.device,
             "compared_with": self.plain,
-            "near_tie": str(self.limit),
+            "near_tie": str(self.rounding),
             "max_tokens": self.max_tokens,
             "temperature": self.temperature,
             "seed": self.seed,
@@ -182,17 +165,21 @@ class Audit:
             "near_ties": self.count("near-tie"),
             "diverged": self.count("diverged"),
             "tokens_compared": self.tokens,
+            "rounding": self.rounding.to_dict(),
             "findings": [finding.to_dict() for finding in self.findings],
         }
 
     def require_lossless(self) -> None:
-        """Raises: SpecdecError that names the first divergence."""
+        """Raises: SpecdecError that names the first divergence, else the first fault."""
         diverged = [finding for finding in self.findings if finding.result == "diverged"]
-        if not diverged:
-            return
-        first = diverged[0]
-        summary = first.divergence.summary if first.divergence else ""
-        raise SpecdecError(
-            f"{len(diverged)} of {len(self.findings)} answers diverge; first {first.prompt}, {first.rule}: {summary}",
-            "-k 0 decodes plainly; please report what specdec doctor and specdec audit --json say",
-        )
+        hint = "-k 0 decodes plainly; please report what specdec doctor and specdec audit --json say"
+        if diverged:
+            first = diverged[0]
+            summary = first.divergence.summary if first.divergence else ""
+            raise SpecdecError(
+                f"{len(diverged)} of {len(self.findings)} answers diverge; first {first.prompt}, {first.rule}: "
+                f"{summary}",
+                hint,
+            )
+        if self.rounding.faults:
+            raise SpecdecError(f"this is more than rounding: {self.rounding.faults[0]}", hint)

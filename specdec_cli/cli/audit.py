@@ -37,7 +37,7 @@ Prompts = Annotated[
 Gap = Annotated[
     float | None,
     typer.Option(
-        metavar="X", help="Largest gap that counts as a near-tie.", show_default="from the precision and the logits"
+        metavar="X", help="Largest gap that counts as a near-tie.", show_default="the largest change measured"
     ),
 ]
 
@@ -57,7 +57,10 @@ def audit(
     gap: Gap = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Is this pair lossless on this machine? Every answer is compared with mlx-lm's own plain decoding."""
+    """Is this pair lossless on this machine? Every answer is compared with mlx-lm's own plain decoding.
+
+    Then the same texts are read in passes of several rows, to measure what rounding can do to near-ties here.
+    """
     from specdec_cli.audit.prompts import BUNDLED, read_prompts
     from specdec_cli.ui.audit import print_audit
     from specdec_cli.ui.display import counting
@@ -69,8 +72,8 @@ def audit(
     ks = None if k is None else parse_ks(k)
     samples = BUNDLED if prompts is None else read_prompts(prompts)
     found = resolved(models, ks or ())
-    # Twice: plain decoding has caches of its own.
-    reserve_tokens = 2 * (max_tokens + max(len(sample.text) for sample in samples) // 3)
+    # Three times: mlx-lm's reading with float32 activations has caches of its own, twice as wide as ours.
+    reserve_tokens = 3 * (max_tokens + max(len(sample.text) for sample in samples) // 3)
     session = opened(found, models, reserve_tokens=reserve_tokens, shown=True, remember_costs=False)
     from specdec_cli.audit.audit import AuditPlan, run_audit
 

@@ -33,7 +33,7 @@ class SamplingOptions:
         option(
             metavar="N",
             env="SEED",
-            help="Same seed, same text, for every K and drafter (rule coupled).",
+            help="Same seed, same text up to rounding, for every K and drafter (rule coupled).",
             show_default="a new one",
         ),
     ] = None

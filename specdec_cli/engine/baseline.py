@@ -31,7 +31,10 @@ Scores = Callable[[mx.array, mx.array], mx.array]
 def baseline(
     network: nn.Module, context: Sequence[int], max_tokens: int, stop_tokens: frozenset[int], clock: Clock
 ) -> Iterator[Round]:
-    """Greedy plain decoding by mlx-lm, one Round per token; `verify_seconds` is the time between tokens."""
+    """Greedy plain decoding by mlx-lm, one Round per token; `verify_seconds` is the time between tokens.
+
+    mlx-lm chooses in the model's own type (see `plain_steps`): an oracle for tokens in float32 alone.
+    """
     since = clock()
     steps = generate_step(mx.array(list(context)), network, max_tokens=max_tokens)
     for index, (token, _) in enumerate(steps):
@@ -82,18 +85,28 @@ def plain_steps(
 ) -> Iterator[PlainStep]:
     """Plain decoding by mlx-lm, each time the token with the best of `scores`, up to a stop token or `max_tokens`.
 
+    The choice is the argmax of `scores` themselves, as ours is. mlx-lm's own is that of logits less their logsumexp in
+    the model's type (`generate_step` in mlx_lm/generate.py): in half precision the subtraction can merge near logits,
+    so that its own command says another token even against a plain step of the same logits.
     `kv` quantizes the caches from the first token on, as ours are; mlx-lm itself would do so after the prompt.
     """
     scored: dict[int, tuple[mx.array, mx.array]] = {}
+    last = 0
 
     def keep(tokens: mx.array, logits: mx.array) -> mx.array:
-        values = scores(tokens, logits)
-        scored[tokens.size] = logits[0], values[0]
+        nonlocal last
+        values, last = scores(tokens, logits), tokens.size
+        scored[last] = logits[0], values[0]
         return values
 
+    def choose(_: mx.array) -> mx.array:
+        return mx.argmax(scored[last][1], keepdims=True)
+
     caches = [_quantized(layer, kv) if kv else layer for layer in make_prompt_cache(network)]
-    prompt = mx.array(list(context))
-    steps = generate_step(prompt, network, max_tokens=max_tokens, logits_processors=[keep], prompt_cache=caches)
+    steps = generate_step(
+        mx.array(list(context)), network,
+        max_tokens=max_tokens, sampler=choose, logits_processors=[keep], prompt_cache=caches,
+    )  # fmt: skip
     for position, (token, _) in enumerate(steps, len(context)):
         yield PlainStep(int(token), *scored.pop(position))
         if token in stop_tokens:

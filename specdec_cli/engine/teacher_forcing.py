@@ -1,8 +1,9 @@
 """Acceptance of a draft in a text that is known already.
 
-Law: at temperature 0 and under `coupled` the target's text does not depend on the draft, and a draft token is accepted
-iff it is the text's own. Teacher forcing: while a draft is right it has read the target's own text, so acceptance of
-its next token depends on the position alone. One draft pass over a finished answer gives the rounds of every K.
+Law: at temperature 0 and under `coupled` the target's text does not depend on the draft (up to rounding), and a draft
+token is accepted iff it is the text's own. Teacher forcing: while a draft is right it has read the target's own text,
+so acceptance of its next token depends on the position alone. One draft pass over a finished answer gives the rounds of
+every K.
 Letters: K drafted tokens, T tokens read at once, V the target's vocabulary size.
 """
 

@@ -75,7 +75,8 @@ def test_the_demo_pair_is_lossless_in_float32_greedily_and_coupled():
     rows = [line.split() for line in lines[1:17]]
     assert [row[:2] for row in rows] == [[s.name, rule] for s in BUNDLED for rule in ("greedy", "coupled")]
     assert {row[-1] for row in rows} == {"identical"}
-    sentence = " ".join(lines[18:])
+    assert lines[18].startswith("change of a gap, in logits") and lines[19].startswith("5 rows against 1 row")
+    sentence = " ".join(lines[22:])
     assert sentence.startswith("lossless here: 16 of 16 answers are identical (")
     assert sentence.endswith(
         f"at K 4 in float32 on cpu), compared with mlx-lm {device.versions()['mlx-lm']}'s own generate_step; "
@@ -271,6 +272,11 @@ def test_json_is_one_object(tiny_pair, prompts, specdec):
     }
     assert found["tokens_compared"] == sum(finding["tokens_compared"] for finding in findings)
     assert found["compared_with"].startswith("mlx-lm ") and found["temperature"] == 0.8
+    rounding = found["rounding"]
+    assert [rounding[name] for name in ("measured", "cap", "float32_noise", "faults")] == [0.0, 1e-3, None, []]
+    assert [passes["rows"] for passes in rounding["passes"]] == [2, 4]
+    # Each text is read once: its tokens were compared under both K.
+    assert 2 * rounding["positions"] == found["tokens_compared"]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes.planted import left_over
 from specdec_cli.cli.audit import parse_ks
 from specdec_cli.engine.sampling.acceptance import Greedy, Verdict
 from specdec_cli.errors import UsageError
@@ -52,6 +53,20 @@ def test_a_divergence_is_on_stdout_too_and_exits_1(specdec, arguments, monkeypat
     code, out, err = specdec(*arguments, "--json", "--temp", "0")
     assert code == 1 and err.startswith("error: ")
     assert [finding["result"] for finding in json.loads(out)["findings"]] == ["diverged"]
+
+
+def test_a_change_that_is_no_rounding_exits_1_though_every_answer_is_identical(specdec, arguments, monkeypatch):
+    """A rollback that leaves a thousandth of the first rejected value moves float32 logits more than float32 does."""
+    left_over(0.001, monkeypatch)
+    code, out, err = specdec(*arguments, "--temp", "0")
+    assert code == 1 and "identical" in out and "DIVERGED" not in out
+    assert "FAULT" in out and "not lossless here: passes of 4 rows" in " ".join(out.split())
+    assert err.startswith("error: this is more than rounding: passes of 4 rows, ")
+    code, out, _ = specdec(*arguments, "--temp", "0", "--json")
+    rounding = json.loads(out)["rounding"]
+    assert code == 1 and rounding["measured"] > rounding["cap"] == 1e-3
+    (fault,) = rounding["faults"]
+    assert fault["rows"] == 4 and {"prompt", "position", "row"} == set(fault["largest_at"])
 
 
 @pytest.mark.parametrize(

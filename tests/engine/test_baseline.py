@@ -3,6 +3,7 @@
 from itertools import count
 
 import mlx.core as mx
+import mlx.nn as nn
 import numpy as np
 import pytest
 
@@ -96,3 +97,24 @@ def test_quantized_caches_are_quantized_from_the_first_token_on_as_ours_are():
         off = max(off, float(mx.max(mx.abs(whole - step.logits))))
         ids.append(step.token)
     assert off > 0.05  # four bits do round
+
+
+class Constant(nn.Module):
+    """A network whose logits are always the same, in bfloat16."""
+
+    def __init__(self, logits):
+        super().__init__()
+        self.layers = []
+        self._row = mx.array(logits).astype(mx.bfloat16)
+
+    def __call__(self, ids, cache=None):
+        return mx.broadcast_to(self._row, (*ids.shape, self._row.size))
+
+
+def test_logits_that_mlx_lm_merges_in_half_precision_are_told_apart():
+    """3 and 3.015625 less 7.625 are both -4.625 in bfloat16: mlx-lm's own argmax takes the first."""
+    network = Constant([3.0, 3.015625, *[0.0] * 2000])
+    (own,) = baseline(network, PROMPT, 1, frozenset(), lambda: 0.0)
+    (step,) = plain_steps(network, PROMPT, 1, frozenset(), best)
+    assert (own.next, step.token) == (0, 1)
+    assert step.lead(0) == 0.015625

@@ -2,14 +2,17 @@
 
 import io
 
-from specdec_cli.audit.divergence import Audit, Divergence, Finding, Limit, Token
+from specdec_cli.audit.change import Change, SeveralRows
+from specdec_cli.audit.divergence import Audit, Divergence, Finding, Token
+from specdec_cli.audit.rounding import Noise, Rounding
 from specdec_cli.ui.audit import print_audit
 
 
-def drawn(monkeypatch, *findings):
+def drawn(monkeypatch, *findings, change=0.05, given=0.5):
     monkeypatch.setenv("COLUMNS", "80")
-    limit = Limit("bfloat16", 0.5)
-    found = Audit("t", "d", "model", "bfloat16", "metal", "mlx-lm", 64, 0.8, 0, {}, limit, findings)
+    passes = SeveralRows(5, [Change("code", "whole", at, at % 5, change) for at in range(400)])
+    rounding = Rounding("bfloat16", 400, 20.0, Noise(0.05, 0.21), [passes], given)
+    found = Audit("t", "d", "model", "bfloat16", "metal", "mlx-lm", 64, 0.8, 0, {}, rounding, findings)
     out = io.StringIO()
     print_audit(out, found)
     return [line.rstrip() for line in out.getvalue().splitlines()]
@@ -27,7 +30,23 @@ def test_each_result_is_named_with_its_place_gap_and_both_tokens(monkeypatch):
     assert rows[1] == "same    coupled     20/40      30  identical"
     assert "near-tie at token 3, gap 0.25 ≤ 0.5" in rows[2] and "plain a (1), specdec ↵ (2)" in rows[3]
     assert "DIVERGED at token 1, gap 7 > 0.5" in rows[4] and "specdec nothing" in rows[5]
-    assert rows[7].startswith("not lossless here: 1 of 3 answers diverge")
+    assert rows[12].startswith("not lossless here: 1 of 3 answers diverge")
+
+
+def test_rounding_has_a_table_of_its_own_and_a_fault_a_name_and_a_sentence(monkeypatch):
+    rows = drawn(monkeypatch, finding("same", None), given=None)
+    assert rows[3:7] == [
+        "change of a gap, in logits  measured  largest   rms   mean",
+        "bfloat16 against float32         400     0.21  0.05",
+        "5 rows against 1 row             400     0.05  0.05   0.05  rounding",
+        "rounding explains                         0.5  0.15  0.075",
+    ]
+    assert rows[8].startswith("lossless here: 1 of 1 answers are identical")
+    wrong = drawn(monkeypatch, finding("same", None), change=-0.5, given=None)
+    assert wrong[5] == "5 rows against 1 row             400      0.5   0.5   -0.5  FAULT"
+    assert wrong[7].startswith("passes of 5 rows, every row: a gap changes by 0.5 (code, token 1, row 1)")
+    assert wrong[10].startswith("not lossless here: passes of 5 rows")
+    assert max(map(len, rows + wrong)) <= 80
 
 
 def test_k_has_a_column_only_where_there_are_several(monkeypatch):

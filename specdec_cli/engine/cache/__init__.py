@@ -1,1 +1,1 @@
-"""Exact rollback of every kind of cache."""
+"""Rollback of every kind of cache."""

@@ -1,4 +1,6 @@
-"""Recurrent state after some of a pass's tokens. Law: equal to having fed just these tokens; no weight is read twice.
+"""Recurrent state after some of a pass's tokens. Law: it depends on these tokens alone; no weight is read twice.
+
+In float32 the state is that of a pass over just these tokens; kernels for fewer rows can round differently.
 
 While several tokens are verified, a recording keeps what went into each recurrent module and what its projections and
 convolutions returned (a few rows each). To take tokens back, the state from before the pass is restored and the modules

@@ -1,5 +1,5 @@
-"""Exact rollback of all caches of one network. Law: after a rollback the caches are what they would be had only the
-kept tokens been fed; one that cannot get there exactly says so instead of answering wrong.
+"""Rollback of all caches of one network. Law: after a rollback the caches hold what the pass computed for the kept
+tokens and nothing of the others; one that cannot get there says so instead of answering wrong.
 
 Only this module, `kinds`, `window` and `recompute` know that there are different caches.
 """
