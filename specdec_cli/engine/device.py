@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib.metadata import version
 from typing import cast
 
@@ -60,17 +61,6 @@ def usable_bytes() -> int:
     return working_set_bytes() or physical_bytes()
 
 
-def use_recommended_memory() -> None:
-    """On Metal: keep the weights wired, and never allocate past the recommended working set. Nothing elsewhere.
-
-    The limits are the device's own; macOS may panic instead of failing when they are passed (mlx-lm issue 883).
-    """
-    recommended = working_set_bytes()
-    if backend() == "metal" and recommended:
-        mx.set_wired_limit(recommended)
-        mx.set_memory_limit(recommended)
-
-
 def versions() -> dict[str, str]:
     return {name: version(name) for name in ("mlx", "mlx-lm", "transformers", "tokenizers", "huggingface-hub")}
 
@@ -83,6 +73,15 @@ def queue(array: mx.array) -> None:
 def wait(array: mx.array) -> None:
     """Return when `array` is computed."""
     mx.eval(array)
+
+
+def settle() -> None:
+    """Return when nothing is in flight. The error of a pass that nobody will read is dropped.
+
+    mlx keeps one until somebody waits (mlx/backend/metal/device.cpp, CommandEncoder::synchronize).
+    """
+    with suppress(RuntimeError):
+        mx.synchronize()
 
 
 def to_list(array: mx.array) -> list[int]:

@@ -24,7 +24,7 @@ def footprint(checkpoint: Checkpoint, context_tokens: int, weight_bytes: int, kv
     Raises: Refused if its caches cannot be quantized to `kv_bits`.
     """
     config = checkpoint.text_config
-    value_bytes = VALUE_BYTES.get(checkpoint.declared_dtype or "", 2)
+    value_bytes = _value_bytes(checkpoint)
     hidden = int(config.get("hidden_size", 0))
     rows = min(PREFILL_TOKENS, context_tokens)
     model, fused = empty_model(checkpoint, kv_bits), device.backend() != "cpu"
@@ -46,6 +46,10 @@ def footprint(checkpoint: Checkpoint, context_tokens: int, weight_bytes: int, kv
     )
 
 
+def _value_bytes(checkpoint: Checkpoint) -> int:
+    return VALUE_BYTES.get(checkpoint.declared_dtype or "", 2)
+
+
 def estimate(
     checkpoints: Sequence[Checkpoint], weight_bytes: Sequence[int], context_tokens: int, kv_bits: int | None = None
 ) -> MemoryEstimate:
@@ -60,12 +64,29 @@ def estimate(
         parts = tuple(footprint(checkpoint, context, size, bits) for checkpoint, size in sizes)
         return MemoryEstimate(parts, context, device.usable_bytes())
 
-    context = min([context_tokens, *(limit for c in checkpoints if (limit := c.context_limit))])
+    context = _within_limits(checkpoints, context_tokens)
     found = at(kv_bits)
     if not found.fits and kv_bits is None:
         with suppress(Refused):
             found = replace(found, fits_with_kv_bits=HINTED_BITS if at(HINTED_BITS).fits else None)
     return found
+
+
+def resident_bytes(checkpoints: Sequence[Checkpoint], context_tokens: int, kv_bits: int | None = None) -> int:
+    """Weights and caches of all models at `context_tokens`: what every pass reads.
+
+    Raises: Refused if a model's caches cannot be quantized to `kv_bits`.
+    """
+    context = _within_limits(checkpoints, context_tokens)
+    return sum(
+        checkpoint.loaded_bytes + empty_model(checkpoint, kv_bits).cache_bytes(context, _value_bytes(checkpoint))
+        for checkpoint in checkpoints
+    )
+
+
+def _within_limits(checkpoints: Sequence[Checkpoint], context_tokens: int) -> int:
+    """`context_tokens`, or what the model with the shortest context was made for."""
+    return min([context_tokens, *(limit for c in checkpoints if (limit := c.context_limit))])
 
 
 def require_fit(checkpoints: Sequence[Checkpoint], context_tokens: int, kv_bits: int | None = None) -> None:

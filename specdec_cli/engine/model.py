@@ -20,6 +20,7 @@ from specdec_cli.engine.cache.quantized import kv_quantization
 from specdec_cli.engine.cache.rollback import Caches, common_prefix
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.hidden import Hidden, HiddenStates
+from specdec_cli.engine.memory import clear_cache
 from specdec_cli.request import MAX_UNREAD
 
 PREFILL_TOKENS = 512
@@ -71,7 +72,7 @@ class Network:
         """Drop weights that can be read again; they are read again, lazily, at their next use."""
         if self._in_use and self._reread is not None:
             self.module.update(self._reread())
-        mx.clear_cache()
+        clear_cache()
         self._in_use = False
 
     @property
@@ -178,7 +179,7 @@ class CachedModel:
             chunk = context[self.length : min(self.length + PREFILL_TOKENS, len(context) - 1)]
             output = self.forward(self.ids(chunk))
             self._caches.evaluate()
-            mx.clear_cache()
+            clear_cache()
             self.commit(context, self.length)
             yield output
         self._caches.snapshot()

@@ -14,6 +14,7 @@ from specdec_cli.engine import device
 from specdec_cli.engine.baseline import PlainStep, plain_steps, target_scores
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.drafters.base import Verified
+from specdec_cli.engine.memory import clear_cache
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule, make_rule
 from specdec_cli.engine.sampling.noise import Noise, attempt_seed
@@ -125,6 +126,7 @@ class Session:
         max_tokens, rule = self.allowed_tokens(prompt, request), self.rule(prompt, request)
         clock, stats, context, target = self.clock, Stats(), list(prompt), self.slot.target
         yield self._start(prompt, request, max_tokens, rule.name)
+        self.pair.residency.hold(len(prompt) + max_tokens)
         device.reset_peak_memory()
         began = clock()
         drafter, length = self._controller.begin(self.drafter(request), request.k, rule, context, max_tokens)
@@ -165,6 +167,7 @@ class Session:
         if stats.draft_n and reason != "interrupted":
             steps = 4 if stats.rounds >= 16 else 1
             stats.plain_step_seconds = plain_step_seconds(target, context, steps, clock)
+        clear_cache()
         yield writer.finish(reason, stats)
 
     def rule(self, prompt: Sequence[int], request: Request) -> AcceptanceRule:
