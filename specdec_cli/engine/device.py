@@ -20,6 +20,11 @@ def reset_peak_memory() -> None:
     mx.reset_peak_memory()
 
 
+def active_memory_bytes() -> int:
+    """Memory of all arrays that exist now; freed buffers that mlx keeps are not counted."""
+    return mx.get_active_memory()
+
+
 def device_name() -> str:
     """The chip's own name where the device gives it, else its architecture."""
     info = mx.device_info()

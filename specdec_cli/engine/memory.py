@@ -78,7 +78,7 @@ class Residency:
         if tokens not in self._needed_bytes:
             self._needed_bytes[tokens] = self._estimate(tokens)
         # Another pair may be loaded beside this one.
-        used = max(self._needed_bytes[tokens], mx.get_active_memory())
+        used = max(self._needed_bytes[tokens], device.active_memory_bytes())
         mx.set_wired_limit(min(used + HEADROOM_BYTES, recommended))
 
     def drop(self) -> None:
