@@ -55,6 +55,26 @@ def queues_ahead() -> bool:
     return backend() != "cpu"
 
 
+def prefill_tokens() -> int:
+    """Tokens of a prompt that one pass reads. On Metal as many as in mlx-lm (generate.py, prefill_step_size).
+
+    Elsewhere fewer: a recurrence without a Metal kernel keeps the state of every token of a pass.
+    """
+    return 2048 if backend() == "metal" else 512
+
+
+def fuses_attention(key_size: int, value_size: int) -> bool:
+    """Whether a pass over many rows keeps no scores [heads, rows, context], by the sizes of a head's key and value.
+
+    Metal's full kernel is used for these sizes. It exists for 192 and 256 too, where mlx prefers the unfused products;
+    an M5 uses it for 256 from 1024 rows on, which is not counted on
+    (mlx/backend/metal/scaled_dot_product_attention.cpp, use_fallback).
+    """
+    if backend() == "metal":
+        return key_size == value_size and key_size in (64, 72, 80, 96, 128)
+    return backend() != "cpu"
+
+
 def working_set_bytes() -> int | None:
     """Metal's recommended working set, None where the device does not say."""
     value = mx.device_info().get("max_recommended_working_set_size")

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from specdec_cli.engine import device
 from specdec_cli.engine.load import empty_model
-from specdec_cli.engine.model import PREFILL_TOKENS
 from specdec_cli.errors import Refused
 from specdec_cli.models.checkpoint import Checkpoint
 from specdec_cli.models.memory import Footprint, MemoryEstimate, prefill_bytes
@@ -26,14 +25,17 @@ def footprint(checkpoint: Checkpoint, context_tokens: int, weight_bytes: int, kv
     config = checkpoint.text_config
     value_bytes = _value_bytes(checkpoint)
     hidden = int(config.get("hidden_size", 0))
-    rows = min(PREFILL_TOKENS, context_tokens)
-    model, fused = empty_model(checkpoint, kv_bits), device.backend() != "cpu"
+    rows = min(device.prefill_tokens(), context_tokens)
+    model = empty_model(checkpoint, kv_bits)
+    # Quantized keys and values have no fused kernel (mlx-lm, models/base.py).
+    sizes = model.head_sizes
+    fused = not kv_bits and bool(sizes) and all(device.fuses_attention(*size) for size in sizes)
     return Footprint(
         name=checkpoint.name,
         weight_bytes=weight_bytes,
         cache_bytes=model.cache_bytes(context_tokens, value_bytes),
-        # Without its kernel a recurrence keeps the state of every token of the chunk, one layer at a time.
-        prefill_bytes=(0 if fused else rows * model.state_bytes)
+        # Without its Metal kernel a recurrence keeps the state of every token of the chunk, one layer at a time.
+        prefill_bytes=(0 if device.backend() == "metal" else rows * model.state_bytes)
         + prefill_bytes(
             rows,
             context_tokens,

@@ -19,6 +19,8 @@ MOST_CACHED_BYTES = 1 << 30
 CACHED_SHARE = 0.05
 # As mlx-lm does (generate.py, generate_step).
 EMITTED_TOKENS = 256
+# Two chunks of a prompt on Metal; what they free is mostly needed by the next one.
+READ_TOKENS = 4096
 # Over weights and caches: activations, the buffer cache, and what the estimate does not know of.
 HEADROOM_BYTES = 2 << 30
 # Wired memory is estimated for a context rounded up to so many tokens: one estimate serves many replies.
@@ -44,15 +46,20 @@ def clear_cache() -> None:
 
 
 class FreedBuffers:
-    """The buffers freed while a reply is decoded: given back every EMITTED_TOKENS tokens."""
+    """The buffers freed by one reply's rounds, or by the chunks of its prompt: given back every `every` tokens."""
 
-    def __init__(self) -> None:
-        self._tokens = 0
+    def __init__(self, every: int) -> None:
+        self._every, self._tokens = every, 0
 
-    def emitted(self, tokens: int) -> None:
-        """One round emitted `tokens`."""
+    def count(self, tokens: int) -> None:
+        """One round emitted, or one chunk had, so many `tokens`."""
         self._tokens += tokens
-        if self._tokens >= EMITTED_TOKENS:
+        if self._tokens >= self._every:
+            self.give_back()
+
+    def give_back(self) -> None:
+        """Unless nothing was counted since the last time."""
+        if self._tokens:
             self._tokens = 0
             clear_cache()
 

@@ -24,7 +24,7 @@ def pair(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def short_chunks(monkeypatch):
-    monkeypatch.setattr("specdec_cli.engine.model.PREFILL_TOKENS", 8)
+    monkeypatch.setattr("specdec_cli.engine.device.prefill_tokens", lambda: 8)
 
 
 def answer(session, prompt=PROMPT):

@@ -12,7 +12,7 @@ from specdec_cli.engine import device, memory
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.drafters.model import ModelDrafter
-from specdec_cli.engine.memory import HEADROOM_BYTES, FreedBuffers, Residency, bound_memory
+from specdec_cli.engine.memory import EMITTED_TOKENS, HEADROOM_BYTES, READ_TOKENS, FreedBuffers, Residency, bound_memory
 from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.events import Finish, RoundDone
 from specdec_cli.request import Request
@@ -107,11 +107,35 @@ def test_freed_buffers_are_given_back_every_256_tokens(monkeypatch):
     clears: list[int] = []
     tokens = 0
     monkeypatch.setattr(memory, "clear_cache", lambda: clears.append(tokens))
-    freed = FreedBuffers()
+    freed = FreedBuffers(EMITTED_TOKENS)
     while tokens < 1000:
         tokens += 5
-        freed.emitted(5)
+        freed.count(5)
     assert clears == [260, 520, 780]
+
+
+def test_freed_buffers_are_given_back_only_once(monkeypatch):
+    clears: list[None] = []
+    monkeypatch.setattr(memory, "clear_cache", lambda: clears.append(None))
+    freed = FreedBuffers(10)
+    freed.give_back()
+    assert not clears
+    freed.count(3)
+    freed.give_back()
+    freed.give_back()
+    assert len(clears) == 1
+
+
+@pytest.mark.parametrize(("backend", "chunks"), [("metal", 3), ("cpu", 10)])
+def test_a_prompt_is_read_in_the_devices_chunks_and_cleared_every_4096_tokens(pair, monkeypatch, backend, chunks):
+    """The bug: each chunk of 512 gave all buffers back, which the next one allocated and wired again."""
+    cleared: list[int] = []
+    monkeypatch.setattr(device, "backend", lambda: backend)
+    model = recorded(*pair).slot.target
+    monkeypatch.setattr(memory, "clear_cache", lambda: cleared.append(model.length))
+    monkeypatch.setattr(model._caches, "evaluate", lambda: None)
+    assert len(list(model.prefill([5] * 5001))) == chunks
+    assert cleared == [READ_TOKENS, 5000]
 
 
 def test_after_a_reply_mlx_keeps_no_freed_buffers(pair):
