@@ -172,4 +172,4 @@ def recommended(known: Registry) -> Pair:
 
 def users_of(name: str, known: Registry) -> list[str]:
     """Names of the pairs with this model."""
-    return [pair.name for pair in known.pairs.values() if name in (pair.target, pair.draft)]
+    return [p.name for p in known.pairs.values() if any(hub.same_model(name, model) for model, _ in p.models)]

@@ -20,7 +20,7 @@ from specdec_cli.engine.pipeline import Clock
 from specdec_cli.errors import UsageError
 from specdec_cli.hub import locate
 from specdec_cli.kinds import DEFAULT_DRAFTER, DRAFTERS, NONE
-from specdec_cli.machine import power_source
+from specdec_cli.machine import low_power_mode, power_source
 from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
 from specdec_cli.models.tokenizer import Message, Tokenizer, ToolCall
 from specdec_cli.models.vocab import require_same_ids
@@ -192,5 +192,6 @@ def _require_draft(draft: Checkpoint, tokenizer: Tokenizer, target: str, kv_bits
 def _identity(pair: Pair, kv_bits: int | None) -> str:
     """The cost of a round depends on these and on the length of the context."""
     models = " + ".join(f"{name}@{revision or 'latest'}" for name, revision in pair.models)
-    where = f"{device.device_name()} {device.backend()}, mlx {device.versions()['mlx']}, {power_source()}"
+    power = power_source() + (", low power" if low_power_mode() else "")
+    where = f"{device.device_name()} {device.backend()}, mlx {device.versions()['mlx']}, {power}"
     return f"{models} · kv {kv_bits or 'full'} · {where}"

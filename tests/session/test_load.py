@@ -116,6 +116,14 @@ def test_costs_are_kept_apart_by_models_revisions_and_cache_precision(tiny_pair)
     assert pinned.identity != found.identity
 
 
+def test_costs_in_low_power_mode_are_kept_apart(tiny_pair, monkeypatch):
+    pair, found = Pair("tiny", *map(str, tiny_pair)), []
+    for low in (False, True, None):
+        monkeypatch.setattr(session_load, "low_power_mode", lambda low=low: low)
+        found.append(load(pair).identity)
+    assert found[0] == found[2] != found[1] and found[1].endswith(", low power")
+
+
 def test_the_time_a_draft_took_to_load_is_what_loading_it_again_costs(tiny_pair):
     ticks = iter([10.0, 13.5])
     assert load(Pair("tiny", *map(str, tiny_pair)), clock=lambda: next(ticks)).reload_seconds == 3.5
