@@ -24,6 +24,7 @@ from rich.text import Text
 from specdec_cli.format import size
 from specdec_cli.pairs.verdict import Verdict
 from specdec_cli.ui.pairs import print_checks, print_line
+from specdec_cli.ui.suspension import cursor_for_the_shell
 from specdec_cli.ui.terminal import can_draw, encodable, make_console, safe
 
 STALLED_SECONDS = 10.0
@@ -66,7 +67,8 @@ def pull_display(err: TextIO, total_bytes: int) -> Iterator[OnProgress]:
         TimeRemainingColumn(),
         Pulse(),
     )
-    with Progress(*columns, console=make_console(err, plain=False), expand=True) as progress:
+    bars = Progress(*columns, console=make_console(err, plain=False), expand=True)
+    with cursor_for_the_shell(err), bars as progress:
         yield _bars(progress, total_bytes)
 
 
