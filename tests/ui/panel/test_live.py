@@ -212,6 +212,7 @@ def test_after_ctrl_z_and_fg_the_panel_is_drawn_once_below_what_the_shell_wrote(
     terminal.out.flush()
     display._region.forget()
     play(display, [ROUNDS[3]])
+    terminal.settle()
     assert terminal.screen.cursor.hidden
     play(display, [*ROUNDS[4:], finish()])
     display.close()
