@@ -46,7 +46,10 @@ def clear_cache() -> None:
 
 
 class FreedBuffers:
-    """The buffers freed by one reply's rounds, or by the chunks of its prompt: given back every `every` tokens."""
+    """The buffers freed by one reply's rounds, or by the chunks of its prompt: given back every `every` tokens.
+
+    On a CPU they are kept: 32 MB at most, and clearing would wait for the queue (mlx/backend/no_gpu/allocator.cpp).
+    """
 
     def __init__(self, every: int) -> None:
         self._every, self._tokens = every, 0
@@ -59,9 +62,9 @@ class FreedBuffers:
 
     def give_back(self) -> None:
         """Unless nothing was counted since the last time."""
-        if self._tokens:
-            self._tokens = 0
+        if self._tokens and device.backend() != "cpu":
             clear_cache()
+        self._tokens = 0
 
 
 class Residency:
