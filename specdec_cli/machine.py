@@ -9,9 +9,11 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import DEVNULL
 from typing import Literal
 
 Run = Callable[[list[str]], str]
@@ -44,15 +46,19 @@ def machine_state(
     """The state now: from `pmset` and `notifyutil` on macOS, from /sys on Linux."""
     ask = run or answer_of
     power = power_source(system, ask, supplies)
-    if system == "darwin":
-        low, thermal = _low_power_mode(ask(["pmset", "-g"])), _pressure(ask)
-    else:
-        low, thermal = _saving(profile), None
+    low = low_power_mode(system, ask, profile)
+    thermal = _pressure(ask) if system == "darwin" else None
     return MachineState(None if power == "unknown" else power, low, thermal, _load())
 
 
-def _low_power_mode(answer: str) -> bool | None:
-    """From `lowpowermode`, or `powermode` on a Mac with three modes; 1 is low power."""
+def low_power_mode(system: str = sys.platform, run: Run | None = None, profile: Path = PROFILE) -> bool | None:
+    """Whether the machine saves power: from `pmset -g` on macOS, from /sys on Linux; None if unknown.
+
+    macOS says `lowpowermode`, or `powermode` on a Mac with three modes; 1 is low power.
+    """
+    if system != "darwin":
+        return _saving(profile)
+    answer = (run or answer_of)(["pmset", "-g"])
     found = re.search(r"^\s*(?:lowpowermode|powermode)\s+(\d)", answer, re.MULTILINE)
     return None if found is None else found[1] == "1"
 
@@ -92,6 +98,23 @@ def power_source(system: str = sys.platform, run: Run | None = None, supplies: P
     except OSError:
         return "unknown"
     return "battery" if "Discharging" in states else "mains"
+
+
+@contextmanager
+def awake(system: str = sys.platform) -> Iterator[None]:
+    """Keeps a Mac from idle sleep in this context; its screen may go dark. Nothing elsewhere."""
+    # `-w`: it ends with this process, however that ends. A group of its own: Ctrl-C is not for it.
+    command = ["caffeinate", "-i", "-w", str(os.getpid())]
+    process = None
+    if system == "darwin":
+        with suppress(OSError):
+            process = subprocess.Popen(command, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True)
+    try:
+        yield
+    finally:
+        if process is not None:
+            process.terminate()
+            process.wait()
 
 
 def answer_of(command: list[str]) -> str:

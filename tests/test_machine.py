@@ -1,8 +1,11 @@
 """What machines say about themselves, in their own words."""
 
+import os
+import time
+
 import pytest
 
-from specdec_cli.machine import answer_of, machine_state, power_source
+from specdec_cli.machine import answer_of, awake, low_power_mode, machine_state, power_source
 
 BATTERY = "Now drawing from 'Battery Power'\n -InternalBattery-0 (id=4522083)\t81%; discharging; 5:12 remaining\n"
 MAINS = "Now drawing from 'AC Power'\n -InternalBattery-0 (id=4522083)\t100%; charged; 0:00 remaining\n"
@@ -85,3 +88,53 @@ def test_linux_by_its_power_supplies(tmp_path, states, found):
 
 def test_elsewhere_nobody_knows():
     assert power_source("win32") == "unknown"
+
+
+def test_low_power_mode_is_asked_alone():
+    asked = []
+    assert low_power_mode("darwin", lambda command: asked.append(command) or SETTINGS.format(1)) is True
+    assert asked == [["pmset", "-g"]]
+
+
+@pytest.fixture
+def caffeinate(tmp_path, monkeypatch):
+    """A `caffeinate` on PATH that writes its arguments and process id, and stays."""
+    program = tmp_path / "caffeinate"
+    called = tmp_path / "called"
+    program.write_text(f'#!/bin/sh\necho "$@" $$ >{called}.new\nmv {called}.new {called}\nexec sleep 60\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return called
+
+
+def test_a_mac_is_kept_awake_as_long_as_the_context_lasts(caffeinate):
+    with awake("darwin"):
+        while not caffeinate.exists():
+            time.sleep(0.01)
+        *arguments, pid = caffeinate.read_text().split()
+        assert arguments == ["-i", "-w", str(os.getpid())]
+        os.kill(int(pid), 0)  # it runs
+        assert os.getpgid(int(pid)) != os.getpgid(0)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid), 0)
+
+
+def test_elsewhere_nothing_is_started(caffeinate):
+    with awake("linux"):
+        time.sleep(0.1)
+    assert not caffeinate.exists()
+
+
+def test_a_mac_without_the_program_goes_on(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    with awake("darwin"):
+        pass
+
+
+def test_an_error_in_the_context_ends_the_program_too(caffeinate):
+    with pytest.raises(ValueError), awake("darwin"):
+        while not caffeinate.exists():
+            time.sleep(0.01)
+        raise ValueError
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(caffeinate.read_text().split()[-1]), 0)

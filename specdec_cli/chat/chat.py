@@ -17,6 +17,7 @@ from specdec_cli import __version__
 from specdec_cli.chat.screen import Notice, Screen
 from specdec_cli.chat.settings import HIDDEN, OFF, ChatSettings
 from specdec_cli.chat.transcript import Transcript, save
+from specdec_cli.engine.memory import clear_cache
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Finish, Prefill, Start
 from specdec_cli.format import percent
@@ -171,12 +172,17 @@ class Chat:
         before = self.loaded.pair, self.loaded.drafter
         del self.loaded
         gc.collect()
+        clear_cache()  # else the old weights stay in mlx's cache of freed buffers
         try:
             self.loaded = self._open(pair, drafter)
         except SpecdecError:
             self.loaded = self._open(*before)
             raise
         self._measure()
+
+    def rest(self) -> None:
+        """Nobody has typed for a while: macOS may page the models out. The next reply wires them again."""
+        self.loaded.session.pair.residency.drop()
 
     def save(self, path: Path) -> None:
         """Writes the transcript. Raises: SpecdecError."""

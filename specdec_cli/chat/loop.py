@@ -12,6 +12,7 @@ from specdec_cli.chat.chat import Chat
 from specdec_cli.chat.commands import Leave, run_command
 from specdec_cli.chat.screen import Notice
 from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.session.idle import when_idle
 
 FENCE = '"""'
 
@@ -55,7 +56,8 @@ def run_chat(chat: Chat, reader: Reader, lenient: bool) -> int:
     while True:
         line = ""
         try:
-            line = reader.read(text)
+            with when_idle(chat.rest):
+                line = reader.read(text)
             text = ""
             if line.startswith("/"):
                 text = run_command(chat, line)

@@ -17,6 +17,7 @@ from specdec_cli.cli.options import PairOptions
 from specdec_cli.cli.pipes import ignore_broken_pipe
 from specdec_cli.errors import UsageError
 from specdec_cli.kinds import DRAFTERS, LOOKUP, MODEL
+from specdec_cli.machine import awake
 from specdec_cli.request import effective, one_name
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ def _measured(job: BenchRequest, reason: str, exports: list[Path], quiet: bool) 
     from specdec_cli.ui.pairs import print_line
 
     with ExitStack() as stack:
+        stack.enter_context(awake())
         with loading(job.pair.name, reason, shown=not quiet):
             from specdec_cli.bench.load import load_machine
 

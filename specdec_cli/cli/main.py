@@ -91,6 +91,15 @@ def usage_message(error: TyperException) -> str:
     return " ".join(message.split())
 
 
+def _of_the_device(error: Exception) -> SpecdecError | None:
+    """The failure of the device that `error` reports, if one was in use."""
+    if "mlx.core" not in sys.modules or not isinstance(error, RuntimeError | MemoryError):
+        return None
+    from specdec_cli.engine.failure import device_failure
+
+    return device_failure(error)
+
+
 def main() -> NoReturn:
     """Run the command line; every failure becomes two lines and an exit code."""
     for stream in (sys.stdout, sys.stderr):
@@ -109,7 +118,9 @@ def main() -> NoReturn:
     except TyperException as error:
         code = fail(UsageError(usage_message(error), "specdec --help lists commands, specdec COMMAND --help options"))
     except Exception as error:  # noqa: BLE001 - the one boundary: a person gets two lines, never a traceback
-        failure = SpecdecError(f"{type(error).__name__}: {error}", "SPECDEC_DEBUG=1 shows the traceback")
+        failure = _of_the_device(error) or SpecdecError(
+            f"{type(error).__name__}: {error}", "SPECDEC_DEBUG=1 shows the traceback"
+        )
         failure.__cause__ = error
         code = fail(failure)
     # From here on a late Ctrl-C could only turn the exit code into a signal.

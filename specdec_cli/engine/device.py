@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, wraps
 from importlib.metadata import version
 from typing import ParamSpec, TypeVar, cast
@@ -22,6 +23,11 @@ def peak_memory_bytes() -> int:
 
 def reset_peak_memory() -> None:
     mx.reset_peak_memory()
+
+
+def active_memory_bytes() -> int:
+    """Memory of all arrays that exist now; freed buffers that mlx keeps are not counted."""
+    return mx.get_active_memory()
 
 
 def device_name() -> str:
@@ -80,6 +86,26 @@ def fused(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
+def prefill_tokens() -> int:
+    """Tokens of a prompt that one pass reads. On Metal as many as in mlx-lm (generate.py, prefill_step_size).
+
+    Elsewhere fewer: a recurrence without a Metal kernel keeps the state of every token of a pass.
+    """
+    return 2048 if backend() == "metal" else 512
+
+
+def fuses_attention(key_size: int, value_size: int) -> bool:
+    """Whether a pass over many rows keeps no scores [heads, rows, context], by the sizes of a head's key and value.
+
+    Metal's full kernel is used for these sizes. It exists for 192 and 256 too, where mlx prefers the unfused products;
+    an M5 uses it for 256 from 1024 rows on, which is not counted on
+    (mlx/backend/metal/scaled_dot_product_attention.cpp, use_fallback).
+    """
+    if backend() == "metal":
+        return key_size == value_size and key_size in (64, 72, 80, 96, 128)
+    return backend() != "cpu"
+
+
 def working_set_bytes() -> int | None:
     """Metal's recommended working set, None where the device does not say."""
     value = mx.device_info().get("max_recommended_working_set_size")
@@ -89,17 +115,6 @@ def working_set_bytes() -> int | None:
 def usable_bytes() -> int:
     """Bytes that models may take before headroom: Metal's recommended working set, else this machine's memory."""
     return working_set_bytes() or physical_bytes()
-
-
-def use_recommended_memory() -> None:
-    """On Metal: keep the weights wired, and never allocate past the recommended working set. Nothing elsewhere.
-
-    The limits are the device's own; macOS may panic instead of failing when they are passed (mlx-lm issue 883).
-    """
-    recommended = working_set_bytes()
-    if backend() == "metal" and recommended:
-        mx.set_wired_limit(recommended)
-        mx.set_memory_limit(recommended)
 
 
 def versions() -> dict[str, str]:
@@ -114,6 +129,15 @@ def queue(array: mx.array) -> None:
 def wait(array: mx.array) -> None:
     """Return when `array` is computed."""
     mx.eval(array)
+
+
+def settle() -> None:
+    """Return when nothing is in flight. The error of a pass that nobody will read is dropped.
+
+    mlx keeps one until somebody waits (mlx/backend/metal/device.cpp, CommandEncoder::synchronize).
+    """
+    with suppress(RuntimeError):
+        mx.synchronize()
 
 
 def to_list(array: mx.array) -> list[int]:

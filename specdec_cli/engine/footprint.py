@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from specdec_cli.engine import device
 from specdec_cli.engine.load import empty_model
-from specdec_cli.engine.model import PREFILL_TOKENS
 from specdec_cli.errors import Refused
 from specdec_cli.models.checkpoint import Checkpoint
 from specdec_cli.models.memory import Footprint, MemoryEstimate, prefill_bytes
@@ -24,16 +23,19 @@ def footprint(checkpoint: Checkpoint, context_tokens: int, weight_bytes: int, kv
     Raises: Refused if its caches cannot be quantized to `kv_bits`.
     """
     config = checkpoint.text_config
-    value_bytes = VALUE_BYTES.get(checkpoint.declared_dtype or "", 2)
+    value_bytes = _value_bytes(checkpoint)
     hidden = int(config.get("hidden_size", 0))
-    rows = min(PREFILL_TOKENS, context_tokens)
-    model, fused = empty_model(checkpoint, kv_bits), device.backend() != "cpu"
+    rows = min(device.prefill_tokens(), context_tokens)
+    model = empty_model(checkpoint, kv_bits)
+    # Quantized keys and values have no fused kernel (mlx-lm, models/base.py).
+    sizes = model.head_sizes
+    fused = not kv_bits and bool(sizes) and all(device.fuses_attention(*size) for size in sizes)
     return Footprint(
         name=checkpoint.name,
         weight_bytes=weight_bytes,
         cache_bytes=model.cache_bytes(context_tokens, value_bytes),
-        # Without its kernel a recurrence keeps the state of every token of the chunk, one layer at a time.
-        prefill_bytes=(0 if fused else rows * model.state_bytes)
+        # Without its Metal kernel a recurrence keeps the state of every token of the chunk, one layer at a time.
+        prefill_bytes=(0 if device.backend() == "metal" else rows * model.state_bytes)
         + prefill_bytes(
             rows,
             context_tokens,
@@ -44,6 +46,10 @@ def footprint(checkpoint: Checkpoint, context_tokens: int, weight_bytes: int, kv
             fused_attention=fused,
         ),
     )
+
+
+def _value_bytes(checkpoint: Checkpoint) -> int:
+    return VALUE_BYTES.get(checkpoint.declared_dtype or "", 2)
 
 
 def estimate(
@@ -60,12 +66,29 @@ def estimate(
         parts = tuple(footprint(checkpoint, context, size, bits) for checkpoint, size in sizes)
         return MemoryEstimate(parts, context, device.usable_bytes())
 
-    context = min([context_tokens, *(limit for c in checkpoints if (limit := c.context_limit))])
+    context = _within_limits(checkpoints, context_tokens)
     found = at(kv_bits)
     if not found.fits and kv_bits is None:
         with suppress(Refused):
             found = replace(found, fits_with_kv_bits=HINTED_BITS if at(HINTED_BITS).fits else None)
     return found
+
+
+def resident_bytes(checkpoints: Sequence[Checkpoint], context_tokens: int, kv_bits: int | None = None) -> int:
+    """Weights and caches of all models at `context_tokens`: what every pass reads.
+
+    Raises: Refused if a model's caches cannot be quantized to `kv_bits`.
+    """
+    context = _within_limits(checkpoints, context_tokens)
+    return sum(
+        checkpoint.loaded_bytes + empty_model(checkpoint, kv_bits).cache_bytes(context, _value_bytes(checkpoint))
+        for checkpoint in checkpoints
+    )
+
+
+def _within_limits(checkpoints: Sequence[Checkpoint], context_tokens: int) -> int:
+    """`context_tokens`, or what the model with the shortest context was made for."""
+    return min([context_tokens, *(limit for c in checkpoints if (limit := c.context_limit))])
 
 
 def require_fit(checkpoints: Sequence[Checkpoint], context_tokens: int, kv_bits: int | None = None) -> None:

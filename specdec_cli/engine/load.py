@@ -8,6 +8,7 @@ from mlx_lm.utils import _get_classes, load_model
 from safetensors import SafetensorError, safe_open
 
 from specdec_cli.engine.architectures import refusal
+from specdec_cli.engine.failure import device_failure
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.errors import NotAvailable, Refused
 from specdec_cli.models.checkpoint import Checkpoint
@@ -65,7 +66,8 @@ def blank_network(checkpoint: Checkpoint) -> nn.Module:
 def load(checkpoint: Checkpoint, kv_bits: int | None = None) -> CachedModel:
     """The checkpoint's network, evaluated, with empty caches.
 
-    Raises: NotAvailable for an unsupported type or damaged weights; Refused for caches that cannot be quantized.
+    Raises: NotAvailable for an unsupported type or damaged weights; Refused for caches that cannot be quantized;
+    DoesNotFit where the device has no memory for the weights.
     """
     network = load_network(checkpoint)
     return CachedModel(
@@ -82,7 +84,7 @@ def load_network(checkpoint: Checkpoint) -> nn.Module:
     try:
         mx.eval(network.parameters())
     except RuntimeError as error:
-        raise _does_not_load(checkpoint, error) from error
+        raise device_failure(error) or _does_not_load(checkpoint, error) from error
     return network
 
 

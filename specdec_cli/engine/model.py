@@ -17,13 +17,13 @@ import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten
 
+from specdec_cli.engine import device
 from specdec_cli.engine.cache.quantized import kv_quantization
 from specdec_cli.engine.cache.rollback import Caches, common_prefix
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.hidden import Hidden, HiddenStates
+from specdec_cli.engine.memory import READ_TOKENS, FreedBuffers, clear_cache
 from specdec_cli.request import MAX_UNREAD
-
-PREFILL_TOKENS = 512
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,7 +72,7 @@ class Network:
         """Drop weights that can be read again; they are read again, lazily, at their next use."""
         if self._in_use and self._reread is not None:
             self.module.update(self._reread())
-        mx.clear_cache()
+        clear_cache()
         self._in_use = False
 
     @property
@@ -120,6 +120,8 @@ class CachedModel:
         self.vocab_size: int = self._dry_run().shape[-1]
         # Bytes of the largest recurrent state, 0 without one.
         self.state_bytes: int = self._caches.state_bytes
+        # Sizes of a head's key and value in each layer that attends, where they are not quantized.
+        self.head_sizes: frozenset[tuple[int, int]] = self._caches.head_sizes
         self._caches.reset()
 
     def fresh(self) -> CachedModel:
@@ -154,7 +156,7 @@ class CachedModel:
     def cache_bytes(self, tokens: int, value_bytes: int) -> int:
         """Bytes of all caches once `tokens` have been read, `value_bytes` a value. Forgets what was read."""
         self._dry_run()
-        found = self._caches.bytes_at(tokens, PREFILL_TOKENS, value_bytes)
+        found = self._caches.bytes_at(tokens, device.prefill_tokens(), value_bytes)
         self._caches.reset()
         return found
 
@@ -183,17 +185,19 @@ class CachedModel:
         return self.length
 
     def prefill(self, context: Sequence[int]) -> Iterator[Output]:
-        """Read all but the last token of `context`, PREFILL_TOKENS at a time; yields each chunk's output.
+        """Read all but the last token of `context`, some hundreds at a time; yields each chunk's output.
 
         Closing the iterator between chunks leaves a consistent memo.
         """
+        freed = FreedBuffers(READ_TOKENS)
         while self.length < len(context) - 1:
-            chunk = context[self.length : min(self.length + PREFILL_TOKENS, len(context) - 1)]
+            chunk = context[self.length : min(self.length + device.prefill_tokens(), len(context) - 1)]
             output = self.forward(self.ids(chunk))
             self._caches.evaluate()
-            mx.clear_cache()
+            freed.count(len(chunk))
             self.commit(context, self.length)
             yield output
+        freed.give_back()
         self._caches.snapshot()
 
     def logits(self, context: Sequence[int], pending: mx.array) -> mx.array:

@@ -20,6 +20,7 @@ from specdec_cli.engine.draft import NOTHING, Draft
 from specdec_cli.engine.draft_length.fixed import DraftLength
 from specdec_cli.engine.drafters.base import Drafter, Verified
 from specdec_cli.engine.hidden import Hidden
+from specdec_cli.engine.memory import EMITTED_TOKENS, FreedBuffers
 from specdec_cli.engine.model import CachedModel, Output
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule, Verdict
 from specdec_cli.engine.sampling.logprobs import Logprobs, logprobs
@@ -75,6 +76,7 @@ class Pipeline:
         self._prefilled = False
         self._hidden: Hidden = {}
         self._after_plain = True
+        self._freed = FreedBuffers(EMITTED_TOKENS)
         self._draft_shares: dict[int, float] = {}
         self._rounds_of: dict[int, int] = {}
 
@@ -150,6 +152,7 @@ class Pipeline:
         hidden = {path: states[:emitted] for path, states in self._hidden.items()}
         self._drafter.commit(Verified(self._context, hidden))
         self._rule.commit(round.emitted)
+        self._freed.count(emitted)
 
     def start(self, k: int) -> None:
         """Let the device begin with the next draft while the caller prints, where it can run ahead of the host."""

@@ -19,6 +19,7 @@ from specdec_cli.hub.deletion import Removal, removal, remove
 from specdec_cli.hub.download import check_space, fetch, fetch_small, free_bytes, uncompared_bytes
 from specdec_cli.hub.integrity import discard, verify
 from specdec_cli.hub.layout import cache_folder
+from specdec_cli.hub.names import same_model
 from specdec_cli.hub.progress import Progress
 from specdec_cli.hub.settings import settings
 from specdec_cli.hub.snapshot import RemoteFile, Snapshot, resolve
@@ -41,6 +42,7 @@ __all__ = [
     "removal",
     "remove",
     "resolve",
+    "same_model",
     "settings",
     "uncompared_bytes",
     "verify",

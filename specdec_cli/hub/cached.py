@@ -9,7 +9,7 @@ from specdec_cli.format import count
 from specdec_cli.hub.comparing import Problem
 from specdec_cli.hub.failures import explained
 from specdec_cli.hub.layout import cache_folder, repository, snapshot_folder
-from specdec_cli.hub.names import COMMIT, require_hub_id, require_revision
+from specdec_cli.hub.names import COMMIT, require_hub_id, require_revision, same_model
 from specdec_cli.hub.wholeness import problems
 
 SHIPPED = "specdec:"
@@ -29,7 +29,7 @@ def locate(name: str, revision: str | None = None) -> Path:
     if folder.exists():
         raise NotAvailable(f"{name} is a file, and a model is a folder", "give the folder that holds config.json")
     require_hub_id(name)
-    return cached_folder(name, revision)
+    return cached_folder(spelled_here(name), revision)
 
 
 def _shipped(name: str) -> Path:
@@ -111,6 +111,15 @@ def cached_models() -> tuple[str, ...]:
     """Hub ids with anything in the cache, sorted; they may be incomplete, which `locate` checks."""
     folders = cache_folder().glob("models--*--*")
     return tuple(sorted(folder.name.removeprefix("models--").replace("--", "/", 1) for folder in folders))
+
+
+def spelled_here(name: str) -> str:
+    """`name` as its folder in the cache spells it, if it is there; an exact match comes first.
+
+    The folder is looked for among all names: a Mac's disk finds it under any spelling.
+    """
+    names = cached_models()
+    return name if name in names else next((known for known in names if same_model(known, name)), name)
 
 
 def _snapshot(name: str, revision: str | None) -> Path | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from specdec_cli.errors import NotAvailable
 from specdec_cli.hub import manifest
+from specdec_cli.hub.cached import spelled_here
 from specdec_cli.hub.client import prepare
 from specdec_cli.hub.failures import explained
 from specdec_cli.hub.layout import cache_folder, is_inside, repository, require_inside
@@ -39,6 +40,7 @@ def removal(name: str, commit: str | None = None) -> Removal:
     """
     require_hub_id(name)
     prepare()
+    name = spelled_here(name)
     with explained(name):
         if not repository(name).is_dir():
             raise NotAvailable(f"{name} is not in the model cache {cache_folder()}", "specdec pairs")

@@ -7,18 +7,21 @@ from typing import TYPE_CHECKING
 
 from specdec_cli.errors import NotAvailable
 from specdec_cli.format import count
+from specdec_cli.hub.cached import spelled_here
 from specdec_cli.hub.comparing import SHA256_DIGITS
 from specdec_cli.hub.failures import explained, no_hub
 from specdec_cli.hub.manifest import Entry, read
 from specdec_cli.hub.names import (
     COMMIT,
     DISTRUST,
+    HUB_ID,
     SHA256,
     is_weights,
     require_digest,
     require_plain,
     require_size,
     same_file,
+    same_model,
     shown,
     wanted,
 )
@@ -38,19 +41,22 @@ class Listed:
     git_sha1: str | None
 
 
-def ask(name: str, revision: str | None, pinned: bool) -> tuple[str, list[Listed]]:
-    """The commit of `revision`, and the model's files at that commit. `pinned`: the revision is itself a commit.
+def ask(name: str, revision: str | None, pinned: bool) -> tuple[str, str, list[Listed]]:
+    """The model's name, the commit of `revision`, and the model's files at that commit.
+
+    The name is spelled as in the cache, else as the Hub does. `pinned`: the revision is itself a commit.
 
     Raises: NotAvailable for a repository without a model, or an answer with an invalid name, size or digest.
     """
     info = _info(name, revision)
+    name = spelled_here(_spelled(name, info.id))
     commit = _commit(name, info.sha, revision if pinned else None)
     siblings = info.siblings or []
     paths = [_path(name, sibling) for sibling in siblings]
     require_model(name, paths)
     listed = [_listed(name, s) for path, s in zip(paths, siblings, strict=True) if wanted(path)]
     _require_distinct(name, listed)
-    return commit, _agreed(name, commit, listed)
+    return name, commit, _agreed(name, commit, listed)
 
 
 def _info(name: str, revision: str | None) -> ModelInfo:
@@ -62,6 +68,12 @@ def _info(name: str, revision: str | None) -> ModelInfo:
             return HfApi().model_info(name, revision=revision, files_metadata=True, timeout=seconds)
         except (KeyError, TypeError, AttributeError) as error:  # JSON, but not a model's
             raise no_hub(name) from error
+
+
+def _spelled(name: str, answered: object) -> str:
+    """The Hub's own spelling of `name`; another name than the one that was asked for is not taken."""
+    known = isinstance(answered, str) and answered.isascii() and HUB_ID.fullmatch(answered)
+    return str(answered) if known and same_model(name, str(answered)) else name
 
 
 def _commit(name: str, sha: object, pinned: str | None) -> str:

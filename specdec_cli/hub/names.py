@@ -53,6 +53,11 @@ def same_file(path: str) -> str:
     return unicodedata.normalize("NFC", path).casefold()
 
 
+def same_model(name: str, other: str) -> bool:
+    """Whether these Hub ids are one model: the Hub and a Mac's disk both ignore case."""
+    return name.lower() == other.lower()
+
+
 def require_hub_id(name: str) -> None:
     """Raises: NotAvailable unless `name` has the shape of a Hub id."""
     if not HUB_ID.fullmatch(name):

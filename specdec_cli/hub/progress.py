@@ -9,7 +9,10 @@ if TYPE_CHECKING:
 
 
 class Progress(Protocol):
-    """Called with a file's bytes done and total bytes. The last call for a file has both equal."""
+    """Called with a file's bytes done and total bytes. The last call for a file has both equal.
+
+    A call with as many bytes as before says that data came which is not in the file yet.
+    """
 
     def __call__(self, path: str, done_bytes: int, total_bytes: int, /) -> None: ...
 
@@ -43,7 +46,9 @@ def bar_class(file: RemoteFile, progress: Progress) -> type:
                 progress(file.path, done, file.size_bytes)
 
         def update_transfer(self, count: float | None = 1) -> None:
-            """Ignored: Xet reports bytes on the wire here, and the file's own bytes through `update`."""
+            """Xet's bytes on the wire. They reach the file, and `update`, in flushes that can be a minute apart."""
+            if (count or 0) > 0 and farthest < file.size_bytes:
+                progress(file.path, farthest, file.size_bytes)
 
         def set_postfix_str(self, *_: object, **__: object) -> None:
             pass

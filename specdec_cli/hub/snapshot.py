@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from specdec_cli.hub.cached import cached_folder
+from specdec_cli.hub.cached import cached_folder, spelled_here
 from specdec_cli.hub.client import prepare
 from specdec_cli.hub.comparing import SHA256_DIGITS, small_digest_of
 from specdec_cli.hub.failures import explained
@@ -83,12 +83,14 @@ class Snapshot:
 def resolve(name: str, revision: str | None = None, *, offline: bool = False) -> Snapshot:
     """Ask the Hub once for the commit of `revision` (None: main) and its files' sizes and digests.
 
+    Its name is spelled as in the cache, else as the Hub does: both take names in another case for the same.
     No call is made when `offline`, under HF_HUB_OFFLINE, or for a complete commit that an earlier pull compared.
     Raises: NotAvailable.
     """
     require_hub_id(name)
     require_revision(name, revision)
     prepare()
+    name = spelled_here(name)
     from huggingface_hub import constants
 
     if offline or constants.is_offline_mode():
@@ -99,7 +101,7 @@ def resolve(name: str, revision: str | None = None, *, offline: bool = False) ->
             compared = is_compared(name, snapshot_folder(name, revision))
         if compared:
             return _held(name, revision)
-    commit, listed = ask(name, revision, pinned)
+    name, commit, listed = ask(name, revision, pinned)
     with explained(name, revision):
         files = [_remote(name, commit, file) for file in listed]
     return Snapshot(name, commit, _ordered(files), revision or constants.DEFAULT_REVISION)

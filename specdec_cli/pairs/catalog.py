@@ -135,13 +135,20 @@ def partly_here(models: Iterable[tuple[str, str | None]]) -> list[PartlyHere]:
     return found
 
 
+def usable_bytes() -> int:
+    """Memory for models: the device's recommended working set, which a Mac states, else three quarters of all."""
+    from specdec_cli.engine import device
+
+    return device.working_set_bytes() or int(physical_bytes() * 0.75)
+
+
 def fits(pair: Pair, size: int | None) -> bool | None:
     """Whether the pair fits: by stated minimum memory, else by size; None if neither is known."""
     memory = physical_bytes()
     if pair.min_memory_gb is not None:
         # The system reports a little less memory than the machine was sold with.
         return memory >= pair.min_memory_gb * 1e9 * 0.97
-    return None if size is None else size <= memory * HEADROOM * 0.75
+    return None if size is None else size <= usable_bytes() * HEADROOM
 
 
 def verified(pair: Pair, sizes: dict[str, int]) -> Pair:
@@ -165,4 +172,4 @@ def recommended(known: Registry) -> Pair:
 
 def users_of(name: str, known: Registry) -> list[str]:
     """Names of the pairs with this model."""
-    return [pair.name for pair in known.pairs.values() if name in (pair.target, pair.draft)]
+    return [p.name for p in known.pairs.values() if any(hub.same_model(name, model) for model, _ in p.models)]

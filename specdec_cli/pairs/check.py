@@ -43,7 +43,7 @@ def locate_model(name: str, revision: str | None, offline: bool) -> Located:
         return Located(checkpoint, checkpoint.loaded_bytes)
     snapshot = hub.resolve(name, revision, offline=offline)
     folder: Path = hub.fetch_small(snapshot)
-    return Located(read_checkpoint(folder, name, weights=False), snapshot.weight_bytes, snapshot)
+    return Located(read_checkpoint(folder, snapshot.name, weights=False), snapshot.weight_bytes, snapshot)
 
 
 def locate_pair(pair: Pair, offline: bool) -> list[Located]:

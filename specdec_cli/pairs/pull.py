@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from specdec_cli import hub
 from specdec_cli.errors import DoesNotFit, NotAvailable
 from specdec_cli.format import count, size
 from specdec_cli.hub import Removal, Snapshot
+from specdec_cli.machine import awake
 from specdec_cli.pairs import userfile
 from specdec_cli.pairs.catalog import is_local, registry, users_of
 from specdec_cli.pairs.check import check_pair, locate_pair
@@ -50,6 +52,7 @@ def pull(
     Raises: NotAvailable, Refused, DoesNotFit; with `force` memory does not stop it, disk does.
     """
     located = locate_pair(pair, offline)
+    pair = _as_spelled(pair, [model.snapshot for model in located])
     found = check_pair(pair, located, context_tokens)
     screen.verdict(found)
     for obstacle in found.obstacles:
@@ -61,6 +64,12 @@ def pull(
     if verify:
         _verify(snapshots, screen)
     _remember(pair, screen)
+
+
+def _as_spelled(pair: Pair, snapshots: Sequence[Snapshot | None]) -> Pair:
+    """The pair with its models named as the Hub spells them; folders keep their names."""
+    named = [name if s is None else s.name for (name, _), s in zip(pair.models, snapshots, strict=True)]
+    return replace(pair, target=named[0], draft=named[1] if len(named) > 1 else None)
 
 
 def _download(snapshots: list[Snapshot], screen: Screen) -> None:
@@ -76,7 +85,7 @@ def _download(snapshots: list[Snapshot], screen: Screen) -> None:
     if foreign:
         screen.line(f"comparing {size(foreign)} that no pull of specdec has compared with the Hub's checksums")
     try:
-        with screen.progress(missing) as report:
+        with awake(), screen.progress(missing) as report:
             # Also where nothing is missing: another commit may have brought the bytes, and the branch moves last.
             for snapshot in snapshots:
                 hub.fetch(snapshot, _named(report, snapshot))
@@ -113,10 +122,10 @@ def _verify(snapshots: list[Snapshot], screen: Screen) -> None:
 def _remember(pair: Pair, screen: Screen) -> None:
     """Keep a pair that was named by its ids in the user's file, unless it is known or its name means other models."""
     known = registry()
-    pair = next((listed for listed in known.pairs.values() if listed.models == pair.models), pair)
+    pair = next((listed for listed in known.pairs.values() if _same(listed, pair)), pair)
     if pair.name not in known.pairs:
         userfile.add_pair(user_file(), pair)
-    elif known.find(pair.name).models != pair.models:
+    elif not _same(known.find(pair.name), pair):
         command = f"specdec run --target {pair.target}" + (f" --draft {pair.draft}" if pair.draft else "")
         screen.line(f"here, but {pair.name} already names another pair: {command} 'your prompt'")
         return
@@ -125,6 +134,14 @@ def _remember(pair: Pair, screen: Screen) -> None:
         screen.line(f"{pair.name} is here and is now the default pair: specdec run 'your prompt'")
     else:
         screen.line(f"{pair.name} is here: specdec run -p {pair.name} 'your prompt'")
+
+
+def _same(pair: Pair, other: Pair) -> bool:
+    """Whether both have the same models at the same revisions; the Hub ignores case in their names."""
+    if len(pair.models) != len(other.models):
+        return False
+    both = zip(pair.models, other.models, strict=True)
+    return all(hub.same_model(name, name2) and at == at2 for (name, at), (name2, at2) in both)
 
 
 def plan_removal(name: str, known: Registry) -> list[PlannedRemoval]:

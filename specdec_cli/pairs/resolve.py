@@ -67,7 +67,7 @@ def _listed(pair: Pair, reason: str = "") -> Resolved:
 
 def _with_draft(pair: Pair, known: Registry, here: bool) -> Resolved:
     """The pair, a target alone, with the draft found for it; without one its own text drafts."""
-    listed = next((p for p in known.pairs.values() if p.target == pair.target and p.draft), None)
+    listed = next((p for p in known.pairs.values() if hub.same_model(p.target, pair.target) and p.draft), None)
     if listed is not None and (not here or is_downloaded(listed.draft, listed.draft_revision)):
         chosen = replace(pair, draft=listed.draft, draft_revision=listed.draft_revision, k=listed.k)
         return Resolved(chosen, f"draft {listed.draft}: pair {listed.name} lists it for this target")

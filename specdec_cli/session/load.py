@@ -11,15 +11,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from specdec_cli.engine import device
-from specdec_cli.engine.footprint import require_fit
+from specdec_cli.engine.footprint import require_fit, resident_bytes
 from specdec_cli.engine.load import load as load_weights
 from specdec_cli.engine.load import require_runnable, require_verifiable
+from specdec_cli.engine.memory import Residency, bound_memory
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.errors import UsageError
 from specdec_cli.hub import locate
 from specdec_cli.kinds import DEFAULT_DRAFTER, DRAFTERS, NONE
-from specdec_cli.machine import power_source
+from specdec_cli.machine import low_power_mode, power_source
 from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
 from specdec_cli.models.tokenizer import Message, Tokenizer, ToolCall
 from specdec_cli.models.vocab import require_same_ids
@@ -50,6 +51,7 @@ class LoadedPair:
     """Weights, tokenizer and learned costs of a pair, shared by all its conversations.
 
     `names` are the target's and the draft's; `costs` keeps what rounds cost, by `identity` and length of context.
+    `residency` keeps them in memory while they decode.
     """
 
     pair: Pair
@@ -60,6 +62,7 @@ class LoadedPair:
     costs: CostStore = field(default_factory=MemoryCostStore)
     identity: str = ""
     reload_seconds: float = 0.0
+    residency: Residency = field(default_factory=Residency)
 
     @property
     def has_draft(self) -> bool:
@@ -156,9 +159,12 @@ def _load(
     tokenizer = Tokenizer.load(target.folder, target.name, target.config)
     if draft:
         _require_draft(draft, tokenizer, target.name, kv_bits)
+    checkpoints = [target, draft] if draft else [target]
     if reserve_tokens is not None:
-        require_fit([target, draft] if draft else [target], reserve_tokens, kv_bits)
-    device.use_recommended_memory()
+        require_fit(checkpoints, reserve_tokens, kv_bits)
+    bound_memory()
+    residency = Residency(lambda context_tokens: resident_bytes(checkpoints, context_tokens, kv_bits))
+    residency.hold(reserve_tokens or 0)
     loaded = load_weights(target, kv_bits)
     began = clock()
     slot = Slot(loaded, load_weights(draft, kv_bits) if draft else None)
@@ -171,6 +177,7 @@ def _load(
         costs=costs or MemoryCostStore(),
         identity=_identity(pair, kv_bits),
         reload_seconds=clock() - began if draft else 0.0,
+        residency=residency,
     )
 
 
@@ -185,5 +192,6 @@ def _require_draft(draft: Checkpoint, tokenizer: Tokenizer, target: str, kv_bits
 def _identity(pair: Pair, kv_bits: int | None) -> str:
     """The cost of a round depends on these and on the length of the context."""
     models = " + ".join(f"{name}@{revision or 'latest'}" for name, revision in pair.models)
-    where = f"{device.device_name()} {device.backend()}, mlx {device.versions()['mlx']}, {power_source()}"
+    power = power_source() + (", low power" if low_power_mode() else "")
+    where = f"{device.device_name()} {device.backend()}, mlx {device.versions()['mlx']}, {power}"
     return f"{models} · kv {kv_bits or 'full'} · {where}"

@@ -14,6 +14,8 @@ from specdec_cli.engine import device
 from specdec_cli.engine.baseline import PlainStep, plain_steps, target_scores
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.drafters.base import Verified
+from specdec_cli.engine.failure import recovering
+from specdec_cli.engine.memory import clear_cache
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule, make_rule
 from specdec_cli.engine.sampling.noise import Noise, attempt_seed
@@ -113,7 +115,7 @@ class Session:
         name, in place of a `request`: `k=4, max_tokens=64, temperature=0.8`.
 
         Raises: UsageError for an empty prompt, unknown options and values out of bounds, DoesNotFit for a prompt that
-        fills the context.
+        fills the context; DoesNotFit or SpecdecError if the device fails. The next reply is as a fresh session's.
         """
         if request is not None and options:
             raise UsageError(f"a request and {', '.join(options)} were given", "give one of the two")
@@ -122,9 +124,14 @@ class Session:
         return self._reply(prompt, request or asked_of(options), cancelled, raw)
 
     def _reply(self, prompt: Sequence[int], request: Request, cancelled: Cancelled, raw: bool) -> Iterator[Event]:
+        with recovering(self.slot.target, self.slot.draft):
+            yield from self._events(prompt, request, cancelled, raw)
+
+    def _events(self, prompt: Sequence[int], request: Request, cancelled: Cancelled, raw: bool) -> Iterator[Event]:
         max_tokens, rule = self.allowed_tokens(prompt, request), self.rule(prompt, request)
         clock, stats, context, target = self.clock, Stats(), list(prompt), self.slot.target
         yield self._start(prompt, request, max_tokens, rule.name)
+        self.pair.residency.hold(len(prompt) + max_tokens)
         device.reset_peak_memory()
         began = clock()
         drafter, length = self._controller.begin(self.drafter(request), request.k, rule, context, max_tokens)
@@ -165,6 +172,7 @@ class Session:
         if stats.draft_n and reason != "interrupted":
             steps = 4 if stats.rounds >= 16 else 1
             stats.plain_step_seconds = plain_step_seconds(target, context, steps, clock)
+        clear_cache()
         yield writer.finish(reason, stats)
 
     def rule(self, prompt: Sequence[int], request: Request) -> AcceptanceRule:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from itertools import count
 from typing import TextIO
 
 from rich.progress import (
@@ -23,6 +24,7 @@ from rich.text import Text
 from specdec_cli.format import size
 from specdec_cli.pairs.verdict import Verdict
 from specdec_cli.ui.pairs import print_checks, print_line
+from specdec_cli.ui.suspension import cursor_for_the_shell
 from specdec_cli.ui.terminal import can_draw, encodable, make_console, safe
 
 STALLED_SECONDS = 10.0
@@ -30,18 +32,22 @@ OnProgress = Callable[[str, int, int], None]
 
 
 class Pulse(ProgressColumn):
-    """Shows for how long no byte has come, from STALLED_SECONDS on."""
+    """Shows for how long nothing was reported of a file, from STALLED_SECONDS on.
+
+    Bytes that are not in the file yet count: `reports` of the task grows with each call, its `completed` may not.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
-        self._seen: dict[TaskID, tuple[float, float]] = {}
+        self._seen: dict[TaskID, tuple[int, float]] = {}
 
     def render(self, task: Task) -> Text:
         now = self._clock()
-        done, since = self._seen.get(task.id, (-1.0, now))
-        if task.completed != done or task.finished:
-            self._seen[task.id] = (task.completed, now)
+        reports = task.fields.get("reports", 0)
+        before, since = self._seen.get(task.id, (-1, now))
+        if reports != before or task.finished:
+            self._seen[task.id] = (reports, now)
             return Text("")
         quiet = now - since
         return Text(f"no data for {quiet:.0f} s", "yellow") if quiet >= STALLED_SECONDS else Text("")
@@ -61,7 +67,8 @@ def pull_display(err: TextIO, total_bytes: int) -> Iterator[OnProgress]:
         TimeRemainingColumn(),
         Pulse(),
     )
-    with Progress(*columns, console=make_console(err, plain=False), expand=True) as progress:
+    bars = Progress(*columns, console=make_console(err, plain=False), expand=True)
+    with cursor_for_the_shell(err), bars as progress:
         yield _bars(progress, total_bytes)
 
 
@@ -70,14 +77,16 @@ def _bars(progress: Progress, total_bytes: int) -> OnProgress:
     whole = progress.add_task("all files", total=total_bytes)
     tasks: dict[str, TaskID] = {}
     done_by_file: dict[str, int] = {}
+    reports = count(1)
 
     def report(path: str, done_bytes: int, file_bytes: int) -> None:
         if path not in done_by_file:
             tasks[path] = progress.add_task(safe(path), total=file_bytes)
         done_by_file[path] = max(done_bytes, done_by_file.get(path, 0))
-        progress.update(whole, completed=min(sum(done_by_file.values()), total_bytes))
+        number = next(reports)
+        progress.update(whole, completed=min(sum(done_by_file.values()), total_bytes), reports=number)
         if path in tasks:
-            progress.update(tasks[path], completed=done_by_file[path])
+            progress.update(tasks[path], completed=done_by_file[path], reports=number)
             if done_by_file[path] >= file_bytes:
                 progress.remove_task(tasks.pop(path))
                 progress.console.print(Text(f"{safe(path)}  {size(file_bytes)}", "dim"))

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from specdec_cli.events import Finish, Start
 from specdec_cli.format import count, percent, speed
-from specdec_cli.ui.terminal import safe
+from specdec_cli.ui.terminal import MUTED, safe
 
 SEPARATOR = " · "
 
@@ -116,7 +116,7 @@ def demo_box(title: str, sentences: Sequence[str], command: str) -> Panel:
     body = Text(" ".join(map(safe, sentences)))
     body.append("\n").append("next  ", "dim").append(safe(command), "bold cyan")
     heading = Text(safe(title), "bold default")
-    return Panel(body, box=box.ROUNDED, title=heading, title_align="left", border_style="bright_black", width=80)
+    return Panel(body, box=box.ROUNDED, title=heading, title_align="left", border_style=MUTED, width=80)
 
 
 def doctor_table(rows: Sequence[tuple[str, str, str]]) -> Table:

@@ -14,6 +14,9 @@ from typing import Final, TextIO
 
 from rich.console import Console
 
+MUTED: Final = "default dim"
+"""The style of what matters least. The bright black of 16 colours is the background in Solarized's schemes."""
+
 LONGEST_STRING: Final = 256
 """Characters of an unterminated control string before it counts as text: a stray OSC hides no answer."""
 

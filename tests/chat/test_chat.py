@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
+import time
+from contextlib import nullcontext
 
-from fakes.chat import chat_with, ran, recorded
+import mlx.core as mx
+import pytest
+from mlx.utils import tree_flatten
+
+from fakes.chat import chat_with, networks, ran, recorded
+from fakes.memory import GIGABYTE, FakeMemory
 from specdec_cli.chat.chat import Loaded
 from specdec_cli.chat.commands import run_command
+from specdec_cli.chat.loop import run_chat
 from specdec_cli.errors import NotAvailable
+from specdec_cli.events import Prefill
+from specdec_cli.session.idle import when_idle
 from specdec_cli.ui.chat.reports import toolbar
 
 
@@ -64,6 +73,55 @@ def test_another_pair_takes_over_and_a_failing_one_leaves_the_old(pair):
     with pytest.raises(NotAvailable, match="no pair named dmeo"):
         run_command(chat, "/pair dmeo")
     assert chat.loaded.pair.name == "demo"
+
+
+def test_another_pair_is_opened_after_the_old_weights_left_the_cache_of_freed_buffers(pair):
+    """The bug: freed weights went into mlx's cache, so that both pairs were in memory."""
+    nets = networks("qwen3")
+    mx.eval([net.parameters() for net in nets])
+    weights = sum(array.nbytes for net in nets for _, array in tree_flatten(net.parameters()))
+    chat, _, _ = chat_with(recorded(nets, pair[1]))
+    del nets
+    found = []
+
+    def open_pair(chosen, drafter):
+        found.append((mx.get_active_memory(), mx.get_cache_memory()))
+        return Loaded(chosen, recorded(*pair), drafter)
+
+    chat._open = open_pair
+    before = mx.get_active_memory()
+    run_command(chat, "/pair demo")
+    assert before - found[0][0] >= weights and found[0][1] == 0
+
+
+def test_a_chat_that_nobody_types_into_unwires_its_pair_until_the_next_reply(pair, monkeypatch):
+    fake = FakeMemory().install(monkeypatch)
+    fake.malloc(3 * GIGABYTE)
+    wired = []
+    session = recorded(*pair)
+    reply = session.reply
+
+    def seen(*arguments):
+        for event in reply(*arguments):
+            if isinstance(event, Prefill):
+                wired.append(fake.wired)
+            yield event
+
+    class Slow:
+        lines = iter(["hello", "again"])
+
+        def read(self, text):
+            time.sleep(0.1)
+            wired.append(fake.wired)
+            return next(self.lines, "/exit")
+
+        no_echo = nullcontext
+
+    monkeypatch.setattr(session, "reply", seen)
+    monkeypatch.setattr("specdec_cli.chat.loop.when_idle", lambda act: when_idle(act, 0.05))
+    chat, _, _ = chat_with(session, max_tokens=4)
+    assert run_chat(chat, Slow(), lenient=False) == 0
+    assert wired == [0, 3 * GIGABYTE, 0, 3 * GIGABYTE, 0]
 
 
 def test_the_toolbar_says_pair_k_temperature_context_and_acceptance(opened):

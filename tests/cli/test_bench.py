@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from contextlib import nullcontext
 
 import pytest
 
@@ -218,3 +219,16 @@ def test_unreadable_results_are_usage_errors(tmp_path):
     file.write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match="is no bench result"):
         read_result(file)
+
+
+def test_a_bench_keeps_the_machine_awake_while_it_loads_and_measures(specdec, monkeypatch):
+    seen = []
+
+    def load_machine(job, cancelled):
+        seen.append("loads")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("specdec_cli.cli.bench.awake", lambda: nullcontext(seen.append("awake")))
+    monkeypatch.setattr("specdec_cli.bench.load.load_machine", load_machine)
+    assert specdec("bench", "-q")[0] == 130
+    assert seen == ["awake", "loads"]

@@ -209,3 +209,14 @@ def test_run_after_pull_opens_no_socket(pulled):
     assert (done.code, pulled.hub.log) == (0, [])
     default = pulled.without_network("run", "--offline", "-n", "4", "hi", HF_ENDPOINT=NOBODY)
     assert (default.code, default.out) == (0, done.out)
+
+
+def test_a_model_in_another_spelling_is_one_model_from_the_pull_to_the_removal(world):
+    """The Hub and a Mac's disk ignore case."""
+    assert world("pull", "--target", BIG.upper()).code == 0
+    assert world.cached(BIG).is_dir() and not world.cached(BIG.upper()).exists()
+    again = world("pull", "--target", BIG.title())
+    assert again.code == 0 and "nothing to download: all files are here" in again.err
+    removed = world("rm", BIG.upper(), "--yes")
+    assert removed.code == 0 and removed.err.startswith(f"{BIG}: ")
+    assert not world.cached(BIG).exists()

@@ -2,6 +2,7 @@
 
 import fcntl
 import io
+import json
 import os
 import pty
 import select
@@ -15,6 +16,7 @@ import time
 import pyte
 import pytest
 
+from fakes.failing import MEMORY, SCREEN, FailingDevice
 from fakes.models import TINY, tiny_folder
 from fakes.ui_script import script
 from specdec_cli.cli.run import read_prompt, show_events
@@ -204,3 +206,16 @@ def test_a_failure_after_the_start_is_shown_and_raised_and_one_before_it_is_only
 def test_a_session_that_just_ends_is_an_error():
     with pytest.raises(SpecdecError, match="without a finish event"):
         show_events(iter(script()[:-1]), Shown())
+
+
+@pytest.mark.parametrize(("message", "code"), [(MEMORY, 5), (SCREEN, 1)])
+def test_a_failure_of_the_device_is_two_lines_an_event_and_its_exit_code(specdec, monkeypatch, message, code):
+    FailingDevice(8, message).install(monkeypatch)
+    found, _, err = specdec("run", "-q", "-n", "8", "def")  # what was said before is on stdout
+    error, hint = err.splitlines()
+    assert found == code and error.startswith("error: ") and hint.startswith("hint: ")
+    assert "Command buffer execution failed" in error and "-k 0" in hint
+    FailingDevice(8, message).install(monkeypatch)
+    found, out, _ = specdec("run", "--json", "-n", "8", "def")
+    last = json.loads(out.splitlines()[-1])
+    assert (found, last["event"], last["exit_code"]) == (code, "error", code)

@@ -8,7 +8,10 @@ from itertools import product
 import pytest
 
 from fakes.models import TINY
+from specdec_cli.engine import device
+from specdec_cli.engine.footprint import footprint
 from specdec_cli.errors import DoesNotFit
+from specdec_cli.models.checkpoint import Checkpoint
 from specdec_cli.models.memory import Footprint, MemoryEstimate
 
 # In a process of its own: the peak counts everything the process ever held at once.
@@ -147,3 +150,36 @@ def test_windows_and_recurrent_states_are_counted(name, tmp_path):
     config = {"model_type": name, "dtype": "float32", **nested}
     estimated, peak = measured(tmp_path / "m", config, 1024)
     assert 0.9 * peak < estimated < most * peak, (estimated / 1e6, peak / 1e6)
+
+
+def scores_bytes(tmp_path, head_dim, kv_bits=None, tokens=4096):
+    """Bytes by which the estimated prefill of 8 heads of this size exceeds one without attention scores, on Metal."""
+    config = TINY | SHARED | {"hidden_size": 64, "head_dim": head_dim, "max_position_embeddings": 8192}
+    checkpoint = Checkpoint("m", tmp_path, config, ())
+    rows = device.prefill_tokens()
+    activations = rows * (3 * config["intermediate_size"] + 10 * 64) * 4
+    return footprint(checkpoint, tokens, 0, kv_bits).prefill_bytes - activations
+
+
+@pytest.mark.parametrize(("head_dim", "fused"), [(64, True), (128, True), (192, False), (256, False), (16, False)])
+def test_scores_count_where_metal_has_no_fused_kernel_for_the_head_size(tmp_path, monkeypatch, head_dim, fused):
+    """The bug: attention was taken as fused for every head size, and 0.5 GB of a prompt's scores were missing."""
+    monkeypatch.setattr(device, "backend", lambda: "metal")
+    assert scores_bytes(tmp_path, head_dim) == (0 if fused else 8 * 2048 * 4096 * 4)
+
+
+def test_quantized_caches_have_no_fused_kernel(tmp_path, monkeypatch):
+    monkeypatch.setattr(device, "backend", lambda: "metal")
+    assert scores_bytes(tmp_path, 128, kv_bits=8) == 8 * 2048 * 4096 * 4
+
+
+def test_a_recurrence_has_its_kernel_on_metal_alone(tmp_path, monkeypatch):
+    values = {**OTHERS["qwen3_5"][0], "max_position_embeddings": 8192}
+    config = {"model_type": "qwen3_5", "dtype": "float32", "text_config": {"model_type": "qwen3_5_text", **values}}
+    checkpoint, found = Checkpoint("m", tmp_path, config, ()), {}
+    for backend in ("metal", "cuda"):
+        monkeypatch.setattr(device, "backend", lambda backend=backend: backend)
+        monkeypatch.setattr(device, "prefill_tokens", lambda: 512)
+        found[backend] = footprint(checkpoint, 512, 0).prefill_bytes
+    # For each token a state of 8 heads of 64 x 64, and 3 rows of its convolution over 1536 channels.
+    assert found["cuda"] - found["metal"] == 512 * (8 * 64 * 64 + 3 * 1536) * 4

@@ -27,7 +27,7 @@ def independently(network, ids):
 
 
 def test_hidden_states_are_those_of_the_modules_chunk_by_chunk_and_row_by_row(monkeypatch):
-    monkeypatch.setattr("specdec_cli.engine.model.PREFILL_TOKENS", 8)
+    monkeypatch.setattr("specdec_cli.engine.device.prefill_tokens", lambda: 8)
     expected = independently(tiny_network(seed=1), IDS)
     model = CachedModel(tiny_network(seed=1), "m")
     model.network.hidden.expose(PATHS)

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.models import TINY, tiny_folder, tiny_network
+from specdec_cli.engine.device import prefill_tokens
 from specdec_cli.engine.load import load
-from specdec_cli.engine.model import PREFILL_TOKENS, CachedModel
+from specdec_cli.engine.model import CachedModel
 from specdec_cli.errors import SpecdecError
 from specdec_cli.models.checkpoint import read_checkpoint
 
@@ -42,13 +43,16 @@ def test_any_sequence_of_guesses_and_rollbacks_equals_a_fresh_computation(data):
         assert model.length <= pending_kept
 
 
-@pytest.mark.parametrize("length", [1, 2, PREFILL_TOKENS, PREFILL_TOKENS + 1, PREFILL_TOKENS * 2 + 5])
+CHUNK = prefill_tokens()
+
+
+@pytest.mark.parametrize("length", [1, 2, CHUNK, CHUNK + 1, CHUNK * 2 + 5])
 def test_prefill_in_chunks_equals_one_pass(length):
     ids = [3 + i % 250 for i in range(length)]
     model = CachedModel(NETWORK, "m")
     progress = list(model.prefill(ids))
     assert model.length == length - 1
-    assert len(progress) == -(-(length - 1) // PREFILL_TOKENS)
+    assert len(progress) == -(-(length - 1) // CHUNK)
     np.testing.assert_allclose(np.array(model.logits(ids, NOTHING))[0], fresh_logits(ids)[-1], atol=2e-4)
 
 

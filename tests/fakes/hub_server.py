@@ -212,6 +212,7 @@ class _Handler(BaseHTTPRequestHandler):
     def find(self, name: str, revision: str | None) -> tuple[str, dict[str, Blob]] | None:
         """The commit, or None after the Hub's own 404."""
         hub = self.server.hub
+        name = self.spelled(name)
         if name not in hub.repos:
             self.refuse(404, {"X-Error-Code": "RepoNotFound"})
             return None
@@ -220,6 +221,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.refuse(404, {"X-Error-Code": "RevisionNotFound"})
             return None
         return sha, hub.repos[name][sha]
+
+    def spelled(self, name: str) -> str:
+        """The repository's own spelling: the Hub ignores case."""
+        return next((known for known in self.server.hub.repos if known.lower() == name.lower()), name)
 
     def do_info(self, fault: Fault | None, name: str, revision: str | None) -> None:
         if found := self.find(name, revision):
@@ -230,7 +235,7 @@ class _Handler(BaseHTTPRequestHandler):
                     sibling["lfs"] = {"sha256": blob.sha256, "size": len(blob.data), "pointerSize": 134}
             if not self.server.hub.tells_sizes:
                 siblings = [{"rfilename": blob.path} for blob in files.values()]
-            info = {"id": name, "sha": sha, "siblings": siblings}
+            info = {"id": self.spelled(name), "sha": sha, "siblings": siblings}
             self.answer(200, json.dumps(self.server.hub.lie_listed(info)).encode())
 
     def do_tree(self, fault: Fault | None, name: str, revision: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from fakes.hub_cache import COMMIT, FILES, NAME, OTHER_COMMIT, PULL, WEIGHTS, place
 from fakes.hub_server import Blob
 from specdec_cli.errors import NotAvailable, PartlyHere
-from specdec_cli.hub.cached import PACKAGE, cached_models, locate
+from specdec_cli.hub.cached import PACKAGE, cached_models, locate, spelled_here
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -156,3 +156,16 @@ def test_cached_models_are_listed_by_their_ids_whole_or_not(cache):
     for folder in ("models--a--b--c", "datasets--a--b", ".locks"):
         (cache / folder).mkdir()
     assert cached_models() == ("a/b--c", NAME)
+
+
+def test_a_model_is_found_under_another_spelling(cache):
+    """The Hub ignores case, and so does a Mac's disk."""
+    folder = place(cache)
+    assert locate("Org/TINY") == folder and spelled_here("ORG/tiny") == NAME
+    assert spelled_here("org/tiny2") == "org/tiny2"
+
+
+def test_its_own_spelling_comes_first(cache):
+    place(cache)
+    (cache / "models--ORG--Tiny").mkdir()
+    assert (spelled_here("ORG/Tiny"), spelled_here(NAME)) == ("ORG/Tiny", NAME)

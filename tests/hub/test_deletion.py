@@ -27,6 +27,13 @@ def test_a_removed_model_is_gone_with_its_folder(cache):
     assert not (cache / "models--org--tiny").exists()
 
 
+def test_another_spelling_plans_the_same_removal(cache):
+    """The bug: on a disk that ignores case the model was taken for a broken folder, and all its commits went."""
+    place(cache, ref="")
+    place(cache, FILES | {WEIGHTS: b"n" * 900}, commit=OTHER_COMMIT)
+    assert removal("ORG/Tiny", COMMIT) == removal(NAME, COMMIT)
+
+
 def test_the_rest_of_an_interrupted_download_is_counted_and_goes_too(cache):
     place(cache)
     (cache / "models--org--tiny" / "blobs" / "dead.incomplete").write_bytes(b"x" * 77)

@@ -28,8 +28,8 @@ def big(path=WEIGHTS, sha256=SHA256, size=1000):
 def hub(monkeypatch):
     """Lets the Hub say this."""
 
-    def says(*siblings, sha=COMMIT):
-        answer = SimpleNamespace(sha=sha, siblings=list(siblings))
+    def says(*siblings, sha=COMMIT, name=NAME):
+        answer = SimpleNamespace(id=name, sha=sha, siblings=list(siblings))
         monkeypatch.setattr(listing, "_info", lambda name, revision: answer)
 
     return says
@@ -44,6 +44,7 @@ def refusal(revision=None, pinned=False) -> str:
 def test_small_files_have_gits_digest_and_big_ones_sha256(hub):
     hub(sibling("config.json"), big(), sibling("README.md"))
     assert ask(NAME, None, False) == (
+        NAME,
         COMMIT,
         [Listed("config.json", 2, None, GIT_SHA1), Listed(WEIGHTS, 1000, SHA256, None)],
     )
@@ -51,12 +52,12 @@ def test_small_files_have_gits_digest_and_big_ones_sha256(hub):
 
 def test_a_mirror_may_give_neither_sizes_nor_digests(hub):
     hub(sibling("config.json", None, None), sibling(WEIGHTS, None, None))
-    assert ask(NAME, None, False)[1] == [Listed("config.json", 0, None, None), Listed(WEIGHTS, 0, None, None)]
+    assert ask(NAME, None, False)[2] == [Listed("config.json", 0, None, None), Listed(WEIGHTS, 0, None, None)]
 
 
 def test_a_hostile_name_that_is_no_part_of_the_model_is_never_used(hub):
     hub(sibling("config.json"), big(), sibling("../../victim.txt"), sibling("/etc/passwd.json"))
-    assert [file.path for file in ask(NAME, None, False)[1]] == ["config.json", WEIGHTS]
+    assert [file.path for file in ask(NAME, None, False)[2]] == ["config.json", WEIGHTS]
 
 
 @pytest.mark.parametrize("path", ["a\\..\\b.json", "C:config.json", "x\0.json", "a" * 300 + ".json"])
@@ -116,13 +117,13 @@ def test_a_commit_that_changed_since_it_was_pulled_is_refused(hub):
 def test_what_a_mirror_leaves_out_an_earlier_pull_of_the_commit_knows(hub):
     manifest.write(NAME, COMMIT, [manifest.Entry("config.json", 2, "d" * 40)])
     hub(sibling("config.json", None, None), big())
-    assert ask(NAME, None, False)[1][0] == Listed("config.json", 2, None, "d" * 40)
+    assert ask(NAME, None, False)[2][0] == Listed("config.json", 2, None, "d" * 40)
 
 
 def test_another_kind_of_digest_is_no_contradiction(hub):
     manifest.write(NAME, COMMIT, [manifest.Entry("config.json", 2, "d" * 64)])
     hub(sibling("config.json"), big())
-    assert ask(NAME, None, False)[1][0] == Listed("config.json", 2, None, GIT_SHA1)
+    assert ask(NAME, None, False)[2][0] == Listed("config.json", 2, None, GIT_SHA1)
 
 
 @pytest.mark.parametrize(
@@ -138,3 +139,18 @@ def test_a_repository_that_mlx_lm_cannot_load_is_refused(paths, message):
     with pytest.raises(NotAvailable) as error:
         require_model(NAME, paths)
     assert error.value.message == f"{NAME} {message}"
+
+
+@pytest.mark.parametrize(
+    ("answered", "taken"),
+    [
+        (NAME.upper(), NAME.upper()),
+        ("other/model", NAME),
+        ("../" + NAME, NAME),
+        (None, NAME),
+        (7, NAME),
+    ],
+)
+def test_the_hubs_own_spelling_is_taken_and_no_other_name(hub, answered, taken):
+    hub(sibling("config.json"), big(), name=answered)
+    assert ask(NAME, None, False)[0] == taken

@@ -35,7 +35,8 @@ def test_xet_reports_the_files_bytes_through_the_same_bar():
     ) as progress:
         for done, wire in ((0, 30), (50, 60), (90, 60)):
             progress.update_progress(Report(done, wire))
-    assert heard == [("w", 50, 90), ("w", 90, 90)]
+    # Data that is not in the file yet is heard of, too.
+    assert heard == [("w", 0, 90), ("w", 50, 90), ("w", 50, 90), ("w", 90, 90)]
 
 
 def test_a_file_of_unknown_size_reports_what_came():
@@ -63,10 +64,23 @@ def test_a_new_bar_of_the_same_file_does_not_report_less():
     assert heard == [("w", 60, 100), ("w", 100, 100)]
 
 
-def test_bytes_on_the_wire_and_words_under_the_bar_are_not_the_files():
+def test_bytes_on_the_wire_are_heard_of_and_are_not_the_files():
     heard: list[tuple[str, int, int]] = []
     with bar_class(RemoteFile("w", 100, None, False), lambda *values: heard.append(values))() as bar:
         bar.update_transfer(50)
+        bar.update_transfer(-50)
+        bar.update(30)
+        bar.update_transfer(200)
+        bar.update(70)
+        bar.update_transfer(10)
+    assert heard == [("w", 0, 100), ("w", 30, 100), ("w", 30, 100), ("w", 100, 100)]
+
+
+@pytest.mark.parametrize("size", [0, 100])
+def test_words_under_the_bar_and_the_wire_of_an_unknown_size_are_not_reported(size):
+    heard: list[tuple[str, int, int]] = []
+    with bar_class(RemoteFile("w", size, None, False), lambda *values: heard.append(values))() as bar:
+        bar.update_transfer(50 if not size else 0)
         bar.set_description_str("w")
         bar.refresh()
         bar.close()

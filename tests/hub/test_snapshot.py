@@ -24,7 +24,7 @@ def online(cache, monkeypatch):
 
     def ask(name, revision, pinned):
         calls.append((name, revision, pinned))
-        return COMMIT, [Listed(file.path, file.size_bytes, file.sha256, file.git_sha1) for file in listed().files]
+        return name, COMMIT, [Listed(file.path, file.size_bytes, file.sha256, file.git_sha1) for file in listed().files]
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(snapshots, "ask", ask)

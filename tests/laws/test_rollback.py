@@ -13,7 +13,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from mlx_lm.generate import generate_step
 from mlx_lm.models.cache import QuantizedKVCache, RotatingKVCache, make_prompt_cache
 
-from specdec_cli.engine import model as model_module
 from specdec_cli.engine.architectures import architectures
 from specdec_cli.engine.cache import kinds as cache_kinds
 from specdec_cli.engine.cache import rollback as caches_module
@@ -156,7 +155,7 @@ def histories(kind, **more):
 @pytest.fixture(autouse=True)
 def _short_chunks(monkeypatch):
     """Prefills of a few tokens are already in many chunks."""
-    monkeypatch.setattr(model_module, "PREFILL_TOKENS", 7)
+    monkeypatch.setattr("specdec_cli.engine.device.prefill_tokens", lambda: 7)
 
 
 QUICK = ("KVCache", "ArraysCache", "ChunkedKVCache")

@@ -61,6 +61,13 @@ def test_a_pair_fits_by_its_stated_memory_else_by_its_size(pair, size, fits):
     assert catalog.fits(pair, size) is fits
 
 
+def test_a_mac_that_states_its_working_set_is_believed(monkeypatch):
+    """Macs up to about 36 GB give two thirds of their memory, not three quarters."""
+    monkeypatch.setattr("specdec_cli.engine.device.working_set_bytes", lambda: int(10.7 * GB))
+    assert catalog.fits(Pair("plain", "a", None), int(9.8 * GB)) is True
+    assert catalog.fits(Pair("plain", "a", None), 10 * GB) is False
+
+
 def test_the_recommended_pair_is_the_largest_that_fits(monkeypatch):
     assert catalog.recommended(KNOWN) is SMALL
     monkeypatch.setattr(catalog, "physical_bytes", lambda: 128 * GB)

@@ -49,11 +49,13 @@ class Hub:
         self.discarded: list[str] = []
         self.uncompared_bytes = 0
         self.fault: BaseException | None = None
+        self.spelled: dict[str, str] = {}
 
     def locate(self, pair, offline):
         return [SimpleNamespace(snapshot=self.snapshot(name)) for name, _ in pair.models]
 
     def snapshot(self, name):
+        name = self.spelled.get(name, name)
         files = (RemoteFile("config.json", 100, None, True), RemoteFile("model.safetensors", 5 * MB, None, self.cached))
         return Snapshot(name, "c" * 40, files)
 
@@ -132,6 +134,36 @@ def test_an_interruption_says_what_is_kept(hub, screen, files):
         pull(screen)
     assert screen.shown[-1].startswith("interrupted: complete files are kept")
     assert not files[1].exists()
+
+
+def test_a_pull_keeps_the_machine_awake_while_it_downloads(hub, screen, monkeypatch):
+    seen = []
+
+    @contextmanager
+    def awake():
+        seen.append(list(hub.fetched))
+        yield
+        seen.append(list(hub.fetched))
+
+    monkeypatch.setattr(pulling, "awake", awake)
+    pull(screen)
+    assert seen == [[], ["org/b", "org/tiny"]]
+
+
+def test_a_pair_is_remembered_as_the_hub_spells_it(hub, screen, files):
+    """The bug: a Mac's disk takes Org/X and org/x for one folder, and `rm` and the list took them for two models."""
+    hub.spelled = {"ORG/New": "org/new", "Org/Tiny": "org/tiny"}
+    pull(screen, Pair("New", "ORG/New", "Org/Tiny"))
+    assert load_registry(*files).pairs["New"].models == (("org/new", None), ("org/tiny", None))
+
+
+def test_a_listed_pair_by_another_spelling_is_that_pair(hub, screen, files):
+    pull(screen, Pair("B", "ORG/B", None))
+    assert "b is here and is now the default pair" in screen.shown[-1]
+    assert set(load_registry(*files).pairs) == {"a", "b"}
+    hub.spelled = {"ORG/B": "org/b"}
+    pull(screen, Pair("b", "ORG/B", None))
+    assert screen.shown[-1].startswith("b is here")  # and not: b already names another pair
 
 
 # What stops one

@@ -5,12 +5,15 @@ import json
 import pytest
 
 from fakes.drafting import open_session
+from fakes.memory import FakeMemory
 from fakes.models import TINY, byte_tokenizer, tiny_folder, write_tokenizer
+from specdec_cli.engine.memory import HEADROOM_BYTES
 from specdec_cli.errors import DoesNotFit, NotAvailable, Refused, UsageError
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
+from specdec_cli.session import load as session_load
 from specdec_cli.session.cost_file import MemoryCostStore
-from specdec_cli.session.load import load
+from specdec_cli.session.load import load, load_weights
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +116,14 @@ def test_costs_are_kept_apart_by_models_revisions_and_cache_precision(tiny_pair)
     assert pinned.identity != found.identity
 
 
+def test_costs_in_low_power_mode_are_kept_apart(tiny_pair, monkeypatch):
+    pair, found = Pair("tiny", *map(str, tiny_pair)), []
+    for low in (False, True, None):
+        monkeypatch.setattr(session_load, "low_power_mode", lambda low=low: low)
+        found.append(load(pair).identity)
+    assert found[0] == found[2] != found[1] and found[1].endswith(", low power")
+
+
 def test_the_time_a_draft_took_to_load_is_what_loading_it_again_costs(tiny_pair):
     ticks = iter([10.0, 13.5])
     assert load(Pair("tiny", *map(str, tiny_pair)), clock=lambda: next(ticks)).reload_seconds == 3.5
@@ -135,3 +146,18 @@ def test_tools_need_a_chat_template(tmp_path):
     write_tokenizer(folder, byte_tokenizer(), chat_template=None)
     with pytest.raises(UsageError, match="has no chat template, and 1 tools need one"):
         load(Pair("base", str(folder), None)).message_tokens([{"role": "user", "content": "hi"}], tools=[{}])
+
+
+def test_weights_and_caches_are_wired_before_weights_are_read(tiny_pair, monkeypatch):
+    fake = FakeMemory().install(monkeypatch)
+    limits = []
+    monkeypatch.setattr(
+        session_load, "load_weights", lambda *given: limits.append(fake.wired_limit) or load_weights(*given)
+    )
+    loaded = load(Pair("tiny", *map(str, tiny_pair)), reserve_tokens=4096)
+    # 2 models of 2 layers: keys and values of 2 heads of 16 float32 numbers for each token of the context.
+    caches = 2 * 2 * 2 * 2 * 16 * 4 * TINY["max_position_embeddings"]
+    weights = sum(model.weight_bytes for model in (loaded.first.target, loaded.first.draft))
+    assert limits[0] == limits[1] == pytest.approx(weights + caches + HEADROOM_BYTES, abs=16_384)  # file headers
+    list(loaded.session().reply("hello", max_tokens=4))
+    assert fake.wired_limit == limits[0]

@@ -120,6 +120,13 @@ def bytes_at(part: Any, tokens: int, chunk_tokens: int, value_bytes: int) -> int
     return int(rows * sum(_row_bytes(array, value_bytes) for array in arrays))
 
 
+def head_sizes(part: Any) -> tuple[int, int] | None:
+    """Sizes of a head's key and value; None where nothing was read, where they are quantized, and for other states."""
+    if type(part) not in TRIMMED + BOUNDED or part.empty() or not isinstance(part.keys, mx.array):
+        return None
+    return part.keys.shape[-1], part.values.shape[-1]
+
+
 def _rounded_up(tokens: int) -> int:
     return -(-tokens // STEP_TOKENS) * STEP_TOKENS
 

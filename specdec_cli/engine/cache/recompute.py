@@ -72,7 +72,8 @@ class Recorder:
             self._answers = (_first_rows(output, tokens) for output in call.outputs)
             try:
                 kwargs = {name: _shortened(value, recording.tokens, tokens) for name, value in call.kwargs.items()}
-                call.module(*(_shortened(value, recording.tokens, tokens) for value in call.args), **kwargs)
+                with _uncompiled(call.module):
+                    call.module(*(_shortened(value, recording.tokens, tokens) for value in call.args), **kwargs)
             finally:
                 self._answers = None
 
@@ -151,6 +152,24 @@ def _note(readers: dict[int, nn.Module]) -> None:
             readers[id(owner)] = owner
             return
         frame = frame.f_back
+
+
+@contextmanager
+def _uncompiled(module: nn.Module) -> Iterator[None]:
+    """A layer that compiles its pass over one token runs it as it is: the compiled one takes no recorded answers.
+
+    It would read the weights again; and were it first traced here, it would keep these answers for all later tokens.
+    On Metal kimi_k3 has such a layer (mlx-lm, models/kimi_k3.py).
+    """
+    step, core = getattr(module, "_step", None), getattr(module, "_decode_core", None)
+    if core is None:
+        yield
+        return
+    module._step = core
+    try:
+        yield
+    finally:
+        module._step = step
 
 
 def _first_rows(output: mx.array | None, tokens: int) -> mx.array | None:

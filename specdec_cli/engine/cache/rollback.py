@@ -21,6 +21,7 @@ from specdec_cli.engine.cache.kinds import (
     TRIMMED,
     KVQuantization,
     bytes_at,
+    head_sizes,
     leaves,
     put_back,
     reaches,
@@ -89,6 +90,11 @@ class Caches:
     def state_bytes(self) -> int:
         """Bytes of the largest recurrent state; something must have been read."""
         return max((part.nbytes for part in self._rewound), default=0)
+
+    @property
+    def head_sizes(self) -> frozenset[tuple[int, int]]:
+        """(key, value) sizes of a head in each cache of numbers as they are; something must have been read."""
+        return frozenset(size for part in leaves(self.layers) if (size := head_sizes(part)))
 
     @contextmanager
     def feeding(self, tokens: int) -> Iterator[None]:

@@ -9,6 +9,7 @@ from typing import TextIO
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
+from specdec_cli.ui.suspension import cursor_for_the_shell
 from specdec_cli.ui.terminal import can_draw, encodable, make_console, safe
 
 OnProgress = Callable[[str, float, float], None]
@@ -28,7 +29,8 @@ def bench_progress(err: TextIO) -> Iterator[OnProgress]:
     )
     console = make_console(err, plain=False)
     # Drawn only on a call: a redrawing thread would take time from what is being measured.
-    with Progress(*columns, console=console, transient=True, auto_refresh=False) as progress:
+    bar = Progress(*columns, console=console, transient=True, auto_refresh=False)
+    with cursor_for_the_shell(err), bar as progress:
         task = progress.add_task("", total=1.0, left="")
         room = max(console.width - 36, 8)
 

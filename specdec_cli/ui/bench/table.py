@@ -15,7 +15,7 @@ from specdec_cli.bench.report import KindRow, Report, Row, recommended
 from specdec_cli.bench.result import BenchResult
 from specdec_cli.format import percent, size
 from specdec_cli.ui.summary import SEPARATOR
-from specdec_cli.ui.terminal import make_console, safe
+from specdec_cli.ui.terminal import MUTED, make_console, safe
 
 # A bar takes the cells that the columns leave, within these bounds.
 NARROWEST, WIDEST = 6, 40
@@ -117,7 +117,7 @@ def bar(value: float, most: float, cells: int, measured: bool) -> Text:
         crossed = ("┿" if measured else "┼") if filled else "│"
         colour = "green" if value > 1.0 else "yellow"
         glyph = crossed if cell == plain else ("━" if measured else "╌") if filled else " "
-        drawn.append(glyph, colour if filled else "bright_black")
+        drawn.append(glyph, colour if filled else MUTED)
     return drawn
 
 

@@ -22,12 +22,11 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import Output, create_output
 from prompt_toolkit.styles import Style
 
+from specdec_cli.ui.suspension import in_foreground, suspension
 from specdec_cli.ui.terminal import safe
 
 KEPT_ENTRIES = 1000
-STYLE = Style.from_dict(
-    {"prompt": "bold ansicyan", "bottom-toolbar": "noreverse", "bottom-toolbar.text": "ansibrightblack"}
-)
+STYLE = Style.from_dict({"prompt": "bold ansicyan", "bottom-toolbar": "noreverse", "bottom-toolbar.text": "dim"})
 _PASTE_MARKED, _PASTE_BARE = "\x1b[?2004h", "\x1b[?2004l"
 
 
@@ -130,17 +129,22 @@ class LineEditor:
         except (termios.error, ValueError):  # no terminal, or closed
             yield
             return
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, _kept(before))
-        self._mark_pastes(_PASTE_MARKED)
-        try:
-            yield
-        finally:
-            self._mark_pastes(_PASTE_BARE)
-            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
-    def _mark_pastes(self, sequence: str) -> None:
-        self._output.write_raw(sequence)
-        self._output.flush()
+        def keep() -> None:
+            if in_foreground(sys.stdin.fileno()):
+                self._set(_kept(before), _PASTE_MARKED)
+
+        with suspension(lambda: self._set(before, _PASTE_BARE), keep):
+            self._set(_kept(before), _PASTE_MARKED)
+            try:
+                yield
+            finally:
+                self._set(before, _PASTE_BARE)
+
+    def _set(self, settings: list[Any], pastes: str) -> None:
+        """The terminal's settings, and whether pastes are marked."""
+        os.write(self._output.fileno(), pastes.encode())
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, settings)
 
     def _bottom(self) -> StyleAndTextTuples:
         return [("class:bottom-toolbar.text", f" {self._toolbar(self._output.get_size().columns)}")]

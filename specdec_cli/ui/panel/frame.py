@@ -12,14 +12,13 @@ from specdec_cli.ui.panel import gauges
 from specdec_cli.ui.panel.rounds import FATES, round_row, shortened, spread
 from specdec_cli.ui.panel.state import KEPT_ROUNDS, PanelState
 from specdec_cli.ui.summary import SEPARATOR
-from specdec_cli.ui.terminal import safe
+from specdec_cli.ui.terminal import MUTED, safe
 
 WIDEST: Final = 110
 NARROWEST: Final = 36
 LOWEST: Final = 8
 """Below these sizes a single status line replaces the panel."""
 
-_BORDER = "bright_black"
 _LEGENDS = (
     "✓ accepted   ✗ rejected   · discarded   ➜ target's own   ★ bonus",
     "✓ accepted  ✗ rejected  · discarded  ➜ target  ★ bonus",
@@ -109,12 +108,12 @@ def _border(ends: str, lefts: list[Text], rights: list[Text], width: int) -> Tex
     left.truncate(room, overflow="ellipsis")
     words = [Text.assemble(" ", end, " ") if end else Text() for end in (left, right)]
     dashes = "─" * (width - 4 - words[0].cell_len - words[1].cell_len)
-    edges = ((ends[0] + "─", _BORDER), (dashes, _BORDER), ("─" + ends[1], _BORDER))
+    edges = ((ends[0] + "─", MUTED), (dashes, MUTED), ("─" + ends[1], MUTED))
     return Text.assemble(edges[0], words[0], edges[1], words[1], edges[2])
 
 
 def _boxed(row: Text, width: int) -> Text:
-    side = ("│", _BORDER)
+    side = ("│", MUTED)
     return Text.assemble(side, " ", spread(row, Text(), width - 4), " ", side)
 
 

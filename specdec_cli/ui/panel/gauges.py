@@ -11,12 +11,12 @@ from specdec_cli.format import percent, speed
 from specdec_cli.stats import ratio
 from specdec_cli.ui.panel.rounds import spread
 from specdec_cli.ui.summary import SEPARATOR
+from specdec_cli.ui.terminal import MUTED
 
 USUAL: Final = (0.5, 0.8)
 """Acceptance rates that most pairs reach; below them drafting rarely pays."""
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
-_TRACK = "bright_black"
 _POSITION_SPELLINGS = (("{n} {bar} {rate} %", "   "), ("{n} {bar} {rate}", "  "), ("{bar}{rate}", " "), ("{bar}", ""))
 
 
@@ -46,7 +46,7 @@ def bar(rate: float | None, width: int) -> Text:
         elif cell in crossings:
             drawn.append("┼", "default")
         else:
-            drawn.append("╸" if filled == 1 else "╌" if usual else "─", colour if filled == 1 else _TRACK)
+            drawn.append("╸" if filled == 1 else "╌" if usual else "─", colour if filled == 1 else MUTED)
     return drawn
 
 
@@ -81,7 +81,7 @@ def lengths(ks: Sequence[int], reason: str, width: int) -> Text:
     room = width - len(label) - shown_reason.cell_len - 2
     shown = ks[-room:] if room > 0 else ()
     drawn = Text("".join(_BLOCKS[min(k, len(_BLOCKS)) - 1] if k else "·" for k in shown), "green")
-    drawn.highlight_regex("·", _TRACK)
+    drawn.highlight_regex("·", MUTED)
     return spread(Text.assemble((label, "dim"), drawn), shown_reason, width)
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, TextIO
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from specdec_cli.ui.suspension import Suspension
 from specdec_cli.ui.terminal import TerminalFilter, encodable
 
 _SYNC, _UNSYNC = "\x1b[?2026h", "\x1b[?2026l"  # one picture, not a flicker; ignored where unknown
@@ -34,6 +36,7 @@ class LiveRegion:
         self._folds = folds
         self._drawn: list[int] = []
         self._held = False
+        self._suspension = Suspension(self.leave, self.forget)
 
     def draw(self, above: str, rows: Sequence[Text]) -> None:
         """Prints `above` (complete lines, already filtered) for good and `rows` (each one screen row) below it."""
@@ -42,6 +45,7 @@ class LiveRegion:
         # Before the write: after an interrupt in it the stream still flushes the rest, so all of it is drawn.
         self._drawn = [min(row.cell_len, width) for row in rows]
         self._held = True
+        self._suspension.hold()
         self._write(f"{_SYNC}{_HIDE_CURSOR}{shown}{_UNSYNC}")
 
     def release(self, above: str, rows: Sequence[Text] = ()) -> None:
@@ -53,7 +57,19 @@ class LiveRegion:
         shown = f"{self._erasure(width)}{above}{frame}{_WRAP}{_SHOW_CURSOR}{_UNSYNC}"
         self._drawn = []
         self._held = False
+        self._suspension.release()
         self._write(shown)
+
+    def leave(self) -> None:
+        """Erases the rows and shows the cursor: the shell takes over. The next `draw` draws them again."""
+        width, _ = self._size()
+        with suppress(OSError, ValueError):  # a closed terminal
+            os.write(self._stream.fileno(), f"{self._erasure(width)}{_WRAP}{_SHOW_CURSOR}{_UNSYNC}".encode())
+        self.forget()
+
+    def forget(self) -> None:
+        """Others wrote on the terminal: the rows drawn last are no longer where they were."""
+        self._drawn = []
 
     def _ansi(self, rows: Sequence[Text], width: int) -> str:
         self._console.width = width  # rich would ask stdin, whose terminal may be another

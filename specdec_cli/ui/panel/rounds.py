@@ -10,9 +10,9 @@ from rich.text import Text
 
 from specdec_cli.events import RoundDone
 from specdec_cli.ui.fates import Fate, fates
-from specdec_cli.ui.terminal import visible
+from specdec_cli.ui.terminal import MUTED, visible
 
-FATES: Final = {"✓": "green", "✗": "red", "·": "bright_black", "➜": "yellow", "★": "cyan"}
+FATES: Final = {"✓": "green", "✗": "red", "·": MUTED, "➜": "yellow", "★": "cyan"}
 """Accepted, rejected, discarded, correction or plain token, bonus."""
 
 _GLYPHS: Final = {
@@ -39,7 +39,8 @@ class _Token:
         colour = FATES[self.fate]
         shown = shortened(self.text, longest[self.fate in "✗➜★"])
         drawn = Text.assemble((self.fate, "bold"), (shown, "strike" if self.fate == "✗" else ""))
-        drawn.stylize(f"bold {colour}" if newest else colour)
+        # Bold undoes dim in some terminals.
+        drawn.stylize(f"not bold {MUTED}" if colour == MUTED else f"bold {colour}" if newest else colour)
         for place, char in enumerate(shown, 1):
             if char in _MARKS:
                 drawn.stylize("not bold dim", place, place + 1)

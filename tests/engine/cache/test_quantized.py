@@ -29,7 +29,7 @@ def test_logits_do_not_depend_on_how_the_text_was_cut_into_passes(monkeypatch):
     network, ids = wide("qwen3", 32), [3 + i % 50 for i in range(30)]
     found = []
     for chunk in (7, 512):
-        monkeypatch.setattr("specdec_cli.engine.model.PREFILL_TOKENS", chunk)
+        monkeypatch.setattr("specdec_cli.engine.device.prefill_tokens", lambda chunk=chunk: chunk)
         model = CachedModel(network, "m", kv_bits=4)
         list(model.prefill(ids))
         found.append(np.array(model.logits(ids, mx.array([], dtype=mx.int32))))

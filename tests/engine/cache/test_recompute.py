@@ -81,3 +81,34 @@ def test_a_network_is_left_as_it_was_for_others():
         CachedModel(network, "m")
     assert [name for name, _ in tree_flatten(network.parameters())] == names
     np.testing.assert_array_equal(np.array(network(mx.array([[3, 4, 5]]))), before)
+
+
+@pytest.mark.parametrize("traced", [True, False])
+def test_a_step_that_the_architecture_compiled_is_answered_from_the_recording_too(monkeypatch, traced):
+    """On Metal kimi_k3 compiles its layers' pass over one token (mlx-lm, models/kimi_k3.py).
+
+    The bug: the compiled pass read all weights again, and if it was traced here first, later tokens met the recorded
+    projections of this one.
+    """
+    network = tiny_network(architectures()["kimi_k3"], 1).eval()
+    expected = states(fed(network, IDS[:2], IDS[2:3]))
+    then = states(fed(network, IDS[:2], IDS[2:3], IDS[5:6]))
+    monkeypatch.setattr(mx.metal, "is_available", lambda: True)
+    layers = [module for module in network.modules() if hasattr(module, "_step")]
+    if traced:
+        fed(network, IDS[:1])
+    assert all((layer._step is not None) == traced for layer in layers) and layers
+    caches = fed(network, IDS[:2], IDS[2:])
+    mx.eval([part.state for part in caches.layers])
+    weights = network.parameters()
+    for layer in layers:
+        layer.qkv_proj.update(tree_map(lambda weight: weight * mx.nan, layer.qkv_proj.parameters()))
+    assert caches.rollback(3) == 3
+    network.update(weights)
+    for ours, theirs in zip(states(caches), expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-4)
+    with caches.feeding(1):
+        network(mx.array([IDS[5:6]]), cache=caches.layers)
+    assert all(layer._step is not None for layer in layers)
+    for ours, theirs in zip(states(caches), then, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-4)

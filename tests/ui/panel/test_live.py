@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -199,6 +200,37 @@ def test_a_failure_takes_the_panel_away_and_leaves_the_partial_text(terminal: Te
     play(display, [START, PREFILL, *ROUNDS[:3], Failure("boom", "again", 1)])
     assert terminal.lines() == ["def read_lines(path):", "    with        open"]
     assert not terminal.screen.cursor.hidden
+
+
+def test_after_ctrl_z_and_fg_the_panel_is_drawn_once_below_what_the_shell_wrote(terminal: Terminal) -> None:
+    """The bug: it erased as many rows as it had drawn before, which were the shell's by then."""
+    display = panel(terminal)
+    play(display, [START, PREFILL, *ROUNDS[:3]])
+    display._region.leave()
+    assert terminal.lines() == ["def read_lines(path):"] and not terminal.screen.cursor.hidden
+    terminal.out.write("[1]+  Stopped\r\n$ fg\r\nspecdec run\r\n")
+    terminal.out.flush()
+    display._region.forget()
+    play(display, [ROUNDS[3]])
+    terminal.settle()
+    assert terminal.screen.cursor.hidden
+    play(display, [*ROUNDS[4:], finish()])
+    display.close()
+    assert terminal.lines() == [FINAL[0], "[1]+  Stopped", "$ fg", "specdec run", *FINAL[1:]]
+
+
+def test_a_stop_that_nobody_could_see_coming_leaves_the_shells_rows_alone(terminal: Terminal) -> None:
+    """SIGSTOP: the old panel stays above, and nothing below it is erased."""
+    display = panel(terminal)
+    play(display, [START, PREFILL, *ROUNDS[:3]])
+    drawn = terminal.lines()
+    terminal.out.write("\r\n[1]+  Stopped\r\n$ fg\r\n")
+    terminal.out.flush()
+    signal.raise_signal(signal.SIGCONT)
+    play(display, [*ROUNDS[3:], finish()])
+    display.close()
+    shown = terminal.scrolled() + terminal.lines()
+    assert shown[: len(drawn) + 2] == [*drawn, "[1]+  Stopped", "$ fg"] and shown[len(drawn) + 2 :] == FINAL[1:]
 
 
 def test_closing_amid_a_reply_gives_the_terminal_back_once(terminal: Terminal) -> None:

@@ -1,0 +1,60 @@
+"""Something is done once a person has waited, on the main thread, whatever the wait is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+from specdec_cli.session.idle import when_idle
+
+
+def test_a_wait_for_input_is_interrupted_for_it_and_goes_on():
+    reading, writing = os.pipe()
+    seen = []
+
+    def act():
+        seen.append(threading.current_thread())
+        os.write(writing, b"line\n")
+
+    with when_idle(act, 0.05):
+        assert os.read(reading, 100) == b"line\n"
+    os.close(reading), os.close(writing)
+    assert seen == [threading.main_thread()]
+
+
+def test_a_short_wait_does_nothing_then_or_later():
+    seen = []
+    with when_idle(lambda: seen.append(1), 0.2):
+        pass
+    time.sleep(0.3)
+    assert not seen
+
+
+def test_an_alarm_set_before_is_put_back():
+    seen = []
+    before = signal.signal(signal.SIGALRM, lambda *_: seen.append("mine"))
+    old = signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        with when_idle(lambda: seen.append("idle"), 10):
+            time.sleep(0.1)
+        assert not seen
+        time.sleep(0.1)
+        assert seen == ["mine"]
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, *old)
+
+
+def test_another_thread_waits_without_it():
+    seen = []
+
+    def wait():
+        with when_idle(lambda: seen.append(1), 0.01):
+            time.sleep(0.05)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    thread.join()
+    assert not seen

@@ -1,0 +1,147 @@
+"""Ctrl-Z and `fg`: handlers in this process, and a real shell with job control around the panel."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pexpect
+import pyte
+import pytest
+
+from specdec_cli.ui.suspension import Suspension, suspension
+
+BOTH = (signal.SIGTSTP, signal.SIGCONT)
+
+
+def test_handlers_are_there_while_held_and_those_of_before_afterwards():
+    before = [signal.getsignal(number) for number in BOTH]
+    with suspension(lambda: None, lambda: None):
+        during = [signal.getsignal(number) for number in BOTH]
+    assert all(map(callable, during)) and [signal.getsignal(number) for number in BOTH] == before
+
+
+def test_going_on_after_any_stop_resumes():
+    """Nothing can be done before SIGSTOP, which no program can catch."""
+    resumed = []
+    with suspension(lambda: None, lambda: resumed.append(1)):
+        signal.raise_signal(signal.SIGCONT)
+    signal.raise_signal(signal.SIGCONT)
+    assert resumed == [1]
+
+
+def test_holding_twice_is_released_once():
+    before = signal.getsignal(signal.SIGTSTP)
+    held = Suspension(lambda: None, lambda: None)
+    held.hold(), held.hold(), held.release()
+    assert signal.getsignal(signal.SIGTSTP) == before
+
+
+def test_who_ignores_ctrl_z_goes_on_ignoring_it():
+    before = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
+    try:
+        with suspension(lambda: None, lambda: None):
+            assert signal.getsignal(signal.SIGTSTP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGTSTP, before)
+
+
+def test_another_thread_leaves_the_signals_alone():
+    before, during = signal.getsignal(signal.SIGTSTP), []
+
+    def draw():
+        with suspension(lambda: None, lambda: None):
+            during.append(signal.getsignal(signal.SIGTSTP))
+
+    thread = threading.Thread(target=draw)
+    thread.start()
+    thread.join()
+    assert during == [before]
+
+
+def test_of_two_the_inner_one_leaves_first_and_resumes_last(tmp_path):
+    """In a process of its own, which stops for a moment; its parent lets it go on."""
+    code = f"""
+import os, signal, sys
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from specdec_cli.ui.suspension import suspension
+say = lambda word: (lambda: print(word, flush=True))
+with suspension(say("outer leaves"), say("outer resumes")), suspension(say("inner leaves"), say("inner resumes")):
+    for _ in range(2):
+        signal.raise_signal(signal.SIGTSTP)
+print("done")
+"""
+    # In a group of its own below this session: a stop signal of the terminal is ignored in an orphaned group.
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, process_group=0)
+    for _ in range(2):
+        _, status = os.waitpid(child.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status) and os.WSTOPSIG(status) == signal.SIGTSTP
+        os.kill(child.pid, signal.SIGCONT)
+    out, _ = child.communicate(timeout=60)
+    assert out.splitlines() == ["inner leaves", "outer leaves", "outer resumes", "inner resumes"] * 2 + ["done"]
+
+
+class Shell:
+    """A shell with job control on a terminal of 80 x 24."""
+
+    def __init__(self) -> None:
+        names = ("NO_COLOR", "COLUMNS", "LINES", "XTERM_VERSION")
+        settings = {key: value for key, value in os.environ.items() if key not in names}
+        self.screen = pyte.HistoryScreen(80, 24, history=2000)
+        self._stream = pyte.ByteStream(self.screen)
+        more = {"TERM": "xterm-256color", "PS1": "$ ", "LC_ALL": "C.UTF-8"}
+        self.child = pexpect.spawn("bash", ["--norc", "-i"], env=settings | more, dimensions=(24, 80), timeout=90)
+        self.raw = b""
+
+    def wait_for(self, found, seconds=90):
+        """Reads on until `found(lines)` holds."""
+        end = time.monotonic() + seconds
+        while not found(lines := self.lines()):
+            assert time.monotonic() < end, "\n".join(lines)
+            try:
+                data = self.child.read_nonblocking(65536, timeout=0.2)
+            except pexpect.TIMEOUT:
+                continue
+            self.raw += data
+            self._stream.feed(data)
+        return self.lines()
+
+    def lines(self):
+        """All rows, those that scrolled away included."""
+        top = ["".join(row[x].data for x in range(80)).rstrip() for row in self.screen.history.top]
+        return top + [line.rstrip() for line in self.screen.display]
+
+
+def panel_rows(lines):
+    """The rows of panels; a box that says what the demo pair is comes before them."""
+    introduced = next(place for place, line in enumerate(lines) if line.startswith("╰"))
+    return [line for line in lines[introduced + 1 :] if line.startswith(("│", "╭", "╰"))]
+
+
+@pytest.mark.slow
+def test_ctrl_z_gives_the_shell_a_clean_terminal_and_fg_draws_the_panel_once():
+    """The bug: after `fg` the panel erased rows that were no longer its own, and the shell had no cursor."""
+    shell = Shell()
+    shell.wait_for(lambda lines: any(line.startswith("$") for line in lines))
+    shell.child.sendline(f"{sys.executable} -m specdec_cli run --raw -n 1200 -k 2 --seed 1 --temp 1 'def f('")
+    shell.wait_for(lambda lines: any("accepted" in line for line in lines))
+    assert shell.screen.cursor.hidden
+    shell.child.sendcontrol("z")
+    stopped = shell.wait_for(lambda lines: "$" in lines[-24:])
+    assert any("Stopped" in line for line in stopped)
+    assert not panel_rows(stopped) and not shell.screen.cursor.hidden
+    shell.child.sendline("fg; echo left with $?")
+    shell.wait_for(lambda lines: any("accepted" in line for line in lines))
+    assert shell.screen.cursor.hidden
+    shell.child.sendintr()
+    ended = shell.wait_for(lambda lines: any(line.startswith("left with") for line in lines))
+    shell.child.close(force=True)
+    assert "left with 130" in ended and not shell.screen.cursor.hidden
+    assert [row[0] for row in panel_rows(ended)].count("╭") == 1
+    # What the shell wrote above the panel is still there.
+    assert sum("Stopped" in line for line in ended) == sum(line == "$ fg; echo left with $?" for line in ended) == 1
