@@ -6,7 +6,7 @@ command buffers are in flight, late (mlx/transforms.cpp, MAX_ACTIVE_TASKS). So t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -20,12 +20,16 @@ ROWS = (1, 2, 3, 4, 5, 6, 8, 9, 10, 13, 16, 32)
 
 @dataclass(frozen=True, slots=True)
 class RowCost:
-    """Medians over `passes` of a pass over `rows` rows; `total_seconds` runs from before the graph is built."""
+    """Medians over `passes` of a pass over `rows` rows; `total_seconds` runs from before the graph is built.
+
+    `fastest_seconds` is the least total: far below the median, the machine was busy.
+    """
 
     rows: int
     build_seconds: float
     queue_seconds: float
     total_seconds: float
+    fastest_seconds: float
     passes: int
 
 
@@ -36,27 +40,33 @@ def row_costs(
     passes: int,
     clock: Clock,
     cancelled: Callable[[], bool] = lambda: False,
-) -> Iterator[RowCost]:
-    """A RowCost for each of `rows` after `context_tokens`; fewer if cancelled. What was read before is forgotten.
+) -> list[RowCost]:
+    """A RowCost for each of `rows` after `context_tokens`; of fewer passes, or none, if cancelled.
 
-    Tokens differ from row to row: experts and n-grams make equal rows cheaper than those of a text. The first pass of
-    each row count, which compiles its kernels, does not count.
+    Row counts take turns, so that a busy second slows one pass of each and no median. The first turn, which compiles
+    kernels, does not count. Tokens differ from row to row: experts make equal rows cheaper than those of a text. What
+    was read before is forgotten.
     """
     context = varied_tokens(context_tokens + 1, model.vocab_size)
+    timed: dict[int, list[tuple[float, float, float]]] = {count: [] for count in rows}
     model.forget()
-    for count in rows:
-        found = []
-        for _ in range(passes + 1):
+    for turn in range(passes + 1):
+        for count in rows:
             for _ in model.prefill(context):  # all of it at first; later what a rollback could not keep
                 if cancelled():
-                    return
+                    break
             if cancelled():
-                return
-            found.append(_timed(model, context, count, clock))
-        del found[0]
-        parts = [median(column) for column in zip(*found, strict=True)]
-        yield RowCost(count, parts[0], parts[1], parts[2], passes)
+                break
+            found = _timed(model, context, count, clock)
+            if turn:
+                timed[count].append(found)
     model.forget()
+    return [_cost(count, found) for count, found in timed.items() if found]
+
+
+def _cost(rows: int, found: Sequence[tuple[float, float, float]]) -> RowCost:
+    build, queue, total = zip(*found, strict=True)
+    return RowCost(rows, median(build), median(queue), median(total), min(total), len(found))
 
 
 def _timed(model: CachedModel, context: Sequence[int], rows: int, clock: Clock) -> tuple[float, float, float]:

@@ -1,4 +1,4 @@
-"""Row costs on a device that takes given times and stops the host as mlx does; rollback between passes on real caches."""
+"""Row costs on a device that takes given times and stops the host as mlx does; rollback on real caches."""
 
 from itertools import count
 
@@ -38,7 +38,7 @@ class Built(TextModel):
 def measured(monkeypatch, buffers, rows=(1, 4, 8)):
     fake = FakeDevice().install(monkeypatch)
     model = Built(fake, [3, 1, 4, 1, 5, 9], lambda n: STEP + ROW * (n - 1), buffers)
-    return list(row_costs(model, 20, rows, 3, fake.clock))
+    return row_costs(model, 20, rows, 3, fake.clock)
 
 
 def test_building_queueing_and_the_whole_pass_are_told_apart(monkeypatch):
@@ -69,15 +69,34 @@ def test_every_pass_starts_at_the_same_context_whatever_the_caches(monkeypatch, 
 
     monkeypatch.setattr(CachedModel, "extend", extend)
     ticks = count()
-    assert len(list(row_costs(model, 40, (1, 8, 32), 2, lambda: float(next(ticks))))) == 3
+    assert len(row_costs(model, 40, (1, 8, 32), 2, lambda: float(next(ticks)))) == 3
     assert set(lengths) == {40} and model.length == 0
 
 
-def test_a_cancelled_measurement_keeps_what_it_has():
+@pytest.mark.parametrize(("done", "kept"), [(2, []), (5, [1, 1]), (6, [1, 1, 1]), (7, [2, 1, 1])])
+def test_a_cancelled_measurement_keeps_the_turns_it_has(done, kept):
+    """The first turn compiles kernels and is not kept; three row counts are a turn."""
     model = CachedModel(tiny_network(seed=1), "m")
-    asked, ticks = count(), count()
-    costs = row_costs(model, 8, (1, 2, 3, 4), 2, lambda: float(next(ticks)), lambda: next(asked) > 9)
-    assert 0 < len(list(costs)) < 4
+    timed, ticks = [], count()
+
+    def clock():
+        timed.append(None)
+        return float(next(ticks))
+
+    costs = row_costs(model, 8, (1, 2, 3), 5, clock, lambda: len(timed) >= 4 * done)
+    assert [cost.passes for cost in costs] == kept
+
+
+def test_a_busy_moment_moves_no_median(monkeypatch):
+    fake = FakeDevice().install(monkeypatch)
+    turns = count()
+
+    def costs(rows):
+        return 9.0 if next(turns) in (4, 5) else STEP  # two passes in a row, of the second turn
+
+    model = Built(fake, [3, 1, 4, 1, 5, 9], costs, 5)
+    found = row_costs(model, 20, (1, 4), 3, fake.clock)
+    assert [cost.total_seconds for cost in found] == pytest.approx([STEP + BUILD] * 2)
 
 
 def test_rows_differ_so_that_experts_do():

@@ -41,7 +41,7 @@ class Deadline:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A part to be measured: about `planned_seconds`; with less than `least_seconds` it is left out."""
+    """A part to be measured: about `planned_seconds`; with less than `least_seconds` it is left out, with 0 never."""
 
     name: str
     planned_seconds: float
@@ -61,7 +61,7 @@ def carry_out(tasks: Sequence[Task], budget_seconds: float, clock: Clock, on_par
 
 
 def _carried_out(task: Task, left_seconds: float, share: float, clock: Clock) -> Part:
-    if left_seconds < task.least_seconds:
+    if task.least_seconds and left_seconds < task.least_seconds:
         note = f"no time: {max(left_seconds, 0.0):.0f} s were left, and it takes {task.least_seconds:.0f} s at least"
         return Part(task.name, "left out", 0.0, {}, note)
     begin, data = clock(), dict[str, Any]()

@@ -24,6 +24,7 @@ UNLIMITED = {"MLX_MAX_OPS_PER_BUFFER": "99999", "MLX_MAX_MB_PER_BUFFER": "99999"
 # The user's own settings of these would change what is measured; the others say where models are.
 SETTINGS_KEPT = ("SPECDEC_MODELS",)
 AB_TOKENS, AB_K = 128, 4
+TURNS = 3
 # Of each run: kernels are compiled, and the draft reads the prompt.
 WARM_ROUNDS = 2
 # bench loads the pair before its time begins.
@@ -87,17 +88,20 @@ class ChildParts:
         if not self._drafts:
             raise Impossible("the pair has no draft")
         data |= {"k": AB_K, "unlimited": UNLIMITED, "limited_runs": [], "unlimited_runs": []}
-        turns = 0
+        settings: list[tuple[str, Mapping[str, str]]] = [("limited_runs", {}), ("unlimited_runs", UNLIMITED)]
         longest = 0.0
-        while turns < 2 and deadline.left_seconds > longest:
+        for turn in range(TURNS):
             before = deadline.left_seconds
-            for name, environment in (("limited_runs", {}), ("unlimited_runs", UNLIMITED)):
+            if turn and before < longest:
+                return f"time for {turn} of {TURNS} turns"
+            for name, environment in settings:
                 found = self._rounds(environment, deadline)
                 if found is None:
-                    return f"time for {len(data['limited_runs'])} + {len(data['unlimited_runs'])} of 2 + 2 runs"
+                    return f"time for {turn} of {TURNS} turns"
                 data[name].append(found)
-            turns, longest = turns + 1, before - deadline.left_seconds
-        return "" if turns == 2 else "time for 1 + 1 of 2 + 2 runs"
+            longest = max(longest, before - deadline.left_seconds)
+            settings.reverse()  # a machine that grows hot, or less busy, does so for both
+        return ""
 
     def _rounds(self, environment: Mapping[str, str], deadline: Deadline) -> dict[str, Any] | None:
         """Means of one run's drafted rounds, in milliseconds; None if time was over before its end."""
@@ -133,7 +137,7 @@ class ChildParts:
         for line in self._lines(["doctor", "--selftest", "--json"], {"MLX_ENABLE_TF32": "0"}, deadline):
             found = json.loads(line)
             data["outcomes"].append({name: found[name] for name in ("name", "status", "proves", "detail")})
-        return f"time for {len(data['outcomes'])} results" if deadline.over() else ""
+        return f"stopped by the time budget after {len(data['outcomes'])} results" if deadline.over() else ""
 
 
 PROMPT = BUNDLED[0].text

@@ -11,6 +11,7 @@ from specdec_cli.audit.prompts import BUNDLED
 from specdec_cli.audit.report.budget import Clock, Deadline, Impossible
 from specdec_cli.audit.report.environment import wired_bytes
 from specdec_cli.errors import DoesNotFit
+from specdec_cli.kinds import K
 
 if TYPE_CHECKING:
     from specdec_cli.engine.model import CachedModel
@@ -23,6 +24,8 @@ PASSES = 7
 REPLIES, REPLY_TOKENS = 4, 256
 AUDIT_KS = (1, 4, 8)
 AUDIT_TOKENS = 48
+# Added to a stop token's logit: a reply goes on to its last token.
+NEVER = -100.0
 
 
 class LoadedParts:
@@ -76,24 +79,26 @@ class LoadedParts:
                 continue
             share = deadline.left_seconds / (len(models) - place)
             part = Deadline(self._clock, self._clock() + share)
-            found = data[role] = []
-            for cost in row_costs(model, context_tokens, ROWS, PASSES, self._clock, part.over):
-                found.append(asdict(cost))
-            if len(found) < len(ROWS):
-                notes.append(f"{role}: time for {len(found)} of {len(ROWS)} row counts")
+            costs = row_costs(model, context_tokens, ROWS, PASSES, self._clock, part.over)
+            data[role] = [asdict(cost) for cost in costs]
+            if len(costs) < len(ROWS) or costs[-1].passes < PASSES:
+                passes = costs[-1].passes if len(costs) == len(ROWS) else 0
+                notes.append(f"{role}: time for {passes} of {PASSES} passes of every row count")
         if not any(data.get(role) for role, _ in models):
             raise Impossible("; ".join(notes))
         return "; ".join(notes)
 
     def memory(self, data: dict[str, Any], deadline: Deadline) -> str:
-        """Memory before and after replies of 256 tokens in one conversation after another."""
+        """Memory before and after replies of 256 tokens, each a conversation of its own; none may end early."""
         from specdec_cli.request import Request
 
         session, data["replies"] = self.session, []
+        k: K = 4 if session.pair.has_draft else "auto"
+        endless = tuple((token, NEVER) for token in session.pair.tokenizer.stop_tokens)
         data["before"] = memory()
         for place in range(REPLIES):
             ids = session.chat_tokens(BUNDLED[place].text)
-            request = Request(REPLY_TOKENS, k=4 if session.pair.has_draft else "auto", sampling={"temperature": 0.0})
+            request = Request(REPLY_TOKENS, k=k, sampling={"temperature": 0.0}, logit_bias=endless)
             events = list(session.reply(ids, request, deadline.over))
             data["replies"].append({"tokens": len(events[-1].tokens), **memory()})  # type: ignore[union-attr]
             if deadline.over():

@@ -48,7 +48,7 @@ def _tasks(pair: Pair, open_session: OpenSession, clock: Clock, lines: Lines) ->
     children = ChildParts(pair_options(pair), pair.draft is not None, lines)
     return [
         Task("machine", 5, 0, _machine),
-        Task("load", 20, 0, loaded.load),
+        Task("load", 20, 1, loaded.load),
         Task(f"rows at {SHORT_TOKENS}", 30, 5, loaded.row_costs(SHORT_TOKENS)),
         Task(f"rows at {LONG_TOKENS}", 45, 10, loaded.row_costs(LONG_TOKENS)),
         Task("memory", 30, 5, loaded.memory),

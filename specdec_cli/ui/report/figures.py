@@ -11,6 +11,8 @@ from specdec_cli.audit.report.result import Part, Report
 from specdec_cli.format import UNKNOWN, size
 
 Row = tuple[str, str, str]
+# Load a core, before anything runs, from which on other programs are felt.
+BUSY = 0.5
 NOTHING_PRIVATE = (
     "It holds no prompt and no answer, and neither your name, this machine's name nor a path of your home."
 )
@@ -38,14 +40,15 @@ def summary(report: Report) -> list[Row]:
             machine.get("chip", UNKNOWN),
             f"{machine.get('system', UNKNOWN)}, computes on {machine.get('backend')}",
         ),
-        ("memory", size(machine.get("memory_bytes")), working_set(machine)),
+        ("this machine's memory", size(machine.get("memory_bytes")), working_set(machine)),
         ("power", state.get("power") or UNKNOWN, _state_note(state, report.data("machine after"))),
     ]
+    rows += [("caution", word, note) for word, note in cautions(report)]
     rows += [_rows_line(part) for part in report.parts if part.name.startswith("rows at")]
     for part in report.parts:
         if part.name in LINES:
-            said = LINES[part.name](part) if part.data else ("–", "")
-            rows.append((part.name, said[0], "; ".join(filter(None, (said[1], part.note)))))
+            said = LINES[part.name](part) if part.data else (UNKNOWN, "")
+            rows.append((NAMES.get(part.name, part.name), said[0], "; ".join(filter(None, (said[1], part.note)))))
     left = [part.name for part in report.parts if part.status in ("left out", "failed")]
     rows.append(("left out", str(len(left)), ", ".join(left)))
     rows.append(("time", f"{report.seconds:.0f} s", f"of {report.budget_seconds:.0f} s"))
@@ -65,6 +68,23 @@ def working_set(machine: Mapping[str, Any]) -> str:
 
 def _state_note(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     return f"before: {state_words(before)}; after: {state_words(after)}"
+
+
+def cautions(report: Report) -> list[tuple[str, str]]:
+    """What makes the figures worse than this machine can: known before anything was measured."""
+    machine = report.data("machine")
+    before, after, found = machine.get("state", {}), report.data("machine after"), []
+    load, cores = before.get("load"), machine.get("cores") or 1
+    if load is not None and load > BUSY * cores:
+        found.append(("busy", f"load {load:g} on {cores} cores before anything ran: times are too long, and vary"))
+    if before.get("power") == "battery":
+        found.append(("battery", "on battery a machine may be slower"))
+    if before.get("low_power_mode"):
+        found.append(("low power mode", "it caps the speed of the chip"))
+    hot = next((state["thermal"] for state in (before, after) if state.get("thermal") not in (None, "nominal")), None)
+    if hot:
+        found.append(("hot", f"thermal pressure {hot}: later figures are worse than earlier ones"))
+    return found
 
 
 def state_words(state: Mapping[str, Any]) -> str:
@@ -95,11 +115,20 @@ def _rows_line(part: Part) -> Row:
     """One row of the target, and what several rows and a draft step cost beside it."""
     costs = part.data.get("target") or []
     if not costs:
-        return part.name, UNKNOWN, part.note or "not measured"
-    said = [f"v({rows}) {found:.2f}" for rows in (2, 4, 8, 16, 32) if (found := ratio(costs, rows)) is not None]
+        return pass_name(part), UNKNOWN, part.note or "not measured"
+    said = [f"v({rows}) {found:.3g}" for rows in (2, 4, 8, 16, 32) if (found := ratio(costs, rows)) is not None]
     if (share := draft_share(part.data)) is not None:
         said.insert(0, f"c {share:.2f}")
-    return part.name, f"{milliseconds(costs[0]['total_seconds'])} a row", "; ".join([", ".join(said), *_note(part)])
+    return (
+        pass_name(part),
+        f"{milliseconds(costs[0]['total_seconds'])} a row",
+        "; ".join([", ".join(said), *_note(part)]),
+    )
+
+
+def pass_name(part: Part) -> str:
+    """`rows at 512` as a reader calls it."""
+    return f"target, at {part.name.removeprefix('rows at ')} tokens"
 
 
 def _note(part: Part) -> list[str]:
@@ -140,7 +169,11 @@ def _in_flight(part: Part) -> tuple[str, str]:
 def _bench(part: Part) -> tuple[str, str]:
     rows = [row for row in part.data.get("rows", ()) if row["speedup"] is not None]
     best = max(rows, key=lambda row: row["speedup"], default=None)
-    value = UNKNOWN if best is None else f"K {best['k']} {best['speedup']:.2f}×"
+    value = (
+        UNKNOWN
+        if best is None
+        else f"best K {best['k']}, {best['speedup']:.2f}×{' predicted' * (not best['measured'])}"
+    )
     return value, str(part.data.get("conclusion", ""))
 
 
@@ -163,4 +196,5 @@ def _selftest(part: Part) -> tuple[str, str]:
     return f"{len(wrong)} wrong", "; ".join([note, *([f"wrong: {', '.join(wrong)}"] if wrong else [])])
 
 
+NAMES = {"memory": "memory in use", "in flight": "work in flight"}
 LINES = {"memory": _memory, "audit": _audit, "in flight": _in_flight, "bench": _bench, "self-test": _selftest}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -17,10 +18,14 @@ def report_files(path: Path) -> tuple[Path, Path]:
     """(JSON file, page beside it). Raises: UsageError for a name that is not *.json or a folder that is not there."""
     if path.suffix.lower() != ".json":
         raise UsageError(f"--report {path} ends in {path.suffix or 'nothing'}", f"name a .json file: {path.stem}.json")
-    if path.is_dir() or not path.parent.is_dir():
-        problem = "is a folder" if path.is_dir() else f"is in {path.parent}, and there is no such folder"
+    files = path, path.with_suffix(".html")
+    if not path.parent.is_dir():
+        problem = f"is in {path.parent}, and there is no such folder"
         raise UsageError(f"--report {path} {problem}", "name a file in a folder that exists")
-    return path, path.with_suffix(".html")
+    for file in files:
+        if file.is_dir():
+            raise UsageError(f"--report {path} cannot be written: {file.name} is a folder", "name another file")
+    return files
 
 
 def print_report(out: TextIO, report: Report) -> None:
@@ -44,4 +49,5 @@ def write_report(report: Report, files: tuple[Path, Path]) -> None:
         ) from error
     finally:
         for part in parts:
-            part.unlink(missing_ok=True)
+            with suppress(OSError):
+                part.unlink()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from specdec_cli.audit.report.result import Report
+from specdec_cli.format import size
 from specdec_cli.ui.html import Markup, element, fill, joined, style_sheet
-from specdec_cli.ui.report.figures import NOTHING_PRIVATE, summary, title
-from specdec_cli.ui.report.sections import sections
+from specdec_cli.ui.report.figures import NOTHING_PRIVATE, cautions, summary, title
+from specdec_cli.ui.report.sections import row, sections, table
 
 TERMS = (
     (
@@ -57,6 +58,7 @@ def html_page(report: Report) -> str:
         "title": title(report),
         "subtitle": f"{report.date}; {machine.get('system', '')}; {versions}",
         "plot_style": style_sheet("plot"),
+        "cautions": joined([_caution(*caution) for caution in cautions(report)]),
         "figures": _figures(report),
         "sections": joined([*sections(report), _machine(report)], "\n"),
         "terms": _terms(TERMS),
@@ -70,24 +72,39 @@ def _figures(report: Report) -> Markup:
     cards = [
         element("div", element("dt", name), element("dd", value, element("small", note)))
         for name, value, note in summary(report)
+        if name != "caution"
     ]
     return element("dl", *cards, class_="figures")
 
 
+def _caution(word: str, note: str) -> Markup:
+    return element("p", element("strong", f"{word[:1].upper()}{word[1:]}: "), f"{note}.", class_="caution", role="note")
+
+
 def _machine(report: Report) -> Markup:
-    """Everything that the machine said of itself."""
-    facts: list[tuple[str, str]] = []
-    for name, value in report.data("machine").items():
+    """Everything that the machine said of itself, and its state before and after."""
+    machine, facts = report.data("machine"), []
+    for name, value in machine.items():
         if name not in ("versions", "state"):
             pairs = value.items() if isinstance(value, dict) else [("", value)]
-            facts += [(f"{name} {key}".replace("_", " ").strip(), _said(item)) for key, item in pairs]
-    for moment, state in (("before", report.data("machine").get("state", {})), ("after", report.data("machine after"))):
-        facts += [(f"{key} {moment}".replace("_", " "), _said(item)) for key, item in state.items()]
-    return element("section", element("h2", "The machine"), element("dl", _terms(facts), class_="facts"))
+            facts += [_fact(f"{name} {key}".strip(), item) for key, item in pairs if item is not None]
+    before, after = machine.get("state", {}), report.data("machine after")
+    rows = []
+    for key, value in before.items():
+        name, said = _fact(key, value)
+        rows.append(row(name, said, _fact(key, after.get(key))[1]))
+    states = table(("state", "before", "after"), rows, "The machine before and after")
+    return element("section", element("h2", "The machine"), element("dl", _terms(facts), class_="facts"), states)
 
 
-def _said(value: object) -> str:
-    return "not said" if value is None else str(value)
+def _fact(name: str, value: object) -> tuple[str, str]:
+    """A name without underscores, and the value in words; bytes as sizes."""
+    words = name.removesuffix("_bytes").replace("_", " ")
+    if value is None:
+        return words, "not said"
+    if isinstance(value, bool):
+        return words, "on" if value else "off"
+    return words, size(value) if name.endswith("_bytes") and isinstance(value, int) else str(value)
 
 
 def _terms(pairs: Sequence[tuple[str, str]]) -> Markup:

@@ -11,6 +11,7 @@ from specdec_cli.ui.html import Markup, element, joined
 from specdec_cli.ui.report import plot
 from specdec_cli.ui.report.figures import mean_of, milliseconds, passed, ratio, results, tiers
 
+Facts = Mapping[str, Any]
 LOOKS = {"pass": "good", "identical": "good", "done": "good", "wrong": "bad", "diverged": "bad", "failed": "bad"}
 KEY = (("build", "building the graph"), ("queue", "queueing it"), ("wait", "waiting for the rest"))
 MEMORY = (("active_bytes", "arrays"), ("cache_bytes", "kept buffers"), ("peak_bytes", "peak"), ("wired_bytes", "wired"))
@@ -23,7 +24,7 @@ def sections(report: Report) -> list[Markup]:
     found = [_rows(part) for part in rows]
     for name, make in MAKERS:
         if name in named:
-            found.append(make(named[name]))
+            found.append(make(named[name], report.data("machine")))
     memory = [named[name] for name in ("load", "memory", "memory given back") if name in named]
     found.append(_memory(memory))
     return [*found, _parts(report.parts)]
@@ -84,35 +85,59 @@ def _costs(role: str, costs: Sequence[Mapping[str, Any]]) -> Markup:
     return table(head, rows, f"Row costs of the {role}")
 
 
-def _in_flight(part: Part) -> Markup:
+def _in_flight(part: Part, machine: Facts) -> Markup:
     rows = []
     for name, label in (("limited_runs", "as it is"), ("unlimited_runs", "the host never stopped")):
         for place, run in enumerate(part.data.get(name, ()), 1):
             figures = [f"{run[figure]:.2f} ms" for figure in ("draft_ms", "verify_ms", "round_ms")]
             rows.append(row(f"{label}, run {place}", str(run["rounds"]), *figures))
-    runs = [part.data.get(name) or [] for name in ("limited_runs", "unlimited_runs")]
-    said = []
-    if all(runs):
-        change = mean_of(runs[1], "draft_ms") / mean_of(runs[0], "draft_ms") - 1
-        said.append(element("p", f"The draft's time with the host never stopped: {percent(change, sign='+')}."))
+    said = element("p", _effect(part.data, str(machine.get("backend"))))
     head = (f"K {part.data.get('k')}", "rounds", "draft", "verify", "round")
-    return _section("Does the limit of work in flight move time?", part, *said, table(head, rows, "Work in flight"))
+    return _section("Does the limit of work in flight move time?", part, said, table(head, rows, "Work in flight"))
 
 
-def _audit(part: Part) -> Markup:
+def _effect(data: Mapping[str, Any], backend: str) -> str:
+    """What the limit does to the draft's time; nothing where runs of one setting differ by as much."""
+    limited, unlimited = (data.get(name) or [] for name in ("limited_runs", "unlimited_runs"))
+    if backend != "metal":
+        return (
+            f"The limit is Metal's, and this is {backend}: both settings are the same here, and what differs is noise."
+        )
+    if not limited or not unlimited:
+        return "There are no two runs to compare."
+    change = mean_of(unlimited, "draft_ms") / mean_of(limited, "draft_ms") - 1
+    times = [[run["draft_ms"] for run in runs] for runs in (limited, unlimited)]
+    spread = max(max(one) / min(one) - 1 for one in times)
+    words = f"The draft's time with the host never stopped: {percent(change, sign='+')}"
+    if abs(change) <= spread:
+        return f"{words}; runs of one setting differ by as much: no effect can be told."
+    return f"{words}."
+
+
+def _audit(part: Part, machine: Facts) -> Markup:
     counts = ", ".join(f"{number} {result}" for result, number in results(part.data).most_common())
+    findings = part.data.get("findings", ())
+    ks = list(dict.fromkeys(found["k"] for found in findings))
+    answers = {(found["prompt"], found["k"]): found for found in findings}
     rows = []
-    for found in part.data.get("findings", ()):
-        figures = [UNKNOWN if found[name] is None else f"{found[name]:.3g}" for name in ("gap", "limit")]
-        place = UNKNOWN if found["position"] is None else str(found["position"] + 1)
-        result, compared = _status(found["result"]), str(found["tokens_compared"])
-        rows.append(row(found["prompt"], str(found["k"]), compared, result, place, *figures))
-    head = ("prompt", "K", "tokens", "against plain decoding", "differs at", "gap", "limit")
+    for prompt in dict.fromkeys(found["prompt"] for found in findings):
+        rows.append(row(prompt, *(_answer(answers.get((prompt, k))) for k in ks)))
+    head = ("prompt", *(f"K {k}" for k in ks))
     said = element("p", f"{counts}. A near-tie is {part.data.get('near_tie')}.")
-    return _section("Is it lossless here?", part, said, table(head, rows, "Audit", (3,)))
+    return _section("Is it lossless here?", part, said, table(head, rows, "Audit", range(1, len(head))))
 
 
-def _bench(part: Part) -> Markup:
+def _answer(found: Mapping[str, Any] | None) -> Markup:
+    """The result of one answer, and where it differs the place and the gap."""
+    if found is None:
+        return element("td", UNKNOWN, class_="words")
+    result = found["result"]
+    place = "" if found["position"] is None else f" at token {found['position'] + 1}"
+    gap = "" if found["gap"] is None else f", gap {found['gap']:.2g} of {found['limit']:.2g}"
+    return element("td", f"{result}{place}{gap}", class_=f"words {LOOKS.get(result, 'open')}")
+
+
+def _bench(part: Part, machine: Facts) -> Markup:
     rows = []
     for found in part.data.get("rows", ()):
         speed, speedup, steps = found["tokens_per_second"], found["speedup"], found["verify_steps"]
@@ -130,7 +155,7 @@ def _bench(part: Part) -> Markup:
     return _section("A short bench", part, said, table(head, rows, "Bench"))
 
 
-def _selftest(part: Part) -> Markup:
+def _selftest(part: Part, machine: Facts) -> Markup:
     kernels, logic = tiers(part.data)
     said = element(
         "p", f"Kernels real models use: {passed(kernels)} passed. Rollback logic, float32: {passed(logic)} passed."
