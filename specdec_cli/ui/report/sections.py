@@ -99,9 +99,9 @@ def _in_flight(part: Part, machine: Facts) -> Markup:
 def _effect(data: Mapping[str, Any], backend: str) -> str:
     """What the limit does to the draft's time; nothing where runs of one setting differ by as much."""
     limited, unlimited = (data.get(name) or [] for name in ("limited_runs", "unlimited_runs"))
-    if backend != "metal":
+    if backend == "cpu":
         return (
-            f"The limit is Metal's, and this is {backend}: both settings are the same here, and what differs is noise."
+            "A GPU has command buffers, and this is a CPU: both settings are the same here, and what differs is noise."
         )
     if not limited or not unlimited:
         return "There are no two runs to compare."

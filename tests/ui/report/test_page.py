@@ -86,7 +86,7 @@ def test_a_change_beyond_that_of_repeated_runs_is_said_and_another_is_not():
     assert "differ by as much" not in shown(in_flight((24, 26), (12, 13)))
 
 
-def test_only_a_mac_has_the_limit_of_work_in_flight():
-    assert "this is cpu" not in shown(report())
+def test_only_a_gpu_has_the_limit_of_work_in_flight():
+    assert "this is a CPU" not in shown(report())
     elsewhere = shown(report(machine=Part("machine", "done", 0.0, {"backend": "cpu"})))
-    assert "The limit is Metal's, and this is cpu" in elsewhere and "never stopped: -50" not in elsewhere
+    assert "this is a CPU: both settings are the same" in elsewhere and "never stopped: -50" not in elsewhere
