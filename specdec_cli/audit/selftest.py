@@ -102,10 +102,9 @@ def verification() -> str:
     if known.get("where") == _where():
         if known["wrong"]:
             return f"FAILED here for {', '.join(known['wrong'])} on {known['date']}: do not trust these"
-        logic, families = known["passed"], known.get("families", 0)
-        return (
-            f"verified here in float32 for {logic} architectures, in 16 and 4 bits {families} times, on {known['date']}"
-        )
+        logic = f"logic for {known['passed']} architectures in float32"
+        kernels = f"kernels in {known.get('families', 0)} tests of 16 and 4 bits"
+        return f"verified here: {logic}, {kernels}, on {known['date']}"
     where = "on CPU by specdec's own tests" if device.backend() == "cpu" else "on CPU only so far"
     return f"verified {where}; for this device: specdec doctor --selftest"
 

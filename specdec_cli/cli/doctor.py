@@ -33,7 +33,9 @@ class ReportOptions:
     report: Annotated[
         Path | None,
         option(
-            "--report", metavar="FILE", help="Measure a pair here; write FILE.json and a page beside it, if you agree."
+            "--report",
+            metavar="FILE",
+            help="Measure a pair here; then, if you agree, write FILE (.json) and a page beside it.",
         ),
     ] = None
     pair: Pair = None

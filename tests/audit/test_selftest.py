@@ -34,9 +34,8 @@ def test_a_passed_run_is_remembered_for_this_device_and_these_versions(monkeypat
     found = selftest.run_selftest(lambda done, total, outcome: seen.append((done, total, outcome.name)))
     assert seen == [(at, 5, name) for at, name in enumerate([*BOTH, *FEW], 1)]
     assert not found.wrong
-    assert selftest.verification().startswith(
-        "verified here in float32 for 2 architectures, in 16 and 4 bits 2 times, on 20"
-    )
+    said = "verified here: logic for 2 architectures in float32, kernels in 2 tests of 16 and 4 bits, on 20"
+    assert selftest.verification().startswith(said)
     monkeypatch.setattr(selftest, "_where", lambda: {"device": "another"})
     assert "for this device: specdec doctor --selftest" in selftest.verification()
 
