@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,7 +30,8 @@ TURNS = 3
 WARM_ROUNDS = 2
 # bench loads the pair before its time begins.
 BENCH_LOADING_SECONDS = 12.0
-GRACE_SECONDS = 5.0
+# From being asked to end, to being ended.
+GRACE_SECONDS = 8.0
 Lines = Callable[[Sequence[str], Mapping[str, str], Deadline], Iterator[str]]
 
 
@@ -45,14 +47,18 @@ def specdec_lines(arguments: Sequence[str], environment: Mapping[str, str], dead
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True, encoding="utf-8",
             env=kept | dict(environment),
         )  # fmt: skip
-        timer = Timer(deadline.left_seconds, process.terminate)
-        timer.start()
+        # As Ctrl-C does: bench then says what it has.
+        timers = [Timer(deadline.left_seconds, process.send_signal, [signal.SIGINT])]
+        timers.append(Timer(deadline.left_seconds + GRACE_SECONDS, process.terminate))
+        for timer in timers:
+            timer.start()
         try:
             assert process.stdout is not None
             yield from process.stdout
             process.wait()
         finally:
-            timer.cancel()
+            for timer in timers:
+                timer.cancel()
             _end(process)
         errors.seek(0)
         said = errors.readline().strip()
@@ -129,7 +135,7 @@ class ChildParts:
         data["asked_seconds"], data["conclusion"] = seconds, report["verdict"]["told"]
         data["rows"] = [_row(row) for row in report["rows"]]
         data["draft_steps"], data["verify_steps"] = report["draft_steps"], report["verify_steps"]
-        return "it was interrupted" if found["partial"] else ""
+        return "stopped by the time budget" if found["partial"] else ""
 
     def selftest(self, data: dict[str, Any], deadline: Deadline) -> str:
         """Both tiers of `specdec doctor --selftest`, the one of real precisions first."""

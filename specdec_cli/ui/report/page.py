@@ -87,7 +87,9 @@ def _machine(report: Report) -> Markup:
     for name, value in machine.items():
         if name not in ("versions", "state"):
             pairs = value.items() if isinstance(value, dict) else [("", value)]
-            facts += [_fact(f"{name} {key}".strip(), item) for key, item in pairs if item is not None]
+            facts += [
+                _fact(key if name in key else f"{name} {key}".strip(), item) for key, item in pairs if item is not None
+            ]
     before, after = machine.get("state", {}), report.data("machine after")
     rows = []
     for key, value in before.items():

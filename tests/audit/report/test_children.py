@@ -93,6 +93,8 @@ def test_a_bench_keeps_its_rows_and_sentence_and_nothing_of_its_prompts():
     assert ChildParts(["--pair", "x"], True, lines).bench(data, soon(40)) == ""
     assert data["rows"] == [row | {"speedup": 1.5, "tokens_per_second": None}] and data["conclusion"] == "K 4"
     assert "secret" not in json.dumps(data)
+    interrupted = Lines(lambda *_: [json.dumps(bench | {"partial": True})])
+    assert ChildParts([], True, interrupted).bench({}, soon(40)) == "stopped by the time budget"
     arguments = lines.asked[0][0]
     assert 10 <= int(arguments[arguments.index("--time-budget") + 1].removesuffix("s")) <= 28
 
@@ -120,6 +122,19 @@ def test_a_process_ends_with_its_time_and_keeps_what_it_said(program):
     program("echo one\nexec sleep 60")
     begin = time.perf_counter()
     assert list(specdec_lines([], {}, soon(0.5))) == ["one\n"]
+    assert time.perf_counter() - begin < 20
+
+
+def test_a_process_is_asked_first_and_may_still_say_what_it_has(program):
+    program("trap 'echo two; exit 130' INT\necho one\nwhile :; do sleep 0.1; done")
+    assert list(specdec_lines([], {}, soon(0.5))) == ["one\n", "two\n"]
+
+
+def test_a_process_that_does_not_listen_is_ended(program, monkeypatch):
+    monkeypatch.setattr(children, "GRACE_SECONDS", 0.3)
+    program("trap '' INT\necho one\nwhile :; do sleep 0.1; done")
+    begin = time.perf_counter()
+    assert list(specdec_lines([], {}, soon(0.3))) == ["one\n"]
     assert time.perf_counter() - begin < 20
 
 

@@ -83,7 +83,9 @@ def test_row_costs_without_time_say_how_far_they_came(parts):
 
 
 def test_replies_go_on_to_their_last_token_and_memory_is_read_after_each(parts):
-    data = {}
+    session, data = parts.session, {}
+    said = list(session.reply(session.chat_tokens(BUNDLED[0].text), k=0, max_tokens=8, temperature=0.0))[-1].tokens
+    session.pair.tokenizer.stop_tokens = frozenset(said[2:4])
     assert parts.memory(data, soon()) == ""
     assert [reply["tokens"] for reply in data["replies"]] == [40, 40]
     assert set(data["before"]) == {"active_bytes", "cache_bytes", "peak_bytes", "wired_bytes"}
