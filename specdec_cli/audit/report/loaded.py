@@ -11,7 +11,7 @@ from specdec_cli.audit.prompts import BUNDLED
 from specdec_cli.audit.report.budget import Clock, Deadline, Impossible
 from specdec_cli.audit.report.environment import wired_bytes
 from specdec_cli.errors import DoesNotFit
-from specdec_cli.kinds import K
+from specdec_cli.kinds import DEFAULT_DRAFTER, LOOKUP
 
 if TYPE_CHECKING:
     from specdec_cli.engine.model import CachedModel
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LONG_TOKENS, SHORT_TOKENS = 8192, 512
 OpenSession = Callable[[int], "Session"]
 PASSES = 7
-REPLIES, REPLY_TOKENS = 4, 256
+REPLIES, REPLY_TOKENS, REPLY_K = 4, 256, 4
 AUDIT_KS = (1, 4, 8)
 AUDIT_TOKENS = 48
 # Added to a stop token's logit: a reply goes on to its last token.
@@ -93,16 +93,17 @@ class LoadedParts:
         from specdec_cli.request import Request
 
         session, data["replies"] = self.session, []
-        k: K = 4 if session.pair.has_draft else "auto"
         endless = tuple((token, NEVER) for token in session.pair.tokenizer.stop_tokens)
         data["before"] = memory()
         for place in range(REPLIES):
             ids = session.chat_tokens(BUNDLED[place].text)
-            request = Request(REPLY_TOKENS, k=k, sampling={"temperature": 0.0}, logit_bias=endless)
+            sampling = {"temperature": 0.0}
+            request = Request(REPLY_TOKENS, k=REPLY_K, drafter=self._drafter, sampling=sampling, logit_bias=endless)
             events = list(session.reply(ids, request, deadline.over))
             data["replies"].append({"tokens": len(events[-1].tokens), **memory()})  # type: ignore[union-attr]
-            if deadline.over():
-                return f"time for {place + 1} of {REPLIES} replies"
+            whole = place + (data["replies"][-1]["tokens"] == REPLY_TOKENS)
+            if deadline.over() and whole < REPLIES:
+                return f"time for {whole} of {REPLIES} whole replies"
         return ""
 
     def audit(self, data: dict[str, Any], deadline: Deadline) -> str:
@@ -110,9 +111,8 @@ class LoadedParts:
         from specdec_cli.audit.audit import AuditPlan, run_audit
 
         session, data["findings"] = self.session, []
-        ks = AUDIT_KS if session.pair.has_draft else (0,)
         for place, prompt in enumerate(BUNDLED):
-            plan = AuditPlan([prompt], ks, max_tokens=AUDIT_TOKENS, temperature=0.0)
+            plan = AuditPlan([prompt], AUDIT_KS, self._drafter, AUDIT_TOKENS, temperature=0.0)
             found = run_audit(session, plan, lambda *_: None)
             data["near_tie"] = str(found.limit)
             data["findings"] += [_finding(finding.to_dict()) for finding in found.findings]
@@ -129,6 +129,11 @@ class LoadedParts:
         free_cached_memory()
         data |= memory()
         return ""
+
+    @property
+    def _drafter(self) -> str:
+        """The pair's draft; without one the text itself drafts, so that rollback is exercised all the same."""
+        return DEFAULT_DRAFTER if self.session.pair.has_draft else LOOKUP.name
 
     def _models(self) -> list[tuple[str, CachedModel]]:
         slot = self.session.slot

@@ -12,7 +12,7 @@ from specdec_cli.audit.report.budget import Clock, Deadline, OnPart, Task, carry
 from specdec_cli.audit.report.children import ChildParts, Lines, specdec_lines
 from specdec_cli.audit.report.environment import environment, state
 from specdec_cli.audit.report.loaded import LONG_TOKENS, SHORT_TOKENS, LoadedParts, OpenSession
-from specdec_cli.audit.report.privacy import of_this_person, without_names
+from specdec_cli.audit.report.privacy import of_folders, of_this_person, without_names
 from specdec_cli.audit.report.result import Report
 from specdec_cli.pairs.pair import Pair
 
@@ -28,7 +28,7 @@ def make_report(
     """Everything about `pair` here within `budget_seconds`, without any name of this person or machine."""
     began = clock()
     parts = carry_out(_tasks(pair, open_session, clock, lines), budget_seconds, clock, on_part)
-    names = of_this_person()
+    names = (*of_folders([model for model, _ in pair.models]), *of_this_person())
     about = {"name": pair.name, "target": pair.target, "draft": pair.draft, "revisions": [r for _, r in pair.models]}
     return Report(
         specdec=__version__,

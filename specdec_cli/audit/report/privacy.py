@@ -1,11 +1,11 @@
-"""What a report may not hold (pure). Law: no user name, host name or home path leaves this machine in a report."""
+"""What a report may not hold (pure). Law: no user name, host name or path of a folder leaves this machine in one."""
 
 from __future__ import annotations
 
 import getpass
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,12 @@ def of_this_person() -> Replacements:
     """Patterns of the home path, the user's name and the host's names, each with what stands for it."""
     home = str(Path.home())
     return replacements((home, str(Path.home().resolve())), user_name(), socket.gethostname())
+
+
+def of_folders(models: Sequence[str]) -> Replacements:
+    """Patterns of the models that are named by an absolute path: of it, the last name is kept."""
+    paths = sorted((model for model in models if Path(model).is_absolute()), key=len, reverse=True)
+    return tuple((re.compile(re.escape(path.rstrip("/"))), f"…/{Path(path).name}") for path in paths)
 
 
 def user_name() -> str:

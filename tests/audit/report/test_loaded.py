@@ -91,6 +91,11 @@ def test_replies_go_on_to_their_last_token_and_memory_is_read_after_each(parts):
     assert set(data["before"]) == {"active_bytes", "cache_bytes", "peak_bytes", "wired_bytes"}
 
 
+def test_replies_end_with_their_time_and_the_last_one_may_be_cut(parts):
+    data = {}
+    assert parts.memory(data, soon(0)) == "time for 0 of 2 whole replies" and len(data["replies"]) == 1
+
+
 def test_an_audit_keeps_results_and_gaps_and_no_text(parts):
     data = {}
     assert parts.audit(data, soon()) == ""
@@ -99,6 +104,16 @@ def test_an_audit_keeps_results_and_gaps_and_no_text(parts):
     assert set(data["findings"][0]) == {
         *("prompt", "k", "result", "tokens_compared", "draft_n", "draft_n_accepted", "position", "gap", "limit")
     }
+
+
+def test_without_a_draft_the_text_itself_drafts(tiny_pair, monkeypatch):
+    monkeypatch.setattr(loaded, "AUDIT_TOKENS", 24)
+    found = LoadedParts(lambda _: load(Pair("tiny", str(tiny_pair[0]), None), drafter="ngram").session())
+    data = {}
+    found.load(data, soon())
+    found.audit(data, soon())
+    assert "draft" not in data and {finding["k"] for finding in data["findings"]} == {1, 4, 8}
+    assert sum(finding["draft_n"] for finding in data["findings"]) > 0
 
 
 def test_an_audit_ends_with_its_time_and_keeps_what_it_has(parts):

@@ -1,6 +1,6 @@
 """Names of the person and the machine: replaced wherever a value holds them, and nothing else is."""
 
-from specdec_cli.audit.report.privacy import of_this_person, replacements, without_names
+from specdec_cli.audit.report.privacy import of_folders, of_this_person, replacements, without_names
 
 FOUND = replacements(("/Users/ada", "/private/Users/ada"), "ada", "adas-mac.local")
 
@@ -24,6 +24,12 @@ def test_names_count_as_whole_words_only():
 
 def test_keys_stay_what_they_are():
     assert without_names({"ada": "ada"}, FOUND) == {"ada": "(user)"}
+
+
+def test_of_a_models_folder_only_the_last_name_is_kept():
+    found = of_folders(["/Volumes/Ada/big", "/Volumes/Ada/big-draft/", "mlx-community/small"])
+    text = "/Volumes/Ada/big-draft and /Volumes/Ada/big/x, mlx-community/small"
+    assert without_names(text, found) == "…/big-draft and …/big/x, mlx-community/small"
 
 
 def test_a_missing_name_replaces_nothing():
