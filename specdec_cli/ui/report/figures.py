@@ -138,7 +138,8 @@ def _note(part: Part) -> list[str]:
 def _memory(part: Part) -> tuple[str, str]:
     replies = part.data.get("replies") or [part.data.get("before", {})]
     last, before = replies[-1], part.data.get("before", {})
-    grown = f"{size(before.get('cache_bytes'))} before, {size(last.get('cache_bytes'))} after {len(replies)} replies"
+    number = f"{len(replies)} {'reply' if len(replies) == 1 else 'replies'}"
+    grown = f"{size(before.get('cache_bytes'))} before, {size(last.get('cache_bytes'))} after {number}"
     return size(last.get("active_bytes")), f"in arrays; kept buffers: {grown}; peak {size(last.get('peak_bytes'))}"
 
 

@@ -108,7 +108,10 @@ def _effect(data: Mapping[str, Any], backend: str) -> str:
     change = mean_of(unlimited, "draft_ms") / mean_of(limited, "draft_ms") - 1
     times = [[run["draft_ms"] for run in runs] for runs in (limited, unlimited)]
     spread = max(max(one) / min(one) - 1 for one in times)
+    fewest = min(map(len, times))
     words = f"The draft's time with the host never stopped: {percent(change, sign='+')}"
+    if fewest == 1:
+        return f"{words}, from one run: another may differ by as much."
     if abs(change) <= spread:
         return f"{words}; runs of one setting differ by as much: no effect can be told."
     return f"{words}."

@@ -86,6 +86,10 @@ def test_a_change_beyond_that_of_repeated_runs_is_said_and_another_is_not():
     assert "differ by as much" not in shown(in_flight((24, 26), (12, 13)))
 
 
+def test_a_change_from_one_run_is_said_to_be_from_one_run():
+    assert "-50 %, from one run: another may differ by as much." in shown(in_flight((24,), (12,)))
+
+
 def test_only_a_gpu_has_the_limit_of_work_in_flight():
     assert "this is a CPU" not in shown(report())
     elsewhere = shown(report(machine=Part("machine", "done", 0.0, {"backend": "cpu"})))
