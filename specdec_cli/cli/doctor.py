@@ -2,37 +2,132 @@
 
 from __future__ import annotations
 
+import json as jsons
 import os
 import sys
-from typing import Annotated
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from specdec_cli.cli.groups import grouped
+from specdec_cli.cli.opened import opened, resolved
+from specdec_cli.cli.options import Draft, DraftRevision, ModelOptions, Offline, Pair, Target, TargetRevision, option
+from specdec_cli.cli.pairs import Yes, ask
 from specdec_cli.cli.pipes import ignore_broken_pipe
+from specdec_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from specdec_cli.engine.conformance.suite import Outcome
+    from specdec_cli.session.session import Session
 
 app = typer.Typer()
+BUDGET = "5m"
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOptions:
+    """What is reported on, for how long, and where it goes."""
+
+    report: Annotated[
+        Path | None,
+        option(
+            "--report",
+            metavar="FILE",
+            help="Measure a pair here; then, if you agree, write FILE (.json) and a page beside it.",
+        ),
+    ] = None
+    pair: Pair = None
+    target: Target = None
+    draft: Draft = None
+    time_budget: Annotated[str, option(metavar="TIME", help="Time for --report: 90s, 5m.")] = BUDGET
+    yes: Yes = False
+    target_revision: TargetRevision = None
+    draft_revision: DraftRevision = None
+    offline: Offline = False
+
+    @property
+    def models(self) -> ModelOptions:
+        names = (self.pair, self.target, self.draft, None, self.target_revision, self.draft_revision)
+        return ModelOptions(*names, offline=self.offline)
 
 
 @app.command(short_help="Chip, memory, versions, caches: what works here.")
+@grouped
 @ignore_broken_pipe
 def doctor(
+    *,
     selftest: Annotated[
-        bool, typer.Option("--selftest", help="Decode a tiny model of every architecture here, drafts and all.")
+        bool,
+        typer.Option(
+            "--selftest",
+            help="Decode a tiny model of every architecture here in float32, and eight families in 16 and 4 bits.",
+        ),
     ] = False,
+    json: Annotated[bool, typer.Option("--json", help="With --selftest: JSON Lines, one for each result.")] = False,
+    options: ReportOptions,
 ) -> None:
     """Chip, memory, versions, cache folder: what works here and what does not."""
+    if json and not selftest:
+        raise UsageError("--json was given without --selftest", "specdec doctor --selftest --json")
+    if selftest and options.report is not None:
+        raise UsageError(f"--selftest and --report {options.report} were given", "--report runs the self-test too")
+    if options.report is not None:
+        _report(options.report, options)
+        return
     # Before mlx is imported: some devices would round float32 products, and near-ties would count as errors.
     os.environ.setdefault("MLX_ENABLE_TF32", "0")
+    if selftest:
+        _selftest(json)
+        return
     from specdec_cli.audit.doctor import diagnose
+    from specdec_cli.ui.display import print_doctor
+
+    print_doctor(sys.stdout, diagnose())
+
+
+def _selftest(json: bool) -> None:
+    from specdec_cli.audit.selftest import run_selftest
     from specdec_cli.ui.display import counting, print_doctor
 
-    if not selftest:
-        print_doctor(sys.stdout, diagnose())
-        return
-    from specdec_cli.audit.selftest import run_selftest
-
     with counting(sys.stderr) as report:
-        found = run_selftest(report)
-    print_doctor(sys.stdout, found.findings())
+
+        def on_outcome(done: int, expected: int, outcome: Outcome) -> None:
+            report(done, expected, outcome.name)
+            if json:
+                sys.stdout.write(jsons.dumps(asdict(outcome)) + "\n")
+                sys.stdout.flush()
+
+        found = run_selftest(on_outcome)
+    if not json:
+        print_doctor(sys.stdout, found.findings())
     if found.wrong:
         raise typer.Exit(1)
+
+
+def _report(file: Path, options: ReportOptions) -> None:
+    """Measure, show, ask, write; whatever is wrong with the options is said before anything is measured."""
+    from specdec_cli.audit.report.make import make_report
+    from specdec_cli.bench.plan import parse_seconds
+    from specdec_cli.ui.display import counting, print_notice
+    from specdec_cli.ui.report.files import print_report, report_files, write_report
+
+    files = report_files(file)
+    budget_seconds = parse_seconds("--time-budget", options.time_budget)
+    if not options.yes and not sys.stdin.isatty():
+        raise UsageError(f"nobody can answer whether {file} may be written", "add --yes to write it without asking")
+    models = options.models
+    found = resolved(models)
+
+    def open_session(reserve_tokens: int) -> Session:
+        return opened(found, models, reserve_tokens=reserve_tokens, shown=False, remember_costs=False)
+
+    if found.reason:
+        print_notice(sys.stderr, found.reason, plain=False)
+    with counting(sys.stderr) as progress:
+        report = make_report(found.pair, open_session, budget_seconds, progress)
+    print_report(sys.stdout, report)
+    ask(f"Write {files[0]} and {files[1].name}?", options.yes)
+    write_report(report, files)
+    print_notice(sys.stderr, f"written: {files[0]} and {files[1]}", plain=False)

@@ -8,38 +8,65 @@ import sys
 import pytest
 
 from specdec_cli.audit import selftest
+from specdec_cli.audit.selftest import SelfTest
 from specdec_cli.engine import architectures as listing
 from specdec_cli.engine.architectures import architectures
 from specdec_cli.engine.cache.window import WindowKVCache
-from specdec_cli.engine.conformance import suite
+from specdec_cli.engine.conformance import kernels, suite
+from specdec_cli.engine.conformance.suite import Outcome
 
 FEW = ("gemma3_text", "qwen3_5", "olmo")
+BOTH = ["gemma3_text, bfloat16", "gemma3_text, 4 bits"]
 
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch, tmp_path):
     found = {name: architectures()[name] for name in FEW}
     monkeypatch.setattr(listing, "architectures", lambda: found)
+    one = {"window": kernels.families()["window"]}
+    monkeypatch.setattr(kernels, "families", lambda: one)
     monkeypatch.setattr(selftest, "record_file", lambda: tmp_path / "state" / "selftest.json")
 
 
 def test_a_passed_run_is_remembered_for_this_device_and_these_versions(monkeypatch):
     assert "for this device: specdec doctor --selftest" in selftest.verification()
     seen = []
-    found = selftest.run_selftest(lambda done, total, name: seen.append((done, total, name)))
-    assert seen == [(1, 3, "gemma3_text"), (2, 3, "qwen3_5"), (3, 3, "olmo")]
-    assert not found.wrong and len(found.passed) == 2
-    assert found.findings()[1][:2] == ("olmo", "refused")
-    assert selftest.verification().startswith("verified here for 2 architectures on 20")
+    found = selftest.run_selftest(lambda done, total, outcome: seen.append((done, total, outcome.name)))
+    assert seen == [(at, 5, name) for at, name in enumerate([*BOTH, *FEW], 1)]
+    assert not found.wrong
+    said = "verified here: logic for 2 architectures in float32, kernels in 2 tests of 16 and 4 bits, on 20"
+    assert selftest.verification().startswith(said)
     monkeypatch.setattr(selftest, "_where", lambda: {"device": "another"})
     assert "for this device: specdec doctor --selftest" in selftest.verification()
+
+
+def test_each_line_says_what_it_proves_and_a_refusal_proves_nothing():
+    shown = "kernels real models use: 4 bits, head size 256"
+    families = (
+        Outcome("a", "pass", detail="gap 0", proves=shown),
+        Outcome("b", "refused", detail="none", proves=shown),
+    )
+    findings = SelfTest(
+        families, (Outcome("olmo", "refused", detail="no package"), Outcome("llama", "pass")), 2
+    ).findings()
+    assert [row[:2] for row in findings[:2]] == [
+        ("rollback logic, float32", "1 of 2 passed"),
+        ("kernels real models use", "1 of 2 passed"),
+    ]
+    assert "no proof for kernels of 16 or 4 bits" in findings[0][2]
+    assert findings[2:] == [
+        ("a", "pass", f"{shown}; gap 0"),
+        ("b", "refused", "none"),
+        ("olmo", "refused", "no package"),
+        ("time", "2 s", ""),
+    ]
 
 
 def test_a_wrong_architecture_is_named_now_and_later(monkeypatch):
     monkeypatch.setattr(WindowKVCache, "trim", lambda window, tokens: tokens)
     found = selftest.run_selftest(lambda *_: None)
-    assert [outcome.name for outcome in found.wrong] == ["gemma3_text"]
-    assert "FAILED here for gemma3_text" in selftest.verification()
+    assert [outcome.name for outcome in found.wrong] == [*BOTH, "gemma3_text"]
+    assert "FAILED here for gemma3_text, bfloat16, gemma3_text, 4 bits, gemma3_text" in selftest.verification()
 
 
 def test_one_that_raises_does_not_stop_the_others(monkeypatch):
@@ -49,9 +76,10 @@ def test_one_that_raises_does_not_stop_the_others(monkeypatch):
         return real(architecture, k, tokens)
 
     monkeypatch.setattr(suite, "check", check)
+    monkeypatch.setattr(kernels, "families", dict)
     found = selftest.run_selftest(lambda *_: None)
     assert [(o.name, o.detail) for o in found.wrong] == [("gemma3_text", "RuntimeError: kernel failed to compile")]
-    assert [outcome.name for outcome in found.passed] == ["qwen3_5"]
+    assert [(o.name, o.status) for o in found.logic[1:]] == [("qwen3_5", "pass"), ("olmo", "refused")]
 
 
 def test_a_damaged_record_counts_as_none(tmp_path):
@@ -67,6 +95,7 @@ def test_the_command_runs_every_architecture_and_exits_0(tmp_path):
     command = [sys.executable, "-m", "specdec_cli", "doctor", "--selftest"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("passed\t") and "wrong" not in done.stdout
+    assert done.stdout.startswith("rollback logic, float32\t") and "wrong" not in done.stdout
     record = next(tmp_path.rglob("selftest.json"))
-    assert json.loads(record.read_text())["passed"] > 100
+    known = json.loads(record.read_text())
+    assert known["passed"] > 100 and known["families"] >= 14

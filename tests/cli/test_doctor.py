@@ -1,8 +1,10 @@
 """`specdec doctor`: a report on stdout, and exit code 1 for wrong tokens only."""
 
+import json
+
 import pytest
 
-from specdec_cli.engine.conformance import suite
+from specdec_cli.engine.conformance import kernels, suite
 from specdec_cli.engine.conformance.suite import Outcome
 
 
@@ -20,5 +22,23 @@ def test_only_a_selftest_that_found_wrong_tokens_exits_1(specdec, monkeypatch, s
         yield Outcome("qwen3", status, ("KVCache",), 3, 3, "position 9: 3 instead of 4" if status == "wrong" else "")
 
     monkeypatch.setattr(suite, "run_suite", outcomes)
+    monkeypatch.setattr(kernels, "run_families", lambda families: iter(()))
     found, out, err = specdec("doctor", "--selftest")
     assert (found, err) == (code, "") and out.strip()
+
+
+def test_a_selftest_gives_one_json_line_for_each_result(specdec, monkeypatch):
+    monkeypatch.setattr(suite, "run_suite", lambda *_: iter([Outcome("qwen3", "pass")]))
+    monkeypatch.setattr(kernels, "run_families", lambda _: iter([Outcome("qwen3, 4 bits", "refused", detail="no")]))
+    code, out, err = specdec("doctor", "--selftest", "--json")
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert (code, err) == (0, "") and [line["name"] for line in lines] == ["qwen3, 4 bits", "qwen3"]
+    assert lines[1]["proves"] == "rollback logic, float32"
+
+
+def test_json_without_a_selftest_is_a_usage_error(specdec):
+    assert specdec.refused("doctor", "--json") == (
+        2,
+        "--json was given without --selftest",
+        "specdec doctor --selftest --json",
+    )

@@ -27,13 +27,17 @@ from specdec_cli.events import Round
 Role = Literal["target", "draft"]
 Status = Literal["pass", "wrong", "idle", "refused"]
 METAL_ONLY = "mlx-lm's own code for it runs on Metal only"
+ROLLBACK_LOGIC = "rollback logic, float32"
+# What a network, its caches or the device may raise.
+RAISED = (RuntimeError, ValueError, TypeError, AttributeError, KeyError, IndexError, SpecdecError)
 PROMPT = [(7 * i) % 97 + 3 for i in range(9)]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """`pass`: all tokens equal. `wrong`: `detail` names the first that differs. `idle`: nothing was accepted or nothing
-    rejected, so that rollback was not tried. `refused`: cannot be built or decoded here, `detail` says why."""
+    rejected, so that rollback was not tried. `refused`: cannot be built or decoded here, `detail` says why.
+    `proves` is the one thing that a pass shows."""
 
     name: str
     status: Status
@@ -41,6 +45,7 @@ class Outcome:
     accepted: int = 0
     rejected: int = 0
     detail: str = ""
+    proves: str = ROLLBACK_LOGIC
 
 
 def check(
@@ -118,6 +123,6 @@ def run_suite(architectures: Sequence[Architecture], k: int, tokens: int) -> Ite
     for architecture in architectures:
         try:
             yield check(architecture, k, tokens)
-        except (RuntimeError, ValueError, TypeError, AttributeError, KeyError, IndexError, SpecdecError) as error:
+        except RAISED as error:
             yield Outcome(architecture.name, "wrong", detail=f"{type(error).__name__}: {error}")
         mx.clear_cache()

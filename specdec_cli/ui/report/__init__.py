@@ -1,0 +1,1 @@
+"""How a report of `specdec doctor` looks."""
