@@ -110,11 +110,12 @@ class LoadedParts:
         """Greedy answers at several K against plain decoding, prompt by prompt: results and gaps, no text."""
         from specdec_cli.audit.audit import AuditPlan, run_audit
 
-        session, data["findings"] = self.session, []
+        session, data["findings"], data["rounding"] = self.session, [], []
         for place, prompt in enumerate(BUNDLED):
             plan = AuditPlan([prompt], AUDIT_KS, self._drafter, AUDIT_TOKENS, temperature=0.0)
             found = run_audit(session, plan, lambda *_: None)
-            data["near_tie"] = str(found.limit)
+            data["near_tie"] = str(found.rounding)
+            data["rounding"].append(found.rounding.to_dict())
             data["findings"] += [_finding(finding.to_dict()) for finding in found.findings]
             if deadline.over() and place + 1 < len(BUNDLED):
                 return f"time for {place + 1} of {len(BUNDLED)} prompts"
