@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import mlx.core as mx
 
+from specdec_cli.engine import device
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft import NO_TOKENS, Draft
 from specdec_cli.engine.drafters.base import Drafter
@@ -27,14 +28,21 @@ NO_STOPS: frozenset[int] = frozenset()
 
 
 def plain_step_seconds(target: CachedModel, context: Sequence[int], steps: int, clock: Clock) -> float:
-    """Seconds per token of plain, pipelined decoding after `context`, the mean of `steps`; rolled back afterwards."""
+    """Seconds per token of plain, pipelined decoding after `context`, the mean of `steps`; rolled back afterwards.
+
+    What is still in flight is waited for, and one more step, which starts the pipeline, is not counted.
+    """
+    device.settle()
+    starting = token = mx.argmax(target.logits(context, NO_TOKENS)[-1:], axis=-1)
+    device.queue(token)
     begin = clock()
-    token = mx.argmax(target.logits(context, NO_TOKENS)[-1:], axis=-1)
-    mx.async_eval(token)
-    for _ in range(steps - 1):
+    for step in range(steps):
         token = mx.argmax(target.extend(token)[-1:], axis=-1)
-        mx.async_eval(token)
-    mx.eval(token)
+        device.queue(token)
+        if step == 0:
+            device.wait(starting)
+            begin = clock()
+    device.wait(token)
     seconds = (clock() - begin) / steps
     target.commit(context, len(context) - 1)
     return seconds

@@ -25,6 +25,8 @@ from specdec_cli.session.cost_file import CostStore, NullCostStore
 # Costs change with the length of the context: a measurement at another length is only an assumption.
 CONTEXT_TOKENS = (1024, 4096, 16384, 65536)
 
+# Plain steps among a reply's rounds that make another measurement after it needless.
+PLAIN_STEPS = 4
 # Stands for a draft step where nothing but lookups draft.
 LEAST_RATIO = 0.001
 
@@ -49,6 +51,7 @@ class DraftController:
         self._reload_seconds = reload_seconds
         self._adaptive: dict[str, Adaptive] = {}
         self._lookups = LookupAcceptance()
+        self._length: DraftLength | None = None
 
     def begin(
         self, kind: DrafterKind, k: K, rule: AcceptanceRule, prompt: Sequence[int], max_tokens: int
@@ -57,6 +60,7 @@ class DraftController:
         draft = self._draft if kind.uses_draft else None
         k = k if kind.drafts else 0
         length: DraftLength = Fixed(k) if k != "auto" else self._adaptive_for(kind, draft, prompt, max_tokens)
+        self._length = length
         drafter: Drafter = made(kind)(Parts(self._target, draft, rule, length, self._lookups))
         return drafter, drafter.length(length)
 
@@ -64,6 +68,12 @@ class DraftController:
         """The target took `seconds` for the prompt: an estimate of the draft's reading, until that is measured."""
         for adaptive in self._adaptive.values():
             adaptive.expect_reading(seconds * self._ratio(self._draft) if self._draft else None)
+
+    @property
+    def plain_seconds(self) -> float | None:
+        """A plain step as the controller of this reply measured it among its rounds; None where it hardly did."""
+        costs = self._length.costs if isinstance(self._length, Adaptive) else None
+        return costs.plain_seconds() if costs and costs.plain_seen()[0] >= PLAIN_STEPS else None
 
     def remember(self) -> None:
         """Write the measurements to the store."""

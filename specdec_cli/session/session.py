@@ -170,8 +170,9 @@ class Session:
         if not writer.stopped and stats.emitted_tokens < max_tokens:
             reason = "interrupted"
         if stats.draft_n and reason != "interrupted":
-            steps = 4 if stats.rounds >= 16 else 1
-            stats.plain_step_seconds = plain_step_seconds(target, context, steps, clock)
+            stats.plain_step_seconds = self._controller.plain_seconds or plain_step_seconds(
+                target, context, 4 if stats.rounds >= 16 else 1, clock
+            )
         clear_cache()
         yield writer.finish(reason, stats)
 

@@ -36,6 +36,17 @@ def test_a_plain_step_is_the_mean_of_several_and_leaves_the_memo_where_it_was():
     np.testing.assert_allclose(np.array(model.logits(ids, NO_TOKENS)), before, atol=2e-4)
 
 
+@pytest.mark.parametrize("steps", [1, 4])
+def test_a_pass_in_flight_and_the_start_of_the_pipeline_are_not_counted(monkeypatch, steps):
+    """After a stop string a whole pass was still in flight: one step seemed to take two."""
+    fake = FakeDevice(wakeup_seconds=0.02).install(monkeypatch)
+    target = TextModel(fake, TEXT, lambda rows: 1.0 + (rows > 1), 12)
+    target.outputs([3, 1, 4], mx.array([1, 5]))
+    fake.queue(target.logits([3], NO_TOKENS))
+    assert fake.backlog_seconds > 2
+    assert plain_step_seconds(target, [3, 1], steps, fake.clock) == pytest.approx(1.0, rel=0.05)
+
+
 @pytest.mark.parametrize("repeats", [1, 3])
 def test_every_k_is_timed_in_the_order_asked_for_as_often_as_asked_for(monkeypatch, repeats):
     costs = measured(monkeypatch, [2, 5, 1], repeats)

@@ -29,7 +29,7 @@ class FakeDevice:
 
     def install(self, monkeypatch, ahead: bool = True) -> FakeDevice:
         """In the place of the device that the engine asks."""
-        for name in ("queue", "wait", "to_list"):
+        for name in ("queue", "wait", "to_list", "settle"):
             monkeypatch.setattr(device, name, getattr(self, name))
         monkeypatch.setattr(device, "queues_ahead", lambda: ahead)
         return self
@@ -70,6 +70,9 @@ class FakeDevice:
             self.queue(array)
         self.waits += 1
         self.now = max(self.now, self._done_at[id(array)]) + self.wakeup_seconds
+
+    def settle(self) -> None:
+        self.now = max(self.now, self._free_at)
 
     def to_list(self, array: mx.array) -> list[int]:
         self.wait(array)

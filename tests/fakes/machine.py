@@ -13,6 +13,7 @@ from math import exp, pi, sin
 
 from specdec_cli.engine.draft_length.fixed import DraftLength, Fixed
 from specdec_cli.events import Round
+from specdec_cli.request import MAX_DRAFT
 from specdec_cli.speedup import interpolate
 
 DEEPEST = 8
@@ -99,21 +100,32 @@ class Play:
 
 
 def play(
-    machine: Machine, text: Text, length: DraftLength, tokens: int, seed: int, prompt: int = 64, began: float = 0.0
+    machine: Machine,
+    text: Text,
+    length: DraftLength,
+    tokens: int,
+    seed: int,
+    prompt: int = 64,
+    began: float = 0.0,
+    disturbed: Callable[[int, float, random.Random], float] = lambda index, seconds, luck: 1.0,
 ) -> Play:
     """One reply of `tokens` tokens, as engine/decode.py runs it: K asked one round ahead after plain rounds, the
-    draft reads the prompt before the first drafted round and catches up inside the first one after plain rounds."""
+    draft reads the prompt before the first drafted round and catches up inside the first one after plain rounds.
+
+    `disturbed(round, seconds, luck)` multiplies all costs of a round."""
     luck, clock = random.Random(seed), random.Random(seed + 1)
-    lots = [luck.random() for _ in range(tokens + DEEPEST + 1)]
-    done, left, at, k, prefilled, queued, lag = Play(), tokens, 0, 0, False, False, 0
+    lots = [luck.random() for _ in range(tokens + MAX_DRAFT + 1)]
+    bad_luck = random.Random(seed + 2)
+    done, left, at, k, prefilled, queued, lag, slower = Play(), tokens, 0, 0, False, False, 0, 1.0
 
     def cost(steps: float) -> float:
         spike = machine.spike if clock.random() < machine.spikes else 1.0
-        now = machine.speed(began + done.seconds)
+        now = machine.speed(began + done.seconds) * slower
         return steps * machine.plain_seconds * exp(clock.gauss(0, machine.noise)) * spike * now
 
     while left:
         drafted, draft_seconds, prefill_seconds = k, 0.0, 0.0
+        slower = disturbed(len(done.ks), done.seconds, bad_luck)
         if k:
             if not prefilled:
                 prefill_seconds, prefilled, lag = cost(machine.reading(prompt + at)), True, 0
