@@ -43,7 +43,7 @@ def test_a_pass_in_flight_and_the_start_of_the_pipeline_are_not_counted(monkeypa
     target = TextModel(fake, TEXT, lambda rows: 1.0 + (rows > 1), 12)
     target.outputs([3, 1, 4], mx.array([1, 5]))
     fake.queue(target.logits([3], NO_TOKENS))
-    assert fake.backlog_seconds > 2
+    assert fake.backlog_seconds > 0.5
     assert plain_step_seconds(target, [3, 1], steps, fake.clock) == pytest.approx(1.0, rel=0.05)
 
 
