@@ -61,6 +61,7 @@ class Adaptive:
         self._unread = self._emitted = self._context_tokens = self._session_tokens = 0
         self._unread_token_seconds: float | None = None
         self._after_plain = False
+        self._coming = 0
         self._parked, self._known = True, False
         self._wait = self._failures = 0
         self._look = Look()
@@ -90,7 +91,11 @@ class Adaptive:
         return self._parked
 
     def next(self) -> int:
-        """K of the next round. Asked once a round, after a plain round one round ahead."""
+        """K of the next round. Asked once a round, before a plain round in flight is observed."""
+        self._coming = self._next()
+        return self._coming
+
+    def _next(self) -> int:
         if not self._max_k:
             return 0
         self._since += 1
@@ -110,7 +115,10 @@ class Adaptive:
         k = min(range(len(tokens)), key=lambda k: self.costs.verify_seconds(k) / tokens[k])
         drafts = bool(self._max_k) and not self._parked
         rival = cheapest(self._rates(), self.costs).seconds if drafts else self.costs.plain_seconds()
-        return k if self.costs.verify_seconds(k) / tokens[k] < rival else 0
+        if not k or self.costs.verify_seconds(k) / tokens[k] >= rival:
+            return 0
+        self._coming = k
+        return k
 
     def observe(self, round: Round) -> None:
         """Learn the cost and the acceptance of one round."""
@@ -122,9 +130,12 @@ class Adaptive:
         else:
             self._unread += emitted
             self.acceptance.passed(emitted)
-            # A plain round after a drafted one, or a reply's first, starts the pipeline and costs more than a step.
+            # A plain round after a drafted one, or a reply's first, starts the pipeline and costs more than a step. One
+            # before a drafted round, or a reply's last, seems to cost less: queueing its successor blocked the host
+            # in the round before, and nothing blocks it now.
             if self._after_plain and not round.draft:
-                self.costs.plain(round.verify_seconds)
+                if not self._coming and self._left > 0:
+                    self.costs.plain(round.verify_seconds)
             elif not round.draft:
                 self.costs.restarted(round.verify_seconds)
             else:
@@ -176,8 +187,8 @@ class Adaptive:
         """Whether the gain of `choice` is within the doubt about a plain step, so that this one is measured first."""
         if log(max(self.costs.plain_seconds() / choice.seconds, 1.0)) >= plain_doubt(self.costs):
             return False
-        # This round and two more: the first starts the pipeline and is not counted.
-        self._wait = 2
+        # This round and three more: the first starts the pipeline, the last ends it, and neither is counted.
+        self._wait = 3
         self.reason = "a plain step is being measured"
         return True
 
