@@ -171,7 +171,7 @@ class Session:
             reason = "interrupted"
         if stats.draft_n and reason != "interrupted":
             stats.plain_step_seconds = self._controller.plain_seconds or plain_step_seconds(
-                target, context, 4 if stats.rounds >= 16 else 1, clock
+                target, context, 4 if stats.rounds >= 16 else 2, clock
             )
         clear_cache()
         yield writer.finish(reason, stats)

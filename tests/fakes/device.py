@@ -6,13 +6,25 @@ and a pass fills several (mlx/transforms.cpp, MAX_ACTIVE_TASKS). Only time is fa
 
 from __future__ import annotations
 
-import mlx.core as mx
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from io import StringIO
+from typing import Any
 
+import mlx.core as mx
+from mlx.utils import tree_flatten
+
+from fakes.machine import Machine
 from specdec_cli.engine import device
 from specdec_cli.engine.draft import NO_TOKENS
-from specdec_cli.engine.model import Output
+from specdec_cli.engine.model import CachedModel, Output
+from specdec_cli.session.session import Session
 
 ACTIVE_BUFFERS = 10
+TARGET_BUFFERS, DRAFT_BUFFERS = 33, 4
+Costs = Callable[[int], float]
+compute, compute_later = mx.eval, mx.async_eval
+item, to_list = mx.array.item, mx.array.tolist
 
 
 class FakeDevice:
@@ -28,11 +40,23 @@ class FakeDevice:
         self._alive: list[mx.array] = []
 
     def install(self, monkeypatch, ahead: bool = True) -> FakeDevice:
-        """In the place of the device that the engine asks."""
-        for name in ("queue", "wait", "to_list", "settle"):
-            monkeypatch.setattr(device, name, getattr(self, name))
+        """In the place of mlx's device, for the engine and for mlx-lm."""
+        monkeypatch.setattr(mx, "async_eval", lambda *arrays: self.queue(*_flat(arrays)))
+        monkeypatch.setattr(mx, "eval", lambda *arrays: self.wait(*_flat(arrays)))
+        monkeypatch.setattr(mx, "synchronize", lambda *_: self.settle())
+        monkeypatch.setattr(mx.array, "item", lambda array: self.read(array, item))
+        monkeypatch.setattr(mx.array, "tolist", lambda array: self.read(array, to_list))
         monkeypatch.setattr(device, "queues_ahead", lambda: ahead)
         return self
+
+    def install_as(self, chip: str, monkeypatch) -> FakeDevice:
+        """As `install`, and it calls itself `chip`."""
+        monkeypatch.setattr(device, "device_name", lambda: chip)
+        return self.install(monkeypatch)
+
+    def drive(self, model: CachedModel, costs: Costs, buffers: int) -> None:
+        """`model` computes what it always does; each of its passes takes this device costs(rows) seconds."""
+        model.network.module = DrivenModule(self, model.network.module, costs, buffers)
 
     def clock(self) -> float:
         return self.now
@@ -50,33 +74,91 @@ class FakeDevice:
         """A pass was built; it is queued with the next array that is."""
         self._built.append((seconds, buffers))
 
-    def queue(self, array: mx.array) -> None:
+    def queue(self, *arrays: mx.array) -> None:
         for seconds, buffers in self._built:
             for _ in range(buffers):
                 self._free_at = max(self._free_at, self.now) + seconds / buffers
                 self._flying.append(self._free_at)
                 self._block()
         self._built.clear()
-        self._alive.append(array)
-        self._done_at[id(array)] = self._free_at
+        for array in arrays:
+            self._alive.append(array)
+            self._done_at.setdefault(id(array), self._free_at)
+        compute_later(*arrays)
 
     def _block(self) -> None:
         self._flying = [done for done in self._flying if done > self.now]
         if len(self._flying) > ACTIVE_BUFFERS:
             self.now = sorted(self._flying)[len(self._flying) - ACTIVE_BUFFERS - 1]
 
-    def wait(self, array: mx.array) -> None:
-        if id(array) not in self._done_at:
-            self.queue(array)
+    def wait(self, *arrays: mx.array) -> None:
+        arrays = tuple(array for array in arrays if id(array) in self._done_at or not _computed(array))
+        if not arrays:
+            return
+        if any(id(array) not in self._done_at for array in arrays):
+            self.queue(*arrays)
         self.waits += 1
-        self.now = max(self.now, self._done_at[id(array)]) + self.wakeup_seconds
+        self.now = max([self.now, *(self._done_at[id(array)] for array in arrays)]) + self.wakeup_seconds
+        compute(*arrays)
+
+    def read(self, array: mx.array, how: Callable[[mx.array], Any]) -> Any:
+        """Its values, which are waited for."""
+        self.wait(array)
+        return how(array)
 
     def settle(self) -> None:
+        """Nothing is in flight any more."""
         self.now = max(self.now, self._free_at)
 
-    def to_list(self, array: mx.array) -> list[int]:
-        self.wait(array)
-        return array.tolist()
+
+class DrivenModule:
+    """A network whose calls are also work for a fake device; all else is the network's own."""
+
+    def __init__(self, device: FakeDevice, module: Any, costs: Costs, buffers: int) -> None:
+        self._device, self._module, self._costs, self._buffers = device, module, costs, buffers
+
+    def __call__(self, tokens: mx.array, **caches: Any) -> mx.array:
+        self._device.work(self._costs(tokens.size), self._buffers)
+        return self._module(tokens, **caches)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+
+@dataclass(frozen=True)
+class DrivenPair:
+    """What the passes of a target and its draft take: `rows` in plain steps, a draft's pass the same times `step`.
+
+    From `flat` rows on a pass costs no more. A draft's few rows cost one: its small matrices are bound by their start.
+    """
+
+    machine: Machine
+    step: float
+    chip: str
+    flat: int = 16
+
+    def target(self, rows: int) -> float:
+        return self.machine.plain_seconds * self.machine.rows(min(rows, self.flat))
+
+    def draft(self, rows: int) -> float:
+        return self.step * (self.target(rows) if rows > 2 else self.target(1))
+
+    def drive(self, fake: FakeDevice, session: Session) -> None:
+        """The models of `session` take their time on `fake`."""
+        fake.drive(session.slot.target, self.target, TARGET_BUFFERS)
+        if session.slot.draft is not None:
+            fake.drive(session.slot.draft, self.draft, DRAFT_BUFFERS)
+
+
+def _computed(array: mx.array) -> bool:
+    """Whether mlx has its values, as those of a constant: no operation leads to it."""
+    graph = StringIO()
+    mx.export_to_dot(graph, array)
+    return "->" not in graph.getvalue()
+
+
+def _flat(arrays: Iterable[Any]) -> list[mx.array]:
+    return [array for _, array in tree_flatten(list(arrays)) if isinstance(array, mx.array)]
 
 
 class TextModel:

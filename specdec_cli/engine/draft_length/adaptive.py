@@ -61,7 +61,9 @@ class Adaptive:
         self._unread = self._emitted = self._context_tokens = self._session_tokens = 0
         self._unread_token_seconds: float | None = None
         self._after_plain = False
-        self._parked, self._known = True, False
+        self._coming = 0
+        # Decoding plainly because drafting does not pay, or was not tried yet.
+        self.parked, self._known = True, False
         self._wait = self._failures = 0
         self._look = Look()
         self._since, self._credit_steps = inf, 0.0
@@ -78,26 +80,25 @@ class Adaptive:
         self._context_tokens = unread_tokens
         self.expect_reading(unread_seconds)
         self._after_plain = False
-        self._wait = min(self._wait, FIRST_WAIT_ROUNDS) if self._parked else 0
+        self._wait = min(self._wait, FIRST_WAIT_ROUNDS) if self.parked else 0
 
     def expect_reading(self, seconds: float | None) -> None:
         """`seconds` is the estimated cost of reading all unread context; None: as measured or assumed."""
         self._unread_token_seconds = seconds / self._unread if seconds and self._unread else None
 
-    @property
-    def parked(self) -> bool:
-        """Decoding plainly because drafting does not pay, or was not tried yet."""
-        return self._parked
-
     def next(self) -> int:
-        """K of the next round. Asked once a round, after a plain round one round ahead."""
+        """K of the next round. Asked once a round, before a plain round in flight is observed."""
+        self._coming = self._next()
+        return self._coming
+
+    def _next(self) -> int:
         if not self._max_k:
             return 0
         self._since += 1
         if self._wait:
             self._wait -= 1
             return 0
-        return self._while_parked() if self._parked else self._while_drafting()
+        return self._while_parked() if self.parked else self._while_drafting()
 
     def lookup_k(self, rates: list[float]) -> int:
         """K of a lookup with these rates; 0 where the model, or plain decoding, costs less.
@@ -108,9 +109,12 @@ class Adaptive:
             return 0
         tokens = expected_tokens(rates)
         k = min(range(len(tokens)), key=lambda k: self.costs.verify_seconds(k) / tokens[k])
-        drafts = bool(self._max_k) and not self._parked
+        drafts = bool(self._max_k) and not self.parked
         rival = cheapest(self._rates(), self.costs).seconds if drafts else self.costs.plain_seconds()
-        return k if self.costs.verify_seconds(k) / tokens[k] < rival else 0
+        if not k or self.costs.verify_seconds(k) / tokens[k] >= rival:
+            return 0
+        self._coming = k
+        return k
 
     def observe(self, round: Round) -> None:
         """Learn the cost and the acceptance of one round."""
@@ -122,9 +126,12 @@ class Adaptive:
         else:
             self._unread += emitted
             self.acceptance.passed(emitted)
-            # A plain round after a drafted one, or a reply's first, starts the pipeline and costs more than a step.
+            # A plain round after a drafted one, or a reply's first, starts the pipeline and costs more than a step. One
+            # before a drafted round, or a reply's last, seems to cost less: queueing its successor blocked the host
+            # in the round before, and nothing blocks it now.
             if self._after_plain and not round.draft:
-                self.costs.plain(round.verify_seconds)
+                if not self._coming and self._left > 0:
+                    self.costs.plain(round.verify_seconds)
             elif not round.draft:
                 self.costs.restarted(round.verify_seconds)
             else:
@@ -167,7 +174,7 @@ class Adaptive:
             return 0
         if self._measures_plain(hoped):
             return 0
-        self._parked, self._known, self._look = False, True, Look(may_lose)
+        self.parked, self._known, self._look = False, True, Look(may_lose)
         self._since = self._credit_steps = 0.0
         self.reason = "looking whether drafting pays"
         return first.k
@@ -176,8 +183,8 @@ class Adaptive:
         """Whether the gain of `choice` is within the doubt about a plain step, so that this one is measured first."""
         if log(max(self.costs.plain_seconds() / choice.seconds, 1.0)) >= plain_doubt(self.costs):
             return False
-        # This round and two more: the first starts the pipeline and is not counted.
-        self._wait = 2
+        # This round and three more: the first starts the pipeline, the last ends it, and neither is counted.
+        self._wait = 3
         self.reason = "a plain step is being measured"
         return True
 
@@ -207,7 +214,7 @@ class Adaptive:
 
     @property
     def _probing(self) -> bool:
-        return not self._parked and self._look.probing
+        return not self.parked and self._look.probing
 
     def _hopeless(self) -> bool:
         """Whether drafting loses even if its acceptance is as high as what was judged allows."""
@@ -219,7 +226,7 @@ class Adaptive:
         self._failures = 0 if self._look.lost < 0 else self._failures + 1
         self._wait = min(FIRST_WAIT_ROUNDS * 2 ** max(self._failures - 1, 0), LAST_WAIT_ROUNDS)
         self._credit_steps = min(max(-self._look.lost, 0.0), CREDIT_STEPS)
-        self._parked = True
+        self.parked = True
         if self._wait == LAST_WAIT_ROUNDS:
             self._rest()
 

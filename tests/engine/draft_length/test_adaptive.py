@@ -153,7 +153,7 @@ def test_a_second_reply_starts_where_the_first_ended():
     machine, length = BY_NAME["M4 Pro (mlx 3852)"], Adaptive()
     first = adaptive(machine, CODE, 500, 1, length=length).ks
     second = adaptive(machine, CODE, 500, 2, length=length).ks
-    assert first[:5] == [0, 0, 0, 0, 1] and second[0] == 0 and min(second[1:6]) >= 2
+    assert first[:6] == [0, 0, 0, 0, 0, 1] and second[0] == 0 and min(second[1:6]) >= 2
     adaptive(machine, HOSTILE, 500, 3, length=length)
     assert length.parked
     assert set(adaptive(machine, HOSTILE, FIRST_WAIT_ROUNDS, 4, length=length).ks) == {0}
@@ -260,3 +260,16 @@ def test_adaptive_k_drafts_where_it_pays_and_parks_where_it_does_not(tiny_pair):
             adaptive.observe(Round(index, "model", draft, accepted, 9, emitted, k * cost, 1.0))
         late = lengths[200:]
         assert (sum(late) / len(late) > 1) == pays, late
+
+
+@pytest.mark.parametrize("lookup", [False, True])
+def test_a_plain_round_without_a_plain_one_behind_it_is_no_measure(lookup):
+    """Its predecessor's clock was read after the host had been blocked, so it seems to take 0.3 of a step."""
+    length = Adaptive(max_k=0)
+    length.begin(100)
+    for seconds in (1.7, 1.0, 1.0, 0.3):
+        length.next()
+        if seconds == 0.3 and lookup:
+            assert length.lookup_k([0.99] * 8)
+        length.observe(Round(0, "none", (), 0, 5, (5,), 0.0, seconds))
+    assert length.costs.plain_seen()[0] == (2 if lookup else 3)

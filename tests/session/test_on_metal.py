@@ -1,0 +1,152 @@
+"""Whole replies of the demo pair on a device that blocks the host as Metal does: their tokens, seconds and panel."""
+
+import re
+
+import pytest
+
+from fakes.device import TARGET_BUFFERS, DrivenPair, FakeDevice
+from fakes.drafting import open_session
+from fakes.machine import BY_NAME
+from fakes.ui_script import Terminal
+from specdec_cli.engine.timing import plain_step_seconds
+from specdec_cli.events import RoundDone
+from specdec_cli.pairs.catalog import registry
+from specdec_cli.request import Request
+from specdec_cli.session.load import load
+from specdec_cli.ui.panel.live import PanelDisplay
+
+CODE = "def read_lines(path):\n    with open(path) as handle:\n        return [line"
+M1, M4 = BY_NAME["M1 Pro"], BY_NAME["M4 Pro (mlx 3852)"]
+PAIRS = [
+    DrivenPair(machine, step, chip)
+    for machine, chip in ((M1, "Apple M1 Pro"), (M4, "Apple M4 Pro"))
+    for step in (0.07, 0.15, 0.3)
+]
+NEVER = -1e9
+KINDS = [(4, 48, "model"), ("auto", 128, "auto")]
+
+
+def driven(fake, pair):
+    """The demo pair as a conversation on `fake`."""
+    loaded = load(registry().find("demo"))
+    session = loaded.session(loaded.first, fake.clock)
+    pair.drive(fake, session)
+    return session
+
+
+def reply(session, k, tokens=40, drafter="model", ends=True):
+    stops = () if ends else tuple((token, NEVER) for token in session.pair.tokenizer.stop_tokens)
+    request = Request(max_tokens=tokens, k=k, drafter=drafter, logit_bias=stops)
+    return list(session.reply(session.raw_tokens(CODE), request, raw=True))
+
+
+def rounds_of(events):
+    return [event.round for event in events if isinstance(event, RoundDone)]
+
+
+def emitted(events):
+    return [token for round in rounds_of(events) for token in round.emitted]
+
+
+def plain_steps(pair, rounds):
+    """Plain steps that the passes of `rounds` take, the first of which follows the prompt and is not counted."""
+    cost = [len(r.draft) * pair.step + pair.machine.rows(len(r.draft) + 1) if r.draft else 1.0 for r in rounds[1:]]
+    return sum(cost)
+
+
+@pytest.fixture(scope="module")
+def on_the_cpu():
+    session = open_session(registry().find("demo"))
+    return {kind: emitted(reply(session, *kind, ends=False)) for kind in KINDS}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_reply_has_the_tokens_of_one_on_the_cpu(on_the_cpu, monkeypatch, kind):
+    pair = PAIRS[3]
+    fake = FakeDevice().install_as(pair.chip, monkeypatch)
+    events = reply(driven(fake, pair), *kind, ends=False)
+    assert emitted(events) == on_the_cpu[kind] and any(round.draft for round in rounds_of(events))
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: f"{pair.chip[6:]} {pair.step}")
+def test_every_round_bills_the_draft_and_its_verification_what_they_took(monkeypatch, pair):
+    fake = FakeDevice().install_as(pair.chip, monkeypatch)
+    *events, finish = reply(driven(fake, pair), 4)
+    rounds, plain = rounds_of(events), pair.machine.plain_seconds
+    assert sum(len(round.draft) == 4 for round in rounds) > 5
+    for round in rounds[1:]:
+        k = len(round.draft)
+        assert round.draft_seconds == pytest.approx(k * pair.step * plain, rel=0.05)
+        assert round.verify_seconds == pytest.approx(pair.target(k + 1), rel=0.05)
+    truth = (finish.stats["emitted_tokens"] - 1) / plain_steps(pair, rounds)
+    assert finish.stats["estimated_speedup"] == pytest.approx(truth, rel=0.05)
+
+
+def test_a_clock_read_after_the_verification_is_queued_bills_it_to_the_draft(monkeypatch):
+    """Negative control: with the order of before, the same rounds are billed otherwise."""
+    pair = PAIRS[3]
+    fake = FakeDevice().install_as(pair.chip, monkeypatch)
+    session, wait = driven(fake, pair), fake.wait
+
+    def late(*arrays):
+        fake.queue()
+        wait(*arrays)
+
+    monkeypatch.setattr("specdec_cli.engine.device.wait", late)
+    timed = rounds_of(reply(session, 4))[1]
+    assert timed.draft_seconds > 4 * pair.step * M4.plain_seconds + 0.5 * pair.target(5)
+
+
+def test_a_pass_that_nobody_reads_does_not_count_as_a_plain_step(monkeypatch):
+    """The estimate began while the plain pass after the last token was still on the device."""
+    pair = PAIRS[0]
+    fake = FakeDevice().install_as(pair.chip, monkeypatch)
+    session = driven(fake, pair)
+    context = session.raw_tokens(CODE)
+    for _ in session.slot.target.prefill(context):
+        fake.work(pair.target(1), TARGET_BUFFERS)
+        fake.queue()
+    assert fake.backlog_seconds > 0
+    seconds = plain_step_seconds(session.slot.target, context, 4, fake.clock)
+    assert seconds == pytest.approx(pair.target(1), rel=0.01)
+
+
+def test_a_draft_that_pays_is_not_parked_by_a_plain_round_that_seems_short(monkeypatch):
+    """The last plain round before a drafted one seemed to take 0.3 of a step, and this counted as a measurement.
+
+    Its predecessor's clock is read late, after the host was blocked. A draft step of 0.3 plain steps was parked for the
+    whole reply, and yields 1.3 times plain decoding.
+    """
+    pair = PAIRS[5]
+    fake = FakeDevice().install_as(pair.chip, monkeypatch)
+    *events, finish = reply(driven(fake, pair), "auto", 160, ends=False)
+    rounds = rounds_of(events)
+    short = [r.verify_seconds for r in rounds if not r.draft and r.verify_seconds < 0.5 * M4.plain_seconds]
+    assert short, "the device blocks no more: nothing is tested here"
+    assert finish.stats["estimated_speedup"] > 1.2
+    assert sum(bool(round.draft) for round in rounds) > 0.8 * len(rounds)
+
+
+def test_the_panel_shows_the_milliseconds_of_the_device(monkeypatch):
+    pair = PAIRS[4]
+    fake = FakeDevice().install_as(pair.chip, monkeypatch)
+    events = reply(driven(fake, pair), 4)
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    terminal = Terminal(80, 24)
+    try:
+        display = PanelDisplay(terminal.out, terminal.err, clock=fake.clock, name="demo")
+        for event in events:
+            fake.spend(1.0)
+            display.handle(event)
+        display.close()
+        lines = terminal.lines()
+    finally:
+        terminal.close()
+    shown = re.findall(r"of (\d) · +([\d.]+) \+ +([\d.]+) ms", "\n".join(lines))
+    assert len(shown) == 4
+    for drafted, draft, verify in shown:
+        k = int(drafted)
+        assert float(draft) == pytest.approx(1000 * k * pair.draft(1), rel=0.05)
+        assert float(verify) == pytest.approx(1000 * pair.target(k + 1), rel=0.05)
