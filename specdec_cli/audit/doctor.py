@@ -60,5 +60,5 @@ def _storage() -> Iterator[Row]:
 
 
 def _features() -> Iterator[Row]:
-    yield "targets", "whatever mlx-lm runs", f"exact rollback {verification()}"
+    yield "targets", "whatever mlx-lm runs", f"rollback {verification()}"
     yield "sampling", "any temperature", "rules token, block, coupled (one seed, one text) and match"

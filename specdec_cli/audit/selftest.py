@@ -92,7 +92,7 @@ def run_selftest(on_outcome: OnOutcome) -> SelfTest:
 
 
 def verification() -> str:
-    """How far exact rollback is verified on this device, in one phrase."""
+    """How far rollback is verified on this device, in one phrase."""
     from specdec_cli.engine import device
 
     try:
