@@ -30,6 +30,11 @@ def active_memory_bytes() -> int:
     return mx.get_active_memory()
 
 
+def device_info() -> dict[str, str | int]:
+    """The default device's own facts: on Metal its architecture, memory and limits; less elsewhere."""
+    return dict(mx.device_info())
+
+
 def device_name() -> str:
     """The chip's own name where the device gives it, else its architecture."""
     info = mx.device_info()

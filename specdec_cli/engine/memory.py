@@ -9,6 +9,7 @@ recommended working set (mlx/backend/metal/allocator.cpp).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import mlx.core as mx
 
@@ -25,6 +26,20 @@ READ_TOKENS = 4096
 HEADROOM_BYTES = 2 << 30
 # Wired memory is estimated for a context rounded up to so many tokens: one estimate serves many replies.
 STEP_TOKENS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """Bytes in arrays that are alive, in freed buffers that are kept, and the most that was alive at once."""
+
+    active_bytes: int
+    cache_bytes: int
+    peak_bytes: int
+
+
+def memory_use() -> MemoryUse:
+    """What mlx holds now; the peak is that since `device.reset_peak_memory`."""
+    return MemoryUse(device.active_memory_bytes(), mx.get_cache_memory(), device.peak_memory_bytes())
 
 
 def bound_memory() -> None:

@@ -20,7 +20,7 @@ WIRED_LIMIT = "iogpu.wired_limit_mb"
 def environment() -> dict[str, Any]:
     """What does not change while a report is made."""
     from specdec_cli.engine import device
-    from specdec_cli.engine.memory_use import device_info
+    from specdec_cli.engine.device import device_info
 
     return {
         "chip": device.device_name(),

@@ -90,6 +90,7 @@ class LoadedParts:
 
     def memory(self, data: dict[str, Any], deadline: Deadline) -> str:
         """Memory before and after replies of 256 tokens, each a conversation of its own; none may end early."""
+        from specdec_cli.events import Finish
         from specdec_cli.request import Request
 
         session, data["replies"] = self.session, []
@@ -100,8 +101,9 @@ class LoadedParts:
             sampling = {"temperature": 0.0}
             request = Request(REPLY_TOKENS, k=REPLY_K, drafter=self._drafter, sampling=sampling, logit_bias=endless)
             events = list(session.reply(ids, request, deadline.over))
-            data["replies"].append({"tokens": len(events[-1].tokens), **memory()})  # type: ignore[union-attr]
-            whole = place + (data["replies"][-1]["tokens"] == REPLY_TOKENS)
+            tokens = sum(len(event.tokens) for event in events if isinstance(event, Finish))
+            data["replies"].append({"tokens": tokens, **memory()})
+            whole = place + (tokens == REPLY_TOKENS)
             if deadline.over() and whole < REPLIES:
                 return f"time for {whole} of {REPLIES} whole replies"
         return ""
@@ -123,11 +125,11 @@ class LoadedParts:
 
     def drop(self, data: dict[str, Any], deadline: Deadline) -> str:
         """Give both models' memory back: other parts load the pair in a process of its own."""
-        from specdec_cli.engine.memory_use import free_cached_memory
+        from specdec_cli.engine.memory import clear_cache
 
         self.session  # noqa: B018 - nothing to drop is no measurement
         self._session = None
-        free_cached_memory()
+        clear_cache()
         data |= memory()
         return ""
 
@@ -143,7 +145,7 @@ class LoadedParts:
 
 def memory() -> dict[str, Any]:
     """Bytes that mlx holds, and that the machine has wired."""
-    from specdec_cli.engine.memory_use import memory_use
+    from specdec_cli.engine.memory import memory_use
 
     return asdict(memory_use()) | {"wired_bytes": wired_bytes()}
 

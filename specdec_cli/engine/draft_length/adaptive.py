@@ -74,7 +74,7 @@ class Adaptive:
     def begin(self, left_tokens: int, unread_tokens: int = 0, unread_seconds: float | None = None) -> None:
         """Start a reply: tokens it may have, context the draft has not read, and an estimate of reading it.
 
-        A new reply is new text: a parked controller probes again soon, within the budget.
+        A new reply is new text: a parked controller looks again soon, within the budget.
         """
         self._left, self._unread, self._emitted = left_tokens, unread_tokens, 0
         self._context_tokens = unread_tokens
@@ -103,9 +103,9 @@ class Adaptive:
     def lookup_k(self, rates: list[float]) -> int:
         """K of a lookup with these rates; 0 where the model, or plain decoding, costs less.
 
-        While the model is probed nothing is looked up, or the probe would learn nothing.
+        While a look at the model begins nothing is looked up, or it would learn nothing.
         """
-        if not self.costs.ready or self._probing:
+        if not self.costs.ready or self._looking:
             return 0
         tokens = expected_tokens(rates)
         k = min(range(len(tokens)), key=lambda k: self.costs.verify_seconds(k) / tokens[k])
@@ -190,7 +190,7 @@ class Adaptive:
 
     def _while_drafting(self) -> int:
         plain, look = self.costs.plain_seconds(), self._look
-        if self._probing:
+        if self._looking:
             choice = cheapest(self._rates(), self.costs, RISKED_SHARE * look.left)
             if loss_steps(choice, self.costs) <= look.left and not (look.rounds > 1 and self._hopeless()):
                 return choice.k
@@ -213,8 +213,8 @@ class Adaptive:
         return best.k
 
     @property
-    def _probing(self) -> bool:
-        return not self.parked and self._look.probing
+    def _looking(self) -> bool:
+        return not self.parked and self._look.beginning
 
     def _hopeless(self) -> bool:
         """Whether drafting loses even if its acceptance is as high as what was judged allows."""

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from specdec_cli.engine.draft_length.costs import CostRecord
 from specdec_cli.speedup import expected_tokens
 
-# What a probe may hope for: the upper end of the usual acceptance. Where not even this would pay, nothing is tried.
+# What a look may hope for: the upper end of the usual acceptance. Where not even this would pay, nothing is tried.
 HOPED_RATE = 0.8
-# Rule of succession: after f probes in a row that did not pay, the next one pays with odds of 1 in f + 2.
+# Rule of succession: after f looks in a row that did not pay, the next one pays with odds of 1 in f + 2.
 DOUBTED = 2
 # Expected remaining tokens: 64 plus the number already emitted (reply lengths are long-tailed).
 TYPICAL_REPLY_TOKENS = 64

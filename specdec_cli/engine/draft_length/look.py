@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 # Rounds that a look takes before its draft is as deep as it pays.
-PROBE_ROUNDS = 4
+LOOK_ROUNDS = 4
 # Share of what may still be lost that one round of a look may risk.
 RISKED_SHARE = 0.67
 # A draft that loses is kept while it might gain if acceptance were so many standard deviations higher; fewer, the more
@@ -32,9 +32,9 @@ class Look:
         self.lost = max(self.lost + steps - tokens, -CREDIT_STEPS)
 
     @property
-    def probing(self) -> bool:
+    def beginning(self) -> bool:
         """Whether it has only begun: each round may risk a part of the budget and no more."""
-        return self.rounds < PROBE_ROUNDS and self.left > 0
+        return self.rounds < LOOK_ROUNDS and self.left > 0
 
     @property
     def left(self) -> float:

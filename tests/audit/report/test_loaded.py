@@ -11,7 +11,7 @@ from specdec_cli.audit.prompts import BUNDLED
 from specdec_cli.audit.report import loaded
 from specdec_cli.audit.report.budget import Deadline, Impossible
 from specdec_cli.audit.report.loaded import LONG_TOKENS, SHORT_TOKENS, LoadedParts
-from specdec_cli.engine.memory_use import memory_use
+from specdec_cli.engine.memory import memory_use
 from specdec_cli.engine.row_costs import ROWS
 from specdec_cli.errors import DoesNotFit
 from specdec_cli.pairs.pair import Pair

@@ -2,7 +2,7 @@
 
 import pytest
 
-from specdec_cli.engine.draft_length.look import CREDIT_STEPS, HOPE_DEVIATIONS, PROBE_ROUNDS, Look
+from specdec_cli.engine.draft_length.look import CREDIT_STEPS, HOPE_DEVIATIONS, LOOK_ROUNDS, Look
 
 
 def test_a_round_loses_its_steps_less_its_tokens():
@@ -31,10 +31,10 @@ def test_a_long_good_spell_does_not_pay_for_a_long_bad_one():
 
 def test_it_has_only_begun_for_a_few_rounds_and_while_its_budget_lasts():
     look = Look(may_lose=1.0)
-    for _ in range(PROBE_ROUNDS):
-        assert look.probing
+    for _ in range(LOOK_ROUNDS):
+        assert look.beginning
         look.add(1.0, 1)
-    assert not look.probing
+    assert not look.beginning
     spent = Look(may_lose=1.0)
     spent.add(3.0, 1)
-    assert not spent.probing
+    assert not spent.beginning
