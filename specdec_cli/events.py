@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
+from specdec_cli.gain import Gain
+
 SCHEMA = 1
 
-FinishReason = Literal["stop", "length", "interrupted"]
+FinishReason = Literal["stop", "length", "interrupted", "repetition"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +100,17 @@ class Prefill:
 
 @dataclass(frozen=True, slots=True)
 class RoundDone:
-    """A Round with text: `pieces` one per draft token, `next_piece`, and the `text` it made printable."""
+    """A Round with text: `pieces` one per draft token, `next_piece`, and the `text` it made printable.
+
+    `gain` is what drafting gained in this reply so far, None where too little was measured to say.
+    """
 
     event: ClassVar[str] = "round"
     round: Round
     pieces: tuple[str, ...]
     next_piece: str
     text: str
+    gain: Gain | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +146,9 @@ def to_dict(event: Event) -> dict[str, Any]:
     values = asdict(event)
     if isinstance(event, RoundDone):
         values = {**values.pop("round"), **values}
-        if not values["logprobs"]:
-            del values["logprobs"]
+        for field_name in ("logprobs", "gain"):
+            if not values[field_name]:
+                del values[field_name]
     return {"event": event.event, **values}
 
 
@@ -155,7 +162,9 @@ def from_dict(values: Mapping[str, Any]) -> Event:
         raise ValueError(f"not a specdec event: {values.get('event')!r}")
     try:
         if kind is RoundDone:
-            return RoundDone(round=_round(values), **_known(RoundDone, values))
+            gain = values.get("gain")
+            known = {**_known(RoundDone, values), "gain": Gain(**_known(Gain, gain)) if gain else None}
+            return RoundDone(round=_round(values), **known)
         event: Event = _build(kind, values)
         return event
     except TypeError as error:
