@@ -135,10 +135,13 @@ class Session:
         device.reset_peak_memory()
         began = clock()
         drafter, length = self._controller.begin(self.drafter(request), request.k, rule, context, max_tokens)
-        cached, halted = target.reuse(context), False
+        target.reuse(context)
+        # A head that lacks states which the target would not compute again lets it read more.
+        target.commit(context, min(target.length, drafter.keeps(context)))
+        cached, halted = target.length, False
         for chunk in target.prefill(context):
             if chunk.hidden:
-                drafter.commit(Verified(context[: target.length], chunk.hidden))
+                drafter.commit(Verified(context[: target.length + 1], chunk.hidden))
             if halted := cancelled():
                 break
         prefill_seconds = clock() - began

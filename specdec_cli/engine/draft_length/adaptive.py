@@ -58,6 +58,7 @@ class Adaptive:
         self.acceptance = acceptance or AcceptanceRecord()
         self._max_k = max_k
         self._left: float = inf
+        self._most_unread: float = inf
         self._unread = self._emitted = self._context_tokens = self._session_tokens = 0
         self._unread_token_seconds: float | None = None
         self._after_plain = False
@@ -71,12 +72,21 @@ class Adaptive:
         self.resting = False
         self.reason = "a plain step is being measured"
 
-    def begin(self, left_tokens: int, unread_tokens: int = 0, unread_seconds: float | None = None) -> None:
+    def begin(
+        self,
+        left_tokens: int,
+        unread_tokens: int = 0,
+        unread_seconds: float | None = None,
+        most_unread: float = inf,
+    ) -> None:
         """Start a reply: tokens it may have, context the draft has not read, and an estimate of reading it.
+
+        `most_unread`: what a draft that keeps up with plain rounds ever has to read at once.
 
         A new reply is new text: a parked controller looks again soon, within the budget.
         """
         self._left, self._unread, self._emitted = left_tokens, unread_tokens, 0
+        self._most_unread = most_unread
         self._context_tokens = unread_tokens
         self.expect_reading(unread_seconds)
         self._after_plain = False
@@ -247,7 +257,7 @@ class Adaptive:
         """Cost of reading the context that the draft has not read."""
         known = self.costs.prefill_known or self._unread_token_seconds is None
         token = self.costs.prefill_token_seconds() if known else self._unread_token_seconds
-        return self._unread * (token or 0.0) + self.resting * self._reload_seconds
+        return min(self._unread, self._most_unread) * (token or 0.0) + self.resting * self._reload_seconds
 
     def to_dict(self, now_seconds: float) -> dict[str, Any]:
         """Costs and acceptance for a later process to start from; `now_seconds` since the epoch."""

@@ -82,7 +82,7 @@ def _titles(state: PanelState) -> list[Text]:
     start = state.start
     if start is None:
         return [Text.assemble((safe(state.name), "bold"))]
-    parts = [] if kind_of(start.drafter).needs_draft else [start.drafter]
+    parts = [] if kind_of(start.drafter).draft_alone else [start.drafter]
     parts = [*parts, f"K {start.k}", start.rule] if state.drafts else ["plain decoding"]
     name = safe(state.name or start.target.rstrip("/").rpartition("/")[2]).replace("\n", " ")
     spellings = [SEPARATOR.join(["", *parts[:kept]]) for kept in range(len(parts), -1, -1)]
