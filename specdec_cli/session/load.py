@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from specdec_cli.engine import device
 from specdec_cli.engine.footprint import require_fit, resident_bytes
+from specdec_cli.engine.heads.cached import CachedHead
 from specdec_cli.engine.load import load as load_weights
 from specdec_cli.engine.load import require_runnable, require_verifiable
 from specdec_cli.engine.memory import Residency, bound_memory
@@ -34,16 +35,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One conversation's caches: of the target and, where there is one, of the draft."""
+    """One conversation's caches: of the target and, where there is one, of the draft: a model or a head."""
 
     target: CachedModel
     draft: CachedModel | None = None
+    head: CachedHead | None = None
 
     def forget(self) -> None:
         """Empty them."""
-        for model in (self.target, self.draft):
-            if model is not None:
-                model.forget()
+        for part in (self.target, self.draft, self.head):
+            if part is not None:
+                part.forget()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +70,15 @@ class LoadedPair:
     def has_draft(self) -> bool:
         return self.first.draft is not None
 
+    @property
+    def head_kind(self) -> str | None:
+        """The kind of drafter that the pair's draft is where that is a head."""
+        return self.first.head.head.kind if self.first.head else None
+
     def slot(self) -> Slot:
         """Empty caches of another conversation, over the same weights."""
-        draft = self.first.draft
-        return Slot(self.first.target.fresh(), draft.fresh() if draft else None)
+        draft, head = self.first.draft, self.first.head
+        return Slot(self.first.target.fresh(), draft.fresh() if draft else None, head.fresh() if head else None)
 
     def session(self, slot: Slot | None = None, clock: Clock = time.perf_counter) -> Session:
         """A conversation, in a slot of its own unless one is given."""

@@ -41,7 +41,9 @@ class Session:
 
     def __init__(self, pair: LoadedPair, slot: Slot, clock: Clock = time.perf_counter) -> None:
         self.pair, self.slot, self.clock = pair, slot, clock
-        self._controller = DraftController(slot.target, slot.draft, pair.costs, pair.identity, pair.reload_seconds)
+        self._controller = DraftController(
+            slot.target, slot.draft, pair.costs, pair.identity, pair.reload_seconds, head=slot.head
+        )
 
     @property
     def names(self) -> tuple[str, str | None]:
@@ -80,7 +82,7 @@ class Session:
 
     def drafter(self, request: Request) -> DrafterKind:
         """The drafter in effect."""
-        return effective_drafter(request.drafter, request.k, self.pair.has_draft)
+        return effective_drafter(request.drafter, request.k, self.pair.has_draft, self.pair.head_kind)
 
     def plain(self, prompt: Sequence[int], request: Request) -> Iterator[PlainStep]:
         """The same request by mlx-lm's own plain decoding, with caches of its own; the drafter plays no part.
@@ -124,7 +126,7 @@ class Session:
         return self._reply(prompt, request or asked_of(options), cancelled, raw)
 
     def _reply(self, prompt: Sequence[int], request: Request, cancelled: Cancelled, raw: bool) -> Iterator[Event]:
-        with recovering(self.slot.target, self.slot.draft):
+        with recovering(self.slot.target, self.slot.draft, self.slot.head):
             yield from self._events(prompt, request, cancelled, raw)
 
     def _events(self, prompt: Sequence[int], request: Request, cancelled: Cancelled, raw: bool) -> Iterator[Event]:

@@ -19,6 +19,7 @@ from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.heads.mtp import QWEN, MtpHead, Recipe, Step
 from specdec_cli.engine.model import Network
 from specdec_cli.errors import SpecdecError
+from specdec_cli.kinds import MTP
 
 # States that wait to be read, at most: those of plain rounds are read together, so that resting costs next to nothing.
 MOST_WAITING = 128
@@ -27,6 +28,8 @@ LAYERS = 1
 
 class Head:
     """Weights of a head over its target, shared by all conversations. From now on the target keeps what it reads."""
+
+    kind = MTP.name
 
     def __init__(self, module: MtpHead, target: Network, name: str, recipe: Recipe = QWEN) -> None:
         """`name` is for messages. Raises: Refused where the target has no such state, or no embedding was found."""
