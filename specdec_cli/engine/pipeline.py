@@ -28,7 +28,8 @@ from specdec_cli.events import Round
 
 Clock = Callable[[], float]
 # Waiting for a draft costs a device that runs ahead a wake-up of the host. So there one round in eight of each K is
-# timed apart, and the others are split in the same proportion.
+# timed apart, and the others are split in the same proportion. After full acceptance a draft feeds one token more, so
+# those rounds are of another kind.
 TIMED_EVERY = 8
 
 
@@ -77,8 +78,9 @@ class Pipeline:
         self._hidden: Hidden = {}
         self._after_plain = True
         self._freed = FreedBuffers(EMITTED_TOKENS)
-        self._draft_shares: dict[int, float] = {}
-        self._rounds_of: dict[int, int] = {}
+        self._after_full = False
+        self._draft_shares: dict[tuple[int, bool], float] = {}
+        self._rounds_of: dict[tuple[int, bool], int] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -127,7 +129,7 @@ class Pipeline:
         *tokens, accepted, next_token = device.to_list(done.packed)
         since, now = self._since + done.prefill_seconds, self._clock()
         draft_seconds = self._draft_seconds(done, since, now)
-        self._after_plain = not len(done.draft)
+        self._after_plain, self._after_full = not tokens, 0 < len(tokens) == accepted
         self._since, self._hidden = now, done.hidden
         emitted = tuple(cut_after_stop([*tokens[:accepted], next_token], stop_tokens))
         return Round(
@@ -172,24 +174,24 @@ class Pipeline:
 
     def _wait_for(self, draft: Draft) -> float | None:
         """The clock when `draft` is done; None in rounds that are not timed apart."""
-        k = len(draft)
-        if not k:
+        if not len(draft):
             return None
-        self._rounds_of[k] = self._rounds_of.get(k, 0) + 1
-        typical = k in self._draft_shares and not self._after_plain
-        if device.queues_ahead() and typical and self._rounds_of[k] % TIMED_EVERY:
+        kind = len(draft), self._after_full
+        self._rounds_of[kind] = self._rounds_of.get(kind, 0) + 1
+        typical = kind in self._draft_shares and not self._after_plain
+        if device.queues_ahead() and typical and self._rounds_of[kind] % TIMED_EVERY:
             return None
         device.wait(draft.tokens)
         return self._clock()
 
     def _draft_seconds(self, done: Pass, since: float, now: float) -> float:
-        """The draft's part of `since` to `now`: measured, or in proportion to the last measured round of this K."""
-        k = len(done.draft)
+        """The draft's part of `since` to `now`: measured, or in proportion to the last measured round of this kind."""
+        kind = len(done.draft), self._after_full
         if done.drafted_at is None:
-            return (now - since) * self._draft_shares.get(k, 0.0)
+            return (now - since) * self._draft_shares.get(kind, 0.0)
         # After plain rounds a draft first reads what they emitted: no measure for others.
-        if k and not self._after_plain and now > since:
-            self._draft_shares[k] = (done.drafted_at - since) / (now - since)
+        if len(done.draft) and not self._after_plain and now > since:
+            self._draft_shares[kind] = (done.drafted_at - since) / (now - since)
         return done.drafted_at - since
 
     def _queue(

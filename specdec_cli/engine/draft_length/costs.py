@@ -227,7 +227,7 @@ def costs_from_dict(values: Mapping[str, Any]) -> Costs:
     if (
         not draft
         or min(*verify.values(), *draft.values(), costs.prefill_token, costs.doubt) <= 0
-        or min(*verify, *draft) < 1
+        or min([*verify, *draft]) < 1
     ):
         raise ValueError(f"costs must be positive: {values}")
     return costs

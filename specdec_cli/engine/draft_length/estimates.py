@@ -11,10 +11,9 @@ from typing import NamedTuple
 from specdec_cli.engine.draft_length.costs import CostRecord
 from specdec_cli.speedup import expected_tokens
 
-# What a look may hope for: the upper end of the usual acceptance. Where not even this would pay, nothing is tried.
-HOPED_RATE = 0.8
-# Rule of succession: after f looks in a row that did not pay, the next one pays with odds of 1 in f + 2.
-DOUBTED = 2
+# Acceptance that a look may hope for, and how many looks fail for each that finds it: the upper end of the usual, and
+# copied text, whose deep drafts pay even where the first rows are dear and further ones free (M1, M2).
+HOPES = ((0.8, 1), (0.97, 7))
 # Expected remaining tokens: 64 plus the number already emitted (reply lengths are long-tailed).
 TYPICAL_REPLY_TOKENS = 64
 # Uncertainty of the plain-step cost (log): PLAIN_DOUBT / sqrt(samples), plus PLAIN_DOUBT per DOUBT_ROUNDS rounds since
@@ -46,6 +45,12 @@ def cheapest(rates: list[float], costs: CostRecord, stake_steps: float = inf) ->
     return best
 
 
+def cheapest_lookup(rates: list[float], costs: CostRecord) -> Choice:
+    """The cheapest token among lookups of K = 0 … len(rates), which cost nothing but their verification."""
+    tokens = expected_tokens(rates)
+    return min((Choice(k, t, costs.verify_seconds(k) / t) for k, t in enumerate(tokens)), key=lambda one: one.seconds)
+
+
 def loss_steps(choice: Choice, costs: CostRecord) -> float:
     """Plain steps that a round of `choice` loses if nothing is accepted."""
     return choice.tokens * choice.seconds / costs.plain_seconds() - 1
@@ -56,10 +61,27 @@ def coming_tokens(left_tokens: float, emitted_tokens: int) -> float:
     return min(left_tokens, TYPICAL_REPLY_TOKENS + emitted_tokens)
 
 
-def pays(choice: Choice, price_seconds: float, costs: CostRecord, coming: float, failures: int = 0) -> bool:
-    """Whether `coming` tokens of `choice` should earn the price back, at the odds that `failures` leave."""
+def pays(choice: Choice, price_seconds: float, costs: CostRecord, coming: float, failing: int = 1) -> bool:
+    """Whether `coming` tokens of `choice` should earn the price back, if for one time they do `failing` times fail."""
     gain = (costs.plain_seconds() - choice.seconds) * coming
-    return gain > 0 and gain >= (DOUBTED + failures) * price_seconds
+    return gain > 0 and gain >= (1 + failing) * price_seconds
+
+
+def hopes(costs: CostRecord) -> tuple[tuple[float, int], ...]:
+    """HOPES that are worth a thought: deep drafts only where their costs are known of this kind of machine."""
+    return HOPES if costs.shape_known else HOPES[:1]
+
+
+def promising(max_k: int, price_seconds: float, costs: CostRecord, coming: float, failures: int) -> Choice | None:
+    """The first of HOPES that is worth the price of a look after `failures` looks in a row that did not pay.
+
+    Rule of succession: each such look makes the next one fail once more.
+    """
+    for rate, failing in hopes(costs):
+        choice = cheapest([rate] * max_k, costs)
+        if pays(choice, price_seconds, costs, coming, failing * (1 + failures)):
+            return choice
+    return None
 
 
 def plain_doubt(costs: CostRecord) -> float:
