@@ -44,6 +44,7 @@ class Request:
     `k` is the draft length; 0 is plain decoding, `auto` chooses each round from measured costs and acceptance.
     `sampling` holds the values of BOUNDS that were asked for; the others are the target's defaults.
     `attempt` counts further answers to one prompt: under a seed, each has noise of its own.
+    `stop_repetition`: the answer ends when its last so many tokens repeat one phrase; 0 lets it go on.
     `logprobs`: rounds carry each token's log-probability and that many of the best ones; None: they do not.
     """
 
@@ -58,6 +59,7 @@ class Request:
     logit_bias: tuple[tuple[int, float], ...] = ()
     attempt: int = 0
     logprobs: int | None = None
+    stop_repetition: int = 0
 
 
 def asked_of(options: Mapping[str, Any]) -> Request:
@@ -76,6 +78,7 @@ def asked_of(options: Mapping[str, Any]) -> Request:
     one_name("drafter", tuple(DRAFTERS))(request.drafter)
     one_name("rule", rule_names())(request.rule)
     within("max_tokens", 1)(request.max_tokens)
+    within("stop_repetition", 0)(request.stop_repetition)
     if request.k != "auto":
         within("k", 0, MAX_K)(request.k)
     return replace(request, stop=_texts(request.stop), sampling=sampling)

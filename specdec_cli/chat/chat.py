@@ -113,6 +113,7 @@ class Chat:
             sampling=settings.sampling,
             logit_bias=settings.logit_bias,
             attempt=attempt,
+            stop_repetition=pair.stop_repetition if settings.stop_repetition is None else settings.stop_repetition,
         )
 
     @property

@@ -27,7 +27,10 @@ DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True)
 class ChatSettings:
-    """How replies are requested and shown. `k` None is the pair's K; `think` is shown, hidden or off (no thinking)."""
+    """How replies are requested and shown. `k` and `stop_repetition` None are the pair's.
+
+    `think` is shown, hidden or off (no thinking).
+    """
 
     k: int | Literal["auto"] | None = None
     drafts: bool = True
@@ -39,6 +42,7 @@ class ChatSettings:
     stop: tuple[str, ...] = ()
     sampling: Mapping[str, float | None] = field(default_factory=dict)
     logit_bias: tuple[tuple[int, float], ...] = ()
+    stop_repetition: int | None = None
     think: str = SHOWN
     panel: bool = True
 
@@ -111,6 +115,7 @@ _PARSERS: Mapping[str, Callable[[str], Any]] = {
     "max-tokens": lambda value: _whole("/set max-tokens", value, 1),
     "max-context": lambda value: None if value == DEFAULT else _whole("/set max-context", value, 1),
     "seed": lambda value: None if value == "off" else _whole("/set seed", value, 0),
+    "stop-repetition": lambda value: None if value == DEFAULT else _whole("/set stop-repetition", value, 0),
     "stop": lambda value: () if value == "off" else (_unescaped(value),),
     **{name: one_name(f"/set {name}", WORDS[name]) for name in ("think", "overflow", "rule")},
 }

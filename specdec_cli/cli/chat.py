@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from specdec_cli.cli.demo import introduce_demo
 from specdec_cli.cli.groups import grouped
 from specdec_cli.cli.opened import forbid_network, opened, resolved
 from specdec_cli.cli.options import ADVANCED, AnswerOptions, DisplayOptions, ModelOptions
@@ -88,6 +89,7 @@ def chat(
         stop=tuple(answer.stop or ()),
         sampling=sampling.values(),
         logit_bias=sampling.bias(),
+        stop_repetition=answer.stop_repetition,
         panel=display.panel is not False,
     )
     transcript = _transcript(resume, save, answer.system)
@@ -171,7 +173,9 @@ def _converse(
     )
     turns = len(transcript.conversation.turns)
     summary = f"{this_chat.loaded.summary} · /help" + (f" · {count(turns, 'turn')} continued" if turns else "")
-    screen.greet(summary, demo=found.pair.name == DEMO)
+    if found.pair.name == DEMO:
+        introduce_demo(display)
+    screen.greet(summary)
     with unwinding():
         return run_chat(this_chat, reader, lenient=sys.stdin.isatty())
 

@@ -81,6 +81,18 @@ KvBits = Annotated[
         advanced=True,
     ),
 ]
+StopRepetition = Annotated[
+    int | None,
+    option(
+        "--stop-repetition",
+        callback=within("--stop-repetition", 0),
+        metavar="N",
+        env="STOP_REPETITION",
+        help="Stop when the last N tokens repeat one phrase; 0 goes on.",
+        show_default="the pair's, else 0",
+        advanced=True,
+    ),
+]
 Raw = Annotated[bool, option("--raw", help="Continue the prompt's own text: no chat template.")]
 Panel = Annotated[
     bool | None, option("--panel/--no-panel", help="The live panel.", show_default="where stderr is a terminal")
@@ -136,6 +148,7 @@ class AnswerOptions:
     stop: Annotated[list[str] | None, option(metavar="TEXT", help="Stop before this text; repeatable.")] = None
     system: Annotated[str | None, option("--system", "-s", metavar="TEXT", help="System message.")] = None
     max_context: MaxContext = None
+    stop_repetition: StopRepetition = None
 
 
 @dataclass(frozen=True, slots=True)

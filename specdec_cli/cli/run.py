@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from specdec_cli.cli.demo import introduce_demo
 from specdec_cli.cli.groups import grouped
 from specdec_cli.cli.opened import opened, resolved
 from specdec_cli.cli.options import AnswerOptions, DisplayOptions, ModelOptions, Raw
@@ -51,9 +52,8 @@ def run(
     found = resolved(models, () if length is None else (length,))
     with ExitStack() as stack:
         screen = stack.enter_context(display.open(found.pair.name))
-        if found.pair.name == DEMO:
-            _introduce_demo(display)
-            found = replace(found, reason="")
+        demo = found.pair.name == DEMO
+        found = replace(found, reason="") if demo else found
         reserve_tokens = answer.max_tokens + len(text) // 3
         session = opened(found, models, reserve_tokens=reserve_tokens, shown=display.notices, plain=display.plain)
         request = Request(
@@ -66,20 +66,15 @@ def run(
             seed=sampling.seed,
             sampling=values,
             logit_bias=bias,
+            stop_repetition=found.pair.stop_repetition if answer.stop_repetition is None else answer.stop_repetition,
         )
         ids = session.raw_tokens(text) if raw else session.chat_tokens(text, answer.system)
+        if demo:
+            introduce_demo(display)
         interrupt = stack.enter_context(Interrupt())
         finish = show_events(session.reply(ids, request, interrupt.requested, raw), screen)
     if finish.reason == "interrupted":
         raise typer.Exit(130)
-
-
-def _introduce_demo(display: DisplayOptions) -> None:
-    """A person who named no pair is told, once, what answers and what to type next."""
-    if display.notices and sys.stderr.isatty():
-        from specdec_cli.ui.display import print_demo_box
-
-        print_demo_box(sys.stderr, display.plain)
 
 
 def read_prompt(argument: str | None) -> str:

@@ -30,6 +30,7 @@ class Pair:
     min_memory_gb: float | None = None
     verified: bool = False
     drafter: str | None = None
+    stop_repetition: int = 0
     source: str = "command line"
 
     @property

@@ -46,6 +46,7 @@ class _Entry(BaseModel):
     drafter: Annotated[str, AfterValidator(_known_drafter)] | None = None
     note: str = ""
     min_memory_gb: float | None = Field(None, gt=0)
+    stop_repetition: int = Field(0, ge=0)
     verified: bool = False
     measured: list[dict[str, Any]] = []
 

@@ -144,8 +144,8 @@ class Session:
         prefill_seconds = clock() - began
         self._controller.prompt_was_read(prefill_seconds)
         yield Prefill(prompt_tokens=len(prompt), cached_tokens=cached, seconds=prefill_seconds)
-        tokenizer = self.pair.tokenizer
-        writer = Writer(tokenizer.stream(prompt if raw else ()), StopStrings(request.stop), tokenizer)
+        tokenizer, stop_strings = self.pair.tokenizer, StopStrings(request.stop)
+        writer = Writer(tokenizer.stream(prompt if raw else ()), stop_strings, tokenizer, request.stop_repetition)
         stops = tokenizer.stop_tokens
         rounds = decode(
             target, drafter, rule, length, context, max_tokens, stops, clock,
@@ -166,7 +166,7 @@ class Session:
         stats.decode_seconds = last - first - stats.draft_prefill_seconds
         stats.total_seconds = clock() - began
         stats.peak_memory_bytes = device.peak_memory_bytes()
-        reason: FinishReason = "stop" if writer.stopped else "length"
+        reason: FinishReason = writer.stopped or "length"
         if not writer.stopped and stats.emitted_tokens < max_tokens:
             reason = "interrupted"
         if stats.draft_n and reason != "interrupted":

@@ -5,34 +5,42 @@ from __future__ import annotations
 from dataclasses import replace
 
 from specdec_cli.events import Finish, FinishReason, Round, RoundDone
+from specdec_cli.models.repetition import Repetition
 from specdec_cli.models.text import StopStrings
 from specdec_cli.models.tokenizer import TextStream, Tokenizer
 from specdec_cli.stats import Stats
 
 
 class Writer:
-    """Turns rounds into text, token by token; cuts at stop tokens and stop strings."""
+    """Turns rounds into text, token by token; cuts at stop tokens, stop strings and loops.
 
-    def __init__(self, stream: TextStream, stops: StopStrings, tokenizer: Tokenizer) -> None:
+    `stopped` says which of them ended the answer, None while it goes on.
+    """
+
+    def __init__(self, stream: TextStream, stops: StopStrings, tokenizer: Tokenizer, stop_repetition: int = 0) -> None:
         self._stream, self._stops, self._tokenizer = stream, stops, tokenizer
+        self._repetition = Repetition(stop_repetition)
         self._tokens: list[int] = []
         self._texts: list[str] = []
-        self.stopped = False
+        self.stopped: FinishReason | None = None
         self._silent = False
 
     def write(self, round: Round) -> RoundDone:
-        """The round with its text; cut after the token that completed a stop string."""
+        """The round with its text; cut after the token that completed a stop string or a loop."""
         text, kept = "", 0
         for token in round.emitted:
             kept += 1
             if token in self._tokenizer.stop_tokens:
-                self.stopped = True
+                self.stopped = "stop"
                 break
             self._tokens.append(token)
             shown, self._silent = self._stops.feed(self._stream.step(token))
             text += shown
             if self._silent:
-                self.stopped = True
+                self.stopped = "stop"
+                break
+            if self._repetition.feed(token):
+                self.stopped = "repetition"
                 break
         self._texts.append(text)
         pieces = tuple(map(self._tokenizer.piece, round.draft))

@@ -62,11 +62,12 @@ class JsonlDisplay:
         """Nothing to do: every line was flushed."""
 
 
-_DEMO = (
-    "It ships inside specdec: a 5.2 M-parameter target and a 1.4 M draft, trained on Python's standard library.",
-    "It completes Python code; it is not an assistant. For a real pair that suits this machine:",
-)
 _DEMO_COMMAND = "specdec pull"
+_DEMO = (
+    "It ships inside specdec: two small models, trained on Python's standard library.",
+    "It completes Python code, and answers anything else with nonsense. For a real pair that suits this machine:",
+)
+_DEMO_LINE = f"the demo pair answers: it completes Python and knows nothing else; a real pair: {_DEMO_COMMAND}"
 
 
 @contextmanager
@@ -141,11 +142,16 @@ def counting(err: TextIO) -> Iterator[Callable[[int, int, str], None]]:
 
 
 def print_demo_box(err: TextIO, plain: bool) -> None:
-    """The box about the demo pair, which answers when no pair was named, and the next command."""
+    """What the demo pair is, which answers when no pair was named, and the next command."""
     console = make_console(err, plain=plain)
     box = demo_box("demo pair", _DEMO, _DEMO_COMMAND)
     box.width = min(80, console.width)
     console.print(box)
+
+
+def print_demo_line(err: TextIO, plain: bool) -> None:
+    """The same in one line."""
+    print_notice(err, _DEMO_LINE, plain)
 
 
 def print_notice(err: TextIO, sentence: str, plain: bool) -> None:

@@ -36,6 +36,8 @@ def summary(start: Start, finish: Finish, width: int = 80) -> list[Text]:
         full = start.context_limit is not None and start.prompt_tokens + start.max_tokens >= start.context_limit
         full_context = f"the context of {start.context_limit} tokens is full" if full else ""
         lines.append([(full_context or f"stopped at --max-tokens {start.max_tokens}", "yellow")])
+    if finish.reason == "repetition":
+        lines.append([("stopped: the answer had become a loop", "yellow"), ("--stop-repetition 0 goes on", "dim")])
     if finish.reason == "interrupted":
         lines.append([("interrupted: the text above is partial", "yellow")])
     return [text for parts in lines for text in _flow(parts, width)]

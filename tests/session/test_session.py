@@ -6,6 +6,7 @@ from fakes.drafting import open_session
 from fakes.models import TINY, byte_tokenizer, tiny_folder
 from specdec_cli.errors import DoesNotFit, UsageError
 from specdec_cli.events import Finish, Prefill, RoundDone, Start
+from specdec_cli.models.repetition import Repetition
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
 
@@ -127,3 +128,20 @@ def test_adaptive_k_changes_no_token(tiny_pair, drafter):
         for _ in range(2):
             start, *_, auto = session.reply(prompt, Request(max_tokens=150, k="auto", drafter=drafter, **more))
             assert (start.k, auto.tokens) == ("auto", plain.tokens)
+
+
+@pytest.mark.parametrize("k", [0, 1, 3, 7, "auto"])
+def test_a_loop_ends_the_reply_at_the_same_token_whatever_k(session, k):
+    """A bias drives the model into a loop; the text up to there is plain decoding's own."""
+    bias = tuple((token, 2.0) for token in range(100, 104))
+    plain = reply(session, k=0, max_tokens=150, logit_bias=bias)[-1]
+    cut = reply(session, k=k, max_tokens=150, logit_bias=bias, stop_repetition=12)[-1]
+    watch = Repetition(12)
+    end = next(place for place, token in enumerate(plain.tokens, 1) if watch.feed(token))
+    assert (cut.reason, plain.reason != "repetition") == ("repetition", True)
+    assert cut.tokens == plain.tokens[:end] and 12 < end < len(plain.tokens)
+    assert plain.text.startswith(cut.text)
+
+
+def test_without_a_loop_the_watch_changes_nothing(session):
+    assert reply(session, max_tokens=20, stop_repetition=20)[-1].text == reply(session, max_tokens=20)[-1].text

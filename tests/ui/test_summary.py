@@ -121,14 +121,14 @@ def test_an_error_on_a_terminal_sends_only_our_own_codes() -> None:
         terminal.close()
 
 
-def test_the_demo_box_says_who_speaks_in_six_lines() -> None:
+def test_the_demo_box_says_what_the_pair_is_in_six_lines() -> None:
     err = io.StringIO()
     print_demo_box(err, plain=True)
     assert err.getvalue() == (
         "╭─ demo pair ──────────────────────────────────────────────────────────────────╮\n"
-        "│ It ships inside specdec: a 5.2 M-parameter target and a 1.4 M draft, trained │\n"
-        "│ on Python's standard library. It completes Python code; it is not an         │\n"
-        "│ assistant. For a real pair that suits this machine:                          │\n"
+        "│ It ships inside specdec: two small models, trained on Python's standard      │\n"
+        "│ library. It completes Python code, and answers anything else with nonsense.  │\n"
+        "│ For a real pair that suits this machine:                                     │\n"
         "│ next  specdec pull                                                           │\n"
         "╰──────────────────────────────────────────────────────────────────────────────╯\n"
     )

@@ -21,7 +21,7 @@ from specdec_cli.format import count
 from specdec_cli.models.text import Thinking
 from specdec_cli.ui.chat.reports import markdown, turn_lines, two_columns
 from specdec_cli.ui.chat.rows import ThinkingRows, ThinkingWriter
-from specdec_cli.ui.display import Display, JsonlDisplay, Tee, print_demo_box, print_error
+from specdec_cli.ui.display import Display, JsonlDisplay, Tee, print_error
 from specdec_cli.ui.panel.live import PanelDisplay
 from specdec_cli.ui.plain import PlainDisplay
 from specdec_cli.ui.summary import print_lines
@@ -89,13 +89,10 @@ class ChatScreen:
         """Columns of the terminal now."""
         return terminal_size(self._err)[0]
 
-    def greet(self, rows: str, demo: bool) -> None:
+    def greet(self, rows: str) -> None:
         """Shows the pair, and how to get help."""
-        if self._quiet:
-            return
-        if demo and is_terminal(self._err):
-            print_demo_box(self._err, self._plain)
-        self._notice(rows)
+        if not self._quiet:
+            self._notice(rows)
 
     def turn(self, start: Start, prefill: Prefill | None, finish: Finish) -> None:
         """The line after a reply, and an empty one on a terminal."""

@@ -64,13 +64,19 @@ def _short(name: str) -> str:
     return drawn(name.rstrip("/").rpartition("/")[2] if name.count("/") > 1 else name.removeprefix("specdec:"))
 
 
+ENDED = {
+    "interrupted": "The reply breaks off here.",
+    "length": "Stopped at the longest length allowed.",
+    "repetition": "Stopped: the answer had become a loop.",
+}
+
+
 def _reply(reply: Reply, number: int) -> Markup:
     facts = [
         element("div", element("dt", name), element("dd", value, element("small", definition)))
         for name, value, definition in figures(reply.finish.stats)
     ]
-    ended = {"interrupted": "The reply breaks off here.", "length": "Stopped at the longest length allowed."}
-    note = ended.get(reply.finish.reason, "")
+    note = ENDED.get(reply.finish.reason, "")
     parts = [
         *([element("h2", f"{number}. {heading(reply.start)}")] if number > 1 else []),
         element("p", settings(reply.start), class_="soft"),

@@ -97,7 +97,7 @@ def test_names_messages_and_tables_are_filtered(terminal):
     screen.show(Quote(HOSTILE))
     screen.show(Rows(((HOSTILE, HOSTILE),)))
     screen.error(UsageError(HOSTILE, HOSTILE))
-    screen.greet(HOSTILE, demo=False)
+    screen.greet(HOSTILE)
     terminal.settle()
     text = terminal.written.decode()
     assert "title" not in text and "\x1b[2J" not in text and "\x9b" not in text
@@ -108,7 +108,7 @@ def test_quiet_says_errors_and_what_was_asked_for_alone():
     out, err = io.StringIO(), io.StringIO()
     screen = ChatScreen(out, err, quiet=True)
     screen.show(Notice("done"))
-    screen.greet("who", demo=True)
+    screen.greet("who")
     screen.turn(START, PREFILL, finish())
     assert err.getvalue() == ""
     screen.error(UsageError("what", "next"))
