@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from specdec_cli import __version__
-from specdec_cli.cli import audit, bench, chat, doctor, help, pairs, replay, run
+from specdec_cli.cli import audit, bench, chat, doctor, help, pairs, pull, replay, run
 from specdec_cli.cli.pipes import ReaderLeft
 from specdec_cli.errors import SpecdecError, UsageError
 
@@ -50,7 +50,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (run, chat, bench, audit, replay, doctor, pairs, help):
+for module in (run, chat, bench, audit, replay, doctor, pairs, pull, help):
     app.add_typer(module.app)
 
 
