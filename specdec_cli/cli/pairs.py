@@ -36,10 +36,12 @@ def pairs(
     context: typer.Context,
     json: Annotated[bool, typer.Option("--json", help="One JSON array on stdout.")] = False,
     online: Annotated[bool, typer.Option("--online", help="Ask the Hub whether ids and sizes are right.")] = False,
+    every: Annotated[bool, typer.Option("--all", "-a", help="Also those that need more memory.")] = False,
 ) -> None:
-    """The pairs specdec knows: sizes, downloaded or not, fits or not, where the entry comes from."""
+    """The pairs specdec knows: what can run now, what can be downloaded, and what is too large for this machine."""
     if context.invoked_subcommand is not None:
         return
+    from specdec_cli.machine import physical_bytes
     from specdec_cli.pairs.catalog import confirm, hub_ids, partly_here, registry
     from specdec_cli.ui.pairs import print_json, print_line, print_pairs
 
@@ -52,7 +54,7 @@ def pairs(
     if json:
         print_json(sys.stdout, [row.to_dict() for row in rows])
     else:
-        print_pairs(sys.stdout, rows)
+        print_pairs(sys.stdout, rows, physical_bytes(), every)
     damaged = partly_here(model for pair in known.pairs.values() for model in pair.models)
     for problem in damaged[1:]:
         print_line(sys.stderr, f"{problem.message}; {problem.hint}")
@@ -62,15 +64,26 @@ def pairs(
 
 def pair_rows(known: Registry) -> list[PairRow]:
     """What `specdec pairs` shows, in the order of models.toml."""
-    from specdec_cli.pairs.catalog import confirmed, downloaded, fits, size_bytes, verified
+    from specdec_cli.pairs.catalog import confirmed, estimated_bytes, fits, size_bytes, verified
+    from specdec_cli.pairs.here import can_be_pulled, missing
     from specdec_cli.ui.pairs import PairRow
 
     sizes = confirmed()
     rows = []
     for pair in known.pairs.values():
-        size = size_bytes(pair, sizes)
-        default = pair.name == (known.default_pair or DEMO)
-        rows.append(PairRow(verified(pair, sizes), size, downloaded(pair), fits(pair, size), default))
+        size, problem = size_bytes(pair, sizes), missing(pair)
+        estimate = estimated_bytes(pair, sizes) if size is None else None
+        rows.append(
+            PairRow(
+                pair=verified(pair, sizes),
+                size_bytes=size,
+                downloaded=problem is None,
+                fits=fits(pair, size or estimate),
+                default=pair.name == (known.default_pair or DEMO),
+                estimated_bytes=estimate,
+                pullable=problem is None or can_be_pulled(problem),
+            )
+        )
     return rows
 
 
