@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from specdec_cli.cli.ask import Yes, ask
+from specdec_cli.cli.complete import pair_names
 from specdec_cli.cli.groups import grouped
 from specdec_cli.cli.options import DraftLength, PairOptions
 from specdec_cli.cli.pipes import ignore_broken_pipe
@@ -27,7 +28,7 @@ pairs_app = typer.Typer(invoke_without_command=True, help="The pairs specdec kno
 app.add_typer(pairs_app, name="pairs")
 
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
-PairName = Annotated[str, typer.Argument(metavar="NAME", help="A pair from models.toml.")]
+PairName = Annotated[str, typer.Argument(metavar="NAME", help="A pair from models.toml.", autocompletion=pair_names)]
 
 
 @pairs_app.callback()

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from specdec_cli.cli.ask import Yes, ask
+from specdec_cli.cli.complete import pair_names
 from specdec_cli.cli.groups import grouped
 from specdec_cli.cli.opened import named
 from specdec_cli.cli.options import Force, KvBits, MaxContext, Offline, PairOptions
@@ -16,7 +17,9 @@ from specdec_cli.format import size
 from specdec_cli.pairs.pair import DEMO
 
 app = typer.Typer()
-Name = Annotated[str | None, typer.Argument(help="A pair from models.toml.", show_default=False)]
+Name = Annotated[
+    str | None, typer.Argument(help="A pair from models.toml.", show_default=False, autocompletion=pair_names)
+]
 
 
 @app.command(short_help="Verdict on a pair from a few hundred kB, before any weight.")
@@ -84,7 +87,10 @@ def pull(
 
 @app.command(short_help="Remove a downloaded pair; says what was freed.")
 @ignore_broken_pipe
-def rm(name: Annotated[str, typer.Argument(help="A pair, or a model's Hub id.")], yes: Yes = False) -> None:
+def rm(
+    name: Annotated[str, typer.Argument(help="A pair, or a model's Hub id.", autocompletion=pair_names)],
+    yes: Yes = False,
+) -> None:
     """Remove a downloaded pair; says what else uses the files and what was freed."""
     from specdec_cli.pairs.catalog import registry
     from specdec_cli.pairs.pull import carry_out, plan_removal
