@@ -15,9 +15,9 @@ from specdec_cli.chat.settings import NAMES, WORDS, on_or_off, parse_k
 from specdec_cli.chat.transcript import Transcript, load
 from specdec_cli.errors import UsageError
 from specdec_cli.format import count
-from specdec_cli.hub import locate
 from specdec_cli.kinds import LOOKUP, MODEL, kind_of
 from specdec_cli.pairs.catalog import registry
+from specdec_cli.pairs.here import model_folder
 from specdec_cli.request import one_name
 from specdec_cli.session.conversation import Conversation
 
@@ -143,7 +143,7 @@ def _pair(chat: Chat, argument: str) -> None:
     if argument:
         pair = registry().find(argument)
         for name, revision in pair.models:
-            locate(name, revision)  # before the present pair is unloaded
+            model_folder(pair, name, revision)  # before the present pair is unloaded
         chat.switch(pair, pair.drafter or chat.loaded.drafter)
     chat.screen.show(Notice(chat.loaded.summary))
 

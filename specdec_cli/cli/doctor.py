@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from specdec_cli.cli.ask import Yes, ask
 from specdec_cli.cli.groups import grouped
 from specdec_cli.cli.opened import opened, resolved
 from specdec_cli.cli.options import Draft, DraftRevision, ModelOptions, Offline, Pair, Target, TargetRevision, option
-from specdec_cli.cli.pairs import Yes, ask
 from specdec_cli.cli.pipes import ignore_broken_pipe
 from specdec_cli.errors import UsageError
 

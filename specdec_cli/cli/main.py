@@ -17,9 +17,11 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from specdec_cli import __version__
-from specdec_cli.cli import audit, bench, chat, doctor, help, pairs, replay, run
+from specdec_cli.cli import audit, bench, chat, doctor, help, pairs, pull, replay, run
 from specdec_cli.cli.pipes import ReaderLeft
-from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.cli.typed import explained
+from specdec_cli.cli.usage import prepare, untyped
+from specdec_cli.errors import SpecdecError
 
 # The help's panels, and the order of the commands in each.
 PANELS = {
@@ -40,6 +42,13 @@ class Commands(TyperGroup):
             for name in names:
                 self.commands[name] = known[name]
                 known[name].rich_help_panel = panel  # type: ignore[attr-defined]  # every command of Typer's has it
+        prepare(self)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Typer adds the options about completion only after the group is made."""
+        found = super().get_params(ctx)
+        untyped(found)
+        return found
 
 
 app = typer.Typer(
@@ -48,9 +57,8 @@ app = typer.Typer(
     help="Speculative decoding you can see: a draft model guesses, the target model checks, the words stay its own.",
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (run, chat, bench, audit, replay, doctor, pairs, help):
+for module in (run, chat, bench, audit, replay, doctor, pairs, pull, help):
     app.add_typer(module.app)
 
 
@@ -116,7 +124,7 @@ def main() -> NoReturn:
     except SpecdecError as error:
         code = fail(error)
     except TyperException as error:
-        code = fail(UsageError(usage_message(error), "specdec --help lists commands, specdec COMMAND --help options"))
+        code = fail(explained(error, usage_message(error), sys.argv[1:]))
     except Exception as error:  # noqa: BLE001 - the one boundary: a person gets two lines, never a traceback
         failure = _of_the_device(error) or SpecdecError(
             f"{type(error).__name__}: {error}", "SPECDEC_DEBUG=1 shows the traceback"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from specdec_cli.cli import complete
 from specdec_cli.kinds import DEFAULT_DRAFTER, DRAFTERS
 from specdec_cli.request import KV_BITS, MAX_K, one_of, within
 
@@ -26,7 +27,12 @@ def option(*names: str, env: str | None = None, advanced: bool = False, **more: 
     return typer.Option(*names, envvar=variable, show_envvar=False, rich_help_panel=panel, **more)
 
 
-Pair = Annotated[str | None, option("--pair", "-p", metavar="NAME", env="PAIR", help="A pair from models.toml.")]
+Pair = Annotated[
+    str | None,
+    option(
+        "--pair", "-p", metavar="NAME", env="PAIR", help="A pair from models.toml.", autocompletion=complete.pair_names
+    ),
+]
 Target = Annotated[
     str | None, option("--target", metavar="ID", env="TARGET", help="Target: a local folder or a Hub id.")
 ]
@@ -99,7 +105,7 @@ Panel = Annotated[
 ]
 Quiet = Annotated[bool, option("--quiet", "-q", help="The answer only: no panel, no summary.")]
 Plain = Annotated[bool, option("--plain", env="PLAIN", help="No control codes at all.", advanced=True)]
-Offline = Annotated[bool, option("--offline", env="OFFLINE", help="No network call at all.")]
+Offline = Annotated[bool, option("--offline", env="OFFLINE", help="No network call at all.", advanced=True)]
 Force = Annotated[bool, option("--force", help="Go on although it does not fit.", advanced=True)]
 WHO_DRAFTS = ", ".join(f"{kind.name} ({kind.about})" if kind.drafts else kind.name for kind in DRAFTERS.values())
 
@@ -130,6 +136,7 @@ class ModelOptions:
             help=f"Who drafts: {WHO_DRAFTS}.",
             show_default=DEFAULT_DRAFTER,
             advanced=True,
+            autocompletion=complete.one_of(DRAFTERS),
         ),
     ] = None
     target_revision: TargetRevision = None
@@ -145,7 +152,9 @@ class AnswerOptions:
 
     k: DraftLength = None
     max_tokens: MaxTokens = 512
-    stop: Annotated[list[str] | None, option(metavar="TEXT", help="Stop before this text; repeatable.")] = None
+    stop: Annotated[
+        list[str] | None, option(metavar="TEXT", help="Stop before this text; repeatable.", advanced=True)
+    ] = None
     system: Annotated[str | None, option("--system", "-s", metavar="TEXT", help="System message.")] = None
     max_context: MaxContext = None
     stop_repetition: StopRepetition = None

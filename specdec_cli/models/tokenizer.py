@@ -17,6 +17,7 @@ from jinja2.exceptions import TemplateError
 from mlx_lm.tokenizer_utils import NaiveStreamingDetokenizer
 from mlx_lm.utils import load_tokenizer
 from tokenizers.decoders import DecodeStream
+from transformers import CONFIG_MAPPING, PreTrainedConfig
 
 from specdec_cli.errors import NotAvailable, UsageError
 from specdec_cli.models.text import Thinking
@@ -62,7 +63,8 @@ class Tokenizer:
         """
         ends = _stop_ids(folder, config)
         try:
-            return cls(load_tokenizer(folder, {"trust_remote_code": False}, eos_token_ids=ends))
+            options = {"trust_remote_code": False, "config": _class_hints(folder, config)}
+            return cls(load_tokenizer(folder, options, eos_token_ids=ends))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise NotAvailable(
@@ -208,6 +210,21 @@ class _NaiveStream:
     def finish(self) -> str:
         self._detokenizer.finalize()
         return str(self._detokenizer.last_segment)
+
+
+def _class_hints(folder: Path, config: Mapping[str, Any]) -> Any:
+    """What transformers chooses a tokenizer's class by: the model's type, and the class its configuration names.
+
+    transformers would read and check all of config.json for that, and refuses values that mlx-lm accepts.
+    """
+    kind = str(config.get("model_type", ""))
+    if kind == "mistral" and "layer_types" in config:  # as its AutoConfig does
+        kind = "ministral"
+    known = CONFIG_MAPPING[kind] if kind in CONFIG_MAPPING else PreTrainedConfig  # noqa: SIM401 - its .get is empty
+    hints = object.__new__(known)  # made without its values, it has none to refuse
+    named = {key: config[key] for key in ("tokenizer_class", "model_name") if isinstance(config.get(key), str)}
+    vars(hints).update(named, model_type=kind, _name_or_path=str(folder))
+    return hints
 
 
 def _stop_ids(folder: Path, config: Mapping[str, Any]) -> list[int] | None:

@@ -20,18 +20,21 @@ from specdec_cli.pairs.pair import Pair
 OF_THE_MODELS = ("target_bytes", "draft_bytes", "min_memory_gb", "verified", "measured")
 
 
-def set_default(path: Path, name: str) -> None:
-    """Makes `name` the default pair."""
+def set_default(path: Path, name: str | None) -> None:
+    """Makes `name` the default pair; None: the file names none."""
     document = _read(path)
-    document["default_pair"] = name
+    if name is not None:
+        document["default_pair"] = name
+    else:
+        document.pop("default_pair", None)
     _write(path, document)
 
 
 def add_pair(path: Path, pair: Pair) -> None:
-    """Adds or replaces one pair; other keys of its table stay."""
+    """Adds or replaces one pair; other keys of its table stay. A new table has all that is known of `pair`."""
     document = _read(path)
     pairs = document.setdefault("pairs", tomlkit.table(is_super_table=True))
-    table = pairs.setdefault(pair.name, tomlkit.table())
+    table = pairs.setdefault(pair.name, _entry(pair))
     values = {
         "target": pair.target,
         "draft": pair.draft,
@@ -50,6 +53,16 @@ def add_pair(path: Path, pair: Pair) -> None:
     _write(path, document)
 
 
+def remove_pair(path: Path, name: str) -> None:
+    """Takes the entry out; the default pair, if it is this one, stays for the caller to change."""
+    document = _read(path)
+    pairs = document["pairs"]
+    del pairs[name]
+    if not pairs:
+        del document["pairs"]
+    _write(path, document)
+
+
 def record_measured(path: Path, pair: Pair, k: int | Literal["auto"], measured: Mapping[str, Any]) -> None:
     """Sets K and drafter of `pair`, and adds `measured` to its measurements in place of an older one of that chip.
 
@@ -57,11 +70,7 @@ def record_measured(path: Path, pair: Pair, k: int | Literal["auto"], measured: 
     """
     document = _read(path)
     pairs = document.setdefault("pairs", tomlkit.table(is_super_table=True))
-    if pair.name not in pairs:
-        known = {f.name: getattr(pair, f.name) for f in fields(pair) if f.name not in ("name", "source", "k")}
-        pairs[pair.name] = tomlkit.table()
-        pairs[pair.name].update({key: value for key, value in known.items() if value not in (None, "")})
-    table = pairs[pair.name]
+    table = pairs.setdefault(pair.name, _entry(pair))
     table["k"] = k
     if "drafter" in measured:
         table["drafter"] = measured["drafter"]
@@ -73,6 +82,16 @@ def record_measured(path: Path, pair: Pair, k: int | Literal["auto"], measured: 
         entries.append(inline)
     table["measured"] = entries
     _write(path, document)
+
+
+def _entry(pair: Pair) -> tomlkit.items.Table:
+    """A table of all that is known of `pair`, defaults left out."""
+    table = tomlkit.table()
+    for field in fields(pair):
+        value = getattr(pair, field.name)
+        if field.name not in ("name", "source", "k") and value not in (None, field.default):
+            table[field.name] = value
+    return table
 
 
 def _read(path: Path) -> tomlkit.TOMLDocument:

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,3 +85,44 @@ def test_a_missing_or_damaged_tokenizer_is_not_available(tmp_path, content):
 def loaded(folder):
     global LOADED
     LOADED = Tokenizer.load(folder, "m", TINY)
+
+
+# Values of mlx-lm's own test models and of models people run; transformers' configuration classes refuse each.
+REFUSED_BY_TRANSFORMERS = {
+    "dots1": {"model_type": "dots1", "n_group": "1", "rope_scaling": {"rope_type": "yarn"}},
+    "exaone4": {"model_type": "exaone4", "sliding_window": 8, "sliding_window_pattern": "LG"},
+    "granitemoehybrid": {"model_type": "granitemoehybrid", "layer_types": ["mamba", "riddle"]},
+    "mamba2": {"model_type": "mamba2", "hidden_size": 64, "num_heads": 3, "head_dim": 16, "time_step_limit": 0.1},
+    "gemma2": {"model_type": "gemma2", "query_pre_attn_scalar": 1.0},
+    "qwen3": {"model_type": "qwen3", "rope_scaling": {"rope_type": "llama3"}, "num_hidden_layers": "two"},
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_BY_TRANSFORMERS)
+def test_values_that_transformers_refuses_do_not_keep_a_tokenizer_from_loading(tmp_path, name):
+    """transformers read the whole configuration only to choose a tokenizer class by its type."""
+    from transformers import AutoConfig
+
+    config = REFUSED_BY_TRANSFORMERS[name]
+    folder = tiny_folder(tmp_path / "m")
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(Exception):  # noqa: B017 - whatever transformers raises: the values must be of that sort
+        AutoConfig.from_pretrained(folder)
+    assert Tokenizer.load(folder, "m", config).encode("ab") == LOADED.encode("ab")
+
+
+@pytest.mark.parametrize("kind", ["qwen3", "llama", "gemma2", "mistral", "deepseek_v3", "internlm2", "riddle", None])
+@pytest.mark.parametrize("declared", ["PreTrainedTokenizerFast", "LlamaTokenizer", "Qwen2Tokenizer", None])
+def test_the_tokenizer_class_is_the_one_that_transformers_itself_takes(tmp_path, kind, declared):
+    from transformers import AutoTokenizer
+
+    folder = tiny_folder(tmp_path / "m")
+    config = {} if kind is None else {"model_type": kind}
+    (folder / "config.json").write_text(json.dumps(config))
+    values = json.loads((folder / "tokenizer_config.json").read_text())
+    values["tokenizer_class"] = declared
+    (folder / "tokenizer_config.json").write_text(json.dumps({k: v for k, v in values.items() if v}))
+    theirs = AutoTokenizer.from_pretrained(folder)
+    ours = Tokenizer.load(folder, "m", config)._wrapper._tokenizer
+    assert type(ours) is type(theirs)
+    assert ours.get_vocab() == theirs.get_vocab()

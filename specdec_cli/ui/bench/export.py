@@ -17,7 +17,7 @@ from specdec_cli.bench.intervals import Interval
 from specdec_cli.bench.report import KindRow, Report, Row, recommended, reports
 from specdec_cli.bench.result import BenchResult, Sample
 from specdec_cli.errors import SpecdecError, UsageError
-from specdec_cli.format import percent
+from specdec_cli.format import percent, size
 from specdec_cli.ui.bench.page import html_page, svg_summary
 
 COLUMNS = ("K", "tok/s", "speed-up", "", "accepted", "per pass", "draft", "v(K+1)", "first token", "peak")
@@ -58,7 +58,8 @@ def markdown_text(result: BenchResult) -> str:
             lines += ["", *_table(("kind", "best K", "speed-up", "accepted"), map(_kind, report.kinds))]
         said = (sentences.conclusion(report), sentences.reason(report), sentences.break_even(report))
         lines += [f"\n{sentence[0].upper()}{sentence[1:]}." for sentence in said if sentence]
-    lines += ["", f"Rule: {sentences.rule()}. ± and ranges are 95 % intervals over prompts; ~ is predicted."]
+    signs = list(dict.fromkeys(sign for report in found for sign in sentences.marks(report)))
+    lines += ["", "; ".join([f"Rule: {sentences.rule()}. ± and ranges are 95 % intervals over prompts", *signs]) + "."]
     lines += ["", f"Machine: {sentences.surroundings(result)}."]
     lines += ["", "```sh", *(sentences.command(result, report) for report in recommended(found)), "```", ""]
     return "\n".join(lines)
@@ -100,8 +101,8 @@ def _report(report: Report) -> dict[str, Any]:
     return {
         "condition": asdict(report.condition),
         "verdict": asdict(report.recommendation) | {"told": sentences.conclusion(report)},
-        "rows": [asdict(row) for row in report.rows],
-        "kinds": [asdict(row) for row in report.kinds],
+        "rows": [asdict(row) | {"source": row.source} for row in report.rows],
+        "kinds": [asdict(row) | {"source": row.source} for row in report.kinds],
         "draft_steps": curve and dict(curve.draft),
         "verify_steps": curve and dict(curve.verify),
     }
@@ -130,24 +131,24 @@ def _table(header: Sequence[str], rows: Any) -> list[str]:
 
 def _row(row: Row, report: Report) -> list[str]:
     chosen = report.recommendation.answer == "use" and report.recommendation.k == row.k
-    mark, memory = "" if row.measured else "~", row.peak_memory_bytes
+    mark = sentences.mark(row)
     return [
         f"**{row.k}**" if chosen else str(row.k),
         _spread(row.tokens_per_second, 1, mark),
         _spread(row.speedup, 2, mark) if row.k else "1.00",
-        "measured" if row.measured else "predicted",
+        row.source,
         percent(row.acceptance_rate, unknown=""),
         "" if row.mean_acceptance_length is None else f"{row.mean_acceptance_length:.2f}",
         percent(row.draft_share, unknown=""),
         "" if row.verify_steps is None else f"{row.verify_steps:.2f}",
         "" if row.ttft_seconds is None else f"{1000 * row.ttft_seconds:.0f} ms",
-        "" if memory is None else f"{memory / 1e9:.1f} GB",
+        "" if row.peak_memory_bytes is None else size(row.peak_memory_bytes),
     ]
 
 
 def _kind(row: KindRow) -> list[str]:
-    advice = "" if row.worth_it is not False else ", don't"
-    spread = _spread(row.speedup, 2, "" if row.measured else "~")
+    advice = f", {row.advice}" if row.advice else ""
+    spread = _spread(row.speedup, 2, sentences.mark(row)) if row.k else "1.00"
     return [_cell(row.kind), f"{row.k}{advice}", spread, percent(row.acceptance_rate, unknown="")]
 
 
