@@ -125,4 +125,5 @@ def main() -> NoReturn:
         code = fail(failure)
     # From here on a late Ctrl-C could only turn the exit code into a signal.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    exec("")  # CPython would die of an interrupt that it met inside exec(), whatever the exit code: this forgets it
     sys.exit(code)
