@@ -5,7 +5,8 @@ The imports of the command line take a while, and nothing is written or changed 
 
 from __future__ import annotations
 
-import _signal  # part of the interpreter: the module `signal` would be the first import that Ctrl-C can break
+# Part of the interpreter; the module `signal` would be the first import that Ctrl-C can break.
+import _signal  # type: ignore[import-not-found]
 import os
 import sys
 

@@ -19,7 +19,6 @@ from specdec_cli.kinds import DEFAULT_DRAFTER
 from specdec_cli.pairs.pair import DEMO
 from specdec_cli.request import one_name, parse_k
 from specdec_cli.session.conversation import OVERFLOWS, Overflow
-from specdec_cli.session.interrupt import unwinding
 
 if TYPE_CHECKING:
     from specdec_cli.chat.loop import Reader
@@ -172,8 +171,7 @@ def _converse(
     turns = len(transcript.conversation.turns)
     summary = f"{this_chat.loaded.summary} · /help" + (f" · {count(turns, 'turn')} continued" if turns else "")
     screen.greet(summary, demo=found.pair.name == DEMO)
-    with unwinding():
-        return run_chat(this_chat, reader, lenient=sys.stdin.isatty())
+    return run_chat(this_chat, reader, lenient=sys.stdin.isatty())
 
 
 def _reader(toolbar: Any, history: bool, editor: bool) -> Reader:

@@ -69,6 +69,7 @@ def run(
         )
         ids = session.raw_tokens(text) if raw else session.chat_tokens(text, answer.system)
         interrupt = stack.enter_context(Interrupt())
+        stack.enter_context(display.no_echo())
         finish = show_events(session.reply(ids, request, interrupt.requested, raw), screen)
     if finish.reason == "interrupted":
         raise typer.Exit(130)
