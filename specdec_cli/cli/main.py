@@ -128,9 +128,11 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    with unwinding():
-        code = exit_code(sys.argv[1:] or ["--help"])
-    # From here on a late Ctrl-C could only turn the exit code into a signal.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with unwinding():
+            code = exit_code(sys.argv[1:] or ["--help"])
+    finally:
+        # From here on a late Ctrl-C could only turn the exit code into a signal.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     exec("")  # CPython would die of an interrupt that it met inside exec(), whatever the exit code: this forgets it
     sys.exit(code)

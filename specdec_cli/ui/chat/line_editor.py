@@ -25,7 +25,14 @@ from specdec_cli.ui.echo import no_echo
 from specdec_cli.ui.terminal import safe
 
 KEPT_ENTRIES = 1000
-STYLE = Style.from_dict({"prompt": "bold ansicyan", "bottom-toolbar": "noreverse", "bottom-toolbar.text": "dim"})
+STYLE = Style.from_dict(
+    {
+        "prompt": "bold ansicyan",
+        "bottom-toolbar": "noreverse",
+        "bottom-toolbar.text": "dim",
+        "bottom-toolbar.refusal": "bold ansiyellow",
+    }
+)
 
 
 def history_file() -> Path:
@@ -97,6 +104,7 @@ class LineEditor:
     ) -> None:
         self._output = output or create_output(out)
         self._toolbar = toolbar
+        self._given = self._refusal = ""
         sign = "❯ " if "utf" in (getattr(out, "encoding", None) or "").lower() else "> "
         self._session: PromptSession[str] = PromptSession(
             [("class:prompt", sign)],
@@ -116,15 +124,21 @@ class LineEditor:
             output=self._output,
         )
 
-    def read(self, text: str) -> str:
-        """The next message or command; the editor starts with `text`. Raises: EOFError, KeyboardInterrupt."""
-        return self._session.prompt(default=safe(text))  # it may come from a file
+    def read(self, text: str, refusal: str = "") -> str:
+        """The next message or command; the editor starts with `text`. Raises: EOFError, KeyboardInterrupt.
+
+        As long as `text` is unchanged the bottom line says `refusal`: a long text fills the screen.
+        """
+        self._given, self._refusal = safe(text), safe(refusal)  # either may come from a file
+        return self._session.prompt(default=self._given)
 
     def no_echo(self) -> AbstractContextManager[None]:
         """In this context keys are not echoed but kept for the next line; Ctrl-C still interrupts."""
         return no_echo(sys.stdin, self._output.fileno())
 
     def _bottom(self) -> StyleAndTextTuples:
+        if self._refusal and self._session.default_buffer.text == self._given:
+            return [("class:bottom-toolbar.refusal", f" not sent: {self._refusal}")]
         return [("class:bottom-toolbar.text", f" {self._toolbar(self._output.get_size().columns)}")]
 
 
