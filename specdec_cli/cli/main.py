@@ -21,6 +21,7 @@ from specdec_cli.cli import audit, bench, chat, doctor, help, pairs, replay, run
 from specdec_cli.cli.pipes import ReaderLeft
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.session.interrupt import unwinding
+from specdec_cli.ui.spelling import SPELLED
 
 # The help's panels, and the order of the commands in each.
 PANELS = {
@@ -127,7 +128,7 @@ def main() -> NoReturn:
     """Run this process's command line, and exit."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+            stream.reconfigure(errors=SPELLED)
     try:
         with unwinding():
             code = exit_code(sys.argv[1:] or ["--help"])
