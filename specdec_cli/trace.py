@@ -87,6 +87,8 @@ def _events(path: Path) -> Iterator[tuple[int, Event]]:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", _HINT) from error
+    if (command := _other_file(path, lines[0])) is not None:
+        raise UsageError(*command)
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -98,6 +100,17 @@ def _events(path: Path) -> Iterator[tuple[int, Event]]:
             raise UsageError(f"{path}, line {number} is not JSON: {error}", _HINT) from error
         except ValueError as error:
             raise UsageError(f"{path}, line {number}: {error}", _HINT) from error
+
+
+def _other_file(path: Path, first: bytes) -> tuple[str, str] | None:
+    """(What the file is, the command that reads it) for another file of specdec's."""
+    try:
+        values = json.loads(first)
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(values, Mapping) and "transcript" in values:
+        return f"{path} is a saved chat, not a trace", f"continue it: specdec chat --resume {path}"
+    return None
 
 
 class _NotJson(Exception):

@@ -37,8 +37,8 @@ INTERRUPTED = 130
 class Reader(Protocol):
     """The source of messages."""
 
-    def read(self, text: str) -> str:
-        """The next message or command; `text` is the editor's initial text.
+    def read(self, text: str, refusal: str = "") -> str:
+        """The next message or command; `text` is the editor's initial text, and `refusal` why it was not sent.
 
         Raises: EOFError at the end, KeyboardInterrupt on Ctrl-C, UsageError for input that is not UTF-8.
         """
@@ -52,13 +52,13 @@ def run_chat(chat: Chat, reader: Reader, lenient: bool) -> int:
 
     Returns the exit code of the first failure, else 0; `lenient` returns 0 after failures, too: a person saw each.
     """
-    code, text = 0, ""
+    code, text, refusal = 0, "", ""
     while True:
         line = ""
         try:
             with when_idle(chat.rest):
-                line = reader.read(text)
-            text = ""
+                line = reader.read(text, refusal)
+            text = refusal = ""
             if line.startswith("/"):
                 text = run_command(chat, line)
             elif unfenced(line).strip():
@@ -73,6 +73,7 @@ def run_chat(chat: Chat, reader: Reader, lenient: bool) -> int:
         except SpecdecError as error:
             chat.screen.error(error)
             text = "" if line.startswith("/") else line
+            refusal = error.message if text else ""  # a long text hides the error, which stands above it
             code = code or (0 if lenient else error.exit_code)
 
 
@@ -83,7 +84,7 @@ class LineReader:
         """`prompt` is the stream for "> ", None for a pipe."""
         self._source, self._prompt = source, prompt
 
-    def read(self, text: str) -> str:
+    def read(self, text: str, refusal: str = "") -> str:
         read = self._line("> ")
         while is_open(read):
             try:

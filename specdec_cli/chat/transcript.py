@@ -88,6 +88,8 @@ def load(path: Path) -> Transcript:
     except UnicodeDecodeError as error:
         raise _damaged(path, 1, "it is not UTF-8 text") from error
     entries = [_entry(path, number, line) for number, line in enumerate(lines, 1)]
+    if "event" in entries[0]:
+        raise UsageError(f"{path} is a trace, not a saved chat", f"play it: specdec replay {path}")
     if entries[0].get("transcript") != VERSION:
         raise _damaged(path, 1, f"a transcript of version {VERSION} begins with its header")
     header = dict(entries[0])

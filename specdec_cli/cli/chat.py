@@ -20,7 +20,6 @@ from specdec_cli.kinds import DEFAULT_DRAFTER
 from specdec_cli.pairs.pair import DEMO
 from specdec_cli.request import one_name, parse_k
 from specdec_cli.session.conversation import OVERFLOWS, Overflow
-from specdec_cli.session.interrupt import unwinding
 
 if TYPE_CHECKING:
     from specdec_cli.chat.loop import Reader
@@ -176,8 +175,7 @@ def _converse(
     if found.pair.name == DEMO:
         introduce_demo(display)
     screen.greet(summary)
-    with unwinding():
-        return run_chat(this_chat, reader, lenient=sys.stdin.isatty())
+    return run_chat(this_chat, reader, lenient=sys.stdin.isatty())
 
 
 def _reader(toolbar: Any, history: bool, editor: bool) -> Reader:

@@ -88,20 +88,25 @@ def doctor(
 
 
 def _selftest(json: bool) -> None:
-    from specdec_cli.audit.selftest import run_selftest
+    from specdec_cli.audit.selftest import TimeLeft, run_selftest
     from specdec_cli.ui.display import counting, print_doctor
 
+    watched = sys.stdout.isatty()
+    time_left = TimeLeft()
     with counting(sys.stderr) as report:
 
         def on_outcome(done: int, expected: int, outcome: Outcome) -> None:
-            report(done, expected, outcome.name)
+            if watched:  # else the lines below would run into the count
+                report(done, expected, f"{outcome.name}{time_left(done, expected)}")
             if json:
                 sys.stdout.write(jsons.dumps(asdict(outcome)) + "\n")
-                sys.stdout.flush()
+            elif not watched:
+                print_doctor(sys.stdout, [(outcome.name, outcome.status, outcome.detail)])
+            sys.stdout.flush()
 
         found = run_selftest(on_outcome)
     if not json:
-        print_doctor(sys.stdout, found.findings())
+        print_doctor(sys.stdout, found.findings() if watched else found.totals())
     if found.wrong:
         raise typer.Exit(1)
 

@@ -22,6 +22,8 @@ from specdec_cli.cli.pipes import ReaderLeft
 from specdec_cli.cli.typed import explained
 from specdec_cli.cli.usage import prepare, untyped
 from specdec_cli.errors import SpecdecError
+from specdec_cli.session.interrupt import unwinding
+from specdec_cli.ui.spelling import SPELLED
 
 # The help's panels, and the order of the commands in each.
 PANELS = {
@@ -108,29 +110,38 @@ def _of_the_device(error: Exception) -> SpecdecError | None:
     return device_failure(error)
 
 
-def main() -> NoReturn:
-    """Run the command line; every failure becomes two lines and an exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+def exit_code(arguments: list[str]) -> int:
+    """Run one command line; every failure becomes two lines and an exit code."""
     try:
-        arguments = sys.argv[1:] or ["--help"]
         code = int(app(arguments, standalone_mode=False, prog_name="specdec") or 0)
         sys.stdout.flush()
     except (ReaderLeft, BrokenPipeError):
-        code = leave_quietly()
+        return leave_quietly()
     except KeyboardInterrupt:
-        code = 130
+        return 130
     except SpecdecError as error:
-        code = fail(error)
+        return fail(error)
     except TyperException as error:
-        code = fail(explained(error, usage_message(error), sys.argv[1:]))
+        return fail(explained(error, usage_message(error), sys.argv[1:]))
     except Exception as error:  # noqa: BLE001 - the one boundary: a person gets two lines, never a traceback
         failure = _of_the_device(error) or SpecdecError(
             f"{type(error).__name__}: {error}", "SPECDEC_DEBUG=1 shows the traceback"
         )
         failure.__cause__ = error
-        code = fail(failure)
-    # From here on a late Ctrl-C could only turn the exit code into a signal.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+        return fail(failure)
+    return code
+
+
+def main() -> NoReturn:
+    """Run this process's command line, and exit."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=SPELLED)
+    try:
+        with unwinding():
+            code = exit_code(sys.argv[1:] or ["--help"])
+    finally:
+        # From here on a late Ctrl-C could only turn the exit code into a signal.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    exec("")  # CPython would die of an interrupt that it met inside exec(), whatever the exit code: this forgets it
     sys.exit(code)

@@ -177,6 +177,14 @@ class DisplayOptions:
         """Whether stderr may hold more than errors."""
         return not (self.quiet or self.json)
 
+    def no_echo(self) -> AbstractContextManager[None]:
+        """While a panel may be drawn, keys (the ^C of Ctrl-C, too) are not painted into it."""
+        from specdec_cli.ui.echo import no_echo
+        from specdec_cli.ui.terminal import can_draw
+
+        drawn = self.notices and not self.plain and self.panel is not False and can_draw(sys.stderr)
+        return no_echo(sys.stdin if drawn else None)
+
     def open(self, name: str) -> AbstractContextManager[Display]:
         """The display for the pair `name` on this process's streams. Raises: UsageError for the trace file."""
         from specdec_cli.ui.display import open_display

@@ -72,6 +72,7 @@ def run(
         if demo:
             introduce_demo(display)
         interrupt = stack.enter_context(Interrupt())
+        stack.enter_context(display.no_echo())
         finish = show_events(session.reply(ids, request, interrupt.requested, raw), screen)
     if finish.reason == "interrupted":
         raise typer.Exit(130)

@@ -53,7 +53,7 @@ def resolve_pair(
             return _listed(_pinned(known.find(name), target_revision, draft_revision))
         if known.default_pair is not None:
             return _listed(_pinned(known.find(known.default_pair), target_revision, draft_revision))
-        return _listed(_pinned(known.find(DEMO), target_revision, draft_revision), "no pair was named")
+        return _listed(_pinned(known.find(DEMO), target_revision, draft_revision), NOBODY_NAMED)
     pair = Pair(
         target.rstrip("/").rsplit("/", 1)[-1],
         target,
@@ -62,6 +62,9 @@ def resolve_pair(
         draft_revision=draft_revision,
     )
     return Resolved(pair) if draft is not None else _with_draft(pair, known, here)
+
+
+NOBODY_NAMED = f"no pair was named, so this is the {DEMO} pair; specdec pairs lists others"
 
 
 def _listed(pair: Pair, reason: str = "") -> Resolved:

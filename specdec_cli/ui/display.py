@@ -14,8 +14,9 @@ from specdec_cli.errors import UsageError
 from specdec_cli.events import Event, to_dict
 from specdec_cli.ui.panel.live import PanelDisplay
 from specdec_cli.ui.plain import PlainDisplay
+from specdec_cli.ui.spelling import spelled
 from specdec_cli.ui.summary import ErrorLike, demo_box, doctor_table, error_lines
-from specdec_cli.ui.terminal import can_draw, encodable, make_console, safe
+from specdec_cli.ui.terminal import can_draw, make_console, safe
 
 
 class Display(Protocol):
@@ -114,7 +115,7 @@ def loading(err: TextIO, name: str, shown: bool) -> Iterator[None]:
     if not shown or not can_draw(err):
         yield
         return
-    err.write(encodable(f"loading {safe(name)}…", err))
+    err.write(spelled(f"loading {safe(name)}…", err))
     err.flush()
     try:
         yield
@@ -130,7 +131,7 @@ def counting(err: TextIO) -> Iterator[Callable[[int, int, str], None]]:
 
     def report(done: int, total: int, name: str) -> None:
         if shown:
-            err.write(encodable(f"\r\x1b[2K{done} of {total}  {safe(name)}", err))
+            err.write(spelled(f"\r\x1b[2K{done} of {total}  {safe(name)}", err))
             err.flush()
 
     try:
@@ -166,7 +167,7 @@ def print_doctor(out: TextIO, findings: Sequence[tuple[str, str, str]]) -> None:
         console.print(doctor_table(findings))
         return
     for finding in findings:
-        out.write(encodable("\t".join(map(safe, finding)).rstrip("\t") + "\n", out))
+        out.write(spelled("\t".join(map(safe, finding)).rstrip("\t") + "\n", out))
 
 
 def print_error(err: TextIO, error: ErrorLike, plain: bool = False) -> None:

@@ -18,7 +18,8 @@ from specdec_cli.models.memory import Footprint
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.verdict import Verdict
 from specdec_cli.speedup import break_even_acceptance
-from specdec_cli.ui.terminal import encodable, make_console, safe
+from specdec_cli.ui.spelling import spelled
+from specdec_cli.ui.terminal import make_console, safe
 
 COMMON = "mlx-community/"
 # From this width on a pair takes one line.
@@ -216,4 +217,4 @@ def _memory_row(part: Footprint) -> tuple[str, str, str, str]:
 
 def print_line(out: TextIO, text: str) -> None:
     """One filtered line."""
-    out.write(encodable(safe(text) + "\n", out))
+    out.write(spelled(safe(text) + "\n", out))

@@ -220,13 +220,41 @@ def test_ctrl_c_at_the_prompt_clears_the_line_and_says_how_to_leave(tmp_path):
     assert chat.end()[0] == 130
 
 
-def test_a_terminated_chat_gives_the_terminal_back(tmp_path):
-    chat = Terminal(tmp_path).ready()
+@pytest.mark.parametrize(
+    "signals",
+    [["SIGTERM"], ["SIGHUP"], ["SIGQUIT"], ["SIGTERM", "SIGTERM"], ["SIGHUP", "SIGTERM", "SIGINT"]],
+    ids="+".join,
+)
+@pytest.mark.parametrize("replying", [False, True], ids=["at the prompt", "in a reply"])
+def test_a_chat_that_is_ended_gives_the_terminal_back(tmp_path, endless, signals, replying):
+    """The bug: SIGHUP, SIGQUIT and a second SIGTERM left echo off and bracketed paste on."""
+    chat = Terminal(tmp_path, "--target", endless, "--draft", endless, "-n", "90000").ready()
+    if replying:
+        chat.type("hello" + ENTER)
+        chat.wait("target pass")
     assert not termios.tcgetattr(chat.slave)[3] & termios.ECHO
-    chat.process.terminate()
-    chat.process.wait(30)
-    assert termios.tcgetattr(chat.slave)[3] & termios.ECHO
-    assert chat.process.returncode == 128 + signal.SIGTERM
+    for name in signals:
+        chat.process.send_signal(getattr(signal, name))
+        time.sleep(0.01)
+    code, text = chat.end()
+    assert code == 128 + getattr(signal, signals[0]) and "Traceback" not in text
+    assert chat.raw.rfind(b"\x1b[?2004l") > chat.raw.rfind(b"\x1b[?2004h")
+
+
+def test_a_long_paste_that_does_not_fit_is_refused_where_the_user_looks(tmp_path):
+    """The bug: the message came back, filled the screen and hid the error above it: Enter seemed dead."""
+    chat = Terminal(tmp_path, "--max-context", "64").ready()
+    chat.type(PASTE.format("\r".join(f"line {number} of a long paste" for number in range(200))))
+    chat.wait("line 199")
+    chat.type(ENTER)
+    chat.wait(b"not sent:")
+    rows = [row.rstrip() for row in chat.screen.display]
+    assert any(row.startswith(" not sent: the conversation has ") and "holds 64" in row for row in rows[-2:]), rows
+    chat.type("!")
+    chat.wait("line 199 of a long paste!")
+    assert not any("not sent" in row for row in chat.screen.display)
+    chat.type(CTRL_C + CTRL_D)
+    assert chat.end()[0] == 0
 
 
 def test_an_unknown_command_is_an_error_and_nothing_is_sent(tmp_path):

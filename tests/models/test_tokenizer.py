@@ -1,4 +1,7 @@
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -126,3 +129,15 @@ def test_the_tokenizer_class_is_the_one_that_transformers_itself_takes(tmp_path,
     ours = Tokenizer.load(folder, "m", config)._wrapper._tokenizer
     assert type(ours) is type(theirs)
     assert ours.get_vocab() == theirs.get_vocab()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [["-q"], ["--json"], ["-q", "too long " * 200]], ids=["-q", "--json", "too long"])
+def test_transformers_says_nothing_on_stderr(more):
+    """The bug: its settings were made after mlx_lm had imported it, and it reads them only then."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TRANSFORMERS")}
+    command = [sys.executable, "-m", "specdec_cli", "run", "-n", "2", *more] + ["def f"] * (len(more) == 1)
+    done = subprocess.run(command, capture_output=True, env=environment, timeout=120, text=True)
+    refusal = [] if done.returncode == 0 else ["error:", "hint:"]
+    assert [line.split()[0] for line in done.stderr.splitlines()] == refusal, done.stderr
+    assert done.returncode == (5 if refusal else 0)

@@ -15,7 +15,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from specdec_cli.ui.suspension import Suspension
+from specdec_cli.ui.suspension import Suspension, in_background
 from specdec_cli.ui.terminal import TerminalFilter, encodable
 
 _SYNC, _UNSYNC = "\x1b[?2026h", "\x1b[?2026l"  # one picture, not a flicker; ignored where unknown
@@ -40,6 +40,9 @@ class LiveRegion:
 
     def draw(self, above: str, rows: Sequence[Text]) -> None:
         """Prints `above` (complete lines, already filtered) for good and `rows` (each one screen row) below it."""
+        if in_background():  # the answer may go on there, but the screen is the shell's
+            self._write(above)
+            return
         width, _ = self._size()
         shown = f"{self._erasure(width)}{above}{_NO_WRAP}{self._ansi(rows, width)}\r{_WRAP}"
         # Before the write: after an interrupt in it the stream still flushes the rest, so all of it is drawn.
@@ -83,7 +86,7 @@ class LiveRegion:
         Row by row: erasing from the top left corner down counts as clearing the screen, and then tmux and others
         first copy the whole frame into the scroll-back.
         """
-        if not self._drawn:
+        if not self._drawn or in_background():
             return ""
         folded = [max(1, -(-cells // width)) if self._folds else 1 for cells in self._drawn]
         below = _ERASE_BELOW if folded[-1] > 1 else ""
