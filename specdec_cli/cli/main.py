@@ -5,7 +5,6 @@ Heavy modules are imported inside the commands, so that `--help` answers at once
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import sys
@@ -18,7 +17,9 @@ from typer.exceptions import TyperException
 
 from specdec_cli import __version__
 from specdec_cli.cli import audit, bench, chat, doctor, help, pairs, replay, run
+from specdec_cli.cli.failures import explained
 from specdec_cli.cli.pipes import ReaderLeft
+from specdec_cli.cli.streams import drop_unwritten, prepare_streams
 from specdec_cli.errors import SpecdecError, UsageError
 
 # The help's panels, and the order of the commands in each.
@@ -81,7 +82,7 @@ def fail(error: SpecdecError) -> int:
 
 def leave_quietly() -> int:
     """The reader of stdout has gone: what is still buffered must not fail again at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    drop_unwritten()
     return 0
 
 
@@ -91,20 +92,9 @@ def usage_message(error: TyperException) -> str:
     return " ".join(message.split())
 
 
-def _of_the_device(error: Exception) -> SpecdecError | None:
-    """The failure of the device that `error` reports, if one was in use."""
-    if "mlx.core" not in sys.modules or not isinstance(error, RuntimeError | MemoryError):
-        return None
-    from specdec_cli.engine.failure import device_failure
-
-    return device_failure(error)
-
-
 def main() -> NoReturn:
     """Run the command line; every failure becomes two lines and an exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+    prepare_streams()
     try:
         arguments = sys.argv[1:] or ["--help"]
         code = int(app(arguments, standalone_mode=False, prog_name="specdec") or 0)
@@ -113,16 +103,12 @@ def main() -> NoReturn:
         code = leave_quietly()
     except KeyboardInterrupt:
         code = 130
-    except SpecdecError as error:
-        code = fail(error)
     except TyperException as error:
         code = fail(UsageError(usage_message(error), "specdec --help lists commands, specdec COMMAND --help options"))
     except Exception as error:  # noqa: BLE001 - the one boundary: a person gets two lines, never a traceback
-        failure = _of_the_device(error) or SpecdecError(
-            f"{type(error).__name__}: {error}", "SPECDEC_DEBUG=1 shows the traceback"
-        )
-        failure.__cause__ = error
-        code = fail(failure)
+        code = fail(explained(error))
+        if isinstance(error, OSError):
+            drop_unwritten()
     # From here on a late Ctrl-C could only turn the exit code into a signal.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(code)

@@ -6,7 +6,7 @@ import os
 import sys
 import termios
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
@@ -52,6 +52,11 @@ class PrivateHistory(FileHistory):
             for entry in reversed(entries[: KEPT_ENTRIES // 2]):
                 self.store_string(entry)
 
+    def store_string(self, string: str) -> None:
+        """Keeps a line; a full disk loses it from the file, and nothing else."""
+        with suppress(OSError):
+            super().store_string(characters(string))
+
 
 def open_history(kept: bool) -> History:
     """The history file, or memory only where a file is not wanted or not possible."""
@@ -61,6 +66,11 @@ def open_history(kept: bool) -> History:
         return PrivateHistory(history_file())
     except OSError:
         return InMemoryHistory()
+
+
+def characters(text: str) -> str:
+    """`text` with U+FFFD for each byte that was typed or pasted and is not UTF-8."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 class Suggestion(Protocol):
@@ -119,7 +129,7 @@ class LineEditor:
 
     def read(self, text: str) -> str:
         """The next message or command; the editor starts with `text`. Raises: EOFError, KeyboardInterrupt."""
-        return self._session.prompt(default=safe(text))  # it may come from a file
+        return characters(self._session.prompt(default=safe(text)))  # the default may come from a file
 
     @contextmanager
     def no_echo(self) -> Iterator[None]:
