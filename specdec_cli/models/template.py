@@ -10,17 +10,19 @@ import ctypes
 import resource
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import TracebackType
 from typing import Any
 
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 # A long conversation takes some milliseconds.
 LIMIT_SECONDS = 5.0
-LIMIT_BYTES = 1_000_000_000
+LIMIT_BYTES = 300_000_000
 MOST_REPEATED, MOST_BITS = 10_000_000, 100_000
-STEP_SECONDS = 0.1
+STEP_SECONDS = 0.02
 
 
 class TemplateStopped(BaseException):
@@ -77,20 +79,18 @@ class _Watchdog:
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
-    def __exit__(self, *_: object) -> None:
-        try:
-            with self._lock:
-                self._ended.set()
-            while self._raised:  # it arrives within a few steps of Python, here at the latest
-                pass
-        finally:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
             self._ended.set()
+        while self._raised and kind is not TemplateStopped:
+            pass  # it is on its way, and arrives within a few steps of Python: here at the latest
 
     def _watch(self) -> None:
-        waited = 0.0
+        began = time.monotonic()
         while not self._ended.wait(STEP_SECONDS):
-            waited += STEP_SECONDS
-            if waited >= self._seconds:
+            if time.monotonic() - began >= self._seconds:
                 return self._stop(f"it did not end within {self._seconds:g} s")
             if peak_bytes() - self._before_bytes > self._limit_bytes:
                 return self._stop(f"it took more than {self._limit_bytes / 1e9:g} GB of memory")
