@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, get_args
 
+from specdec_cli import jsonfile
 from specdec_cli.errors import UsageError
 from specdec_cli.events import SCHEMA, Event, Failure, Finish, Prefill, RoundDone, Start, from_dict
 from specdec_cli.stats import Stats
@@ -120,9 +121,9 @@ class _NotJson(Exception):
 def _event(line: bytes) -> Event:
     """Raises: _NotJson; ValueError for JSON that is no event of the contract."""
     try:
-        values = json.loads(line.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise _NotJson(getattr(error, "msg", None) or str(error)) from error
+        values = jsonfile.parse(line)
+    except jsonfile.NotJson as error:
+        raise _NotJson(str(error)) from error
     if not isinstance(values, Mapping):
         raise ValueError("not a specdec event: no JSON object")
     if values.get("event") == Start.event and values.get("schema", SCHEMA) != SCHEMA:

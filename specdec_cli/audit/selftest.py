@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 
 import platformdirs
 
+from specdec_cli import jsonfile
+
 if TYPE_CHECKING:
     from specdec_cli.engine.conformance.suite import Outcome
 
@@ -119,16 +121,14 @@ def verification() -> str:
     """How far rollback is verified on this device, in one phrase."""
     from specdec_cli.engine import device
 
-    try:
-        known = json.loads(record_file().read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        known = {}
-    if known.get("where") == _where():
-        if known["wrong"]:
-            return f"FAILED here for {', '.join(known['wrong'])} on {known['date']}: do not trust these"
-        logic = f"logic for {known['passed']} architectures in float32"
+    known = jsonfile.remembered(record_file())
+    wrong = known.get("wrong")
+    if known.get("where") == _where() and isinstance(wrong, list):
+        if wrong:
+            return f"FAILED here for {', '.join(map(str, wrong))} on {known.get('date')}: do not trust these"
+        logic = f"logic for {known.get('passed', 0)} architectures in float32"
         kernels = f"kernels in {known.get('families', 0)} tests of 16 and 4 bits"
-        return f"verified here: {logic}, {kernels}, on {known['date']}"
+        return f"verified here: {logic}, {kernels}, on {known.get('date')}"
     where = "on CPU by specdec's own tests" if device.backend() == "cpu" else "on CPU only so far"
     return f"verified {where}; for this device: specdec doctor --selftest"
 

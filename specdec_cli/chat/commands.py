@@ -13,7 +13,7 @@ from specdec_cli.chat.rows import settings_rows, stats_rows
 from specdec_cli.chat.screen import Markdown, Notice, Quote, Rows
 from specdec_cli.chat.settings import NAMES, WORDS, on_or_off, parse_k
 from specdec_cli.chat.transcript import Transcript, load
-from specdec_cli.errors import UsageError
+from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.format import count
 from specdec_cli.kinds import LOOKUP, MODEL, kind_of
 from specdec_cli.pairs.catalog import registry
@@ -205,7 +205,11 @@ def _edit(chat: Chat, argument: str) -> str:
         chat.screen.show(Notice("nothing was written, so nothing was sent"))
         return ""
     chat.screen.show(Quote(message))
-    return chat.ask(message)
+    try:
+        return chat.ask(message)
+    except SpecdecError as error:
+        chat.screen.error(error)
+        return message  # what was written in an editor is nowhere else
 
 
 def _pair_names() -> Iterable[str]:

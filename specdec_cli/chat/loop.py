@@ -5,6 +5,7 @@ A message is sent as typed, except for triple quotes around it. A line that begi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import BinaryIO, Protocol, TextIO
 
@@ -47,10 +48,20 @@ class Reader(Protocol):
         """Keys are not echoed in this context: a reply is coming."""
 
 
-def run_chat(chat: Chat, reader: Reader, lenient: bool) -> int:
+def as_raised(error: Exception) -> SpecdecError:
+    """Only errors of ours end one line; any other goes on. Raises: what it was given."""
+    if isinstance(error, SpecdecError):
+        return error
+    raise error
+
+
+def run_chat(
+    chat: Chat, reader: Reader, lenient: bool, explained: Callable[[Exception], SpecdecError] = as_raised
+) -> int:
     """Runs until the end of input, /exit, or Ctrl-C twice within a second (130).
 
     Returns the exit code of the first failure, else 0; `lenient` returns 0 after failures, too: a person saw each.
+    `explained` makes any failure one of ours, or raises it where the chat cannot go on.
     """
     code, text, refusal = 0, "", ""
     while True:
@@ -64,17 +75,18 @@ def run_chat(chat: Chat, reader: Reader, lenient: bool) -> int:
             elif unfenced(line).strip():
                 text = chat.ask(unfenced(line))
         except (EOFError, Leave):
-            return code
+            return code or (0 if lenient else chat.unsaved_code)
         except KeyboardInterrupt:
             text = ""
             if chat.presses.again():
                 return INTERRUPTED
             chat.screen.show(Notice("Ctrl-D or /exit leaves"))
-        except SpecdecError as error:
-            chat.screen.error(error)
+        except Exception as error:  # noqa: BLE001 - a failure of any kind ends one line, and the command line words it
+            failure = explained(error)
+            chat.screen.error(failure)
             text = "" if line.startswith("/") else line
-            refusal = error.message if text else ""  # a long text hides the error, which stands above it
-            code = code or (0 if lenient else error.exit_code)
+            refusal = failure.message if text else ""  # a long text hides the error, which stands above it
+            code = code or (0 if lenient else failure.exit_code)
 
 
 class LineReader:

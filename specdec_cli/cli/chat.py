@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from specdec_cli.cli.demo import introduce_demo
+from specdec_cli.cli.failures import explained
 from specdec_cli.cli.groups import grouped
 from specdec_cli.cli.opened import forbid_network, opened, resolved
 from specdec_cli.cli.options import ADVANCED, AnswerOptions, DisplayOptions, ModelOptions
@@ -175,7 +176,8 @@ def _converse(
     if found.pair.name == DEMO:
         introduce_demo(display)
     screen.greet(summary)
-    return run_chat(this_chat, reader, lenient=sys.stdin.isatty())
+    person = sys.stdin.isatty()
+    return run_chat(this_chat, reader, person, explained) or (0 if person else screen.trace_code)
 
 
 def _reader(toolbar: Any, history: bool, editor: bool) -> Reader:

@@ -5,7 +5,6 @@ Heavy modules are imported inside the commands, so that `--help` answers at once
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import sys
@@ -17,13 +16,13 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from specdec_cli import __version__
-from specdec_cli.cli import audit, bench, chat, doctor, help, pairs, pull, replay, run
+from specdec_cli.cli import audit, bench, chat, doctor, help, pairs, pull, replay, run, typed
+from specdec_cli.cli.failures import explained
 from specdec_cli.cli.pipes import ReaderLeft
-from specdec_cli.cli.typed import explained
+from specdec_cli.cli.streams import drop_unwritten, prepare_streams
 from specdec_cli.cli.usage import prepare, untyped
 from specdec_cli.errors import SpecdecError
 from specdec_cli.session.interrupt import unwinding
-from specdec_cli.ui.spelling import SPELLED
 
 # The help's panels, and the order of the commands in each.
 PANELS = {
@@ -91,7 +90,7 @@ def fail(error: SpecdecError) -> int:
 
 def leave_quietly() -> int:
     """The reader of stdout has gone: what is still buffered must not fail again at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    drop_unwritten()
     return 0
 
 
@@ -99,15 +98,6 @@ def usage_message(error: TyperException) -> str:
     """Typer's complaint in one line."""
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     return " ".join(message.split())
-
-
-def _of_the_device(error: Exception) -> SpecdecError | None:
-    """The failure of the device that `error` reports, if one was in use."""
-    if "mlx.core" not in sys.modules or not isinstance(error, RuntimeError | MemoryError):
-        return None
-    from specdec_cli.engine.failure import device_failure
-
-    return device_failure(error)
 
 
 def exit_code(arguments: list[str]) -> int:
@@ -119,24 +109,18 @@ def exit_code(arguments: list[str]) -> int:
         return leave_quietly()
     except KeyboardInterrupt:
         return 130
-    except SpecdecError as error:
-        return fail(error)
     except TyperException as error:
-        return fail(explained(error, usage_message(error), sys.argv[1:]))
+        return fail(typed.explained(error, usage_message(error), sys.argv[1:]))
     except Exception as error:  # noqa: BLE001 - the one boundary: a person gets two lines, never a traceback
-        failure = _of_the_device(error) or SpecdecError(
-            f"{type(error).__name__}: {error}", "SPECDEC_DEBUG=1 shows the traceback"
-        )
-        failure.__cause__ = error
-        return fail(failure)
+        if isinstance(error, OSError):
+            drop_unwritten()
+        return fail(explained(error))
     return code
 
 
 def main() -> NoReturn:
     """Run this process's command line, and exit."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors=SPELLED)
+    prepare_streams()
     try:
         with unwinding():
             code = exit_code(sys.argv[1:] or ["--help"])

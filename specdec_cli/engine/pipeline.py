@@ -19,6 +19,7 @@ from specdec_cli.engine import device
 from specdec_cli.engine.draft import NOTHING, Draft
 from specdec_cli.engine.draft_length.fixed import DraftLength
 from specdec_cli.engine.drafters.base import Drafter, Verified
+from specdec_cli.engine.finite import is_finite, not_finite, witness
 from specdec_cli.engine.hidden import Hidden
 from specdec_cli.engine.memory import EMITTED_TOKENS, FreedBuffers
 from specdec_cli.engine.model import CachedModel, Output
@@ -35,7 +36,8 @@ TIMED_EVERY = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pass:
-    """One target pass in flight; `packed` is draft tokens, accepted, next: the round's one read-back.
+    """One target pass in flight; `packed` is draft tokens, `finite.witness` of its scores, accepted, next: the
+    round's one read-back.
 
     `drafted_at` is the clock when the draft was done, None where it was not waited for. `reason` is that of K.
     """
@@ -123,10 +125,15 @@ class Pipeline:
         self._successor = self._queue(NOTHING, output, verdict)
 
     def read(self, index: int, stop_tokens: frozenset[int]) -> Round:
-        """The round in flight: its one read-back. Its seconds run from the end of the round before."""
+        """The round in flight: its one read-back. Its seconds run from the end of the round before.
+
+        Raises: NotFinite for a model that computes no numbers.
+        """
         assert self._pass is not None
         done, self._pass, self._successor = self._pass, self._successor, None
-        *tokens, accepted, next_token = device.to_list(done.packed)
+        *tokens, scores, accepted, next_token = device.to_list(done.packed)
+        if not is_finite(scores):
+            raise not_finite(self._target.name, done.draft.log_q)
         since, now = self._since + done.prefill_seconds, self._clock()
         draft_seconds = self._draft_seconds(done, since, now)
         self._after_plain, self._after_full = not tokens, 0 < len(tokens) == accepted
@@ -202,15 +209,13 @@ class Pipeline:
         prefill_seconds: float = 0.0,
         drafted_at: float | None = None,
     ) -> Pass:
-        scalars = mx.stack([verdict.accepted, verdict.next])
+        scalars = mx.stack([witness(output.logits, draft.log_q), verdict.accepted, verdict.next])
         packed = mx.concatenate([draft.tokens, scalars]) if len(draft) else scalars
         device.queue(packed)
-        scores = None
+        found = None
         if self._logprobs is not None:
-            scores = logprobs(output.logits, draft.tokens, verdict, self._logprobs)
-        return Pass(
-            draft, packed, verdict.next, output.hidden, self._length.reason, scores, prefill_seconds, drafted_at
-        )
+            found = logprobs(output.logits, draft.tokens, verdict, self._logprobs)
+        return Pass(draft, packed, verdict.next, output.hidden, self._length.reason, found, prefill_seconds, drafted_at)
 
 
 def cut_after_stop(tokens: list[int], stop_tokens: frozenset[int]) -> list[int]:

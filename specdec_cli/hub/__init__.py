@@ -14,6 +14,7 @@ import os
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 
 from specdec_cli.hub.cached import PULL, SHIPPED, cached_models, locate
+from specdec_cli.hub.client import saying
 from specdec_cli.hub.comparing import Problem
 from specdec_cli.hub.deletion import Removal, removal, remove
 from specdec_cli.hub.download import check_space, fetch, fetch_small, free_bytes, uncompared_bytes
@@ -45,6 +46,7 @@ __all__ = [
     "require_hub_id",
     "resolve",
     "same_model",
+    "saying",
     "settings",
     "uncompared_bytes",
     "verify",

@@ -10,13 +10,16 @@ from pathlib import Path
 
 import platformdirs
 
-from specdec_cli import hub
+from specdec_cli import hub, jsonfile
 from specdec_cli.errors import NotAvailable, PartlyHere, SpecdecError, Unanswered
 from specdec_cli.machine import physical_bytes
 from specdec_cli.models.memory import HEADROOM
 from specdec_cli.pairs.estimate import named_bytes
 from specdec_cli.pairs.pair import DEMO, Pair, Registry
 from specdec_cli.pairs.registry import load_registry, packaged_file, user_file
+
+# More than any model has: a number in a file of answers that a crash or a person has damaged.
+MOST_BYTES = 1 << 50
 
 
 def registry() -> Registry:
@@ -41,11 +44,8 @@ def confirmed_file() -> Path:
 
 def confirmed() -> dict[str, int]:
     """Model id -> bytes, as confirmed by the Hub before; empty for a damaged file."""
-    try:
-        values = json.loads(confirmed_file().read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return {n: size for n, size in values.items() if isinstance(size, int)} if isinstance(values, dict) else {}
+    sizes = jsonfile.remembered(confirmed_file())
+    return {name: size for name, size in sizes.items() if isinstance(size, int) and 0 <= size <= MOST_BYTES}
 
 
 @dataclass(frozen=True, slots=True)

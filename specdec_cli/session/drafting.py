@@ -125,5 +125,5 @@ class DraftController:
             return None
         try:
             return Adaptive.from_dict(values, self._now(), max_k, self._reload_seconds)
-        except (KeyError, TypeError, ValueError, AttributeError):
-            return None
+        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
+            return None  # nonsense in a file: measured anew, and written over

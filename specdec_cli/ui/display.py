@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol, TextIO
 
 from rich.text import Text
 
-from specdec_cli.errors import UsageError
+from specdec_cli.errors import DoesNotFit, SpecdecError, UsageError
 from specdec_cli.events import Event, to_dict
 from specdec_cli.ui.panel.live import PanelDisplay
 from specdec_cli.ui.plain import PlainDisplay
@@ -63,6 +64,37 @@ class JsonlDisplay:
         """Nothing to do: every line was flushed."""
 
 
+class TraceDisplay:
+    """Writes the events into the file of --trace. Law: a trace that cannot be written ends, and the reply goes on."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises: UsageError if the file cannot be opened."""
+        self._path = path
+        self.failure: SpecdecError | None = None
+        try:
+            self._file = path.open("w", encoding="utf-8")
+        except OSError as error:
+            hint = "name a file in a folder that exists and can be written to"
+            raise UsageError(f"--trace {path} cannot be written: {error.strerror}", hint) from error
+        self._display = JsonlDisplay(self._file)
+
+    def handle(self, event: Event) -> None:
+        """Writes one line; after the first failure nothing more."""
+        if self.failure is not None:
+            return
+        try:
+            self._display.handle(event)
+        except OSError as error:
+            kind = DoesNotFit if error.errno in (errno.ENOSPC, errno.EDQUOT) else SpecdecError
+            hint = "the answer itself is whole; name a file on another disk: --trace FILE"
+            self.failure = kind(f"--trace {self._path} ends here, it cannot be written: {error.strerror}", hint)
+
+    def close(self) -> None:
+        """Closes the file."""
+        with suppress(OSError):  # what could not be written before fails again
+            self._file.close()
+
+
 _DEMO_COMMAND = "specdec pull"
 _DEMO = (
     "It ships inside specdec: two small models, trained on Python's standard library.",
@@ -85,7 +117,7 @@ def open_display(
 ) -> Iterator[Display]:
     """The display for these options and streams, closed on exit. The panel needs an `err` that can draw it.
 
-    Raises: UsageError if the trace file cannot be written.
+    Raises: UsageError if the trace file cannot be opened; on leaving, SpecdecError if not all of it could be written.
     """
     with ExitStack() as stack:
         display = _screen(out, err, name, json, panel is not False and not quiet and not plain, quiet, plain)
@@ -93,12 +125,11 @@ def open_display(
         if trace is None:
             yield display
             return
-        try:
-            file = stack.enter_context(trace.open("w", encoding="utf-8"))
-        except OSError as error:
-            hint = "name a file in a folder that exists and can be written to"
-            raise UsageError(f"--trace {trace} cannot be written: {error.strerror}", hint) from error
-        yield Tee([display, JsonlDisplay(file)])
+        traced = TraceDisplay(trace)
+        stack.callback(traced.close)
+        yield Tee([display, traced])
+    if traced.failure is not None:
+        raise traced.failure
 
 
 def _screen(out: TextIO, err: TextIO, name: str, json: bool, panel: bool, quiet: bool, plain: bool) -> Display:

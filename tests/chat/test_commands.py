@@ -121,7 +121,8 @@ def test_a_damaged_file_is_not_loaded_and_the_conversation_stays(opened, tmp_pat
     path.write_text('{"transcript": 1}\n{"role": "user"')
     code, _, _ = ran(opened, "hello", f"/load {path}")
     assert code == 2 and len(chat.conversation.turns) == 1
-    assert f"error: {path}:2 is damaged: it is not JSON\nhint: nothing was loaded" in err.getvalue()
+    assert f"error: {path}:2 is damaged: it is not JSON (Expecting" in err.getvalue()
+    assert "\nhint: nothing was loaded" in err.getvalue()
 
 
 def test_draft_on_without_a_draft_lets_the_text_draft(pair):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Protocol, TextIO
 
@@ -57,6 +57,11 @@ class PrivateHistory(FileHistory):
             for entry in reversed(entries[: KEPT_ENTRIES // 2]):
                 self.store_string(entry)
 
+    def store_string(self, string: str) -> None:
+        """Keeps a line; a full disk loses it from the file, and nothing else."""
+        with suppress(OSError):
+            super().store_string(characters(string))
+
 
 def open_history(kept: bool) -> History:
     """The history file, or memory only where a file is not wanted or not possible."""
@@ -66,6 +71,11 @@ def open_history(kept: bool) -> History:
         return PrivateHistory(history_file())
     except OSError:
         return InMemoryHistory()
+
+
+def characters(text: str) -> str:
+    """`text` with U+FFFD for each byte that was typed or pasted and is not UTF-8."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 class Suggestion(Protocol):
@@ -130,7 +140,7 @@ class LineEditor:
         As long as `text` is unchanged the bottom line says `refusal`: a long text fills the screen.
         """
         self._given, self._refusal = safe(text), safe(refusal)  # either may come from a file
-        return self._session.prompt(default=self._given)
+        return characters(self._session.prompt(default=self._given))
 
     def no_echo(self) -> AbstractContextManager[None]:
         """In this context keys are not echoed but kept for the next line; Ctrl-C still interrupts."""

@@ -15,6 +15,7 @@ from specdec_cli.models.text import Thinking
 from specdec_cli.ui.chat.reports import toolbar
 from specdec_cli.ui.chat.rows import ThinkingWriter
 from specdec_cli.ui.chat.screen import ChatScreen, copied_here
+from specdec_cli.ui.display import TraceDisplay
 
 TAGS = Thinking("<think>", "</think>")
 
@@ -116,14 +117,16 @@ def test_quiet_says_errors_and_what_was_asked_for_alone():
     assert err.getvalue().startswith("error: what\nhint: next\na  b")
 
 
-def test_json_gives_events_and_failures_on_stdout():
-    out, err, trace = io.StringIO(), io.StringIO(), io.StringIO()
+def test_json_gives_events_and_failures_on_stdout(tmp_path):
+    out, err, path = io.StringIO(), io.StringIO(), tmp_path / "trace.jsonl"
+    trace = TraceDisplay(path)
     screen = ChatScreen(out, err, json=True, trace=trace)
     with screen.reply("demo", None, False, True) as display:
         for event in (START, PREFILL, *ROUNDS, finish()):
             display.handle(event)
     screen.error(UsageError("what", "next"))
-    assert out.getvalue() == trace.getvalue()
+    trace.close()
+    assert out.getvalue() == path.read_text()
     assert [line.split('"')[3] for line in out.getvalue().splitlines()] == [
         "start",
         "prefill",
