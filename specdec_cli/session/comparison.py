@@ -20,7 +20,7 @@ from typing import Any
 
 from specdec_cli.events import Round
 from specdec_cli.gain import Gain
-from specdec_cli.speedup import break_even_share, speedup
+from specdec_cli.speedup import TYPICAL_ROW_COST, break_even_share, speedup
 from specdec_cli.student import t_quantile
 
 # Below these no figure is shown.
@@ -35,7 +35,7 @@ FEWEST_OF_KIND = 3
 # Drafted rounds before anything is compared with them.
 FEWEST_BESIDE = 8
 # How much (log) a cost in plain steps changes from reply to reply: heat, other programs, a longer context.
-CHANGE = 0.05
+CHANGE = 0.02
 # Doubt (log) about what an earlier process measured, which is not believed after so long.
 EARLIER_DOUBT, BELIEVED_SECONDS = 0.1, 30 * 86400.0
 # No round costs e^9 plain steps.
@@ -92,6 +92,15 @@ class Comparison:
         return self._plain_rounds + len(self._kinds)
 
     @property
+    def step_seconds(self) -> float | None:
+        """A plain step, roughly; None while nothing was drafted."""
+        if not self._seconds:
+            return None
+        mean, k = fmean(self._seconds), fmean(k for _, k in self._kinds)
+        cost = self._cost()
+        return mean / (exp(cost.log) if cost else 1 + TYPICAL_ROW_COST * k)
+
+    @property
     def shows(self) -> bool:
         """Whether enough was drafted for a figure."""
         drafted = len(self._kinds)
@@ -101,11 +110,6 @@ class Comparison:
     def comparable(self) -> bool:
         """Whether enough was drafted to compare plain steps with."""
         return len(self._kinds) >= FEWEST_BESIDE
-
-    @property
-    def steps(self) -> int:
-        """Plain steps that count so far."""
-        return sum(len(cluster.seconds) for cluster in self._clusters)
 
     def begin(self, first: Round) -> None:
         """The first round of the reply, whose pass belongs to the prompt."""
@@ -145,11 +149,12 @@ class Comparison:
         drafted = exp(cost.log) * n
         estimate = speedup(self._tokens, self._plain_rounds + drafted) * busy_share
         # Another paired run has other luck: the scatter of as many rounds and of as many plain steps.
-        luck = noise**2 * (1 / n + 1 / self._tokens)
-        spread = (drafted / (self._plain_rounds + drafted)) * sqrt(cost.variance + luck)
+        luck = noise**2 * (1 / self.rounds + 1 / self._tokens)
+        share = drafted / (self._plain_rounds + drafted)
+        spread = sqrt(share**2 * cost.variance + luck)
         off = exp(t_quantile(max(n // FREEDOM_ROUNDS, 1)) * spread)
-        share = break_even_share(exp(cost.log), fmean(k for _, k in self._kinds))
-        return Gain(estimate, estimate / off, estimate * off, share)
+        pays_from = break_even_share(exp(cost.log), fmean(k for _, k in self._kinds))
+        return Gain(estimate, estimate / off, estimate * off, pays_from)
 
     def learned(self) -> dict[RoundKind, Doubted]:
         """What `known` becomes: the cost of a round of each kind that was drafted often enough."""
@@ -173,6 +178,8 @@ class Comparison:
 
     def _expected(self) -> Doubted | None:
         """The same by what is known of the kinds that make up most of this reply."""
+        if not self._kinds:
+            return None
         shape, counts = self._shape(), Counter(self._kinds)
         known = {kind: count for kind, count in counts.items() if kind in self._known}
         if not known or 2 * sum(known.values()) < len(self._kinds):

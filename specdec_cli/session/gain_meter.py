@@ -46,9 +46,8 @@ class GainMeter:
         self._comparison = Comparison(known)
         self._left = max_tokens
         self._emitted = 0
-        self._round_seconds = self._verify_seconds = 0.0
+        self._round_seconds = 0.0
         self._measured_at = self._refreshed_at = 0
-        self._step_seconds: float | None = None
         self._drafted = False
         self.seconds = 0.0
         self.gain: Gain | None = None
@@ -66,7 +65,6 @@ class GainMeter:
         self._comparison.fold(round)
         self._emitted += len(round.emitted)
         self._round_seconds += round.draft_seconds + round.verify_seconds
-        self._verify_seconds += round.verify_seconds
         if self._comparison.rounds >= self._refreshed_at * (1 + REFRESHED):
             self._refresh()
         return self.gain
@@ -78,8 +76,7 @@ class GainMeter:
             return
         if self._measured_at and rounds - self._measured_at < APART_ROUNDS:
             return
-        # A pass of K + 1 rows takes at least as long as a plain step.
-        step = self._step_seconds or self._verify_seconds / rounds
+        step = self._comparison.step_seconds or 0.0
         token_seconds = self._round_seconds / self._emitted
         likely = self._emitted + coming_tokens(self._left, self._emitted)
         if self.seconds + (WAKING_STEPS + STEPS) * step <= MEASURED_SHARE * likely * token_seconds:
@@ -103,7 +100,6 @@ class GainMeter:
         began = self._clock()
         found = plain_step_seconds(self._target, self._rule, self._context, steps, self._clock)
         self._comparison.measured(found)
-        self._step_seconds = sum(found) / steps
         self.seconds += self._clock() - began
 
     def _refresh(self) -> None:
