@@ -30,12 +30,15 @@ FEWEST_ROUNDS, LEAST_DRAFTED = 16, 0.05
 BESIDE_ROUNDS = (3, 8)
 # A round longer than so many medians of its kind (a kernel compiled, a lid closed) counts as one that long.
 LONGEST = 3.0
+# A plain step is cut, too, at so many standard deviations of the rounds over the median step: in so short a sample a
+# spike that is rare among rounds would weigh too much.
+OUTLYING = 4.0
 # Rounds of one kind whose mean is used; fewer share the mean of the nearest kind.
 FEWEST_OF_KIND = 3
 # Drafted rounds before anything is compared with them.
 FEWEST_BESIDE = 8
 # How much (log) a cost in plain steps changes from reply to reply: heat, other programs, a longer context.
-CHANGE = 0.02
+CHANGE = 0.03
 # Doubt (log) about what an earlier process measured, which is not believed after so long.
 EARLIER_DOUBT, BELIEVED_SECONDS = 0.1, 30 * 86400.0
 # No round costs e^9 plain steps.
@@ -215,7 +218,8 @@ class Comparison:
             (_placebo(rounds, alike, beside, ended) for beside in BESIDE_ROUNDS), key=lambda found: found[1]
         )
         level = _beside(rounds, cluster.at, cluster.at, beside) * mean
-        return fmean([min(step / level, LONGEST * typical) for step in cluster.seconds]), spread**2
+        most = typical * min(1 + OUTLYING * self._noise(), LONGEST)
+        return fmean([min(step / level, most) for step in cluster.seconds]), spread**2
 
     def _noise(self) -> float:
         """Standard deviation of a round beside those around it, as a share of them."""
