@@ -14,58 +14,31 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, inf, isfinite, log, sqrt
-from statistics import fmean, median, stdev
-from typing import Any
+from math import exp, log, sqrt
+from statistics import fmean, median
 
 from specdec_cli.events import Round
 from specdec_cli.gain import Gain
+from specdec_cli.session.round_costs import Doubted, RoundKind
+from specdec_cli.session.scatter import BESIDE_ROUNDS, Scatter
 from specdec_cli.speedup import TYPICAL_ROW_COST, break_even_share, speedup
 from specdec_cli.student import t_quantile
 
 # Below these no figure is shown.
 FEWEST_ROUNDS, LEAST_DRAFTED = 16, 0.05
-# Drafted rounds on each side of a cluster that it is compared with: few where the machine changes by the second, many
-# where rounds scatter at random; those whose placebos scatter least.
-BESIDE_ROUNDS = (3, 8)
 # A round longer than so many medians of its kind (a kernel compiled, a lid closed) counts as one that long.
-LONGEST = 3.0
+LONGEST = 10.0
 # A plain step is cut, too, at so many standard deviations of the rounds over the median step: in so short a sample a
 # spike that is rare among rounds would weigh too much.
 OUTLYING = 4.0
-# Rounds of one kind whose mean is used; fewer share the mean of the nearest kind.
+# Rounds of one kind whose cost is worth keeping.
 FEWEST_OF_KIND = 3
 # Drafted rounds before anything is compared with them.
 FEWEST_BESIDE = 8
 # How much (log) a cost in plain steps changes from reply to reply: heat, other programs, a longer context.
 CHANGE = 0.03
-# Doubt (log) about what an earlier process measured, which is not believed after so long.
-EARLIER_DOUBT, BELIEVED_SECONDS = 0.1, 30 * 86400.0
-# No round costs e^9 plain steps.
-LARGEST_LOG = 9.0
-# Doubt (log) that is left about any ratio, and what rounds have not shown of their own spread.
-LEAST_SPREAD = 0.01
-# Degrees of freedom at most: rounds overlap in the windows of their neighbours.
-FREEDOM_ROUNDS = 3
-
-
-RoundKind = tuple[str, int]
-"""The drafter of a round, and its K."""
-
-
-@dataclass(frozen=True, slots=True)
-class Doubted:
-    """The logarithm of a cost in plain steps, and the variance of what is known about it."""
-
-    log: float
-    variance: float
-
-    def joined(self, other: Doubted) -> Doubted:
-        """Both together, by their weights. Where they contradict each other, `other` is doubted accordingly."""
-        surprise = (self.log - other.log) ** 2 - self.variance - other.variance
-        doubted = other.variance + max(surprise, 0.0)
-        weight = doubted / (self.variance + doubted)
-        return Doubted(weight * self.log + (1 - weight) * other.log, self.variance * weight)
+# Rounds for each degree of freedom, as their neighbourhoods overlap; and the most degrees, beyond which t is normal.
+FREEDOM_ROUNDS, MOST_FREEDOM = 3, 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +61,7 @@ class Comparison:
         self._seconds: list[float] = []
         self._clusters: list[Cluster] = []
         self._run: list[float] = []
+        self._even: Scatter | None = None
         self._plain_rounds = self._tokens = 0
 
     @property
@@ -134,6 +108,7 @@ class Comparison:
         self._run = []
         self._kinds.append((round.drafter, len(round.draft)))
         self._seconds.append(seconds)
+        self._even = None
 
     def measured(self, seconds: Sequence[float]) -> None:
         """Counted plain steps, measured after the last round."""
@@ -148,14 +123,14 @@ class Comparison:
         cost = self._cost() if self.shows else None
         if cost is None:
             return None
-        n, noise = len(self._kinds), self._noise()
+        n, noise = len(self._kinds), self._scatter().noise
         drafted = exp(cost.log) * n
         estimate = speedup(self._tokens, self._plain_rounds + drafted) * busy_share
         # Another paired run has other luck: the scatter of as many rounds and of as many plain steps.
         luck = noise**2 * (1 / self.rounds + 1 / self._tokens)
         share = drafted / (self._plain_rounds + drafted)
         spread = sqrt(share**2 * cost.variance + luck)
-        off = exp(t_quantile(max(n // FREEDOM_ROUNDS, 1)) * spread)
+        off = exp(t_quantile(min(max(n // FREEDOM_ROUNDS, 1), MOST_FREEDOM)) * spread)
         pays_from = break_even_share(exp(cost.log), fmean(k for _, k in self._kinds))
         return Gain(estimate, estimate / off, estimate * off, pays_from)
 
@@ -164,7 +139,7 @@ class Comparison:
         own = self._own()
         if own is None:
             return dict(self._known)
-        shape, counts, noise = self._shape(), Counter(self._kinds), self._noise()
+        shape, counts, noise = self._shape(), Counter(self._kinds), self._scatter().noise
         found = {}
         for kind, count in counts.items():
             if count >= FEWEST_OF_KIND:
@@ -202,92 +177,45 @@ class Comparison:
         """The same by the plain steps of this reply, each cluster weighed by how far luck may have moved it."""
         if not self._clusters or not self.comparable:
             return None
-        rounds = self._even()
-        ratios = [step / _beside(rounds, c.at, c.at, BESIDE_ROUNDS[0]) for c in self._clusters for step in c.seconds]
+        scatter = self._scatter()
+        levels = [scatter.level(cluster.at, cluster.at, BESIDE_ROUNDS[0]) for cluster in self._clusters]
+        ratios = [step / level for c, level in zip(self._clusters, levels, strict=True) for step in c.seconds]
         typical = median(ratios)
-        found = [self._compared(rounds, cluster, typical) for cluster in self._clusters]
+        found = [_compared(scatter, cluster, typical) for cluster in self._clusters]
         weights = sum(1 / variance for _, variance in found)
         return Doubted(-log(sum(ratio / variance for ratio, variance in found) / weights), 1 / weights)
 
-    def _compared(self, rounds: Sequence[float], cluster: Cluster, typical: float) -> tuple[float, float]:
-        """A plain step over the rounds around it, and the variance of that ratio, by luck alone."""
-        # As many rounds as take as long as these steps: what interrupts a pass strikes by the second.
-        alike = max(round(len(cluster.seconds) * typical), 1)
-        ended = cluster.at == len(rounds)
-        mean, spread, beside = min(
-            (_placebo(rounds, alike, beside, ended) for beside in BESIDE_ROUNDS), key=lambda found: found[1]
-        )
-        level = _beside(rounds, cluster.at, cluster.at, beside) * mean
-        most = typical * min(1 + OUTLYING * self._noise(), LONGEST)
-        return fmean([min(step / level, most) for step in cluster.seconds]), spread**2
-
-    def _noise(self) -> float:
-        """Standard deviation of a round beside those around it, as a share of them."""
-        rounds = self._even()
-        return min(_placebo(rounds, 1, beside)[1] for beside in BESIDE_ROUNDS)
+    def _scatter(self) -> Scatter:
+        """Each drafted round as if it had cost the mean of all, the longest cut."""
+        if self._even is None:
+            shape = self._shape()
+            even = [seconds / shape[kind] for kind, seconds in zip(self._kinds, self._seconds, strict=True)]
+            self._even = Scatter(_clipped(even))
+        return self._even
 
     def _shape(self) -> dict[RoundKind, float]:
-        """The cost of a round of each kind over the mean of all drafted rounds."""
+        """The cost of a round of each kind over the mean of all drafted rounds.
+
+        A kind that was seen once says nothing about its moment: a reply's last rounds are shorter than all others.
+        """
         by_kind: dict[RoundKind, list[float]] = {}
         for kind, seconds in zip(self._kinds, self._seconds, strict=True):
             by_kind.setdefault(kind, []).append(seconds)
-        means = {kind: fmean(_clipped(found)) for kind, found in by_kind.items() if len(found) >= FEWEST_OF_KIND}
-        means = means or {self._kinds[0]: fmean(self._seconds)}
-        shape = {kind: means[min(means, key=lambda other: _distance(kind, other))] for kind in by_kind}
+        shape = {kind: fmean(_clipped(found)) for kind, found in by_kind.items()}
         mean = sum(shape[kind] * len(found) for kind, found in by_kind.items()) / len(self._kinds)
         return {kind: value / mean for kind, value in shape.items()}
 
-    def _even(self) -> list[float]:
-        """Seconds of each drafted round as if it had cost the mean of all, the longest cut."""
-        shape = self._shape()
-        return _clipped([seconds / shape[kind] for kind, seconds in zip(self._kinds, self._seconds, strict=True)])
 
-
-def _beside(rounds: Sequence[float], begin: int, end: int, beside: int) -> float:
-    """The mean of the rounds around those from `begin` to `end`, `beside` on each side."""
-    return fmean([*rounds[max(begin - beside, 0) : begin], *rounds[end : end + beside]])
-
-
-def _placebo(rounds: Sequence[float], alike: int, beside: int, ended: bool = False) -> tuple[float, float, int]:
-    """Mean and relative standard deviation of `alike` rounds over those around them, or, if `ended`, before them."""
-    found = []
-    for at in range(min(beside, len(rounds) // 3), len(rounds) - alike + 1):
-        around = rounds[:at] if ended else rounds
-        found.append(fmean(rounds[at : at + alike]) / _beside(around, at, at + alike, beside))
-    if len(found) < 3:
-        return 1.0, 1.0, beside
-    mean = fmean(found)
-    return mean, max(stdev(found) / mean, LEAST_SPREAD), beside
+def _compared(scatter: Scatter, cluster: Cluster, typical: float) -> tuple[float, float]:
+    """A plain step over the rounds around it, and the variance of that ratio by luck alone."""
+    # As many rounds as take as long as these steps: what interrupts a pass strikes by the second.
+    alike = max(round(len(cluster.seconds) * typical), 1)
+    placebo = scatter.placebo(alike, ended=cluster.at == scatter.rounds)
+    level = scatter.level(cluster.at, cluster.at, placebo.beside) * placebo.mean
+    most = typical * min(1 + OUTLYING * scatter.noise, LONGEST)
+    return fmean([min(step / level, most) for step in cluster.seconds]), placebo.spread**2
 
 
 def _clipped(seconds: Sequence[float]) -> list[float]:
     most = LONGEST * median(seconds)
     return [min(value, most) for value in seconds]
-
-
-def _distance(one: RoundKind, other: RoundKind) -> tuple[bool, int]:
-    """Kinds of one drafter are nearer than those of another."""
-    return one[0] != other[0], abs(one[1] - other[1])
-
-
-def costs_to_dict(costs: Mapping[RoundKind, Doubted], now_seconds: float) -> dict[str, Any]:
-    """For the cost file; `now_seconds` since the epoch."""
-    found = {f"{drafter} {k}": [cost.log, cost.variance] for (drafter, k), cost in costs.items()}
-    return {"at": now_seconds, "costs": found}
-
-
-def costs_from_dict(values: Mapping[str, Any], now_seconds: float) -> dict[RoundKind, Doubted]:
-    """What `costs_to_dict` wrote, doubted more; nothing of what is too old, or nonsense."""
-    try:
-        if not 0 <= now_seconds - float(values["at"]) <= BELIEVED_SECONDS:
-            return {}
-        found = {}
-        for name, (log_cost, variance) in values["costs"].items():
-            drafter, k = name.rsplit(" ", 1)
-            cost = Doubted(float(log_cost), float(variance) + EARLIER_DOUBT**2)
-            if not (isfinite(cost.log) and abs(cost.log) < LARGEST_LOG and EARLIER_DOUBT**2 < cost.variance < inf):
-                return {}
-            found[drafter, int(k)] = cost
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return {}
-    return found

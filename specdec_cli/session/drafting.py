@@ -20,8 +20,8 @@ from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 from specdec_cli.kinds import DrafterKind, K, made
 from specdec_cli.request import MAX_K
-from specdec_cli.session.comparison import Doubted, RoundKind, costs_from_dict, costs_to_dict
 from specdec_cli.session.cost_file import CostStore, NullCostStore
+from specdec_cli.session.round_costs import Doubted, RoundKind, costs_from_dict, costs_to_dict
 
 # Costs change with the length of the context: a measurement at another length is only an assumption.
 CONTEXT_TOKENS = (1024, 4096, 16384, 65536)

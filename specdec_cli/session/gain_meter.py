@@ -15,12 +15,13 @@ from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 from specdec_cli.engine.timing import plain_step_seconds
 from specdec_cli.events import Round
 from specdec_cli.gain import Gain
-from specdec_cli.session.comparison import Comparison, Doubted, RoundKind
+from specdec_cli.session.comparison import Comparison
+from specdec_cli.session.round_costs import Doubted, RoundKind
 
 # Share of the time of the tokens so far, and of those that are likely to come, that may be spent on measuring.
 MEASURED_SHARE = 0.02
-# Counted steps of a measurement amid the reply; rounds from one to the next.
-STEPS, APART_ROUNDS = 1, 16
+# Counted steps of a measurement amid the reply; rounds, at least, before another is thought of.
+STEPS, APART_ROUNDS = 1, 8
 # The step before them that wakes the device takes so many plain steps.
 WAKING_STEPS = 1.3
 # Counted steps once the answer is out, when nobody waits for a token.
@@ -47,7 +48,7 @@ class GainMeter:
         self._left = max_tokens
         self._emitted = 0
         self._round_seconds = 0.0
-        self._measured_at = self._refreshed_at = 0
+        self._next_at = self._refreshed_at = 0
         self._drafted = False
         self.seconds = 0.0
         self.gain: Gain | None = None
@@ -72,15 +73,13 @@ class GainMeter:
     def measure(self) -> None:
         """A few plain steps after a drafted round, if it is time for them and they are within the budget."""
         rounds = self._comparison.rounds
-        if not self._drafted or not self._comparison.comparable or self._left <= STEPS + 1:
-            return
-        if self._measured_at and rounds - self._measured_at < APART_ROUNDS:
+        if not self._drafted or not self._comparison.comparable or self._left <= STEPS + 1 or rounds < self._next_at:
             return
         step = self._comparison.step_seconds or 0.0
         token_seconds = self._round_seconds / self._emitted
         likely = self._emitted + coming_tokens(self._left, self._emitted)
+        self._next_at = rounds + max(APART_ROUNDS, int(rounds * REFRESHED))
         if self.seconds + (WAKING_STEPS + STEPS) * step <= MEASURED_SHARE * likely * token_seconds:
-            self._measured_at = rounds
             self._measure(STEPS)
 
     def finish(self, complete: bool) -> Gain | None:

@@ -116,11 +116,16 @@ def main():
     for worker in workers:
         worker.start()
     try:
-        report([measured(pair, prompt, args) for prompt in prompts[: args.replies]])
+        report(_each(pair, prompts[: args.replies], args))
     finally:
         for worker in workers:
             worker.terminate()
     print("load at the end", os.getloadavg()[0])
+
+
+def _each(pair, prompts, args):
+    for prompt in prompts:
+        yield measured(pair, prompt, args)
 
 
 def report(found):
