@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from specdec_cli.format import count, size
+from specdec_cli.format import count, percent, size
 from specdec_cli.models.memory import Footprint
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.verdict import Verdict
-from specdec_cli.speedup import break_even_acceptance
+from specdec_cli.speedup import break_even_share
 from specdec_cli.ui.spelling import spelled
 from specdec_cli.ui.terminal import make_console, safe
 
@@ -185,8 +185,8 @@ def _answers(found: Verdict) -> list[tuple[str, str]]:
     if found.break_even is not None:
         k = found.pair.expected_k
         yielded = f"about {found.break_even:.1f} of at most {k + 1} tokens a round at K {k}, at typical costs"
-        rate = break_even_acceptance(found.break_even, k)
-        needs = "cannot pay" if rate is None else f"{100 * rate:.0f} % of judged tokens accepted"
+        rate = break_even_share(found.break_even, k)
+        needs = "cannot pay" if rate > 1 else f"pays from {percent(rate)} of drafted tokens accepted"
         rows.append(("break-even", f"{yielded}: {needs}"))
     return rows + [("advice", sentence) for sentence in found.advice]
 

@@ -11,8 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from specdec_cli.events import Finish, Prefill, Start
-from specdec_cli.format import count, percent, speed
-from specdec_cli.ui.summary import SEPARATOR
+from specdec_cli.format import count, speed
+from specdec_cli.gain import Gain
+from specdec_cli.ui.summary import SEPARATOR, accepted
 from specdec_cli.ui.terminal import safe
 
 Rows = Sequence[tuple[str, str]]
@@ -26,9 +27,9 @@ def turn_lines(start: Start, prefill: Prefill | None, finish: Finish, width: int
         passes = count(stats["target_passes"], "target pass")
         parts = [f"{count(stats['emitted_tokens'], 'token')} in {passes}", speed(stats["tokens_per_second"])]
         if stats["draft_n"]:
-            parts.append(f"accepted {percent(stats['draft_acceptance_rate'])}")
-        if stats.get("estimated_speedup") is not None:
-            parts.append(f"{stats['estimated_speedup']:.2f}× plain decoding")
+            parts.append(accepted(stats))
+        if gain := Gain.of_stats(stats):
+            parts.insert(1, gain.sentence)
         if prefill is not None:
             parts.append(
                 f"read {prefill.prompt_tokens - prefill.cached_tokens} of {count(prefill.prompt_tokens, 'token')}"

@@ -16,11 +16,11 @@ def _an_able_terminal(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
 
 
-@pytest.mark.parametrize("width", [30, 60, 80, 120])
+@pytest.mark.parametrize("width", [30, 60, 80, 120, 140])
 def test_the_line_behind_a_reply_is_one_row_and_leaves_out_its_ends_first(width):
     lines = turn_lines(START, PREFILL, finish(), width)
     assert len(lines) == 1 and lines[0].cell_len <= max(width, len("14 tokens in 5 target passes"))
-    assert ("read 1234 of" in lines[0].plain) == (width == 120)
+    assert ("read 1234 of" in lines[0].plain) == (width == 140)
 
 
 def test_a_reply_that_was_cut_says_so():
