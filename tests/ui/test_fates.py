@@ -45,7 +45,7 @@ def with_text(done: RoundDone, text: str) -> RoundDone:
 
 def test_every_printed_character_has_the_fate_of_its_token():
     assert spans(ROUNDS[:3]) == [
-        ("plain", "def"),
+        (None, "def"),
         *[("accepted", piece) for piece in (" read", "_lines", "(", "path")],
         ("bonus", "):"),
         ("accepted", "\n    "),
@@ -89,7 +89,7 @@ def test_stop_and_special_tokens_colour_nothing():
 
 def test_a_space_that_the_decoder_drops_moves_no_colour():
     assert spans([with_text(drafted(0, [], 0, " Hello"), "Hello"), drafted(1, [" you"], 0, " world")]) == [
-        ("plain", "Hello"),
+        (None, "Hello"),
         ("correction", " world"),
     ]
 
@@ -100,13 +100,14 @@ PIECES = st.lists(st.text(st.sampled_from("ab \né日"), min_size=1, max_size=4)
 @given(st.data())
 def test_exact_fates_however_much_text_was_held_back(data):
     """Every character knows its token: the text is cut into rounds at random places behind the tokens."""
-    rounds, truth, text, shown = [], [], "", 0
+    rounds, truth, text, shown, drafted_yet = [], [], "", 0, False
     for index in range(data.draw(st.integers(1, 5))):
         pieces = data.draw(PIECES)
         done = drafted(index, pieces, data.draw(st.integers(0, len(pieces))), data.draw(PIECES.filter(bool))[0])
+        drafted_yet = drafted_yet or bool(pieces)
         for token in fates(done):
             if token.said:
-                truth += [token.fate] * len(token.piece)
+                truth += [token.fate if drafted_yet else None] * len(token.piece)
                 text += token.piece
         cut = data.draw(st.integers(shown, len(text)))
         rounds.append(replace(done, text=text[shown:cut]))
@@ -123,3 +124,14 @@ def test_the_spans_join_to_the_text_whatever_the_pieces_are(parts):
         spans = stream.round(replace(drafted(index, pieces, len(pieces), ""), text=text))
         assert "".join(share for _, share in spans) == text
         assert all(fate is None or isinstance(fate, Fate) for fate, _ in spans)
+
+
+def test_a_reply_is_coloured_from_its_first_draft_on():
+    plain = [drafted(index, [], 0, word) for index, word in enumerate(["a", " b"])]
+    after = drafted(3, [], 0, " d")
+    assert spans([*plain, drafted(2, [" c"], 0, "!"), after]) == [
+        (None, "a"),
+        (None, " b"),
+        ("correction", "!"),
+        ("plain", " d"),
+    ]
