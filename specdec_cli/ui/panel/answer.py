@@ -80,10 +80,13 @@ class Unfinished:
     def row(self) -> Text:
         """The unfinished row after the last `feed`, tabs as spaces."""
         shown, column = Text(), 0
-        for char, fate in zip(self._line, self._fates, strict=True):
-            cells = _cells(char, column)
-            column += cells
-            shown.append(" " * cells if char == "\t" else char, fate and ANSWER_STYLES.get(fate))
+        for fate, run in groupby(zip(self._line, self._fates, strict=True), lambda pair: pair[1]):
+            text = ""
+            for char, _ in run:
+                cells = _cells(char, column)
+                column += cells
+                text += " " * cells if char == "\t" else char
+            shown.append(text, fate and ANSWER_STYLES.get(fate))
         return shown
 
     def finish(self, width: int) -> str:

@@ -94,19 +94,21 @@ def _settings(state: PanelState) -> list[str]:
     return [*([] if kind.needs_draft or kind.mixed else [start.drafter]), f"K {start.k}"]
 
 
-def _progress(state: PanelState) -> str:
-    """The round that is drawn; at the end the tokens and the target's passes."""
-    if state.ended:
-        figures = state.figures
-        tokens, passes = figures["emitted_tokens"], figures["target_passes"]
-        return f"{count(tokens, 'token')} in {count(passes, 'pass')}" if passes else ""
-    return f"round {state.shown.round.index + 1}" if state.shown else ""
+def _progress(state: PanelState) -> tuple[str, str]:
+    """The round that is drawn; at the end the tokens and the target's passes: in full, and shorter."""
+    if not state.ended:
+        number = f"round {state.shown.round.index + 1}" if state.shown else ""
+        return number, number
+    tokens, passes = state.figures["emitted_tokens"], state.figures["target_passes"]
+    if not passes:
+        return "", ""
+    return f"{count(tokens, 'token')} in {count(passes, 'pass')}", f"{tokens} in {count(passes, 'pass')}"
 
 
 def _titles(state: PanelState) -> list[Text]:
     """NAME · K · round, from the longest to the shortest spelling."""
-    settings, progress = _settings(state), _progress(state)
-    spellings = [[*settings, progress], [progress], []]
+    settings, (progress, shorter) = _settings(state), _progress(state)
+    spellings = [[*settings, progress], [progress], [shorter], []]
     return [
         Text.assemble((_name(state), "bold"), SEPARATOR.join(["", *filter(None, map(safe, parts))]))
         for parts in spellings
@@ -162,7 +164,7 @@ def _line(state: PanelState, width: int) -> Text:
         return Text(shortened(_waiting(state).plain, width))
     rate = figures["draft_acceptance_rate"]
     accepted = [] if rate is None else [f"{percent(rate)} accepted"]
-    parts = [*_settings(state), _progress(state), *accepted, speed(figures["tokens_per_second"])]
+    parts = [*_settings(state), _progress(state)[0], *accepted, speed(figures["tokens_per_second"])]
     verdict = _verdict(state)[0]
     for kept in (parts, parts[1:], parts[-2:], parts[-1:]):
         left = Text.assemble((_name(state), "bold"), SEPARATOR.join(["", *filter(None, map(safe, kept))]))

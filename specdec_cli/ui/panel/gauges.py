@@ -41,14 +41,12 @@ def bar(rate: float | None, break_even: float | None, width: int) -> Text:
     reached = round((rate or 0.0) * 2 * width)
     crossing = None if break_even is None or break_even > 1 else min(width - 1, round(max(break_even, 0.0) * width))
     colour = LOSING if rate is not None and break_even is not None and rate < break_even else GUESSED
-    drawn = Text()
-    for cell in range(width):
-        filled = reached - 2 * cell
-        if cell == crossing:
-            drawn.append("╋" if filled > 1 else "┼", "bold")
-        else:
-            drawn.append("━" if filled > 1 else "╸" if filled == 1 else "─", colour if filled >= 1 else MUTED)
-    return drawn
+    filled = Text("━" * (reached // 2) + "╸" * (reached % 2), colour)
+    drawn = filled.append("─" * (width - filled.cell_len), MUTED)
+    if crossing is None:
+        return drawn
+    mark = ("╋" if 2 * crossing + 1 < reached else "┼", "bold")
+    return Text.assemble(drawn[:crossing], mark, drawn[crossing + 1 :])
 
 
 def positions(figures: Mapping[str, Any], width: int) -> Text:
