@@ -13,7 +13,7 @@ from specdec_cli.cli.demo import introduce_demo
 from specdec_cli.cli.failures import explained
 from specdec_cli.cli.groups import grouped
 from specdec_cli.cli.opened import forbid_network, opened, resolved
-from specdec_cli.cli.options import ADVANCED, AnswerOptions, DisplayOptions, ModelOptions
+from specdec_cli.cli.options import ADVANCED, SMALL, AnswerOptions, DisplayOptions, ModelOptions
 from specdec_cli.cli.pipes import ignore_broken_pipe
 from specdec_cli.cli.sampling import SamplingOptions
 from specdec_cli.errors import UsageError
@@ -165,7 +165,15 @@ def _converse(
         return Loaded(pair, session, drafter)
 
     trace = opened_trace(stack, display.trace)
-    screen = ChatScreen(sys.stdout, sys.stderr, json=json, quiet=quiet, plain=plain, trace=trace)
+    screen = ChatScreen(
+        *(sys.stdout, sys.stderr),
+        json=json,
+        quiet=quiet,
+        plain=plain,
+        trace=trace,
+        small_panel=display.panel_size == SMALL,
+        colour_answer=display.colour_answer,
+    )
     this_chat: Chat
     reader = _reader(lambda width: toolbar(this_chat.toolbar, width), history, editor=not (json or plain))
     this_chat = Chat(

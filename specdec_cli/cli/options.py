@@ -12,12 +12,13 @@ import typer
 
 from specdec_cli.cli import complete
 from specdec_cli.kinds import DEFAULT_DRAFTER, DRAFTERS
-from specdec_cli.request import KV_BITS, MAX_K, one_of, within
+from specdec_cli.request import KV_BITS, MAX_K, one_name, one_of, within
 
 if TYPE_CHECKING:
     from specdec_cli.ui.display import Display
 
 ADVANCED = "Advanced"
+PANEL_SIZES = FULL, SMALL = ("full", "small")
 
 
 def option(*names: str, env: str | None = None, advanced: bool = False, **more: Any) -> Any:
@@ -103,6 +104,26 @@ Raw = Annotated[bool, option("--raw", help="Continue the prompt's own text: no c
 Panel = Annotated[
     bool | None, option("--panel/--no-panel", help="The live panel.", show_default="where stderr is a terminal")
 ]
+PanelSize = Annotated[
+    str,
+    option(
+        "--panel-size",
+        callback=one_name("--panel-size", PANEL_SIZES),
+        metavar="NAME",
+        env="PANEL_SIZE",
+        help="The panel: full, or small (one line).",
+        advanced=True,
+    ),
+]
+ColourAnswer = Annotated[
+    bool,
+    option(
+        "--colour-answer/--no-colour-answer",
+        env="COLOUR_ANSWER",
+        help="Above the panel: what the draft guessed right in green, the target's own tokens in bold amber.",
+        advanced=True,
+    ),
+]
 Quiet = Annotated[bool, option("--quiet", "-q", help="The answer only: no panel, no summary.")]
 Plain = Annotated[bool, option("--plain", env="PLAIN", help="No control codes at all.", advanced=True)]
 Offline = Annotated[bool, option("--offline", env="OFFLINE", help="No network call at all.", advanced=True)]
@@ -166,6 +187,8 @@ class DisplayOptions:
 
     json: Annotated[bool, option("--json", help="Events as JSON Lines on stdout instead of text.")] = False
     panel: Panel = None
+    panel_size: PanelSize = FULL
+    colour_answer: ColourAnswer = True
     quiet: Quiet = False
     plain: Plain = False
     trace: Annotated[
@@ -197,4 +220,6 @@ class DisplayOptions:
             quiet=self.quiet,
             plain=self.plain,
             trace=self.trace,
+            small_panel=self.panel_size == SMALL,
+            colour_answer=self.colour_answer,
         )

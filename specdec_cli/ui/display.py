@@ -114,13 +114,23 @@ def open_display(
     quiet: bool,
     plain: bool,
     trace: Path | None,
+    small_panel: bool = False,
+    colour_answer: bool = True,
+    stepped: bool = False,
 ) -> Iterator[Display]:
     """The display for these options and streams, closed on exit. The panel needs an `err` that can draw it.
+
+    `stepped`: a person asks for each round.
 
     Raises: UsageError if the trace file cannot be opened; on leaving, SpecdecError if not all of it could be written.
     """
     with ExitStack() as stack:
-        display = _screen(out, err, name, json, panel is not False and not quiet and not plain, quiet, plain)
+        panels = panel is not False and not (json or quiet or plain) and can_draw(err)
+        display: Display
+        if panels:
+            display = PanelDisplay(out, err, name=name, small=small_panel, colour_answer=colour_answer, stepped=stepped)
+        else:
+            display = JsonlDisplay(out) if json else PlainDisplay(out, err, quiet, plain)
         stack.callback(display.close)
         if trace is None:
             yield display
@@ -130,14 +140,6 @@ def open_display(
         yield Tee([display, traced])
     if traced.failure is not None:
         raise traced.failure
-
-
-def _screen(out: TextIO, err: TextIO, name: str, json: bool, panel: bool, quiet: bool, plain: bool) -> Display:
-    if json:
-        return JsonlDisplay(out)
-    if panel and can_draw(err):
-        return PanelDisplay(out, err, name=name)
-    return PlainDisplay(out, err, quiet, plain)
 
 
 @contextmanager

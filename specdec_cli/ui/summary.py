@@ -33,15 +33,30 @@ def summary(start: Start, finish: Finish, width: int = 80) -> list[Text]:
     """What a reply cost, what drafting gained, and why it ended early; lines break between statements."""
     stats = finish.stats
     lines = [_counts(stats), _costs(start, stats)] if stats.get("rounds") else []
+    return [text for parts in [*lines, _early(start, finish)] for text in _flow(parts, width)]
+
+
+def closing_line(start: Start, finish: Finish, width: int) -> Text:
+    """The first statements of the summary that fit, and why the reply ended early, in one line: for below a panel."""
+    parts, early = _counts(finish.stats) if finish.stats.get("rounds") else [], _early(start, finish)
+    for kept in range(len(parts), 0, -1):
+        lines = _flow([*parts[:kept], *early], width)
+        if len(lines) == 1:
+            return lines[0]
+    return Text.assemble(*(early or parts[:1]))
+
+
+def _early(start: Start, finish: Finish) -> list[tuple[str, str]]:
+    """Why the reply ended before the model ended it; nothing where the model did."""
     if finish.reason == "length":
         full = start.context_limit is not None and start.prompt_tokens + start.max_tokens >= start.context_limit
         full_context = f"the context of {start.context_limit} tokens is full" if full else ""
-        lines.append([(full_context or f"stopped at --max-tokens {start.max_tokens}", "yellow")])
+        return [(full_context or f"stopped at --max-tokens {start.max_tokens}", "yellow")]
     if finish.reason == "repetition":
-        lines.append([("stopped: the answer had become a loop", "yellow"), ("--stop-repetition 0 goes on", "dim")])
+        return [("stopped: the answer had become a loop", "yellow"), ("--stop-repetition 0 goes on", "dim")]
     if finish.reason == "interrupted":
-        lines.append([("interrupted: the text above is partial", "yellow")])
-    return [text for parts in lines for text in _flow(parts, width)]
+        return [("interrupted: the text above is partial", "yellow")]
+    return []
 
 
 def _counts(stats: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -209,7 +209,7 @@ def can_draw(stream: TextIO, environment: Mapping[str, str] = os.environ) -> boo
     if not is_terminal(stream) or environment.get("TERM", "dumb") in ("", "dumb", "unknown"):
         return False
     try:
-        "╭━✓➜★▁␣".encode(getattr(stream, "encoding", None) or "ascii")
+        "╭━╋✓✗↳▁␣≈".encode(getattr(stream, "encoding", None) or "ascii")
     except (UnicodeEncodeError, LookupError):
         return False
     return True

@@ -14,7 +14,7 @@ from specdec_cli.ui.display import (
     print_demo_box,
     print_error,
 )
-from specdec_cli.ui.summary import doctor_table, error_lines, summary
+from specdec_cli.ui.summary import closing_line, doctor_table, error_lines, summary
 from specdec_cli.ui.terminal import make_console
 
 FINDINGS = [("chip", "Apple M4", "fast"), ("memory", "24.0 GB", ""), ("path", "/a\x1b[2Jb", "x")]
@@ -55,6 +55,21 @@ def test_a_slower_reply_says_so_and_names_the_remedy() -> None:
     assert lines(plain_step_seconds=0.002, device="cpu")[3:] == [
         "this is a CPU, which rarely gains: -k 0 decodes plainly"
     ]
+
+
+def closing(width: int, reason: str = "stop") -> str:
+    """The line below a panel."""
+    return closing_line(START, finish(reason), width).plain
+
+
+def test_below_a_panel_is_one_line_with_what_fits_and_why_the_reply_ended() -> None:
+    counts = "14 tokens in 5 target passes instead of 14"
+    assert closing(200) == " · ".join(lines(width=200)[0].split(" · "))
+    assert closing(80) == f"{counts} · 283 tok/s · 3.39× plain decoding"
+    assert closing(60) == f"{counts} · 283 tok/s"
+    assert closing(80, "length") == f"{counts} · stopped at --max-tokens 100"
+    assert closing(60, "length") == "stopped at --max-tokens 100"
+    assert closing(20) == counts
 
 
 def test_an_answer_cut_by_the_context_says_so_instead_of_max_tokens() -> None:

@@ -57,7 +57,10 @@ class ChatScreen:
         quiet: bool = False,
         plain: bool = False,
         trace: TraceDisplay | None = None,
+        small_panel: bool = False,
+        colour_answer: bool = True,
     ) -> None:
+        self._small_panel, self._colour_answer = small_panel, colour_answer
         self._out, self._err = out, err
         self._json, self._quiet, self._plain = json, quiet or json, plain
         self._trace, self.trace_code = trace, 0
@@ -86,7 +89,13 @@ class ChatScreen:
             return JsonlDisplay(self._out)
         if panel and not (self._quiet or self._plain) and can_draw(self._err):
             panel_display = PanelDisplay(
-                self._out, self._err, quiet=True, name=name, rows=lambda: ThinkingRows(tags, hidden), stays=False
+                *(self._out, self._err),
+                quiet=True,
+                name=name,
+                rows=lambda codes: ThinkingRows(tags, hidden, codes),
+                stays=False,
+                small=self._small_panel,
+                colour_answer=self._colour_answer,
             )
             return _WithTurnLine(panel_display, self)
         styled = not self._plain and can_draw(self._out)

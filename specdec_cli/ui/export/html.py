@@ -95,7 +95,7 @@ def _token(token: ColouredToken) -> Markup:
     silent = not token.said and token.fate not in (Fate.REJECTED, Fate.DISCARDED)
     names = f"{token.fate} unsaid" if silent else token.fate.value
     text = joined([Markup(escape(line)) for line in shown.split("\n")], _LINE_BREAK)
-    title = f"round {token.index}: {token.fate}"
+    title = f"round {token.index + 1}: {token.fate}"
     return joined([Markup(escape(indent)), element(_TAGS.get(token.fate, "span"), text, class_=names, title=title)])
 
 
