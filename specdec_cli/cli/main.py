@@ -17,13 +17,13 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from specdec_cli import __version__
-from specdec_cli.cli import audit, bench, chat, doctor, help, pairs, replay, run
+from specdec_cli.cli import audit, bench, chat, doctor, help, pairs, race, replay, run
 from specdec_cli.cli.pipes import ReaderLeft
 from specdec_cli.errors import SpecdecError, UsageError
 
 # The help's panels, and the order of the commands in each.
 PANELS = {
-    "Talk": ("run", "chat"),
+    "Talk": ("run", "chat", "race"),
     "Measure": ("bench", "audit", "replay", "doctor"),
     "Models": ("pull", "pairs", "check", "rm"),
     "Help": ("help",),
@@ -50,7 +50,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (run, chat, bench, audit, replay, doctor, pairs, help):
+for module in (run, chat, race, bench, audit, replay, doctor, pairs, help):
     app.add_typer(module.app)
 
 

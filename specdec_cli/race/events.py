@@ -22,7 +22,7 @@ LANES = (PLAIN, DRAFTED)
 
 @dataclass(frozen=True, slots=True)
 class RaceStart:
-    """What is raced, before any model work. `prompt` is its text, unfiltered.
+    """What is raced, before any model work. `prompt` is its text, unfiltered; `raw`: the answer continues it.
 
     A lane's turn lasts at least `turn_seconds`. `machine` is the device's own name.
     """
@@ -30,6 +30,7 @@ class RaceStart:
     event: ClassVar[str] = "race"
     pair: str
     prompt: str
+    raw: bool
     machine: str
     turn_seconds: float
     schema: int = SCHEMA
@@ -39,12 +40,14 @@ class RaceStart:
 class LaneStep:
     """An event of one lane.
 
-    `lane_seconds` is what this lane has computed since it had read the prompt, up to this event.
+    `lane_seconds` is what this lane has computed since it had read the prompt, up to this event. `done`: it decodes no
+    further.
     """
 
     lane: LaneName
     event: Event
     lane_seconds: float
+    done: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,7 @@ def race_dict(event: RaceEvent) -> dict[str, Any]:
     """The JSON object of one event; those of a lane are the session's own with `lane` and `lane_seconds`."""
     match event:
         case LaneStep():
-            return {**to_dict(event.event), "lane": event.lane, "lane_seconds": event.lane_seconds}
+            return {**to_dict(event.event), "lane": event.lane, "lane_seconds": event.lane_seconds, "done": event.done}
         case RaceFinish():
             values = {"event": event.event, "reason": event.reason, "same_text": event.same_text}
             values["near_tie"] = event.near_tie

@@ -7,9 +7,9 @@ an undisturbed reply would have queued ahead: once a turn, in both lanes alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
-from specdec_cli.events import Event, Finish, Prefill, RoundDone
+from specdec_cli.events import Event, Finish, Prefill, RoundDone, Start
 from specdec_cli.race.events import LaneName, LaneStep
 
 Clock = Callable[[], float]
@@ -37,41 +37,63 @@ class Stopwatch:
 
 
 class Lane:
-    """One reply, taken in turns. `seconds` is its compute time since it has read the prompt."""
+    """One reply, taken in turns. `seconds` is its compute time since it has read the prompt; `done` after its last round.
 
-    def __init__(self, name: LaneName, events: Iterator[Event], watch: Stopwatch, settle: Callable[[], None]) -> None:
+    What a session does after its last round is no decoding, and it empties mlx's cache of buffers, which the other lane
+    still needs. So the end is asked for with `end`, after both lanes are done.
+    """
+
+    def __init__(
+        self,
+        name: LaneName,
+        events: Iterator[Event],
+        watch: Stopwatch,
+        settle: Callable[[], None],
+        stop_tokens: Collection[int] = (),
+    ) -> None:
         """`events` must read no clock but `watch`; `settle` returns when the device has nothing left to do."""
-        self.name, self.seconds, self.ended = name, 0.0, False
-        self._events, self._watch, self._settle = events, watch, settle
+        self.name, self.seconds, self.done, self.ended = name, 0.0, False, False
+        self._events, self._watch, self._settle, self._stop_tokens = events, watch, settle, stop_tokens
+        self._tokens_left = 0
 
     def turn(self, least_seconds: float) -> list[LaneStep]:
         """What this lane does in a turn: its prompt alone, else rounds for at least `least_seconds`, or to its end."""
         steps: list[LaneStep] = []
         with self._watch:
             end = self.seconds + least_seconds
-            while not self.ended:
-                event, seconds = self._next()
-                self.ended = isinstance(event, Finish)
-                # What a session does after its last round is no decoding.
-                self.seconds += seconds if isinstance(event, RoundDone) else 0.0
-                steps.append(LaneStep(self.name, event, self.seconds))
-                if isinstance(event, Prefill) or self.seconds >= end:
+            while not self.done:
+                steps.append(self._step())
+                if isinstance(steps[-1].event, Prefill) or self.seconds >= end:
                     break
-            self._wait(billed=not self.ended and isinstance(steps[-1].event, RoundDone))
+            began = self._watch()
+            self._settle()
+            if isinstance(steps[-1].event, RoundDone) and not self.done:
+                self.seconds += self._watch() - began
         return steps
 
-    def _next(self) -> tuple[Event, float]:
+    def end(self) -> list[LaneStep]:
+        """The finish event, unless it came already."""
+        with self._watch:
+            return [] if self.ended else [self._step()]
+
+    def _step(self) -> LaneStep:
         began = self._watch()
         event = next(self._events)
-        return event, self._watch() - began
-
-    def _wait(self, billed: bool) -> None:
-        began = self._watch()
-        self._settle()
-        self.seconds += self._watch() - began if billed else 0.0
+        match event:
+            case Start(max_tokens=max_tokens):
+                self._tokens_left = max_tokens
+            case RoundDone(round=judged):
+                self.seconds += self._watch() - began
+                self._tokens_left -= len(judged.emitted)
+                self.done = self._tokens_left <= 0 or judged.emitted[-1] in self._stop_tokens
+            case Finish():  # before the last round was known to be it: a stop string, or an interruption
+                self.done = self.ended = True
+        return LaneStep(self.name, event, self.seconds, self.done)
 
 
 def turns(lanes: Sequence[Lane], turn_seconds: float = TURN_SECONDS) -> Iterator[list[LaneStep]]:
-    """The turns of all lanes until each has ended; between equals the first one goes."""
-    while waiting := [lane for lane in lanes if not lane.ended]:
+    """The turns of all lanes until each is done, then their ends; between equals the first one goes."""
+    while waiting := [lane for lane in lanes if not lane.done]:
         yield min(waiting, key=lambda lane: lane.seconds).turn(turn_seconds)
+    for lane in lanes:
+        yield lane.end()

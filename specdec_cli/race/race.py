@@ -1,4 +1,4 @@
-"""A race from its plan to its verdict. Law: yields events, prints nothing; both lanes share weights and nothing else."""
+"""A race from its plan to its verdict. Law: yields events, prints nothing; both lanes share the weights alone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def race(
 
     Raises: as `Session.reply`.
     """
-    yield RaceStart(pair.pair.name, plan.prompt, device.device_name(), plan.turn_seconds)
+    yield RaceStart(pair.pair.name, plan.prompt, plan.raw, device.device_name(), plan.turn_seconds)
     _warm_up(pair, plan, cancelled)
     state = RaceState()
     lanes = [_lane(pair, plan, PLAIN, plan.plain, cancelled, clock)]
@@ -45,7 +45,7 @@ def _lane(
 ) -> Lane:
     watch = Stopwatch(clock)
     events = pair.session(clock=watch).reply(plan.ids, request, cancelled, plan.raw)
-    return Lane(name, events, watch, device.settle)
+    return Lane(name, events, watch, device.settle, pair.tokenizer.stop_tokens)
 
 
 def _warm_up(pair: LoadedPair, plan: RacePlan, cancelled: Cancelled) -> None:

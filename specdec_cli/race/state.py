@@ -10,7 +10,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 
 from specdec_cli.events import Finish, Prefill, RoundDone, Start
-from specdec_cli.race.events import DRAFTED, PLAIN, LaneName, LaneStep, RaceEvent, RaceFinish, RaceStart
+from specdec_cli.race.events import DRAFTED, LANES, PLAIN, LaneName, LaneStep, RaceEvent, RaceFinish, RaceStart
 from specdec_cli.race.measured import seconds_at
 
 # Fewer tokens say nothing about who is ahead.
@@ -27,6 +27,7 @@ class LaneState:
     seconds: tuple[float, ...] = ()
     tokens: tuple[int, ...] = ()
     finish: Finish | None = None
+    done: bool = False
 
     def apply(self, step: LaneStep) -> LaneState:
         match step.event:
@@ -41,9 +42,10 @@ class LaneState:
                     rounds=(*self.rounds, step.event),
                     seconds=(*self.seconds, step.lane_seconds),
                     tokens=(*self.tokens, tokens),
+                    done=step.done,
                 )
             case Finish():
-                return replace(self, finish=step.event)
+                return replace(self, finish=step.event, done=True)
         return self
 
     @property
@@ -95,7 +97,7 @@ class RaceState:
     @property
     def shown_seconds(self) -> float:
         """The compute time at which both lanes are shown: what each of them has reached, or has ended before."""
-        running = [lane.last_seconds for lane in (self.plain, self.drafted) if lane.finish is None]
+        running = [lane.last_seconds for lane in (self.plain, self.drafted) if not lane.done]
         return min(running, default=max(self.plain.last_seconds, self.drafted.last_seconds))
 
     @property
@@ -114,10 +116,9 @@ class RaceState:
     @property
     def first(self) -> LaneName | None:
         """The lane that ended with less compute time; None while both run."""
-        ended = {name: lane for name, lane in ((PLAIN, self.plain), (DRAFTED, self.drafted)) if lane.finish}
         shown = self.shown_seconds
-        done = [name for name, lane in ended.items() if lane.last_seconds <= shown]
-        return min(done, key=lambda name: ended[name].last_seconds) if done else None
+        done = [name for name in LANES if self.lane(name).done and self.lane(name).last_seconds <= shown]
+        return min(done, key=lambda name: self.lane(name).last_seconds, default=None)
 
     @property
     def photo_finish(self) -> tuple[LaneName, int] | None:
@@ -131,5 +132,5 @@ class RaceState:
     def expected_tokens(self) -> int:
         """The length of the tracks: the longest answer allowed, then the one that was written."""
         starts = [lane.start.max_tokens for lane in (self.plain, self.drafted) if lane.start]
-        ended = [lane.tokens[-1] for lane in (self.plain, self.drafted) if lane.finish and lane.tokens]
+        ended = [lane.tokens[-1] for lane in (self.plain, self.drafted) if lane.done and lane.tokens]
         return max(ended, default=max(starts, default=1)) or 1

@@ -41,9 +41,7 @@ def _token(session: Session, tokens: Sequence[int], place: int) -> Token | None:
     return Token(tokens[place], session.piece(tokens[place])) if place < len(tokens) else None
 
 
-def _gap(
-    session: Session, plan: RacePlan, common: Sequence[int], one: int, other: int
-) -> tuple[float, KnownText]:
+def _gap(session: Session, plan: RacePlan, common: Sequence[int], one: int, other: int) -> tuple[float, KnownText]:
     """How far apart mlx-lm scores the two tokens after the `common` ones, and its own answer up to there."""
     request, positions, gap = replace(plan.plain, max_tokens=len(common) + 1), [], math.inf
     for step in session.plain(plan.ids, request):

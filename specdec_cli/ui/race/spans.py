@@ -1,0 +1,27 @@
+"""The words of a lane with who wrote them (pure). Law: the spans, joined, are the lane's text exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specdec_cli.events import Finish, RoundDone, Start
+from specdec_cli.trace import Reply
+from specdec_cli.ui.export.tokens import coloured
+from specdec_cli.ui.fates import Fate
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Some text; `guessed` by the draft and confirmed, or else the target's own."""
+
+    text: str
+    guessed: bool
+
+
+def spans(start: Start, done: RoundDone, tail: str = "") -> tuple[Span, ...]:
+    """The text of a round, and the `tail` that came with the finish event after it."""
+    text = done.text + tail
+    reply = Reply(start, rounds=(done,), end=Finish("stop", text, (), ""))
+    return tuple(
+        Span(token.text, token.fate is Fate.ACCEPTED) for token in coloured(reply) if token.said and token.text
+    )
