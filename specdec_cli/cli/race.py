@@ -97,7 +97,7 @@ def race(
 
 
 def show_race(found: Iterator[RaceEvent], display: RaceDisplay, kept: list[RaceEvent]) -> RaceFinish:
-    """Hand every event to `display` and to `kept`; a failure after the start is an event before it goes on as an error."""
+    """Hand every event to `display` and to `kept`; a failure after the start is an event too."""
     from specdec_cli.race.events import RaceFinish
 
     try:

@@ -9,33 +9,35 @@ from rich.text import Text
 
 from specdec_cli.events import Finish, RoundDone, Start
 from specdec_cli.ui.panel.region import wrap
-from specdec_cli.ui.race.spans import Span, spans
-from specdec_cli.ui.terminal import TerminalFilter
+from specdec_cli.ui.race.spans import Author, Span, spans
+from specdec_cli.ui.terminal import TerminalFilter, safe
 
 GUESSED: Final = "green underline"
 OWN: Final = "bold yellow"
+_STYLES: Final = {Author.GUESSED: GUESSED, Author.OWN: OWN, Author.PROMPT: "dim"}
 _TAB = "    "
 
 
 class LaneText:
     """A lane's text, append-only, with the length that it had after each round."""
 
-    def __init__(self, coloured: bool) -> None:
-        """Uncoloured where nothing is drafted."""
+    def __init__(self, coloured: bool, prompt: str = "") -> None:
+        """Uncoloured where nothing is drafted; `prompt` is what the text continues."""
         self._coloured = coloured
         self._filter = TerminalFilter()
         self._spans: list[Span] = []
         self._lengths: list[int] = []
+        self._append(safe(prompt), Author.PROMPT)
 
     def feed(self, start: Start, done: RoundDone) -> None:
         """One more round."""
         for span in spans(start, done):
-            self._append(self._filter.feed(span.text), span.guessed)
+            self._append(self._filter.feed(span.text), span.author)
         self._lengths.append(len(self._spans))
 
     def end(self, finish: Finish) -> None:
         """What was held back belongs to the last round."""
-        self._append(self._filter.feed(finish.text_tail) + self._filter.finish(), False)
+        self._append(self._filter.feed(finish.text_tail) + self._filter.finish(), Author.OWN)
         if self._lengths:
             self._lengths[-1] = len(self._spans)
 
@@ -60,9 +62,9 @@ class LaneText:
             place += len(line) + 1
         return rows[-height:]
 
-    def _append(self, text: str, guessed: bool) -> None:
+    def _append(self, text: str, author: Author) -> None:
         if text:
-            self._spans.append(Span(text.replace("\t", _TAB), guessed))
+            self._spans.append(Span(text.replace("\t", _TAB), author))
 
     def _first(self, until: int, cells: int) -> int:
         """A span from which the last `cells` characters and their whole line follow."""
@@ -86,8 +88,9 @@ class LaneText:
         return drawn
 
     def _style(self, place: int, lit: int) -> str:
+        if place >= len(self._spans):
+            return ""
+        author = self._spans[place].author
         if place >= lit:
             return "dim"
-        if not self._coloured or place >= len(self._spans):
-            return ""
-        return GUESSED if self._spans[place].guessed else OWN
+        return _STYLES[author] if self._coloured or author is Author.PROMPT else ""

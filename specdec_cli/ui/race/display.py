@@ -141,7 +141,8 @@ class LiveRace:
     def _write(self, step: LaneStep) -> None:
         match step.event:
             case Start() as start:
-                self._texts[step.lane] = LaneText(start.k != 0)
+                race = self._state.start
+                self._texts[step.lane] = LaneText(start.k != 0, race.prompt if race and race.raw else "")
             case RoundDone() as done:
                 start_event = self._state.lane(step.lane).start
                 assert start_event is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from specdec_cli.events import Finish, RoundDone, Start
 from specdec_cli.trace import Reply
@@ -10,12 +11,22 @@ from specdec_cli.ui.export.tokens import coloured
 from specdec_cli.ui.fates import Fate
 
 
+class Author(StrEnum):
+    """Who wrote a token; the value is its name in exports."""
+
+    PROMPT = "prompt"
+    GUESSED = "guessed"
+    """By the draft, and confirmed by the target."""
+    OWN = "own"
+    """By the target."""
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Some text; `guessed` by the draft and confirmed, or else the target's own."""
+    """Some text and whose it is."""
 
     text: str
-    guessed: bool
+    author: Author
 
 
 def spans(start: Start, done: RoundDone, tail: str = "") -> tuple[Span, ...]:
@@ -23,5 +34,7 @@ def spans(start: Start, done: RoundDone, tail: str = "") -> tuple[Span, ...]:
     text = done.text + tail
     reply = Reply(start, rounds=(done,), end=Finish("stop", text, (), ""))
     return tuple(
-        Span(token.text, token.fate is Fate.ACCEPTED) for token in coloured(reply) if token.said and token.text
+        Span(token.text, Author.GUESSED if token.fate is Fate.ACCEPTED else Author.OWN)
+        for token in coloured(reply)
+        if token.said and token.text
     )
