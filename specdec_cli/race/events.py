@@ -54,7 +54,7 @@ class LaneStep:
 class Measured:
     """Seconds of both lanes for the same `tokens` tokens; `speedup` is plain ÷ drafted, with its 95 % interval.
 
-    The interval is None where the text is too short for one: fewer than `measured.FEWEST` segments.
+    The interval is what another race of the same text here may give; None where this one is too short to say.
     """
 
     tokens: int
@@ -63,7 +63,6 @@ class Measured:
     speedup: float
     low: float | None
     high: float | None
-    segments: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,9 +37,8 @@ class Stopwatch:
 
 
 class Lane:
-    """One reply, taken in turns. `seconds` is its compute time since it has read the prompt.
+    """One reply, taken in turns. `seconds` is its compute time after the prompt; it is `done` after its last round.
 
-    It is `done` after its last round.
     What a session does after its last round is no decoding, and it empties mlx's cache of buffers, which the other lane
     still needs. So the end is asked for with `end`, after both lanes are done.
     """

@@ -1,15 +1,18 @@
-"""The ratio of a race (pure). Law: the same tokens on both sides, and no ratio without the interval of its segments.
+"""The ratio of a race (pure). Law: the same tokens on both sides, and no ratio without what chance could make of it.
 
-The text is cut into segments of equally many tokens. Each has its own seconds in both lanes, so they are pairs: what is
-hard to guess or disturbed shows as a segment that differs from the others. The interval is the jackknife's over
-segments (Quenouille 1956, Tukey 1958), with Student's t. What is paid once a reply is in the ratio, and in no segment:
-the pass of the first token, and the draft's reading of the prompt.
+The seconds are measured, so only their disturbances are in doubt: what another race of the same text on this machine
+would give. The lanes took turns, so they are paired: the compute time is cut into blocks, each with the rounds of both
+lanes, and what disturbs a block disturbs both. Within a block the rounds' seconds are compared with the mean of the
+lane's rounds that drafted as many tokens, so that words which are harder to guess are no disturbance. The interval is
+the jackknife's over blocks (Quenouille 1956, Tukey 1958) with Student's t, on the logarithm of the ratio. Blocks in
+which one lane was already done count for the other alone.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from math import exp, log, sqrt
 from statistics import fmean
@@ -17,30 +20,42 @@ from statistics import fmean
 from specdec_cli.bench.intervals import t_quantile
 from specdec_cli.race.events import Measured
 
-# A segment holds at least this many tokens: a few rounds.
-TOKENS = 8
-# Fewer segments give no useful interval; more than `MOST` would be shorter than the disturbances of a machine.
-FEWEST, MOST = 4, 16
+# Rounds of each lane without which there is no interval; rounds of a K without which K has no mean of its own.
+FEWEST_ROUNDS, FEWEST_OF_K = 16, 3
+# Blocks of the lane that took longer. More would be shorter than the disturbances of a machine.
+BLOCKS = 12
 
 Marks = Sequence[tuple[float, int]]
 """(seconds, tokens) of one lane after each of its rounds, both growing."""
 
 
-def measured(plain: Marks, drafted: Marks, tokens: int, once: float = 0.0) -> Measured | None:
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """A round: when it ended, what it took, and what it was expected to take; in seconds of its lane."""
+
+    at: float
+    seconds: float
+    expected: float
+
+
+def measured(
+    plain: Marks, drafted: Marks, tokens: int, ks: Sequence[int] = (), once: Sequence[float] = ()
+) -> Measured | None:
     """The ratio over the first `tokens` tokens of both lanes; None without any.
 
-    `once` are those seconds of the drafted lane that are paid once, besides its first round.
+    `ks` are the tokens that each round of the drafted lane drafted, `once` those of its seconds that are paid once a
+    reply: they count, but are no disturbance.
     """
-    if tokens < 1:
-        return None
     slow, fast = seconds_at(plain, tokens), seconds_at(drafted, tokens)
-    if slow <= 0 or fast <= 0:
+    if tokens < 1 or slow <= 0 or fast <= 0:
         return None
-    segments = min(MOST, (tokens - 1) // TOKENS)
+    sides = _costs(plain, [0] * len(plain), ()), _costs(drafted, ks or [0] * len(drafted), once)
+    kept = [[cost for cost in side if cost.at <= end] for side, end in zip(sides, (slow, fast), strict=True)]
     low = high = None
-    if segments >= FEWEST:
-        low, high = _interval(plain, drafted, tokens, segments, once)
-    return Measured(tokens, slow, fast, slow / fast, low, high, segments)
+    if min(map(len, kept)) >= FEWEST_ROUNDS:
+        half = _half_width(kept[0], kept[1], max(slow, fast) / BLOCKS)
+        low, high = exp(log(slow / fast) - half), exp(log(slow / fast) + half)
+    return Measured(tokens, slow, fast, slow / fast, low, high)
 
 
 def seconds_at(marks: Marks, tokens: float) -> float:
@@ -52,33 +67,46 @@ def seconds_at(marks: Marks, tokens: float) -> float:
     return before + (after - before) * (tokens - fewer) / (more - fewer)
 
 
-def tokens_at(marks: Marks, seconds: float) -> int:
-    """Tokens that a lane had written by then: those of its complete rounds."""
-    place = bisect_left(marks, seconds, key=lambda mark: mark[0])
-    if place < len(marks) and marks[place][0] == seconds:
-        place += 1
-    return marks[place - 1][1] if place else 0
-
-
-def _interval(plain: Marks, drafted: Marks, tokens: int, segments: int, once: float) -> tuple[float, float]:
-    """The 95 % interval of the ratio."""
-    edges = [1 + (tokens - 1) * place / segments for place in range(segments + 1)]
-    slow, fast = _lengths(plain, edges), _lengths(drafted, edges)
-    first_slow, first_fast = seconds_at(plain, 1), seconds_at(drafted, 1)
-    # The draft reads the prompt before the second round, so in the first segment.
-    fast[0] -= once
-    scale = segments / (segments - 1)
-    whole = log((first_slow + sum(slow)) / (first_fast + once + sum(fast)))
-    without = [
-        log((first_slow + scale * (sum(slow) - one)) / (first_fast + once + scale * (sum(fast) - other)))
-        for one, other in zip(slow, fast, strict=True)
+def _costs(marks: Marks, ks: Sequence[int], once: Sequence[float]) -> list[Cost]:
+    """The lane's rounds with the mean cost of its rounds of the same K; where these are few, a line through all."""
+    taken = [after - before for before, after in pairwise([0.0, *(seconds for seconds, _ in marks)])]
+    taken = [max(seconds - (once[place] if place < len(once) else 0.0), 0.0) for place, seconds in enumerate(taken)]
+    of_k: dict[int, list[float]] = {}
+    for k, seconds in zip(ks, taken, strict=True):
+        of_k.setdefault(k, []).append(seconds)
+    line = _line(ks, taken)
+    means = {k: fmean(values) for k, values in of_k.items() if len(values) >= FEWEST_OF_K}
+    return [
+        Cost(at, seconds, max(means.get(k, line[0] + line[1] * k), 1e-9))
+        for (at, _), seconds, k in zip(marks, taken, ks, strict=True)
     ]
-    middle = fmean(without)
-    error = sqrt((segments - 1) / segments * sum((value - middle) ** 2 for value in without))
-    half = t_quantile(segments - 1) * error
-    return exp(whole - half), exp(whole + half)
 
 
-def _lengths(marks: Marks, edges: Sequence[float]) -> list[float]:
-    times = [seconds_at(marks, edge) for edge in edges]
-    return [after - before for before, after in pairwise(times)]
+def _line(xs: Sequence[int], ys: Sequence[float]) -> tuple[float, float]:
+    """Height and slope of the least squares."""
+    if not xs:
+        return 0.0, 0.0
+    x, y = fmean(xs), fmean(ys)
+    spread = sum((one - x) ** 2 for one in xs)
+    slope = sum((one - x) * (other - y) for one, other in zip(xs, ys, strict=True)) / spread if spread else 0.0
+    return y - slope * x, slope
+
+
+def _half_width(plain: Sequence[Cost], drafted: Sequence[Cost], block_seconds: float) -> float:
+    """Of the 95 % interval of the ratio's logarithm."""
+    blocks: dict[int, list[float]] = {}
+    for side, costs in enumerate((plain, drafted)):
+        for cost in costs:
+            sums = blocks.setdefault(min(int(cost.at / block_seconds), BLOCKS - 1), [0.0] * 4)
+            sums[2 * side] += cost.seconds
+            sums[2 * side + 1] += cost.expected
+    whole = [sum(column) for column in zip(*blocks.values(), strict=True)]
+    without = [_level([total - one for total, one in zip(whole, sums, strict=True)]) for sums in blocks.values()]
+    middle, n = fmean(without), len(without)
+    return t_quantile(n - 1) * sqrt((n - 1) / n * sum((value - middle) ** 2 for value in without))
+
+
+def _level(sums: Iterable[float]) -> float:
+    """The logarithm of (plain seconds ÷ expected) ÷ (drafted seconds ÷ expected)."""
+    plain, plain_expected, drafted, drafted_expected = sums
+    return log(max(plain, 1e-9) / plain_expected) - log(max(drafted, 1e-9) / drafted_expected)

@@ -66,11 +66,12 @@ def _finish(pair: LoadedPair, plan: RacePlan, state: RaceState) -> RaceFinish:
     if common is None:
         common = common_tokens(plain.ids, drafted.ids)
         different = divergence(pair.session(), plan, plain.ids, drafted.ids)
-    once = sum(done.round.draft_prefill_seconds for done in drafted.rounds)
+    ks = [len(done.round.draft) for done in drafted.rounds]
+    once = [done.round.draft_prefill_seconds for done in drafted.rounds]
     return RaceFinish(
         reason="interrupted" if interrupted else "done",
         tokens=(len(plain.ids), len(drafted.ids)),
         passes=(len(plain.rounds), len(drafted.rounds)),
-        measured=measured(plain.marks, drafted.marks, common, once),
+        measured=measured(plain.marks, drafted.marks, common, ks, once),
         divergence=different,
     )

@@ -23,13 +23,13 @@ def interval(found: Measured) -> str:
 
 
 def ratio(found: Measured) -> str:
-    """ "1.62× faster (1.55–1.70)", "0.83× as fast (0.79–0.88)", "about as fast (0.95–1.06)"."""
+    """ "1.62× faster (1.55–1.70)", "0.83× as fast (0.79–0.88)", "about as fast as plain (0.95–1.06)"."""
     shown = interval(found)
     if found.low is None or found.high is None:
         return f"{found.speedup:.2f}× as fast, too short for an interval"
     if found.low <= 1 <= found.high:
         near = abs(found.speedup - 1) <= ABOUT
-        return f"about as fast {shown}" if near else f"{found.speedup:.2f}×, which could be chance {shown}"
+        return f"about as fast as plain {shown}" if near else f"{found.speedup:.2f}×, which could be chance {shown}"
     return f"{found.speedup:.2f}× {'faster' if found.speedup > 1 else 'as fast'} {shown}"
 
 
