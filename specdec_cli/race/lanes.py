@@ -52,7 +52,8 @@ class Lane:
         stop_tokens: Collection[int] = (),
     ) -> None:
         """`events` must read no clock but `watch`; `settle` returns when the device has nothing left to do."""
-        self.name, self.seconds, self.done, self.ended = name, 0.0, False, False
+        self.name, self.seconds = name, 0.0
+        self.has_read = self.done = self.ended = False
         self._events, self._watch, self._settle, self._stop_tokens = events, watch, settle, stop_tokens
         self._tokens_left = 0
 
@@ -82,6 +83,8 @@ class Lane:
         match event:
             case Start(max_tokens=max_tokens):
                 self._tokens_left = max_tokens
+            case Prefill():
+                self.has_read = True
             case RoundDone(round=judged):
                 self.seconds += self._watch() - began
                 self._tokens_left -= len(judged.emitted)
@@ -92,8 +95,8 @@ class Lane:
 
 
 def turns(lanes: Sequence[Lane], turn_seconds: float = TURN_SECONDS) -> Iterator[list[LaneStep]]:
-    """The turns of all lanes until each is done, then their ends; between equals the first one goes."""
+    """The turns of all lanes until each is done, then their ends. Between equals who has not read the prompt goes."""
     while waiting := [lane for lane in lanes if not lane.done]:
-        yield min(waiting, key=lambda lane: lane.seconds).turn(turn_seconds)
+        yield min(waiting, key=lambda lane: (lane.seconds, lane.has_read)).turn(turn_seconds)
     for lane in lanes:
         yield lane.end()

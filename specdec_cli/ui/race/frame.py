@@ -90,14 +90,14 @@ def _columns(state: RaceState, texts: Texts, width: int, height: int) -> list[Te
         Text.assemble(side, " ", spread(one, Text(), left), " ", side, " ", spread(other, Text(), right), " ", side)
         for one, other in zip(*shown, strict=True)
     ]
-    head = _double("├┬┤", [_name(name) for name in LANES], left, right)
+    head = _double("├┬┤", [_joined(_name(name)) for name in LANES], left, right)
     return [head, *rows, _double("╰┴╯", [_figures(state, name) for name in LANES], left, right)]
 
 
 def _stacked(state: RaceState, texts: Texts, width: int, height: int) -> list[Text]:
     rows: list[Text] = []
     for name in LANES:
-        rows.append(_edge("├┤", [_name(name)], _figures(state, name), width))
+        rows.append(_edge("├┤", _name(name), _figures(state, name, "pass"), width))
         rows += [_boxed(row, width) for row in _text(state, texts, name, width - 4, height)]
     return [*rows, _edge("╰╯", [], Text(), width)]
 
@@ -122,26 +122,24 @@ def _waiting(state: RaceState, name: LaneName) -> Text:
     return Text(f"read {count(lane.start.prompt_tokens, 'token')} in {lane.prefill_seconds:.2f} s", "dim")
 
 
-def _name(name: LaneName) -> Text:
-    title = Text(TITLES[name], "bold")
-    if name == DRAFTED:
-        title.append(SEPARATOR, "not bold dim").append("guessed", f"not bold {GUESSED}")
-        title.append(SEPARATOR, "not bold dim").append("target's own", OWN)
-    return title
+def _name(name: LaneName) -> list[Text]:
+    """The lane's title, and what its styles say."""
+    legend = [Text("guessed", GUESSED), Text("target's own", OWN)] if name == DRAFTED else []
+    return [Text(TITLES[name], "bold"), *legend]
 
 
-def _figures(state: RaceState, name: LaneName) -> Text:
+def _figures(state: RaceState, name: LaneName, noun: str = "target pass") -> Text:
     tokens, passes, seconds = figures(state.lane(name), state.shown_seconds)
     if not tokens or not seconds:
         return Text()
-    return Text(f"{speed(tokens / seconds)}{SEPARATOR}{count(passes, 'target pass')}")
+    return Text(f"{speed(tokens / seconds)}{SEPARATOR}{count(passes, noun)}")
 
 
 def _edge(ends: str, lefts: list[Text], right: Text, width: int) -> Text:
     """A horizontal edge; of the words at its left the last ones are dropped where both do not fit."""
     room = width - 9
     for kept in range(len(lefts), 0, -1):
-        left = Text(SEPARATOR).join(lefts[:kept])
+        left = _joined(lefts[:kept])
         if left.cell_len + right.cell_len <= room:
             break
     else:
@@ -158,6 +156,14 @@ def _double(ends: str, words: list[Text], left: int, right: int) -> Text:
         inside = _spaced(_cut(shown, room - 2))
         parts += [("─", MUTED), inside, ("─" * (room + 1 - inside.cell_len), MUTED), (end, MUTED)]
     return Text.assemble(*parts)
+
+
+def _joined(words: list[Text]) -> Text:
+    """The words with their own styles, a separator between them."""
+    joined = words[0].copy() if words else Text()
+    for word in words[1:]:
+        joined = Text.assemble(joined, (SEPARATOR, "dim"), word)
+    return joined
 
 
 def _cut(words: Text, room: int) -> Text:
