@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from specdec_cli import __version__
-from specdec_cli.cli import audit, bench, chat, doctor, help, pairs, pull, replay, run, typed
+from specdec_cli.cli import audit, bench, chat, doctor, help, pairs, pull, race, replay, run, typed
 from specdec_cli.cli.failures import explained
 from specdec_cli.cli.pipes import ReaderLeft
 from specdec_cli.cli.streams import drop_unwritten, prepare_streams
@@ -26,7 +26,7 @@ from specdec_cli.session.interrupt import unwinding
 
 # The help's panels, and the order of the commands in each.
 PANELS = {
-    "Talk": ("run", "chat"),
+    "Talk": ("run", "chat", "race"),
     "Measure": ("bench", "audit", "replay", "doctor"),
     "Models": ("pull", "pairs", "check", "rm"),
     "Help": ("help",),
@@ -59,7 +59,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for module in (run, chat, bench, audit, replay, doctor, pairs, pull, help):
+for module in (run, chat, race, bench, audit, replay, doctor, pairs, pull, help):
     app.add_typer(module.app)
 
 
