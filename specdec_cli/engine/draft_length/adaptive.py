@@ -15,15 +15,14 @@ from typing import Any
 from specdec_cli.engine.draft_length.acceptance import AcceptanceRecord
 from specdec_cli.engine.draft_length.costs import CostRecord, Costs, costs_from_dict
 from specdec_cli.engine.draft_length.estimates import (
+    HOPED_RATE,
     Choice,
     cheapest,
     cheapest_lookup,
     coming_tokens,
-    hopes,
     loss_steps,
     pays,
     plain_doubt,
-    promising,
 )
 from specdec_cli.engine.draft_length.look import CREDIT_STEPS, RISKED_SHARE, Look
 from specdec_cli.engine.draft_length.reading import Reading
@@ -170,18 +169,18 @@ class Adaptive:
         first = cheapest(self._rates(), self.costs, RISKED_SHARE * may_lose)
         price = loss_steps(first, self.costs) * plain + reading
         coming = coming_tokens(self._left, self._emitted)
-        hope = promising(self._max_k, price, self.costs, coming, self._failures)
-        highest = cheapest([hopes(self.costs)[-1][0]] * self._max_k, self.costs)
-        if highest.seconds >= plain:
-            # No text could make it pay, unless its costs were measured at a bad moment.
-            hope = highest if self.costs.ready and LAST_WAIT_ROUNDS <= self._since < inf else None
+        hoped = cheapest([HOPED_RATE] * self._max_k, self.costs)
+        promising = pays(hoped, price, self.costs, coming, 1 + self._failures)
+        if hoped.seconds >= plain:
+            # No usual text could make it pay, unless its costs were measured at a bad moment.
+            promising = self.costs.ready and LAST_WAIT_ROUNDS <= self._since < inf
             self._reading.rest()
-        if loss_steps(first, self.costs) > may_lose or hope is None:
+        if loss_steps(first, self.costs) > may_lose or not promising:
             self._wait = RECONSIDER_ROUNDS
             if self._since == inf:
                 self.reason = "not tried yet: so few tokens would not pay for it"
             return 0
-        if self._measures_plain(hope):
+        if self._measures_plain(hoped):
             return 0
         self.parked, self._known, self._look = False, True, Look(may_lose)
         self._since = self._credit_steps = 0.0
@@ -223,8 +222,7 @@ class Adaptive:
 
     def _hopeless(self) -> bool:
         """Whether drafting loses even if its acceptance is as high as what was judged allows."""
-        deepest = self._max_k if self.costs.shape_known else self._deepest()
-        rates = self.acceptance.hopeful_rates(deepest, self._look.hope)
+        rates = self.acceptance.hopeful_rates(self._deepest(), self._look.hope)
         return cheapest(rates, self.costs).seconds >= self.costs.plain_seconds()
 
     def _park(self) -> None:

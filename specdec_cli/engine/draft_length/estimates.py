@@ -11,9 +11,9 @@ from typing import NamedTuple
 from specdec_cli.engine.draft_length.costs import CostRecord
 from specdec_cli.speedup import expected_tokens
 
-# Acceptance that a look may hope for, and how many looks fail for each that finds it: the upper end of the usual, and
-# copied text, whose deep drafts pay even where the first rows are dear and further ones free (M1, M2).
-HOPES = ((0.8, 1), (0.97, 7))
+# What a look may hope for: the upper end of the usual acceptance. Where not even this would pay, nothing is tried.
+# Hoping for copied text (0.97) on M1 and M2 was simulated: it gains there, and costs other text up to 5 % of a reply.
+HOPED_RATE = 0.8
 # Expected remaining tokens: 64 plus the number already emitted (reply lengths are long-tailed).
 TYPICAL_REPLY_TOKENS = 64
 # Uncertainty of the plain-step cost (log): PLAIN_DOUBT / sqrt(samples), plus PLAIN_DOUBT per DOUBT_ROUNDS rounds since
@@ -62,26 +62,12 @@ def coming_tokens(left_tokens: float, emitted_tokens: int) -> float:
 
 
 def pays(choice: Choice, price_seconds: float, costs: CostRecord, coming: float, failing: int = 1) -> bool:
-    """Whether `coming` tokens of `choice` should earn the price back, if for one time they do `failing` times fail."""
+    """Whether `coming` tokens of `choice` should earn the price back, if they fail `failing` times for one success.
+
+    Rule of succession: a look after f in a row that did not pay fails 1 + f times for each that pays.
+    """
     gain = (costs.plain_seconds() - choice.seconds) * coming
     return gain > 0 and gain >= (1 + failing) * price_seconds
-
-
-def hopes(costs: CostRecord) -> tuple[tuple[float, int], ...]:
-    """HOPES that are worth a thought: deep drafts only where their costs are known of this kind of machine."""
-    return HOPES if costs.shape_known else HOPES[:1]
-
-
-def promising(max_k: int, price_seconds: float, costs: CostRecord, coming: float, failures: int) -> Choice | None:
-    """The first of HOPES that is worth the price of a look after `failures` looks in a row that did not pay.
-
-    Rule of succession: each such look makes the next one fail once more.
-    """
-    for rate, failing in hopes(costs):
-        choice = cheapest([rate] * max_k, costs)
-        if pays(choice, price_seconds, costs, coming, failing * (1 + failures)):
-            return choice
-    return None
 
 
 def plain_doubt(costs: CostRecord) -> float:

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from specdec_cli.engine.draft_length.costs import CostRecord, Costs
 from specdec_cli.engine.draft_length.estimates import (
     FRESH_ROUNDS,
-    HOPES,
     PLAIN_DOUBT,
     TYPICAL_REPLY_TOKENS,
     Choice,
@@ -18,7 +17,6 @@ from specdec_cli.engine.draft_length.estimates import (
     loss_steps,
     pays,
     plain_doubt,
-    promising,
 )
 
 ROW, STEP = 0.25, 0.1
@@ -55,20 +53,6 @@ def test_a_gain_must_be_worth_the_looks_that_fail_too():
         assert pays(choice, 100 / 2 / (1 + failing), costs, 100, failing)
         assert not pays(choice, 100 / 2 / (1 + failing) + 0.01, costs, 100, failing)
     assert not pays(Choice(3, 2.0, 1.0), 0.0, costs, coming=100)
-
-
-def test_where_only_copied_text_would_pay_a_look_is_worth_less():
-    """Six rows cost as much as two: no draft pays at the usual acceptance, a deep one does on copied text."""
-    rows = {2: 2.2, 6: 6.2, 32: 6.4}
-    dear, unknown = CostRecord(Costs(rows, {1: STEP}, doubt=0.2)), CostRecord(Costs(rows, {1: STEP}))
-    for costs in (dear, unknown):
-        costs.plain(1.0)
-    usual, copied = (rate for rate, _ in HOPES)
-    assert promising(16, 0.1, measured(), 64, 0).k == cheapest([usual] * 16, measured()).k
-    assert promising(16, 0.1, dear, 64, 0).k == cheapest([copied] * 16, dear).k == 16
-    assert promising(16, 4.0, dear, 64, 0) is None
-    assert promising(16, 2.0, dear, 64, 0) and not promising(16, 2.0, dear, 64, 1)
-    assert promising(16, 0.1, unknown, 64, 0) is None
 
 
 def test_a_round_that_nothing_of_is_accepted_loses_all_but_the_plain_step_it_stands_for():
