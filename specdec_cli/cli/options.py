@@ -102,7 +102,8 @@ StopRepetition = Annotated[
 ]
 Raw = Annotated[bool, option("--raw", help="Continue the prompt's own text: no chat template.")]
 Panel = Annotated[
-    bool | None, option("--panel/--no-panel", help="The live panel.", show_default="where stderr is a terminal")
+    bool | None,
+    option("--panel/--no-panel", help="The live panel; --no-panel: none.", show_default="where stderr is a terminal"),
 ]
 PanelSize = Annotated[
     str,

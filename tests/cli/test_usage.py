@@ -29,6 +29,12 @@ def test_h_shows_everything_where_nothing_is_advanced(specdec):
     assert specdec("-h") == specdec("--help")
 
 
+def test_60_columns_cut_no_option(specdec, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    out = specdec("run", "-h")[1]
+    assert "--num-draft-tokens" in out and "…" not in out and "--no-panel: none" in " ".join(out.split())
+
+
 def walked(command, path=()):
     yield path
     for name, sub in getattr(command, "commands", {}).items():
