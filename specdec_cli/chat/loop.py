@@ -47,17 +47,22 @@ class Reader(Protocol):
         """Keys are not echoed in this context: a reply is coming."""
 
 
-def run_chat(chat: Chat, reader: Reader, lenient: bool) -> int:
+def run_chat(chat: Chat, reader: Reader, lenient: bool, first: str = "") -> int:
     """Runs until the end of input, /exit, or Ctrl-C twice within a second (130).
 
+    `first` is sent before anything is read.
     Returns the exit code of the first failure, else 0; `lenient` returns 0 after failures, too: a person saw each.
     """
     code, text, refusal = 0, "", ""
     while True:
         line = ""
         try:
-            with when_idle(chat.rest):
-                line = reader.read(text, refusal)
+            if first:
+                line, first = first, ""
+                chat.screen.show(Notice(f"> {line}"))
+            else:
+                with when_idle(chat.rest):
+                    line = reader.read(text, refusal)
             text = refusal = ""
             if line.startswith("/"):
                 text = run_command(chat, line)
