@@ -139,7 +139,7 @@ def test_a_table_of_pairs_says_which_is_the_default(specdec):
 def test_nobody_is_asked_where_nobody_can_answer(monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     ask("Free 1 GB?", yes=True)
-    with pytest.raises(UsageError, match=r"nobody can answer: Free 1 GB\?"):
+    with pytest.raises(UsageError, match=r"there is no terminal to ask on: Free 1 GB\?"):
         ask("Free 1 GB?", yes=False)
 
 
