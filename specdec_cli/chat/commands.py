@@ -54,7 +54,7 @@ def find(name: str) -> Command:
         return known[name]
     close = difflib.get_close_matches(name, known, 1, 0.5)
     nearest = f"the nearest: {close[0]}" if close else "/help lists all"
-    raise UsageError(f"{name} is no command", f"{nearest}; a message that begins with / needs a space before it")
+    raise UsageError(f"there is no command {name}", f"{nearest}; to send it as a message, put a space before the /")
 
 
 def _help(chat: Chat, argument: str) -> None:

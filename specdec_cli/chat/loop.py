@@ -56,10 +56,15 @@ def as_raised(error: Exception) -> SpecdecError:
 
 
 def run_chat(
-    chat: Chat, reader: Reader, lenient: bool, explained: Callable[[Exception], SpecdecError] = as_raised
+    chat: Chat,
+    reader: Reader,
+    lenient: bool,
+    explained: Callable[[Exception], SpecdecError] = as_raised,
+    first: str = "",
 ) -> int:
     """Runs until the end of input, /exit, or Ctrl-C twice within a second (130).
 
+    `first` is sent before anything is read.
     Returns the exit code of the first failure, else 0; `lenient` returns 0 after failures, too: a person saw each.
     `explained` makes any failure one of ours, or raises it where the chat cannot go on.
     """
@@ -67,8 +72,12 @@ def run_chat(
     while True:
         line = ""
         try:
-            with when_idle(chat.rest):
-                line = reader.read(text, refusal)
+            if first:
+                line, first = first, ""
+                chat.screen.show(Notice(f"> {line}"))
+            else:
+                with when_idle(chat.rest):
+                    line = reader.read(text, refusal)
             text = refusal = ""
             if line.startswith("/"):
                 text = run_command(chat, line)

@@ -149,4 +149,6 @@ def _entry(path: Path, number: int, line: str) -> dict[str, Any]:
 
 
 def _damaged(path: Path, line: int, reason: str) -> UsageError:
-    return UsageError(f"{path}:{line} is damaged: {reason}", "nothing was loaded; mend that line or load another file")
+    return UsageError(
+        f"{path}:{line} is damaged: {reason}", "nothing was loaded; correct that line, or load another file"
+    )

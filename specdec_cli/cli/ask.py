@@ -17,7 +17,7 @@ def ask(question: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError(f"stdin is no terminal to answer at: {question}", "add --yes to go on without asking")
+        raise UsageError(f"there is no terminal to ask on: {question}", "add --yes to go on without asking")
     try:
         agreed = typer.confirm(question, err=True)
     except typer.Abort as error:  # Ctrl-C, or the end of the input

@@ -121,7 +121,10 @@ def _report(file: Path, options: ReportOptions) -> None:
     files = report_files(file)
     budget_seconds = parse_seconds("--time-budget", options.time_budget)
     if not options.yes and not sys.stdin.isatty():
-        raise UsageError(f"nobody can answer whether {file} may be written", "add --yes to write it without asking")
+        raise UsageError(
+            f"{file} is written only if you agree, and there is no terminal to ask on",
+            "add --yes to write it without asking",
+        )
     models = options.models
     found = resolved(models)
 

@@ -17,6 +17,7 @@ from typer.exceptions import TyperException
 
 from specdec_cli import __version__
 from specdec_cli.cli import audit, bench, chat, doctor, help, pairs, pull, race, replay, run, typed
+from specdec_cli.cli.environment import unknown_variables
 from specdec_cli.cli.failures import explained
 from specdec_cli.cli.pipes import ReaderLeft
 from specdec_cli.cli.streams import drop_unwritten, prepare_streams
@@ -100,9 +101,18 @@ def usage_message(error: TyperException) -> str:
     return " ".join(message.split())
 
 
+def _warn(arguments: list[str]) -> None:
+    """One line for each variable of the environment that is misspelled."""
+    for sentence in unknown_variables(app, arguments):
+        from specdec_cli.ui.display import print_notice
+
+        print_notice(sys.stderr, f"warning: {sentence}", plain="--plain" in arguments)
+
+
 def exit_code(arguments: list[str]) -> int:
     """Run one command line; every failure becomes two lines and an exit code."""
     try:
+        _warn(arguments)
         code = int(app(arguments, standalone_mode=False, prog_name="specdec") or 0)
         sys.stdout.flush()
     except (ReaderLeft, BrokenPipeError):

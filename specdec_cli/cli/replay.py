@@ -31,7 +31,12 @@ Speed = Annotated[
     float | None,
     typer.Option(metavar="X", help="Times as fast as it was; inf does not wait.", show_default="1; inf into a pipe"),
 ]
-Step = Annotated[bool, typer.Option("--step", help="Round by round: Enter or space for the next, r runs on, q ends.")]
+Step = Annotated[
+    bool,
+    typer.Option(
+        "--step", help="Round by round: Enter or space for the next, b for the one before, r runs on, q ends."
+    ),
+]
 Svg = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the coloured text as a picture instead.")]
 Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the coloured text as a page instead.")]
 
@@ -96,7 +101,7 @@ def _play(
         )
         interrupt = stack.enter_context(Interrupt())
         if step and not quiet:
-            print_notice(sys.stderr, "Enter or space: next round   r: run on   q: end", plain)
+            print_notice(sys.stderr, "Enter or space: next round   b: back   r: run on   q: end", plain)
         pause = _pause(speed, step, interrupt.requested, stack)
         display = stack.enter_context(screen)
         for reply in trace.replies:

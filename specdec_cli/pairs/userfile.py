@@ -127,7 +127,7 @@ def _read(path: Path) -> tomlkit.TOMLDocument:
     try:
         return tomlkit.parse(path.read_text(encoding="utf-8"))
     except (TOMLKitError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not valid TOML: {error}", f"mend that line in {path}") from error
+        raise UsageError(f"{path} is not valid TOML: {error}", f"correct that line in {path}") from error
 
 
 def _write(path: Path, document: tomlkit.TOMLDocument) -> None:

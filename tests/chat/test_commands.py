@@ -23,8 +23,8 @@ def test_a_mistyped_command_is_an_error_with_the_nearest_and_never_a_prompt(open
     code, out, err = ran(opened, typed)
     assert (code, out, opened[0].conversation.turns) == (2, "", ())
     assert err == (
-        f"error: {typed.split()[0]} is no command\n"
-        f"hint: the nearest: {nearest}; a message that begins with / needs a space before it\n"
+        f"error: there is no command {typed.split()[0]}\n"
+        f"hint: the nearest: {nearest}; to send it as a message, put a space before the /\n"
     )
 
 

@@ -262,7 +262,7 @@ def test_an_unknown_command_is_an_error_and_nothing_is_sent(tmp_path):
     chat.say("/hlep").wait("hint: the nearest: /help")
     chat.type(CTRL_D)
     code, text = chat.end()
-    assert code == 0 and "error: /hlep is no command" in text and "target pass" not in text
+    assert code == 0 and "error: there is no command /hlep" in text and "target pass" not in text
 
 
 def test_history_outlives_the_chat_privately_and_can_be_switched_off(tmp_path):
@@ -401,7 +401,7 @@ def test_a_saved_chat_is_continued_with_its_pair_and_its_history(tmp_path):
     saved = tmp_path / "chat.jsonl"
     assert piped("-n", "8", "--save", str(saved), "-s", "Brief.", stdin="def f(a):\n")[0] == 0
     code, _, err = piped("-n", "8", "--resume", str(saved), stdin="class A:\n")
-    assert code == 0 and "1 turn continued" in err
+    assert code == 0 and "1 turn continued" in err and "\n> def f(a):\n" in err  # the last turn is shown
     conversation = load(saved).conversation
     assert [turn.user for turn in conversation.turns] == ["def f(a):", "class A:"] and conversation.system == "Brief."
     code, _, err = piped("--save", str(saved), stdin="")
@@ -423,3 +423,10 @@ def test_escape_sequences_never_reach_the_terminal(tmp_path):
     code, out, err = piped("--resume", str(saved), stdin="\n".join([*commands, f"/load {hostile}", ""]))
     assert code == 2 and out == "" and "abcd" in err
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", err), ascii(err)
+
+
+def test_a_first_message_is_an_argument(tmp_path):
+    saved = tmp_path / "chat.jsonl"
+    code, _, err = piped("def f(a):", "-n", "8", "--save", str(saved), stdin="class A:\n")
+    assert code == 0 and messages(saved) == ["def f(a):", "class A:"] and "> def f(a):" in err
+    assert piped("", stdin="")[0] == 2

@@ -279,7 +279,7 @@ def test_the_draft_of_a_named_pair_can_be_swapped(specdec, tiny_pair):
 def test_nobody_is_asked_where_stdin_is_no_terminal(monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     ask("Free 1 GB?", yes=True)
-    with pytest.raises(UsageError, match=r"stdin is no terminal to answer at: Free 1 GB\?"):
+    with pytest.raises(UsageError, match=r"there is no terminal to ask on: Free 1 GB\?"):
         ask("Free 1 GB?", yes=False)
 
 

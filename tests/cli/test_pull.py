@@ -161,7 +161,7 @@ def test_pull_without_a_name_recommends_and_needs_a_yes(world):
     assert asked.code == 2
     message, hint = asked.errors()
     assert re.fullmatch(
-        r"stdin is no terminal to answer at: \S+ is recommended for this machine: \S+ with \S+\. Pull it\?", message
+        r"there is no terminal to ask on: \S+ is recommended for this machine: \S+ with \S+\. Pull it\?", message
     )
     assert (hint, world.hub.log) == ("add --yes to go on without asking", [])
     gone = world("pull", "--yes")

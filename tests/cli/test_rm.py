@@ -20,7 +20,7 @@ def test_rm_says_what_else_uses_the_files_asks_and_frees_them(pulled):
     asked = pulled("rm", "tiny")
     assert asked.code == 2
     assert asked.errors() == [
-        f"stdin is no terminal to answer at: Free {held / 1e3:.0f} kB?",
+        f"there is no terminal to ask on: Free {held / 1e3:.0f} kB?",
         "add --yes to go on without asking",
     ]
     assert asked.err.splitlines()[:2] == ["org/big: 388 kB; also used by odd", "org/small: 388 kB"]

@@ -219,3 +219,33 @@ def test_a_failure_of_the_device_is_two_lines_an_event_and_its_exit_code(specdec
     found, out, _ = specdec("run", "--json", "-n", "8", "def")
     last = json.loads(out.splitlines()[-1])
     assert (found, last["event"], last["exit_code"]) == (code, "error", code)
+
+
+def test_stdin_comes_first_then_the_file_then_the_prompt(monkeypatch, tmp_path):
+    path = tmp_path / "prompt.txt"
+    path.write_text("file")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"stdin")))
+    assert read_prompt("prompt", path) == "stdin\nfile\nprompt"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [(b"caf\xe9", "is not UTF-8: byte 0xe9 at 3 of 4"), (None, "cannot be read: No such file or directory")],
+)
+def test_a_file_that_is_no_prompt_is_refused_with_its_name(specdec, tmp_path, data, message):
+    path = tmp_path / "prompt.txt"
+    if data:
+        path.write_bytes(data)
+    code, said, _ = specdec.refused("run", "-f", path)
+    assert code == 2 and str(path) in said and message in said
+
+
+def test_without_a_prompt_on_a_terminal_the_hint_names_chat(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    with pytest.raises(UsageError) as refused:
+        read_prompt(None)
+    assert "specdec chat" in refused.value.hint and refused.value.exit_code == 2
