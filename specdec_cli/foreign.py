@@ -6,12 +6,16 @@ of exceptions would be complete; this and the command line are the only places t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from specdec_cli.errors import SpecdecError
 
 MOST_SHOWN = 160
+# Libraries quote exceptions and classes of theirs in what they say.
+CLASS = re.compile(r"<class '([\w.]+)'>")
+NAME = re.compile(r"\b[A-Z]\w*(?:Error|Exception|Warning)\b:?")
 
 
 @contextmanager
@@ -36,7 +40,11 @@ def reason(error: BaseException) -> str:
             return f"{error.args[0]!r} is missing" if error.args else "a value is missing"
         case OSError() if error.strerror:
             return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    text = " ".join(str(error).split())
+    text = " ".join(_plain(str(error)).split())
     if not text:
         return "a check failed, and it did not say why"
     return text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…"
+
+
+def _plain(text: str) -> str:
+    return NAME.sub("", CLASS.sub(r"\1", text)).replace("NoneType", "null")

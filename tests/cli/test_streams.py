@@ -9,13 +9,13 @@ import sys
 import pytest
 
 pytestmark = pytest.mark.slow  # a process each
-RUN = [sys.executable, "-m", "specdec_cli"]
 
 
 def shell(line, tmp_path):
     own = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path), "COLUMNS": "80"}
-    command = ["sh", "-c", line.replace("specdec", f"{sys.executable} -m specdec_cli")]
-    return subprocess.run(command, env=os.environ | own, capture_output=True, text=True, timeout=120)
+    command = ["sh", "-c", line.replace("specdec ", f"{sys.executable} -m specdec_cli ", 1)]
+    null = subprocess.DEVNULL
+    return subprocess.run(command, env=os.environ | own, stdin=null, capture_output=True, text=True, timeout=120)
 
 
 def two_lines(done):
