@@ -1,4 +1,4 @@
-"""Plain decoding is measured beside the rounds of whole replies: K stays, the budget holds, the figure comes in time."""
+"""Plain decoding is measured beside the rounds of whole replies: K stays, the budget holds, the figure is in time."""
 
 import pytest
 
