@@ -57,13 +57,13 @@ def _show_usual(context: typer.Context, wanted: bool) -> None:
     negations = {id(one): one.secondary_opts for one in context.command.params}
     for one in hidden:
         one.hidden = True
-    for one in context.command.params:
-        one.secondary_opts = []  # a column of its own for one --no-panel leaves 60 columns no room
+    for every in context.command.params:
+        every.secondary_opts = []  # a column of its own for one --no-panel leaves 60 columns no room
     typer.echo(context.get_help())
     for one in hidden:
         one.hidden = False
-    for one in context.command.params:
-        one.secondary_opts = negations[id(one)]
+    for every in context.command.params:
+        every.secondary_opts = negations[id(every)]
     typer.echo(f" {len(hidden)} more options: {context.command_path} --help")
     raise typer.Exit
 

@@ -17,8 +17,8 @@ from itertools import pairwise
 from math import exp, log, sqrt
 from statistics import fmean
 
-from specdec_cli.bench.intervals import t_quantile
 from specdec_cli.race.events import Measured
+from specdec_cli.student import t_quantile
 
 # Rounds of each lane without which there is no interval; rounds of a K without which K has no mean of its own.
 FEWEST_ROUNDS, FEWEST_OF_K = 16, 3

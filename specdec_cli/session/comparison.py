@@ -35,6 +35,8 @@ OUTLYING = 4.0
 FEWEST_OF_KIND = 3
 # Drafted rounds before anything is compared with them.
 FEWEST_BESIDE = 8
+# An interval that reaches to half and twice the estimate says nothing: the machine was too busy to tell.
+WIDEST = 2.0
 # How much (log) a cost in plain steps changes from reply to reply: heat, other programs, a longer context.
 CHANGE = 0.03
 # Rounds for each degree of freedom, as their neighbourhoods overlap; and the most degrees, beyond which t is normal.
@@ -131,6 +133,8 @@ class Comparison:
         share = drafted / (self._plain_rounds + drafted)
         spread = sqrt(share**2 * cost.variance + luck)
         off = exp(t_quantile(min(max(n // FREEDOM_ROUNDS, 1), MOST_FREEDOM)) * spread)
+        if off > WIDEST:
+            return None
         pays_from = break_even_share(exp(cost.log), fmean(k for _, k in self._kinds))
         return Gain(estimate, estimate / off, estimate * off, pays_from)
 
@@ -183,7 +187,10 @@ class Comparison:
         typical = median(ratios)
         found = [_compared(scatter, cluster, typical) for cluster in self._clusters]
         weights = sum(1 / variance for _, variance in found)
-        return Doubted(-log(sum(ratio / variance for ratio, variance in found) / weights), 1 / weights)
+        ratio = sum(ratio / variance for ratio, variance in found) / weights
+        # Interruptions are rare and long, so a short sample is mostly below its mean: by half a variance, as of a
+        # log-normal one.
+        return Doubted(-log(ratio) - 0.5 / weights, 1 / weights)
 
     def _scatter(self) -> Scatter:
         """Each drafted round as if it had cost the mean of all, the longest cut."""

@@ -66,7 +66,7 @@ class GainMeter:
         self._comparison.fold(round)
         self._emitted += len(round.emitted)
         self._round_seconds += round.draft_seconds + round.verify_seconds
-        if self._comparison.rounds >= self._refreshed_at * (1 + REFRESHED):
+        if self._comparison.shows and self._comparison.rounds >= self._refreshed_at * (1 + REFRESHED):
             self._refresh()
         return self.gain
 

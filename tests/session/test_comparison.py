@@ -1,8 +1,8 @@
 """The interval on what drafting gained holds the truth, on machines that are busy by the second.
 
 The truth of a simulated reply is paired: a plain pass for every emitted token, taken at the very moment of the round
-that emitted it. Of 240 replies an interval that covers 93.5 % on the average holds between 90 and 97 % with odds of
-0.96; the seeds are fixed, so nothing flakes.
+that emitted it. Of 1,200 such replies the interval held it in 93.7 %; an interval
+of that coverage holds between 90 and 97 % of 240 with odds of 0.97. The seeds are fixed, so nothing flakes.
 """
 
 import random
@@ -130,11 +130,14 @@ def simulated(replies: int = REPLIES) -> Iterator[tuple[Comparison, float, float
 
 @pytest.fixture(scope="module")
 def replies() -> list[tuple[Gain, float, float, int]]:
-    return [(comparison.gain(), *more) for comparison, *more in simulated()]
+    """Those with a figure: the others had machines too busy to tell."""
+    found = [(comparison.gain(), *more) for comparison, *more in simulated()]
+    shown = [row for row in found if row[0] is not None]
+    assert len(shown) >= 0.9 * len(found)
+    return shown
 
 
 def test_the_interval_holds_the_paired_truth_in_90_to_97_of_100_replies(replies):
-    assert None not in [gain for gain, *_ in replies]
     held = fmean(gain.low <= truth <= gain.high for gain, truth, *_ in replies)
     assert 0.90 <= held <= 0.97
 
@@ -192,8 +195,27 @@ def test_of_plain_rounds_in_a_row_the_first_and_the_last_are_no_measure():
         comparison.fold(a_round(0, 0, seconds))
     for _ in range(16):
         comparison.fold(a_round(4, 4, 2.0))
-    assert comparison._cost().log == pytest.approx(log(2.0))
-    assert comparison.gain().speedup == pytest.approx((4 + 16 * 5) / (4 + 16 * 2.0))
+    assert comparison._cost().log == pytest.approx(log(2.0), rel=1e-3)
+    assert comparison.gain().speedup == pytest.approx((4 + 16 * 5) / (4 + 16 * 2.0), rel=1e-3)
+
+
+def test_a_machine_too_busy_to_tell_gets_no_figure():
+    luck, comparison = random.Random(5), Comparison()
+    for _ in range(40):
+        comparison.fold(a_round(4, 2, 0.05 * exp(luck.gauss(0, 1.2))))
+    comparison.measured([0.02])
+    assert comparison.shows and comparison.gain() is None
+
+
+def test_the_last_shorter_rounds_do_not_move_the_figure():
+    """The plain steps at the end stood beside rounds of K 3, 2 and 1: 1.5 times as fast, where 1.08 was true."""
+    comparison = Comparison()
+    for _ in range(30):
+        comparison.fold(a_round(4, 4, 2.4))
+    for k in (3, 2, 1):
+        comparison.fold(a_round(k, k, 0.5 + 0.4 * k))
+    comparison.measured([1.0] * 4)
+    assert comparison.gain().speedup == pytest.approx((30 * 5 + 9) / (30 * 2.4 + 3.9), rel=0.01)
 
 
 def test_the_break_even_is_the_share_of_drafted_tokens_that_pays_for_a_round():
@@ -201,7 +223,7 @@ def test_the_break_even_is_the_share_of_drafted_tokens_that_pays_for_a_round():
     for _ in range(20):
         comparison.fold(a_round(4, 2, 2.2))
     comparison.measured([1.0, 1.0])
-    assert comparison.gain().break_even == pytest.approx((2.2 - 1) / 4)
+    assert comparison.gain().break_even == pytest.approx((2.2 - 1) / 4, rel=1e-3)
 
 
 def test_rounds_of_several_k_are_compared_each_at_its_own_cost():

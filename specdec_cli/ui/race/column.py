@@ -8,7 +8,7 @@ from typing import Final
 from rich.text import Text
 
 from specdec_cli.events import Finish, RoundDone, Start
-from specdec_cli.ui.panel.region import wrap
+from specdec_cli.ui.panel.answer import folds
 from specdec_cli.ui.race.spans import Author, Span, spans
 from specdec_cli.ui.terminal import TerminalFilter, safe
 
@@ -53,12 +53,9 @@ class LaneText:
         rows: list[Text] = []
         place = 0
         for line in text.split("\n"):
-            full, rest = wrap(line, width)
-            at = place
-            for row in [*full, rest]:
-                at = text.index(row, at)
-                rows.append(self._row(row, at, starts, first, lit))
-                at += len(row)
+            full, rest = folds(line, 0, len(line), width)
+            for begin, end in [*full, (rest, len(line))]:
+                rows.append(self._row(line[begin:end], place + begin, starts, first, lit))
             place += len(line) + 1
         return rows[-height:]
 
