@@ -126,14 +126,14 @@ def _verdict(state: PanelState) -> list[Text]:
 
 def _reasons(state: PanelState) -> list[str]:
     """Why this round's K, where K is chosen each round."""
-    done = state.recent[-1] if state.ended else state.shown
+    done = state.recent[-1] if state.ended and state.recent else state.shown
     reason = safe(done.round.why).replace("\n", " ") if done and state.start and state.start.k == "auto" else ""
     return [reason, ""] if reason else [""]
 
 
 def _legends(state: PanelState, width: int) -> list[Text]:
     """What the marks mean; their colours are those of the answer, too."""
-    if not state.drafts:
+    if not state.drafts or state.shown is None:
         return [Text()]
     drawn = [Text(gap).join(Text(words, STYLES[words[0]]) for words in marks) for marks, gap in _LEGENDS]
     return [*drawn, Text()]

@@ -12,6 +12,7 @@ from rich.cells import cell_len
 from fakes.ui_script import ROUNDS, START, drafted, finish, folded
 from specdec_cli.events import Finish, RoundDone
 from specdec_cli.gain import Gain
+from specdec_cli.stats import Stats
 from specdec_cli.ui.panel.frame import render
 from specdec_cli.ui.panel.state import PanelState
 
@@ -135,7 +136,7 @@ BEGUN = """\
 WAITING = """\
 ╭─ Target-1B · K 4 ────────────────────────────────────────────────────────────╮
 │ reading the prompt, 1 234 tokens…                                            │
-╰───────────────── ✓ accepted   ✗ rejected   · discarded   ↳ the target's own ─╯"""
+╰──────────────────────────────────────────────────────────────────────────────╯"""
 
 
 ended = st.sampled_from([None, "stop", "length", "interrupted"])
@@ -200,6 +201,13 @@ def test_a_first_round_keeps_the_height_of_the_full_panel() -> None:
 
 def test_the_prompt_being_read_is_said() -> None:
     assert render(PanelState().apply(START), 80, 24).plain == WAITING
+
+
+def test_a_reply_that_is_interrupted_before_its_first_token_says_that_nothing_came() -> None:
+    """The bug: it asked for the reason of the last round, and there was none."""
+    state = PanelState().apply(START).apply(Finish("interrupted", "", (), "", Stats().to_dict()))
+    assert render(state, 80, 24).plain.split("\n")[1] == f"│ {'nothing was generated':<76} │"
+    assert render(state, 80, 24, small=True).plain == "nothing was generated"
 
 
 def test_nothing_is_claimed_where_nothing_was_measured() -> None:
