@@ -121,6 +121,7 @@ class LiveRace:
         self._state = RaceState()
         self._texts: dict[LaneName, LaneText] = {PLAIN: LaneText(False), DRAFTED: LaneText(True)}
         self._drawn_at: float | None = None
+        self._ended = False
 
     def handle(self, event: RaceEvent) -> None:
         """Folds one event, and draws if a refresh is due."""
@@ -135,8 +136,11 @@ class LiveRace:
 
     def close(self) -> None:
         """Keeps what was drawn last, and shows the cursor again."""
+        if self._drawn_at is None or self._ended:
+            return
+        self._ended = True
         with contextlib.suppress(OSError, ValueError):
-            self._region.release("")
+            self._region.release("", self._rows())
 
     def _write(self, step: LaneStep) -> None:
         match step.event:
@@ -154,6 +158,7 @@ class LiveRace:
         return frame_rows(self._state, self._texts, *self._size())
 
     def _end(self, finish: RaceFinish) -> None:
+        self._ended = True
         self._region.release("", self._rows())
         console = make_console(self._out, plain=False)
         width = min(console.width, self._size()[0])

@@ -40,7 +40,7 @@ def test_on_a_terminal_the_last_frame_stays_and_the_verdict_follows(terminal):
 
 def test_a_closed_race_leaves_one_frame_and_the_cursor(terminal):
     shown(LiveRace(terminal.out, terminal.err, clock=iter(range(1000)).__next__), scripted()[:30])
-    terminal.settle()
+    assert sum(line.startswith("╭─ race · demo") for line in terminal.lines()) == 1
     assert not terminal.screen.cursor.hidden
 
 
