@@ -9,10 +9,10 @@ Law: importing this imports nothing heavy; a name is imported when it is first u
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # `typing` is an import of its own, and this one must cost nothing
 if TYPE_CHECKING:
+    from typing import Any
+
     from specdec_cli.errors import DoesNotFit, NotAvailable, Refused, SpecdecError, UsageError
     from specdec_cli.events import Failure, Finish, Prefill, Round, RoundDone, Start, TokenLogprob
     from specdec_cli.models.tokenizer import ToolCall
@@ -64,6 +64,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(_HOME[name]), name)
 
 

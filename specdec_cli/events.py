@@ -159,7 +159,8 @@ def from_dict(values: Mapping[str, Any]) -> Event:
     """
     kind = _KINDS.get(values.get("event", ""))
     if kind is None:
-        raise ValueError(f"not a specdec event: {values.get('event')!r}")
+        named = repr(values["event"]) if "event" in values else "the line names none"
+        raise ValueError(f"not a specdec event: {named}")
     try:
         if kind is RoundDone:
             gain = values.get("gain")

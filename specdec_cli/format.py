@@ -34,6 +34,14 @@ def size(count_bytes: int | None) -> str:
     return f"{count_bytes / 1e3:.0f} kB" if count_bytes >= 999.5 else f"{count_bytes} B"
 
 
+def duration(seconds: int) -> str:
+    """17 -> "17 s", 5400 -> "90 min", 2e5 -> "56 h", 1e9 -> "32 years"."""
+    for unit, length in (("s", 1), ("min", 60), ("h", 3600), ("days", 86400)):
+        if seconds < 100 * length or (unit == "days" and seconds < 730 * length):
+            return f"{round(seconds / length)} {unit}"
+    return f"{seconds // 31_556_952:,} years".replace(",", " ")
+
+
 def parameters(billions: float) -> str:
     """8.03 -> "8.0 B", 0.135 -> "135 M", 0.0052 -> "5.2 M"."""
     if billions >= 0.95:

@@ -51,6 +51,15 @@ def break_even_acceptance(tokens: float, k: int) -> float | None:
     return high
 
 
+def break_even_share(round_steps: float, k: float) -> float:
+    """The share of drafted tokens that must be accepted for rounds of `round_steps` plain steps to pay.
+
+    A round yields its accepted tokens and one more, so S = 1 where 1 + share K = its cost: no assumption about how
+    acceptance falls with the position. `k` is the mean over rounds. 0: always pays; above 1: not even full acceptance.
+    """
+    return max(round_steps - 1, 0.0) / k
+
+
 def interpolate(table: Mapping[int, float], n: int, slope: float = 0.0) -> float:
     """`table` at n: linear between entries, beyond the last one with the mean slope of all, at least 0.
 

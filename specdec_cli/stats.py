@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from specdec_cli.events import Event, Finish, Prefill, Round, RoundDone
+from specdec_cli.gain import Gain
 
 
 def ratio(part: float, whole: float) -> float | None:
@@ -18,7 +19,8 @@ class Stats:
     """Raw counters of one generation; `fold` each round, set the clocks, read `to_dict`.
 
     `rounds_at_k[K]` counts the rounds that drafted K tokens. `why` is the reason for the last K, empty for a fixed K.
-    `plain_step_seconds` is the measured cost of one token by plain decoding on this machine, None if unmeasured.
+    `gain` is what drafting gained over plain decoding, with its interval, None where too little was measured to say.
+    `measuring_seconds` went into plain steps beside the rounds, in neither `decode_seconds` nor any round's.
     """
 
     rounds: int = 0
@@ -37,7 +39,8 @@ class Stats:
     draft_prefill_seconds: float = 0.0
     total_seconds: float = 0.0
     peak_memory_bytes: int | None = None
-    plain_step_seconds: float | None = None
+    measuring_seconds: float = 0.0
+    gain: Gain | None = None
     why: str = ""
 
     def fold(self, round: Round) -> None:
@@ -91,11 +94,11 @@ class Stats:
         return ratio(max(self.emitted_tokens - 1, 0), self.decode_seconds)
 
     @property
-    def estimated_speedup(self) -> float | None:
-        """Plain decoding's time for the same tokens / the time taken, from costs measured in this run."""
-        if self.plain_step_seconds is None or self.emitted_tokens < 2:
+    def plain_step_seconds(self) -> float | None:
+        """A token by plain decoding at the pace of this reply: what `gain` says of its time a token."""
+        if self.gain is None or self.emitted_tokens < 2:
             return None
-        return ratio(self.plain_step_seconds * (self.emitted_tokens - 1), self.decode_seconds)
+        return self.gain.speedup * (self.decode_seconds + self.measuring_seconds) / (self.emitted_tokens - 1)
 
     def to_dict(self) -> dict[str, Any]:
         """The `stats` object of the finish event."""
@@ -121,7 +124,11 @@ class Stats:
             "peak_memory_bytes": self.peak_memory_bytes,
             "plain_step_seconds": self.plain_step_seconds,
             "why": self.why,
-            "estimated_speedup": self.estimated_speedup,
+            "measuring_seconds": self.measuring_seconds,
+            "estimated_speedup": self.gain and self.gain.speedup,
+            "estimated_speedup_low": self.gain and self.gain.low,
+            "estimated_speedup_high": self.gain and self.gain.high,
+            "break_even_acceptance_rate": self.gain and self.gain.break_even,
         }
 
 

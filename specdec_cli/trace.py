@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, get_args
 
+from specdec_cli import jsonfile
 from specdec_cli.errors import UsageError
 from specdec_cli.events import SCHEMA, Event, Failure, Finish, Prefill, RoundDone, Start, from_dict
 from specdec_cli.stats import Stats
@@ -87,6 +88,8 @@ def _events(path: Path) -> Iterator[tuple[int, Event]]:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", _HINT) from error
+    if (command := _other_file(path, lines[0])) is not None:
+        raise UsageError(*command)
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -100,6 +103,17 @@ def _events(path: Path) -> Iterator[tuple[int, Event]]:
             raise UsageError(f"{path}, line {number}: {error}", _HINT) from error
 
 
+def _other_file(path: Path, first: bytes) -> tuple[str, str] | None:
+    """(What the file is, the command that reads it) for another file of specdec's."""
+    try:
+        values = json.loads(first)
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(values, Mapping) and "transcript" in values:
+        return f"{path} is a saved chat, not a trace", f"continue it: specdec chat --resume {path}"
+    return None
+
+
 class _NotJson(Exception):
     """A line that is damaged or incomplete."""
 
@@ -107,9 +121,9 @@ class _NotJson(Exception):
 def _event(line: bytes) -> Event:
     """Raises: _NotJson; ValueError for JSON that is no event of the contract."""
     try:
-        values = json.loads(line.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise _NotJson(getattr(error, "msg", None) or str(error)) from error
+        values = jsonfile.parse(line)
+    except jsonfile.NotJson as error:
+        raise _NotJson(str(error)) from error
     if not isinstance(values, Mapping):
         raise ValueError("not a specdec event: no JSON object")
     if values.get("event") == Start.event and values.get("schema", SCHEMA) != SCHEMA:

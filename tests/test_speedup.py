@@ -4,6 +4,7 @@ import pytest
 
 from specdec_cli.speedup import (
     break_even_acceptance,
+    break_even_share,
     expected_tokens,
     interpolate,
     round_steps,
@@ -51,3 +52,16 @@ def test_a_table_is_linear_between_its_entries_and_goes_on_with_its_mean_slope()
 def test_a_single_entry_goes_on_with_the_given_slope_and_a_falling_table_stays_level():
     assert interpolate({1: 1.0}, 5, slope=0.25) == pytest.approx(2.0)
     assert interpolate({1: 2.0, 4: 1.0}, 9) == 1.0
+
+
+@pytest.mark.parametrize("k", [1, 4, 8])
+@pytest.mark.parametrize("acceptance", [0.3, 0.8, 1.0])
+def test_the_break_even_share_is_that_of_drafted_tokens_at_the_judged_break_even(k, acceptance):
+    tokens = tokens_per_round(acceptance, k)
+    assert break_even_share(tokens, k) == pytest.approx((tokens - 1) / k)
+    assert speedup(1 + break_even_share(2.4, k) * k, 2.4) == pytest.approx(1)
+
+
+def test_the_break_even_share_is_0_where_a_round_costs_no_more_than_a_step_and_above_1_where_nothing_pays():
+    assert break_even_share(0.9, 4) == 0
+    assert break_even_share(5.4, 4) == pytest.approx(1.1)

@@ -1,6 +1,7 @@
 import pytest
 
 from specdec_cli.events import Round
+from specdec_cli.gain import Gain
 from specdec_cli.stats import Stats, ratio
 
 
@@ -33,16 +34,23 @@ def test_positions_count_only_rounds_that_drafted_them(stats):
 
 def test_speed_is_of_decoding_only(stats):
     stats.decode_seconds = 2.0
-    stats.plain_step_seconds = 0.5
     assert stats.tokens_per_second == 11 / 2
-    assert stats.estimated_speedup == 0.5 * 11 / 2
+
+
+def test_a_plain_step_is_what_the_gain_says_of_the_time_a_token_took(stats):
+    stats.decode_seconds, stats.measuring_seconds, stats.gain = 2.0, 0.2, Gain(1.5, 1.2, 1.9, 0.35)
+    values = stats.to_dict()
+    assert values["plain_step_seconds"] == pytest.approx(1.5 * 2.2 / 11)
+    assert Gain.of_stats(values) == stats.gain
 
 
 def test_zero_denominators_give_none():
     values = Stats().to_dict()
     for name in ("draft_acceptance_rate", "judged_acceptance_rate", "mean_acceptance_length", "tokens_per_second"):
         assert values[name] is None
-    assert values["estimated_speedup"] is None
+    assert all(values[f"estimated_speedup{end}"] is None for end in ("", "_low", "_high"))
+    assert values["plain_step_seconds"] is None and values["break_even_acceptance_rate"] is None
+    assert Gain.of_stats(values) is None
     assert ratio(1, 0) is None
 
 

@@ -76,7 +76,7 @@ def changed(event, **values):
     [
         ('{"event": "round", "ind', "is not JSON"),
         ("[1, 2]", "not a specdec event: no JSON object"),
-        ('{"a": 1}', "not a specdec event: None"),
+        ('{"a": 1}', "not a specdec event: the line names none"),
         ('{"event": "round"}', "incomplete round event"),
         (changed(ROUNDS[1], accepted=5), "round event: 5 accepted of 4 drafted tokens"),
         (changed(ROUNDS[1], pieces=["a"]), "round event: 1 pieces for 4 drafted tokens"),
@@ -126,3 +126,13 @@ def test_foreign_files_are_refused_at_their_first_line(tmp_path):
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         read_trace(tmp_path / "none")
+
+
+def test_a_saved_chat_is_named_with_the_command_that_reads_it(tmp_path):
+    """The bug: "not a specdec event: None"."""
+    path = tmp_path / "chat.jsonl"
+    path.write_text('{"transcript": 1, "id": "x"}\n{"role": "user", "content": "Hi"}\n')
+    with pytest.raises(UsageError) as refused:
+        read_trace(path)
+    assert refused.value.message == f"{path} is a saved chat, not a trace"
+    assert refused.value.hint == f"continue it: specdec chat --resume {path}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +18,13 @@ from typing import TYPE_CHECKING
 
 import platformdirs
 
+from specdec_cli import jsonfile
+
 if TYPE_CHECKING:
     from specdec_cli.engine.conformance.suite import Outcome
+
+PACE, LEAST_PACE = 8, 3
+"""Results that make the pace: the newest so many, and at least so many."""
 
 K = 3
 TOKENS = 32
@@ -41,6 +47,13 @@ class SelfTest:
 
     def findings(self) -> list[tuple[str, str, str]]:
         """(what, result, detail): a line for each tier, every family, then each architecture that did not pass."""
+        *tiers, seconds = self.totals()
+        rows = [(outcome.name, outcome.status, _shown(outcome)) for outcome in self.families]
+        rows += [(outcome.name, outcome.status, outcome.detail) for outcome in self.logic if outcome.status != "pass"]
+        return [*tiers, *rows, seconds]
+
+    def totals(self) -> list[tuple[str, str, str]]:
+        """(what, result, detail): a line for each tier, and the time."""
         kinds = sorted({kind for outcome in self.logic for kind in outcome.caches})
         logic = (
             f"tokens equal plain decoding, K = {K}, {TOKENS} tokens past every window; caches: {', '.join(kinds)}; "
@@ -50,13 +63,26 @@ class SelfTest:
             "after rollbacks, every row equals one-row decoding up to measured rounding; random weights: "
             "specdec audit compares a pair's own"
         )
-        rows = [
+        return [
             ("rollback logic, float32", _passed(self.logic), logic),
             ("kernels real models use", _passed(self.families), families),
+            ("time", f"{self.seconds:.0f} s", ""),
         ]
-        rows += [(outcome.name, outcome.status, _shown(outcome)) for outcome in self.families]
-        rows += [(outcome.name, outcome.status, outcome.detail) for outcome in self.logic if outcome.status != "pass"]
-        return [*rows, ("time", f"{self.seconds:.0f} s", "")]
+
+
+class TimeLeft:
+    """How long the rest will take, at the pace of the newest results: the two tiers differ in theirs."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._ended = deque([clock()], maxlen=PACE + 1)
+
+    def __call__(self, done: int, expected: int) -> str:
+        """One result more: `, about 20 s left`; nothing before there is a pace, nor at the end."""
+        self._ended.append(self._clock())
+        paces = len(self._ended) - 1
+        seconds = (self._ended[-1] - self._ended[0]) / paces * (expected - done)
+        return f", about {seconds:.0f} s left" if paces >= LEAST_PACE and done < expected else ""
 
 
 def _shown(outcome: Outcome) -> str:
@@ -95,16 +121,14 @@ def verification() -> str:
     """How far rollback is verified on this device, in one phrase."""
     from specdec_cli.engine import device
 
-    try:
-        known = json.loads(record_file().read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        known = {}
-    if known.get("where") == _where():
-        if known["wrong"]:
-            return f"FAILED here for {', '.join(known['wrong'])} on {known['date']}: do not trust these"
-        logic = f"logic for {known['passed']} architectures in float32"
+    known = jsonfile.remembered(record_file())
+    wrong = known.get("wrong")
+    if known.get("where") == _where() and isinstance(wrong, list):
+        if wrong:
+            return f"FAILED here for {', '.join(map(str, wrong))} on {known.get('date')}: do not trust these"
+        logic = f"logic for {known.get('passed', 0)} architectures in float32"
         kernels = f"kernels in {known.get('families', 0)} tests of 16 and 4 bits"
-        return f"verified here: {logic}, {kernels}, on {known['date']}"
+        return f"verified here: {logic}, {kernels}, on {known.get('date')}"
     where = "on CPU by specdec's own tests" if device.backend() == "cpu" else "on CPU only so far"
     return f"verified {where}; for this device: specdec doctor --selftest"
 

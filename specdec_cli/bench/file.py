@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from specdec_cli import jsonfile
 from specdec_cli.bench.result import SCHEMA, BenchResult
 from specdec_cli.errors import UsageError
 
@@ -42,7 +42,7 @@ def read_result(path: Path) -> BenchResult:
     """
     hint = "make one with: specdec bench --export FILE.json"
     try:
-        return from_dict(json.loads(path.read_text(encoding="utf-8")))
+        return from_dict(jsonfile.parse(path.read_bytes()))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint) from error
     except ValueError as error:  # no UTF-8, no JSON, or no bench

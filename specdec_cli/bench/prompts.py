@@ -6,7 +6,6 @@ Law: (kind, name) identifies a prompt. The bundled texts are the project's own, 
 from __future__ import annotations
 
 import difflib
-import json
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
+from specdec_cli import jsonfile
 from specdec_cli.errors import UsageError
 
 KINDS: Final = ("code", "chat", "prose", "summary", "json", "edit", "reasoning")
@@ -82,13 +82,13 @@ def _read(path: Path) -> str:
 
 def _of_json(path: Path, number: int, line: str) -> BenchPrompt:
     try:
-        values: Any = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise UsageError(f"--prompts {path}, line {number} is not JSON: {error.msg}", _HINT) from error
+        values: Any = jsonfile.parse(line)
+    except jsonfile.NotJson as error:
+        raise UsageError(f"--prompts {path}, line {number} is not JSON: {error}", _HINT) from error
     prompt = values.get("prompt") if isinstance(values, dict) else None
     if not isinstance(prompt, str) or not prompt.strip():
         raise UsageError(f'--prompts {path}, line {number} has no text under "prompt"', _HINT)
     kind = values.get("kind", OWN_KIND)
     if not isinstance(kind, str) or not kind:
-        raise UsageError(f"--prompts {path}, line {number}: the kind is {json.dumps(kind)}, not a name", _HINT)
+        raise UsageError(f"--prompts {path}, line {number}: the kind is {jsonfile.shown(kind)}, not a name", _HINT)
     return BenchPrompt(kind, f"line {number}", prompt)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import log
 from statistics import fmean, median
+from typing import Literal
 
 from specdec_cli.bench.estimate import Estimate, carried_over, estimates, over
 from specdec_cli.bench.intervals import FEWEST_PROMPTS, Interval, by_kind
@@ -26,13 +27,17 @@ from specdec_cli.bench.recommend import Recommendation, better, recommend
 from specdec_cli.bench.result import Arm, BenchResult, Condition, Length, OfflineAcceptance, PromptId, Sample, plain
 from specdec_cli.stats import ratio
 
+# What the figure of one K rests on. Every display shows this decision: a handful of answers are no measurement.
+Source = Literal["baseline", "measured", "predicted", "too few"]
 # Predictions of one kind that differ by less are a tie; the smaller K is named.
 SAME = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One K: `measured` end to end, else predicted from acceptance and costs. An unknown figure is None.
+    """One K: `measured` end to end, else `predicted` from acceptance and costs, else of too few prompts.
+
+    An unknown figure is None.
 
     `verify_steps` is v(K + 1); `draft_share` is the draft's part of a round's time.
     """
@@ -48,11 +53,29 @@ class Row:
     verify_steps: float | None = None
     ttft_seconds: float | None = None
     peak_memory_bytes: int | None = None
+    predicted: bool = True
+
+    @property
+    def source(self) -> Source:
+        if self.k == 0:
+            return "baseline"
+        return "measured" if self.measured else "predicted" if self.predicted else "too few"
+
+
+@dataclass(frozen=True, slots=True)
+class KindFigure:
+    """The speed-up of one K on one kind of text."""
+
+    speedup: Interval
+    source: Source
 
 
 @dataclass(frozen=True, slots=True)
 class KindRow:
-    """The best K of one kind of text; `measured` if that K was confirmed on enough prompts of this kind."""
+    """The best K of one kind of text, 0 where none is faster than plain decoding.
+
+    `measured` if that K was confirmed on enough prompts of this kind.
+    """
 
     kind: str
     k: Length
@@ -64,6 +87,17 @@ class KindRow:
     def worth_it(self) -> bool | None:
         """Whether drafting pays for this kind; None where there are too few prompts to tell."""
         return None if self.speedup.prompts < FEWEST_PROMPTS else self.speedup.low > 1.0
+
+    @property
+    def source(self) -> Source:
+        return "baseline" if self.k == 0 else "measured" if self.measured else "predicted"
+
+    @property
+    def advice(self) -> str:
+        """What to do for this kind; empty where the K is simply to be used."""
+        if self.k == 0:
+            return "decode plainly"
+        return {True: "", False: "don't", None: "too few"}[self.worth_it]
 
 
 @dataclass(frozen=True)
@@ -156,6 +190,7 @@ class Report:
             self.curve.verify[k + 1] if self.curve is not None and k != "auto" else None,
             _ttft(samples) if one.confirmed else None,
             _peak(samples),
+            bool(one.predicted),
         )
 
     def _rate(self, one: Estimate) -> Interval | None:
@@ -166,7 +201,19 @@ class Report:
         both = {at: rates[at] + value + one.calibration for at, value in one.predicted.items() if at in rates}
         return over(both).exp() if both else None
 
+    def of_kind(self, one: Estimate, kind: str) -> KindFigure | None:
+        """Measured where enough prompts of `kind` were confirmed, else predicted and calibrated; None if neither."""
+        seen = [value for at, value in one.measured.items() if at.kind == kind]
+        guessed = [value + one.calibration for at, value in one.predicted.items() if at.kind == kind]
+        confirmed = len(seen) >= FEWEST_PROMPTS
+        values = seen if confirmed else guessed or seen
+        if not values:
+            return None
+        source: Source = "measured" if confirmed else "predicted" if guessed else "too few"
+        return KindFigure(by_kind({kind: values}).exp(), source)
+
     def _kind(self, kind: str) -> KindRow | None:
+        """The smallest K that is predicted to be as fast as the fastest; plain decoding competes."""
         means: dict[Length, float] = {}
         for one in self.estimates:
             values = [value for at, value in one.predicted.items() if at.kind == kind]
@@ -175,13 +222,11 @@ class Report:
         if not means:
             return None
         k = next(k for k, mean in means.items() if mean >= max(means.values()) - SAME)
-        one = next(one for one in self.estimates if one.arm.k == k)
-        seen = [value for at, value in one.measured.items() if at.kind == kind]
-        guessed = [value + one.calibration for at, value in one.predicted.items() if at.kind == kind]
-        confirmed = len(seen) >= FEWEST_PROMPTS
-        interval = by_kind({kind: seen if confirmed else guessed}).exp()
+        figure = self.of_kind(next(one for one in self.estimates if one.arm.k == k), kind)
+        if figure is None or figure.speedup.mean <= 1.0:
+            return KindRow(kind, 0, Interval(1.0, 1.0, 1.0, figure.speedup.prompts if figure else 0), False, None)
         found = RoundTotals() if k == "auto" else self.totals(k, kind)
-        return KindRow(kind, k, interval, confirmed, found.acceptance_rate)
+        return KindRow(kind, k, figure.speedup, figure.source == "measured", found.acceptance_rate)
 
 
 def reports(result: BenchResult) -> list[Report]:

@@ -11,6 +11,7 @@ from specdec_cli.bench.prompts import BenchPrompt
 from specdec_cli.bench.result import BenchResult, BenchSettings, Condition, Contender, Environment, Length
 from specdec_cli.bench.sweep import Cancelled, Machine, OnProgress, Progress, Sweep
 from specdec_cli.errors import DoesNotFit
+from specdec_cli.format import count
 from specdec_cli.machine import MachineState, machine_state
 from specdec_cli.pairs.pair import Pair
 
@@ -112,7 +113,7 @@ class Bench:
 
     def _settings(self) -> BenchSettings:
         request, kinds = self._request, kinds_of(self._prompts)
-        bundled = f"{len(self._prompts)} bundled prompts of {len(kinds)} kinds"
+        bundled = f"{len(self._prompts)} bundled prompts of {count(len(kinds), 'kind')}"
         return BenchSettings(
             pair=request.pair.name,
             named=request.named,

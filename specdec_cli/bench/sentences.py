@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from specdec_cli.bench.intervals import FEWEST_PROMPTS, Interval
 from specdec_cli.bench.recommend import RULE, Recommendation
-from specdec_cli.bench.report import Report
+from specdec_cli.bench.report import KindRow, Report, Row
 from specdec_cli.bench.result import BenchResult, Length
 from specdec_cli.format import percent
 from specdec_cli.kinds import DEFAULT_DRAFTER, MODEL
@@ -133,12 +133,33 @@ def _two(number: float) -> str:
 
 
 def spread(interval: Interval, digits: int) -> str:
-    """`1.42 ±0.04`; the mean alone of too few prompts, and `±>` where the interval is wider than the mean."""
+    """`1.42 ±0.04`; the mean alone of too few prompts, and `±?` where the interval is wider than the mean."""
     mean = f"{interval.mean:.{digits}f}"
     if interval.prompts < FEWEST_PROMPTS:
         return mean
-    wide = interval.half_width > interval.mean
-    return f"{mean} ±{'>' if wide else ''}{min(interval.half_width, interval.mean):.{digits}f}"
+    return f"{mean} ±{'?' if _unknown(interval) else f'{interval.half_width:.{digits}f}'}"
+
+
+def _unknown(interval: Interval | None) -> bool:
+    """Whether the interval is wider than its mean: it says nothing."""
+    return interval is not None and interval.prompts >= FEWEST_PROMPTS and interval.half_width > interval.mean
+
+
+def mark(row: Row | KindRow) -> str:
+    """What stands before a figure that was not measured."""
+    return {"predicted": "~", "too few": "?"}.get(row.source, "")
+
+
+def marks(report: Report) -> list[str]:
+    """What the marks mean, of those that this report shows."""
+    rows: list[Row | KindRow] = [*report.rows, *report.kinds]
+    found, paces = {mark(row) for row in rows}, [row.tokens_per_second for row in report.rows]
+    parts = ["~ predicted from offline acceptance and measured costs"] if "~" in found else []
+    if "?" in found:
+        parts.append(f"? of fewer than {FEWEST_PROMPTS} prompts")
+    if any(map(_unknown, [*paces, *(row.speedup for row in rows)])):
+        parts.append("±? wider than the figure itself")
+    return parts
 
 
 def _maybe(advice: Recommendation) -> str:

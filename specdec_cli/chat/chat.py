@@ -90,6 +90,8 @@ class Chat:
         self.transcript = transcript or Transcript(Conversation())
         self.saved_to = saved_to
         self.presses = presses or Presses()
+        # That of the first save that failed; the chat goes on.
+        self.unsaved_code = 0
         self.stats = ChatStats()
         self.context_tokens = 0
         self._no_echo = no_echo
@@ -157,16 +159,19 @@ class Chat:
         return self._last(command).answer
 
     def change(self, conversation: Conversation) -> None:
-        """Replaces the conversation."""
-        self.transcript = replace(self.transcript, conversation=conversation)
-        self._measure()
+        """Replaces the conversation. Raises: SpecdecError, changing nothing, if the template refuses it."""
+        before, self.transcript = self.transcript, replace(self.transcript, conversation=conversation)
+        self._measure_or_return_to(before)
         self._keep()
 
     def adopt(self, transcript: Transcript, path: Path | None) -> None:
-        """Replaces the transcript; if turns are saved, they go to `path` from now on."""
-        self.transcript = transcript
+        """Replaces the transcript; if turns are saved, they go to `path` from now on.
+
+        Raises: SpecdecError, changing nothing, if the template refuses it.
+        """
+        before, self.transcript = self.transcript, transcript
+        self._measure_or_return_to(before)
         self.saved_to = path if self.saved_to is not None else None
-        self._measure()
 
     def switch(self, pair: Pair, drafter: str) -> None:
         """Loads another pair; two are never in memory. Raises: SpecdecError, after loading the old pair again."""
@@ -247,11 +252,24 @@ class Chat:
             raise UsageError(f"{command} needs an answer, and there is none yet", "write a message first")
         return self.conversation.turns[-1]
 
+    def _measure_or_return_to(self, before: Transcript) -> None:
+        try:
+            self._measure()
+        except SpecdecError:
+            self.transcript = before
+            raise
+
     def _measure(self) -> None:
         """Counts the conversation's tokens; an empty conversation uses none."""
         sent = self.conversation.turns or self.conversation.system
         self.context_tokens = len(self._render(self.conversation.messages(""))) if sent else 0
 
     def _keep(self) -> None:
-        if self.saved_to is not None:
+        """Saves the conversation, if it is to be saved. What was said stays said: a failure is shown, never raised."""
+        if self.saved_to is None:
+            return
+        try:
             self.save(self.saved_to)
+        except SpecdecError as error:
+            self.screen.error(error)
+            self.unsaved_code = self.unsaved_code or error.exit_code

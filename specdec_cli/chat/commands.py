@@ -13,11 +13,11 @@ from specdec_cli.chat.rows import settings_rows, stats_rows
 from specdec_cli.chat.screen import Markdown, Notice, Quote, Rows
 from specdec_cli.chat.settings import NAMES, WORDS, on_or_off, parse_k
 from specdec_cli.chat.transcript import Transcript, load
-from specdec_cli.errors import UsageError
+from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.format import count
-from specdec_cli.hub import locate
 from specdec_cli.kinds import LOOKUP, MODEL, kind_of
 from specdec_cli.pairs.catalog import registry
+from specdec_cli.pairs.here import model_folder
 from specdec_cli.request import one_name
 from specdec_cli.session.conversation import Conversation
 
@@ -54,7 +54,7 @@ def find(name: str) -> Command:
         return known[name]
     close = difflib.get_close_matches(name, known, 1, 0.5)
     nearest = f"the nearest: {close[0]}" if close else "/help lists all"
-    raise UsageError(f"{name} is no command", f"{nearest}; a message that begins with / needs a space before it")
+    raise UsageError(f"there is no command {name}", f"{nearest}; to send it as a message, put a space before the /")
 
 
 def _help(chat: Chat, argument: str) -> None:
@@ -143,7 +143,7 @@ def _pair(chat: Chat, argument: str) -> None:
     if argument:
         pair = registry().find(argument)
         for name, revision in pair.models:
-            locate(name, revision)  # before the present pair is unloaded
+            model_folder(pair, name, revision)  # before the present pair is unloaded
         chat.switch(pair, pair.drafter or chat.loaded.drafter)
     chat.screen.show(Notice(chat.loaded.summary))
 
@@ -205,7 +205,11 @@ def _edit(chat: Chat, argument: str) -> str:
         chat.screen.show(Notice("nothing was written, so nothing was sent"))
         return ""
     chat.screen.show(Quote(message))
-    return chat.ask(message)
+    try:
+        return chat.ask(message)
+    except SpecdecError as error:
+        chat.screen.error(error)
+        return message  # what was written in an editor is nowhere else
 
 
 def _pair_names() -> Iterable[str]:

@@ -5,6 +5,7 @@ A message is sent as typed, except for triple quotes around it. A line that begi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import BinaryIO, Protocol, TextIO
 
@@ -37,8 +38,8 @@ INTERRUPTED = 130
 class Reader(Protocol):
     """The source of messages."""
 
-    def read(self, text: str) -> str:
-        """The next message or command; `text` is the editor's initial text.
+    def read(self, text: str, refusal: str = "") -> str:
+        """The next message or command; `text` is the editor's initial text, and `refusal` why it was not sent.
 
         Raises: EOFError at the end, KeyboardInterrupt on Ctrl-C, UsageError for input that is not UTF-8.
         """
@@ -47,33 +48,54 @@ class Reader(Protocol):
         """Keys are not echoed in this context: a reply is coming."""
 
 
-def run_chat(chat: Chat, reader: Reader, lenient: bool) -> int:
+def as_raised(error: Exception) -> SpecdecError:
+    """Only errors of ours end one line; any other goes on. Raises: what it was given."""
+    if isinstance(error, SpecdecError):
+        return error
+    raise error
+
+
+def run_chat(
+    chat: Chat,
+    reader: Reader,
+    lenient: bool,
+    explained: Callable[[Exception], SpecdecError] = as_raised,
+    first: str = "",
+) -> int:
     """Runs until the end of input, /exit, or Ctrl-C twice within a second (130).
 
+    `first` is sent before anything is read.
     Returns the exit code of the first failure, else 0; `lenient` returns 0 after failures, too: a person saw each.
+    `explained` makes any failure one of ours, or raises it where the chat cannot go on.
     """
-    code, text = 0, ""
+    code, text, refusal = 0, "", ""
     while True:
         line = ""
         try:
-            with when_idle(chat.rest):
-                line = reader.read(text)
-            text = ""
+            if first:
+                line, first = first, ""
+                chat.screen.show(Notice(f"> {line}"))
+            else:
+                with when_idle(chat.rest):
+                    line = reader.read(text, refusal)
+            text = refusal = ""
             if line.startswith("/"):
                 text = run_command(chat, line)
             elif unfenced(line).strip():
                 text = chat.ask(unfenced(line))
         except (EOFError, Leave):
-            return code
+            return code or (0 if lenient else chat.unsaved_code)
         except KeyboardInterrupt:
             text = ""
             if chat.presses.again():
                 return INTERRUPTED
             chat.screen.show(Notice("Ctrl-D or /exit leaves"))
-        except SpecdecError as error:
-            chat.screen.error(error)
+        except Exception as error:  # noqa: BLE001 - a failure of any kind ends one line, and the command line words it
+            failure = explained(error)
+            chat.screen.error(failure)
             text = "" if line.startswith("/") else line
-            code = code or (0 if lenient else error.exit_code)
+            refusal = failure.message if text else ""  # a long text hides the error, which stands above it
+            code = code or (0 if lenient else failure.exit_code)
 
 
 class LineReader:
@@ -83,7 +105,7 @@ class LineReader:
         """`prompt` is the stream for "> ", None for a pipe."""
         self._source, self._prompt = source, prompt
 
-    def read(self, text: str) -> str:
+    def read(self, text: str, refusal: str = "") -> str:
         read = self._line("> ")
         while is_open(read):
             try:

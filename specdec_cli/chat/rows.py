@@ -34,12 +34,12 @@ def stats_rows(figures: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     if not figures["replies"]:
         return (("replies", "none yet"),)
     tokens, passes = figures["emitted_tokens"], figures["target_passes"]
-    drafted, judged = percent(figures["draft_acceptance_rate"]), percent(figures["judged_acceptance_rate"])
+    drafted = percent(figures["draft_acceptance_rate"])
     read = figures["prompt_tokens"] - figures["cached_tokens"]
     rows = [
         ("replies", str(figures["replies"])),
         ("tokens", f"{tokens} in {count(passes, 'target pass')}, {figures['mean_acceptance_length']:.2f} a pass"),
-        ("accepted", f"{drafted} of drafted, {judged} of judged" if figures["draft_n"] else "nothing drafted"),
+        ("accepted", f"{drafted} of drafted" if figures["draft_n"] else "nothing drafted"),
         ("pace", f"{speed(figures['tokens_per_second'])} after the first token of each reply"),
         ("prompts", f"{count(figures['prompt_tokens'], 'token')}, {read} of them read, the others were in the cache"),
     ]

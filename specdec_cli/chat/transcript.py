@@ -5,6 +5,7 @@ The first line is the header; every further one is a message. An answer's line a
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
@@ -14,10 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli import jsonfile
+from specdec_cli.errors import DoesNotFit, SpecdecError, UsageError
 from specdec_cli.session.conversation import Answer, Conversation, Turn
 
 VERSION = 1
+# Longer first lines are not ours: a header names a pair and its settings.
+MOST_HEADER_CHARACTERS = 1_000_000
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+NAMES = ("pair", "target", "draft", "target_revision", "draft_revision")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,8 @@ def save(path: Path, transcript: Transcript) -> None:
     except OSError as error:
         if draft is not None:
             Path(draft).unlink(missing_ok=True)
-        raise SpecdecError(f"{path} cannot be written: {error.strerror}", "save it elsewhere: /save FILE") from error
+        kind = DoesNotFit if error.errno in DISK_FULL else SpecdecError
+        raise kind(f"{path} cannot be written: {error.strerror}", "save it elsewhere: /save FILE") from error
 
 
 def _require_ours(path: Path, id: str) -> None:
@@ -56,8 +63,8 @@ def _require_ours(path: Path, id: str) -> None:
         return
     try:
         with path.open(encoding="utf-8") as file:
-            theirs = json.loads(file.readline()).get("id")
-    except (ValueError, AttributeError, UnicodeDecodeError):
+            theirs = jsonfile.parse_object(file.readline(MOST_HEADER_CHARACTERS)).get("id")
+    except ValueError:  # no JSON, or no UTF-8
         theirs = None
     if theirs != id:
         what = "holds something else" if theirs is None else "holds another conversation"
@@ -88,11 +95,16 @@ def load(path: Path) -> Transcript:
     except UnicodeDecodeError as error:
         raise _damaged(path, 1, "it is not UTF-8 text") from error
     entries = [_entry(path, number, line) for number, line in enumerate(lines, 1)]
+    if "event" in entries[0]:
+        raise UsageError(f"{path} is a trace, not a saved chat", f"play it: specdec replay {path}")
     if entries[0].get("transcript") != VERSION:
         raise _damaged(path, 1, f"a transcript of version {VERSION} begins with its header")
     header = dict(entries[0])
     for key in ("transcript", "id"):
         header.pop(key, None)
+    for key in NAMES:
+        if not isinstance(header.get(key), str | None):
+            raise _damaged(path, 1, f"{key} is {jsonfile.shown(header[key])}, and a name is expected")
     return Transcript(_conversation(path, entries), str(entries[0].get("id")), header)
 
 
@@ -128,13 +140,15 @@ def _turn(user: str, entry: dict[str, Any]) -> Turn:
 
 def _entry(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
-        found = json.loads(line)
-    except ValueError as error:
-        raise _damaged(path, number, "it is not JSON") from error
+        found = jsonfile.parse(line)
+    except jsonfile.NotJson as error:
+        raise _damaged(path, number, f"it is not JSON ({error})") from error
     if not isinstance(found, dict):
         raise _damaged(path, number, "it is no JSON object")
     return found
 
 
 def _damaged(path: Path, line: int, reason: str) -> UsageError:
-    return UsageError(f"{path}:{line} is damaged: {reason}", "nothing was loaded; mend that line or load another file")
+    return UsageError(
+        f"{path}:{line} is damaged: {reason}", "nothing was loaded; correct that line, or load another file"
+    )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from specdec_cli.cli import complete
 from specdec_cli.cli.options import DraftRevision, Force, Offline, Pair, Raw, Target, TargetRevision, option
 from specdec_cli.kinds import DEFAULT_RULE, DRAFTERS, MODEL, rule_names
 from specdec_cli.request import MAX_K, one_name, within
@@ -42,7 +43,13 @@ class BenchOptions:
         ),
     ] = "0-8,auto"
     kinds: Annotated[
-        str | None, option(metavar="KIND,…", help="Kinds of bundled prompts.", show_default="all seven")
+        str | None,
+        option(
+            metavar="KIND,…",
+            help="Kinds of bundled prompts.",
+            show_default="all seven",
+            autocompletion=complete.bench_kinds,
+        ),
     ] = None
     prompts: Annotated[Path | None, option(metavar="FILE", help="Your own prompts: lines, or JSON Lines.")] = None
     max_tokens: Annotated[
@@ -65,7 +72,8 @@ class BenchOptions:
         tuple[Path, Path] | None, option(metavar="A.json B.json", help="Compare two exported results instead.")
     ] = None
     temps: Annotated[
-        list[float] | None, option("--temp", metavar="T", help="Temperature; repeatable.", show_default="0")
+        list[float] | None,
+        option("--temp", metavar="T", help="Temperature; repeatable.", show_default="0", advanced=True),
     ] = None
     drafters: Annotated[
         list[str] | None,
@@ -74,6 +82,7 @@ class BenchOptions:
             metavar="NAME",
             help=f"Who drafts: {', '.join(CONTENDERS)}; repeatable.",
             show_default=MODEL.name,
+            autocompletion=complete.one_of(CONTENDERS),
         ),
     ] = None
     raw: Raw = False
@@ -83,6 +92,7 @@ class BenchOptions:
         str,
         option(
             callback=one_name("--rule", rule_names()),
+            autocompletion=complete.one_of(rule_names()),
             metavar="NAME",
             help="Above temperature 0; auto is coupled. Under token and block, acceptance comes from real runs.",
             advanced=True,

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from specdec_cli.cli.demo import introduce_demo
+from specdec_cli.cli.failures import explained
 from specdec_cli.cli.groups import grouped
 from specdec_cli.cli.opened import forbid_network, opened, resolved
-from specdec_cli.cli.options import ADVANCED, AnswerOptions, DisplayOptions, ModelOptions
+from specdec_cli.cli.options import ADVANCED, SMALL, AnswerOptions, DisplayOptions, ModelOptions
 from specdec_cli.cli.pipes import ignore_broken_pipe
 from specdec_cli.cli.sampling import SamplingOptions
 from specdec_cli.errors import UsageError
@@ -20,10 +21,10 @@ from specdec_cli.kinds import DEFAULT_DRAFTER
 from specdec_cli.pairs.pair import DEMO
 from specdec_cli.request import one_name, parse_k
 from specdec_cli.session.conversation import OVERFLOWS, Overflow
-from specdec_cli.session.interrupt import unwinding
 
 if TYPE_CHECKING:
     from specdec_cli.chat.loop import Reader
+    from specdec_cli.chat.screen import Screen
     from specdec_cli.chat.settings import ChatSettings
     from specdec_cli.chat.transcript import Transcript
     from specdec_cli.pairs.resolve import Resolved
@@ -33,6 +34,9 @@ app = typer.Typer()
 ROOM_TOKENS = 4096
 ANSWER = AnswerOptions(max_tokens=2048)
 
+Prompt = Annotated[
+    str | None, typer.Argument(help="The first message; it is sent before you type.", show_default=False)
+]
 Save = Annotated[
     Path | None, typer.Option("--save", metavar="FILE", help="Write the conversation to FILE, every turn.")
 ]
@@ -57,6 +61,7 @@ OnOverflow = Annotated[
 ]
 EXAMPLES = """[dim]Examples:[/dim]\n
 [dim]  specdec chat -s 'You answer in one sentence.' --save talk.jsonl[/dim]\n
+[dim]  specdec chat 'What does this file do?'[/dim]\n
 [dim]  specdec chat --resume talk.jsonl[/dim]\n
 [dim]  printf 'Hi\\nAnd then?\\n' | specdec chat -q[/dim]"""
 
@@ -66,6 +71,7 @@ EXAMPLES = """[dim]Examples:[/dim]\n
 @ignore_broken_pipe
 def chat(
     *,
+    prompt: Prompt = None,
     models: ModelOptions,
     answer: AnswerOptions = ANSWER,
     save: Save = None,
@@ -78,6 +84,8 @@ def chat(
     """Talk: many turns, both models' caches reused from turn to turn; /help lists what can be typed."""
     from specdec_cli.chat.settings import ChatSettings
 
+    if prompt is not None and not prompt.strip():
+        raise UsageError(f"the first message is empty: {len(prompt)} characters", "leave it out: specdec chat")
     forbid_network(models.offline)
     settings = ChatSettings(
         k=parse_k(answer.k),
@@ -95,7 +103,9 @@ def chat(
     transcript = _transcript(resume, save, answer.system)
     found = _found(transcript, models)
     with ExitStack() as stack:
-        code = _converse(stack, found, settings, transcript, models, display, save or resume, history=not no_history)
+        code = _converse(
+            stack, found, settings, transcript, models, display, save or resume, history=not no_history, first=prompt
+        )
     if code:
         raise typer.Exit(code)
 
@@ -147,6 +157,7 @@ def _converse(
     display: DisplayOptions,
     saved_to: Path | None,
     history: bool,
+    first: str | None,
 ) -> int:
     from specdec_cli.chat.chat import Chat, Loaded
     from specdec_cli.chat.loop import run_chat
@@ -165,7 +176,15 @@ def _converse(
         return Loaded(pair, session, drafter)
 
     trace = opened_trace(stack, display.trace)
-    screen = ChatScreen(sys.stdout, sys.stderr, json=json, quiet=quiet, plain=plain, trace=trace)
+    screen = ChatScreen(
+        *(sys.stdout, sys.stderr),
+        json=json,
+        quiet=quiet,
+        plain=plain,
+        trace=trace,
+        small_panel=display.panel_size == SMALL,
+        colour_answer=display.colour_answer,
+    )
     this_chat: Chat
     reader = _reader(lambda width: toolbar(this_chat.toolbar, width), history, editor=not (json or plain))
     this_chat = Chat(
@@ -176,8 +195,19 @@ def _converse(
     if found.pair.name == DEMO:
         introduce_demo(display)
     screen.greet(summary)
-    with unwinding():
-        return run_chat(this_chat, reader, lenient=sys.stdin.isatty())
+    if turns and display.notices:
+        show_last_turn(screen, transcript)
+    person = sys.stdin.isatty()
+    return run_chat(this_chat, reader, person, explained, first or "") or (0 if person else screen.trace_code)
+
+
+def show_last_turn(screen: Screen, transcript: Transcript) -> None:
+    """Where a saved conversation broke off."""
+    from specdec_cli.chat.screen import Markdown, Quote
+
+    last = transcript.conversation.turns[-1]
+    screen.show(Quote(f"> {last.user}\n"))
+    screen.show(Markdown(last.answer.text, gap=True))
 
 
 def _reader(toolbar: Any, history: bool, editor: bool) -> Reader:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from specdec_cli.cli.ask import Yes, ask
 from specdec_cli.cli.groups import grouped
 from specdec_cli.cli.opened import opened, resolved
 from specdec_cli.cli.options import Draft, DraftRevision, ModelOptions, Offline, Pair, Target, TargetRevision, option
-from specdec_cli.cli.pairs import Yes, ask
 from specdec_cli.cli.pipes import ignore_broken_pipe
 from specdec_cli.errors import UsageError
 
@@ -88,20 +88,25 @@ def doctor(
 
 
 def _selftest(json: bool) -> None:
-    from specdec_cli.audit.selftest import run_selftest
+    from specdec_cli.audit.selftest import TimeLeft, run_selftest
     from specdec_cli.ui.display import counting, print_doctor
 
+    watched = sys.stdout.isatty()
+    time_left = TimeLeft()
     with counting(sys.stderr) as report:
 
         def on_outcome(done: int, expected: int, outcome: Outcome) -> None:
-            report(done, expected, outcome.name)
+            if watched:  # else the lines below would run into the count
+                report(done, expected, f"{outcome.name}{time_left(done, expected)}")
             if json:
                 sys.stdout.write(jsons.dumps(asdict(outcome)) + "\n")
-                sys.stdout.flush()
+            elif not watched:
+                print_doctor(sys.stdout, [(outcome.name, outcome.status, outcome.detail)])
+            sys.stdout.flush()
 
         found = run_selftest(on_outcome)
     if not json:
-        print_doctor(sys.stdout, found.findings())
+        print_doctor(sys.stdout, found.findings() if watched else found.totals())
     if found.wrong:
         raise typer.Exit(1)
 
@@ -116,7 +121,10 @@ def _report(file: Path, options: ReportOptions) -> None:
     files = report_files(file)
     budget_seconds = parse_seconds("--time-budget", options.time_budget)
     if not options.yes and not sys.stdin.isatty():
-        raise UsageError(f"nobody can answer whether {file} may be written", "add --yes to write it without asking")
+        raise UsageError(
+            f"{file} is written only if you agree, and there is no terminal to ask on",
+            "add --yes to write it without asking",
+        )
     models = options.models
     found = resolved(models)
 

@@ -5,7 +5,6 @@ Heavy modules are imported inside the commands, so that `--help` answers at once
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import sys
@@ -17,13 +16,18 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from specdec_cli import __version__
-from specdec_cli.cli import audit, bench, chat, doctor, help, pairs, replay, run
+from specdec_cli.cli import audit, bench, chat, doctor, help, pairs, pull, race, replay, run, typed
+from specdec_cli.cli.environment import unknown_variables
+from specdec_cli.cli.failures import explained
 from specdec_cli.cli.pipes import ReaderLeft
-from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.cli.streams import drop_unwritten, prepare_streams
+from specdec_cli.cli.usage import prepare, untyped
+from specdec_cli.errors import SpecdecError
+from specdec_cli.session.interrupt import unwinding
 
 # The help's panels, and the order of the commands in each.
 PANELS = {
-    "Talk": ("run", "chat"),
+    "Talk": ("run", "chat", "race"),
     "Measure": ("bench", "audit", "replay", "doctor"),
     "Models": ("pull", "pairs", "check", "rm"),
     "Help": ("help",),
@@ -40,6 +44,13 @@ class Commands(TyperGroup):
             for name in names:
                 self.commands[name] = known[name]
                 known[name].rich_help_panel = panel  # type: ignore[attr-defined]  # every command of Typer's has it
+        prepare(self)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Typer adds the options about completion only after the group is made."""
+        found = super().get_params(ctx)
+        untyped(found)
+        return found
 
 
 app = typer.Typer(
@@ -48,9 +59,8 @@ app = typer.Typer(
     help="Speculative decoding you can see: a draft model guesses, the target model checks, the words stay its own.",
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (run, chat, bench, audit, replay, doctor, pairs, help):
+for module in (run, chat, race, bench, audit, replay, doctor, pairs, pull, help):
     app.add_typer(module.app)
 
 
@@ -81,7 +91,7 @@ def fail(error: SpecdecError) -> int:
 
 def leave_quietly() -> int:
     """The reader of stdout has gone: what is still buffered must not fail again at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    drop_unwritten()
     return 0
 
 
@@ -91,38 +101,41 @@ def usage_message(error: TyperException) -> str:
     return " ".join(message.split())
 
 
-def _of_the_device(error: Exception) -> SpecdecError | None:
-    """The failure of the device that `error` reports, if one was in use."""
-    if "mlx.core" not in sys.modules or not isinstance(error, RuntimeError | MemoryError):
-        return None
-    from specdec_cli.engine.failure import device_failure
+def _warn(arguments: list[str]) -> None:
+    """One line for each variable of the environment that is misspelled."""
+    for sentence in unknown_variables(app, arguments):
+        from specdec_cli.ui.display import print_notice
 
-    return device_failure(error)
+        print_notice(sys.stderr, f"warning: {sentence}", plain="--plain" in arguments)
 
 
-def main() -> NoReturn:
-    """Run the command line; every failure becomes two lines and an exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+def exit_code(arguments: list[str]) -> int:
+    """Run one command line; every failure becomes two lines and an exit code."""
     try:
-        arguments = sys.argv[1:] or ["--help"]
+        _warn(arguments)
         code = int(app(arguments, standalone_mode=False, prog_name="specdec") or 0)
         sys.stdout.flush()
     except (ReaderLeft, BrokenPipeError):
-        code = leave_quietly()
+        return leave_quietly()
     except KeyboardInterrupt:
-        code = 130
-    except SpecdecError as error:
-        code = fail(error)
+        return 130
     except TyperException as error:
-        code = fail(UsageError(usage_message(error), "specdec --help lists commands, specdec COMMAND --help options"))
+        return fail(typed.explained(error, usage_message(error), sys.argv[1:]))
     except Exception as error:  # noqa: BLE001 - the one boundary: a person gets two lines, never a traceback
-        failure = _of_the_device(error) or SpecdecError(
-            f"{type(error).__name__}: {error}", "SPECDEC_DEBUG=1 shows the traceback"
-        )
-        failure.__cause__ = error
-        code = fail(failure)
-    # From here on a late Ctrl-C could only turn the exit code into a signal.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if isinstance(error, OSError):
+            drop_unwritten()
+        return fail(explained(error))
+    return code
+
+
+def main() -> NoReturn:
+    """Run this process's command line, and exit."""
+    prepare_streams()
+    try:
+        with unwinding():
+            code = exit_code(sys.argv[1:] or ["--help"])
+    finally:
+        # From here on a late Ctrl-C could only turn the exit code into a signal.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    exec("")  # CPython would die of an interrupt that it met inside exec(), whatever the exit code: this forgets it
     sys.exit(code)

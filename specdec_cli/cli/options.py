@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from specdec_cli.cli import complete
 from specdec_cli.kinds import DEFAULT_DRAFTER, DRAFTERS
-from specdec_cli.request import KV_BITS, MAX_K, one_of, within
+from specdec_cli.request import KV_BITS, MAX_K, one_name, one_of, within
 
 if TYPE_CHECKING:
     from specdec_cli.ui.display import Display
 
 ADVANCED = "Advanced"
+PANEL_SIZES = FULL, SMALL = ("full", "small")
 
 
 def option(*names: str, env: str | None = None, advanced: bool = False, **more: Any) -> Any:
@@ -26,7 +28,12 @@ def option(*names: str, env: str | None = None, advanced: bool = False, **more: 
     return typer.Option(*names, envvar=variable, show_envvar=False, rich_help_panel=panel, **more)
 
 
-Pair = Annotated[str | None, option("--pair", "-p", metavar="NAME", env="PAIR", help="A pair from models.toml.")]
+Pair = Annotated[
+    str | None,
+    option(
+        "--pair", "-p", metavar="NAME", env="PAIR", help="A pair from models.toml.", autocompletion=complete.pair_names
+    ),
+]
 Target = Annotated[
     str | None, option("--target", metavar="ID", env="TARGET", help="Target: a local folder or a Hub id.")
 ]
@@ -95,11 +102,32 @@ StopRepetition = Annotated[
 ]
 Raw = Annotated[bool, option("--raw", help="Continue the prompt's own text: no chat template.")]
 Panel = Annotated[
-    bool | None, option("--panel/--no-panel", help="The live panel.", show_default="where stderr is a terminal")
+    bool | None,
+    option("--panel/--no-panel", help="The live panel; --no-panel: none.", show_default="where stderr is a terminal"),
+]
+PanelSize = Annotated[
+    str,
+    option(
+        "--panel-size",
+        callback=one_name("--panel-size", PANEL_SIZES),
+        metavar="NAME",
+        env="PANEL_SIZE",
+        help="The panel: full, or small (one line).",
+        advanced=True,
+    ),
+]
+ColourAnswer = Annotated[
+    bool,
+    option(
+        "--colour-answer/--no-colour-answer",
+        env="COLOUR_ANSWER",
+        help="Above the panel: what the draft guessed right in green, the target's own tokens in bold amber.",
+        advanced=True,
+    ),
 ]
 Quiet = Annotated[bool, option("--quiet", "-q", help="The answer only: no panel, no summary.")]
 Plain = Annotated[bool, option("--plain", env="PLAIN", help="No control codes at all.", advanced=True)]
-Offline = Annotated[bool, option("--offline", env="OFFLINE", help="No network call at all.")]
+Offline = Annotated[bool, option("--offline", env="OFFLINE", help="No network call at all.", advanced=True)]
 Force = Annotated[bool, option("--force", help="Go on although it does not fit.", advanced=True)]
 WHO_DRAFTS = ", ".join(f"{kind.name} ({kind.about})" if kind.drafts else kind.name for kind in DRAFTERS.values())
 
@@ -130,6 +158,7 @@ class ModelOptions:
             help=f"Who drafts: {WHO_DRAFTS}.",
             show_default=DEFAULT_DRAFTER,
             advanced=True,
+            autocompletion=complete.one_of(DRAFTERS),
         ),
     ] = None
     target_revision: TargetRevision = None
@@ -145,7 +174,9 @@ class AnswerOptions:
 
     k: DraftLength = None
     max_tokens: MaxTokens = 512
-    stop: Annotated[list[str] | None, option(metavar="TEXT", help="Stop before this text; repeatable.")] = None
+    stop: Annotated[
+        list[str] | None, option(metavar="TEXT", help="Stop before this text; repeatable.", advanced=True)
+    ] = None
     system: Annotated[str | None, option("--system", "-s", metavar="TEXT", help="System message.")] = None
     max_context: MaxContext = None
     stop_repetition: StopRepetition = None
@@ -157,6 +188,8 @@ class DisplayOptions:
 
     json: Annotated[bool, option("--json", help="Events as JSON Lines on stdout instead of text.")] = False
     panel: Panel = None
+    panel_size: PanelSize = FULL
+    colour_answer: ColourAnswer = True
     quiet: Quiet = False
     plain: Plain = False
     trace: Annotated[
@@ -167,6 +200,14 @@ class DisplayOptions:
     def notices(self) -> bool:
         """Whether stderr may hold more than errors."""
         return not (self.quiet or self.json)
+
+    def no_echo(self) -> AbstractContextManager[None]:
+        """While a panel may be drawn, keys (the ^C of Ctrl-C, too) are not painted into it."""
+        from specdec_cli.ui.echo import no_echo
+        from specdec_cli.ui.terminal import can_draw
+
+        drawn = self.notices and not self.plain and self.panel is not False and can_draw(sys.stderr)
+        return no_echo(sys.stdin if drawn else None)
 
     def open(self, name: str) -> AbstractContextManager[Display]:
         """The display for the pair `name` on this process's streams. Raises: UsageError for the trace file."""
@@ -180,4 +221,6 @@ class DisplayOptions:
             quiet=self.quiet,
             plain=self.plain,
             trace=self.trace,
+            small_panel=self.panel_size == SMALL,
+            colour_answer=self.colour_answer,
         )

@@ -1,18 +1,20 @@
-"""`pairs`, `pull`, `check`, `rm`. Law: verdicts come before gigabytes, and nothing is deleted unasked."""
+"""`specdec pairs`. Law: an entry is replaced or removed only after a question, and the default pair can answer."""
 
 from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from specdec_cli.cli.ask import Yes, ask
+from specdec_cli.cli.complete import pair_names
 from specdec_cli.cli.groups import grouped
-from specdec_cli.cli.opened import named
-from specdec_cli.cli.options import DraftLength, Force, KvBits, MaxContext, Offline, PairOptions
+from specdec_cli.cli.options import DraftLength, PairOptions
 from specdec_cli.cli.pipes import ignore_broken_pipe
-from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.errors import NotAvailable, UsageError
 from specdec_cli.format import size
 from specdec_cli.pairs.pair import DEMO, Pair
 from specdec_cli.request import parse_k
@@ -26,8 +28,7 @@ pairs_app = typer.Typer(invoke_without_command=True, help="The pairs specdec kno
 app.add_typer(pairs_app, name="pairs")
 
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
-Name = Annotated[str | None, typer.Argument(help="A pair from models.toml.", show_default=False)]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+PairName = Annotated[str, typer.Argument(metavar="NAME", help="A pair from models.toml.", autocompletion=pair_names)]
 
 
 @pairs_app.callback()
@@ -36,10 +37,12 @@ def pairs(
     context: typer.Context,
     json: Annotated[bool, typer.Option("--json", help="One JSON array on stdout.")] = False,
     online: Annotated[bool, typer.Option("--online", help="Ask the Hub whether ids and sizes are right.")] = False,
+    every: Annotated[bool, typer.Option("--all", "-a", help="Also those that need more memory.")] = False,
 ) -> None:
-    """The pairs specdec knows: sizes, downloaded or not, fits or not, where the entry comes from."""
+    """The pairs specdec knows: what can run now, what can be downloaded, and what is too large for this machine."""
     if context.invoked_subcommand is not None:
         return
+    from specdec_cli.machine import physical_bytes
     from specdec_cli.pairs.catalog import confirm, hub_ids, partly_here, registry
     from specdec_cli.ui.pairs import print_json, print_line, print_pairs
 
@@ -52,7 +55,7 @@ def pairs(
     if json:
         print_json(sys.stdout, [row.to_dict() for row in rows])
     else:
-        print_pairs(sys.stdout, rows)
+        print_pairs(sys.stdout, rows, physical_bytes(), every)
     damaged = partly_here(model for pair in known.pairs.values() for model in pair.models)
     for problem in damaged[1:]:
         print_line(sys.stderr, f"{problem.message}; {problem.hint}")
@@ -62,15 +65,26 @@ def pairs(
 
 def pair_rows(known: Registry) -> list[PairRow]:
     """What `specdec pairs` shows, in the order of models.toml."""
-    from specdec_cli.pairs.catalog import confirmed, downloaded, fits, size_bytes, verified
+    from specdec_cli.pairs.catalog import confirmed, estimated_bytes, fits, size_bytes, verified
+    from specdec_cli.pairs.here import can_be_pulled, missing
     from specdec_cli.ui.pairs import PairRow
 
     sizes = confirmed()
     rows = []
     for pair in known.pairs.values():
-        size = size_bytes(pair, sizes)
-        default = pair.name == (known.default_pair or DEMO)
-        rows.append(PairRow(verified(pair, sizes), size, downloaded(pair), fits(pair, size), default))
+        size, problem = size_bytes(pair, sizes), missing(pair)
+        estimate = estimated_bytes(pair, sizes) if size is None else None
+        rows.append(
+            PairRow(
+                pair=verified(pair, sizes),
+                size_bytes=size,
+                downloaded=problem is None,
+                fits=fits(pair, size or estimate),
+                default=pair.name == (known.default_pair or DEMO),
+                estimated_bytes=estimate,
+                pullable=problem is None or can_be_pulled(problem),
+            )
+        )
     return rows
 
 
@@ -82,42 +96,118 @@ def add(
     name: Annotated[str, typer.Argument(help="A name for the pair.")],
     models: PairOptions,
     k: DraftLength = None,
+    yes: Yes = False,
 ) -> None:
-    """Add a pair of your own to your models.toml."""
+    """Add a pair of your own to your models.toml; an entry of that name is replaced only after a question."""
     from specdec_cli.pairs import userfile
     from specdec_cli.pairs.catalog import registry
+    from specdec_cli.pairs.here import can_be_pulled, missing
     from specdec_cli.pairs.registry import user_file
     from specdec_cli.ui.pairs import print_line
 
+    new = _named_pair(name, models, k)
+    known = registry().pairs.get(name)  # a file that cannot be read is not added to
+    if known is not None and known.models != new.models:
+        ask(f"{name} is {known.described}. Replace it by {new.described}?", yes)
+    elif known is not None:
+        new = replace(known, k=new.k if k is not None else known.k)
+    userfile.add_pair(user_file(), new)
+    print_line(sys.stderr, f"{name} is in {user_file()}")
+    problem = missing(new)
+    if problem is not None and can_be_pulled(problem):
+        print_line(sys.stderr, f"it is not here yet: specdec pull {name}")
+
+
+def _named_pair(name: str, models: PairOptions, k: str | None) -> Pair:
+    """The pair that `pairs add` describes. Raises: UsageError, NotAvailable."""
+    from specdec_cli.pairs.here import as_kept
+
     if not NAME.fullmatch(name):
         raise UsageError(f"{name!r} is no name for a pair", "use letters, digits, dots, - and _ only")
+    if name == DEMO:
+        hint = "take another name: specdec pairs add mine --target ID --draft ID"
+        raise UsageError(f"{name} names the pair that ships inside specdec", hint)
     if models.target is None:
         raise UsageError(f"pair {name} has no target", f"specdec pairs add {name} --target ID --draft ID")
-    new = Pair(
+    length = parse_k(k)
+    return Pair(
         name,
-        models.target,
-        models.draft,
-        parse_k(k) or "auto",
+        as_kept(models.target),
+        None if models.draft is None else as_kept(models.draft),
+        "auto" if length is None else length,
         target_revision=models.target_revision,
         draft_revision=models.draft_revision,
     )
-    registry()  # a file that cannot be read is not added to
-    userfile.add_pair(user_file(), new)
-    print_line(sys.stderr, f"{name} is in {user_file()}")
 
 
 @pairs_app.command("use")
 @ignore_broken_pipe
-def use(name: Annotated[str, typer.Argument(help="A pair from models.toml.")]) -> None:
-    """Make a pair the default: it answers when none is named."""
+def use(
+    name: PairName,
+    yes: Yes = False,
+    force: Annotated[bool, typer.Option("--force", help="Make it the default although it is not here.")] = False,
+) -> None:
+    """Make a pair the default: it answers when none is named. One that is not here is pulled first, if you agree."""
     from specdec_cli.pairs import userfile
     from specdec_cli.pairs.catalog import registry
     from specdec_cli.pairs.registry import user_file
     from specdec_cli.ui.pairs import print_line
 
-    registry().find(name)
+    pair = registry().find(name)
+    if not force:
+        _bring(pair, yes)
     userfile.set_default(user_file(), name)
     print_line(sys.stderr, f"{name} is now the default pair")
+
+
+def _bring(pair: Pair, yes: bool) -> None:
+    """Pull what is missing of `pair`. Raises: NotAvailable where it may not or cannot be pulled."""
+    from specdec_cli.pairs.catalog import confirmed, size_bytes
+    from specdec_cli.pairs.here import can_be_pulled, missing
+
+    problem = missing(pair)
+    if problem is None:
+        return
+    if not can_be_pulled(problem):
+        raise problem
+    if not (yes or sys.stdin.isatty()):
+        raise NotAvailable(
+            f"{pair.name} is not here, and the default pair answers whenever none is named",
+            f"specdec pull {pair.name}; --yes pulls it now, --force makes it the default without",
+        )
+    from specdec_cli.pairs.pull import pull
+    from specdec_cli.ui.download import PullScreen
+
+    total = size_bytes(pair, confirmed())
+    ask(f"{pair.name} is not here{f' ({size(total)})' if total else ''}. Pull it now?", yes)
+    pull(pair, PullScreen(sys.stderr), context_tokens=None, verify=False, force=False)
+
+
+@pairs_app.command("remove")
+@ignore_broken_pipe
+def remove(name: PairName, yes: Yes = False) -> None:
+    """Take a pair out of your models.toml; a packaged pair of that name comes back. No model is deleted."""
+    from specdec_cli.pairs import userfile
+    from specdec_cli.pairs.catalog import registry
+    from specdec_cli.pairs.registry import packaged_file, read_registry, user_file
+    from specdec_cli.ui.pairs import print_line
+
+    known, file = registry(), user_file()
+    pair = known.find(name)
+    if pair.source != "yours":
+        hint = f"specdec rm {name} removes its downloaded files"
+        raise UsageError(f"{name} is packaged with specdec; it is not in {file}", hint)
+    ask(f"Take {name} ({pair.described}) out of {file}?", yes)
+    packaged = read_registry(packaged_file(), "packaged").pairs.get(name)
+    was_default = known.default_pair == name and packaged is None
+    if was_default:
+        userfile.set_default(file, None)  # first: a default pair without an entry would be an error
+    userfile.remove_pair(file, name)
+    print_line(sys.stderr, f"{name} is out of {file}; the models stay where they are")
+    if packaged is not None:
+        print_line(sys.stderr, f"the packaged {name} is back: {packaged.described}")
+    if was_default:
+        print_line(sys.stderr, f"{name} was the default pair; now the demo pair answers: specdec pairs use NAME")
 
 
 @pairs_app.command("path")
@@ -127,99 +217,3 @@ def path() -> None:
     from specdec_cli.pairs.registry import user_file
 
     typer.echo(user_file())
-
-
-@app.command(short_help="Verdict on a pair from a few hundred kB, before any weight.")
-@grouped
-@ignore_broken_pipe
-def check(
-    *,
-    name: Name = None,
-    models: PairOptions,
-    max_context: MaxContext = None,
-    kv_bits: KvBits = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-    offline: Offline = False,
-) -> None:
-    """Verdict on a pair from a few hundred kB: tokenizers, caches, memory, expected gain."""
-    from specdec_cli.pairs.catalog import partly_here
-    from specdec_cli.pairs.check import check_pair, locate_pair
-    from specdec_cli.ui.pairs import print_checks, print_json, print_line, print_verdict
-
-    resolved = named(name, models, here=offline)
-    # A verdict on fetched files would hide that the files here cannot answer.
-    for problem in partly_here(resolved.pair.models):
-        raise problem
-    found = check_pair(resolved.pair, locate_pair(resolved.pair, offline), max_context, kv_bits)
-    if resolved.reason:
-        print_line(sys.stderr, resolved.reason)
-    if json:
-        print_json(sys.stdout, found.to_dict())
-    else:
-        print_checks(sys.stdout, found)
-        print_verdict(sys.stdout, found)
-    if found.exit_code:
-        raise typer.Exit(found.exit_code)
-
-
-@app.command(short_help="Download a pair, checking it first.")
-@grouped
-@ignore_broken_pipe
-def pull(
-    *,
-    name: Name = None,
-    models: PairOptions,
-    max_context: MaxContext = None,
-    verify: Annotated[bool, typer.Option("--verify", help="Compare every file's checksum with the Hub's.")] = False,
-    yes: Yes = False,
-    force: Force = False,
-    offline: Offline = False,
-) -> None:
-    """Download a pair, checking it first; without a name specdec recommends one for this machine."""
-    from specdec_cli.pairs.catalog import recommended, registry
-    from specdec_cli.pairs.pull import pull
-    from specdec_cli.ui.download import PullScreen
-    from specdec_cli.ui.pairs import print_line
-
-    if name is None and models.target is None and models.draft is None:
-        pair = recommended(registry())
-        ask(f"{pair.name} is recommended for this machine: {pair.target} with {pair.draft}. Pull it?", yes)
-    else:
-        resolved = named(name, models, here=offline)
-        pair = resolved.pair
-        if resolved.reason:
-            print_line(sys.stderr, resolved.reason)
-    pull(pair, PullScreen(sys.stderr), context_tokens=max_context, verify=verify, force=force, offline=offline)
-
-
-@app.command(short_help="Remove a downloaded pair; says what was freed.")
-@ignore_broken_pipe
-def rm(name: Annotated[str, typer.Argument(help="A pair, or a model's Hub id.")], yes: Yes = False) -> None:
-    """Remove a downloaded pair; says what else uses the files and what was freed."""
-    from specdec_cli.pairs.catalog import registry
-    from specdec_cli.pairs.pull import carry_out, plan_removal
-    from specdec_cli.ui.pairs import print_line
-
-    known = registry()
-    plans = plan_removal(name, known)
-    for plan in plans:
-        print_line(sys.stderr, plan.summary)
-    freed = sum(plan.removal.freed_bytes for plan in plans)
-    ask(f"Free {size(freed)}?", yes)
-    print_line(sys.stderr, f"freed {size(carry_out(plans))}")
-    if name == known.default_pair:
-        print_line(sys.stderr, f"{name} is still the default pair; another: specdec pairs use NAME")
-
-
-def ask(question: str, yes: bool) -> None:
-    """Raises: UsageError where nobody can answer, SpecdecError on a no, KeyboardInterrupt on Ctrl-C."""
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise UsageError(f"nobody can answer: {question}", "add --yes to go on without asking")
-    try:
-        agreed = typer.confirm(question, err=True)
-    except typer.Abort as error:  # Ctrl-C, or the end of the input
-        raise KeyboardInterrupt from error
-    if not agreed:
-        raise SpecdecError("nothing was done", "answer y, or add --yes")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from specdec_cli.cli.options import Panel, Plain, Quiet
+from specdec_cli.cli.options import FULL, SMALL, ColourAnswer, Panel, PanelSize, Plain, Quiet
 from specdec_cli.cli.pipes import ignore_broken_pipe
 from specdec_cli.errors import UsageError
 from specdec_cli.pairs.pair import DEMO
@@ -31,7 +31,12 @@ Speed = Annotated[
     float | None,
     typer.Option(metavar="X", help="Times as fast as it was; inf does not wait.", show_default="1; inf into a pipe"),
 ]
-Step = Annotated[bool, typer.Option("--step", help="Round by round: Enter or space for the next, r runs on, q ends.")]
+Step = Annotated[
+    bool,
+    typer.Option(
+        "--step", help="Round by round: Enter or space for the next, b for the one before, r runs on, q ends."
+    ),
+]
 Svg = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the coloured text as a picture instead.")]
 Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the coloured text as a page instead.")]
 
@@ -45,6 +50,8 @@ def replay(
     svg: Svg = None,
     html: Html = None,
     panel: Panel = None,
+    panel_size: PanelSize = FULL,
+    colour_answer: ColourAnswer = True,
     quiet: Quiet = False,
     plain: Plain = False,
 ) -> None:
@@ -58,7 +65,8 @@ def replay(
         raise UsageError("--step reads keys, and stdin is no terminal", "--speed X needs no keys")
     trace = read_trace(file)
     if svg is None and html is None:
-        finished = _play(trace, speed, step, panel, quiet, plain)
+        looks = {"small_panel": panel_size == SMALL, "colour_answer": colour_answer}
+        finished = _play(trace, speed, step, panel, quiet, plain, **looks)
     else:
         _export(trace, svg, html, quiet, plain)
         finished = True
@@ -68,8 +76,10 @@ def replay(
         raise typer.Exit(130)
 
 
-def _play(trace: Trace, speed: float | None, step: bool, panel: bool | None, quiet: bool, plain: bool) -> bool:
-    """Whether it came to its end."""
+def _play(
+    trace: Trace, speed: float | None, step: bool, panel: bool | None, quiet: bool, plain: bool, **looks: bool
+) -> bool:
+    """Whether it came to its end. `looks` are those of the display."""
     from specdec_cli.events import Failure
     from specdec_cli.session.interrupt import Interrupt
     from specdec_cli.ui.display import open_display, print_error, print_notice
@@ -78,11 +88,20 @@ def _play(trace: Trace, speed: float | None, step: bool, panel: bool | None, qui
     name = DEMO if trace.replies[0].start.target.startswith(f"specdec:{DEMO}/") else ""
     with ExitStack() as stack:
         screen = open_display(
-            sys.stdout, sys.stderr, name=name, json=False, panel=panel, quiet=quiet, plain=plain, trace=None
+            sys.stdout,
+            sys.stderr,
+            name=name,
+            json=False,
+            panel=panel,
+            quiet=quiet,
+            plain=plain,
+            trace=None,
+            stepped=step,
+            **looks,
         )
         interrupt = stack.enter_context(Interrupt())
         if step and not quiet:
-            print_notice(sys.stderr, "Enter or space: next round   r: run on   q: end", plain)
+            print_notice(sys.stderr, "Enter or space: next round   b: back   r: run on   q: end", plain)
         pause = _pause(speed, step, interrupt.requested, stack)
         display = stack.enter_context(screen)
         for reply in trace.replies:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
     from specdec_cli.ui.display import Display
 
 app = typer.Typer()
-Prompt = Annotated[str | None, typer.Argument(help="The prompt; piped stdin comes before it.", show_default=False)]
+Prompt = Annotated[
+    str | None, typer.Argument(help="The prompt; piped stdin, then --file, come before it.", show_default=False)
+]
+File = Annotated[Path | None, typer.Option("--file", "-f", metavar="FILE", help="A prompt in a file, before PROMPT.")]
 EXAMPLES = """[dim]Examples:[/dim]\n
 [dim]  specdec run 'Return the lines of a file.'[/dim]\n
 [dim]  cat notes.txt | specdec run --raw -n 64 --json[/dim]\n
@@ -39,6 +43,7 @@ EXAMPLES = """[dim]Examples:[/dim]\n
 def run(
     *,
     prompt: Prompt = None,
+    file: File = None,
     models: ModelOptions,
     answer: AnswerOptions,
     raw: Raw = False,
@@ -48,7 +53,7 @@ def run(
     """Answer one prompt: the text on stdout, the panel and the summary on stderr."""
     length = parse_k(answer.k)
     values, bias = sampling.values(), sampling.bias()
-    text = read_prompt(prompt)
+    text = read_prompt(prompt, file)
     found = resolved(models, () if length is None else (length,))
     with ExitStack() as stack:
         screen = stack.enter_context(display.open(found.pair.name))
@@ -72,28 +77,45 @@ def run(
         if demo:
             introduce_demo(display)
         interrupt = stack.enter_context(Interrupt())
+        stack.enter_context(display.no_echo())
         finish = show_events(session.reply(ids, request, interrupt.requested, raw), screen)
     if finish.reason == "interrupted":
         raise typer.Exit(130)
 
 
-def read_prompt(argument: str | None) -> str:
-    """Piped stdin first, then PROMPT.
+def read_prompt(argument: str | None, file: Path | None = None) -> str:
+    """Piped stdin first, then the text of `file`, then PROMPT, on lines of their own.
 
-    Raises: UsageError if nothing is there or stdin is not UTF-8.
+    Raises: UsageError if nothing is there, or if what is there cannot be read as UTF-8.
     """
-    piped = b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
-    try:
-        parts = [piped.decode("utf-8"), argument or ""]
-    except UnicodeDecodeError as error:
-        raise UsageError(
-            f"stdin is not UTF-8: byte 0x{piped[error.start]:02x} at {error.start} of {len(piped)}",
-            "convert it first: iconv -f latin1 -t utf-8 FILE | specdec run",
-        ) from error
-    text = "\n".join(part for part in parts if part)
+    watched = sys.stdin is None or sys.stdin.isatty()
+    if watched and argument is None and file is None:
+        hint = "specdec run 'Return the lines of a file.', or talk over many turns: specdec chat"
+        raise UsageError("run needs a prompt, and there is none", hint)
+    piped = b"" if watched else sys.stdin.buffer.read()
+    text = "\n".join(part for part in (_decoded(piped, "stdin", "FILE"), _file_text(file), argument or "") if part)
     if not text.strip():
         raise UsageError("the prompt is empty: 0 characters", "give some: specdec run 'Return the lines of a file.'")
     return text
+
+
+def _file_text(file: Path | None) -> str:
+    if file is None:
+        return ""
+    try:
+        return _decoded(file.read_bytes(), str(file), str(file))
+    except OSError as error:
+        raise UsageError(f"--file {file} cannot be read: {error.strerror}", "name a file with the prompt") from error
+
+
+def _decoded(data: bytes, source: str, file: str) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{source} is not UTF-8: byte 0x{data[error.start]:02x} at {error.start} of {len(data)}",
+            f"convert it first: iconv -f latin1 -t utf-8 {file} | specdec run",
+        ) from error
 
 
 def show_events(events: Iterator[Event], display: Display) -> Finish:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from specdec_cli.cli import complete
 from specdec_cli.cli.options import option
 from specdec_cli.kinds import DEFAULT_RULE, rule_names
 from specdec_cli.request import one_name, parse_bias, sampling_flags
@@ -26,6 +27,7 @@ class SamplingOptions:
             env="TOP_P",
             help="Sample from the best tokens that hold this mass.",
             show_default=TARGETS_OWN,
+            advanced=True,
         ),
     ] = None
     seed: Annotated[
@@ -44,6 +46,7 @@ class SamplingOptions:
             callback=one_name("--rule", rule_names()),
             env="RULE",
             help="Above temperature 0: token, block, coupled or match; auto is coupled under --seed, else block.",
+            autocompletion=complete.one_of(rule_names()),
             advanced=True,
         ),
     ] = DEFAULT_RULE

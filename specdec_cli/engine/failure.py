@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from specdec_cli.engine import device
+from specdec_cli.engine.finite import NotFinite
 from specdec_cli.engine.memory import clear_cache
 from specdec_cli.errors import DoesNotFit, SpecdecError
 
@@ -59,12 +60,13 @@ class Forgetting(Protocol):
 def recovering(*models: Forgetting | None) -> Iterator[None]:
     """In this context a failure of the device is an error of two lines, after which `models` can be used again.
 
-    Their caches are emptied: they may hold arrays that were never computed. Raises: DoesNotFit, SpecdecError.
+    Their caches are emptied: they may hold arrays that were never computed, or are no numbers. Raises: DoesNotFit,
+    SpecdecError.
     """
     try:
         yield
-    except (RuntimeError, MemoryError) as error:
-        failure = device_failure(error)
+    except (RuntimeError, MemoryError, NotFinite) as error:
+        failure = error if isinstance(error, NotFinite) else device_failure(error)
         # The failed calls' locals hold arrays; the lines of the traceback stay.
         traceback.clear_frames(error.__traceback__)
         for model in models:
@@ -72,6 +74,6 @@ def recovering(*models: Forgetting | None) -> Iterator[None]:
                 model.forget()
         device.settle()
         clear_cache()
-        if failure is None:
+        if failure is None or failure is error:
             raise
         raise failure from error

@@ -20,11 +20,10 @@ VALUE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 def footprint(checkpoint: Checkpoint, context_tokens: int, weight_bytes: int, kv_bits: int | None = None) -> Footprint:
     """Bytes of `checkpoint` at `context_tokens`; `weight_bytes` are its weights in memory.
 
-    Raises: Refused if its caches cannot be quantized to `kv_bits`.
+    Raises: Refused if its caches cannot be quantized to `kv_bits`, NotAvailable for a size that is none.
     """
-    config = checkpoint.text_config
     value_bytes = _value_bytes(checkpoint)
-    hidden = int(config.get("hidden_size", 0))
+    hidden = checkpoint.whole("hidden_size", 0)
     rows = min(device.prefill_tokens(), context_tokens)
     model = empty_model(checkpoint, kv_bits)
     # Quantized keys and values have no fused kernel (mlx-lm, models/base.py).
@@ -40,8 +39,8 @@ def footprint(checkpoint: Checkpoint, context_tokens: int, weight_bytes: int, kv
             rows,
             context_tokens,
             hidden,
-            int(config.get("intermediate_size", 4 * hidden)),
-            int(config.get("num_attention_heads", 1)),
+            checkpoint.whole("intermediate_size", 4 * hidden),
+            checkpoint.whole("num_attention_heads", 1),
             value_bytes,
             fused_attention=fused,
         ),

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import mlx.core as mx
 import mlx.nn as nn
 from mlx_lm.utils import _get_classes, load_model
 from safetensors import SafetensorError, safe_open
 
 from specdec_cli.engine.architectures import refusal
+from specdec_cli.engine.config_types import contradiction
 from specdec_cli.engine.failure import device_failure
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.errors import NotAvailable, Refused
+from specdec_cli.foreign import guarded, reason
 from specdec_cli.models.checkpoint import Checkpoint
 
 
@@ -36,13 +40,8 @@ def empty_model(checkpoint: Checkpoint, kv_bits: int | None = None) -> CachedMod
     Raises: as `require_runnable`.
     """
     network = blank_network(checkpoint)
-    try:
+    with guarded(lambda reason: _does_not_run(checkpoint, reason)):
         return CachedModel(network, checkpoint.name, checkpoint.context_limit, kv_bits)
-    except RuntimeError as error:
-        raise NotAvailable(
-            f"{checkpoint.name} ({checkpoint.model_type}) does not run on this device: {error}",
-            "mlx-lm's code for it may need a Mac; specdec doctor tells what computes here",
-        ) from error
 
 
 def blank_network(checkpoint: Checkpoint) -> nn.Module:
@@ -50,17 +49,20 @@ def blank_network(checkpoint: Checkpoint) -> nn.Module:
 
     Raises: NotAvailable if the installed mlx-lm has no such architecture or the configuration does not fit it.
     """
-    try:
-        model_class, args_class = _get_classes(dict(checkpoint.config))
-    except ValueError as error:
-        raise NotAvailable(
-            f"{checkpoint.name} is of type {checkpoint.model_type}, which the installed mlx-lm does not know",
-            "upgrade mlx-lm, or use a model type that it lists",
-        ) from error
-    try:
+    model_class, args_class = _classes(checkpoint)
+    with guarded(lambda reason: _does_not_load(checkpoint, reason)):
         return model_class(args_class.from_dict(dict(checkpoint.config)))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _does_not_load(checkpoint, error) from error
+
+
+def _classes(checkpoint: Checkpoint) -> tuple[type, Any]:
+    """mlx-lm's class of the network, and that of its configuration. Raises: NotAvailable if it has none."""
+    unknown = NotAvailable(
+        f"{checkpoint.name} is of type {checkpoint.model_type}, which the installed mlx-lm does not know",
+        "upgrade mlx-lm, or use a model type that it lists",
+    )
+    with guarded(lambda reason: unknown):
+        model_class, args_class = _get_classes(dict(checkpoint.config))
+    return model_class, args_class
 
 
 def load(checkpoint: Checkpoint, kv_bits: int | None = None) -> CachedModel:
@@ -84,7 +86,7 @@ def load_network(checkpoint: Checkpoint) -> nn.Module:
     try:
         mx.eval(network.parameters())
     except RuntimeError as error:
-        raise device_failure(error) or _does_not_load(checkpoint, error) from error
+        raise device_failure(error) or _does_not_load(checkpoint, reason(error)) from error
     return network
 
 
@@ -99,18 +101,32 @@ def _lazy_network(checkpoint: Checkpoint) -> nn.Module:
                 f"{path.name} of {checkpoint.name} is damaged ({path.stat().st_size} bytes): {error}",
                 "delete the file and download it again",
             ) from error
-    try:
+    with guarded(lambda reason: _does_not_load(checkpoint, reason)):
         network, _ = load_model(checkpoint.folder, lazy=True)
-    except (ValueError, KeyError, TypeError, RuntimeError) as error:
-        raise _does_not_load(checkpoint, error) from error
     if checkpoint.config.get("dtype", checkpoint.config.get("torch_dtype")) == "float32":
         network.set_dtype(mx.float32)
     return network
 
 
-def _does_not_load(checkpoint: Checkpoint, error: Exception) -> NotAvailable:
-    reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-    return NotAvailable(
+def _does_not_load(checkpoint: Checkpoint, reason: str) -> NotAvailable:
+    return _explained(checkpoint) or NotAvailable(
         f"{checkpoint.name} ({checkpoint.model_type}) does not load: {reason}",
         "the weights and config.json disagree; download the model again",
+    )
+
+
+def _does_not_run(checkpoint: Checkpoint, reason: str) -> NotAvailable:
+    return _explained(checkpoint) or NotAvailable(
+        f"{checkpoint.name} ({checkpoint.model_type}) does not run on this device: {reason}",
+        "mlx-lm's code for it may need a Mac; specdec doctor tells what computes here",
+    )
+
+
+def _explained(checkpoint: Checkpoint) -> NotAvailable | None:
+    """The value of config.json that is to blame for a failure, where one is known."""
+    problem = contradiction(checkpoint.config, _classes(checkpoint)[1])
+    if not problem:
+        return None
+    return NotAvailable(
+        f"config.json of {checkpoint.name} is wrong: {problem}", "download the model again, or use another conversion"
     )

@@ -19,6 +19,7 @@ from specdec_cli.engine import device
 from specdec_cli.engine.draft import NOTHING, Draft
 from specdec_cli.engine.draft_length.fixed import DraftLength
 from specdec_cli.engine.drafters.base import Drafter, Verified
+from specdec_cli.engine.finite import is_finite, not_finite, witness
 from specdec_cli.engine.hidden import Hidden
 from specdec_cli.engine.memory import EMITTED_TOKENS, FreedBuffers
 from specdec_cli.engine.model import CachedModel, Output
@@ -28,13 +29,15 @@ from specdec_cli.events import Round
 
 Clock = Callable[[], float]
 # Waiting for a draft costs a device that runs ahead a wake-up of the host. So there one round in eight of each K is
-# timed apart, and the others are split in the same proportion.
+# timed apart, and the others are split in the same proportion. After full acceptance a draft feeds one token more, so
+# those rounds are of another kind.
 TIMED_EVERY = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pass:
-    """One target pass in flight; `packed` is draft tokens, accepted, next: the round's one read-back.
+    """One target pass in flight; `packed` is draft tokens, `finite.witness` of its scores, accepted, next: the
+    round's one read-back.
 
     `drafted_at` is the clock when the draft was done, None where it was not waited for. `reason` is that of K.
     """
@@ -77,8 +80,9 @@ class Pipeline:
         self._hidden: Hidden = {}
         self._after_plain = True
         self._freed = FreedBuffers(EMITTED_TOKENS)
-        self._draft_shares: dict[int, float] = {}
-        self._rounds_of: dict[int, int] = {}
+        self._after_full = False
+        self._draft_shares: dict[tuple[int, bool], float] = {}
+        self._rounds_of: dict[tuple[int, bool], int] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -121,13 +125,18 @@ class Pipeline:
         self._successor = self._queue(NOTHING, output, verdict)
 
     def read(self, index: int, stop_tokens: frozenset[int]) -> Round:
-        """The round in flight: its one read-back. Its seconds run from the end of the round before."""
+        """The round in flight: its one read-back. Its seconds run from the end of the round before.
+
+        Raises: NotFinite for a model that computes no numbers.
+        """
         assert self._pass is not None
         done, self._pass, self._successor = self._pass, self._successor, None
-        *tokens, accepted, next_token = device.to_list(done.packed)
+        *tokens, scores, accepted, next_token = device.to_list(done.packed)
+        if not is_finite(scores):
+            raise not_finite(self._target.name, done.draft.log_q)
         since, now = self._since + done.prefill_seconds, self._clock()
         draft_seconds = self._draft_seconds(done, since, now)
-        self._after_plain = not len(done.draft)
+        self._after_plain, self._after_full = not tokens, 0 < len(tokens) == accepted
         self._since, self._hidden = now, done.hidden
         emitted = tuple(cut_after_stop([*tokens[:accepted], next_token], stop_tokens))
         return Round(
@@ -172,24 +181,24 @@ class Pipeline:
 
     def _wait_for(self, draft: Draft) -> float | None:
         """The clock when `draft` is done; None in rounds that are not timed apart."""
-        k = len(draft)
-        if not k:
+        if not len(draft):
             return None
-        self._rounds_of[k] = self._rounds_of.get(k, 0) + 1
-        typical = k in self._draft_shares and not self._after_plain
-        if device.queues_ahead() and typical and self._rounds_of[k] % TIMED_EVERY:
+        kind = len(draft), self._after_full
+        self._rounds_of[kind] = self._rounds_of.get(kind, 0) + 1
+        typical = kind in self._draft_shares and not self._after_plain
+        if device.queues_ahead() and typical and self._rounds_of[kind] % TIMED_EVERY:
             return None
         device.wait(draft.tokens)
         return self._clock()
 
     def _draft_seconds(self, done: Pass, since: float, now: float) -> float:
-        """The draft's part of `since` to `now`: measured, or in proportion to the last measured round of this K."""
-        k = len(done.draft)
+        """The draft's part of `since` to `now`: measured, or in proportion to the last measured round of this kind."""
+        kind = len(done.draft), self._after_full
         if done.drafted_at is None:
-            return (now - since) * self._draft_shares.get(k, 0.0)
+            return (now - since) * self._draft_shares.get(kind, 0.0)
         # After plain rounds a draft first reads what they emitted: no measure for others.
-        if k and not self._after_plain and now > since:
-            self._draft_shares[k] = (done.drafted_at - since) / (now - since)
+        if len(done.draft) and not self._after_plain and now > since:
+            self._draft_shares[kind] = (done.drafted_at - since) / (now - since)
         return done.drafted_at - since
 
     def _queue(
@@ -200,15 +209,13 @@ class Pipeline:
         prefill_seconds: float = 0.0,
         drafted_at: float | None = None,
     ) -> Pass:
-        scalars = mx.stack([verdict.accepted, verdict.next])
+        scalars = mx.stack([witness(output.logits, draft.log_q), verdict.accepted, verdict.next])
         packed = mx.concatenate([draft.tokens, scalars]) if len(draft) else scalars
         device.queue(packed)
-        scores = None
+        found = None
         if self._logprobs is not None:
-            scores = logprobs(output.logits, draft.tokens, verdict, self._logprobs)
-        return Pass(
-            draft, packed, verdict.next, output.hidden, self._length.reason, scores, prefill_seconds, drafted_at
-        )
+            found = logprobs(output.logits, draft.tokens, verdict, self._logprobs)
+        return Pass(draft, packed, verdict.next, output.hidden, self._length.reason, found, prefill_seconds, drafted_at)
 
 
 def cut_after_stop(tokens: list[int], stop_tokens: frozenset[int]) -> list[int]:

@@ -15,7 +15,7 @@ import mlx.core as mx
 
 from specdec_cli.engine import device
 from specdec_cli.engine.decode import decode
-from specdec_cli.engine.draft import NO_TOKENS, Draft
+from specdec_cli.engine.draft import NO_TOKENS, NOTHING, Draft
 from specdec_cli.engine.drafters.base import Drafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
@@ -27,23 +27,34 @@ PLAIN_ROUNDS = 5
 NO_STOPS: frozenset[int] = frozenset()
 
 
-def plain_step_seconds(target: CachedModel, context: Sequence[int], steps: int, clock: Clock) -> float:
-    """Seconds per token of plain, pipelined decoding after `context`, the mean of `steps`; rolled back afterwards.
+def plain_step_seconds(
+    target: CachedModel, rule: AcceptanceRule, context: Sequence[int], steps: int, clock: Clock
+) -> list[float]:
+    """Seconds of each of `steps` steps of plain decoding after `context`, pipelined as the loop's; rolled back after.
 
     What is in flight comes first: a reply may leave a pass that nobody reads. One more step, which feeds what the
-    target has not read and wakes the device, is not counted.
+    target has not read and wakes the device, is not counted. A device that runs ahead blocks the host in one step for
+    another, so there each is given the mean of all. `rule` chooses the tokens; it commits none of them.
     """
     device.settle()
-    token = mx.argmax(target.logits(context, NO_TOKENS)[-1:], axis=-1)
-    device.wait(token)
-    begin = clock()
-    for _ in range(steps):
-        token = mx.argmax(target.extend(token)[-1:], axis=-1)
+
+    def queued(logits: mx.array, position: int, before: mx.array) -> mx.array:
+        token = rule.judge(NOTHING, logits[-1:], position, before).next[None]
         device.queue(token)
+        return token
+
+    token = queued(target.logits(context, NO_TOKENS), len(context), NO_TOKENS)
     device.wait(token)
-    seconds = (clock() - begin) / steps
+    since, seconds = clock(), []
+    token = queued(target.extend(token), len(context) + 1, token)
+    for step in range(2, steps + 2):
+        after = queued(target.extend(token), len(context) + step, token) if step <= steps else token
+        device.to_list(token)
+        now = clock()
+        seconds.append(now - since)
+        token, since = after, now
     target.commit(context, len(context) - 1)
-    return seconds
+    return [sum(seconds) / steps] * steps if device.queues_ahead() else seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,18 +13,20 @@ import os
 # posts a summary of every download.
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 
-from specdec_cli.hub.cached import SHIPPED, cached_models, locate
+from specdec_cli.hub.cached import PULL, SHIPPED, cached_models, locate
+from specdec_cli.hub.client import saying
 from specdec_cli.hub.comparing import Problem
 from specdec_cli.hub.deletion import Removal, removal, remove
 from specdec_cli.hub.download import check_space, fetch, fetch_small, free_bytes, uncompared_bytes
 from specdec_cli.hub.integrity import discard, verify
 from specdec_cli.hub.layout import cache_folder
-from specdec_cli.hub.names import same_model
+from specdec_cli.hub.names import require_hub_id, same_model
 from specdec_cli.hub.progress import Progress
 from specdec_cli.hub.settings import settings
 from specdec_cli.hub.snapshot import RemoteFile, Snapshot, resolve
 
 __all__ = [
+    "PULL",
     "SHIPPED",
     "Problem",
     "Progress",
@@ -41,8 +43,10 @@ __all__ = [
     "locate",
     "removal",
     "remove",
+    "require_hub_id",
     "resolve",
     "same_model",
+    "saying",
     "settings",
     "uncompared_bytes",
     "verify",

@@ -13,6 +13,8 @@ from specdec_cli.hub.names import COMMIT, require_hub_id, require_revision, same
 from specdec_cli.hub.wholeness import problems
 
 SHIPPED = "specdec:"
+# What brings a model that is not here, followed by its name.
+PULL = "specdec pull --target"
 PACKAGE = Path(__file__).parents[1]
 
 
@@ -77,7 +79,7 @@ def cached_folder(name: str, revision: str | None = None) -> Path:
     Raises: NotAvailable, PartlyHere.
     """
     require_revision(name, revision)
-    pull = f"specdec pull --target {name}" + (f" --target-revision {revision}" if revision else "")
+    pull = f"{PULL} {name}" + (f" --target-revision {revision}" if revision else "")
     with explained(name, revision):
         folder = _snapshot(name, revision)
         found = problems(name, folder) if folder else ()

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from specdec_cli.errors import NotAvailable
+from specdec_cli.errors import NotAvailable, Unanswered
+from specdec_cli.format import duration
 from specdec_cli.hub.names import DISTRUST, shown
 
 if TYPE_CHECKING:
@@ -49,7 +52,7 @@ def _client() -> Client:
     hooks = client.event_hooks
     client.event_hooks = {
         "request": [*hooks["request"], keep_token_home],
-        "response": [*hooks["response"], refuse_local_store],
+        "response": [*hooks["response"], refuse_local_store, refuse_long_wait],
     }
     return client
 
@@ -68,6 +71,45 @@ def refuse_local_store(response: Response) -> None:
     store = response.headers.get("x-xet-cas-url", "https://")
     if urlsplit(store).scheme not in PORTS:
         raise NotAvailable(f"the Hub names {shown(store)} as its Xet store, which is no web address", DISTRUST)
+
+
+# In the ratelimit header: r=0 requests left, t seconds until the window ends.
+WINDOW = re.compile(r"\br=0\b.*\bt=(\d+)")
+MOST_WAIT_SECONDS = 60
+# huggingface_hub sleeps as long as these answers ask for, and tries again (utils/_http.py, _http_backoff_base).
+RETRIED = (408, 429, 500, 502, 503, 504)
+_listeners: list[Callable[[str], None]] = []
+
+
+@contextmanager
+def saying(say: Callable[[str], None]) -> Iterator[None]:
+    """In this context `say` is given a line for every wait that the Hub asks for."""
+    _listeners.append(say)
+    try:
+        yield
+    finally:
+        _listeners.remove(say)
+
+
+def asked_wait_seconds(headers: Mapping[str, str]) -> int | None:
+    """The wait that an answer asks for, None where it asks for none or names a date."""
+    window = WINDOW.search(headers.get("ratelimit", ""))
+    wait = window.group(1) if window else headers.get("retry-after", "").strip()
+    # Python refuses to read a number of thousands of digits.
+    return int(wait[:18]) if wait.isascii() and wait.isdigit() else None
+
+
+def refuse_long_wait(response: Response) -> None:
+    """Say how long the Hub asks to wait, and do not wait for hours. Raises: Unanswered above MOST_WAIT_SECONDS."""
+    seconds = asked_wait_seconds(response.headers) if response.status_code in RETRIED else None
+    if not seconds:
+        return
+    host = urlsplit(str(response.url)).hostname
+    asked = f"{host} asks to wait {duration(seconds)} ({response.status_code})"
+    if seconds > MOST_WAIT_SECONDS:
+        raise Unanswered(asked, "the same command again then; hf auth login raises the limit")
+    for say in _listeners:
+        say(asked)
 
 
 def is_hub(url: str) -> bool:

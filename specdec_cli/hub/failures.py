@@ -10,16 +10,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from specdec_cli.errors import DoesNotFit, NotAvailable, SpecdecError, Unanswered
-from specdec_cli.hub.client import endpoint, prepare, without_credentials
+from specdec_cli.format import duration
+from specdec_cli.hub.client import asked_wait_seconds, endpoint, prepare, without_credentials
 from specdec_cli.hub.layout import cache_folder
 
 if TYPE_CHECKING:
     from huggingface_hub.errors import HfHubHTTPError
 
 AGAIN = "the same command again: complete files are kept, the one in progress restarts"
-WINDOW = re.compile(
-    r"\br=0\b.*\bt=(\d+)"
-)  # in the ratelimit header: r=0 requests left, t seconds until the window ends
 SHORT = re.compile(r"should be of size (\d+) but has size (\d+)")  # the library's only message for a truncated body
 DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
 FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -113,11 +111,12 @@ def _answered(error: HfHubHTTPError, name: str, revision: str | None) -> Specdec
 
 
 def _limited(headers: Mapping[str, str], name: str) -> SpecdecError:
-    window = WINDOW.search(headers.get("ratelimit", ""))
-    wait = window.group(1) if window else headers.get("retry-after", "")
+    wait = asked_wait_seconds(headers)
     return Unanswered(
         f"the Hub takes no more requests from here for now (429, asked for {name})",
-        f"wait {wait} s and try again" if wait.isdigit() else "wait a few minutes; hf auth login raises the limit",
+        f"wait {duration(wait)} and try again"
+        if wait is not None
+        else "wait a few minutes; hf auth login raises the limit",
     )
 
 

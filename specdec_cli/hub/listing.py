@@ -66,7 +66,8 @@ def _info(name: str, revision: str | None) -> ModelInfo:
     with explained(name, revision):
         try:
             return HfApi().model_info(name, revision=revision, files_metadata=True, timeout=seconds)
-        except (KeyError, TypeError, AttributeError) as error:  # JSON, but not a model's
+        # JSON, but not a model's, or nested so deeply that it cannot be read.
+        except (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, AssertionError) as error:
             raise no_hub(name) from error
 
 

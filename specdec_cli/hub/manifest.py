@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from specdec_cli import jsonfile
 from specdec_cli.hub.layout import replace_text, repository, require_inside
 from specdec_cli.hub.names import COMMIT, DIGEST, is_plain, wanted
 
@@ -42,7 +43,7 @@ def read(name: str, commit: str) -> dict[str, Entry] | None:
     if not COMMIT.fullmatch(commit):
         return None
     try:
-        values = json.loads(manifest_path(name, commit).read_text(encoding="utf-8"))
+        values = jsonfile.read_object(manifest_path(name, commit))
         if values["version"] != VERSION:
             return None
         entries = [Entry(file["path"], file["size_bytes"], file["digest"]) for file in values["files"]]

@@ -111,6 +111,14 @@ def _receive(snapshot: Snapshot, file: RemoteFile, metadata: HfFileMetadata, par
         return arriving.hexdigest(part)
 
 
+def located(snapshot: Snapshot, file: RemoteFile) -> tuple[str, dict[str, str]]:
+    """The address of the file's bytes at this commit, and the headers to ask for them with.
+
+    Raises: NotAvailable for another commit; what huggingface_hub raises.
+    """
+    return _ask(snapshot, file).location, _headers()
+
+
 def _ask(snapshot: Snapshot, file: RemoteFile) -> HfFileMetadata:
     """The Hub's headers for the file: where its bytes are. The ETag and the commit are checked, never used as a path.
 

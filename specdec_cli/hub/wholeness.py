@@ -6,10 +6,10 @@ leaves (names); else the files themselves (the shards of an index, a configurati
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
+from specdec_cli import jsonfile
 from specdec_cli.errors import NotAvailable
 from specdec_cli.hub.comparing import Problem, small_digest_of
 from specdec_cli.hub.layout import is_inside
@@ -100,7 +100,7 @@ def _shards(name: str, index: Path) -> set[str]:
     Raises: NotAvailable for a shard that is no file of this folder.
     """
     try:
-        weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        weight_map = jsonfile.read_object(index)["weight_map"]
         shards = {str(shard) for shard in weight_map.values()}
     except (ValueError, KeyError, TypeError, AttributeError):
         return set()

@@ -5,7 +5,6 @@ Law: a folder that asks to run repository code is refused.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -14,7 +13,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from specdec_cli import jsonfile
 from specdec_cli.errors import NotAvailable, Refused
+from specdec_cli.jsonfile import NotJson, kind_of, shown
 from specdec_cli.models.headers import read_header
 
 # Heads read the target's hidden states: they are no language models by themselves.
@@ -29,6 +30,7 @@ SIDECARS = {
     "speculator": re.compile(r"speculator", re.I),
 }
 SIDECAR_KEYS = ("medusa_num_heads", "eagle_config", "speculators_config", "speculators_model_type", "dflash_config")
+QUANTIZATION_KEYS = ("quantization", "quantization_config")
 CONTEXT_KEYS = ("max_position_embeddings", "max_seq_len", "n_positions", "seq_length", "model_max_length")
 
 
@@ -56,18 +58,22 @@ class Checkpoint:
         """Tokens the model was made for, None where the configuration does not say."""
         for source in (self.text_config, self.config):
             for key in CONTEXT_KEYS:
-                if isinstance(source.get(key), int) and source[key] > 0:
-                    return int(source[key])
+                value = source.get(key)
+                if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+                    return value
         return None
 
     @property
     def generation_config(self) -> Mapping[str, Any]:
-        """The values of generation_config.json; empty if it is missing or unreadable, since it only sets defaults."""
+        """The values of generation_config.json; empty if there is none. Raises: NotAvailable if it is damaged."""
+        return read_generation_config(self.folder, self.name)
+
+    def whole(self, key: str, usual: int) -> int:
+        """A size in the language model's configuration. Raises: NotAvailable, with the value, if it is no size."""
         try:
-            values = json.loads((self.folder / "generation_config.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return values if isinstance(values, dict) else {}
+            return jsonfile.whole(self.text_config, key, usual)
+        except NotJson as error:
+            raise _ill_typed("config.json", self.name, str(error)) from error
 
     @property
     def declared_dtype(self) -> str | None:
@@ -95,14 +101,11 @@ def read_checkpoint(folder: Path, name: str, weights: bool = True, heads: bool =
     """
     if not folder.is_dir():
         raise NotAvailable(f"no folder {folder} for {name}", "check the path; a Hub id looks like organisation/name")
-    config = _read_json(folder / "config.json", name)
+    config = read_json(folder / "config.json", name)
     _refuse_code(config, "config.json", name)
     if (folder / "tokenizer_config.json").is_file():
-        _refuse_code(_read_json(folder / "tokenizer_config.json", name), "tokenizer_config.json", name)
-    if not isinstance(config.get("model_type"), str):
-        raise NotAvailable(
-            f"config.json of {name} names no model_type, but mlx-lm needs one", "use a folder that mlx-lm can load"
-        )
+        _refuse_code(read_json(folder / "tokenizer_config.json", name), "tokenizer_config.json", name)
+    _require_types(config, name)
     package = NEEDED_PACKAGES.get(config["model_type"])
     if package and find_spec(package) is None:
         raise NotAvailable(
@@ -114,23 +117,75 @@ def read_checkpoint(folder: Path, name: str, weights: bool = True, heads: bool =
     return Checkpoint(name, folder, config, _weights(folder, name) if weights else ())
 
 
-def _read_json(path: Path, name: str) -> dict[str, Any]:
+def read_json(path: Path, name: str) -> dict[str, Any]:
+    """The object in a JSON file of the model `name`. Raises: NotAvailable, with the file and what is wrong with it."""
     if not path.is_file():
         raise NotAvailable(f"{name} has no {path.name} in {path.parent}", "point to the folder that holds config.json")
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        return jsonfile.read_object(path)
+    except NotJson as error:
         raise NotAvailable(f"{path.name} of {name} is not valid JSON: {error}", "download the model again") from error
-    if not isinstance(values, dict):
-        raise NotAvailable(f"{path.name} of {name} holds a {type(values).__name__}, not an object", "download it again")
-    return values
+    except OSError as error:
+        raise NotAvailable(
+            f"{path.name} of {name} cannot be read: {error.strerror}", f"check the permissions of {path}"
+        ) from error
+
+
+def read_generation_config(folder: Path, name: str) -> dict[str, Any]:
+    """As `Checkpoint.generation_config`."""
+    path = folder / "generation_config.json"
+    return read_json(path, name) if path.is_file() else {}
+
+
+def stop_ids(folder: Path, name: str, config: Mapping[str, Any]) -> list[int] | None:
+    """End-of-sequence ids: the generation configuration's, else those of `config`, the model's; None without any.
+
+    Raises: NotAvailable, with file and value, for one that is no id: without it a reply would not end.
+    """
+    source, values = "generation_config.json", read_generation_config(folder, name)
+    if values.get("eos_token_id") is None:
+        source, values = "config.json", dict(config)
+    ends = values.get("eos_token_id")
+    if ends is None:
+        return None
+    found = ends if isinstance(ends, list) else [ends]
+    if not all(isinstance(end, int) and not isinstance(end, bool) for end in found):
+        raise _ill_typed(source, name, f"eos_token_id is {shown(ends)}, and ids of tokens are expected")
+    return found
+
+
+# A loop over the layers of a larger number would not end; the deepest models have some hundreds.
+MOST_LAYERS = 10_000
+LAYERS = re.compile(r"(^|_)(n|num)_(\w+_)?(layers?|blocks)$")
+
+
+def _require_types(config: Mapping[str, Any], name: str) -> None:
+    """Raises: NotAvailable for a value that specdec reads and that is of another kind. mlx-lm's are its own."""
+    if not (isinstance(config.get("model_type"), str) and config["model_type"]):
+        raise NotAvailable(
+            f"config.json of {name} names no model_type, but mlx-lm needs one: it is {shown(config.get('model_type'))}",
+            "use a folder that mlx-lm can load",
+        )
+    for key, kind in (("architectures", list), ("text_config", dict), *((key, dict) for key in QUANTIZATION_KEYS)):
+        value = config.get(key)
+        if value is not None and not isinstance(value, kind):
+            wanted = kind_of(kind())
+            raise _ill_typed("config.json", name, f"{key} is {shown(value)}, and {wanted} is expected")
+    for part in (config, config.get("text_config") or {}):
+        for key, value in part.items():
+            if LAYERS.search(key) and isinstance(value, int | float) and not -MOST_LAYERS <= value <= MOST_LAYERS:
+                raise _ill_typed("config.json", name, f"{key} is {shown(value)}, and no model has that many layers")
+
+
+def _ill_typed(file: str, name: str, problem: str) -> NotAvailable:
+    return NotAvailable(f"{file} of {name} is wrong: {problem}", "download the model again, or use another conversion")
 
 
 def _refuse_code(config: Mapping[str, Any], file: str, name: str) -> None:
     for key in ("model_file", "auto_map"):
         if config.get(key):
             raise Refused(
-                f"{file} of {name} asks to run code from the repository ({key}: {_short(config[key])})",
+                f"{file} of {name} asks to run code from the repository ({key}: {shown(config[key])})",
                 "specdec never runs repository code; use a conversion without that key",
             )
 
@@ -149,9 +204,11 @@ def _refuse_sidecar(config: Mapping[str, Any], name: str) -> None:
 def _weights(folder: Path, name: str) -> tuple[Path, ...]:
     """All weight files mlx-lm would read; an index that lists absent shards is an error."""
     found = tuple(sorted(folder.glob("model*.safetensors")))
+    for path in found:
+        _require_file(path, name)
     index = folder / "model.safetensors.index.json"
     if index.is_file():
-        named = {str(shard) for shard in _read_json(index, name).get("weight_map", {}).values()}
+        named = _shards(read_json(index, name), name)
         missing = sorted(named - {path.name for path in found})
         if missing:
             raise NotAvailable(
@@ -167,11 +224,28 @@ def _weights(folder: Path, name: str) -> tuple[Path, ...]:
     return found
 
 
+def _require_file(path: Path, name: str) -> None:
+    """Raises: NotAvailable for weights that are a folder, a pipe, or a link to nothing."""
+    if path.is_file():
+        return
+    if path.is_symlink() and not path.exists():
+        what = f"a link to {path.readlink()}, which is not there"
+    else:
+        what = "a folder" if path.is_dir() else "no regular file"
+    raise NotAvailable(f"{path.name} of {name} is {what}, and a file is needed", "put the file itself in its place")
+
+
+def _shards(index: Mapping[str, Any], name: str) -> set[str]:
+    """The files that a weight index names. Raises: NotAvailable for names that are none."""
+    weight_map = index.get("weight_map", {})
+    named = list(weight_map.values()) if isinstance(weight_map, dict) else [weight_map]
+    for shard in named:
+        if not isinstance(shard, str):
+            problem = f"weight_map holds {shown(shard)}, and names of files are expected"
+            raise _ill_typed("model.safetensors.index.json", name, problem)
+    return set(named)
+
+
 def _values(path: Path) -> int:
     """Numbers stored in one safetensors file, from its header. Raises: NotAvailable if that is damaged."""
     return sum(math.prod(stored.shape) for stored in read_header(path).tensors.values())
-
-
-def _short(value: object) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -5,12 +5,16 @@ The format: 8 bytes of length, that many bytes of JSON: name -> dtype, shape and
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from specdec_cli import jsonfile
 from specdec_cli.errors import NotAvailable
+from specdec_cli.jsonfile import NotJson
+
+# The format's own limit (safetensors, MAX_HEADER_SIZE).
+MOST_HEADER_BYTES = 100_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,10 @@ def read_header(path: Path) -> Header:
     """The header of one file. Raises: NotAvailable if it is damaged."""
     try:
         with path.open("rb") as file:
-            values = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+            length = int.from_bytes(file.read(8), "little")
+            if length > MOST_HEADER_BYTES:
+                raise NotJson(f"a header of {length} bytes")
+            values = jsonfile.parse_object(file.read(length))
         metadata = values.pop("__metadata__", {})
         tensors = {
             name: Stored(path, name, str(entry["dtype"]), tuple(map(int, entry["shape"])))

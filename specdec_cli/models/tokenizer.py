@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-
-from jinja2.exceptions import TemplateError
 from mlx_lm.tokenizer_utils import NaiveStreamingDetokenizer
 from mlx_lm.utils import load_tokenizer
 from tokenizers.decoders import DecodeStream
+from transformers import CONFIG_MAPPING, PreTrainedConfig
+from transformers.utils import chat_template_utils
 
-from specdec_cli.errors import NotAvailable, UsageError
+from specdec_cli import jsonfile
+from specdec_cli.errors import NotAvailable, SpecdecError, UsageError
+from specdec_cli.foreign import guarded
+from specdec_cli.models.checkpoint import stop_ids
+from specdec_cli.models.template import BoundedEnvironment, limited
 from specdec_cli.models.text import Thinking
 from specdec_cli.models.vocab import TokenTable
 
@@ -60,21 +61,29 @@ class Tokenizer:
 
         Raises: NotAvailable if there is none or it cannot be read.
         """
-        ends = _stop_ids(folder, config)
-        try:
-            return cls(load_tokenizer(folder, {"trust_remote_code": False}, eos_token_ids=ends))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            raise NotAvailable(
-                f"the tokenizer of {name} cannot be read: {first[:160]}", "download the model again"
-            ) from error
+        ends = stop_ids(folder, name, config)
+
+        def refused(reason: str) -> SpecdecError:
+            reason = _damaged_file(folder) or reason
+            return NotAvailable(f"the tokenizer of {name} cannot be read: {reason}", "download the model again")
+
+        with guarded(refused):
+            _require_small_ids(folder)
+            options = {"trust_remote_code": False, "config": _class_hints(folder, config)}
+            tokenizer = cls(load_tokenizer(folder, options, eos_token_ids=ends))
+            tokenizer.table()
+            return tokenizer
 
     @property
     def has_template(self) -> bool:
         return bool(self._wrapper.has_chat_template)
 
     def encode(self, text: str) -> list[int]:
-        """Ids of plain text, with the begin-of-sequence token where the model wants one."""
+        """Ids of plain text, with the begin-of-sequence token where the model wants one.
+
+        Raises: UsageError for text with a byte that is not UTF-8.
+        """
+        require_characters(text)
         return list(self._wrapper._tokenizer.encode(text))
 
     def render(
@@ -84,21 +93,26 @@ class Tokenizer:
 
         `tools` are JSON schemas of functions, as the template expects them.
 
-        Raises: UsageError if the template refuses these messages, as some do with a system message.
+        Raises: UsageError if the template refuses these messages, as some do with a system message, if it fails or does
+        not end, and for text with a byte that is not UTF-8.
         """
         more: dict[str, Any] = {} if thinks else {"enable_thinking": False}
         if tools:
             more["tools"] = [dict(tool) for tool in tools]
-        try:
-            ids = self._wrapper.apply_chat_template([dict(m) for m in messages], add_generation_prompt=True, **more)
-        except TemplateError as error:
-            reason = " ".join(str(error).split())[:160]
-            roles = ", ".join(message["role"] for message in messages[:4]) + (", …" if len(messages) > 4 else "")
-            raise UsageError(
+        for message in messages:
+            require_characters(str(message.get("content", "")))
+
+        def refused(reason: str) -> SpecdecError:
+            roles = ", ".join(str(message["role"]) for message in messages[:4]) + (", …" if len(messages) > 4 else "")
+            return UsageError(
                 f"the model's chat template refuses the messages {roles}: {reason}",
                 "leave out the system message, or ask without a template: --raw",
-            ) from error
-        return list(ids)
+            )
+
+        chat_template_utils.ImmutableSandboxedEnvironment = BoundedEnvironment
+        with guarded(refused), limited():
+            ids = self._wrapper.apply_chat_template([dict(m) for m in messages], add_generation_prompt=True, **more)
+            return [int(token) for token in ids]
 
     def tool_calls(self, text: str, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[str, list[ToolCall]]:
         """(`text` without its calls, the calls), as mlx-lm's parser for this model reads them.
@@ -135,19 +149,26 @@ class Tokenizer:
 
     def piece(self, token: int) -> str:
         """One token on its own, as text; bytes that are no character show as U+FFFD."""
-        table = self.table().tokens
-        return (table[token] or b"").decode("utf-8", "replace") if token < len(table) else ""
+        return self.table().tokens.get(token, b"").decode("utf-8", "replace")
 
     def table(self) -> TokenTable:
-        """ids -> bytes and roles, built once."""
+        """ids -> bytes and roles, built once.
+
+        An added token replaces the vocabulary's own of that id, as in decoding. Raises: ValueError for two strings of
+        one kind with one id: which of them a reader of the file takes is chance.
+        """
         if self._table is None:
             inner = self._wrapper._tokenizer
-            vocabulary: dict[str, int] = inner.get_vocab()
-            tokens: list[bytes | None] = [None] * (max(vocabulary.values()) + 1)
             added = {str(token) for token in inner.added_tokens_decoder.values()}
             to_bytes = _byte_level if self._is_byte_level() else _sentence_piece
-            for text, token in vocabulary.items():
-                tokens[token] = text.encode() if text in added else to_bytes(text)
+            texts: dict[int, str] = {}
+            for text, token in sorted(inner.get_vocab().items()):
+                other = texts.get(token)
+                if other is not None and (other in added) == (text in added):
+                    raise ValueError(f"id {token} is both {other!r} and {text!r}")
+                if other is None or text in added:
+                    texts[token] = text
+            tokens = {token: text.encode() if text in added else to_bytes(text) for token, text in texts.items()}
             self._table = TokenTable(tokens, {"bos": inner.bos_token_id, "eos": inner.eos_token_id})
         return self._table
 
@@ -161,6 +182,56 @@ class Tokenizer:
 
     def _is_byte_level(self) -> bool:
         return self._backend is not None and "ByteLevel" in repr(self._backend.decoder)
+
+
+def require_characters(text: str) -> None:
+    """Raises: UsageError for a half of a character, which is how Python keeps a byte that is not UTF-8."""
+    for at, character in enumerate(text):
+        if "\ud800" <= character <= "\udfff":
+            byte = f"byte 0x{ord(character) - 0xDC00:02x}" if "\udc80" <= character <= "\udcff" else "half a character"
+            raise UsageError(f"the text is not UTF-8: {byte} at {at} of {len(text)}", "type it again, or leave it out")
+
+
+def _damaged_file(folder: Path) -> str:
+    """The first of the tokenizer's JSON files that cannot be read, and why; empty if all can."""
+    for path in sorted(folder.glob("*.json")):
+        if path.name == "config.json" or path.name.endswith(".index.json"):
+            continue
+        try:
+            jsonfile.parse_object(path.read_bytes())
+        except OSError as error:
+            return f"{path.name}: {error.strerror}"
+        except jsonfile.NotJson as error:
+            return f"{path.name}: {error}"
+    return ""
+
+
+# Readers of a vocabulary keep a list as long as its largest id; the largest vocabularies have a million tokens.
+MOST_ID = 10_000_000
+LARGE = re.compile(rb'[:\s"]\d{8,}')
+ID_FILES = ("tokenizer.json", "tokenizer_config.json", "added_tokens.json", "vocab.json")
+
+
+def _require_small_ids(folder: Path) -> None:
+    """Raises: ValueError for an id above MOST_ID, before anything makes room for it; OSError."""
+    for path in (folder / name for name in ID_FILES):
+        data = path.read_bytes() if path.is_file() else b""
+        if LARGE.search(data):  # few files have such a number, so few are read twice
+            for text, token in _ids(jsonfile.parse_object(data)):
+                if token > MOST_ID:
+                    raise ValueError(f"{path.name} gives {text!r} the id {token}, and none is above {MOST_ID}")
+
+
+def _ids(values: Mapping[str, Any]) -> Iterator[tuple[object, int]]:
+    """(text, id) of every token that one of ID_FILES names."""
+    model, added, decoder = (values.get(key) for key in ("model", "added_tokens", "added_tokens_decoder"))
+    vocabulary = model.get("vocab") if isinstance(model, dict) else values
+    found = list(vocabulary.items()) if isinstance(vocabulary, dict) else []
+    found += [(one.get("content"), one.get("id")) for one in added or () if isinstance(one, dict)]
+    found += [(one, int(key)) for key, one in decoder.items() if key.isdigit()] if isinstance(decoder, dict) else []
+    # The other whole numbers of a tokenizer's configuration, such as its longest text, are no ids.
+    known = values.keys() if "tokenizer_class" in values or "model_max_length" in values else ()
+    yield from ((text, token) for text, token in found if isinstance(token, int) and text not in known)
 
 
 def _tool_call(found: Mapping[str, Any]) -> ToolCall:
@@ -210,18 +281,19 @@ class _NaiveStream:
         return str(self._detokenizer.last_segment)
 
 
-def _stop_ids(folder: Path, config: Mapping[str, Any]) -> list[int] | None:
-    """End-of-sequence ids: the generation configuration's, else the model configuration's."""
-    ends = config.get("eos_token_id")
-    path = folder / "generation_config.json"
-    if path.is_file():
-        try:
-            ends = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id", ends)
-        except (ValueError, AttributeError):
-            pass
-    if ends is None:
-        return None
-    return [int(e) for e in ends] if isinstance(ends, list) else [int(ends)]
+def _class_hints(folder: Path, config: Mapping[str, Any]) -> Any:
+    """What transformers chooses a tokenizer's class by: the model's type, and the class its configuration names.
+
+    transformers would read and check all of config.json for that, and refuses values that mlx-lm accepts.
+    """
+    kind = str(config.get("model_type", ""))
+    if kind == "mistral" and "layer_types" in config:  # as its AutoConfig does
+        kind = "ministral"
+    known = CONFIG_MAPPING[kind] if kind in CONFIG_MAPPING else PreTrainedConfig  # noqa: SIM401 - its .get is empty
+    hints = object.__new__(known)  # made without its values, it has none to refuse
+    named = {key: config[key] for key in ("tokenizer_class", "model_name") if isinstance(config.get(key), str)}
+    vars(hints).update(named, model_type=kind, _name_or_path=str(folder))
+    return hints
 
 
 def _byte_alphabet() -> dict[str, int]:

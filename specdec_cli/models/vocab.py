@@ -5,7 +5,7 @@ Logit widths differ by padding while tokenizers agree (Qwen2.5: 151936 and 15206
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,9 +16,12 @@ ROLES = ("bos", "eos")
 
 @dataclass(frozen=True, slots=True)
 class TokenTable:
-    """`tokens[id]` is the bytes that id decodes to, None where there is no such token; `roles`: bos and eos ids."""
+    """`tokens[id]` is the bytes that id decodes to; `roles`: bos and eos ids.
 
-    tokens: Sequence[bytes | None]
+    Not a list: one id of 300,000,000 in a file from elsewhere would take gigabytes.
+    """
+
+    tokens: Mapping[int, bytes]
     roles: Mapping[str, int | None]
 
 
@@ -33,30 +36,30 @@ class VocabVerdict:
 
 def compare(target: TokenTable, draft: TokenTable) -> VocabVerdict:
     """Compatible if every id that both define has the same bytes, and bos and eos agree where both have them."""
-    shared = min(len(target.tokens), len(draft.tokens))
-    for i in range(shared):
-        ours, theirs = target.tokens[i], draft.tokens[i]
-        if ours != theirs and ours is not None and theirs is not None:
-            reason = f"id {i} is {show(ours)} in the target and {show(theirs)} in the draft"
-            return VocabVerdict("incompatible", reason, i)
+    both = target.tokens.keys() & draft.tokens.keys()
+    differing = [i for i in both if target.tokens[i] != draft.tokens[i]]
+    if differing:
+        i = min(differing)
+        reason = f"id {i} is {show(target.tokens[i])} in the target and {show(draft.tokens[i])} in the draft"
+        return VocabVerdict("incompatible", reason, i)
     for role in ROLES:
         ours_id, theirs_id = target.roles.get(role), draft.roles.get(role)
         if ours_id != theirs_id and ours_id is not None and theirs_id is not None:
             reason = f"{role} is id {ours_id} in the target and id {theirs_id} in the draft"
             return VocabVerdict("incompatible", reason, min(ours_id, theirs_id))
-    if len(target.tokens) == len(draft.tokens) and list(target.tokens) == list(draft.tokens):
-        return VocabVerdict("identical", f"all {shared} ids agree")
-    both = sum(a is not None and b is not None for a, b in zip(target.tokens, draft.tokens, strict=False))
     extra = [_extra("target", target, draft), _extra("draft", draft, target)]
-    return VocabVerdict("compatible", "; ".join([f"the {both} shared ids agree", *filter(None, extra)]))
+    if not any(extra):
+        return VocabVerdict("identical", f"all {len(both)} ids agree")
+    return VocabVerdict("compatible", "; ".join([f"the {len(both)} shared ids agree", *filter(None, extra)]))
 
 
 def _extra(side: str, one: TokenTable, other: TokenTable) -> str:
     """How many tokens only `one` has, and the first of them; empty without any."""
-    ids = [i for i, t in enumerate(one.tokens) if t and (i >= len(other.tokens) or other.tokens[i] is None)]
+    ids = one.tokens.keys() - other.tokens.keys()
     if not ids:
         return ""
-    return f"only the {side} has {len(ids)} more, from id {ids[0]} {show(one.tokens[ids[0]] or b'')}"
+    first = min(ids)
+    return f"only the {side} has {len(ids)} more, from id {first} {show(one.tokens[first])}"
 
 
 def require_same_ids(target: TokenTable, draft: TokenTable, target_name: str, draft_name: str) -> None:

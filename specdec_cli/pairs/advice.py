@@ -31,7 +31,8 @@ class Side:
         """Bits per weight: the quantization's, else those of the declared type, else 16."""
         quantization = self.config.get("quantization") or self.config.get("quantization_config") or {}
         stored = 32 if self.config.get("dtype", self.config.get("torch_dtype")) == "float32" else 16
-        return int(quantization.get("bits", stored)) if isinstance(quantization, Mapping) else stored
+        bits = quantization.get("bits") if isinstance(quantization, Mapping) else None
+        return bits if isinstance(bits, int) and 1 <= bits <= 32 else stored
 
     @property
     def billions(self) -> float:

@@ -10,12 +10,16 @@ from pathlib import Path
 
 import platformdirs
 
-from specdec_cli import hub
+from specdec_cli import hub, jsonfile
 from specdec_cli.errors import NotAvailable, PartlyHere, SpecdecError, Unanswered
 from specdec_cli.machine import physical_bytes
 from specdec_cli.models.memory import HEADROOM
+from specdec_cli.pairs.estimate import named_bytes
 from specdec_cli.pairs.pair import DEMO, Pair, Registry
 from specdec_cli.pairs.registry import load_registry, packaged_file, user_file
+
+# More than any model has: a number in a file of answers that a crash or a person has damaged.
+MOST_BYTES = 1 << 50
 
 
 def registry() -> Registry:
@@ -40,11 +44,8 @@ def confirmed_file() -> Path:
 
 def confirmed() -> dict[str, int]:
     """Model id -> bytes, as confirmed by the Hub before; empty for a damaged file."""
-    try:
-        values = json.loads(confirmed_file().read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return {n: size for n, size in values.items() if isinstance(size, int)} if isinstance(values, dict) else {}
+    sizes = jsonfile.remembered(confirmed_file())
+    return {name: size for name, size in sizes.items() if isinstance(size, int) and 0 <= size <= MOST_BYTES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +99,21 @@ def _keep(sizes: dict[str, int]) -> None:
 
 def size_bytes(pair: Pair, sizes: dict[str, int]) -> int | None:
     """Bytes of both models: on disk, else confirmed by the Hub, else stated in models.toml; None if unknown."""
+    return _sum(_known_bytes(pair, sizes))
+
+
+def estimated_bytes(pair: Pair, sizes: dict[str, int]) -> int | None:
+    """As `size_bytes`, and where a model's size is unknown what its name states; None if that is nothing."""
+    both = zip(pair.models, _known_bytes(pair, sizes), strict=True)
+    return _sum([size or named_bytes(name) for (name, _), size in both])
+
+
+def _known_bytes(pair: Pair, sizes: dict[str, int]) -> list[int | None]:
     stated = {pair.target: pair.target_bytes, pair.draft: pair.draft_bytes}
-    found = [_model_bytes(name, revision) or sizes.get(name) or stated[name] for name, revision in pair.models]
+    return [_model_bytes(name, revision) or sizes.get(name) or stated[name] for name, revision in pair.models]
+
+
+def _sum(found: list[int | None]) -> int | None:
     known = [size for size in found if size]
     return sum(known) if len(known) == len(found) else None
 

@@ -47,6 +47,12 @@ class Pair:
         return f"specdec run --target {shlex.quote(self.target)}{draft} 'your prompt'"
 
     @property
+    def described(self) -> str:
+        """Its models, with the revisions that are pinned."""
+        named = [name if revision is None else f"{name} at {revision}" for name, revision in self.models]
+        return f"{named[0]} with {named[1]}" if len(named) > 1 else f"{named[0]} without a draft"
+
+    @property
     def models(self) -> tuple[tuple[str, str | None], ...]:
         """(id, pinned revision) of the target and, where there is one, of the draft."""
         target = ((self.target, self.target_revision),)

@@ -51,6 +51,11 @@ def pull(
 
     Raises: NotAvailable, Refused, DoesNotFit; with `force` memory does not stop it, disk does.
     """
+    with hub.saying(screen.line):
+        _pull(pair, screen, context_tokens, verify, force, offline)
+
+
+def _pull(pair: Pair, screen: Screen, context_tokens: int | None, verify: bool, force: bool, offline: bool) -> None:
     located = locate_pair(pair, offline)
     pair = _as_spelled(pair, [model.snapshot for model in located])
     found = check_pair(pair, located, context_tokens)

@@ -98,11 +98,11 @@ def read_registry(path: Path, source: str) -> Registry:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}", "mend or remove that file") from error
+        raise UsageError(f"{path} cannot be read: {error}", "correct or remove that file") from error
     try:
         parsed = _File.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is not valid TOML: {error}", f"mend that line in {path}") from error
+        raise UsageError(f"{path} is not valid TOML: {error}", f"correct that line in {path}") from error
     except ValidationError as error:
         raise _explain(path, text, error) from error
     pairs = {name: _pair(name, entry, source) for name, entry in parsed.pairs.items()}
@@ -126,7 +126,7 @@ def _explain(path: Path, text: str, error: ValidationError) -> UsageError:
     if first["type"] == "missing":
         return UsageError(f"{place}: {key} is missing", EXAMPLES.get(location[-1], f"add it to {path}"))
     reason = "it must be a table" if first["type"] in ("model_type", "dict_type") else first["msg"]
-    return UsageError(f"{place}: {key} is {first['input']!r}: {reason}", f"mend that line in {path}")
+    return UsageError(f"{place}: {key} is {first['input']!r}: {reason}", f"correct that line in {path}")
 
 
 def _line_of(text: str, location: list[str]) -> int:

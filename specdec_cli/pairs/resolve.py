@@ -34,22 +34,26 @@ def resolve_pair(
 ) -> Resolved:
     """--target and --draft, else --pair, else the user's default pair, else the demo pair.
 
-    A target alone takes the draft that a known pair lists for it. With `here` that draft must need no download;
-    otherwise a cached model whose tokenizer agrees is taken.
+    A draft beside --pair takes the place of that pair's draft. A target alone takes the draft that a known pair lists
+    for it. With `here` that draft must need no download; otherwise a cached model whose tokenizer agrees is taken.
 
-    Raises: UsageError for a draft without a target or two targets, NotAvailable for an unknown name.
+    Raises: UsageError for a draft without a target, or for two targets; NotAvailable for an unknown name.
     """
-    if target is None and draft is not None:
-        raise UsageError(f"--draft {draft} has no --target to draft for", "name both: --target ID --draft ID")
+    if target is None and name is None and draft is not None:
+        raise UsageError(
+            f"--draft {draft} has no target to draft for", f"name one: --target ID --draft {draft}, or --pair NAME"
+        )
     if target is not None and name is not None:
         raise UsageError(f"--pair {name} and --target {target} both name a target", "give one of the two")
     known = registry()
     if target is None:
+        if name is not None and draft is not None:
+            return Resolved(_swapped(_pinned(known.find(name), target_revision, None), draft, draft_revision))
         if name is not None:
             return _listed(_pinned(known.find(name), target_revision, draft_revision))
         if known.default_pair is not None:
             return _listed(_pinned(known.find(known.default_pair), target_revision, draft_revision))
-        return _listed(_pinned(known.find(DEMO), target_revision, draft_revision), "no pair was named")
+        return _listed(_pinned(known.find(DEMO), target_revision, draft_revision), NOBODY_NAMED)
     pair = Pair(
         target.rstrip("/").rsplit("/", 1)[-1],
         target,
@@ -60,9 +64,25 @@ def resolve_pair(
     return Resolved(pair) if draft is not None else _with_draft(pair, known, here)
 
 
+NOBODY_NAMED = f"no pair was named, so this is the {DEMO} pair; specdec pairs lists others"
+
+
 def _listed(pair: Pair, reason: str = "") -> Resolved:
     """The pair, drafted for as models.toml says."""
     return Resolved(pair, reason, pair.drafter or DEFAULT_DRAFTER)
+
+
+def _swapped(pair: Pair, draft: str, revision: str | None) -> Pair:
+    """The pair's target with another draft, whose K and size are not known."""
+    return Pair(
+        pair.name,
+        pair.target,
+        draft,
+        target_revision=pair.target_revision,
+        draft_revision=revision,
+        target_bytes=pair.target_bytes,
+        stop_repetition=pair.stop_repetition,
+    )
 
 
 def _with_draft(pair: Pair, known: Registry, here: bool) -> Resolved:

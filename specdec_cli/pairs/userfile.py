@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
@@ -14,40 +15,51 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.locking import locked
 from specdec_cli.pairs.pair import Pair
 
 # Keys that describe these two models, and not the ones that replace them.
 OF_THE_MODELS = ("target_bytes", "draft_bytes", "min_memory_gb", "verified", "measured")
 
 
-def set_default(path: Path, name: str) -> None:
-    """Makes `name` the default pair."""
-    document = _read(path)
-    document["default_pair"] = name
-    _write(path, document)
+def set_default(path: Path, name: str | None) -> None:
+    """Makes `name` the default pair; None: the file names none."""
+    with _editing(path) as document:
+        if name is not None:
+            document["default_pair"] = name
+        else:
+            document.pop("default_pair", None)
 
 
 def add_pair(path: Path, pair: Pair) -> None:
-    """Adds or replaces one pair; other keys of its table stay."""
-    document = _read(path)
-    pairs = document.setdefault("pairs", tomlkit.table(is_super_table=True))
-    table = pairs.setdefault(pair.name, tomlkit.table())
-    values = {
-        "target": pair.target,
-        "draft": pair.draft,
-        "target_revision": pair.target_revision,
-        "draft_revision": pair.draft_revision,
-        "k": pair.k,
-    }
-    if (table.get("target"), table.get("draft")) != (pair.target, pair.draft):
-        for key in OF_THE_MODELS:
-            table.pop(key, None)
-    for key, value in values.items():
-        if value is not None:
-            table[key] = value
-        else:
-            table.pop(key, None)
-    _write(path, document)
+    """Adds or replaces one pair; other keys of its table stay. A new table has all that is known of `pair`."""
+    with _editing(path) as document:
+        pairs = document.setdefault("pairs", tomlkit.table(is_super_table=True))
+        table = pairs.setdefault(pair.name, _entry(pair))
+        values = {
+            "target": pair.target,
+            "draft": pair.draft,
+            "target_revision": pair.target_revision,
+            "draft_revision": pair.draft_revision,
+            "k": pair.k,
+        }
+        if (table.get("target"), table.get("draft")) != (pair.target, pair.draft):
+            for key in OF_THE_MODELS:
+                table.pop(key, None)
+        for key, value in values.items():
+            if value is not None:
+                table[key] = value
+            else:
+                table.pop(key, None)
+
+
+def remove_pair(path: Path, name: str) -> None:
+    """Takes the entry out; the default pair, if it is this one, stays for the caller to change."""
+    with _editing(path) as document:
+        pairs = document["pairs"]
+        del pairs[name]
+        if not pairs:
+            del document["pairs"]
 
 
 def record_measured(path: Path, pair: Pair, k: int | Literal["auto"], measured: Mapping[str, Any]) -> None:
@@ -55,24 +67,55 @@ def record_measured(path: Path, pair: Pair, k: int | Literal["auto"], measured: 
 
     A packaged pair is first copied into the user's file, since an entry there replaces the packaged one whole.
     """
-    document = _read(path)
-    pairs = document.setdefault("pairs", tomlkit.table(is_super_table=True))
-    if pair.name not in pairs:
-        known = {f.name: getattr(pair, f.name) for f in fields(pair) if f.name not in ("name", "source", "k")}
-        pairs[pair.name] = tomlkit.table()
-        pairs[pair.name].update({key: value for key, value in known.items() if value not in (None, "")})
-    table = pairs[pair.name]
-    table["k"] = k
-    if "drafter" in measured:
-        table["drafter"] = measured["drafter"]
-    others = [dict(entry) for entry in table.get("measured", []) if entry.get("chip") != measured["chip"]]
-    entries = tomlkit.array().multiline(len(others) > 0)
-    for entry in [*others, measured]:
-        inline = tomlkit.inline_table()
-        inline.update({key: value for key, value in entry.items() if value is not None})
-        entries.append(inline)
-    table["measured"] = entries
-    _write(path, document)
+    with _editing(path) as document:
+        pairs = document.setdefault("pairs", tomlkit.table(is_super_table=True))
+        table = pairs.setdefault(pair.name, _entry(pair))
+        table["k"] = k
+        if "drafter" in measured:
+            table["drafter"] = measured["drafter"]
+        others = [dict(entry) for entry in table.get("measured", []) if entry.get("chip") != measured["chip"]]
+        entries = tomlkit.array().multiline(len(others) > 0)
+        for entry in [*others, measured]:
+            inline = tomlkit.inline_table()
+            inline.update({key: value for key, value in entry.items() if value is not None})
+            entries.append(inline)
+        table["measured"] = entries
+
+
+@contextmanager
+def _editing(path: Path) -> Iterator[tomlkit.TOMLDocument]:
+    """The document, written back on leaving. No other specdec reads it to change it meanwhile: none loses an entry.
+
+    Raises: UsageError for a file that is no TOML, SpecdecError where it cannot be locked or written.
+    """
+    real = path.resolve()  # people keep configuration files elsewhere and link to them
+    with _naming(path), locked(real.parent):
+        document = _read(path)
+        yield document
+        _write(real, document)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Failures of the system here are about `path`."""
+    try:
+        yield
+    except BlockingIOError as error:
+        raise SpecdecError(
+            f"{path} is being changed by another specdec", "wait for it, then the same command again"
+        ) from error
+    except OSError as error:
+        raise SpecdecError(f"{path} cannot be written: {error.strerror}", "check the folder's permissions") from error
+
+
+def _entry(pair: Pair) -> tomlkit.items.Table:
+    """A table of all that is known of `pair`, defaults left out."""
+    table = tomlkit.table()
+    for field in fields(pair):
+        value = getattr(pair, field.name)
+        if field.name not in ("name", "source", "k") and value not in (None, field.default):
+            table[field.name] = value
+    return table
 
 
 def _read(path: Path) -> tomlkit.TOMLDocument:
@@ -84,23 +127,21 @@ def _read(path: Path) -> tomlkit.TOMLDocument:
     try:
         return tomlkit.parse(path.read_text(encoding="utf-8"))
     except (TOMLKitError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not valid TOML: {error}", f"mend that line in {path}") from error
+        raise UsageError(f"{path} is not valid TOML: {error}", f"correct that line in {path}") from error
 
 
 def _write(path: Path, document: tomlkit.TOMLDocument) -> None:
-    """Writes a temporary file and renames it, so that an interruption leaves the old file."""
+    """Writes a temporary file and renames it, so that an interruption leaves the old file. Raises: OSError."""
     text = tomlkit.dumps(document)
-    real = path.resolve()  # people keep configuration files elsewhere and link to them
     draft = None
     try:
-        real.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, draft = tempfile.mkstemp(dir=real.parent, prefix=real.name)
+        descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=path.name)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
-        if real.exists():
-            shutil.copymode(real, draft)
-        Path(draft).replace(real)
-    except OSError as error:
+        if path.exists():
+            shutil.copymode(path, draft)
+        Path(draft).replace(path)
+    except OSError:
         if draft is not None:
             Path(draft).unlink(missing_ok=True)
-        raise SpecdecError(f"{path} cannot be written: {error.strerror}", "check the folder's permissions") from error
+        raise

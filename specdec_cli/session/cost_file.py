@@ -12,10 +12,14 @@ from typing import Any, Protocol
 
 import platformdirs
 
+from specdec_cli import jsonfile
+from specdec_cli.locking import locked
+
 # 3: how far ratios may be off is written beside them; a measured table has no assumed entries.
 SCHEMA = 3
 # Pairs, machines and context lengths of which something is kept; the least recently written go first.
 KEPT_ENTRIES = 64
+LOCK_SECONDS = 1.0
 
 
 class CostStore(Protocol):
@@ -51,7 +55,7 @@ class MemoryCostStore:
 
 
 class CostFile:
-    """One JSON file, replaced whole, so that two programs at once lose at most one entry."""
+    """One JSON file, replaced whole. A damaged one is set aside as costs.damaged.json, and measuring starts anew."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -61,25 +65,38 @@ class CostFile:
         return found if isinstance(found, dict) else None
 
     def write(self, key: str, values: Mapping[str, Any]) -> None:
-        entries = self._entries()
-        entries.pop(key, None)
-        entries[key] = dict(values)
-        kept = dict(list(entries.items())[-KEPT_ENTRIES:])
-        # A folder that cannot be written only means measuring again next time.
-        with contextlib.suppress(OSError):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor, draft = tempfile.mkstemp(dir=self._path.parent, prefix=self._path.name)
+        # A folder that cannot be written, or that another program holds, only means measuring again next time.
+        with contextlib.suppress(OSError), locked(self._path.parent, LOCK_SECONDS):
+            entries = self._entries()
+            entries.pop(key, None)
+            entries[key] = dict(values)
+            self._replace({"schema": SCHEMA, "entries": dict(list(entries.items())[-KEPT_ENTRIES:])})
+
+    def _replace(self, values: Mapping[str, Any]) -> None:
+        """Raises: OSError, leaving the old file and nothing beside it."""
+        descriptor, draft = tempfile.mkstemp(dir=self._path.parent, prefix=self._path.name)
+        try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump({"schema": SCHEMA, "entries": kept}, file)
+                json.dump(values, file)
             Path(draft).replace(self._path)
+        except OSError:
+            Path(draft).unlink(missing_ok=True)
+            raise
 
     def _entries(self) -> dict[str, Any]:
         try:
-            values = json.loads(self._path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            values = jsonfile.read_object(self._path)
+        except FileNotFoundError:
             return {}
-        entries = values.get("entries") if isinstance(values, dict) and values.get("schema") == SCHEMA else None
+        except (OSError, jsonfile.NotJson):
+            self._set_aside()
+            return {}
+        entries = values.get("entries") if values.get("schema") == SCHEMA else None
         return entries if isinstance(entries, dict) else {}
+
+    def _set_aside(self) -> None:
+        with contextlib.suppress(OSError):
+            self._path.replace(self._path.with_suffix(".damaged.json"))
 
 
 def cost_file() -> CostFile:

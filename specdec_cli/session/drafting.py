@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from specdec_cli import chips
 from specdec_cli.engine import device
@@ -22,12 +22,13 @@ from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 from specdec_cli.kinds import DrafterKind, K, made
 from specdec_cli.request import MAX_K
 from specdec_cli.session.cost_file import CostStore, NullCostStore
+from specdec_cli.session.round_costs import Doubted, RoundKind, costs_from_dict, costs_to_dict
 
 # Costs change with the length of the context: a measurement at another length is only an assumption.
 CONTEXT_TOKENS = (1024, 4096, 16384, 65536)
 
-# Plain steps among a reply's rounds that make another measurement after it needless.
-PLAIN_STEPS = 4
+# What rounds cost in plain steps, whatever chose their K: a key in the store, beside what -k auto learned.
+ROUNDS = "rounds"
 # Stands for a draft step where nothing but lookups draft.
 LEAST_RATIO = 0.001
 
@@ -54,7 +55,8 @@ class DraftController:
         self._reload_seconds = reload_seconds
         self._adaptive: dict[str, Adaptive] = {}
         self._lookups = LookupAcceptance()
-        self._length: DraftLength | None = None
+        self._situation = ""
+        self._round_costs: dict[str, dict[RoundKind, Doubted]] = {}
 
     def begin(
         self, kind: DrafterKind, k: K, rule: AcceptanceRule, prompt: Sequence[int], max_tokens: int
@@ -64,7 +66,7 @@ class DraftController:
         head = self._head if kind.uses_draft or kind.reads_hidden else None
         k = k if kind.drafts else 0
         length: DraftLength = Fixed(k) if k != "auto" else self._adaptive_for(kind, head or draft, prompt, max_tokens)
-        self._length = length
+        self._situation = f"context {bisect_right(CONTEXT_TOKENS, len(prompt))}"
         drafter: Drafter = made(kind)(Parts(self._target, draft, rule, length, self._lookups, head))
         return drafter, drafter.length(length)
 
@@ -73,17 +75,25 @@ class DraftController:
         for adaptive in self._adaptive.values():
             adaptive.expect_reading(seconds * self._ratio(self._draft) if self._draft else None)
 
-    @property
-    def plain_seconds(self) -> float | None:
-        """A plain step as the controller of this reply measured it among its rounds; None where it hardly did."""
-        costs = self._length.costs if isinstance(self._length, Adaptive) else None
-        return costs.plain_seconds() if costs and costs.plain_seen()[0] >= PLAIN_STEPS else None
+    def known_costs(self) -> dict[RoundKind, Doubted]:
+        """Costs of rounds in plain steps at this length of context, as earlier replies and runs found them."""
+        if self._situation not in self._round_costs:
+            values = self._store.read(f"{self._identity} · {ROUNDS} · {self._situation}")
+            self._round_costs[self._situation] = costs_from_dict(values, self._now()) if values else {}
+        return self._round_costs[self._situation]
+
+    def learn_costs(self, found: Mapping[RoundKind, Doubted]) -> None:
+        """What this reply found of them."""
+        self._round_costs[self._situation] = dict(found)
 
     def remember(self) -> None:
         """Write the measurements to the store."""
         for situation, adaptive in self._adaptive.items():
             if adaptive.costs.ready:
                 self._store.write(f"{self._identity} · {situation}", adaptive.to_dict(self._now()))
+        if found := self._round_costs.get(self._situation):
+            key = f"{self._identity} · {ROUNDS} · {self._situation}"
+            self._store.write(key, costs_to_dict(found, self._now()))
 
     def _ratio(self, draft: CachedModel | CachedHead | None) -> float:
         """Weights that a draft step reads over those of the target."""
@@ -132,5 +142,5 @@ class DraftController:
             return None
         try:
             return Adaptive.from_dict(values, self._now(), max_k, self._reload_seconds)
-        except (KeyError, TypeError, ValueError, AttributeError):
-            return None
+        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
+            return None  # nonsense in a file: measured anew, and written over

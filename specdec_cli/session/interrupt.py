@@ -1,18 +1,21 @@
-"""Ctrl-C as a request. Law: the first press ends the reply between two passes, the second ends the program.
+"""Signals as requests. Law: one Ctrl-C ends the reply between two passes; nothing interrupts the ending of the program.
 
-In a chat only a second press within a second does: `Presses` counts them.
+The second Ctrl-C ends the program. In a chat only a second press within a second does: `Presses` counts them.
 """
 
 from __future__ import annotations
 
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
 
 TWICE_SECONDS = 1.0
+ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""What ends the program: told to, terminal closed, Ctrl-\\."""
 
 
 class Presses:
@@ -30,8 +33,7 @@ class Presses:
 
 
 class Interrupt:
-    """While active, the first SIGINT sets `requested`, the next one for which `again()` holds raises KeyboardInterrupt;
-    SIGTERM unwinds, so that the terminal is restored."""
+    """While active, the first SIGINT sets `requested`; the next for which `again()` holds raises KeyboardInterrupt."""
 
     def __init__(self, again: Callable[[], bool] = lambda: True) -> None:
         self._again = again
@@ -41,17 +43,14 @@ class Interrupt:
         return self._pressed
 
     def __enter__(self) -> Interrupt:
-        self._before = {
-            signal.SIGINT: signal.signal(signal.SIGINT, self._press),
-            signal.SIGTERM: signal.signal(signal.SIGTERM, _terminate),
-        }
+        self._before = signal.signal(signal.SIGINT, self._press)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        if signal.getsignal(signal.SIGINT) == self._press:  # else the program is ending
+            signal.signal(signal.SIGINT, self._before)
 
     def _press(self, number: int, frame: FrameType | None) -> None:
         again = self._again()
@@ -62,13 +61,31 @@ class Interrupt:
 
 @contextmanager
 def unwinding() -> Iterator[None]:
-    """While active, SIGTERM unwinds, whatever runs: an editor then gives the terminal back."""
-    before = signal.signal(signal.SIGTERM, _terminate)
+    """While active, a signal of ENDING unwinds, so that whoever changed the terminal gives it back.
+
+    Signals that the program was started to ignore (nohup) stay ignored. Nothing outside the main thread.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in ENDING}
+    heard = [number for number in ENDING if before[number] != signal.SIG_IGN]
+    for number in heard:
+        signal.signal(number, _end)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number in heard:
+            if signal.getsignal(number) == _end:
+                signal.signal(number, before[number])
 
 
-def _terminate(number: int, frame: FrameType | None) -> None:
+def _end(number: int, frame: FrameType | None) -> None:
+    """The first signal ends the program; later ones, Ctrl-C included, must not break off the giving back."""
+    for each in (*ENDING, signal.SIGINT):
+        signal.signal(each, _ending_already)
     sys.exit(128 + number)
+
+
+def _ending_already(number: int, frame: FrameType | None) -> None:
+    """A function rather than SIG_IGN: CPython complains of a signal that came just before it was ignored."""

@@ -25,6 +25,7 @@ from specdec_cli.machine import low_power_mode, power_source
 from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
 from specdec_cli.models.tokenizer import Message, Tokenizer, ToolCall
 from specdec_cli.models.vocab import require_same_ids
+from specdec_cli.pairs.here import model_folder
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.resolve import resolve_pair
 from specdec_cli.session.cost_file import CostStore, MemoryCostStore
@@ -156,10 +157,10 @@ def _load(
 ) -> LoadedPair:
     """Configurations and tokenizers of both come first."""
     kind = DRAFTERS[drafter]
-    target = read_checkpoint(locate(pair.target, pair.target_revision), pair.target)
+    target = read_checkpoint(model_folder(pair, pair.target, pair.target_revision), pair.target)
     draft = None
     if pair.draft and kind.uses_draft:
-        draft = read_checkpoint(locate(pair.draft, pair.draft_revision), pair.draft)
+        draft = read_checkpoint(model_folder(pair, pair.draft, pair.draft_revision), pair.draft)
     require_runnable(target, kv_bits)
     if kind.drafts:
         require_verifiable(target)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from specdec_cli.engine import device
@@ -21,7 +22,6 @@ from specdec_cli.engine.sampling.acceptance import AcceptanceRule, make_rule
 from specdec_cli.engine.sampling.noise import Noise, attempt_seed
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
-from specdec_cli.engine.timing import plain_step_seconds
 from specdec_cli.errors import DoesNotFit, UsageError
 from specdec_cli.events import Event, FinishReason, Prefill, Start
 from specdec_cli.kinds import DrafterKind, effective_drafter, effective_rule
@@ -29,6 +29,7 @@ from specdec_cli.models.text import StopStrings, Thinking
 from specdec_cli.models.tokenizer import Message
 from specdec_cli.request import Request, asked_of, effective
 from specdec_cli.session.drafting import DraftController
+from specdec_cli.session.gain_meter import GainMeter
 from specdec_cli.session.load import LoadedPair, Slot
 from specdec_cli.session.writer import Writer
 from specdec_cli.stats import Stats
@@ -152,32 +153,34 @@ class Session:
         tokenizer, stop_strings = self.pair.tokenizer, StopStrings(request.stop)
         writer = Writer(tokenizer.stream(prompt if raw else ()), stop_strings, tokenizer, request.stop_repetition)
         stops = tokenizer.stop_tokens
+        meter = GainMeter(target, rule, context, self._controller.known_costs(), clock, max_tokens)
         rounds = decode(
-            target, drafter, rule, length, context, max_tokens, stops, clock,
+            target, drafter, rule, length, context, max_tokens, stops, meter.clock,
             lambda: halted or cancelled(), request.logprobs,
         )  # fmt: skip
-        first = last = clock()
+        first = last = meter.clock()
         for round in rounds:
             done = writer.write(round)
             stats.fold(done.round)
-            last = clock()
+            gain = meter.fold(done.round)
+            last = meter.clock()
             if round.index == 0:
                 first, stats.ttft_seconds = last, last - began
-            yield done
+            yield replace(done, gain=gain) if gain else done
             if writer.stopped:
                 break
+            meter.measure()
         rounds.close()
-        self._controller.remember()
         stats.decode_seconds = last - first - stats.draft_prefill_seconds
         stats.total_seconds = clock() - began
         stats.peak_memory_bytes = device.peak_memory_bytes()
         reason: FinishReason = writer.stopped or "length"
         if not writer.stopped and stats.emitted_tokens < max_tokens:
             reason = "interrupted"
-        if stats.draft_n and reason != "interrupted":
-            stats.plain_step_seconds = self._controller.plain_seconds or plain_step_seconds(
-                target, context, 4 if stats.rounds >= 16 else 2, clock
-            )
+        stats.measuring_seconds = meter.seconds
+        stats.gain = meter.finish(complete=reason != "interrupted")
+        self._controller.learn_costs(meter.learned())
+        self._controller.remember()
         clear_cache()
         yield writer.finish(reason, stats)
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol, TextIO
 
 from rich.text import Text
 
-from specdec_cli.errors import UsageError
+from specdec_cli.errors import DoesNotFit, SpecdecError, UsageError
 from specdec_cli.events import Event, to_dict
 from specdec_cli.ui.panel.live import PanelDisplay
 from specdec_cli.ui.plain import PlainDisplay
+from specdec_cli.ui.spelling import spelled
 from specdec_cli.ui.summary import ErrorLike, demo_box, doctor_table, error_lines
-from specdec_cli.ui.terminal import can_draw, encodable, make_console, safe
+from specdec_cli.ui.terminal import can_draw, make_console, safe
 
 
 class Display(Protocol):
@@ -62,6 +64,37 @@ class JsonlDisplay:
         """Nothing to do: every line was flushed."""
 
 
+class TraceDisplay:
+    """Writes the events into the file of --trace. Law: a trace that cannot be written ends, and the reply goes on."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises: UsageError if the file cannot be opened."""
+        self._path = path
+        self.failure: SpecdecError | None = None
+        try:
+            self._file = path.open("w", encoding="utf-8")
+        except OSError as error:
+            hint = "name a file in a folder that exists and can be written to"
+            raise UsageError(f"--trace {path} cannot be written: {error.strerror}", hint) from error
+        self._display = JsonlDisplay(self._file)
+
+    def handle(self, event: Event) -> None:
+        """Writes one line; after the first failure nothing more."""
+        if self.failure is not None:
+            return
+        try:
+            self._display.handle(event)
+        except OSError as error:
+            kind = DoesNotFit if error.errno in (errno.ENOSPC, errno.EDQUOT) else SpecdecError
+            hint = "the answer itself is whole; name a file on another disk: --trace FILE"
+            self.failure = kind(f"--trace {self._path} ends here, it cannot be written: {error.strerror}", hint)
+
+    def close(self) -> None:
+        """Closes the file."""
+        with suppress(OSError):  # what could not be written before fails again
+            self._file.close()
+
+
 _DEMO_COMMAND = "specdec pull"
 _DEMO = (
     "It ships inside specdec: two small models, trained on Python's standard library.",
@@ -81,31 +114,32 @@ def open_display(
     quiet: bool,
     plain: bool,
     trace: Path | None,
+    small_panel: bool = False,
+    colour_answer: bool = True,
+    stepped: bool = False,
 ) -> Iterator[Display]:
     """The display for these options and streams, closed on exit. The panel needs an `err` that can draw it.
 
-    Raises: UsageError if the trace file cannot be written.
+    `stepped`: a person asks for each round.
+
+    Raises: UsageError if the trace file cannot be opened; on leaving, SpecdecError if not all of it could be written.
     """
     with ExitStack() as stack:
-        display = _screen(out, err, name, json, panel is not False and not quiet and not plain, quiet, plain)
+        panels = panel is not False and not (json or quiet or plain) and can_draw(err)
+        display: Display
+        if panels:
+            display = PanelDisplay(out, err, name=name, small=small_panel, colour_answer=colour_answer, stepped=stepped)
+        else:
+            display = JsonlDisplay(out) if json else PlainDisplay(out, err, quiet, plain)
         stack.callback(display.close)
         if trace is None:
             yield display
             return
-        try:
-            file = stack.enter_context(trace.open("w", encoding="utf-8"))
-        except OSError as error:
-            hint = "name a file in a folder that exists and can be written to"
-            raise UsageError(f"--trace {trace} cannot be written: {error.strerror}", hint) from error
-        yield Tee([display, JsonlDisplay(file)])
-
-
-def _screen(out: TextIO, err: TextIO, name: str, json: bool, panel: bool, quiet: bool, plain: bool) -> Display:
-    if json:
-        return JsonlDisplay(out)
-    if panel and can_draw(err):
-        return PanelDisplay(out, err, name=name)
-    return PlainDisplay(out, err, quiet, plain)
+        traced = TraceDisplay(trace)
+        stack.callback(traced.close)
+        yield Tee([display, traced])
+    if traced.failure is not None:
+        raise traced.failure
 
 
 @contextmanager
@@ -114,7 +148,7 @@ def loading(err: TextIO, name: str, shown: bool) -> Iterator[None]:
     if not shown or not can_draw(err):
         yield
         return
-    err.write(encodable(f"loading {safe(name)}…", err))
+    err.write(spelled(f"loading {safe(name)}…", err))
     err.flush()
     try:
         yield
@@ -130,7 +164,7 @@ def counting(err: TextIO) -> Iterator[Callable[[int, int, str], None]]:
 
     def report(done: int, total: int, name: str) -> None:
         if shown:
-            err.write(encodable(f"\r\x1b[2K{done} of {total}  {safe(name)}", err))
+            err.write(spelled(f"\r\x1b[2K{done} of {total}  {safe(name)}", err))
             err.flush()
 
     try:
@@ -166,7 +200,7 @@ def print_doctor(out: TextIO, findings: Sequence[tuple[str, str, str]]) -> None:
         console.print(doctor_table(findings))
         return
     for finding in findings:
-        out.write(encodable("\t".join(map(safe, finding)).rstrip("\t") + "\n", out))
+        out.write(spelled("\t".join(map(safe, finding)).rstrip("\t") + "\n", out))
 
 
 def print_error(err: TextIO, error: ErrorLike, plain: bool = False) -> None:

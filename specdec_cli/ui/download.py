@@ -24,8 +24,9 @@ from rich.text import Text
 from specdec_cli.format import size
 from specdec_cli.pairs.verdict import Verdict
 from specdec_cli.ui.pairs import print_checks, print_line
+from specdec_cli.ui.spelling import spelled
 from specdec_cli.ui.suspension import cursor_for_the_shell
-from specdec_cli.ui.terminal import can_draw, encodable, make_console, safe
+from specdec_cli.ui.terminal import can_draw, make_console, safe
 
 STALLED_SECONDS = 10.0
 OnProgress = Callable[[str, int, int], None]
@@ -100,7 +101,7 @@ def _lines(err: TextIO) -> OnProgress:
     def report(path: str, done_bytes: int, file_bytes: int) -> None:
         if done_bytes >= file_bytes and path not in finished:
             finished.add(path)
-            err.write(encodable(f"{safe(path)}  {size(file_bytes)}\n", err))
+            err.write(spelled(f"{safe(path)}  {size(file_bytes)}\n", err))
             err.flush()
 
     return report

@@ -1,11 +1,13 @@
-"""The fate of each token of a round (pure). Law: every drafted token has exactly one."""
+"""The fate of each token of a round, and which printed text it became (pure). Law: every drafted token has one fate."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
+from typing import NamedTuple
 
 from specdec_cli.events import RoundDone
+from specdec_cli.ui.alignment import Alignment
 
 
 class Fate(StrEnum):
@@ -19,12 +21,48 @@ class Fate(StrEnum):
     PLAIN = "plain"
 
 
-def fates(done: RoundDone) -> Iterator[tuple[Fate, str]]:
-    """(fate, text) by position in the draft; the target's token comes last."""
+class Judged(NamedTuple):
+    """A token of a round. `said`: it is part of the reply, unless a stop string or the decoder leaves it out."""
+
+    fate: Fate
+    piece: str
+    said: bool
+
+
+def fates(done: RoundDone) -> Iterator[Judged]:
+    """The round's tokens by position in the draft; the target's own comes last."""
     judged = done.round
     for place, piece in enumerate(done.pieces):
         lost = Fate.REJECTED if place == judged.accepted else Fate.DISCARDED
-        yield (Fate.ACCEPTED if place < judged.accepted else lost), piece
+        # Tokens after an accepted stop token are not said.
+        said = place < min(judged.accepted, len(judged.emitted))
+        yield Judged(Fate.ACCEPTED if place < judged.accepted else lost, piece, said)
     if len(judged.emitted) > judged.accepted:  # else an accepted stop token ended the round
         own = Fate.CORRECTION if judged.rejected is not None else Fate.BONUS
-        yield (own if judged.draft else Fate.PLAIN), done.next_piece
+        yield Judged(own if judged.draft else Fate.PLAIN, done.next_piece, True)
+
+
+Span = tuple[Fate | None, str]
+"""Text, and the fate of the token that it is from; None where no token explains it."""
+
+
+class FateStream:
+    """The fates of a reply's text as it comes. Law: the spans of a round, joined, are its text.
+
+    Text before the first draft has none: a reply that never drafts has nothing to tell apart.
+    """
+
+    def __init__(self) -> None:
+        self._alignment: Alignment[Fate | None] = Alignment()
+        self._drafted = False
+
+    def round(self, done: RoundDone) -> list[Span]:
+        """The round's text, which may belong to tokens of earlier rounds: some of it was held back."""
+        self._drafted = self._drafted or bool(done.round.draft)
+        said = [token for token in fates(done) if token.said]
+        self._alignment.expect((token.fate if self._drafted else None, token.piece) for token in said)
+        return self._alignment.feed(done.text)
+
+    def tail(self, text: str) -> list[Span]:
+        """The text that was held back until the end."""
+        return self._alignment.feed(text)

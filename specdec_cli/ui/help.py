@@ -14,7 +14,8 @@ from rich.segment import Segment, Segments
 from rich.table import Table
 from rich.text import Text
 
-from specdec_cli.ui.terminal import can_draw, encodable, is_terminal, make_console, safe, terminal_size
+from specdec_cli.ui.spelling import spelled
+from specdec_cli.ui.terminal import can_draw, is_terminal, make_console, safe, terminal_size
 
 # Longer lines of prose are hard to read.
 WIDEST = 100
@@ -26,7 +27,7 @@ def print_topics(out: TextIO, topics: Sequence[tuple[str, str]], footer: str, pl
     """Every topic with its one line: a table on a terminal, tab-separated lines into a pipe."""
     if not is_terminal(out):
         for topic in topics:
-            out.write(encodable("\t".join(map(safe, topic)) + "\n", out))
+            out.write(spelled("\t".join(map(safe, topic)) + "\n", out))
         return
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column(no_wrap=True)
@@ -42,13 +43,13 @@ def print_topics(out: TextIO, topics: Sequence[tuple[str, str]], footer: str, pl
 def print_document(out: TextIO, text: str, plain: bool, environment: Mapping[str, str] = os.environ) -> None:
     """Markdown for a person: through the pager where it is longer than the screen, unless `plain` was asked for."""
     if not is_terminal(out):
-        out.write(encodable(safe(text), out))
+        out.write(spelled(safe(text), out))
         return
     console = make_console(out, plain=plain)
     console.width = min(console.width, WIDEST)
     with console.capture() as captured:
         console.print(_rendered(text, console))
-    shown = encodable(captured.get(), out)
+    shown = spelled(captured.get(), out)
     too_long = shown.count("\n") >= terminal_size(out)[1]
     if plain or not too_long or not can_draw(out) or not _paged(shown, environment):
         out.write(shown)

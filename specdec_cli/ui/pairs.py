@@ -8,28 +8,38 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from rich import box
+from rich.cells import cell_len
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from specdec_cli.format import size
+from specdec_cli.format import count, percent, size
 from specdec_cli.models.memory import Footprint
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.verdict import Verdict
-from specdec_cli.speedup import break_even_acceptance
-from specdec_cli.ui.terminal import encodable, make_console, safe
+from specdec_cli.speedup import break_even_share
+from specdec_cli.ui.spelling import spelled
+from specdec_cli.ui.terminal import make_console, safe
 
 COMMON = "mlx-community/"
+# From this width on a pair takes one line.
+WIDE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class PairRow:
-    """One line of `specdec pairs`; `size_bytes` and `fits` are None where unknown."""
+    """One pair of `specdec pairs`; `size_bytes`, `estimated_bytes` and `fits` are None where unknown.
+
+    `pullable`: a pull brings what is missing of it; a folder that is gone it does not.
+    """
 
     pair: Pair
     size_bytes: int | None
     downloaded: bool
     fits: bool | None
     default: bool
+    estimated_bytes: int | None = None
+    pullable: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -37,6 +47,7 @@ class PairRow:
             "target": self.pair.target,
             "draft": self.pair.draft,
             "size_bytes": self.size_bytes,
+            "estimated_bytes": self.estimated_bytes,
             "downloaded": self.downloaded,
             "fits": self.fits,
             "k": self.pair.k,
@@ -47,28 +58,72 @@ class PairRow:
         }
 
 
-def print_pairs(out: TextIO, rows: Sequence[PairRow]) -> None:
-    """A pair's figures on one line, its models below, so that long ids need not be broken."""
+def print_pairs(out: TextIO, rows: Sequence[PairRow], memory_bytes: int, every: bool = False) -> None:
+    """The pairs in groups, what can run now first; those too large for `memory_bytes` are one line unless `every`."""
     console = make_console(out, plain=False)
-    names = [safe(row.pair.name) + (" *" if row.default else "") for row in rows]
-    width = max(map(len, ["pair", *names]))
-    console.print(Text(f"{'pair':{width}}      size  here  fits     K  source    Hub", "dim"))
-    for name, row in zip(names, rows, strict=True):
-        line = Text(f"{name:{width}}  ", "bold").append(f"{size(row.size_bytes):>8}  ", "not bold")
-        line.append_text(_yes(row.downloaded)).append_text(_yes(row.fits))
-        line.append(f"{row.pair.k:>4}  {row.pair.source:8}  ", "not bold")
-        console.print(line.append("" if row.pair.verified else "unverified", "not bold dim"))
-        console.print(Text(_models(row.pair, console.width), "dim"), soft_wrap=True)
-    for sentence in _legend(rows):
+    groups = _groups(rows)
+    folded = [] if every else groups.pop(TOO_LARGE, [])
+    shown = [row for group in groups.values() for row in group]
+    names = {row.pair.name: safe(row.pair.name) + (" *" if row.default else "") for row in shown}
+    width = max((len(name) for name in names.values()), default=0)
+    for heading, group in groups.items():
+        console.print(Text(f"{heading} ({size(memory_bytes)})" if heading == TOO_LARGE else heading, "bold"))
+        for row in sorted(group, key=lambda row: row.pair.source != "yours"):
+            _print_pair(console, row, names[row.pair.name].ljust(width))
+        console.print()
+    if folded:
+        need = f"{count(len(folded), 'more pair')} need{'s' if len(folded) == 1 else ''} more memory"
+        console.print(Text(f"{need} than this machine's {size(memory_bytes)}: specdec pairs --all\n"))
+    for sentence in _legend(shown):
         console.print(Text(sentence, "dim"))
 
 
-def _models(pair: Pair, width: int) -> str:
-    """`target + draft`, on two lines where the width requires it."""
-    if pair.draft is None:
-        return f"  {_short(pair.target)}, no draft"
-    line = f"  {_short(pair.target)} + {_short(pair.draft)}"
-    return line if len(line) <= width else line.replace(" + ", "\n  + ")
+READY = "ready to run here"
+TOO_LARGE_HERE = "here, but too large for this machine's memory"
+TO_PULL = "to download: specdec pull NAME"
+GONE = "a folder of theirs is gone"
+TOO_LARGE = "too large for this machine's memory"
+
+
+def _groups(rows: Sequence[PairRow]) -> dict[str, list[PairRow]]:
+    """Heading -> pairs in the order of models.toml; empty groups are left out."""
+    found: dict[str, list[PairRow]] = {name: [] for name in (READY, TO_PULL, TOO_LARGE_HERE, GONE, TOO_LARGE)}
+    for row in rows:
+        large = row.fits is False
+        if row.downloaded:
+            heading = TOO_LARGE_HERE if large else READY
+        else:
+            heading = GONE if not row.pullable else TOO_LARGE if large else TO_PULL
+        found[heading].append(row)
+    return {heading: group for heading, group in found.items() if group}
+
+
+def _print_pair(console: Console, row: PairRow, name: str) -> None:
+    """Figures and models on one line where the width allows it, else the models below, unbroken."""
+    marks = [*(["yours"] if row.pair.source == "yours" else []), *([] if row.pair.verified else ["unverified"])]
+    line = Text("  ").append(name, "bold").append(f"  {_size(row):>8}  K {row.pair.k:<4}  ")
+    if console.width >= WIDE:
+        models = _models(row.pair)
+        tail = f"  {', '.join(marks)}"
+        if line.cell_len + cell_len(models) + len(tail) <= console.width:
+            line.append(models, "dim").append(tail, "dim").rstrip()
+            console.print(line)
+            return
+    line.append(", ".join(marks), "dim").rstrip()
+    console.print(line)
+    models = f"      {_models(row.pair)}"
+    broken = models if cell_len(models) <= console.width else models.replace(" + ", "\n      + ")
+    console.print(Text(broken, "dim"), soft_wrap=True)
+
+
+def _size(row: PairRow) -> str:
+    """An estimate is marked."""
+    return size(row.size_bytes) if row.estimated_bytes is None else f"~{size(row.estimated_bytes)}"
+
+
+def _models(pair: Pair) -> str:
+    """`target + draft`."""
+    return f"{_short(pair.target)}, no draft" if pair.draft is None else f"{_short(pair.target)} + {_short(pair.draft)}"
 
 
 def _short(name: str) -> str:
@@ -77,18 +132,16 @@ def _short(name: str) -> str:
 
 
 def _legend(rows: Sequence[PairRow]) -> list[str]:
+    """What the marks mean, of those that are shown."""
     parts = ["* the default pair: it answers when none is named"] if any(row.default for row in rows) else []
+    if any(row.estimated_bytes is not None for row in rows):
+        parts.append("~ estimated from the model's name")
     if any(name.startswith(COMMON) for row in rows for name, _ in row.pair.models):
         parts.append(f"ids without an organisation are {COMMON}…")
     unverified = sum(not row.pair.verified for row in rows)
     if unverified:
-        parts.append(f"{unverified} of {len(rows)} not yet verified against the Hub: specdec pairs --online")
+        parts.append(f"{unverified} of {len(rows)} not yet confirmed by the Hub: specdec pairs --online")
     return parts
-
-
-def _yes(value: bool | None) -> Text:
-    word, colour = {True: ("yes", "green"), False: ("no", "yellow"), None: ("?", "dim")}[value]
-    return Text(f"{word:4}  ", f"not bold {colour}")
 
 
 def print_json(out: TextIO, value: object) -> None:
@@ -132,8 +185,8 @@ def _answers(found: Verdict) -> list[tuple[str, str]]:
     if found.break_even is not None:
         k = found.pair.expected_k
         yielded = f"about {found.break_even:.1f} of at most {k + 1} tokens a round at K {k}, at typical costs"
-        rate = break_even_acceptance(found.break_even, k)
-        needs = "cannot pay" if rate is None else f"{100 * rate:.0f} % of judged tokens accepted"
+        rate = break_even_share(found.break_even, k)
+        needs = "cannot pay" if rate > 1 else f"pays from {percent(rate)} of drafted tokens accepted"
         rows.append(("break-even", f"{yielded}: {needs}"))
     return rows + [("advice", sentence) for sentence in found.advice]
 
@@ -164,4 +217,4 @@ def _memory_row(part: Footprint) -> tuple[str, str, str, str]:
 
 def print_line(out: TextIO, text: str) -> None:
     """One filtered line."""
-    out.write(encodable(safe(text) + "\n", out))
+    out.write(spelled(safe(text) + "\n", out))

@@ -7,7 +7,7 @@ import select
 import termios
 import time
 import tty
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Final, TextIO
 
@@ -21,16 +21,42 @@ Pause = Callable[[Event], bool]
 _SLICE_SECONDS: Final = 0.05
 NEXT_KEYS: Final = frozenset({"\n", "\r", " ", "\x1b[B", "\x1b[C"})
 RUN_KEYS: Final = frozenset({"r"})
+BACK_KEYS: Final = frozenset({"b", "\x7f", "\x08", "\x1b[D", "\x1b[A"})
 QUIT_KEYS: Final = frozenset({"q", "\x1b", "\x04", ""})
 
 
 def play(events: Iterable[Event], display: Display, pause: Pause) -> bool:
-    """Shows the events, each after its pause; False if a pause ended it before the last one."""
-    for event in events:
-        if not pause(event):
-            return False
-        display.handle(event)
+    """Shows the events, each after its pause; False if a pause ended it before the last one.
+
+    A pause that raises Back goes back one round: the reply is shown again from its start, without pauses up to there.
+    """
+    every = list(events)
+    place = 0
+    while place < len(every):
+        try:
+            if not pause(every[place]):
+                return False
+        except Back:
+            place = _before_last_round(every, place)
+            _show_again(every[:place], display)
+            continue
+        display.handle(every[place])
+        place += 1
     return True
+
+
+def _show_again(events: Sequence[Event], display: Display) -> None:
+    for event in events[:-1]:
+        display.handle(event)
+    time.sleep(REFRESH_SECONDS)  # else the display would not draw the last one
+    display.handle(events[-1])
+
+
+def _before_last_round(events: Sequence[Event], place: int) -> int:
+    """The place of the round that was shown last, before that of `place`; the first round where there is none."""
+    rounds = [at for at, event in enumerate(events) if isinstance(event, RoundDone)]
+    shown = [at for at in rounds if at < place]
+    return shown[-1] if shown else rounds[0]
 
 
 def recorded_seconds(event: Event) -> float:
@@ -66,6 +92,10 @@ class Paced:
         return not self._cancelled()
 
 
+class Back(Exception):
+    """The round before the last shown one is asked for again."""
+
+
 class Stepped:
     """Waits for a key before each round: next round, run on at `onward`'s pace, or quit."""
 
@@ -88,6 +118,8 @@ class Stepped:
                 return True
             if key in NEXT_KEYS:
                 return True
+            if key in BACK_KEYS:
+                raise Back
 
 
 _LONGEST = 8

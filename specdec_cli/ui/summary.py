@@ -13,6 +13,7 @@ from rich.text import Text
 
 from specdec_cli.events import Finish, Start
 from specdec_cli.format import count, percent, speed
+from specdec_cli.gain import Gain
 from specdec_cli.ui.terminal import MUTED, safe
 
 SEPARATOR = " · "
@@ -32,31 +33,51 @@ def summary(start: Start, finish: Finish, width: int = 80) -> list[Text]:
     """What a reply cost, what drafting gained, and why it ended early; lines break between statements."""
     stats = finish.stats
     lines = [_counts(stats), _costs(start, stats)] if stats.get("rounds") else []
+    return [text for parts in [*lines, _early(start, finish)] for text in _flow(parts, width)]
+
+
+def closing_line(start: Start, finish: Finish, width: int) -> Text:
+    """The first statements of the summary that fit, and why the reply ended early, in one line: for below a panel."""
+    parts, early = _counts(finish.stats) if finish.stats.get("rounds") else [], _early(start, finish)
+    for kept in range(len(parts), 0, -1):
+        lines = _flow([*parts[:kept], *early], width)
+        if len(lines) == 1:
+            return lines[0]
+    return Text.assemble(*(early or parts[:1]))
+
+
+def _early(start: Start, finish: Finish) -> list[tuple[str, str]]:
+    """Why the reply ended before the model ended it; nothing where the model did."""
     if finish.reason == "length":
         full = start.context_limit is not None and start.prompt_tokens + start.max_tokens >= start.context_limit
         full_context = f"the context of {start.context_limit} tokens is full" if full else ""
-        lines.append([(full_context or f"stopped at --max-tokens {start.max_tokens}", "yellow")])
+        return [(full_context or f"stopped at --max-tokens {start.max_tokens}", "yellow")]
     if finish.reason == "repetition":
-        lines.append([("stopped: the answer had become a loop", "yellow"), ("--stop-repetition 0 goes on", "dim")])
+        return [("stopped: the answer had become a loop", "yellow"), ("--stop-repetition 0 goes on", "dim")]
     if finish.reason == "interrupted":
-        lines.append([("interrupted: the text above is partial", "yellow")])
-    return [text for parts in lines for text in _flow(parts, width)]
+        return [("interrupted: the text above is partial", "yellow")]
+    return []
 
 
 def _counts(stats: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Tokens, passes, pace, and the speed-up over plain decoding from costs measured in this run."""
-    tokens, passes, speedup = stats["emitted_tokens"], stats["target_passes"], stats.get("estimated_speedup")
+    """Tokens, passes, pace, what drafting gained over plain decoding, and how much of it was accepted."""
+    tokens, passes, gain = stats["emitted_tokens"], stats["target_passes"], Gain.of_stats(stats)
     counted = f"{count(tokens, 'token')} in {count(passes, 'target pass')}"
     pace = (speed(stats["tokens_per_second"]), "dim")
     if not stats["draft_n"]:
         reason = [(stats["why"], "dim")] if stats.get("why") else []
         return [(f"{counted}, nothing drafted", "dim"), pace, *reason]
     parts = [(f"{counted} instead of {tokens}" if passes < tokens else f"{counted}, none saved", "dim"), pace]
-    if speedup is not None:
-        slower = speedup < 0.995
-        parts.append((f"{speedup:.2f}× plain decoding{', so slower' * slower}", "yellow" if slower else "green"))
-    drafted, judged = percent(stats["draft_acceptance_rate"]), percent(stats["judged_acceptance_rate"])
-    return [*parts, (f"accepted {drafted} of drafted, {judged} of judged", "dim")]
+    if gain is not None:
+        parts.append((gain.sentence, "green" if gain.low > 1 else "yellow" if gain.high < 1 else "default"))
+    return [*parts, (accepted(stats), "dim")]
+
+
+def accepted(stats: Mapping[str, Any]) -> str:
+    """ "accepted 61 % of drafted, pays from 35 %": the one rate people need, and what it takes here."""
+    gain = Gain.of_stats(stats)
+    words = f"accepted {percent(stats['draft_acceptance_rate'])} of drafted"
+    return f"{words}, {gain.pays_from}" if gain and gain.pays_from else words
 
 
 def _costs(start: Start, stats: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -65,9 +86,9 @@ def _costs(start: Start, stats: Mapping[str, Any]) -> list[tuple[str, str]]:
     The cost is `decode_seconds` ÷ rounds after the first, whose pass belongs to the prompt. `draft` is the time spent
     drafting and `verify` the rest, so the parts add up, and yield ÷ cost is the speed-up.
     """
-    speedup, step = stats.get("estimated_speedup"), stats.get("plain_step_seconds")
+    gain, step = Gain.of_stats(stats), stats.get("plain_step_seconds")
     rounds = stats["rounds"] - 1
-    if speedup is None or not step or rounds < 1 or not stats["draft_n"]:
+    if gain is None or not step or rounds < 1 or not stats["draft_n"]:
         return []
     cost = round(stats["decode_seconds"] / rounds / step, 1)
     draft = round(stats["draft_seconds"] / rounds / step, 1)
@@ -75,9 +96,9 @@ def _costs(start: Start, stats: Mapping[str, Any]) -> list[tuple[str, str]]:
     parts = [(f"{spent} and yields {(stats['emitted_tokens'] - 1) / rounds:.1f} tokens", "dim")]
     if start.k == "auto":
         parts.append((_lengths(stats["rounds_at_k"]), "dim"))
-    if speedup < 0.995 and start.device == "cpu":
+    if gain.high < 1 and start.device == "cpu":
         parts.append(("this is a CPU, which rarely gains: -k 0 decodes plainly", "yellow"))
-    elif speedup < 0.995 and start.k != "auto":
+    elif gain.high < 1 and start.k != "auto":
         parts.append(("-k auto drafts only where it pays", "yellow"))
     return parts
 

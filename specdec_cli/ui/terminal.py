@@ -17,6 +17,7 @@ from rich.console import Console
 MUTED: Final = "default dim"
 """The style of what matters least. The bright black of 16 colours is the background in Solarized's schemes."""
 
+USUAL_COLUMNS: Final = 80
 LONGEST_STRING: Final = 256
 """Characters of an unterminated control string before it counts as text: a stray OSC hides no answer."""
 
@@ -186,7 +187,7 @@ def make_console(stream: TextIO, *, plain: bool) -> Console:
 
     NO_COLOR removes colour and TERM=dumb every code, both by rich.
     """
-    return Console(
+    console = Console(
         file=stream,
         markup=False,
         highlight=False,
@@ -194,6 +195,9 @@ def make_console(stream: TextIO, *, plain: bool) -> Console:
         force_terminal=False if plain else None,
         color_system=None if plain else "auto",
     )
+    if console.width < 1:  # COLUMNS=0, on which rich writes nothing at all, errors included
+        console.width = USUAL_COLUMNS
+    return console
 
 
 def is_terminal(stream: TextIO) -> bool:
@@ -209,7 +213,7 @@ def can_draw(stream: TextIO, environment: Mapping[str, str] = os.environ) -> boo
     if not is_terminal(stream) or environment.get("TERM", "dumb") in ("", "dumb", "unknown"):
         return False
     try:
-        "╭━✓➜★▁␣".encode(getattr(stream, "encoding", None) or "ascii")
+        "╭━╋✓✗↳▁␣≈".encode(getattr(stream, "encoding", None) or "ascii")
     except (UnicodeEncodeError, LookupError):
         return False
     return True

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from specdec_cli.audit import selftest
-from specdec_cli.audit.selftest import SelfTest
+from specdec_cli.audit.selftest import SelfTest, TimeLeft
 from specdec_cli.engine import architectures as listing
 from specdec_cli.engine.architectures import architectures
 from specdec_cli.engine.cache.window import WindowKVCache
@@ -99,3 +99,11 @@ def test_the_command_runs_every_architecture_and_exits_0(tmp_path):
     record = next(tmp_path.rglob("selftest.json"))
     known = json.loads(record.read_text())
     assert known["passed"] > 100 and known["families"] >= 14
+
+
+def test_the_time_left_follows_the_pace_of_the_newest_results():
+    seconds = iter([0.0, 10.0, 20.0, 30.0, *(30.0 + step for step in range(1, 9))])
+    time_left = TimeLeft(lambda: next(seconds))
+    said = [time_left(done, 20) for done in range(1, 12)]
+    assert said[:3] == ["", "", ", about 170 s left"] and said[-1] == ", about 9 s left"
+    assert TimeLeft(lambda: 0.0)(20, 20) == ""

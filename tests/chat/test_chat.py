@@ -110,7 +110,7 @@ def test_a_chat_that_nobody_types_into_unwires_its_pair_until_the_next_reply(pai
     class Slow:
         lines = iter(["hello", "again"])
 
-        def read(self, text):
+        def read(self, text, refusal=""):
             time.sleep(0.1)
             wired.append(fake.wired)
             return next(self.lines, "/exit")

@@ -23,8 +23,8 @@ def test_a_mistyped_command_is_an_error_with_the_nearest_and_never_a_prompt(open
     code, out, err = ran(opened, typed)
     assert (code, out, opened[0].conversation.turns) == (2, "", ())
     assert err == (
-        f"error: {typed.split()[0]} is no command\n"
-        f"hint: the nearest: {nearest}; a message that begins with / needs a space before it\n"
+        f"error: there is no command {typed.split()[0]}\n"
+        f"hint: the nearest: {nearest}; to send it as a message, put a space before the /\n"
     )
 
 
@@ -121,7 +121,8 @@ def test_a_damaged_file_is_not_loaded_and_the_conversation_stays(opened, tmp_pat
     path.write_text('{"transcript": 1}\n{"role": "user"')
     code, _, _ = ran(opened, "hello", f"/load {path}")
     assert code == 2 and len(chat.conversation.turns) == 1
-    assert f"error: {path}:2 is damaged: it is not JSON\nhint: nothing was loaded" in err.getvalue()
+    assert f"error: {path}:2 is damaged: it is not JSON (Expecting" in err.getvalue()
+    assert "\nhint: nothing was loaded" in err.getvalue()
 
 
 def test_draft_on_without_a_draft_lets_the_text_draft(pair):

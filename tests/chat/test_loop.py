@@ -7,7 +7,7 @@ import io
 import pytest
 
 from fakes.chat import ran
-from specdec_cli.chat.loop import LineReader, is_open, unfenced
+from specdec_cli.chat.loop import LineReader, is_open, run_chat, unfenced
 from specdec_cli.errors import UsageError
 from specdec_cli.session.interrupt import Presses
 
@@ -92,3 +92,17 @@ def test_a_dumb_terminal_gets_a_prompt():
 )
 def test_fences_open_close_and_go(text, open_, inner):
     assert (is_open(text), unfenced(text)) == (open_, inner)
+
+
+def test_a_first_message_is_sent_before_anything_is_read(opened):
+    chat, _, err = opened
+    assert run_chat(chat, LineReader(io.BytesIO(b"and then?\n"), None), False, "hello") == 0
+    assert [turn.user for turn in chat.conversation.turns] == ["hello", "and then?"]
+    assert err.getvalue().startswith("> hello\n")
+
+
+def test_why_a_message_came_back_is_said_until_another_one_is_read(opened):
+    chat, _, _ = opened
+    chat.settings = chat.settings.with_value("max-context", "60")
+    ran(opened, "x" * 90, "hi", "/nothing")
+    assert [refusal[:16] for refusal in chat.refusals] == ["", "the conversation", "", ""]

@@ -17,10 +17,10 @@ def test_before_the_first_reply_there_is_one_row():
     assert stats_rows({"replies": 0}) == (("replies", "none yet"),)
 
 
-def test_stats_have_both_acceptance_rates_and_every_position():
+def test_stats_have_one_acceptance_rate_and_every_position():
     rows = dict(stats_rows(figures((0, 0), (2, 2), (2, 0))))
     assert rows["tokens"] == "5 in 3 target passes, 1.67 a pass"
-    assert rows["accepted"] == "50 % of drafted, 67 % of judged"
+    assert rows["accepted"] == "50 % of drafted"
     assert rows["by position"] == "1: 50 % 2: 50 %"
     assert rows["prompts"] == "30 tokens, 10 of them read, the others were in the cache"
 

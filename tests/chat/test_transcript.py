@@ -91,3 +91,14 @@ def test_a_file_that_is_missing_or_no_text_is_refused(tmp_path):
     (tmp_path / "bytes.jsonl").write_bytes(b"\xff")
     with pytest.raises(UsageError, match="it is not UTF-8 text"):
         load(tmp_path / "bytes.jsonl")
+
+
+def test_a_trace_is_named_with_the_command_that_plays_it(tmp_path):
+    path = tmp_path / "trace.jsonl"
+    path.write_text('{"event": "start", "schema": 1}\n')
+    with pytest.raises(UsageError) as refused:
+        load(path)
+    assert (refused.value.message, refused.value.hint) == (
+        f"{path} is a trace, not a saved chat",
+        f"play it: specdec replay {path}",
+    )

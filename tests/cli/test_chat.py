@@ -220,13 +220,41 @@ def test_ctrl_c_at_the_prompt_clears_the_line_and_says_how_to_leave(tmp_path):
     assert chat.end()[0] == 130
 
 
-def test_a_terminated_chat_gives_the_terminal_back(tmp_path):
-    chat = Terminal(tmp_path).ready()
+@pytest.mark.parametrize(
+    "signals",
+    [["SIGTERM"], ["SIGHUP"], ["SIGQUIT"], ["SIGTERM", "SIGTERM"], ["SIGHUP", "SIGTERM", "SIGINT"]],
+    ids="+".join,
+)
+@pytest.mark.parametrize("replying", [False, True], ids=["at the prompt", "in a reply"])
+def test_a_chat_that_is_ended_gives_the_terminal_back(tmp_path, endless, signals, replying):
+    """The bug: SIGHUP, SIGQUIT and a second SIGTERM left echo off and bracketed paste on."""
+    chat = Terminal(tmp_path, "--target", endless, "--draft", endless, "-n", "90000").ready()
+    if replying:
+        chat.type("hello" + ENTER)
+        chat.wait("target pass")
     assert not termios.tcgetattr(chat.slave)[3] & termios.ECHO
-    chat.process.terminate()
-    chat.process.wait(30)
-    assert termios.tcgetattr(chat.slave)[3] & termios.ECHO
-    assert chat.process.returncode == 128 + signal.SIGTERM
+    for name in signals:
+        chat.process.send_signal(getattr(signal, name))
+        time.sleep(0.01)
+    code, text = chat.end()
+    assert code == 128 + getattr(signal, signals[0]) and "Traceback" not in text
+    assert chat.raw.rfind(b"\x1b[?2004l") > chat.raw.rfind(b"\x1b[?2004h")
+
+
+def test_a_long_paste_that_does_not_fit_is_refused_where_the_user_looks(tmp_path):
+    """The bug: the message came back, filled the screen and hid the error above it: Enter seemed dead."""
+    chat = Terminal(tmp_path, "--max-context", "64").ready()
+    chat.type(PASTE.format("\r".join(f"line {number} of a long paste" for number in range(200))))
+    chat.wait("line 199")
+    chat.type(ENTER)
+    chat.wait(b"not sent:")
+    rows = [row.rstrip() for row in chat.screen.display]
+    assert any(row.startswith(" not sent: the conversation has ") and "holds 64" in row for row in rows[-2:]), rows
+    chat.type("!")
+    chat.wait("line 199 of a long paste!")
+    assert not any("not sent" in row for row in chat.screen.display)
+    chat.type(CTRL_C + CTRL_D)
+    assert chat.end()[0] == 0
 
 
 def test_an_unknown_command_is_an_error_and_nothing_is_sent(tmp_path):
@@ -234,7 +262,7 @@ def test_an_unknown_command_is_an_error_and_nothing_is_sent(tmp_path):
     chat.say("/hlep").wait("hint: the nearest: /help")
     chat.type(CTRL_D)
     code, text = chat.end()
-    assert code == 0 and "error: /hlep is no command" in text and "target pass" not in text
+    assert code == 0 and "error: there is no command /hlep" in text and "target pass" not in text
 
 
 def test_history_outlives_the_chat_privately_and_can_be_switched_off(tmp_path):
@@ -373,7 +401,7 @@ def test_a_saved_chat_is_continued_with_its_pair_and_its_history(tmp_path):
     saved = tmp_path / "chat.jsonl"
     assert piped("-n", "8", "--save", str(saved), "-s", "Brief.", stdin="def f(a):\n")[0] == 0
     code, _, err = piped("-n", "8", "--resume", str(saved), stdin="class A:\n")
-    assert code == 0 and "1 turn continued" in err
+    assert code == 0 and "1 turn continued" in err and "\n> def f(a):\n" in err  # the last turn is shown
     conversation = load(saved).conversation
     assert [turn.user for turn in conversation.turns] == ["def f(a):", "class A:"] and conversation.system == "Brief."
     code, _, err = piped("--save", str(saved), stdin="")
@@ -395,3 +423,10 @@ def test_escape_sequences_never_reach_the_terminal(tmp_path):
     code, out, err = piped("--resume", str(saved), stdin="\n".join([*commands, f"/load {hostile}", ""]))
     assert code == 2 and out == "" and "abcd" in err
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", err), ascii(err)
+
+
+def test_a_first_message_is_an_argument(tmp_path):
+    saved = tmp_path / "chat.jsonl"
+    code, _, err = piped("def f(a):", "-n", "8", "--save", str(saved), stdin="class A:\n")
+    assert code == 0 and messages(saved) == ["def f(a):", "class A:"] and "> def f(a):" in err
+    assert piped("", stdin="")[0] == 2

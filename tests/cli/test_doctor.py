@@ -42,3 +42,15 @@ def test_json_without_a_selftest_is_a_usage_error(specdec):
         "--json was given without --selftest",
         "specdec doctor --selftest --json",
     )
+
+
+def test_into_a_pipe_a_selftest_reports_each_result_at_once_and_the_totals_last(specdec, monkeypatch):
+    """The bug: `doctor --selftest | cat` said nothing for 40 seconds."""
+    outcomes = [Outcome("qwen3", "pass"), Outcome("olmo", "refused", detail="no package")]
+
+    monkeypatch.setattr(suite, "run_suite", lambda *_: iter(outcomes))
+    monkeypatch.setattr(kernels, "run_families", lambda _: iter(()))
+    code, out, err = specdec("doctor", "--selftest")
+    lines = [line.split("\t") for line in out.splitlines()]
+    assert (code, err) == (0, "") and lines[:2] == [["qwen3", "pass"], ["olmo", "refused", "no package"]]
+    assert [line[0] for line in lines[2:]] == ["rollback logic, float32", "kernels real models use", "time"]

@@ -268,3 +268,13 @@ def test_the_start_event_names_the_values_in_effect(specdec, tmp_path):
     start = json.loads(out.splitlines()[0])
     assert (start["rule"], start["temperature"], start["seed"]) == ("block", 0.6, None)
     assert (start["sampling"]["top_k"], start["sampling"]["top_p"], start["sampling"]["min_p"]) == (20, 0.9, 0.0)
+
+
+@pytest.mark.slow
+def test_where_ascii_is_all_there_is_the_summary_spells_its_signs_and_the_answer_keeps_its_own(tiny_pair):
+    command = [sys.executable, "-m", "specdec_cli", *tiny(tiny_pair), "def f("]
+    settings = {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, env=ENVIRONMENT | settings, timeout=120)
+    assert done.returncode == 0 and b" - " in done.stderr and b"?" not in done.stderr
+    usual = subprocess.run(command, capture_output=True, env=ENVIRONMENT, timeout=120)
+    assert done.stdout.decode() == usual.stdout.decode().encode("ascii", "replace").decode()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import json
 import re
+import shutil
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 
 from fakes.world import BIG, MODELS, SMALL
-from specdec_cli.cli.pairs import ask
+from specdec_cli.cli.ask import ask
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.pairs.registry import packaged_file, read_registry
 
@@ -20,21 +22,13 @@ def test_pairs_shows_figures_and_models_within_80_columns(world):
     done = world("pairs")
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
-    assert lines[0] == "pair                 size  here  fits     K  source    Hub"
-    demo = next(i for i, line in enumerate(lines) if line.startswith("demo *"))
-    assert re.fullmatch(r"demo \* {12}1\d\.\d MB  yes   yes      4  packaged", lines[demo])
-    assert lines[demo + 1] == "  specdec:demo/target + specdec:demo/draft"
-    assert lines[-9:] == [
-        "tiny                    –  no    ?     auto  yours     unverified",
-        "  org/big + org/small",
-        "odd                     –  no    ?     auto  yours     unverified",
-        "  org/big + org/odd",
-        "gone                    –  no    ?     auto  yours     unverified",
-        "  org/nowhere, no draft",
-        "* the default pair: it answers when none is named",
-        "ids without an organisation are mlx-community/…",
-        "24 of 25 not yet verified against the Hub: specdec pairs --online",
-    ]
+    assert lines[0] == "ready to run here"
+    assert re.fullmatch(r"  demo \* +1\d\.\d MB  K 4", lines[1])
+    assert lines[2:5] == ["      specdec:demo/target + specdec:demo/draft", "", "to download: specdec pull NAME"]
+    assert re.fullmatch(r"  tiny +–  K auto  yours, unverified", lines[5])
+    assert lines[6] == "      org/big + org/small"
+    assert "* the default pair: it answers when none is named" in lines
+    assert "ids without an organisation are mlx-community/…" in lines
     assert max(map(len, lines)) <= 80
     assert world.hub.log == []
 
@@ -48,6 +42,7 @@ def test_pairs_as_json_is_one_array(world):
         "target": BIG,
         "draft": SMALL,
         "size_bytes": None,
+        "estimated_bytes": None,
         "downloaded": False,
         "fits": None,
         "k": "auto",
@@ -67,7 +62,7 @@ def test_pairs_online_clears_unverified_and_names_what_the_hub_lacks(world):
                 world.hub.commit(name, {"config.json": b"{}", "model.safetensors": b"x" * 1000})
     done = world("pairs", "--online")
     assert done.err == f"org/nowhere: no such repository on {world.hub.url}: org/nowhere, or it is private (404)"
-    assert done.out.splitlines()[-1] == "1 of 25 not yet verified against the Hub: specdec pairs --online"
+    assert re.fullmatch(r"1 of \d+ not yet confirmed by the Hub: specdec pairs --online", done.out.splitlines()[-1])
     world.hub.forget()
     rows = {row["name"]: row for row in json.loads(world("pairs", "--json").out)}
     assert [name for name, row in rows.items() if not row["verified"]] == ["gone"]
@@ -90,8 +85,9 @@ def test_a_hub_in_trouble_confirms_nothing_and_forgets_nothing(world):
 @pytest.mark.slow
 def test_pairs_add_use_and_path_edit_the_users_file_and_keep_its_comments(world):
     added = world("pairs", "add", "mine", "--target", BIG, "--draft", SMALL, "-k", "5", "--target-revision", "v1")
-    assert (added.code, added.out, added.err) == (0, "", f"mine is in {world.models}")
-    assert world("pairs", "use", "mine").err == "mine is now the default pair"
+    assert (added.code, added.out) == (0, "")
+    assert added.err == f"mine is in {world.models}\nit is not here yet: specdec pull mine"
+    assert world("pairs", "use", "mine", "--force").err == "mine is now the default pair"
     text = world.models.read_text()
     assert "# my own words, and they stay" in text and "# same tokenizer" in text
     mine = read_registry(world.models, "yours")
@@ -116,8 +112,9 @@ def test_a_broken_models_toml_names_file_and_line_and_is_left_alone(world, comma
 
 def test_a_pair_of_ones_own_is_added_used_and_found(specdec):
     code, out, err = specdec("pairs", "add", "mine", "--target", "org/t", "--draft", "org/d", "-k", "5")
-    assert (code, out, err) == (0, "", f"mine is in {specdec.models}\n")
-    assert specdec("pairs", "use", "mine") == (0, "", "mine is now the default pair\n")
+    assert (code, out) == (0, "")
+    assert err == f"mine is in {specdec.models}\nit is not here yet: specdec pull mine\n"
+    assert specdec("pairs", "use", "mine", "--force") == (0, "", "mine is now the default pair\n")
     assert specdec("pairs", "path") == (0, f"{specdec.models}\n", "")
     mine = read_registry(specdec.models, "yours")
     assert (mine.default_pair, mine.pairs["mine"].draft, mine.pairs["mine"].k) == ("mine", "org/d", 5)
@@ -136,10 +133,153 @@ def test_a_table_of_pairs_says_which_is_the_default(specdec):
     assert rows["mine"]["source"] == "yours" and rows["demo"]["downloaded"]
 
 
-def test_nobody_is_asked_where_nobody_can_answer(monkeypatch):
+def test_the_default_pair_is_one_that_can_answer(specdec):
+    """`pairs use` of a pair that is not here broke every later `run` and `chat`."""
+    code, message, hint = specdec.refused("pairs", "use", "llama-3b")
+    assert (code, message) == (3, "llama-3b is not here, and the default pair answers whenever none is named")
+    assert hint == "specdec pull llama-3b; --yes pulls it now, --force makes it the default without"
+    assert not specdec.models.exists()
+    assert specdec("pairs", "use", "demo") == (0, "", "demo is now the default pair\n")
+
+
+def test_a_pair_whose_folder_is_gone_cannot_become_the_default(specdec, tiny_pair, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_pair[0], folder)
+    assert specdec("pairs", "add", "mine", "--target", folder)[0] == 0
+    folder.rename(tmp_path / "elsewhere")
+    code, message, hint = specdec.refused("pairs", "use", "mine")
+    assert (code, message) == (3, f"no folder {folder} here")
+    assert hint == "check the path; a Hub id looks like organisation/name"
+
+
+def test_pairs_use_pulls_what_is_not_here_if_it_may(specdec, monkeypatch):
+    pulled = []
+    monkeypatch.setattr("specdec_cli.pairs.pull.pull", lambda pair, screen, **_: pulled.append(pair.name))
+    assert specdec("pairs", "use", "llama-3b", "--yes") == (0, "", "llama-3b is now the default pair\n")
+    assert pulled == ["llama-3b"]
+
+
+@pytest.mark.parametrize("command", [["run", "hi"], ["audit"], ["bench"]])
+def test_a_default_pair_that_is_gone_is_named_with_the_command_that_brings_it(specdec, command):
+    """The hint pulled the target alone, as a new pair."""
+    specdec.models.write_text('schema_version = 1\ndefault_pair = "llama-3b"\n')
+    code, message, hint = specdec.refused(*command)
+    model = "mlx-community/Llama-3.2-3B-Instruct-4bit"
+    assert (code, message) == (
+        3,
+        f"the default pair llama-3b is not here: {model} is neither a folder here nor in the model cache",
+    )
+    assert hint == "specdec pull llama-3b, or another default: specdec pairs use demo"
+
+
+def test_a_named_pair_that_is_not_here_is_pulled_by_its_name(specdec):
+    code, message, hint = specdec.refused("run", "-p", "llama-3b", "hi")
+    assert (code, hint) == (3, "specdec pull llama-3b")
+    assert message.startswith("pair llama-3b is not here: mlx-community/")
+
+
+@pytest.mark.parametrize("name", ["./nowhere", "/nowhere/at/all", "~/nowhere", "nowhere", "specdec:demo/nothing"])
+@pytest.mark.parametrize("side", ["--target", "--draft"])
+def test_a_folder_that_does_not_exist_is_not_added(specdec, name, side):
+    other = {"--target": "--draft", "--draft": "--target"}[side]
+    code, message, _ = specdec.refused("pairs", "add", "mine", side, name, other, "org/x")
+    assert (code, message.startswith("no folder ")) == (3, True)
+    assert name in message and not specdec.models.exists()
+
+
+def test_a_folder_without_a_model_is_not_added(specdec, tmp_path):
+    code, message, _ = specdec.refused("pairs", "add", "mine", "--target", tmp_path)
+    assert (code, message) == (3, f"{tmp_path} has no config.json in {tmp_path}")
+
+
+def test_a_folder_is_kept_by_its_whole_path(specdec, tiny_pair, monkeypatch):
+    """A path relative to where `pairs add` was typed was found from there alone."""
+    monkeypatch.chdir(tiny_pair[0].parent)
+    code, _, err = specdec("pairs", "add", "mine", "--target", "./target", "--draft", "draft")
+    assert (code, err) == (0, f"mine is in {specdec.models}\n")
+    mine = read_registry(specdec.models, "yours").pairs["mine"]
+    assert (mine.target, mine.draft) == tuple(map(str, tiny_pair))
+
+
+def test_an_entry_is_not_replaced_unasked(specdec):
+    specdec("pairs", "add", "mine", "--target", "org/t", "--draft", "org/d")
+    before = specdec.models.read_text()
+    code, message, hint = specdec.refused("pairs", "add", "mine", "--target", "org/other")
+    assert (code, hint) == (2, "add --yes to go on without asking")
+    assert message.endswith("mine is org/t with org/d. Replace it by org/other without a draft?")
+    assert specdec.models.read_text() == before
+    assert specdec("pairs", "add", "mine", "--target", "org/other", "--yes")[0] == 0
+    assert read_registry(specdec.models, "yours").pairs["mine"].draft is None
+
+
+def test_k_0_is_kept_as_it_was_given(specdec):
+    """It became auto."""
+    specdec("pairs", "add", "mine", "--target", "org/t", "-k", "0")
+    assert read_registry(specdec.models, "yours").pairs["mine"].k == 0
+
+
+def test_a_k_of_ones_own_for_a_packaged_pair_keeps_what_is_known_of_it(specdec):
+    packaged = read_registry(packaged_file(), "packaged").pairs["llama-3b"]
+    assert (
+        specdec("pairs", "add", "llama-3b", "--target", packaged.target, "--draft", packaged.draft, "-k", "3")[0] == 0
+    )
+    assert read_registry(specdec.models, "yours").pairs["llama-3b"] == replace(packaged, k=3, source="yours")
+
+
+def test_a_new_k_for_the_same_models_needs_no_question(specdec):
+    specdec("pairs", "add", "mine", "--target", "org/t", "--draft", "org/d")
+    assert specdec("pairs", "add", "mine", "--target", "org/t", "--draft", "org/d", "-k", "3")[0] == 0
+    assert read_registry(specdec.models, "yours").pairs["mine"].k == 3
+
+
+def test_a_packaged_pair_is_not_covered_unasked_and_demo_never(specdec):
+    """`pairs add demo --target specdec:demo/target` took the demo pair's draft away."""
+    code, message, _ = specdec.refused("pairs", "add", "llama-3b", "--target", "org/t")
+    assert (code, "Replace it by org/t" in message) == (2, True)
+    code, message, hint = specdec.refused("pairs", "add", "demo", "--target", "specdec:demo/target", "--yes")
+    assert (code, message) == (2, "demo names the pair that ships inside specdec")
+    assert hint == "take another name: specdec pairs add mine --target ID --draft ID"
+    assert not specdec.models.exists()
+
+
+def test_a_removed_pair_is_gone_and_so_is_its_place_as_the_default(specdec):
+    specdec.models.write_text('# my words\nschema_version = 1\ndefault_pair = "a"\n[pairs.a]\ntarget = "org/t"\n')
+    code, message, hint = specdec.refused("pairs", "remove", "a")
+    assert (code, hint) == (2, "add --yes to go on without asking")
+    assert message.endswith(f"Take a (org/t without a draft) out of {specdec.models}?")
+    assert specdec("pairs", "remove", "a", "--yes") == (
+        *(0, ""),
+        f"a is out of {specdec.models}; the models stay where they are\n"
+        "a was the default pair; now the demo pair answers: specdec pairs use NAME\n",
+    )
+    assert specdec.models.read_text() == "# my words\nschema_version = 1\n"
+    assert specdec.refused("pairs", "remove", "a", "--yes")[1].startswith("no pair named a")
+
+
+def test_removing_an_entry_over_a_packaged_one_brings_that_back(specdec):
+    specdec.models.write_text('schema_version = 1\ndefault_pair = "demo"\n[pairs.demo]\ntarget = "org/t"\n')
+    code, _, err = specdec("pairs", "remove", "demo", "--yes")
+    assert (code, err.splitlines()[-1]) == (0, "the packaged demo is back: specdec:demo/target with specdec:demo/draft")
+    assert read_registry(specdec.models, "yours").default_pair == "demo"
+    rows = {row["name"]: row for row in json.loads(specdec("pairs", "--json")[1])}
+    assert rows["demo"]["draft"] == "specdec:demo/draft"
+
+
+def test_a_packaged_pair_cannot_be_removed(specdec):
+    code, message, hint = specdec.refused("pairs", "remove", "llama-3b", "--yes")
+    assert (code, message) == (2, f"llama-3b is packaged with specdec; it is not in {specdec.models}")
+    assert hint == "specdec rm llama-3b removes its downloaded files"
+
+
+def test_the_draft_of_a_named_pair_can_be_swapped(specdec, tiny_pair):
+    code, message, _ = specdec.refused("run", "-p", "llama-3b", "--draft", tiny_pair[1], "hi")
+    assert (code, "Llama-3.2-3B-Instruct-4bit is neither" in message) == (3, True)
+
+
+def test_nobody_is_asked_where_stdin_is_no_terminal(monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     ask("Free 1 GB?", yes=True)
-    with pytest.raises(UsageError, match=r"nobody can answer: Free 1 GB\?"):
+    with pytest.raises(UsageError, match=r"there is no terminal to ask on: Free 1 GB\?"):
         ask("Free 1 GB?", yes=False)
 
 

@@ -21,7 +21,7 @@ TYPOS = [
     (["check", "--jsn"], 2, "No such option: --jsn (Possible options: --json)", "specdec --help"),
     (["check", "tiny", "--max-context", "0"], 2, "--max-context 0 is below 1", "the nearest that works"),
     (["check", "tiny", "--target", "o/t"], 2, "--pair tiny and --target o/t both name a target", "give one"),
-    (["pull", "--draft", "o/d", "--yes"], 2, "--draft o/d has no --target to draft for", "name both"),
+    (["pull", "--draft", "o/d", "--yes"], 2, "--draft o/d has no target to draft for", "name one"),
     (["check", "--target", "nosuch"], 3, "no folder nosuch here", "a Hub id looks like organisation/name"),
     (["rm", "demo", "--yes"], 3, "nothing of demo to remove", "specdec pairs"),
     (["rm", "o/t", "--yes"], 3, "o/t is not in the model cache", "specdec pairs"),
@@ -44,7 +44,11 @@ OFFLINE = [
     (["check", "tiny", "--offline"], {}, "org/big is neither a folder here nor in the model cache"),
     (["pull", "tiny"], {"HF_ENDPOINT": NOBODY}, "cannot reach http://127.0.0.1:9 for org/big"),
     (["pull", "tiny"], {"SPECDEC_OFFLINE": "1"}, "org/big is neither a folder here nor in the model cache"),
-    (["run", "-p", "tiny", "hi"], {"HF_ENDPOINT": NOBODY}, "org/big is neither a folder here nor in the model cache"),
+    (
+        ["run", "-p", "tiny", "hi"],
+        {"HF_ENDPOINT": NOBODY},
+        "pair tiny is not here: org/big is neither",
+    ),
     (["rm", "tiny", "-y"], {"HF_ENDPOINT": NOBODY}, "org/big is not in the model cache"),
 ]
 

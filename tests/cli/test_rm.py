@@ -20,7 +20,7 @@ def test_rm_says_what_else_uses_the_files_asks_and_frees_them(pulled):
     asked = pulled("rm", "tiny")
     assert asked.code == 2
     assert asked.errors() == [
-        f"nobody can answer: Free {held / 1e3:.0f} kB?",
+        f"there is no terminal to ask on: Free {held / 1e3:.0f} kB?",
         "add --yes to go on without asking",
     ]
     assert asked.err.splitlines()[:2] == ["org/big: 388 kB; also used by odd", "org/small: 388 kB"]
@@ -30,7 +30,7 @@ def test_rm_says_what_else_uses_the_files_asks_and_frees_them(pulled):
         0,
         [
             f"freed {held / 1e3:.0f} kB",
-            "tiny is still the default pair; another: specdec pairs use NAME",
+            "tiny is still the default pair, and cannot answer: specdec pairs use demo",
         ],
     )
     assert not pulled.cached(BIG).exists() and not pulled.cached(SMALL).exists()

@@ -92,7 +92,7 @@ def test_the_final_screen_holds_the_answer_one_panel_and_the_summary():
     assert (code, cursor) == (0, True)
     # The panel's terminal folds long lines at words; nothing else may differ.
     assert "".join(answer.split()) in "".join(text.split())
-    assert text.count("─ demo · K 4 · greedy ─") == 1
+    assert text.count("╭─ demo · ") == 1
     assert text.count("demo pair") == 1
     assert "tokens in" in text and "✓ accepted" in text and "stopped at --max-tokens 30" in text
     assert "loading" not in text
@@ -116,7 +116,7 @@ def test_a_resize_in_mid_reply_leaves_one_panel(long_folder):
     screen.resize(60, 24)
     code, lines, cursor = screen.end()
     assert (code, cursor) == (0, True)
-    assert sum("· K 3 ·" in line for line in lines) == 1
+    assert sum(line.startswith("╭─ model · ") for line in lines) == 1
 
 
 @pytest.mark.slow
@@ -219,3 +219,33 @@ def test_a_failure_of_the_device_is_two_lines_an_event_and_its_exit_code(specdec
     found, out, _ = specdec("run", "--json", "-n", "8", "def")
     last = json.loads(out.splitlines()[-1])
     assert (found, last["event"], last["exit_code"]) == (code, "error", code)
+
+
+def test_stdin_comes_first_then_the_file_then_the_prompt(monkeypatch, tmp_path):
+    path = tmp_path / "prompt.txt"
+    path.write_text("file")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"stdin")))
+    assert read_prompt("prompt", path) == "stdin\nfile\nprompt"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [(b"caf\xe9", "is not UTF-8: byte 0xe9 at 3 of 4"), (None, "cannot be read: No such file or directory")],
+)
+def test_a_file_that_is_no_prompt_is_refused_with_its_name(specdec, tmp_path, data, message):
+    path = tmp_path / "prompt.txt"
+    if data:
+        path.write_bytes(data)
+    code, said, _ = specdec.refused("run", "-f", path)
+    assert code == 2 and str(path) in said and message in said
+
+
+def test_without_a_prompt_on_a_terminal_the_hint_names_chat(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    with pytest.raises(UsageError) as refused:
+        read_prompt(None)
+    assert "specdec chat" in refused.value.hint and refused.value.exit_code == 2

@@ -1,6 +1,8 @@
 """Costs of passes and rounds, on a device that takes a given time."""
 
 from itertools import count
+from statistics import fmean
+from time import perf_counter
 
 import mlx.core as mx
 import numpy as np
@@ -8,10 +10,14 @@ import pytest
 
 from fakes.device import FakeDevice, TextModel
 from fakes.models import tiny_network
+from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft import NO_TOKENS
+from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.drafters.model import ModelDrafter
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.sampling.acceptance import greedy
+from specdec_cli.engine.sampling.acceptance import greedy, make_rule
+from specdec_cli.engine.sampling.sampler import Sampler
+from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.engine.timing import PLAIN_ROUNDS, RepeatDrafter, Scheduled, plain_step_seconds, round_costs
 
 TEXT = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9]
@@ -27,11 +33,12 @@ def measured(monkeypatch, ks, repeats, cancelled=lambda: False):
     return round_costs(target, drafter, rule, [3], ks, repeats, fake.clock, cancelled)
 
 
-def test_a_plain_step_is_the_mean_of_several_and_leaves_the_memo_where_it_was():
+def test_plain_steps_are_timed_each_and_leave_the_memo_where_it_was():
     model, ids = CachedModel(tiny_network(seed=1), "m"), [3, 4, 5, 6]
     before = np.array(model.logits(ids, NO_TOKENS))
     ticks = count(0, 8)
-    assert plain_step_seconds(model, ids, 4, lambda: float(next(ticks))) == 2.0
+    found = plain_step_seconds(model, greedy(model.vocab_size), ids, 4, lambda: float(next(ticks)))
+    assert found == [8.0] * 4
     assert model.length == len(ids) - 1
     np.testing.assert_allclose(np.array(model.logits(ids, NO_TOKENS)), before, atol=2e-4)
 
@@ -44,7 +51,24 @@ def test_a_pass_in_flight_and_the_start_of_the_pipeline_are_not_counted(monkeypa
     target.outputs([3, 1, 4], mx.array([1, 5]))
     fake.queue(target.logits([3], NO_TOKENS))
     assert fake.backlog_seconds > 0.5
-    assert plain_step_seconds(target, [3, 1], steps, fake.clock) == pytest.approx(1.0, rel=0.05)
+    found = plain_step_seconds(target, greedy(target.vocab_size), [3, 1], steps, fake.clock)
+    assert len(found) == steps and fmean(found) == pytest.approx(1.0, rel=0.05)
+
+
+def test_plain_steps_amid_a_reply_change_none_of_its_tokens():
+    """Under `block` each position is judged with noise of its own, so a step that is taken back leaves no trace."""
+
+    def said(measuring):
+        target, draft = CachedModel(tiny_network(seed=1), "t"), CachedModel(tiny_network(seed=2), "d")
+        rule = make_rule("block", Sampler(Sampling(1.0, repetition_penalty=1.2), 7, [3, 4], target.vocab_size))
+        context = [3, 4]
+        drafter = ModelDrafter(draft, target.vocab_size, rule)
+        for round in decode(target, drafter, rule, Fixed(3), context, 40, frozenset(), perf_counter):
+            if measuring and round.draft:
+                plain_step_seconds(target, rule, context, 2, perf_counter)
+        return context
+
+    assert said(measuring=True) == said(measuring=False)
 
 
 @pytest.mark.parametrize("repeats", [1, 3])

@@ -93,10 +93,11 @@ def ran(opened, *lines, lenient=False, presses=None):
 
     class Script:
         def __init__(self):
-            self.lines, self.given = list(lines), []
+            self.lines, self.given, self.refusals = list(lines), [], []
 
-        def read(self, text):
+        def read(self, text, refusal=""):
             self.given.append(text)
+            self.refusals.append(refusal)
             if not self.lines:
                 raise EOFError
             line = self.lines.pop(0)
@@ -106,5 +107,5 @@ def ran(opened, *lines, lenient=False, presses=None):
 
     reader = Script()
     code = run_chat(chat, reader, lenient)
-    chat.given = reader.given
+    chat.given, chat.refusals = reader.given, reader.refusals
     return code, out.getvalue(), err.getvalue()

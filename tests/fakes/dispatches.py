@@ -106,8 +106,8 @@ def queued_by_rounds(monkeypatch, folder, rule, k, rounds, rows, computed=False)
 
     def read(packed):
         counts.append(dispatches(folder, packed))
-        drafted = packed.size - 2
-        return packed.tolist() if computed else [*range(drafted), drafted // 2, 7]
+        drafted = packed.size - 3
+        return packed.tolist() if computed else [*range(drafted), 0, drafted // 2, 7]
 
     monkeypatch.setattr(device, "queue", lambda array: None)
     monkeypatch.setattr(device, "wait", lambda array: None)

@@ -63,7 +63,8 @@ class Fault:
     """What to do to requests whose `METHOD PATH` matches; `times` counts down, None is for ever.
 
     kind: status, html, cut (stop after `at` bytes of the file), short (a shorter file, honestly announced),
-    corrupt (a byte flipped), slow (`seconds` before every piece), stall (`seconds` of silence after `at` bytes).
+    corrupt (a byte flipped), whole (ranges are ignored), slow (`seconds` before every piece), stall (`seconds` of
+    silence after `at` bytes).
     """
 
     kind: str
@@ -296,17 +297,23 @@ class _Handler(BaseHTTPRequestHandler):
             data = data[: fault.at] + bytes([data[fault.at] ^ 1]) + data[fault.at + 1 :]
         if fault and kind == "short":
             data = data[: fault.at]
-        start = 0
-        if asked := re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range") or ""):
-            start = int(asked.group(1))
-            headers = headers | {"Content-Range": f"bytes {start}-{len(data) - 1}/{len(data)}"}
+        start, end = 0, len(data)
+        asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range") or "")
+        if kind == "whole":
+            asked = None
+        if asked:
+            start, end = int(asked.group(1)), min(int(asked.group(2) or len(data)) + 1, len(data))
+            if start >= len(data):
+                self.answer(416, b"", {"Content-Range": f"bytes */{len(data)}"})
+                return
+            headers = headers | {"Content-Range": f"bytes {start}-{end - 1}/{len(data)}"}
         self.send_response(206 if asked else 200)
-        headers = {"Content-Length": str(len(data) - start), "Accept-Ranges": "bytes"} | headers
+        headers = {"Content-Length": str(end - start), "Accept-Ranges": "bytes"} | headers
         for key, value in self.server.hub.lie_headers(self.entry.path, headers).items():
             self.send_header(key, value)
         self.end_headers()
         if self.command == "GET":
-            self.send_body(data, start, fault if kind in {"cut", "slow", "stall"} else None)
+            self.send_body(data[:end], start, fault if kind in {"cut", "slow", "stall"} else None)
 
     def send_body(self, data: bytes, start: int, fault: Fault | None) -> None:
         end = fault.at if fault and fault.kind != "slow" else len(data)

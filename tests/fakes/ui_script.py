@@ -14,6 +14,7 @@ from typing import TextIO
 import pyte
 
 from specdec_cli.events import Event, Finish, Prefill, Round, RoundDone, Start
+from specdec_cli.gain import Gain
 from specdec_cli.ui.panel.state import PanelState
 
 START = Start(
@@ -52,9 +53,12 @@ ANSWER = "def read_lines(path):\n    with\topen(path) as handle"
 
 
 def finish(reason: str = "stop", plain_step_seconds: float | None = 0.012, tail: str = "") -> Finish:
-    """The end of ROUNDS, with the figures of its own fold."""
-    state = folded()
-    stats = replace(state.stats, plain_step_seconds=plain_step_seconds)
+    """The end of ROUNDS, with the figures of its own fold, and a gain that is known to a tenth."""
+    stats, gain = folded().stats, None
+    if plain_step_seconds is not None:
+        speedup = plain_step_seconds * (stats.emitted_tokens - 1) / stats.decode_seconds
+        gain = Gain(speedup, speedup / 1.1, speedup * 1.1, 0.35)
+    stats = replace(stats, gain=gain)
     return Finish(reason, ANSWER + tail, (), tail, stats.to_dict())
 
 

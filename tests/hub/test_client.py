@@ -6,7 +6,7 @@ import pytest
 from huggingface_hub import constants
 from huggingface_hub.utils import httpx
 
-from specdec_cli.errors import NotAvailable
+from specdec_cli.errors import NotAvailable, Unanswered
 from specdec_cli.hub import client
 
 AUTHORIZATION = {"Authorization": "Bearer hf_a_persons_own_token"}
@@ -89,3 +89,34 @@ def test_preparing_turns_telemetry_off_even_where_it_was_on(monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", False)
     client.prepare()
     assert constants.HF_HUB_DISABLE_TELEMETRY is True
+
+
+def answer(status, **headers):
+    request = httpx.Request("GET", "https://huggingface.co/api/models/o/n")
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return httpx.Response(status, headers=named, request=request)
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize(
+    ("headers", "said"),
+    [
+        ({"retry_after": "1000000000"}, "31 years"),
+        ({"ratelimit": '"api";r=0;t=7200'}, "2 h"),
+        ({"retry_after": "9" * 400}, "years"),
+    ],
+)
+def test_a_wait_of_hours_or_years_is_refused_and_said(status, headers, said):
+    """huggingface_hub slept as long as it was told, without a word."""
+    with pytest.raises(Unanswered, match=rf"huggingface.co asks to wait .*{said} \({status}\)"):
+        client.refuse_long_wait(answer(status, **headers))
+
+
+def test_a_short_wait_is_said_and_an_answer_without_one_is_not():
+    said = []
+    with client.saying(said.append):
+        client.refuse_long_wait(answer(429, retry_after="17"))
+        client.refuse_long_wait(answer(200, retry_after="17"))
+        client.refuse_long_wait(answer(429, retry_after="soon"))
+    client.refuse_long_wait(answer(429, retry_after="17"))
+    assert said == ["huggingface.co asks to wait 17 s (429)"]

@@ -9,7 +9,7 @@ from mlx.utils import tree_flatten
 from fakes.models import TINY, tiny_folder
 from specdec_cli.engine.load import load, load_network, require_runnable
 from specdec_cli.errors import NotAvailable, Refused
-from specdec_cli.models.checkpoint import read_checkpoint
+from specdec_cli.models.checkpoint import read_checkpoint, stop_ids
 
 
 @pytest.fixture
@@ -114,3 +114,86 @@ def test_an_incomplete_configuration_does_not_load(folder):
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(NotAvailable, match=r"m \(qwen3\) does not load"):
         load(read_checkpoint(folder, "m"))
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json", "model.safetensors.index.json"])
+@pytest.mark.parametrize("content", [DEEP, '{"a": ' + "9" * 5000 + "}", "null", "5"])
+def test_every_damaged_json_file_is_named(folder, file, content):
+    """A config.json nested 100,000 deep ended in exit 1 and `RecursionError`."""
+    (folder / file).write_text(content)
+    with pytest.raises(NotAvailable, match=rf"{file} of m is not valid JSON: "):
+        read_checkpoint(folder, "m")
+
+
+ILL_TYPED = {
+    "model_type": (5, "names no model_type"),
+    "architectures": ("Qwen", 'architectures is "Qwen", and a list is expected'),
+    "text_config": ("x", 'text_config is "x", and an object is expected'),
+    "quantization": ([4], r"quantization is \[4\], and an object is expected"),
+    "num_hidden_layers": (10**30, "and no model has that many layers"),
+}
+
+
+@pytest.mark.parametrize("key", ILL_TYPED)
+def test_an_ill_typed_configuration_is_named_with_key_and_value(folder, key):
+    value, reason = ILL_TYPED[key]
+    with pytest.raises(NotAvailable, match=reason):
+        read_checkpoint(configure(folder, **{key: value}), "m")
+
+
+@pytest.mark.parametrize("value", ["abc", [], -1, True, 2.5])
+def test_a_size_that_is_none_is_named(folder, value):
+    checkpoint = read_checkpoint(configure(folder, intermediate_size=value), "m")
+    with pytest.raises(NotAvailable, match=r"config.json of m is wrong: intermediate_size is"):
+        checkpoint.whole("intermediate_size", 1)
+
+
+@pytest.mark.parametrize("value", [5, ["model.safetensors"], {"a": 5}, {"a": None}])
+def test_an_index_whose_shards_are_no_names(folder, value):
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": value}))
+    with pytest.raises(NotAvailable, match=r"model.safetensors.index.json of m is wrong: weight_map holds"):
+        read_checkpoint(folder, "m")
+
+
+def test_weights_that_are_a_link_to_nothing_or_a_folder(folder):
+    """They ended in exit 1 and `FileNotFoundError`."""
+    weights = folder / "model.safetensors"
+    weights.unlink()
+    weights.symlink_to("gone")
+    with pytest.raises(NotAvailable, match=r"model.safetensors of m is a link to gone, which is not there"):
+        read_checkpoint(folder, "m")
+    weights.unlink()
+    weights.mkdir()
+    with pytest.raises(NotAvailable, match=r"model.safetensors of m is a folder"):
+        read_checkpoint(folder, "m")
+
+
+def test_a_header_that_says_it_is_huge_is_not_read(folder):
+    (folder / "model.safetensors").write_bytes((1 << 40).to_bytes(8, "little") + b"{}")
+    with pytest.raises(NotAvailable, match="its header cannot be read"):
+        _ = read_checkpoint(folder, "m").loaded_bytes
+
+
+@pytest.mark.parametrize("value", ["abc", [[2]], [2, "x"], True, {"a": 1}, 2.5])
+@pytest.mark.parametrize("file", ["config.json", "generation_config.json"])
+def test_stop_tokens_that_are_no_ids_are_named_with_file_and_value(folder, file, value):
+    (folder / file).write_text(json.dumps((TINY if file == "config.json" else {}) | {"eos_token_id": value}))
+    with pytest.raises(NotAvailable, match=f"{file} of m is wrong: eos_token_id is"):
+        stop_ids(folder, "m", json.loads((folder / "config.json").read_text()))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"hidden_size": "abc"}, 'hidden_size is "abc", and a whole number is expected'),
+        ({"num_attention_heads": 0}, "num_attention_heads is 0, and no model has such a number"),
+        ({"rope_theta": "x"}, 'rope_theta is "x", and a number is expected'),
+        ({"num_key_value_heads": [2]}, r"num_key_value_heads is \[2\], and a whole number is expected"),
+    ],
+)
+def test_a_configuration_that_mlx_lm_cannot_use_is_blamed_by_key_and_value(folder, change, reason):
+    with pytest.raises(NotAvailable, match=f"config.json of m is wrong: {reason}"):
+        require_runnable(read_checkpoint(configure(folder, **change), "m"))

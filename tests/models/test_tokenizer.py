@@ -1,11 +1,18 @@
+import json
+import os
+import re
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers, processors
 
-from fakes.models import TINY, byte_tokenizer, tiny_folder
-from specdec_cli.errors import NotAvailable
+from fakes.models import TINY, byte_tokenizer, tiny_folder, write_tokenizer
+from specdec_cli.errors import NotAvailable, UsageError
+from specdec_cli.models.template import peak_bytes
 from specdec_cli.models.tokenizer import Tokenizer
 
 
@@ -34,7 +41,7 @@ def test_streaming_behind_a_prompt_continues_its_text(before, after):
 def test_bytes_of_a_byte_level_vocabulary():
     table = LOADED.table()
     assert [table.tokens[i] for i in range(3)] == [b"<|endoftext|>", b"<|im_start|>", b"<|im_end|>"]
-    assert sorted(table.tokens[3:]) == [bytes([b]) for b in range(256)]
+    assert sorted(table.tokens[i] for i in range(3, 259)) == [bytes([b]) for b in range(256)]
     assert table.roles == {"bos": None, "eos": 2}
 
 
@@ -52,7 +59,7 @@ def test_sentence_piece_tokens_have_their_spaces_and_bytes(tmp_path):
     backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
     backend.save(str(folder / "tokenizer.json"))
     loaded = Tokenizer.load(folder, "sp", TINY)
-    assert loaded.table().tokens == [b"<unk>", b" ", b"a", b" a", b"\xe2", b"<|im_end|>"]
+    assert loaded.table().tokens == dict(enumerate([b"<unk>", b" ", b"a", b" a", b"\xe2", b"<|im_end|>"]))
     assert loaded.piece(3) == " a"
     assert streamed(loaded, [2, 3, 3]) == "a a a"
 
@@ -79,7 +86,133 @@ def test_a_missing_or_damaged_tokenizer_is_not_available(tmp_path, content):
     assert "\n" not in caught.value.message
 
 
+def with_vocabulary(folder, **words):
+    path = folder / "tokenizer.json"
+    values = json.loads(path.read_text())
+    values["model"]["vocab"] |= words
+    path.write_text(json.dumps(values))
+    return folder
+
+
+def test_one_huge_id_is_refused_before_anything_makes_room_for_it(tmp_path):
+    """`check` used 9.5 GB for one id of 300,000,000."""
+    folder, before = with_vocabulary(tiny_folder(tmp_path / "m"), zz=300_000_000), peak_bytes()
+    with pytest.raises(NotAvailable, match=r"tokenizer.json gives 'zz' the id 300000000, and none is above 10000000"):
+        Tokenizer.load(folder, "m", TINY)
+    assert peak_bytes() - before < 300_000_000
+
+
+def test_an_id_that_is_large_costs_no_more_than_its_neighbours(tmp_path):
+    table = Tokenizer.load(with_vocabulary(tiny_folder(tmp_path / "m"), zz=9_000), "m", TINY).table()
+    assert len(table.tokens) == 260 and table.tokens[9_000] == b"zz"
+
+
+def test_two_strings_with_one_id_are_refused_by_name_whatever_the_order_of_a_hash(tmp_path):
+    """Which of the two a reader took was chance, and so was the verdict of `check`."""
+    with pytest.raises(NotAvailable, match=r"the tokenizer of m cannot be read: id 50 is both '.*' and '.*'"):
+        Tokenizer.load(with_vocabulary(tiny_folder(tmp_path / "m"), zz=50), "m", TINY)
+
+
+@pytest.mark.parametrize("file", ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"])
+@pytest.mark.parametrize("content", ["[" * 100_000 + "]" * 100_000, "null", b"\xff", '{"model": 5}'])
+def test_every_damaged_file_of_a_tokenizer_is_one_line_without_names_of_python(tmp_path, file, content):
+    folder = tiny_folder(tmp_path / "m")
+    (folder / file).write_bytes(content if isinstance(content, bytes) else content.encode())
+    try:
+        Tokenizer.load(folder, "m", TINY)
+    except NotAvailable as error:
+        assert error.message.startswith("the tokenizer of m cannot be read: ")
+        assert not re.search(r"Error|Exception|NoneType|Traceback|\n", error.message)
+    else:
+        assert file == "special_tokens_map.json" or content == '{"model": 5}'  # such a key is nobody's
+
+
+TEMPLATES = {
+    "division": ("{{ 1 / 0 }}", "division by zero"),
+    "range": ("{% for i in range(10 ** 9) %}x{% endfor %}", "Range too big"),
+    "recursion": ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "nested too deeply"),
+    "attribute": ("{{ messages[0].content.x.y }}", "no attribute"),
+    "type": ("{{ 'a' + 1 }}", "can only concatenate str"),
+    "index": ("{{ messages[7].role }}", "no element 7"),
+    "power": ("{{ 9 ** (9 ** 9) }}", "a power in it is too large"),
+    "syntax": ("{% if %}", "Expected an expression"),
+    "endless": (
+        "{% for a in range(9999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+        "it did not end within",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_template_that_fails_in_any_way_is_refused_in_words(tmp_path, name, monkeypatch):
+    """Only jinja2's own errors were: a division by zero ended a chat."""
+    template, reason = TEMPLATES[name]
+    folder = tiny_folder(tmp_path / "m")
+    write_tokenizer(folder, byte_tokenizer(), chat_template=template)
+    with pytest.raises(UsageError, match=f"the model's chat template refuses the messages user: .*{re.escape(reason)}"):
+        Tokenizer.load(folder, "m", TINY).render([{"role": "user", "content": "hi"}])
+
+
+def test_a_byte_that_is_not_utf_8_is_named():
+    for call in (LOADED.encode, lambda text: LOADED.render([{"role": "user", "content": text}])):
+        with pytest.raises(UsageError, match=r"the text is not UTF-8: byte 0xff at 1 of 3"):
+            call("a\udcffb")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def loaded(folder):
     global LOADED
     LOADED = Tokenizer.load(folder, "m", TINY)
+
+
+# Values of mlx-lm's own test models and of models people run; transformers' configuration classes refuse each.
+REFUSED_BY_TRANSFORMERS = {
+    "dots1": {"model_type": "dots1", "n_group": "1", "rope_scaling": {"rope_type": "yarn"}},
+    "exaone4": {"model_type": "exaone4", "sliding_window": 8, "sliding_window_pattern": "LG"},
+    "granitemoehybrid": {"model_type": "granitemoehybrid", "layer_types": ["mamba", "riddle"]},
+    "mamba2": {"model_type": "mamba2", "hidden_size": 64, "num_heads": 3, "head_dim": 16, "time_step_limit": 0.1},
+    "gemma2": {"model_type": "gemma2", "query_pre_attn_scalar": 1.0},
+    "qwen3": {"model_type": "qwen3", "rope_scaling": {"rope_type": "llama3"}, "num_hidden_layers": "two"},
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_BY_TRANSFORMERS)
+def test_values_that_transformers_refuses_do_not_keep_a_tokenizer_from_loading(tmp_path, name):
+    """transformers read the whole configuration only to choose a tokenizer class by its type."""
+    from transformers import AutoConfig
+
+    config = REFUSED_BY_TRANSFORMERS[name]
+    folder = tiny_folder(tmp_path / "m")
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(Exception):  # noqa: B017 - whatever transformers raises: the values must be of that sort
+        AutoConfig.from_pretrained(folder)
+    assert Tokenizer.load(folder, "m", config).encode("ab") == LOADED.encode("ab")
+
+
+@pytest.mark.parametrize("kind", ["qwen3", "llama", "gemma2", "mistral", "deepseek_v3", "internlm2", "riddle", None])
+@pytest.mark.parametrize("declared", ["PreTrainedTokenizerFast", "LlamaTokenizer", "Qwen2Tokenizer", None])
+def test_the_tokenizer_class_is_the_one_that_transformers_itself_takes(tmp_path, kind, declared):
+    from transformers import AutoTokenizer
+
+    folder = tiny_folder(tmp_path / "m")
+    config = {} if kind is None else {"model_type": kind}
+    (folder / "config.json").write_text(json.dumps(config))
+    values = json.loads((folder / "tokenizer_config.json").read_text())
+    values["tokenizer_class"] = declared
+    (folder / "tokenizer_config.json").write_text(json.dumps({k: v for k, v in values.items() if v}))
+    theirs = AutoTokenizer.from_pretrained(folder)
+    ours = Tokenizer.load(folder, "m", config)._wrapper._tokenizer
+    assert type(ours) is type(theirs)
+    assert ours.get_vocab() == theirs.get_vocab()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [["-q"], ["--json"], ["-q", "too long " * 200]], ids=["-q", "--json", "too long"])
+def test_transformers_says_nothing_on_stderr(more):
+    """The bug: its settings were made after mlx_lm had imported it, and it reads them only then."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TRANSFORMERS")}
+    command = [sys.executable, "-m", "specdec_cli", "run", "-n", "2", *more] + ["def f"] * (len(more) == 1)
+    done = subprocess.run(command, capture_output=True, env=environment, timeout=120, text=True)
+    refusal = [] if done.returncode == 0 else ["error:", "hint:"]
+    assert [line.split()[0] for line in done.stderr.splitlines()] == refusal, done.stderr
+    assert done.returncode == (5 if refusal else 0)

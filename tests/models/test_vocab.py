@@ -9,7 +9,7 @@ WORDS = (b"<s>", b"</s>", b"a", b" the", b"\xf0\x9f")
 
 
 def table(*tokens, bos=0, eos=1):
-    return TokenTable(tokens, {"bos": bos, "eos": eos})
+    return TokenTable({i: token for i, token in enumerate(tokens) if token is not None}, {"bos": bos, "eos": eos})
 
 
 def test_equal_tables_are_identical():

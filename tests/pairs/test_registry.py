@@ -72,18 +72,18 @@ def test_every_packaged_pair_fits_the_memory_it_names():
         ),
         ("schema_version = 1\n[pairs.a]\nk = 3\n", "2: pairs.a.target is missing", 'such as: target = "mlx'),
         ('[pairs.a]\ntarget = "x"\n', "1: schema_version is missing", "add: schema_version = 1"),
-        ("schema_version = 2\n", "1: schema_version is 2: Input should be 1", "mend that line"),
+        ("schema_version = 2\n", "1: schema_version is 2: Input should be 1", "correct that line"),
         (
             'schema_version = 1\n[pairs.a]\ntarget = "x"\nk = 99\n',
             "4: pairs.a.k is 99: Input should be less than or equal to 16",
-            "mend that line",
+            "correct that line",
         ),
-        ('schema_version = 1\n[pairs.a]\ntarget = "x"\nk = "many"\n', "4: pairs.a.k is 'many'", "mend that line"),
-        ("schema_version = 1\npairs.a = 3\n", "2: pairs.a is 3: it must be a table", "mend that line"),
+        ('schema_version = 1\n[pairs.a]\ntarget = "x"\nk = "many"\n', "4: pairs.a.k is 'many'", "correct that line"),
+        ("schema_version = 1\npairs.a = 3\n", "2: pairs.a is 3: it must be a table", "correct that line"),
         (
             'schema_version = 1\n[pairs.a]\ntarget = "x"\nmin_memory_gb = -8\n',
             "4: pairs.a.min_memory_gb is -8",
-            "mend that line",
+            "correct that line",
         ),
     ],
 )

@@ -9,6 +9,9 @@ import sys
 import pytest
 
 from fakes.models import TINY, byte_tokenizer, tiny_folder
+from specdec_cli.errors import UsageError
+from specdec_cli.kinds import DEFAULT_DRAFTER
+from specdec_cli.pairs.resolve import resolve_pair
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -66,3 +69,18 @@ def test_which_draft_was_chosen_and_why_is_said(home):
 @pytest.mark.slow
 def test_no_draft_is_looked_for_when_none_is_wanted(home):
     assert start_event(home, "--target", "org/big", "--drafter", "none")["draft"] is None
+
+
+def test_a_draft_beside_a_pairs_name_takes_the_place_of_its_draft(monkeypatch, tmp_path):
+    """It was an error: the pair had to be spelled out by its models."""
+    monkeypatch.setenv("SPECDEC_MODELS", str(tmp_path / "models.toml"))
+    found = resolve_pair("demo", None, "org/other", draft_revision="v2")
+    assert (found.pair.target, found.pair.draft, found.pair.draft_revision) == (
+        "specdec:demo/target",
+        "org/other",
+        "v2",
+    )
+    assert (found.pair.k, found.pair.draft_bytes, found.drafter) == ("auto", None, DEFAULT_DRAFTER)
+    assert found.pair.run_command.startswith("specdec run --target specdec:demo/target --draft org/other ")
+    with pytest.raises(UsageError, match="--draft org/other has no target to draft for"):
+        resolve_pair(None, None, "org/other")

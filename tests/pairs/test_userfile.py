@@ -1,6 +1,8 @@
 """Edits of the user's models.toml: what stays, what goes, and what an interruption leaves."""
 
 import stat
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -82,3 +84,21 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(files, monkeypatch)
         userfile.set_default(files[1], "b")
     assert files[1].read_text() == HAND_WRITTEN
     assert [path.name for path in files[1].parent.iterdir()] == ["models.toml"]
+
+
+ADD = """
+import sys
+from pathlib import Path
+from specdec_cli.pairs import userfile
+from specdec_cli.pairs.pair import Pair
+for i in range(5):
+    userfile.add_pair(Path(sys.argv[1]), Pair(f"{sys.argv[2]}-{i}", "org/t", "org/d", 4))
+"""
+
+
+def test_programs_that_add_at_once_lose_no_entry(files):
+    """Each read the file, and wrote it back without what another had written meanwhile."""
+    writers = [subprocess.Popen([sys.executable, "-c", ADD, str(files[1]), f"w{n}"]) for n in range(4)]
+    assert [writer.wait() for writer in writers] == [0] * 4
+    assert {f"w{n}-{i}" for n in range(4) for i in range(5)} <= set(load_registry(*files).pairs)
+    assert [path.name for path in files[1].parent.iterdir() if path.name != files[1].name and path != files[0]] == []

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specdec_cli.engine.draft_length.adaptive import Adaptive
+from specdec_cli.request import MAX_K
 from specdec_cli.session.cost_file import KEPT_ENTRIES, CostFile, MemoryCostStore, NullCostStore, cost_file
 
 VALUES = st.dictionaries(st.text(max_size=4), st.one_of(st.integers(), st.floats(allow_nan=False), st.text()))
@@ -79,3 +81,65 @@ def test_two_writers_at_once_leave_a_file_that_can_be_read(memory):
 def test_it_lies_in_the_users_own_folder(monkeypatch, tmp_path):
     monkeypatch.setattr(platformdirs, "user_state_path", lambda name: tmp_path / name)
     assert cost_file()._path == tmp_path / "specdec" / "costs.json"
+
+
+NONSENSE = [
+    "[" * 100_000 + "]" * 100_000,
+    '{"schema": 3, "entries": ' + "9" * 5000 + "}",
+    "null",
+    b"\xff\xfe",
+    '{"schema": 3, "entries": []}',
+    '{"schema": [], "entries": {"x": 5}}',
+]
+
+
+@pytest.mark.parametrize("content", NONSENSE, ids=range(len(NONSENSE)))
+def test_no_nonsense_in_the_file_ends_a_run(memory, content):
+    """Deep nesting ended this run and every later one."""
+    memory._path.parent.mkdir()
+    memory._path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert memory.read("x") is None
+    memory.write("x", {"at": 1})
+    assert memory.read("x") == {"at": 1}
+
+
+def test_a_damaged_file_is_set_aside_and_a_folder_in_its_place_leaves_nothing_behind(memory):
+    memory._path.parent.mkdir()
+    memory._path.write_text("{")
+    memory.write("x", {"at": 1})
+    assert sorted(path.name for path in memory._path.parent.iterdir()) == ["costs.damaged.json", "costs.json"]
+
+
+def test_two_programs_at_once_lose_nothing(memory):
+    threads = [Thread(target=lambda name=name: memory.write(name, {"i": name})) for name in "abcdefgh"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [memory.read(name) for name in "abcdefgh"] == [{"i": name} for name in "abcdefgh"]
+
+
+GOOD = {
+    "at": 0.0,
+    "costs": {"verify": {"2": 1.2}, "draft": {"1": 0.1}, "prefill_token": 0.01, "doubt": 0.1},
+    "acceptance": {"judged": 10.0, "accepted": 6.0},
+}
+WRONG = [None, "x", [], {}, -1, 1e308, float("nan"), float("inf"), True, "9" * 5000, {"1": float("nan")}, {"x": 1}]
+
+
+@pytest.mark.parametrize("value", WRONG, ids=range(len(WRONG)))
+@pytest.mark.parametrize(
+    "key", ["costs", "acceptance", "at", "verify", "draft", "prefill_token", "doubt", "judged", "accepted"]
+)
+def test_an_entry_of_nonsense_is_measured_anew_or_gives_finite_costs(key, value):
+    values = json.loads(json.dumps(GOOD))
+    place = next(part for part in (values, values["costs"], values["acceptance"]) if key in part)
+    place[key] = value
+    try:
+        adaptive = Adaptive.from_dict(values, 1.0)
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
+        return
+    if adaptive is not None:
+        adaptive.begin(64, 100)
+        for _ in range(20):
+            assert 0 <= adaptive.next() <= MAX_K

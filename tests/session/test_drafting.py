@@ -17,6 +17,7 @@ from specdec_cli.events import Round
 from specdec_cli.kinds import effective_drafter
 from specdec_cli.session.cost_file import CostFile
 from specdec_cli.session.drafting import DraftController
+from specdec_cli.session.round_costs import Doubted
 
 TARGET, DRAFT = CachedModel(tiny_network(seed=1), "target"), CachedModel(tiny_network(seed=2), "draft")
 RULE = greedy(TARGET.vocab_size)
@@ -109,6 +110,18 @@ def test_nonsense_is_not_believed(memory, values):
     kept["entries"] = dict.fromkeys(kept["entries"], values)
     path.write_text(json.dumps(kept))
     assert 3 not in begun(drafting(memory))[1].costs.assumed.verify
+
+
+def test_what_rounds_cost_in_plain_steps_is_kept_for_the_next_run_and_context(memory):
+    one = drafting(memory)
+    begun(one, k=4)
+    one.learn_costs({("model", 4): Doubted(0.6, 0.01)})
+    one.remember()
+    later = drafting(memory)
+    begun(later, k=4)
+    assert later.known_costs()["model", 4].log == 0.6
+    begun(later, prompt_tokens=5000, k=4)
+    assert later.known_costs() == {}
 
 
 def test_a_draft_that_nothing_could_make_pay_gives_its_memory_back():

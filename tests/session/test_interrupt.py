@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from specdec_cli.session.interrupt import TWICE_SECONDS, Interrupt, Presses, unwinding
+from specdec_cli.session.interrupt import ENDING, TWICE_SECONDS, Interrupt, Presses, unwinding
 
 
 def press(number=signal.SIGINT):
@@ -13,9 +13,13 @@ def press(number=signal.SIGINT):
 
 @pytest.fixture(autouse=True)
 def _handlers_come_back():
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    """But for a program that is ending, whose later signals are not heard."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *ENDING)}
     yield
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    after = {number: signal.getsignal(number) for number in before}
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    assert after == before or all(getattr(handler, "__name__", "") == "_ending_already" for handler in after.values())
 
 
 def test_the_first_press_is_a_request_and_the_second_ends_the_program():
@@ -42,15 +46,43 @@ def test_handlers_come_back_also_after_an_error():
         raise ValueError
 
 
-@pytest.mark.parametrize("active", [Interrupt, unwinding])
-def test_a_termination_unwinds_so_that_the_terminal_is_restored(active):
+@pytest.mark.parametrize("number", ENDING)
+def test_what_ends_the_program_unwinds_so_that_the_terminal_is_restored(number):
     restored = []
-    with pytest.raises(SystemExit) as ended, active():
+    with pytest.raises(SystemExit) as ended, unwinding(), Interrupt():
+        try:
+            press(number)
+        finally:
+            restored.append(True)
+    assert (ended.value.code, restored) == (128 + number, [True])
+
+
+def test_a_second_signal_does_not_break_off_the_restoring():
+    """The bug: two SIGTERMs at the prompt left echo off and bracketed paste on."""
+    restored = []
+    with pytest.raises(SystemExit) as ended, unwinding(), Interrupt():
         try:
             press(signal.SIGTERM)
         finally:
+            for number in (*ENDING, signal.SIGINT, signal.SIGINT):
+                press(number)
             restored.append(True)
+    press(signal.SIGTERM)
     assert (ended.value.code, restored) == (128 + signal.SIGTERM, [True])
+
+
+def test_a_program_started_under_nohup_goes_on_when_the_terminal_closes():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with unwinding():
+            press(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_handlers_come_back_after_a_quiet_end():
+    with unwinding(), Interrupt():
+        pass
 
 
 @pytest.mark.parametrize(

@@ -1,41 +1,61 @@
 """Draws the README's picture from a real run.
 
-`specdec run … --trace T`, then `python tests/tools/draw_panel.py T specdec_cli/docs/panel.svg`.
+`specdec run … --trace T`, then `python tests/tools/draw_panel.py T specdec_cli/docs/panel.svg`. The picture is half a
+reply: the panel as it is while the answer comes. `--ended` draws its end instead.
 """
 
+import argparse
 import io
 import json
-import sys
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
 from specdec_cli.events import Finish, RoundDone, Start, from_dict
+from specdec_cli.ui.fates import FateStream
+from specdec_cli.ui.panel.answer import ANSWER_STYLES
 from specdec_cli.ui.panel.frame import render
 from specdec_cli.ui.panel.state import PanelState
-from specdec_cli.ui.summary import summary
+from specdec_cli.ui.summary import closing_line
+
+WIDTH = 80
 
 
 def main() -> None:
-    trace, picture = map(Path, sys.argv[1:])
-    state, start, finish, text = PanelState(name="demo"), None, None, ""
-    for line in trace.read_text().splitlines():
-        event = from_dict(json.loads(line))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("trace", type=Path)
+    parser.add_argument("picture", type=Path)
+    parser.add_argument("--prompt", default="def read_lines(path):")
+    parser.add_argument("--round", type=int, help="the last round drawn, counted from 1; the middle one")
+    parser.add_argument("--ended", action="store_true")
+    asked = parser.parse_args()
+    events = [from_dict(json.loads(line)) for line in asked.trace.read_text().splitlines()]
+    rounds = [event for event in events if isinstance(event, RoundDone)]
+    last = rounds[-1 if asked.ended else (asked.round or len(rounds) // 2) - 1]
+    state, stream, answer, end = PanelState(name="demo"), FateStream(), Text(), None
+    for event in events:
         state = state.apply(event)
         if isinstance(event, Start):
             start = event
         if isinstance(event, RoundDone):
-            text += event.text
-        if isinstance(event, Finish):
-            finish = event
-    console = Console(record=True, width=84, file=io.StringIO(), force_terminal=True, color_system="truecolor")
-    console.print(Text(f"$ specdec run --raw -n {start.max_tokens} 'def read_lines(path):'", style="dim"))
-    console.print(Text((text + finish.text_tail).strip("\n")))
-    console.print(render(state, 84, 40))
-    for row in summary(start, finish, 84):
-        console.print(row)
-    picture.write_text(console.export_svg(title="specdec"))
+            spans = stream.round(event)
+        elif isinstance(event, Finish):
+            spans, end = stream.tail(event.text_tail), event
+        else:
+            continue
+        for fate, text in spans:
+            answer.append(text, fate and ANSWER_STYLES[fate])
+        if event is last and not asked.ended:
+            break
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    console.print(Text(f"$ specdec run --raw -n {start.max_tokens} '{asked.prompt}'", style="dim"))
+    answer.rstrip()
+    console.print(answer[len(answer.plain) - len(answer.plain.lstrip("\n")) :])
+    console.print(render(state, WIDTH, 40))
+    if end:
+        console.print(closing_line(start, end, WIDTH))
+    asked.picture.write_text(console.export_svg(title="specdec"))
 
 
 main()

@@ -59,6 +59,36 @@ def test_the_panel_runs_only_where_it_can_be_drawn_and_is_wanted() -> None:
         terminal.close()
 
 
+def test_the_panel_is_as_small_and_the_answer_as_plain_as_asked() -> None:
+    looks = ({}, {"small_panel": True}, {"colour_answer": False})
+    asked = {"name": "demo", "json": False, "panel": None, "quiet": False, "plain": False, "trace": None}
+    shown = []
+    for look in looks:
+        terminal = Terminal(80, 24)
+        with open_display(terminal.out, terminal.err, **asked, **look) as display:
+            for event in script():
+                display.handle(event)
+        shown.append((len(terminal.lines()), b"\x1b[32m read_lines(path" in terminal.written))
+        terminal.close()
+    assert shown == [(12, True), (4, True), (12, False)]
+
+
+@pytest.mark.parametrize("options", [{"quiet": True}, {"plain": True}, {"panel": False}, {"json": True}])
+def test_without_a_panel_the_answer_is_the_same_bytes_whatever_the_colours(options: dict[str, bool]) -> None:
+    asked = {"name": "demo", "json": False, "panel": None, "quiet": False, "plain": False, "trace": None, **options}
+    written = []
+    for colour_answer in (True, False):
+        terminal = Terminal(80, 24)
+        with open_display(terminal.out, terminal.err, **asked, colour_answer=colour_answer) as display:
+            for event in script():
+                display.handle(event)
+        terminal.settle()
+        written.append(terminal.written)
+        terminal.close()
+    answer = written[0].partition(b" as handle")[0]
+    assert written[0] == written[1] and answer and b"\x1b" not in answer
+
+
 def test_a_trace_holds_the_same_lines_as_json_beside_the_usual_display(tmp_path: Path) -> None:
     out, trace = io.StringIO(), tmp_path / "trace.jsonl"
     asked = {"name": "demo", "panel": None, "quiet": True, "plain": False}

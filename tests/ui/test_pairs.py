@@ -13,32 +13,78 @@ def _width_80(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
 
 
-def drawn(*rows):
+def drawn(*rows, every=False):
     out = io.StringIO()
-    print_pairs(out, rows)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+    print_pairs(out, rows, 16_000_000_000, every)
+    return out.getvalue()
 
 
-def test_the_whole_table():
-    one = Pair("fast", "mlx-community/Big", "mlx-community/Small", 4, source="packaged", verified=True)
-    other = Pair("mine", "org/Alone", None, source="yours")
-    assert drawn(PairRow(one, 4_340_000_000, True, True, True), PairRow(other, None, False, None, False)) == (
-        "pair        size  here  fits     K  source    Hub\n"
-        "fast *    4.3 GB  yes   yes      4  packaged\n"
-        "  Big + Small\n"
-        "mine           –  no    ?     auto  yours     unverified\n"
-        "  org/Alone, no draft\n"
+FAST = Pair("fast", "mlx-community/Big", "mlx-community/Small", 4, source="packaged", verified=True)
+MINE = Pair("mine", "org/Alone", None, source="yours")
+HUGE = Pair("huge", "org/Huge-70B-4bit", "org/Small", source="packaged")
+LOST = Pair("lost", "/gone/target", None, source="yours", verified=True)
+ROWS = (
+    PairRow(HUGE, None, False, False, False, estimated_bytes=41_000_000_000),
+    PairRow(LOST, None, False, None, False, pullable=False),
+    PairRow(Pair("listed", "org/L", None, source="packaged", verified=True), 80, False, True, False),
+    PairRow(MINE, None, False, None, False),
+    PairRow(FAST, 4_340_000_000, True, True, True),
+)
+
+
+def test_what_can_run_now_comes_first_and_what_does_not_fit_is_folded():
+    assert drawn(*ROWS) == (
+        "ready to run here\n"
+        "  fast *    4.3 GB  K 4\n"
+        "      Big + Small\n"
+        "\n"
+        "to download: specdec pull NAME\n"
+        "  mine           –  K auto  yours, unverified\n"
+        "      org/Alone, no draft\n"
+        "  listed      80 B  K auto\n"
+        "      org/L, no draft\n"
+        "\n"
+        "a folder of theirs is gone\n"
+        "  lost           –  K auto  yours\n"
+        "      /gone/target, no draft\n"
+        "\n"
+        "1 more pair needs more memory than this machine's 16.0 GB: specdec pairs --all\n"
+        "\n"
         "* the default pair: it answers when none is named\n"
         "ids without an organisation are mlx-community/…\n"
-        "1 of 2 not yet verified against the Hub: specdec pairs --online"
+        "1 of 4 not yet confirmed by the Hub: specdec pairs --online\n"
     )
+
+
+def test_all_of_them_are_shown_on_request_and_estimates_are_marked():
+    shown = drawn(*ROWS, every=True)
+    assert "too large for this machine's memory (16.0 GB)\n  huge    ~41.0 GB  K auto  unverified\n" in shown
+    assert "~ estimated from the model's name" in shown and "--all" not in shown
+
+
+def test_a_pair_that_is_here_is_shown_although_it_does_not_fit():
+    assert drawn(PairRow(HUGE, 41_000_000_000, True, False, False)).startswith(
+        "here, but too large for this machine's memory\n  huge   41.0 GB"
+    )
+
+
+def test_one_line_a_pair_where_there_is_room(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    assert "  fast *    4.3 GB  K 4     Big + Small\n" in drawn(*ROWS)
+
+
+@pytest.mark.parametrize("width", [60, 80, 99, 100, 120, 200])
+def test_no_line_is_wider_than_the_terminal(monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    long = Pair("a-rather-long-name", "mlx-community/" + "t" * 45, "mlx-community/" + "d" * 45, source="yours")
+    assert max(map(len, drawn(*ROWS, PairRow(long, 1, True, True, False)).splitlines())) <= width
 
 
 def test_long_ids_take_two_lines_instead_of_being_broken():
     pair = Pair("long", "org/" + "a" * 50, "org/" + "b" * 50, verified=True)
-    assert drawn(PairRow(pair, 1, True, True, False)).splitlines()[2:] == [
-        "  org/" + "a" * 50,
-        "  + org/" + "b" * 50,
+    assert drawn(PairRow(pair, 1, True, True, False)).splitlines()[2:4] == [
+        "      org/" + "a" * 50,
+        "      + org/" + "b" * 50,
     ]
 
 

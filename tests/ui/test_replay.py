@@ -95,6 +95,18 @@ def test_r_runs_on_to_the_end_and_q_ends_at_once():
     assert not finished and len(recorder.shown) == 2
 
 
+def test_b_goes_back_a_round_and_on_from_there():
+    recorder, finished = stepped("   b r")
+    shown = [event.round.index for event, _ in recorder.shown if isinstance(event, RoundDone)]
+    rounds = [event.round.index for event in script() if isinstance(event, RoundDone)]
+    assert finished and shown == [*rounds[:3], *rounds[:2], *rounds[2:]]
+
+
+def test_before_the_first_round_b_stays_there():
+    recorder, finished = stepped("bbr")
+    assert finished and sum(isinstance(event, RoundDone) for event, _ in recorder.shown) == 5
+
+
 def test_steps_leave_a_display_time_to_draw_each():
     recorder, _ = stepped("    ")
     times = [when for event, when in recorder.shown if isinstance(event, RoundDone)]

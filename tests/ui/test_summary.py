@@ -14,7 +14,7 @@ from specdec_cli.ui.display import (
     print_demo_box,
     print_error,
 )
-from specdec_cli.ui.summary import doctor_table, error_lines, summary
+from specdec_cli.ui.summary import closing_line, doctor_table, error_lines, summary
 from specdec_cli.ui.terminal import make_console
 
 FINDINGS = [("chip", "Apple M4", "fast"), ("memory", "24.0 GB", ""), ("path", "/a\x1b[2Jb", "x")]
@@ -38,8 +38,8 @@ def lines(**changes: object) -> list[str]:
 
 def test_a_faster_reply_says_what_a_round_costs_and_yields() -> None:
     assert lines() == [
-        "14 tokens in 5 target passes instead of 14 · 283 tok/s · 3.39× plain decoding",
-        "accepted 64 % of drafted, 75 % of judged",
+        "14 tokens in 5 target passes instead of 14 · 283 tok/s · ≈ 3.4× faster (3.1–3.7)",
+        "accepted 64 % of drafted, pays from 35 %",
         "a round costs 1.0 plain steps (draft 0.2 + verify 0.8) and yields 3.2 tokens",
     ]
 
@@ -47,7 +47,7 @@ def test_a_faster_reply_says_what_a_round_costs_and_yields() -> None:
 def test_a_slower_reply_says_so_and_names_the_remedy() -> None:
     assert lines(plain_step_seconds=0.002) == [
         "14 tokens in 5 target passes instead of 14 · 283 tok/s",
-        "0.57× plain decoding, so slower · accepted 64 % of drafted, 75 % of judged",
+        "≈ 0.6× as fast (0.5–0.6) · accepted 64 % of drafted, pays from 35 %",
         "a round costs 5.8 plain steps (draft 1.0 + verify 4.8) and yields 3.2 tokens",
         "-k auto drafts only where it pays",
     ]
@@ -55,6 +55,21 @@ def test_a_slower_reply_says_so_and_names_the_remedy() -> None:
     assert lines(plain_step_seconds=0.002, device="cpu")[3:] == [
         "this is a CPU, which rarely gains: -k 0 decodes plainly"
     ]
+
+
+def closing(width: int, reason: str = "stop") -> str:
+    """The line below a panel."""
+    return closing_line(START, finish(reason), width).plain
+
+
+def test_below_a_panel_is_one_line_with_what_fits_and_why_the_reply_ended() -> None:
+    counts = "14 tokens in 5 target passes instead of 14"
+    assert closing(200) == " · ".join(lines(width=200)[0].split(" · "))
+    assert closing(80) == f"{counts} · 283 tok/s · 3.39× plain decoding"
+    assert closing(60) == f"{counts} · 283 tok/s"
+    assert closing(80, "length") == f"{counts} · stopped at --max-tokens 100"
+    assert closing(60, "length") == "stopped at --max-tokens 100"
+    assert closing(20) == counts
 
 
 def test_an_answer_cut_by_the_context_says_so_instead_of_max_tokens() -> None:
@@ -67,21 +82,20 @@ def test_a_reply_that_saved_no_pass_says_so() -> None:
     stats = {**ended.stats, "target_passes": 14, "draft_n_accepted": 0, "draft_acceptance_rate": 0.0}
     shown = summary(START, replace(ended, stats={**stats, "judged_acceptance_rate": 0.0}))
     assert [line.plain for line in shown] == [
-        "14 tokens in 14 target passes, none saved · 283 tok/s",
-        "accepted 0 % of drafted, 0 % of judged",
+        "14 tokens in 14 target passes, none saved · 283 tok/s · accepted 0 % of drafted",
     ]
 
 
 def test_an_unmeasured_plain_step_claims_no_speed_up() -> None:
     assert lines(plain_step_seconds=None) == [
         "14 tokens in 5 target passes instead of 14 · 283 tok/s",
-        "accepted 64 % of drafted, 75 % of judged",
+        "accepted 64 % of drafted",
     ]
 
 
 def test_statements_share_lines_as_far_as_they_fit() -> None:
     assert lines(plain_step_seconds=None, width=120) == [
-        "14 tokens in 5 target passes instead of 14 · 283 tok/s · accepted 64 % of drafted, 75 % of judged"
+        "14 tokens in 5 target passes instead of 14 · 283 tok/s · accepted 64 % of drafted"
     ]
 
 

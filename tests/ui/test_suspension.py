@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import termios
 import threading
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ import pexpect
 import pyte
 import pytest
 
+from fakes.models import TINY, tiny_folder
 from specdec_cli.ui.suspension import Suspension, suspension
 
 BOTH = (signal.SIGTSTP, signal.SIGCONT)
@@ -86,6 +88,40 @@ print("done")
     assert out.splitlines() == ["inner leaves", "outer leaves", "outer resumes", "inner resumes"] * 2 + ["done"]
 
 
+def test_a_second_ctrl_z_while_the_first_is_obeyed_stops_once(tmp_path):
+    """The bug: the second one stopped the process again after `fg`, without cleaning up."""
+    code = f"""
+import os, signal, sys
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from specdec_cli.ui.suspension import suspension
+def leave():
+    print("leaves", flush=True)
+    signal.raise_signal(signal.SIGTSTP)
+with suspension(leave, lambda: print("resumes", flush=True)):
+    signal.raise_signal(signal.SIGTSTP)
+print("done")
+"""
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, process_group=0)
+    _, status = os.waitpid(child.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    os.kill(child.pid, signal.SIGCONT)
+    out, _ = child.communicate(timeout=60)
+    assert out.splitlines() == ["leaves", "resumes", "done"]
+
+
+def test_where_nobody_could_let_it_go_on_it_does_not_stop_and_resumes():
+    """In a session of its own the stop is ignored. The bug: what had been left was never resumed."""
+    code = f"""
+import signal, sys
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from specdec_cli.ui.suspension import suspension
+with suspension(lambda: print("leaves"), lambda: print("resumes")):
+    signal.raise_signal(signal.SIGTSTP)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, start_new_session=True)
+    assert done.stdout.splitlines() == ["leaves", "resumes"]
+
+
 class Shell:
     """A shell with job control on a terminal of 80 x 24."""
 
@@ -110,6 +146,15 @@ class Shell:
             self.raw += data
             self._stream.feed(data)
         return self.lines()
+
+    def settle(self, seconds=1.0):
+        """Reads on for a while."""
+        end = time.monotonic() + seconds
+        self.wait_for(lambda lines: time.monotonic() > end)
+
+    @property
+    def echoes(self):
+        return bool(termios.tcgetattr(self.child.fileno())[3] & termios.ECHO)
 
     def lines(self):
         """All rows, those that scrolled away included."""
@@ -145,3 +190,71 @@ def test_ctrl_z_gives_the_shell_a_clean_terminal_and_fg_draws_the_panel_once():
     assert [row[0] for row in panel_rows(ended)].count("╭") == 1
     # What the shell wrote above the panel is still there.
     assert sum("Stopped" in line for line in ended) == sum(line == "$ fg; echo left with $?" for line in ended) == 1
+
+
+@pytest.fixture(scope="module")
+def endless(tmp_path_factory):
+    """A model that never stops."""
+    config = TINY | {"max_position_embeddings": 100_000}
+    return str(tiny_folder(tmp_path_factory.mktemp("long") / "model", config, seed=1, endless=True))
+
+
+def replying(shell, command, home):
+    """Starts `command` in the shell and waits until its panel is there."""
+    shell.wait_for(lambda lines: any(line.startswith("$") for line in lines))
+    shell.child.sendline(f"export HOME={home} XDG_STATE_HOME={home} PS1='$ '; set +o emacs; clear")
+    shell.child.sendline(command)
+    if " chat " in command:
+        shell.wait_for(lambda lines: any(line.startswith("❯") for line in lines))
+        shell.child.send("hello\r")
+    shell.wait_for(lambda lines: any("target pass" in line for line in lines))
+    shell.settle(0.3)
+
+
+def going_on(shell):
+    """Waits until the reply's panel is drawn again: the cursor is hidden."""
+    shell.wait_for(lambda lines: shell.screen.cursor.hidden, 30)
+    shell.settle(0.5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wrapped", [False, True], ids=["alone", "under a wrapper"])
+@pytest.mark.parametrize("command", ["chat", "run"])
+def test_ctrl_z_in_a_reply_and_fg_leave_no_hidden_cursor_and_no_painted_ctrl_c(tmp_path, endless, command, wrapped):
+    """The bugs: under a wrapper (`uv run`), which stops first, the shell had the terminal before the cursor was shown;
+    after `fg` the terminal echoed again, and ^C was painted into the panel."""
+    words = f"{sys.executable} -m specdec_cli {command} --target {endless} -n 90000 {'hello' * (command == 'run')}"
+    shell = Shell()
+    replying(shell, f"sh -c '{words} ; true'" if wrapped else f"{words} ", tmp_path)
+    assert shell.screen.cursor.hidden and not shell.echoes
+    shell.child.sendcontrol("z")
+    shell.wait_for(lambda lines: any("Stopped" in line for line in lines))
+    shell.settle()
+    assert not shell.screen.cursor.hidden
+    shell.child.sendline("fg")
+    going_on(shell)
+    assert not shell.echoes
+    shell.child.sendintr()
+    ended = shell.wait_for(lambda lines: any(line.startswith("interrupted:") for line in lines))
+    assert not any("^C" in line for line in ended)
+    shell.child.close(force=True)
+
+
+@pytest.mark.slow
+def test_a_reply_in_the_background_leaves_the_shell_its_cursor_and_takes_the_terminal_back_with_fg(tmp_path, endless):
+    """The bugs: after `bg` the panel hid the shell's cursor; `fg`, which sends no signal then, left echo on."""
+    shell = Shell()
+    replying(shell, f"{sys.executable} -m specdec_cli chat --target {endless} -n 90000 ", tmp_path)
+    shell.child.sendcontrol("z")
+    shell.wait_for(lambda lines: any("Stopped" in line for line in lines))
+    shell.settle()
+    shell.child.sendline("bg")
+    shell.settle(1.5)
+    assert not shell.screen.cursor.hidden and shell.echoes
+    shell.child.sendline("fg")
+    going_on(shell)
+    assert not shell.echoes
+    shell.child.sendintr()
+    ended = shell.wait_for(lambda lines: any(line.startswith("interrupted:") for line in lines))
+    assert not any("^C" in line for line in ended)
+    shell.child.close(force=True)

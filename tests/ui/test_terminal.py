@@ -175,3 +175,11 @@ def test_two_streams_are_one_terminal_only_if_both_are_that_terminal() -> None:
     finally:
         one.close()
         other.close()
+
+
+def test_a_terminal_said_to_have_no_columns_still_gets_the_error(monkeypatch):
+    """Under COLUMNS=0 every message was lost."""
+    monkeypatch.setenv("COLUMNS", "0")
+    out = io.StringIO()
+    make_console(out, plain=False).print("error: x", soft_wrap=True)
+    assert out.getvalue() == "error: x\n"

@@ -34,4 +34,15 @@ def kv_quantization(network: nn.Module, bits: int, name: str) -> KVQuantization:
             return found
         except (ValueError, TypeError, AttributeError, RuntimeError) as error:
             reason = str(error).splitlines()[0]
+    if widths := _odd_widths(network):
+        heads = f"heads of {' and '.join(map(str, widths))} values"
+        needs = f"a KV cache of {bits} bits needs a multiple of {GROUP_SIZES[-1]}"
+        raise Refused(f"{name} has {heads}, and {needs}", WITHOUT)
     raise Refused(f"{name} does not run on a KV cache of {bits} bits: {reason}", WITHOUT)
+
+
+def _odd_widths(network: nn.Module) -> list[int]:
+    """Widths of keys and values, in order, that even the smallest group does not divide; from a lazy pass."""
+    caches = Caches(network)
+    network(mx.zeros((1, 2), mx.int32), cache=caches.layers)
+    return sorted({width for sizes in caches.head_sizes for width in sizes if width % GROUP_SIZES[-1]})

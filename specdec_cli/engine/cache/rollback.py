@@ -60,12 +60,13 @@ class Caches:
         self.reset()
         recurrent = bool(self._rewound) and all(type(part) is ArraysCache for part in self._rewound)
         self._recorder = recorder_of(network)
-        if recurrent and self._recorder is None and (readers := readers_of(network, self._made())):
+        # Who reads a state does not depend on how keys and values are kept, and quantized ones may not fit the heads.
+        if recurrent and self._recorder is None and (readers := readers_of(network, self._made(None))):
             self._recorder = install_recorder(network, readers)
 
     def reset(self) -> None:
         """Forget everything."""
-        self.layers: list[Any] = self._made()
+        self.layers: list[Any] = self._made(self._kv)
         self.length = 0
         parts = leaves(self.layers)
         self._trimmed = [part for part in parts if type(part) in TRIMMED]
@@ -74,8 +75,8 @@ class Caches:
         self._fed: list[Fed] = []
         self._snapshots: list[Snapshot] = []
 
-    def _made(self) -> list[Any]:
-        return [rolling(layer, self._kv) for layer in make_prompt_cache(self._network)]
+    def _made(self, kv: KVQuantization | None) -> list[Any]:
+        return [rolling(layer, kv) for layer in make_prompt_cache(self._network)]
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -127,6 +127,11 @@ class AcceptanceRecord:
         }
 
     def restore(self, values: Mapping[str, Any]) -> None:
-        """The habit that `to_dict` wrote."""
-        self._habit_judged = PRIOR_WEIGHT + float(values["judged"])
-        self._habit_accepted = PRIOR_WEIGHT * PRIOR_RATE + float(values["accepted"])
+        """The habit that `to_dict` wrote. Raises: KeyError, TypeError, ValueError for anything else."""
+        judged, accepted = float(values["judged"]), float(values["accepted"])
+        if not (
+            0 <= judged < inf and -PRIOR_WEIGHT * PRIOR_RATE < accepted <= judged + PRIOR_WEIGHT * (1 - PRIOR_RATE)
+        ):
+            raise ValueError("tokens are accepted only where they were judged")
+        self._habit_judged = PRIOR_WEIGHT + judged
+        self._habit_accepted = PRIOR_WEIGHT * PRIOR_RATE + accepted

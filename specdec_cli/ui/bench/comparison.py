@@ -8,6 +8,7 @@ from typing import TextIO
 from rich.table import Table
 from rich.text import Text
 
+from specdec_cli.bench import sentences
 from specdec_cli.bench.compare import Change, Comparison
 from specdec_cli.bench.intervals import Interval
 from specdec_cli.bench.report import Row
@@ -31,7 +32,7 @@ def print_comparison(out: TextIO, found: Comparison, names: tuple[str, str]) -> 
     if not found.changes:
         console.print("both have measured no draft at the same temperature")
         return
-    console.print(Text("~ predicted; ± and ranges are 95 % intervals over prompts", "dim"))
+    console.print(Text("~ predicted; ? too few prompts; ± and ranges are 95 % intervals over prompts", "dim"))
 
 
 def _rows(changes: Sequence[Change], names: tuple[str, str]) -> Table:
@@ -48,7 +49,7 @@ def _rows(changes: Sequence[Change], names: tuple[str, str]) -> Table:
 
 
 def _figure(row: Row, value: Interval | None, digits: int) -> str:
-    return "–" if value is None else f"{'' if row.measured else '~'}{value.mean:.{digits}f}"
+    return "–" if value is None else f"{sentences.mark(row)}{value.mean:.{digits}f}"
 
 
 def _change(change: Change) -> Text:

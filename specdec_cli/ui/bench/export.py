@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from math import isfinite
@@ -17,7 +18,7 @@ from specdec_cli.bench.intervals import Interval
 from specdec_cli.bench.report import KindRow, Report, Row, recommended, reports
 from specdec_cli.bench.result import BenchResult, Sample
 from specdec_cli.errors import SpecdecError, UsageError
-from specdec_cli.format import percent
+from specdec_cli.format import percent, size
 from specdec_cli.ui.bench.page import html_page, svg_summary
 
 COLUMNS = ("K", "tok/s", "speed-up", "", "accepted", "per pass", "draft", "v(K+1)", "first token", "peak")
@@ -46,8 +47,8 @@ def markdown_text(result: BenchResult) -> str:
     lines = [
         f"# specdec bench: {_cell(settings.pair)}",
         "",
-        f"{_cell(environment.chip)}, {environment.system}, {versions}, {environment.date}; "
-        f"{settings.max_tokens} tokens ({settings.ends} ends), {settings.prompts}, {result.seconds:.0f} s"
+        f"{_cell(environment.chip)}, {_cell(environment.system)}, {_cell(versions)}, {_cell(environment.date)}; "
+        f"{settings.max_tokens} tokens ({_cell(settings.ends)} ends), {_cell(settings.prompts)}, {result.seconds:.0f} s"
         + (", **partial: interrupted**" if result.partial else ""),
     ]
     for report in found:
@@ -57,10 +58,11 @@ def markdown_text(result: BenchResult) -> str:
         if report.kinds:
             lines += ["", *_table(("kind", "best K", "speed-up", "accepted"), map(_kind, report.kinds))]
         said = (sentences.conclusion(report), sentences.reason(report), sentences.break_even(report))
-        lines += [f"\n{sentence[0].upper()}{sentence[1:]}." for sentence in said if sentence]
-    lines += ["", f"Rule: {sentences.rule()}. ± and ranges are 95 % intervals over prompts; ~ is predicted."]
-    lines += ["", f"Machine: {sentences.surroundings(result)}."]
-    lines += ["", "```sh", *(sentences.command(result, report) for report in recommended(found)), "```", ""]
+        lines += [f"\n{_cell(sentence[0].upper() + sentence[1:])}." for sentence in said if sentence]
+    signs = list(dict.fromkeys(sign for report in found for sign in sentences.marks(report)))
+    lines += ["", "; ".join([f"Rule: {sentences.rule()}. ± and ranges are 95 % intervals over prompts", *signs]) + "."]
+    lines += ["", f"Machine: {_cell(sentences.surroundings(result))}."]
+    lines += ["", "```sh", *(_line(sentences.command(result, report)) for report in recommended(found)), "```", ""]
     return "\n".join(lines)
 
 
@@ -100,8 +102,8 @@ def _report(report: Report) -> dict[str, Any]:
     return {
         "condition": asdict(report.condition),
         "verdict": asdict(report.recommendation) | {"told": sentences.conclusion(report)},
-        "rows": [asdict(row) for row in report.rows],
-        "kinds": [asdict(row) for row in report.kinds],
+        "rows": [asdict(row) | {"source": row.source} for row in report.rows],
+        "kinds": [asdict(row) | {"source": row.source} for row in report.kinds],
         "draft_steps": curve and dict(curve.draft),
         "verify_steps": curve and dict(curve.verify),
     }
@@ -120,7 +122,8 @@ def _flat(sample: Sample) -> dict[str, Any]:
     values = asdict(sample)
     arm, prompt = values.pop("arm"), values.pop("prompt")
     rate = sample.tokens_per_second if sample.decode_seconds else None
-    return {**arm.pop("contender"), **arm, **prompt, **values, "tokens_per_second": rate}
+    flat = {**arm.pop("contender"), **arm, **prompt, **values, "tokens_per_second": rate}
+    return {name: _guarded(value) for name, value in flat.items()}
 
 
 def _table(header: Sequence[str], rows: Any) -> list[str]:
@@ -130,30 +133,49 @@ def _table(header: Sequence[str], rows: Any) -> list[str]:
 
 def _row(row: Row, report: Report) -> list[str]:
     chosen = report.recommendation.answer == "use" and report.recommendation.k == row.k
-    mark, memory = "" if row.measured else "~", row.peak_memory_bytes
+    mark = sentences.mark(row)
     return [
         f"**{row.k}**" if chosen else str(row.k),
         _spread(row.tokens_per_second, 1, mark),
         _spread(row.speedup, 2, mark) if row.k else "1.00",
-        "measured" if row.measured else "predicted",
+        row.source,
         percent(row.acceptance_rate, unknown=""),
         "" if row.mean_acceptance_length is None else f"{row.mean_acceptance_length:.2f}",
         percent(row.draft_share, unknown=""),
         "" if row.verify_steps is None else f"{row.verify_steps:.2f}",
         "" if row.ttft_seconds is None else f"{1000 * row.ttft_seconds:.0f} ms",
-        "" if memory is None else f"{memory / 1e9:.1f} GB",
+        "" if row.peak_memory_bytes is None else size(row.peak_memory_bytes),
     ]
 
 
 def _kind(row: KindRow) -> list[str]:
-    advice = "" if row.worth_it is not False else ", don't"
-    spread = _spread(row.speedup, 2, "" if row.measured else "~")
+    advice = f", {row.advice}" if row.advice else ""
+    spread = _spread(row.speedup, 2, sentences.mark(row)) if row.k else "1.00"
     return [_cell(row.kind), f"{row.k}{advice}", spread, percent(row.acceptance_rate, unknown="")]
 
 
+# Markdown's own characters, and those of the HTML that it lets through.
+MARKED = re.compile(r"([\\`*\[\]|])")
+
+
 def _cell(text: str) -> str:
-    """`text` on one line, its pipes escaped."""
-    return " ".join(text.replace("|", "\\|").split())
+    """Foreign text as it is, on one line: neither a table's bar nor markup nor HTML takes effect."""
+    plain = " ".join(text.split())
+    return MARKED.sub(r"\\\1", plain).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _line(command: str) -> str:
+    """A command in its block of code, which a line of backticks alone would end."""
+    return command.replace("\n", " ").replace("\r", " ")
+
+
+# A spreadsheet takes a text that begins so for a formula, and runs it (OWASP, CSV injection).
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def _guarded(value: Any) -> Any:
+    """A text that a spreadsheet leaves a text; numbers stay numbers."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
 def _spread(interval: Interval | None, digits: int, mark: str) -> str:

@@ -11,10 +11,10 @@ from math import inf
 
 from specdec_cli.bench import sentences
 from specdec_cli.bench.estimate import Estimate
-from specdec_cli.bench.intervals import FEWEST_PROMPTS, Interval, t_interval
+from specdec_cli.bench.intervals import FEWEST_PROMPTS, Interval
 from specdec_cli.bench.predict import CostCurve
 from specdec_cli.bench.recommend import Recommendation
-from specdec_cli.bench.report import Report, Row, reports
+from specdec_cli.bench.report import KindFigure, Report, Row, Source, reports
 from specdec_cli.bench.result import BenchResult, Condition, Length
 from specdec_cli.speedup import interpolate, round_steps, speedup, tokens_per_round
 from specdec_cli.ui.bench.plot import Mark
@@ -106,30 +106,22 @@ def _section(report: Report) -> Section:
 def _of_row(row: Row, advice: Recommendation) -> Mark | None:
     if row.speedup is None:
         return None
-    return _mark(row.speedup, row.measured or row.k == "auto", advice.answer == "use" and advice.k == row.k)
+    return _mark(row.speedup, row.source, advice.answer == "use" and advice.k == row.k)
 
 
 def _kind(report: Report, name: str, rows: Sequence[Row], deepest: int) -> Kind:
     by_k: dict[Length, Estimate] = {one.arm.k: one for one in report.estimates}
-    marks = tuple(Mark(1.0, 1.0, 1.0) if row.k == 0 else _of_kind(by_k.get(row.k), name) for row in rows)
+    figures = {k: report.of_kind(one, name) for k, one in by_k.items()}
+    marks = tuple(Mark(1.0, 1.0, 1.0) if row.k == 0 else _of_kind(figures.get(row.k)) for row in rows)
     prompts = len({one.prompt for one in report.offline if one.prompt.kind == name})
     return Kind(name, prompts, marks, report.totals(deepest, name).judged_rate)
 
 
-def _of_kind(one: Estimate | None, kind: str) -> Mark | None:
-    """Measured where this kind has enough confirmed prompts, else predicted and calibrated."""
-    if one is None:
-        return None
-    seen = [value for at, value in one.measured.items() if at.kind == kind]
-    guessed = [value + one.calibration for at, value in one.predicted.items() if at.kind == kind]
-    confirmed = len(seen) >= FEWEST_PROMPTS or not guessed
-    values = seen if confirmed else guessed
-    if not values:
-        return None
-    return _mark(t_interval(values).exp(), confirmed, False)
+def _of_kind(figure: KindFigure | None) -> Mark | None:
+    return None if figure is None else _mark(figure.speedup, figure.source, False)
 
 
-def _mark(interval: Interval, measured: bool, chosen: bool) -> Mark:
+def _mark(interval: Interval, source: Source, chosen: bool) -> Mark:
     """The mark of an interval; that of too few prompts has infinite bounds and is not drawn."""
     low, high = (interval.low, interval.high) if interval.prompts >= FEWEST_PROMPTS else (-inf, inf)
-    return Mark(interval.mean, low, high, measured, chosen)
+    return Mark(interval.mean, low, high, source, chosen)

@@ -30,7 +30,8 @@ TERMS: Final = (
     ("interval", "95 %, Student's t over prompts: where the mean of more such prompts is likely to lie."),
     (
         "measured, predicted",
-        "measured: confirmed end to end (filled). Predicted: from acceptance and costs (hollow).",
+        "measured: confirmed end to end (filled). Predicted: from acceptance and costs (hollow). "
+        f"Too few: seen on fewer than {FEWEST_PROMPTS} prompts, and nobody can predict it (cross).",
     ),
     ("accepted", "accepted ÷ drafted tokens. Of judged: accepted ÷ (accepted + rejected), the draft accuracy a."),
     ("tokens per pass", "emitted tokens ÷ target passes: 1 when nothing is accepted, K + 1 when everything is."),
@@ -82,7 +83,7 @@ def cells(row: Row) -> list[str]:
         str(row.k),
         "–" if row.speedup is None else f"{row.speedup.mean:.2f}×",
         _spread(row.speedup) if row.k != 0 else "",
-        _source(row),
+        row.source,
         "–" if pace is None else f"{pace.mean:.1f}",
         percent(row.acceptance_rate),
         percent(row.judged_rate),
@@ -92,13 +93,6 @@ def cells(row: Row) -> list[str]:
         "–" if row.ttft_seconds is None else f"{row.ttft_seconds:.2f} s",
         size(row.peak_memory_bytes),
     ]
-
-
-def _source(row: Row) -> str:
-    """Where the speed-up comes from; `auto` cannot be predicted, so it may have too few prompts."""
-    if row.k == 0:
-        return "baseline"
-    return "measured" if row.measured else "too few" if row.k == "auto" else "predicted"
 
 
 def _spread(interval: Interval | None) -> str:

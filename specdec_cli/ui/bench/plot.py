@@ -10,22 +10,23 @@ from dataclasses import dataclass
 from math import ceil, floor, isfinite, log10
 from typing import Final
 
+from specdec_cli.bench.report import Source
 from specdec_cli.ui.html import Markup, element, joined
 
 WIDTH: Final = 360
 HEIGHT: Final = 240
-KEY: Final = "● measured, ○ predicted, with 95 % intervals; ringed: recommended; dashed: plain decoding"
+KEY: Final = "● measured, ○ predicted, × too few, with 95 % intervals; ringed: recommended; dashed: plain decoding"
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 14, 44, 42
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A value with its interval, `measured` or predicted; infinite bounds mean no interval."""
+    """A value with its interval and what it rests on; infinite bounds mean no interval."""
 
     value: float
     low: float
     high: float
-    measured: bool = True
+    source: Source = "measured"
     chosen: bool = False
 
 
@@ -135,15 +136,18 @@ def text(words: str, x: float, y: float, class_: str, anchor: str = "middle") ->
 def _mark(axes: Axes, slot: int, mark: Mark) -> list[Markup]:
     x, y = axes.x(slot), axes.y(mark.value)
     top = y
-    name = "measured" if mark.measured else "predicted"
+    measured = mark.source in ("measured", "baseline")
     parts = []
     if isfinite(mark.low) and isfinite(mark.high):
         low, top = axes.y(mark.low), axes.y(mark.high)
         caps = [f"M{x:.1f} {low:.1f}V{top:.1f}"]
         ends = ((mark.low, low), (mark.high, top))
         caps += [f"M{x - 4:.1f} {y_end:.1f}h8" for end, y_end in ends if axes.low <= end <= axes.high]
-        parts.append(element("path", d="".join(caps), class_="whisker" if mark.measured else "whisker guess"))
-    parts.append(_circle(x, y, 4.5, name))
+        parts.append(element("path", d="".join(caps), class_="whisker" if measured else "whisker guess"))
+    if mark.source == "too few":
+        parts.append(element("path", d=f"M{x - 4:.1f} {y - 4:.1f}l8 8m0-8l-8 8", class_="few"))
+    else:
+        parts.append(_circle(x, y, 4.5, "measured" if measured else "predicted"))
     if mark.chosen:
         parts += [_circle(x, y, 9, "chosen"), text(f"{mark.value:.2f}×", x, min(y, top) - 13, "label")]
     return parts

@@ -9,8 +9,9 @@ from typing import TextIO
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
+from specdec_cli.ui.spelling import spelled
 from specdec_cli.ui.suspension import cursor_for_the_shell
-from specdec_cli.ui.terminal import can_draw, encodable, make_console, safe
+from specdec_cli.ui.terminal import can_draw, make_console, safe
 
 OnProgress = Callable[[str, float, float], None]
 
@@ -62,7 +63,7 @@ def _lines(err: TextIO) -> OnProgress:
         phase = what.split(" ", 1)[0]
         if phase not in said:
             said.add(phase)
-            err.write(encodable(f"{safe(phase)}… {clock(seconds_left)} left\n", err))
+            err.write(spelled(f"{safe(phase)}… {clock(seconds_left)} left\n", err))
             err.flush()
 
     return report

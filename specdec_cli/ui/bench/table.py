@@ -89,11 +89,11 @@ def _cells(row: Row, report: Report, most: float, cells: int) -> list[Text]:
     advice = report.recommendation
     mark = "★" if advice.answer == "use" and advice.k == row.k else " "
     style = "bold" if mark == "★" else "" if row.measured else "dim"
-    measured = "" if row.measured else "~"
+    unsure = sentences.mark(row)
     figures = [
         f"{mark}{row.k}",
-        measured + _spread(row.tokens_per_second, 1),
-        measured + _spread(row.speedup, 2) + "×" if row.k else "1.00×",
+        unsure + _spread(row.tokens_per_second, 1),
+        unsure + _spread(row.speedup, 2) + "×" if row.k else "1.00×",
     ]
     rest = [
         percent(row.acceptance_rate, unknown=""),
@@ -125,8 +125,7 @@ def legend(report: Report) -> str:
     """What the marks and the columns mean."""
     prompts = report.recommendation.speedup.prompts if report.recommendation.speedup else 0
     parts = [f"± 95 % over prompts ({prompts} confirmed, {len(report.offline)} offline)"]
-    if any(not row.measured for row in report.rows):
-        parts.append("~ predicted from offline acceptance and measured costs")
+    parts += sentences.marks(report)
     if any(not one.replayed for one in report.offline):
         parts.append(
             f"{report.result.settings.rule}: acceptance comes from real runs, as the text depends on the draft"
@@ -141,10 +140,9 @@ def kinds_table(kinds: Sequence[KindRow], width: int) -> Table:
     for name in ("kind", "best K", "speed-up", "accepted", ""):
         table.add_column(name, justify="left" if name in ("kind", "") else "right", no_wrap=True)
     for row in kinds:
-        spread = ("" if row.measured else "~") + _spread(row.speedup, 2) + "×"
-        advice = {True: "", False: "don't", None: "too few"}[row.worth_it]
+        spread = sentences.mark(row) + _spread(row.speedup, 2) + "×" if row.k else "1.00×"
         accepted = percent(row.acceptance_rate, unknown="")
-        table.add_row(safe(row.kind), str(row.k), spread, accepted, Text(advice, "yellow"))
+        table.add_row(safe(row.kind), str(row.k), spread, accepted, Text(row.advice, "yellow"))
     return table
 
 

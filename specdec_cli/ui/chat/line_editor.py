@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-import termios
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Protocol, TextIO
 
 import platformdirs
 from prompt_toolkit import PromptSession
@@ -22,12 +21,18 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import Output, create_output
 from prompt_toolkit.styles import Style
 
-from specdec_cli.ui.suspension import in_foreground, suspension
+from specdec_cli.ui.echo import no_echo
 from specdec_cli.ui.terminal import safe
 
 KEPT_ENTRIES = 1000
-STYLE = Style.from_dict({"prompt": "bold ansicyan", "bottom-toolbar": "noreverse", "bottom-toolbar.text": "dim"})
-_PASTE_MARKED, _PASTE_BARE = "\x1b[?2004h", "\x1b[?2004l"
+STYLE = Style.from_dict(
+    {
+        "prompt": "bold ansicyan",
+        "bottom-toolbar": "noreverse",
+        "bottom-toolbar.text": "dim",
+        "bottom-toolbar.refusal": "bold ansiyellow",
+    }
+)
 
 
 def history_file() -> Path:
@@ -52,6 +57,11 @@ class PrivateHistory(FileHistory):
             for entry in reversed(entries[: KEPT_ENTRIES // 2]):
                 self.store_string(entry)
 
+    def store_string(self, string: str) -> None:
+        """Keeps a line; a full disk loses it from the file, and nothing else."""
+        with suppress(OSError):
+            super().store_string(characters(string))
+
 
 def open_history(kept: bool) -> History:
     """The history file, or memory only where a file is not wanted or not possible."""
@@ -61,6 +71,11 @@ def open_history(kept: bool) -> History:
         return PrivateHistory(history_file())
     except OSError:
         return InMemoryHistory()
+
+
+def characters(text: str) -> str:
+    """`text` with U+FFFD for each byte that was typed or pasted and is not UTF-8."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 class Suggestion(Protocol):
@@ -99,6 +114,7 @@ class LineEditor:
     ) -> None:
         self._output = output or create_output(out)
         self._toolbar = toolbar
+        self._given = self._refusal = ""
         sign = "❯ " if "utf" in (getattr(out, "encoding", None) or "").lower() else "> "
         self._session: PromptSession[str] = PromptSession(
             [("class:prompt", sign)],
@@ -110,6 +126,7 @@ class LineEditor:
             complete_while_typing=Condition(lambda: self._session.default_buffer.text.startswith("/")),
             bottom_toolbar=self._bottom,
             enable_open_in_editor=True,
+            enable_suspend=True,
             tempfile_suffix=".md",
             style=STYLE,
             include_default_pygments_style=False,
@@ -117,45 +134,22 @@ class LineEditor:
             output=self._output,
         )
 
-    def read(self, text: str) -> str:
-        """The next message or command; the editor starts with `text`. Raises: EOFError, KeyboardInterrupt."""
-        return self._session.prompt(default=safe(text))  # it may come from a file
+    def read(self, text: str, refusal: str = "") -> str:
+        """The next message or command; the editor starts with `text`. Raises: EOFError, KeyboardInterrupt.
 
-    @contextmanager
-    def no_echo(self) -> Iterator[None]:
+        As long as `text` is unchanged the bottom line says `refusal`: a long text fills the screen.
+        """
+        self._given, self._refusal = safe(text), safe(refusal)  # either may come from a file
+        return characters(self._session.prompt(default=self._given))
+
+    def no_echo(self) -> AbstractContextManager[None]:
         """In this context keys are not echoed but kept for the next line; Ctrl-C still interrupts."""
-        try:
-            before = termios.tcgetattr(sys.stdin)
-        except (termios.error, ValueError):  # no terminal, or closed
-            yield
-            return
-
-        def keep() -> None:
-            if in_foreground(sys.stdin.fileno()):
-                self._set(_kept(before), _PASTE_MARKED)
-
-        with suspension(lambda: self._set(before, _PASTE_BARE), keep):
-            self._set(_kept(before), _PASTE_MARKED)
-            try:
-                yield
-            finally:
-                self._set(before, _PASTE_BARE)
-
-    def _set(self, settings: list[Any], pastes: str) -> None:
-        """The terminal's settings, and whether pastes are marked."""
-        os.write(self._output.fileno(), pastes.encode())
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, settings)
+        return no_echo(sys.stdin, self._output.fileno())
 
     def _bottom(self) -> StyleAndTextTuples:
+        if self._refusal and self._session.default_buffer.text == self._given:
+            return [("class:bottom-toolbar.refusal", f" not sent: {self._refusal}")]
         return [("class:bottom-toolbar.text", f" {self._toolbar(self._output.get_size().columns)}")]
-
-
-def _kept(before: list[Any]) -> list[Any]:
-    """Terminal settings for raw, unechoed keys."""
-    kept = list(before)
-    kept[0] &= ~termios.ICRNL
-    kept[3] &= ~(termios.ECHO | termios.ICANON)
-    return kept
 
 
 def _keys(is_open: Callable[[str], bool]) -> KeyBindings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from rich.console import Console
@@ -11,8 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from specdec_cli.events import Finish, Prefill, Start
-from specdec_cli.format import count, percent, speed
-from specdec_cli.ui.summary import SEPARATOR
+from specdec_cli.format import count, speed
+from specdec_cli.gain import Gain
+from specdec_cli.ui.summary import SEPARATOR, accepted
 from specdec_cli.ui.terminal import safe
 
 Rows = Sequence[tuple[str, str]]
@@ -26,9 +28,9 @@ def turn_lines(start: Start, prefill: Prefill | None, finish: Finish, width: int
         passes = count(stats["target_passes"], "target pass")
         parts = [f"{count(stats['emitted_tokens'], 'token')} in {passes}", speed(stats["tokens_per_second"])]
         if stats["draft_n"]:
-            parts.append(f"accepted {percent(stats['draft_acceptance_rate'])}")
-        if stats.get("estimated_speedup") is not None:
-            parts.append(f"{stats['estimated_speedup']:.2f}× plain decoding")
+            parts.append(accepted(stats))
+        if gain := Gain.of_stats(stats):
+            parts.insert(1, gain.sentence)
         if prefill is not None:
             parts.append(
                 f"read {prefill.prompt_tokens - prefill.cached_tokens} of {count(prefill.prompt_tokens, 'token')}"
@@ -68,9 +70,41 @@ def two_columns(rows: Rows) -> Table:
 
 
 def markdown(text: str, console: Console) -> Segments:
-    """`text` as Markdown; links show their addresses."""
-    rendered = console.render(Markdown(safe(text), hyperlinks=False))
+    """`text` as Markdown; links show their addresses, lines stay lines, and code needs no fence."""
+    document = Markdown(fenced(safe(text)), hyperlinks=False)
+    for token in document.parsed:
+        for part in token.children or ():
+            if part.type == "softbreak":
+                part.type = "hardbreak"
+    rendered = console.render(document)
     return Segments([Segment(safe(part.text), part.style) for part in rendered if not part.control])
+
+
+_FENCE = re.compile(r"\s*(```|~~~)")
+_LISTED = re.compile(r"\s*([-*+>|]|\d+[.)])\s")
+_CODE = re.compile(
+    r"\t|  |(def|class|import|@\w+|async|#include|func|fn|const|var)\b.*[\w(){}:;\"'.]$|from \S+ import "
+)
+
+
+def fenced(text: str) -> str:
+    """`text` with a fence around each block of lines that is code and has none: its lines would be folded into one.
+
+    A block is code where a line is indented, unless it belongs to a list, or begins as code does.
+    """
+    shown: list[str] = []
+    in_fence = listed = False
+    for block in re.split(r"(\n(?:[ \t]*\n)+)", text):
+        lines = block.split("\n")
+        fences = sum(bool(_FENCE.match(line)) for line in lines)
+        if not block.strip() or in_fence or fences:
+            in_fence ^= fences % 2 == 1
+            shown.append(block)
+            continue
+        listed = bool(_LISTED.match(lines[0])) or (listed and lines[0].startswith((" ", "\t")))
+        code = not listed and any(_CODE.match(line) for line in lines)
+        shown.append(f"~~~~\n{block.strip(chr(10))}\n~~~~" if code else block)
+    return "".join(shown)
 
 
 def toolbar(parts: Sequence[str], width: int) -> str:

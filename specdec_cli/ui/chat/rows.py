@@ -11,7 +11,8 @@ from rich.text import Text
 
 from specdec_cli.format import count
 from specdec_cli.models.text import Thinking, ThinkingStream
-from specdec_cli.ui.panel.region import AnswerRows
+from specdec_cli.ui.fates import Fate
+from specdec_cli.ui.panel.answer import AnswerRows, Codes
 from specdec_cli.ui.plain import AnswerWriter
 
 MARK: Final = "┊ "
@@ -21,17 +22,18 @@ _DIM, _BRIGHT = "\x1b[2m", "\x1b[22m"
 class ThinkingRows(AnswerRows):
     """Rows for the live region: thinking dim and marked, or folded into one row where it is `hidden`."""
 
-    def __init__(self, tags: Thinking | None, hidden: bool) -> None:
-        super().__init__()
+    def __init__(self, tags: Thinking | None, hidden: bool, codes: Codes | None = None) -> None:
+        """`codes` colour the answer, not the thinking."""
+        super().__init__(codes)
         self._stream = ThinkingStream(tags)
         self._hidden = hidden
         self._thoughts = AnswerRows()
         self._thought = ""
         self._thinks = False
 
-    def feed(self, text: str, width: int) -> str:
-        pieces = self._stream.feed(text)
-        return "".join(self._put(*piece, width) for piece in pieces) if pieces else self._put(self._thinks, "", width)
+    def feed(self, text: str, width: int, fate: Fate | None = None) -> str:
+        pieces = self._stream.feed(text) or [(self._thinks, "")]
+        return "".join(self._put(*piece, width, fate) for piece in pieces)
 
     @property
     def row(self) -> Text:
@@ -44,12 +46,12 @@ class ThinkingRows(AnswerRows):
         rest = "".join(self._put(*piece, width) for piece in self._stream.finish())
         return rest + (self._closed(width) if self._thinks else super().finish(width))
 
-    def _put(self, thinks: bool, text: str, width: int) -> str:
+    def _put(self, thinks: bool, text: str, width: int, fate: Fate | None = None) -> str:
         if thinks:
             self._thinks = True
             self._thought += text
             return "" if self._hidden else _marked(self._thoughts.feed(text, width - len(MARK)))
-        return (self._closed(width) if self._thinks else "") + super().feed(text, width)
+        return (self._closed(width) if self._thinks else "") + super().feed(text, width, fate)
 
     def _closed(self, width: int) -> str:
         """The end of the thinking, and an empty row after it."""

@@ -15,13 +15,13 @@ from typing import Final, TextIO
 from rich.text import Text
 
 from specdec_cli.chat.screen import Item, Markdown, Notice, Quote, Rows
-from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.errors import SpecdecError
 from specdec_cli.events import Event, Failure, Finish, Prefill, Start
 from specdec_cli.format import count
 from specdec_cli.models.text import Thinking
 from specdec_cli.ui.chat.reports import markdown, turn_lines, two_columns
 from specdec_cli.ui.chat.rows import ThinkingRows, ThinkingWriter
-from specdec_cli.ui.display import Display, JsonlDisplay, Tee, print_error
+from specdec_cli.ui.display import Display, JsonlDisplay, Tee, TraceDisplay, print_error
 from specdec_cli.ui.panel.live import PanelDisplay
 from specdec_cli.ui.plain import PlainDisplay
 from specdec_cli.ui.summary import print_lines
@@ -56,11 +56,14 @@ class ChatScreen:
         json: bool = False,
         quiet: bool = False,
         plain: bool = False,
-        trace: TextIO | None = None,
+        trace: TraceDisplay | None = None,
+        small_panel: bool = False,
+        colour_answer: bool = True,
     ) -> None:
+        self._small_panel, self._colour_answer = small_panel, colour_answer
         self._out, self._err = out, err
         self._json, self._quiet, self._plain = json, quiet or json, plain
-        self._trace = JsonlDisplay(trace) if trace else None
+        self._trace, self.trace_code = trace, 0
         self._console = make_console(err, plain=plain)
 
     @contextlib.contextmanager
@@ -72,13 +75,27 @@ class ChatScreen:
             yield shown
         finally:
             display.close()
+            self._report_trace()
+
+    def _report_trace(self) -> None:
+        """Says once that --trace could not be written; `trace_code` is that failure's exit code."""
+        failure = self._trace.failure if self._trace else None
+        if failure is not None and not self.trace_code:
+            self.trace_code = failure.exit_code
+            print_error(self._err, failure, self._plain)
 
     def _display(self, name: str, tags: Thinking | None, hidden: bool, panel: bool) -> Display:
         if self._json:
             return JsonlDisplay(self._out)
         if panel and not (self._quiet or self._plain) and can_draw(self._err):
             panel_display = PanelDisplay(
-                self._out, self._err, quiet=True, name=name, rows=lambda: ThinkingRows(tags, hidden), stays=False
+                *(self._out, self._err),
+                quiet=True,
+                name=name,
+                rows=lambda codes: ThinkingRows(tags, hidden, codes),
+                stays=False,
+                small=self._small_panel,
+                colour_answer=self._colour_answer,
             )
             return _WithTurnLine(panel_display, self)
         styled = not self._plain and can_draw(self._out)
@@ -154,15 +171,13 @@ class ChatScreen:
         return f"{len(text)} characters handed to the terminal's clipboard"
 
 
-def opened_trace(stack: contextlib.ExitStack, path: Path | None) -> TextIO | None:
-    """The file of --trace, closed with `stack`. Raises: UsageError if it cannot be written."""
+def opened_trace(stack: contextlib.ExitStack, path: Path | None) -> TraceDisplay | None:
+    """The file of --trace, closed with `stack`. Raises: UsageError if it cannot be opened."""
     if path is None:
         return None
-    try:
-        return stack.enter_context(path.open("w", encoding="utf-8"))
-    except OSError as error:
-        hint = "name a file in a folder that exists and can be written to"
-        raise UsageError(f"--trace {path} cannot be written: {error.strerror}", hint) from error
+    trace = TraceDisplay(path)
+    stack.callback(trace.close)
+    return trace
 
 
 class _WithTurnLine:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from specdec_cli.events import Start
 from specdec_cli.format import percent, speed
+from specdec_cli.gain import Gain
 from specdec_cli.kinds import kind_of
 from specdec_cli.stats import ratio
 from specdec_cli.trace import Reply, Trace
@@ -44,18 +45,18 @@ def settings(start: Start) -> str:
 def figures(stats: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """(name, value, definition) of the most important figures."""
     tokens, passes = stats["emitted_tokens"], stats["target_passes"]
-    mean = ratio(tokens, passes)
+    mean, gain = ratio(tokens, passes), Gain.of_stats(stats)
+    pays = gain.pays_from if gain else ""
     found = [
         ("tokens", str(tokens), f"in {passes} target passes"),
         ("passes saved", str(tokens - passes), "against one pass per token"),
         ("tokens per pass", "–" if mean is None else f"{mean:.2f}", "emitted ÷ target passes"),
-        ("accepted of drafted", percent(stats["draft_acceptance_rate"]), "accepted ÷ drafted"),
-        ("accepted of judged", percent(stats["judged_acceptance_rate"]), "accepted ÷ (accepted + rejected)"),
+        ("accepted", percent(stats["draft_acceptance_rate"]), f"of drafted{f', {pays}' if pays else ''}"),
         ("speed", speed(stats["tokens_per_second"]), "tokens after the first ÷ their seconds"),
     ]
-    speedup = stats.get("estimated_speedup")
-    if speedup is not None:
-        found.append(("speed-up", f"{speedup:.2f}×", "estimated against plain decoding, costs measured in this run"))
+    if gain:
+        interval = f"{gain.low:.1f}–{gain.high:.1f}: 95 % interval, against plain decoding, costs measured here"
+        found.append(("speed-up", "about as fast" if gain.about_even else f"≈ {gain.speedup:.1f}×", interval))
     return found
 
 
@@ -94,7 +95,7 @@ def _token(token: ColouredToken) -> Markup:
     silent = not token.said and token.fate not in (Fate.REJECTED, Fate.DISCARDED)
     names = f"{token.fate} unsaid" if silent else token.fate.value
     text = joined([Markup(escape(line)) for line in shown.split("\n")], _LINE_BREAK)
-    title = f"round {token.index}: {token.fate}"
+    title = f"round {token.index + 1}: {token.fate}"
     return joined([Markup(escape(indent)), element(_TAGS.get(token.fate, "span"), text, class_=names, title=title)])
 
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from specdec_cli.events import RoundDone
 from specdec_cli.trace import Reply
+from specdec_cli.ui.alignment import Alignment
 from specdec_cli.ui.fates import Fate, fates
 from specdec_cli.ui.terminal import visible
 
@@ -80,61 +81,15 @@ def _legal(char: str) -> str:
 
 
 def _tokens(done: RoundDone) -> Iterator[ColouredToken]:
-    """The round's tokens; accepted ones after a stop token are not said."""
-    judged = done.round
-    for place, (fate, piece) in enumerate(fates(done)):
-        own = place >= len(judged.draft)
-        said = own or place < min(judged.accepted, len(judged.emitted))
-        yield ColouredToken(fate, piece, said, judged.index)
+    return (ColouredToken(fate, piece, said, done.round.index) for fate, piece, said in fates(done))
 
 
-def _aligned(tokens: Sequence[ColouredToken], text: str) -> list[ColouredToken]:
-    """The tokens with their share of `text`: the pieces of single tokens need not join to the decoded text.
-
-    A character spelled by several tokens belongs to the last of them. Text that no piece explains belongs to the token
-    before it, at the beginning to the first token.
-    """
-    aligned: list[ColouredToken] = []
-    waiting: list[ColouredToken] = []
-    at = 0
-    for token in tokens:
-        waiting.append(token)
-        reach = sum(len(held.text) + 1 for held in waiting if held.said)
-        found = _find(token.text, text, at, reach) if token.said else None
-        if found is None:
-            continue
-        end = found + len(token.text)
-        if any(held.said for held in waiting[:-1]):
-            aligned += _shared(waiting[:-1], text[at:found])
-            at = found
-        else:
-            aligned += waiting[:-1]
-        aligned.append(replace(token, text=text[at:end]))
-        at, waiting = end, []
-    if not any(token.said for token in waiting):
-        last = max((place for place, token in enumerate(aligned) if token.said), default=len(aligned))
-        aligned, waiting = aligned[:last], aligned[last:] + waiting
-        at -= sum(len(token.text) for token in waiting if token.said)
-    return [*aligned, *_shared(waiting, text[at:])]
-
-
-def _find(piece: str, text: str, at: int, reach: int) -> int | None:
-    """The index of the piece, from `at` up to `reach` after it; None for a piece that is no text by itself."""
-    if text.startswith(piece, at) and piece:
-        return at
-    if not piece or _REPLACED in piece or not piece.strip():
-        return None
-    found = text.find(piece, at, at + reach + len(piece))
-    return None if found < 0 else found
-
-
-def _shared(waiting: Sequence[ColouredToken], text: str) -> Iterator[ColouredToken]:
-    """Gives `text` to the last said token of those waiting; the others keep their piece and are not said."""
-    last = max((place for place, token in enumerate(waiting) if token.said), default=None)
-    for place, token in enumerate(waiting):
-        if place == last and text:
-            yield replace(token, text=text)
-        elif token.said and text and place != last:
-            yield replace(token, text="")  # part of a character that belongs to a later token
-        else:
-            yield replace(token, said=False)
+def _aligned(tokens: Sequence[ColouredToken], text: str) -> Iterator[ColouredToken]:
+    """The tokens with their share of `text`; one without a share is not said."""
+    alignment: Alignment[int] = Alignment()
+    alignment.expect((place, token.text) for place, token in enumerate(tokens) if token.said)
+    shares: dict[int | None, str] = {}
+    for place, share in alignment.feed(text):
+        shares[place] = shares.get(place, "") + share
+    for place, token in enumerate(tokens):
+        yield replace(token, text=shares[place]) if place in shares else replace(token, said=False)

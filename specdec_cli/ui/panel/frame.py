@@ -9,64 +9,65 @@ from rich.text import Text
 from specdec_cli.format import count, percent, speed
 from specdec_cli.kinds import kind_of
 from specdec_cli.ui.panel import gauges
-from specdec_cli.ui.panel.rounds import FATES, round_row, shortened, spread
-from specdec_cli.ui.panel.state import KEPT_ROUNDS, PanelState
+from specdec_cli.ui.panel.answer import GUESSED
+from specdec_cli.ui.panel.rounds import STYLES, labelled, own_token, round_rows, shortened, spread, strip
+from specdec_cli.ui.panel.state import PanelState
 from specdec_cli.ui.summary import SEPARATOR
 from specdec_cli.ui.terminal import MUTED, safe
 
-WIDEST: Final = 110
+WIDEST: Final = 120
 NARROWEST: Final = 36
 LOWEST: Final = 8
-"""Below these sizes a single status line replaces the panel."""
+"""Below these sizes one line replaces the panel."""
 
 _LEGENDS = (
-    "✓ accepted   ✗ rejected   · discarded   ➜ target's own   ★ bonus",
-    "✓ accepted  ✗ rejected  · discarded  ➜ target  ★ bonus",
+    (("✓ accepted", "✗ rejected", "· discarded", "↳ the target's own"), "   "),
+    (("✓ accepted", "✗ rejected", "↳ the target's own"), "  "),
 )
+RULE: Final = None
+"""A row of the body that is a line across the box."""
 
 
-def render(state: PanelState, width: int, height: int) -> Text:
-    """The panel for a screen of `width` × `height` cells, rows joined by newlines."""
-    return Text("\n").join(frame_rows(state, width, height))
+def render(state: PanelState, width: int, height: int, small: bool = False) -> Text:
+    """The panel for a screen of `width` × `height` cells, rows joined by newlines; `small` is one line."""
+    return Text("\n").join(frame_rows(state, width, height, small))
 
 
-def frame_rows(state: PanelState, width: int, height: int) -> list[Text]:
+def frame_rows(state: PanelState, width: int, height: int, small: bool = False) -> list[Text]:
     """The panel's rows: at most `height` - 2, so that two lines of the answer stay visible."""
-    if width < NARROWEST or height < LOWEST:
-        return [_status(state, width)] if height > 2 else []
+    if small or width < NARROWEST or height < LOWEST:
+        return [_line(state, width)] if height > 2 else []
     width = min(width, WIDEST)
-    top = _border("╭╮", _titles(state), _totals(state), width)
-    bottom = _border("╰╯", [Text()], [Text()], width)
-    return [top, *(_boxed(row, width) for row in _body(state, width - 4, height - 4)), bottom]
+    top = _edge("╭╮", _titles(state), _verdict(state), width)
+    bottom = _edge("╰╯", [Text()], _legends(state, width), width)
+    middle = _edge("├┤", [Text(words, "dim") for words in _reasons(state)], [Text()], width)
+    body = [middle if row is RULE else _boxed(row, width) for row in _body(state, width - 4, height)]
+    return [top, *body, bottom]
 
 
-def _body(state: PanelState, width: int, room: int) -> list[Text]:
-    """The rows inside the box, at most `room` ≥ 4. Dropped first: history, then the legend, then the positions."""
-    if not state.recent:
+def _body(state: PanelState, width: int, height: int) -> list[Text | None]:
+    """The rows inside the box. On a screen of fewer than 12 rows first the history goes, then the figures."""
+    if state.shown is None or (state.ended and not state.stats.rounds):
         return [_waiting(state)]
     figures = state.figures
-    below = [gauges.acceptance(figures, width)] if state.drafts else []
-    if state.drafts and room > 3:
-        below.append(gauges.positions(figures, width))
-    below.append(gauges.pace(figures, width))
-    if state.adapts and room > 5:
-        below.insert(-1, gauges.lengths(state.ks[1:], state.recent[0].round.why, width))
-    legend = next((words for words in _LEGENDS if len(words) <= width), None)
-    if state.drafts and legend and room > len(below) + 2:
-        below.append(_legend(legend))
-    return _rounds(state, width, min(KEPT_ROUNDS, room - len(below))) + below
-
-
-def _rounds(state: PanelState, width: int, kept: int) -> list[Text]:
-    """The newest rounds. Blank rows keep the height while they come; a finished panel has none."""
-    recent = state.recent[:kept]
-    index_width = max(2, *(len(str(done.round.index)) for done in recent), 0)
-    several = state.start is not None and kind_of(state.start.drafter).mixed
-    rows = [
-        round_row(done, width, index_width, not place and not state.ended, done.round.drafter if several else "")
-        for place, done in enumerate(recent)
-    ]
-    return rows if state.ended else rows + [Text()] * (kept - len(rows))
+    speed_row = gauges.pace(figures, state.gain, width)
+    if not state.drafts:
+        row = labelled("target", own_token(state.shown, width), Text("one pass → one token", "dim"), width)
+        return [speed_row] if state.ended else [row, speed_row]
+    if state.ended and not figures["draft_n"]:
+        return [Text("nothing was drafted", "dim"), RULE, speed_row]
+    mixed = state.start is not None and kind_of(state.start.drafter).mixed
+    accepted = gauges.acceptance(figures, state.break_even, width)
+    tokens = [*round_rows(state.shown, width, state.shown.round.drafter if mixed else "")]
+    if state.ended:
+        tokens = gauges.tokens_per_pass(state.tokens_per_pass, figures, width)
+    if height < 10:
+        return [accepted, speed_row] if state.ended else [*tokens]
+    if height < 12:
+        return [*([] if state.ended else tokens), accepted, speed_row]
+    if not state.ended:
+        tokens.append(strip(state.recent, state.shown, gauges.average(figures, width), width))
+    return [*tokens, RULE, accepted, gauges.positions(figures, width), speed_row]
 
 
 def _waiting(state: PanelState) -> Text:
@@ -77,32 +78,71 @@ def _waiting(state: PanelState) -> Text:
     return Text(f"reading the prompt, {count(state.start.prompt_tokens, 'token')}…", "dim")
 
 
-def _titles(state: PanelState) -> list[Text]:
-    """NAME · drafter (unless it is the draft model) · K · rule, from the longest to the shortest spelling."""
+def _name(state: PanelState) -> str:
+    target = state.start.target.rstrip("/").rpartition("/")[2] if state.start else ""
+    return safe(state.name or target).replace("\n", " ")
+
+
+def _settings(state: PanelState) -> list[str]:
+    """Who drafts, unless it is the draft model, and K."""
     start = state.start
     if start is None:
-        return [Text.assemble((safe(state.name), "bold"))]
-    parts = [] if kind_of(start.drafter).draft_alone else [start.drafter]
-    parts = [*parts, f"K {start.k}", start.rule] if state.drafts else ["plain decoding"]
-    name = safe(state.name or start.target.rstrip("/").rpartition("/")[2]).replace("\n", " ")
-    spellings = [SEPARATOR.join(["", *parts[:kept]]) for kept in range(len(parts), -1, -1)]
-    return [Text.assemble((name, "bold"), safe(spelling)) for spelling in spellings]
+        return []
+    if not state.drafts:
+        return ["plain decoding"]
+    kind = kind_of(start.drafter)
+    return [*([] if kind.draft_alone or kind.mixed else [start.drafter]), f"K {start.k}"]
 
 
-def _totals(state: PanelState) -> list[Text]:
-    """Target passes and tokens, from the longest to the shortest spelling."""
-    passes, tokens = state.figures["target_passes"], state.figures["emitted_tokens"]
+def _progress(state: PanelState) -> tuple[str, str]:
+    """The round that is drawn; at the end the tokens and the target's passes: in full, and shorter."""
+    if not state.ended:
+        number = f"round {state.shown.round.index + 1}" if state.shown else ""
+        return number, number
+    tokens, passes = state.figures["emitted_tokens"], state.figures["target_passes"]
     if not passes:
+        return "", ""
+    return f"{count(tokens, 'token')} in {count(passes, 'pass')}", f"{tokens} in {count(passes, 'pass')}"
+
+
+def _titles(state: PanelState) -> list[Text]:
+    """NAME · K · round, from the longest to the shortest spelling."""
+    settings, (progress, shorter) = _settings(state), _progress(state)
+    spellings = [[*settings, progress], [progress], [shorter], []]
+    return [
+        Text.assemble((_name(state), "bold"), SEPARATOR.join(["", *filter(None, map(safe, parts))]))
+        for parts in spellings
+    ]
+
+
+def _verdict(state: PanelState) -> list[Text]:
+    """What drafting gained, in words; nothing while that is unknown."""
+    gain = state.gain
+    if gain is None:
         return [Text()]
-    counted = f"{count(passes, 'target pass')} for {count(tokens, 'token')}"
-    spellings = [f"{counted}{SEPARATOR}{tokens - passes} saved"] if tokens > passes else []
-    return [Text(words) for words in (*spellings, counted, f"{tokens} in {count(passes, 'pass')}")]
+    slower = gain.high < 1
+    return [Text(gain.sentence, gauges.LOSING if slower else f"bold {GUESSED}" if gain.low > 1 else "default"), Text()]
 
 
-def _border(ends: str, lefts: list[Text], rights: list[Text], width: int) -> Text:
-    """A horizontal edge with words in it; the right end is shortened first, then the left one."""
+def _reasons(state: PanelState) -> list[str]:
+    """Why this round's K, where K is chosen each round."""
+    done = state.recent[-1] if state.ended and state.recent else state.shown
+    reason = safe(done.round.why).replace("\n", " ") if done and state.start and state.start.k == "auto" else ""
+    return [reason, ""] if reason else [""]
+
+
+def _legends(state: PanelState, width: int) -> list[Text]:
+    """What the marks mean; their colours are those of the answer, too."""
+    if not state.drafts or state.shown is None:
+        return [Text()]
+    drawn = [Text(gap).join(Text(words, STYLES[words[0]]) for words in marks) for marks, gap in _LEGENDS]
+    return [*drawn, Text()]
+
+
+def _edge(ends: str, lefts: list[Text], rights: list[Text], width: int) -> Text:
+    """A horizontal edge with words in it; the left ones are shortened first, then the right ones left out."""
     room = width - 9  # ends, dashes and spaces around both
-    pairs = [(lefts[0], right) for right in rights] + [(left, rights[-1]) for left in lefts]
+    pairs = [(left, right) for right in rights for left in lefts]
     left, right = next((pair for pair in pairs if pair[0].cell_len + pair[1].cell_len <= room), (lefts[-1], Text()))
     left = left.copy()
     left.truncate(room, overflow="ellipsis")
@@ -117,22 +157,18 @@ def _boxed(row: Text, width: int) -> Text:
     return Text.assemble(side, " ", spread(row, Text(), width - 4), " ", side)
 
 
-def _legend(words: str) -> Text:
-    legend = Text.assemble((words, "dim"))
-    for glyph, colour in FATES.items():
-        legend.highlight_regex(glyph, f"not dim {colour}")
-    return legend
-
-
-def _status(state: PanelState, width: int) -> Text:
-    """The most important figures, in one line."""
+def _line(state: PanelState, width: int) -> Text:
+    """The panel in one line: the title, the most important figures as far as they fit, and the verdict."""
     figures = state.figures
     if not figures["target_passes"]:
         return Text(shortened(_waiting(state).plain, width))
-    counted = f"{figures['emitted_tokens']} tokens in {count(figures['target_passes'], 'pass')}"
-    parts = [speed(figures["tokens_per_second"]), f"{percent(figures['draft_acceptance_rate'])} accepted", counted]
-    if figures["draft_acceptance_rate"] is None:
-        del parts[1]
-    while len(parts) > 1 and len(SEPARATOR.join(parts)) > width:
-        parts.pop()
-    return Text(shortened(SEPARATOR.join(parts), width))
+    rate = figures["draft_acceptance_rate"]
+    accepted = [] if rate is None else [f"{percent(rate)} accepted"]
+    parts = [*_settings(state), _progress(state)[0], *accepted, speed(figures["tokens_per_second"])]
+    verdict = _verdict(state)[0]
+    for kept in (parts, parts[1:], parts[-2:], parts[-1:]):
+        left = Text.assemble((_name(state), "bold"), SEPARATOR.join(["", *filter(None, map(safe, kept))]))
+        if left.cell_len + verdict.cell_len + 4 <= width:
+            gap = (" " + "─" * (width - left.cell_len - verdict.cell_len - 2) + " ", MUTED) if verdict else ""
+            return Text.assemble(left, gap, verdict)
+    return Text(shortened(SEPARATOR.join([parts[-1], *accepted]), width))

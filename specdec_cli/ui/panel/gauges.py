@@ -1,4 +1,4 @@
-"""The panel's running figures: acceptance, positions, pace. Law: each row fits its width."""
+"""The panel's figures: acceptance, positions, speed, tokens per pass. Law: each row fits its width."""
 
 from __future__ import annotations
 
@@ -8,99 +8,120 @@ from typing import Any, Final
 from rich.text import Text
 
 from specdec_cli.format import percent, speed
+from specdec_cli.gain import Gain
 from specdec_cli.stats import ratio
-from specdec_cli.ui.panel.rounds import spread
-from specdec_cli.ui.summary import SEPARATOR
+from specdec_cli.ui.panel.answer import GUESSED
+from specdec_cli.ui.panel.rounds import LABEL, labelled
 from specdec_cli.ui.terminal import MUTED
 
-USUAL: Final = (0.5, 0.8)
-"""Acceptance rates that most pairs reach; below them drafting rarely pays."""
-
+LOSING: Final = "color(172)"
+_SHORTEST_BAR: Final = 12
+_WIDEST_COLUMN: Final = 9
 _BLOCKS = "▁▂▃▄▅▆▇█"
-_POSITION_SPELLINGS = (("{n} {bar} {rate} %", "   "), ("{n} {bar} {rate}", "  "), ("{bar}{rate}", " "), ("{bar}", ""))
+_POSITION_SPELLINGS = (("{n} {bar} {rate}", "   "), ("{n} {bar} {rate}", "  "), ("{bar}{rate}", " "), ("{bar}", ""))
 
 
-def acceptance(figures: Mapping[str, Any], width: int) -> Text:
-    """accepted 62 % of drafted, a bar with the usual band marked, and the rate among judged tokens."""
+def acceptance(figures: Mapping[str, Any], break_even: float | None, width: int) -> Text:
+    """accepted ━━━━╋━━━━──── 61 % of drafted ╋ pays from 35 %; the last where the break-even rate is known."""
     rate = figures["draft_acceptance_rate"]
-    wide = width >= 50
-    label = ("accepted     " if wide else "accepted ", "dim")
-    padding = " " * (5 - len(percent(rate)))  # the bar must not move when the rate gains a digit
-    left = Text.assemble(label, (percent(rate), "bold"), " of drafted" if wide else "", padding, "  ")
-    usual = (f"  usual {100 * USUAL[0]:.0f}–{100 * USUAL[1]:.0f} %", "dim") if width >= 70 else ""
-    right = Text.assemble(usual, f"  {percent(figures['judged_acceptance_rate']):>5} of judged" if wide else "")
-    return Text.assemble(left, bar(rate, width - left.cell_len - right.cell_len), right)
+    if rate is None:
+        return labelled("accepted", Text("nothing drafted so far", "dim"), Text(), width)
+    shown = f"{percent(rate):>5}"
+    pays = "" if break_even is None else f"pays from {percent(break_even)}" if break_even <= 1 else "cannot pay here"
+    for words, mark in ((" of drafted", "  ╋ "), ("", "  ╋ "), ("", "")):
+        right = Text.assemble((shown, "bold"), words, (f"{mark}{pays}" if pays and mark else "", "dim"))
+        if width - LABEL - right.cell_len - 2 >= _SHORTEST_BAR:
+            break
+    right.highlight_regex("╋", "not dim")
+    return labelled("accepted", bar(rate, break_even, max(width - LABEL - right.cell_len - 2, 0)), right, width)
 
 
-def bar(rate: float | None, width: int) -> Text:
-    """0 … 1 on `width` cells: filled ━, the rest ─, with the ends of the usual band crossed."""
+def bar(rate: float | None, break_even: float | None, width: int) -> Text:
+    """0 … 1 on `width` cells: filled ━, the rest ─, crossed where drafting starts to pay."""
     reached = round((rate or 0.0) * 2 * width)
-    crossings = {min(width - 1, round(edge * width)) for edge in USUAL}
-    colour = "yellow" if rate is not None and rate < USUAL[0] else "green"
-    drawn = Text()
-    for cell in range(width):
-        filled = reached - 2 * cell
-        usual = USUAL[0] <= (cell + 0.5) / width <= USUAL[1]
-        if filled > 1:
-            drawn.append("╋" if cell in crossings else "━", colour)
-        elif cell in crossings:
-            drawn.append("┼", "default")
-        else:
-            drawn.append("╸" if filled == 1 else "╌" if usual else "─", colour if filled == 1 else MUTED)
-    return drawn
+    crossing = None if break_even is None or break_even > 1 else min(width - 1, round(max(break_even, 0.0) * width))
+    colour = LOSING if rate is not None and break_even is not None and rate < break_even else GUESSED
+    filled = Text("━" * (reached // 2) + "╸" * (reached % 2), colour)
+    drawn = filled.append("─" * (width - filled.cell_len), MUTED)
+    if crossing is None:
+        return drawn
+    mark = ("╋" if 2 * crossing + 1 < reached else "┼", "bold")
+    return Text.assemble(drawn[:crossing], mark, drawn[crossing + 1 :])
 
 
 def positions(figures: Mapping[str, Any], width: int) -> Text:
-    """Acceptance by position in the draft as small bars, with percentages where they fit, and tokens per pass."""
+    """position 1 ▇ 80   2 ▆ 69 %: accepted at each place of the draft; without figures where they do not fit."""
     rates: Sequence[float] = figures["acceptance_per_position"]
-    mean = figures["mean_acceptance_length"]
-    right = Text.assemble(("–" if mean is None else f"{mean:.1f}", "bold"), " tokens per pass")
-    label = "by position  " if width >= 50 else ""
-    room = width - len(label) - right.cell_len - 2
+    if not rates:
+        return labelled("", Text(), Text(), width)
     for spelled, gap in _POSITION_SPELLINGS:
         drawn = Text(gap).join(_position(spelled, place, rate) for place, rate in enumerate(rates, 1))
-        if drawn.cell_len <= room:
+        if "rate" in spelled:
+            drawn.append(" %")
+        if drawn.cell_len <= width - LABEL:
             break
-    return spread(Text.assemble((label, "dim"), drawn), right, width)
+    meaning = Text("accepted at each place in the draft", "dim")
+    fits = drawn.cell_len + meaning.cell_len + LABEL + 4 <= width
+    return labelled("position", drawn, meaning if fits else Text(), width)
 
 
 def _position(spelled: str, place: int, rate: float) -> Text:
-    block = _BLOCKS[min(7, int(8 * rate))]
-    text = Text(spelled.format(n=place, bar=block, rate=round(100 * rate)))
-    text.highlight_regex(f"[{_BLOCKS}]", "green")
+    text = Text(spelled.format(n=place, bar=_BLOCKS[min(7, int(8 * rate))], rate=round(100 * rate)))
+    text.highlight_regex(f"[{_BLOCKS}]", GUESSED)
     if "{n}" in spelled:
         text.stylize("dim", 0, len(str(place)))
     return text
 
 
-def lengths(ks: Sequence[int], reason: str, width: int) -> Text:
-    """K of the newest rounds as small bars, newest last, · for plain decoding; and the reason for the newest."""
-    label = "K by round   " if width >= 50 else ""
-    shown_reason = Text(reason, "dim")
-    shown_reason.truncate(max(width - len(label) - 12, 0), overflow="ellipsis")
-    room = width - len(label) - shown_reason.cell_len - 2
-    shown = ks[-room:] if room > 0 else ()
-    drawn = Text("".join(_BLOCKS[min(k, len(_BLOCKS)) - 1] if k else "·" for k in shown), "green")
-    drawn.highlight_regex("·", MUTED)
-    return spread(Text.assemble((label, "dim"), drawn), shown_reason, width)
+def average(figures: Mapping[str, Any], width: int) -> Text:
+    """tokens per pass 3.4"""
+    mean = figures["mean_acceptance_length"]
+    words = "tokens per pass " if width >= 62 else "per pass " if width >= 46 else "⌀ "
+    return Text.assemble((words, "dim"), ("–" if mean is None else f"{mean:.1f}", "bold"))
 
 
-def pace(figures: Mapping[str, Any], width: int) -> Text:
-    """The shares of the time, and the speed of the answer."""
-    draft, verify = figures["draft_seconds"], figures["verify_seconds"]
-    share = ratio(draft, draft + verify)
-    speedup = figures["estimated_speedup"]
-    right = Text.assemble((speed(figures["tokens_per_second"]), "bold"))
-    if speedup is not None:
-        right.append(SEPARATOR, "dim").append(f"{speedup:.2f}× plain", "green" if speedup >= 0.995 else "yellow")
-    if not figures["draft_n"] or share is None:
-        return spread(Text("one target pass per token", "dim") if right.cell_len < width - 26 else Text(), right, width)
-    drafting, verifying = f"draft {percent(share)}", f"verify {percent(1 - share)}"
-    label = "time spent   "
-    cells = min(24, width - len(label) - len(drafting) - len(verifying) - right.cell_len - 4)
-    if cells < 6:
-        short = f"{drafting}{SEPARATOR}{verifying}"
-        return spread(Text(short if len(short) + right.cell_len < width else ""), right, width)
-    filled = min(max(round(share * cells), 1), cells - 1)
-    shares = (("━" * filled, "magenta"), ("─" * (cells - filled), "blue"))
-    return spread(Text.assemble((label, "dim"), drafting, " ", *shares, " ", verifying), right, width)
+def tokens_per_pass(counts: Sequence[int], figures: Mapping[str, Any], width: int) -> list[Text]:
+    """How many of the passes gave 1, 2, … tokens: columns of two rows, and below them the tokens and the shares."""
+    room = width - LABEL
+    passes = sum(counts)
+    shares = [counted / passes for counted in counts[1:]] if passes else []
+    cells = min(room // max(len(shares), 1), _WIDEST_COLUMN)
+    if not shares or cells < 2:
+        return [labelled("tokens", Text(), average(figures, width), width)]
+    highest = max(shares)
+    names = [f"{tokens}: {percent(share)}" for tokens, share in enumerate(shares, 1)]
+    if max(map(len, names)) > cells - 2:
+        names = [str(tokens) for tokens in range(1, len(shares) + 1)]
+    if max(map(len, names)) >= cells:
+        names = [name if not place % 2 else "" for place, name in enumerate(names)]
+    rows = ["".join(f"{_column(share / highest, row) * (cells - 1):<{cells}}" for share in shares) for row in (1, 0)]
+    right = average(figures, width)
+    if cells * len(shares) + right.cell_len + 2 > room:
+        right = Text()
+    return [
+        labelled("", Text(rows[0], GUESSED), right, width),
+        labelled("passes", Text(rows[1], GUESSED), Text(), width),
+        labelled("tokens", Text("".join(f"{name:<{cells}}" for name in names)), Text(), width),
+    ]
+
+
+def _column(share: float, row: int) -> str:
+    """One cell of a column that is `share` of two rows high; `row` counts from below. No share at all is empty."""
+    eighths = round(16 * share) or (1 if share else 0)
+    return " " if eighths <= 8 * row else _BLOCKS[min(eighths - 8 * row, 8) - 1]
+
+
+def pace(figures: Mapping[str, Any], gain: Gain | None, width: int) -> Text:
+    """speed 134 tok/s, without drafting ≈ 96: and the share of the time that drafting took."""
+    measured = figures["tokens_per_second"]
+    share = ratio(figures["draft_seconds"], figures["draft_seconds"] + figures["verify_seconds"])
+    now = (speed(measured), "bold")
+    plain = "" if gain is None or measured is None else f"≈ {speed(measured / gain.speedup).removesuffix(' tok/s')}"
+    drafting = f"drafting {percent(share)} of the time" if figures["draft_n"] and share is not None else ""
+    lefts = [
+        Text.assemble(now, *([(f", {words} {plain}", "")] if plain else [])) for words in ("without drafting", "plain")
+    ]
+    for left, right in ((lefts[0], drafting), (lefts[1], drafting), (lefts[1], drafting[:-12]), (lefts[1], "")):
+        if LABEL + left.cell_len + len(right) + 2 <= width:
+            break
+    return labelled("speed", left, Text(right, "dim"), width)

@@ -1,18 +1,26 @@
-"""The live panel below the answer. Law: at most ten refreshes a second; the answer is append-only."""
+"""The live panel below the answer. Law: at most ten refreshes a second; the answer is append-only.
+
+The answer is coloured by the fate of its tokens where the panel below it says what the colours mean.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable
 from typing import Final, TextIO
 
+from rich.text import Text
+
 from specdec_cli.events import Event, Failure, Finish, RoundDone, Start
+from specdec_cli.ui.fates import FateStream, Span
+from specdec_cli.ui.panel.answer import AnswerRows, Codes, codes
 from specdec_cli.ui.panel.frame import frame_rows, render
-from specdec_cli.ui.panel.region import AnswerRows, LiveRegion, folds_rows
-from specdec_cli.ui.panel.state import PanelState
+from specdec_cli.ui.panel.region import LiveRegion, folds_rows
+from specdec_cli.ui.panel.state import PanelState, drafting
 from specdec_cli.ui.plain import AnswerWriter
-from specdec_cli.ui.summary import print_lines, summary
+from specdec_cli.ui.summary import closing_line, print_lines
 from specdec_cli.ui.terminal import make_console, same_terminal, terminal_size
 
 __all__ = ["REFRESH_SECONDS", "PanelDisplay", "PanelState", "render"]
@@ -21,7 +29,7 @@ REFRESH_SECONDS: Final = 0.1
 
 
 class PanelDisplay:
-    """The answer, append-only, and a panel below it; at the end the last panel stays, followed by the summary.
+    """The answer, append-only, and a panel below it; at the end the last panel stays, followed by one line.
 
     Where `out` and `err` are one terminal, one region draws both: its first row is the answer's growing line. Else the
     answer streams to `out`, and the panel is drawn on `err`, which must be a terminal (`can_draw`).
@@ -35,12 +43,17 @@ class PanelDisplay:
         quiet: bool = False,
         name: str = "",
         size: Callable[[], tuple[int, int]] | None = None,
-        rows: Callable[[], AnswerRows] = AnswerRows,
+        rows: Callable[[Codes], AnswerRows] = AnswerRows,
         stays: bool = True,
+        small: bool = False,
+        colour_answer: bool = True,
+        stepped: bool = False,
     ) -> None:
-        """`name` is the pair's; `quiet` omits the summary; `size` gives (columns, rows), by default of `err`.
+        """`name` is the pair's; `quiet` omits the line after the panel; `size` gives (columns, rows), by default of
+        `err`.
 
-        `rows` splits an answer into rows; the last panel is erased unless it `stays`.
+        `rows` splits an answer into rows. The last panel is erased unless it `stays`; a `small` one is one line.
+        `stepped` draws every round at once, for a person who asks for each.
         """
         self._err = err
         self._clock = clock
@@ -49,29 +62,35 @@ class PanelDisplay:
         self._make_rows = rows
         self._size = size or (lambda: terminal_size(err))
         self._console = make_console(err, plain=False)
-        self._region = LiveRegion(self._console, err, self._size, folds_rows())
+        self._region = LiveRegion(self._console, err, self._size, folds_rows(), keeps_erased="TMUX" in os.environ)
+        self._small = small
+        self._stepped = stepped
+        self._codes: Codes = codes(self._console) if colour_answer else {}
         self._answer = None if same_terminal(out, err) else AnswerWriter(out)
         self._state = PanelState(name=name)
         self._reset()
 
     def _reset(self) -> None:
-        self._rows = self._make_rows()
+        self._rows = self._make_rows(self._codes)
+        self._fates: FateStream | None = None
         self._above = ""
         self._drawn_at: float | None = None
 
     def handle(self, event: Event) -> None:
         """Folds one event, and draws if a refresh is due."""
+        now = self._clock()
         if isinstance(event, Start):
             self._reset()
-        self._state = self._state.apply(event)
+            self._fates = FateStream() if self._codes and drafting(event) else None
+        self._state = self._state.apply(event, None if self._stepped else now)
         if isinstance(event, RoundDone):
-            self._text(event.text)
+            self._say(self._fates.round(event) if self._fates else [(None, event.text)])
         if isinstance(event, Finish):
             self._finish(event)
         elif isinstance(event, Failure):
             self.close()
         else:
-            self._refresh()
+            self._refresh(now)
 
     def close(self) -> None:
         """Erases the panel, ends a partial answer's line and shows the cursor again."""
@@ -81,11 +100,13 @@ class PanelDisplay:
             with contextlib.suppress(OSError, ValueError):
                 self._answer.end()
 
-    def _text(self, text: str) -> None:
+    def _say(self, spans: list[Span]) -> None:
         if self._answer is not None:
-            self._answer.write(text)
-        else:
-            self._above += self._rows.feed(text, self._size()[0])
+            self._answer.write("".join(text for _, text in spans))
+            return
+        width, _ = self._size()
+        for fate, text in spans:
+            self._above += self._rows.feed(text, width, fate)
 
     def _rest(self) -> str:
         """The part of the answer that is not yet printed for good."""
@@ -94,24 +115,25 @@ class PanelDisplay:
         self._above = ""
         return rest
 
-    def _refresh(self) -> None:
-        now = self._clock()
+    def _refresh(self, now: float) -> None:
         if self._drawn_at is not None and now - self._drawn_at < REFRESH_SECONDS:
             return
         self._drawn_at = now
-        width, height = self._size()
-        rows = frame_rows(self._state, width, height)
+        rows = self._frame()
         if self._answer is None:
-            self._above += self._rows.feed("", width)  # the window may have become narrower
+            self._above += self._rows.feed("", self._size()[0])  # the window may have become narrower
             rows = [self._rows.row, *rows]
         above, self._above = self._above, ""
         self._region.draw(above, rows)
 
+    def _frame(self) -> list[Text]:
+        return frame_rows(self._state, *self._size(), self._small)
+
     def _finish(self, event: Finish) -> None:
-        self._text(event.text_tail)
+        self._say(self._fates.tail(event.text_tail) if self._fates else [(None, event.text_tail)])
         if self._answer is not None:
             self._answer.end()
-        width, height = self._size()
-        self._region.release(self._rest(), frame_rows(self._state, width, height) if self._stays else ())
+        self._region.release(self._rest(), self._frame() if self._stays else ())
         if not self._quiet and self._state.start is not None:
-            print_lines(self._console, summary(self._state.start, event, width), width)
+            width, _ = self._size()
+            print_lines(self._console, [closing_line(self._state.start, event, width)], width)

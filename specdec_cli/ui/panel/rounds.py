@@ -1,59 +1,107 @@
-"""Draws a round as a row: every token with its fate. Law: a row keeps its rejected and its next token."""
+"""Draws rounds: the tokens of one, and many as a strip. Law: a round keeps its rejected and its target's own token."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from specdec_cli.events import RoundDone
+from specdec_cli.format import count
 from specdec_cli.ui.fates import Fate, fates
+from specdec_cli.ui.panel.answer import GUESSED, OWN
 from specdec_cli.ui.terminal import MUTED, visible
 
-FATES: Final = {"✓": "green", "✗": "red", "·": MUTED, "➜": "yellow", "★": "cyan"}
-"""Accepted, rejected, discarded, correction or plain token, bonus."""
+LABEL: Final = 9
+"""Cells of the words at the beginning of a row."""
 
-_GLYPHS: Final = {
-    Fate.ACCEPTED: "✓",
-    Fate.REJECTED: "✗",
-    Fate.DISCARDED: "·",
-    Fate.CORRECTION: "➜",
-    Fate.PLAIN: "➜",
-    Fate.BONUS: "★",
-}
-_MARKS = "␣↵⇥"
-_GENEROUS = ((28, 28), (14, 14), (9, 9))
-_TIGHT = ((14, 14), (9, 9), (5, 9))
-"""Cells for the text of (accepted and discarded tokens, the rejected and the next token)."""
+MARKS: Final = {Fate.ACCEPTED: "✓", Fate.REJECTED: "✗", Fate.DISCARDED: "·"}
+STYLES: Final = {"✓": GUESSED, "✗": "red", "·": MUTED, "↳": OWN, "–": MUTED}
+"""By mark: accepted, rejected, discarded, the target's own, a round without a draft."""
+
+_BLANKS = re.compile("(␣{2,}|⇥{2,})")
+_SIGNS = "␣↵⇥"
+_GAP = "  "
+_MOST_TICKS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    fate: str
+    mark: str
     text: str
 
-    def draw(self, longest: tuple[int, int], newest: bool) -> Text:
-        """Glyph and text; the glyph shows the fate, colour and strike-through repeat it."""
-        colour = FATES[self.fate]
-        shown = shortened(self.text, longest[self.fate in "✗➜★"])
-        drawn = Text.assemble((self.fate, "bold"), (shown, "strike" if self.fate == "✗" else ""))
-        # Bold undoes dim in some terminals.
-        drawn.stylize(f"not bold {MUTED}" if colour == MUTED else f"bold {colour}" if newest else colour)
-        for place, char in enumerate(shown, 1):
-            if char in _MARKS:
+    def draw(self, longest: int) -> Text:
+        """Mark and text; the mark shows the fate, colour and strike-through repeat it."""
+        shown = shortened(self.text, longest)
+        drawn = Text(f"{self.mark} {shown}", STYLES[self.mark])
+        if self.mark == "✗":
+            drawn.stylize("strike", 2)
+        for place, char in enumerate(shown, 2):
+            if char in _SIGNS:
                 drawn.stylize("not bold dim", place, place + 1)
         return drawn
 
 
-def round_row(done: RoundDone, width: int, index_width: int, newest: bool, drafter: str = "") -> Text:
-    """One row of `width` cells: index, tokens, accepted of drafted, draft + verify milliseconds."""
-    index = f"{done.round.index:>{index_width}}  "
-    outcome = _outcome(done, width, drafter)
-    tokens = _fitted(_tokens(done), width - len(index) - cell_len(outcome) - 2, newest)
-    left = Text.assemble((index, "bold" if newest else "dim"), tokens)
-    return spread(left, Text.assemble((outcome, "" if newest else "dim")), width)
+def round_rows(done: RoundDone, width: int, drafter: str = "") -> tuple[Text, Text]:
+    """The drafted tokens, and below the rejected one, or behind the last, the target's own.
+
+    Each row has `width` cells. `drafter` names who drafted this round, where several may.
+    """
+    drafted, own = _tokens(done)
+    rights = _outcome(done, width, drafter)
+    if not drafted:
+        words = "nothing before the first token" if not done.round.index else "nothing this time"
+        row, column = Text(words if width >= 50 else "nothing", "dim"), 0
+    else:
+        row, column = _fitted(drafted, width - LABEL - rights[0].cell_len - 2)
+    room = width - LABEL - rights[1].cell_len - 2
+    shown = own.draw(max(room - 2, 1)) if own else Text("–", "dim")
+    below = Text(" " * min(column, max(room - shown.cell_len, 0))).append_text(shown)
+    return labelled("drafted", row, rights[0], width), labelled("target", below, rights[1], width)
+
+
+def own_token(done: RoundDone, width: int) -> Text:
+    """The target's own token of a round."""
+    own = _tokens(done)[1]
+    return own.draw(max(width - LABEL - 24, 1)) if own else Text("–", "dim")
+
+
+def strip(rounds: Sequence[RoundDone], shown: RoundDone | None, right: Text, width: int) -> Text:
+    """The tokens that the newest rounds gave, newest last; a triangle at the round that is `shown`.
+
+    Rounds without a draft that follow one another are one entry.
+    """
+    room = width - LABEL - right.cell_len - 2
+    entries: list[Text] = []
+    used = 0
+    runs = [list(run) for _, run in groupby(rounds, lambda done: bool(done.round.draft) and done.round.index)]
+    for run in reversed(runs):
+        here = shown is not None and any(done.round.index == shown.round.index for done in run)
+        entry = Text.assemble(("▸" if here else " ", "bold"), _passed(run[-1]))
+        if len(run) > 1:
+            entry.append(f" ×{len(run)}", "dim")
+        if here:
+            entry.stylize("bold")
+        used += entry.cell_len + len(_GAP) * bool(entries)
+        if used > room:
+            break
+        entries.insert(0, entry)
+    row = Text(_GAP).join(entries)
+    if len(entries) < len(runs):  # it moves: its newest end stays where it is
+        row = Text(" " * max(room - row.cell_len, 0)).append_text(row)
+    elif row.plain.startswith(" "):
+        row = row[1:]
+    return labelled("rounds", row, right, width)
+
+
+def labelled(label: str, left: Text, right: Text, width: int) -> Text:
+    """A row of `width` cells that begins with a dim word."""
+    return spread(Text.assemble((f"{label:<{LABEL}}", "dim"), left), right, width)
 
 
 def spread(left: Text, right: Text, width: int) -> Text:
@@ -70,40 +118,80 @@ def shortened(text: str, longest: int) -> str:
     return text if cell_len(text) <= longest else set_cell_size(text, longest - 1).rstrip(" ") + "…"
 
 
-def _tokens(done: RoundDone) -> list[_Token]:
-    return [_Token(_GLYPHS[fate], visible(piece)) for fate, piece in fates(done)]
+def _tokens(done: RoundDone) -> tuple[list[_Token], _Token | None]:
+    """The drafted tokens, and the target's own: None where an accepted stop token ended the round.
+
+    The space with which most words begin is left out, unless it is all that tells the target's token from the
+    rejected one.
+    """
+    drafted: list[_Token] = []
+    own = None
+    for fate, piece, _ in fates(done):
+        if fate in MARKS:
+            drafted.append(_Token(MARKS[fate], _bare(piece)))
+        else:
+            own = _Token("↳", _bare(piece))
+    rejected = done.round.accepted
+    if own and rejected < len(drafted) and drafted[rejected].text == own.text:
+        drafted[rejected] = replace(drafted[rejected], text=_signs(done.pieces[rejected]))
+        own = replace(own, text=_signs(done.next_piece))
+    return drafted, own
 
 
-def _fitted(tokens: list[_Token], room: int, newest: bool) -> Text:
-    """All tokens, shortened if necessary; then without discarded texts; then without the first accepted tokens."""
-    lean = [token for token in tokens if token.fate != "·"]
-    if len(lean) < len(tokens):
-        lean.insert(-1 if tokens[-1].fate != "·" else len(lean), _Token("·", "…"))
-    attempts = [(tokens, longest) for longest in _GENEROUS] + [(lean, longest) for longest in _TIGHT]
-    accepted = sum(token.fate == "✓" for token in lean)
-    fewer = [[_Token("✓", "…"), *lean[dropped:]] for dropped in range(1, accepted + 1)]
-    attempts += [(kept, (5, 9)) for kept in fewer] + [(fewer[-1] if fewer else lean, (5, 5))]
-    for chosen, longest in attempts:
-        row = Text(" ").join(token.draw(longest, newest) for token in chosen)
+def _bare(piece: str) -> str:
+    return _signs(piece[1:] if piece[:1] == " " and piece[1:].strip() and piece[1] != " " else piece)
+
+
+def _signs(piece: str) -> str:
+    """With every invisible character drawn, and a run of blanks as one sign and its length."""
+    return _BLANKS.sub(lambda run: f"{run[0][0]}{len(run[0])}", visible(piece))
+
+
+def _fitted(tokens: list[_Token], room: int) -> tuple[Text, int]:
+    """The drafted tokens, and the column of the rejected one, or that behind the last.
+
+    All tokens, shortened if necessary; then without the discarded ones; then without the first accepted ones.
+    """
+    accepted = sum(token.mark == "✓" for token in tokens)
+    lost = [token for token in tokens if token.mark == "·"]
+    judged = [token for token in tokens if token.mark != "·"]
+    lean = [*judged, _Token("·", f"{len(lost)} more")] if len(lost) > 1 else tokens
+    fewer = [[_Token("✓", f"{gone} more"), *lean[gone:]] for gone in range(2, accepted + 1)]
+    attempts = [(tokens, longest) for longest in (24, 14, 9)] + [(lean, longest) for longest in (14, 9, 6)]
+    attempts += [(kept, 6) for kept in fewer]
+    for kept, longest in attempts:
+        row = Text(_GAP).join(token.draw(longest) for token in kept)
         if row.cell_len <= room:
-            return row
+            break
+    before = Text(_GAP).join(token.draw(longest) for token in kept if token.mark == "✓")
     row.truncate(max(room, 0), overflow="ellipsis")
-    return row
+    return row, before.cell_len + len(_GAP) if before else 0
 
 
-def _outcome(done: RoundDone, width: int, drafter: str) -> str:
+def _outcome(done: RoundDone, width: int, drafter: str) -> tuple[Text, Text]:
+    """What came of the draft, and of the pass."""
     judged = done.round
-    found = f"{judged.accepted} of {len(judged.draft)}" if judged.draft else "plain"
-    if width < 50:
-        return found
-    draft, verify = milliseconds(judged.draft_seconds), milliseconds(judged.verify_seconds)
-    if not judged.draft:
-        return f"{found} · {verify:>3} ms"
-    source = f"{drafter} · " if drafter and width >= 70 else ""
-    return f"{source}{found} · {draft:>3} + {verify:>3} ms"
+    tokens = len(judged.emitted)
+    wide = width >= 62
+    found = f"{judged.accepted} of {len(judged.draft)}{' accepted' * wide}" if judged.draft else ""
+    if drafter and found and width >= 50:
+        found = f"{drafter}: {found}"
+    gave = (
+        f"1 pass → {count(tokens, 'token')}"
+        if wide
+        else f"→ {count(tokens, 'token')}"
+        if width >= 50
+        else f"→ {tokens}"
+    )
+    return Text(found), Text(gave)
 
 
-def milliseconds(seconds: float) -> str:
-    """0.0021 -> "2.1", 0.021 -> "21"."""
-    value = 1000 * seconds
-    return f"{value:.{1 if value < 9.95 else 0}f}"
+def _passed(done: RoundDone) -> Text:
+    """✓✓✗ 3: what became of a draft, and how many tokens the pass gave."""
+    judged = done.round
+    ticks = "✓" * min(judged.accepted, _MOST_TICKS) + "…" * (judged.accepted > _MOST_TICKS)
+    marks = ticks + "✗" * (judged.rejected is not None) if judged.draft else "–"
+    drawn = Text(f"{marks} {len(judged.emitted)}")
+    for mark, style in STYLES.items():
+        drawn.highlight_regex(mark, style)
+    return drawn

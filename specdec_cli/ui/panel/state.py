@@ -7,45 +7,57 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from specdec_cli.events import Event, Failure, Finish, FinishReason, Prefill, RoundDone, Start
+from specdec_cli.gain import Gain
 from specdec_cli.kinds import kind_of
 from specdec_cli.stats import Stats
 
-KEPT_ROUNDS: Final = 4
-KEPT_KS: Final = 120
+KEPT_ROUNDS: Final = 48
+READABLE_SECONDS: Final = 0.4
 
 
 @dataclass(frozen=True, slots=True)
 class PanelState:
     """One reply so far. `name` is the pair's; without one the target's name is shown.
 
-    `recent` holds the newest rounds, newest first; `ks` the K of more rounds, newest last. `stats` is never mutated.
-    `final` holds the figures of the finish event, which replace the running ones.
+    `recent` holds the newest rounds, newest last. `shown` is the one whose tokens are drawn: it stays for at least
+    READABLE_SECONDS from `shown_at`, while others pass. `tokens_per_pass[n]` counts the passes that gave n tokens.
+    `stats` is never mutated. `final` holds the figures of the finish event, which replace the running ones.
     """
 
     name: str = ""
     start: Start | None = None
     prefill: Prefill | None = None
     recent: tuple[RoundDone, ...] = ()
-    ks: tuple[int, ...] = ()
+    shown: RoundDone | None = None
+    shown_at: float = 0.0
+    tokens_per_pass: tuple[int, ...] = ()
     stats: Stats = field(default_factory=Stats)
     final: Mapping[str, Any] | None = None
     ended: FinishReason | None = None
 
-    def apply(self, event: Event) -> PanelState:
-        """The state after `event`; a Start resets it."""
+    def apply(self, event: Event, now: float | None = None) -> PanelState:
+        """The state after `event`, which came at `now` seconds; without a time every round is shown at once."""
         match event:
             case Start():
                 return PanelState(name=self.name, start=event)
             case Prefill():
                 return replace(self, prefill=event)
             case RoundDone():
-                recent = (event, *self.recent[: KEPT_ROUNDS - 1])
-                ks = (*self.ks[1 - KEPT_KS :], len(event.round.draft))
-                return replace(self, recent=recent, ks=ks, stats=_folded(self.stats, event))
+                return self._with_round(event, now)
             case Finish():
                 return replace(self, final=event.stats or None, ended=event.reason)
             case Failure():
                 return self
+
+    def _with_round(self, done: RoundDone, now: float | None) -> PanelState:
+        recent = (*self.recent[1 - KEPT_ROUNDS :], done)
+        emitted = len(done.round.emitted)
+        counted = [*self.tokens_per_pass, *[0] * (emitted + 1 - len(self.tokens_per_pass))]
+        counted[emitted] += 1
+        state = replace(self, recent=recent, tokens_per_pass=tuple(counted), stats=_folded(self.stats, done))
+        if self.shown is None or now is None or now - self.shown_at >= READABLE_SECONDS:
+            return replace(state, shown=done, shown_at=now or 0.0)
+        return state
 
     @property
     def figures(self) -> Mapping[str, Any]:
@@ -53,14 +65,33 @@ class PanelState:
         return self.final if self.final is not None else self.stats.to_dict()
 
     @property
-    def adapts(self) -> bool:
-        """Whether K is chosen each round."""
-        return self.drafts and self.start is not None and self.start.k == "auto"
+    def gain(self) -> Gain | None:
+        """What drafting gained so far; None where too little is known to say."""
+        if self.final is None:
+            return self.recent[-1].gain if self.recent else None
+        names = ("", "_low", "_high")
+        speedup, low, high = (self.final.get(f"estimated_speedup{name}") for name in names)
+        if speedup is None or low is None or high is None:
+            return None
+        return Gain(speedup, low, high, self.final.get("break_even_acceptance_rate"))
+
+    @property
+    def break_even(self) -> float | None:
+        """The share of drafted tokens from which drafting pays here, None where unknown."""
+        if self.final is not None:
+            found: float | None = self.final.get("break_even_acceptance_rate")
+            return found
+        return self.gain.break_even if self.gain else None
 
     @property
     def drafts(self) -> bool:
         """Whether this reply may draft at all."""
-        return self.start is not None and kind_of(self.start.drafter).drafts and self.start.k != 0
+        return self.start is not None and drafting(self.start)
+
+
+def drafting(start: Start) -> bool:
+    """Whether the reply that begins so may draft at all."""
+    return kind_of(start.drafter).drafts and start.k != 0
 
 
 def _folded(stats: Stats, done: RoundDone) -> Stats:

@@ -41,11 +41,39 @@ def test_logits_do_not_depend_on_how_the_text_was_cut_into_passes(monkeypatch):
     [
         ("mamba2", "keeps ArraysCache, nothing that --kv-bits could quantize"),
         ("gpt_oss", "Quantized SDPA does not support attention sinks"),
-        ("qwen3", "divisible by the quantization"),
+        ("qwen3", "heads of 16 values"),
     ],
 )
 def test_a_model_that_cannot_run_on_quantized_caches_is_refused_with_the_reason(name, reason):
     network = wide(name, 32) if name == "gpt_oss" else tiny_network(architectures()[name], 1)
     with pytest.raises(Refused, match=reason) as caught:
         CachedModel(network, "m", kv_bits=8)
+    assert caught.value.hint == "leave --kv-bits out"
+
+
+def hybrid(name, head_dim):
+    found = architectures()[name]
+    config = found.config
+    if "text_config" in config:
+        config = {**config, "text_config": {**config["text_config"], "head_dim": head_dim}}
+    else:
+        config = {**config, "head_dim": head_dim}
+    return tiny_network(replace(found, config=config), 1)
+
+
+@pytest.mark.parametrize("name", ["qwen3_5", "qwen3_next", "nemotron_h"])
+@pytest.mark.parametrize(("head_dim", "group_size"), [(32, 32), (64, 64), (96, 32)])
+def test_a_hybrid_gets_the_largest_groups_that_fit_its_heads(name, head_dim, group_size):
+    """The search for who reads a recurrent state ran on quantized caches, outside the search for their groups."""
+    model = CachedModel(hybrid(name, head_dim), "m", kv_bits=8)
+    assert model.network.kv.group_size == group_size
+    assert model.logits([3] * 9, mx.array([], dtype=mx.int32)).shape[0] == 1
+
+
+@pytest.mark.parametrize("name", ["qwen3", "qwen3_5", "nemotron_h"])
+@pytest.mark.parametrize("head_dim", [16, 48, 80])
+def test_heads_that_no_groups_fit_are_refused_with_both_values(name, head_dim):
+    with pytest.raises(Refused) as caught:
+        CachedModel(hybrid(name, head_dim), "m", kv_bits=8)
+    assert caught.value.message == f"m has heads of {head_dim} values, and a KV cache of 8 bits needs a multiple of 32"
     assert caught.value.hint == "leave --kv-bits out"

@@ -102,6 +102,11 @@ def test_what_is_written_down_comes_back_through_json():
     assert (written.verify[3], written.draft[2]) == pytest.approx((1.3, 0.2), rel=0.05)
 
 
+def test_a_record_without_a_measured_row_comes_back_too():
+    """Python's `min` of a single number: such a record was thrown away, as if it were nonsense."""
+    assert costs_from_dict(asdict(Costs())) == Costs()
+
+
 GOOD = {"verify": {"2": 1.2}, "draft": {"1": 0.1}, "prefill_token": 0.01, "doubt": 0.1}
 
 

@@ -49,3 +49,28 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_bench(tmp_path, nam
 def test_a_write_that_fails_is_an_error_with_its_reason(result, tmp_path):
     with pytest.raises(SpecdecError, match="cannot be written: No such file"):
         export(result, tmp_path / "none" / "a.csv")
+
+
+EVIL = "=cmd|'/C calc'!A0"
+
+
+def renamed(result, name):
+    """The result with `name` for its pair, and for the kind and name of every prompt."""
+    samples = tuple(replace(sample, prompt=replace(sample.prompt, kind=name, name=name)) for sample in result.samples)
+    return replace(result, settings=replace(result.settings, pair=name, prompts=name), samples=samples)
+
+
+@pytest.mark.parametrize("name", [EVIL, "+1", "-2", "@SUM(A1)", "\t=1"])
+def test_no_text_of_a_csv_is_a_formula(result, name):
+    for row in csv.DictReader(io.StringIO(csv_text(renamed(result, name)))):
+        assert row["kind"] == row["name"] == f"'{name}"
+        assert row["k"] in ("auto", *map(str, range(40)))
+
+
+def test_markdown_shows_names_as_they_are_and_nothing_of_them_takes_effect(result):
+    text = markdown_text(renamed(result, "<script>alert(1)</script> [a](http://b) | `x`\n# c"))
+    outside = text.partition("```sh")[0]  # a block of code is inert
+    assert "<script" not in outside and "\n# c" not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; \\[a\\](http://b) \\| \\`x\\` # c" in text.splitlines()[0]
+    widths = {line.replace("\\|", "").count("|") for line in text.splitlines() if line.startswith("| ")}
+    assert widths <= {11, 5}

@@ -15,6 +15,7 @@ from specdec_cli.models.text import Thinking
 from specdec_cli.ui.chat.reports import toolbar
 from specdec_cli.ui.chat.rows import ThinkingWriter
 from specdec_cli.ui.chat.screen import ChatScreen, copied_here
+from specdec_cli.ui.display import TraceDisplay
 
 TAGS = Thinking("<think>", "</think>")
 
@@ -78,7 +79,7 @@ def test_hostile_text_of_a_model_does_not_reach_the_terminal(terminal):
     for hidden in (False, True):
         for panel in (False, True):
             replied(terminal, ["<think>", HOSTILE, "</think>", HOSTILE], hidden, panel)
-    assert b"title" not in terminal.written and b"\x1b[31m" not in terminal.written
+    assert b"title" not in terminal.written and not re.search("\x1b\\[31m(?!✗)".encode(), terminal.written)
     assert b"\x1b[2J" not in terminal.written and "\u202e" not in terminal.written.decode()
 
 
@@ -116,14 +117,16 @@ def test_quiet_says_errors_and_what_was_asked_for_alone():
     assert err.getvalue().startswith("error: what\nhint: next\na  b")
 
 
-def test_json_gives_events_and_failures_on_stdout():
-    out, err, trace = io.StringIO(), io.StringIO(), io.StringIO()
+def test_json_gives_events_and_failures_on_stdout(tmp_path):
+    out, err, path = io.StringIO(), io.StringIO(), tmp_path / "trace.jsonl"
+    trace = TraceDisplay(path)
     screen = ChatScreen(out, err, json=True, trace=trace)
     with screen.reply("demo", None, False, True) as display:
         for event in (START, PREFILL, *ROUNDS, finish()):
             display.handle(event)
     screen.error(UsageError("what", "next"))
-    assert out.getvalue() == trace.getvalue()
+    trace.close()
+    assert out.getvalue() == path.read_text()
     assert [line.split('"')[3] for line in out.getvalue().splitlines()] == [
         "start",
         "prefill",
@@ -151,6 +154,34 @@ def test_rounds_are_still_drawn_while_a_reply_comes(terminal):
             display.handle(event)
         assert any("demo · K 4" in line for line in terminal.lines())
     assert not any("demo · K 4" in line for line in terminal.lines())
+
+
+def coloured(terminal, **screen):
+    """What a reply with a draft writes: thinking, then the answer."""
+    made = ChatScreen(terminal.out, terminal.err, **screen)
+    with made.reply("demo", TAGS, False, True) as display:
+        rounds = [
+            drafted(0, [], 0, "<think>"),
+            drafted(1, ["Hm"], 1, "</think>"),
+            drafted(2, ["Yes", ","], 1, " it is."),
+        ]
+        for event in [START, PREFILL, *rounds, finish()]:
+            display.handle(event)
+    terminal.settle()
+    return terminal.written
+
+
+def test_the_answer_is_coloured_as_in_a_run_and_the_thinking_is_not(terminal):
+    written = coloured(terminal)
+    assert b"\x1b[32mYes\x1b[0m\x1b[1;38;5;172m it is.\x1b[0m" in written
+    assert "\x1b[2m┊ Hm\x1b[22m".encode() in written
+    assert terminal.lines()[:3] == ["┊ Hm", "", "Yes it is."]
+
+
+def test_a_chat_without_colours_and_with_a_small_panel(terminal):
+    written = coloured(terminal, colour_answer=False, small_panel=True)
+    assert b"\x1b[32mYes" not in written and "╭".encode() not in written
+    assert b"\r\nreading the prompt, " in written
 
 
 @pytest.mark.slow

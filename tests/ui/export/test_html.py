@@ -31,9 +31,9 @@ def test_foreign_text_is_never_markup_in_the_page():
 
 def test_the_page_marks_every_fate_without_colour_and_needs_no_network():
     page = html_page(Trace((SCRIPT,)))
-    assert '<del class="rejected" title="round 2: rejected">日本</del>' in page
-    assert '<del class="discarded" title="round 2: discarded">␛[2J</del>' in page
-    assert '<ins class="bonus" title="round 1: bonus">):</ins>' in page
+    assert '<del class="rejected" title="round 3: rejected">日本</del>' in page
+    assert '<del class="discarded" title="round 3: discarded">␛[2J</del>' in page
+    assert '<ins class="bonus" title="round 2: bonus">):</ins>' in page
     for sign in ("✗", "·", "➜", "★"):
         assert f'content: "{sign}"' in page
     assert "prefers-color-scheme: dark" in page

@@ -1,4 +1,4 @@
-"""Claims about the picture: whole frames, and bounds that hold at every size."""
+"""Claims about the picture: whole frames at every size, and bounds that hold at all of them."""
 
 from __future__ import annotations
 
@@ -10,46 +10,148 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from fakes.ui_script import ROUNDS, START, drafted, finish, folded
-from specdec_cli.events import Finish
+from specdec_cli.events import Finish, RoundDone
+from specdec_cli.gain import Gain
+from specdec_cli.stats import Stats
 from specdec_cli.ui.panel.frame import render
 from specdec_cli.ui.panel.state import PanelState
 
-RUNNING = """\
-╭─ demo · K 4 · coupled ───────────── 5 target passes for 14 tokens · 9 saved ─╮
-│  4  ✗␣f ·: ➜␣handle                                    0 of 2 · 2.1 + 9.4 ms │
-│  3  ✓( ✓path ✓) ✗↵ ➜␣as                                3 of 4 · 2.1 + 9.4 ms │
-│  2  ✓↵␣␣␣␣ ✓with ✗日本 ·␛[2J ➜⇥open                    2 of 4 · 2.1 + 9.4 ms │
-│  1  ✓␣read ✓_lines ✓( ✓path ★):                        4 of 4 · 2.1 + 9.4 ms │
-│ accepted     64 % of drafted   ━━━━━━╋━╸╌┼──  usual 50–80 %   75 % of judged │
-│ by position  1 ▇ 75 %   2 ▇ 75 %   3 ▆ 67 %   4 ▃ 33 %   2.8 tokens per pass │
-│ time spent   draft 15 % ━━━━──────────────────── verify 85 %       283 tok/s │
-│ ✓ accepted   ✗ rejected   · discarded   ➜ target's own   ★ bonus             │
-╰──────────────────────────────────────────────────────────────────────────────╯"""
+GAIN = Gain(1.4, 1.1, 1.7, 0.35)
+MEASURED = {
+    "estimated_speedup": 1.4,
+    "estimated_speedup_low": 1.1,
+    "estimated_speedup_high": 1.7,
+    "break_even_acceptance_rate": 0.35,
+}
+
+RUNNING_60 = """\
+╭─ demo · K 4 · round 4 ───────── ≈ 1.4× faster (1.1–1.7) ─╮
+│ drafted  ✓ (  ✓ path  ✓ )  ✗ ↵                    3 of 4 │
+│ target                     ↳ as               → 4 tokens │
+│ rounds   – 1   ✓✓✓✓ 5   ✓✓✗ 3  ▸✓✓✓✗ 4      per pass 3.2 │
+├──────────────────────────────────────────────────────────┤
+│ accepted ━━━━━━━━╋━━━━━━━╸─────   75 %  ╋ pays from 35 % │
+│ position 1 █ 100   2 █ 100   3 ▆ 67   4 ▃ 33 %           │
+│ speed    348 tok/s, plain ≈ 248            drafting 14 % │
+╰───────────── ✓ accepted  ✗ rejected  ↳ the target's own ─╯"""
+
+
+RUNNING_80 = """\
+╭─ demo · K 4 · round 4 ───────────────────────────── ≈ 1.4× faster (1.1–1.7) ─╮
+│ drafted  ✓ (  ✓ path  ✓ )  ✗ ↵                               3 of 4 accepted │
+│ target                     ↳ as                            1 pass → 4 tokens │
+│ rounds   – 1   ✓✓✓✓ 5   ✓✓✗ 3  ▸✓✓✓✗ 4                   tokens per pass 3.2 │
+├──────────────────────────────────────────────────────────────────────────────┤
+│ accepted ━━━━━━━━━━━╋━━━━━━━━━━━────────   75 % of drafted  ╋ pays from 35 % │
+│ position 1 █ 100   2 █ 100   3 ▆ 67   4 ▃ 33 %                               │
+│ speed    348 tok/s, without drafting ≈ 248         drafting 14 % of the time │
+╰───────────────── ✓ accepted   ✗ rejected   · discarded   ↳ the target's own ─╯"""
+
+
+RUNNING_120 = """\
+╭─ demo · K 4 · round 4 ───────────────────────────────────────────────────────────────────── ≈ 1.4× faster (1.1–1.7) ─╮
+│ drafted  ✓ (  ✓ path  ✓ )  ✗ ↵                                                                       3 of 4 accepted │
+│ target                     ↳ as                                                                    1 pass → 4 tokens │
+│ rounds   – 1   ✓✓✓✓ 5   ✓✓✗ 3  ▸✓✓✓✗ 4                                                           tokens per pass 3.2 │
+├──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────┤
+│ accepted ━━━━━━━━━━━━━━━━━━━━━━━━━╋━━━━━━━━━━━━━━━━━━━━━━━━━━━──────────────────   75 % of drafted  ╋ pays from 35 % │
+│ position 1 █ 100   2 █ 100   3 ▆ 67   4 ▃ 33 %                                   accepted at each place in the draft │
+│ speed    348 tok/s, without drafting ≈ 248                                                 drafting 14 % of the time │
+╰───────────────────────────────────────────────────────── ✓ accepted   ✗ rejected   · discarded   ↳ the target's own ─╯"""  # noqa: E501
+
+
+LOW_60 = """\
+╭─ demo · K 4 · round 4 ───────── ≈ 1.4× faster (1.1–1.7) ─╮
+│ drafted  ✓ (  ✓ path  ✓ )  ✗ ↵                    3 of 4 │
+│ target                     ↳ as               → 4 tokens │
+│ accepted ━━━━━━━━╋━━━━━━━╸─────   75 %  ╋ pays from 35 % │
+│ speed    348 tok/s, plain ≈ 248            drafting 14 % │
+╰───────────── ✓ accepted  ✗ rejected  ↳ the target's own ─╯"""
+
+
+LOW_80 = """\
+╭─ demo · K 4 · round 4 ───────────────────────────── ≈ 1.4× faster (1.1–1.7) ─╮
+│ drafted  ✓ (  ✓ path  ✓ )  ✗ ↵                               3 of 4 accepted │
+│ target                     ↳ as                            1 pass → 4 tokens │
+│ accepted ━━━━━━━━━━━╋━━━━━━━━━━━────────   75 % of drafted  ╋ pays from 35 % │
+│ speed    348 tok/s, without drafting ≈ 248         drafting 14 % of the time │
+╰───────────────── ✓ accepted   ✗ rejected   · discarded   ↳ the target's own ─╯"""
+
+
+LOWEST_80 = """\
+╭─ demo · K 4 · round 4 ───────────────────────────── ≈ 1.4× faster (1.1–1.7) ─╮
+│ drafted  ✓ (  ✓ path  ✓ )  ✗ ↵                               3 of 4 accepted │
+│ target                     ↳ as                            1 pass → 4 tokens │
+╰───────────────── ✓ accepted   ✗ rejected   · discarded   ↳ the target's own ─╯"""
+
+
+ENDED_60 = """\
+╭─ demo · 14 tokens in 5 passes ─ ≈ 1.4× faster (1.1–1.7) ─╮
+│          ████████                                        │
+│ passes   ████████          ████████ ████████ ████████    │
+│ tokens   1: 40 %  2: 0 %   3: 20 %  4: 20 %  5: 20 %     │
+├──────────────────────────────────────────────────────────┤
+│ accepted ━━━━━━━━╋━━━━━────────   64 %  ╋ pays from 35 % │
+│ position 1 ▇ 75   2 ▇ 75   3 ▆ 67   4 ▃ 33 %             │
+│ speed    283 tok/s, plain ≈ 202            drafting 15 % │
+╰───────────── ✓ accepted  ✗ rejected  ↳ the target's own ─╯"""
+
+
+ENDED_80 = """\
+╭─ demo · K 4 · 14 tokens in 5 passes ─────────────── ≈ 1.4× faster (1.1–1.7) ─╮
+│          ████████                                        tokens per pass 2.8 │
+│ passes   ████████          ████████ ████████ ████████                        │
+│ tokens   1: 40 %  2: 0 %   3: 20 %  4: 20 %  5: 20 %                         │
+├──────────────────────────────────────────────────────────────────────────────┤
+│ accepted ━━━━━━━━━━━╋━━━━━━━━───────────   64 % of drafted  ╋ pays from 35 % │
+│ position 1 ▇ 75   2 ▇ 75   3 ▆ 67   4 ▃ 33 %                                 │
+│ speed    283 tok/s, without drafting ≈ 202         drafting 15 % of the time │
+╰───────────────── ✓ accepted   ✗ rejected   · discarded   ↳ the target's own ─╯"""
+
+
+ENDED_120 = """\
+╭─ demo · K 4 · 14 tokens in 5 passes ─────────────────────────────────────────────────────── ≈ 1.4× faster (1.1–1.7) ─╮
+│          ████████                                                                                tokens per pass 2.8 │
+│ passes   ████████          ████████ ████████ ████████                                                                │
+│ tokens   1: 40 %  2: 0 %   3: 20 %  4: 20 %  5: 20 %                                                                 │
+├──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────┤
+│ accepted ━━━━━━━━━━━━━━━━━━━━━━━━━╋━━━━━━━━━━━━━━━━━━━╸─────────────────────────   64 % of drafted  ╋ pays from 35 % │
+│ position 1 ▇ 75   2 ▇ 75   3 ▆ 67   4 ▃ 33 %                                     accepted at each place in the draft │
+│ speed    283 tok/s, without drafting ≈ 202                                                 drafting 15 % of the time │
+╰───────────────────────────────────────────────────────── ✓ accepted   ✗ rejected   · discarded   ↳ the target's own ─╯"""  # noqa: E501
 
 
 BEGUN = """\
-╭─ demo · K 4 · coupled ─────────────────────────── 1 target pass for 1 token ─╮
-│  0  ➜def                                                      plain · 9.4 ms │
+╭─ demo · K 4 · round 1 ───────────────────────────────────────────────────────╮
+│ drafted  nothing before the first token                                      │
+│ target   ↳ def                                              1 pass → 1 token │
+│ rounds   ▸– 1                                            tokens per pass 1.0 │
+├──────────────────────────────────────────────────────────────────────────────┤
+│ accepted nothing drafted so far                                              │
 │                                                                              │
-│                                                                              │
-│                                                                              │
-│ accepted     – of drafted      ──────┼╌╌╌┼──  usual 50–80 %      – of judged │
-│ by position                                              1.0 tokens per pass │
-│ one target pass per token                                            – tok/s │
-│ ✓ accepted   ✗ rejected   · discarded   ➜ target's own   ★ bonus             │
-╰──────────────────────────────────────────────────────────────────────────────╯"""
+│ speed    – tok/s                                                             │
+╰───────────────── ✓ accepted   ✗ rejected   · discarded   ↳ the target's own ─╯"""
 
 
 WAITING = """\
-╭─ Target-1B · K 4 · coupled ──────────────────────────────────────────────────╮
+╭─ Target-1B · K 4 ────────────────────────────────────────────────────────────╮
 │ reading the prompt, 1 234 tokens…                                            │
 ╰──────────────────────────────────────────────────────────────────────────────╯"""
 
 
 ended = st.sampled_from([None, "stop", "length", "interrupted"])
-
-
 pieces = st.text(st.sampled_from("ab 日👍\n\t\x1b\u200d\u0301\ufe0f\u202e(."), max_size=14)
+gains = st.sampled_from([None, GAIN, Gain(0.8, 0.7, 0.9, 0.7), Gain(1.02, 0.9, 1.1), Gain(0.5, 0.4, 0.6, 1.4)])
+
+
+def measured(rounds: tuple[RoundDone, ...], gain: Gain | None = GAIN) -> tuple[RoundDone, ...]:
+    """The rounds, each with what drafting gained so far."""
+    return tuple(replace(done, gain=gain) for done in rounds)
+
+
+def ending() -> Finish:
+    """The end of ROUNDS, with the same gain."""
+    return replace(finish(), stats={**finish().stats, **MEASURED})
 
 
 @st.composite
@@ -63,8 +165,34 @@ def rounds(draw: st.DrawFn) -> list:
     return made
 
 
-def test_a_running_panel_shows_every_fate_and_every_figure() -> None:
-    assert render(folded(), 80, 24).plain == RUNNING
+@pytest.mark.parametrize(
+    ("width", "height", "shown"),
+    [
+        (60, 24, RUNNING_60),
+        (80, 24, RUNNING_80),
+        (80, 12, RUNNING_80),
+        (120, 40, RUNNING_120),
+        (200, 40, RUNNING_120),
+        (60, 11, LOW_60),
+        (80, 10, LOW_80),
+        (80, 9, LOWEST_80),
+        (80, 8, LOWEST_80),
+    ],
+)
+def test_a_running_panel_shows_the_round_the_history_and_the_verdict(width: int, height: int, shown: str) -> None:
+    assert render(folded(measured(ROUNDS[:4])), width, height).plain == shown
+
+
+@pytest.mark.parametrize(("width", "shown"), [(60, ENDED_60), (80, ENDED_80), (120, ENDED_120)])
+def test_a_finished_panel_shows_how_many_tokens_the_passes_gave(width: int, shown: str) -> None:
+    assert render(folded(measured(ROUNDS)).apply(ending()), width, 24).plain == shown
+
+
+def test_the_end_of_a_reply_changes_no_height() -> None:
+    running = folded(measured(ROUNDS))
+    for width in (60, 80, 120):
+        heights = {len(render(state, width, 24).plain.split("\n")) for state in (running, running.apply(ending()))}
+        assert heights == {9}
 
 
 def test_a_first_round_keeps_the_height_of_the_full_panel() -> None:
@@ -75,79 +203,125 @@ def test_the_prompt_being_read_is_said() -> None:
     assert render(PanelState().apply(START), 80, 24).plain == WAITING
 
 
-def test_a_finished_panel_says_how_it_compares_with_plain_decoding() -> None:
-    shown = render(folded().apply(finish()), 80, 24).plain.splitlines()
-    running = RUNNING.splitlines()
-    time_spent = "│ time spent   draft 15 % ━━───────────── verify 85 %  283 tok/s · 3.39× plain │"
-    assert shown == [*running[:7], time_spent, *running[8:]]
+def test_a_reply_that_is_interrupted_before_its_first_token_says_that_nothing_came() -> None:
+    """The bug: it asked for the reason of the last round, and there was none."""
+    state = PanelState().apply(START).apply(Finish("interrupted", "", (), "", Stats().to_dict()))
+    assert render(state, 80, 24).plain.split("\n")[1] == f"│ {'nothing was generated':<76} │"
+    assert render(state, 80, 24, small=True).plain == "nothing was generated"
 
 
-def test_a_finished_panel_has_no_blank_rows() -> None:
-    shown = render(folded(ROUNDS[:1]).apply(Finish("stop", "def", (), "", {})), 80, 24).plain.splitlines()
-    assert shown == [row for row in BEGUN.splitlines() if row.strip("│ ")]
+def test_nothing_is_claimed_where_nothing_was_measured() -> None:
+    shown = render(folded().apply(finish()), 80, 24).plain
+    assert not any(word in shown for word in ("≈", "×", "faster", "pays", "╋", "┼", "without drafting"))
+    kept = render(folded().apply(replace(finish(), stats={**finish().stats, "estimated_speedup": 1.4})), 80, 24).plain
+    assert kept == shown  # no figure without its interval
 
 
-def test_plain_decoding_shows_no_acceptance() -> None:
+def test_a_loss_is_said_as_plainly_as_a_gain() -> None:
+    shown = render(folded(measured(ROUNDS, Gain(0.82, 0.7, 0.9, 0.71))), 80, 24).plain
+    assert " ≈ 0.8× as fast (0.7–0.9) ─╮" in shown
+    assert "━╸────┼────" in shown.replace("━━", "━") or "┼" in shown
+    assert "64 % of drafted  ╋ pays from 71 %" in shown and "without drafting ≈ 345" in shown
+    never = render(folded(measured(ROUNDS, Gain(0.5, 0.4, 0.6, 1.4))), 80, 24).plain
+    assert "╋ cannot pay here" in never and "┼" not in never
+
+
+def test_the_round_that_can_be_read_stays_while_others_pass() -> None:
+    state = PanelState(name="demo").apply(START, 0.0)
+    shown = []
+    for done, now in zip(ROUNDS, (1.0, 1.1, 1.3, 1.45, 1.6), strict=True):
+        state = state.apply(done, now)
+        rows = render(state, 80, 24).plain.split("\n")
+        shown.append((rows[0].split(" · ")[2].split(" ─")[0], rows[3].count("✓") + rows[3].count("✗")))
+    assert shown == [("round 1", 0), ("round 1", 4), ("round 1", 7), ("round 4", 11), ("round 4", 12)]
+    assert "▸✓✓✓✗ 4   ✗ 1" in rows[3]
+
+
+def test_plain_decoding_shows_no_draft() -> None:
     start = replace(START, k=0, drafter="none", draft=None)
-    assert render(folded((ROUNDS[0],), start), 60, 24).plain.splitlines() == [
-        "╭─ demo · plain decoding ────── 1 target pass for 1 token ─╮",
-        "│  0  ➜def                                  plain · 9.4 ms │",
-        *["│                                                          │"] * 3,
-        "│ one target pass per token                        – tok/s │",
+    state = folded((ROUNDS[0],), start)
+    assert render(state, 60, 24).plain.splitlines() == [
+        "╭─ demo · plain decoding · round 1 ────────────────────────╮",
+        "│ target   ↳ def                      one pass → one token │",
+        "│ speed    – tok/s                                         │",
+        "╰──────────────────────────────────────────────────────────╯",
+    ]
+    assert render(state.apply(Finish("stop", "def", (), "", {})), 60, 24).plain.splitlines()[1:] == [
+        "│ speed    – tok/s                                         │",
         "╰──────────────────────────────────────────────────────────╯",
     ]
 
 
-@pytest.mark.parametrize(
-    ("height", "rows"),
-    [(24, 10), (12, 10), (11, 9), (10, 8), (9, 7), (8, 6), (7, 1), (3, 1)],
-)
-def test_a_low_terminal_loses_history_then_the_legend_then_the_positions(height: int, rows: int) -> None:
-    shown = render(folded(), 80, height).plain
-    assert shown.count("\n") + 1 == rows
-    assert ("1 ▇ 75" in shown) == (height >= 8)
-    assert ("★ bonus" in shown) == (height >= 10)
-    assert ("0 of 2" in shown) == (height >= 8)
+def test_an_adaptive_reply_that_never_drafted_says_why_and_no_more() -> None:
+    why = "parked: 1.2 tokens a round cost 1.6 plain steps"
+    plain = tuple(drafted(index, [], 0, "x") for index in range(5))
+    plain = tuple(replace(done, round=replace(done.round, why=why)) for done in plain)
+    state = folded(plain, replace(START, k="auto"))
+    assert render(state.apply(Finish("stop", "x", (), "", {})), 80, 24).plain.splitlines()[1:3] == [
+        f"│ {'nothing was drafted':<76} │",
+        f"├─ {why} {'─' * (75 - len(why))}┤",
+    ]
+    rows = render(state, 80, 24).plain.splitlines()
+    assert rows[0].startswith("╭─ demo · K auto · round 5 ─")
+    assert rows[1].startswith("│ drafted  nothing this time ") and rows[3].startswith("│ rounds   ▸– 1 ×5 ")
+    assert rows[4].startswith(f"├─ {why} ─")
+    fixed = render(folded(plain), 80, 24).plain
+    assert why not in fixed
 
 
-def test_a_tiny_terminal_gets_one_line() -> None:
-    assert render(folded(), 80, 7).plain == "283 tok/s · 64 % accepted · 14 tokens in 5 passes"
-    assert render(folded(), 30, 24).plain == "283 tok/s · 64 % accepted"
-    assert render(folded(), 6, 24).plain == "283 t…"
-    assert render(folded(), 80, 2).plain == ""
+def test_several_drafters_are_named_round_by_round_and_a_lookup_in_the_title() -> None:
+    done = drafted(3, ["a"], 1, "b", "ngram")
+    rows = render(folded((done,), replace(START, drafter="auto", k="auto")), 80, 24).plain.splitlines()
+    assert rows[0].startswith("╭─ demo · K auto · round 4 ─")
+    assert rows[1].endswith(" ngram: 1 of 1 accepted │")
+    rows = render(folded((done,), replace(START, drafter="ngram")), 80, 24).plain.splitlines()
+    assert rows[0].startswith("╭─ demo · ngram · K 4 · round 4 ─")
+    assert rows[1].endswith("  1 of 1 accepted │")
+
+
+def test_a_small_panel_is_one_line() -> None:
+    state = folded(measured(ROUNDS))
+    lines = [render(state, width, 24, small=True).plain for width in (80, 60, 50, 36, 28)]
+    assert lines == [
+        "demo · K 4 · round 5 · 64 % accepted · 283 tok/s ─────── ≈ 1.4× faster (1.1–1.7)",
+        "demo · 64 % accepted · 283 tok/s ─── ≈ 1.4× faster (1.1–1.7)",
+        "demo · 283 tok/s ───────── ≈ 1.4× faster (1.1–1.7)",
+        "283 tok/s · 64 % accepted",
+        "283 tok/s · 64 % accepted",
+    ]
+    assert render(folded(ROUNDS), 80, 24, small=True).plain == "demo · K 4 · round 5 · 64 % accepted · 283 tok/s"
+    assert render(PanelState().apply(START), 80, 24, small=True).plain == "reading the prompt, 1 234 tokens…"
+    assert render(state.apply(ending()), 80, 24, small=True).plain == (
+        "demo · 64 % accepted · 283 tok/s ─────────────────────── ≈ 1.4× faster (1.1–1.7)"
+    )
+
+
+def test_a_tiny_terminal_gets_that_line_or_nothing() -> None:
+    state = folded(measured(ROUNDS))
+    assert render(state, 80, 7).plain == render(state, 80, 24, small=True).plain
+    assert render(state, 6, 24).plain == "283 t…"
+    assert render(state, 80, 2).plain == ""
 
 
 @settings(max_examples=150, deadline=None)
 @given(
-    rounds(), st.integers(1, 140), st.integers(1, 30), ended, st.sampled_from(["demo", "日本語" * 20, "a\x1b[2Jb\nc"])
+    rounds(),
+    st.integers(1, 140),
+    st.integers(1, 30),
+    ended,
+    st.sampled_from(["demo", "日本語" * 20, "a\x1b[2Jb\nc"]),
+    gains,
+    st.booleans(),
 )
-def test_no_row_is_too_wide_and_no_frame_too_tall(made: list, width: int, height: int, reason: str, name: str) -> None:
-    state = folded(tuple(made), name=name)
+def test_no_row_is_too_wide_and_no_frame_too_tall(
+    made: list, width: int, height: int, reason: str, name: str, gain: Gain | None, small: bool
+) -> None:
+    state = folded(measured(tuple(made), gain), name=name)
     if reason:
         state = state.apply(Finish(reason, "", (), "", {}))
-    shown = render(state, width, height).plain
+    shown = render(state, width, height, small).plain
     assert all(cell_len(row) <= width for row in shown.split("\n"))
     assert shown == "" or shown.count("\n") + 1 <= max(1, height - 2)
     assert "\x1b" not in shown
-    if width >= 36 and height >= 8:
+    if width >= 36 and height >= 8 and not small:
         assert len({cell_len(row) for row in shown.split("\n")}) == 1
-
-
-def test_several_drafters_are_named_round_by_round() -> None:
-    state = folded((drafted(3, ["a"], 1, "b", "ngram"),), replace(START, drafter="auto"))
-    rows = render(state, 80, 24).plain.splitlines()
-    assert rows[0].startswith("╭─ demo · auto · K 4 · coupled ─")
-    assert rows[1].endswith(" ngram · 1 of 1 · 2.1 + 9.4 ms │")
-
-
-def test_an_adaptive_k_is_shown_over_the_rounds_with_its_reason() -> None:
-    why = "parked: 1.2 tokens a round cost 1.6 plain steps"
-    plain = drafted(5, [], 0, "x")
-    plain = replace(plain, round=replace(plain.round, why=why))
-    for width in (80, 120):
-        state = folded((*ROUNDS, plain), replace(START, k="auto"))
-        rows = render(state, width, 40).plain.splitlines()
-        row = next(row for row in rows if "K by round" in row)
-        assert why in row and "▄▄▄▂·" in row, rows
-    assert "K by round" not in render(folded(), 80, 40).plain
-    assert "▂·" in render(state, 40, 40).plain  # no room for label or reason

@@ -9,10 +9,13 @@ import signal
 import subprocess
 import sys
 import time
+import unicodedata
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from fakes.ui_script import ANSWER, PREFILL, ROUNDS, START, Terminal, drafted, finish, script
 from specdec_cli.events import Event, Failure
@@ -21,19 +24,16 @@ from specdec_cli.ui.panel.live import PanelDisplay
 FINAL = """\
 def read_lines(path):
     with        open(path) as handle
-╭─ demo · K 4 · coupled ───────────── 5 target passes for 14 tokens · 9 saved ─╮
-│  4  ✗␣f ·: ➜␣handle                                    0 of 2 · 2.1 + 9.4 ms │
-│  3  ✓( ✓path ✓) ✗↵ ➜␣as                                3 of 4 · 2.1 + 9.4 ms │
-│  2  ✓↵␣␣␣␣ ✓with ✗日本 ·␛[2J ➜⇥open                    2 of 4 · 2.1 + 9.4 ms │
-│  1  ✓␣read ✓_lines ✓( ✓path ★):                        4 of 4 · 2.1 + 9.4 ms │
-│ accepted     64 % of drafted   ━━━━━━╋━╸╌┼──  usual 50–80 %   75 % of judged │
-│ by position  1 ▇ 75 %   2 ▇ 75 %   3 ▆ 67 %   4 ▃ 33 %   2.8 tokens per pass │
-│ time spent   draft 15 % ━━───────────── verify 85 %  283 tok/s · 3.39× plain │
-│ ✓ accepted   ✗ rejected   · discarded   ➜ target's own   ★ bonus             │
-╰──────────────────────────────────────────────────────────────────────────────╯
-14 tokens in 5 target passes instead of 14 · 283 tok/s · 3.39× plain decoding
-accepted 64 % of drafted, 75 % of judged
-a round costs 1.0 plain steps (draft 0.2 + verify 0.8) and yields 3.2 tokens""".splitlines()
+╭─ demo · K 4 · 14 tokens in 5 passes ─────────────────────────────────────────╮
+│          ████████                                        tokens per pass 2.8 │
+│ passes   ████████          ████████ ████████ ████████                        │
+│ tokens   1: 40 %  2: 0 %   3: 20 %  4: 20 %  5: 20 %                         │
+├──────────────────────────────────────────────────────────────────────────────┤
+│ accepted ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━╸─────────────────   64 % of drafted │
+│ position 1 ▇ 75   2 ▇ 75   3 ▆ 67   4 ▃ 33 %                                 │
+│ speed    283 tok/s                                 drafting 15 % of the time │
+╰───────────────── ✓ accepted   ✗ rejected   · discarded   ↳ the target's own ─╯
+14 tokens in 5 target passes instead of 14 · 283 tok/s · 3.39× plain decoding""".splitlines()
 
 
 class Ticking:
@@ -85,7 +85,7 @@ def test_while_it_runs_the_growing_line_is_right_above_the_panel_and_the_cursor_
     play(display, [START, PREFILL, *ROUNDS[:4]])
     lines = terminal.lines()
     assert lines[:3] == ["def read_lines(path):", "    with        open(path) as", lines[2]]
-    assert lines[2].startswith("╭─ demo") and len(lines) == 12
+    assert lines[2].startswith("╭─ demo · K 4 · round 4 ") and len(lines) == 11
     assert terminal.screen.cursor.hidden
 
 
@@ -110,8 +110,8 @@ def test_a_wider_and_higher_window_keeps_one_panel_and_the_text(terminal: Termin
     display.close()
     lines = terminal.lines()
     assert lines[:2] == FINAL[:2]
-    assert [line[0] for line in lines[2:12]] == ["╭", *"││││││││", "╰"]
-    assert {len(line) for line in (lines[2], lines[3], lines[11])} == {100}
+    assert [line[0] for line in lines[2:11]] == ["╭", *"│││├│││", "╰"]
+    assert {len(line) for line in lines[2:11]} == {100}
     assert not terminal.screen.cursor.hidden
 
 
@@ -126,8 +126,8 @@ def test_a_narrower_window_that_cuts_rows_keeps_one_panel_and_the_text(
     display.close()
     lines = terminal.lines()
     assert lines[:2] == FINAL[:2]
-    assert [line[0] for line in lines[2:12]] == ["╭", *"││││││││", "╰"]
-    assert {len(line) for line in (lines[2], lines[3], lines[11])} == {60}
+    assert [line[0] for line in lines[2:11]] == ["╭", *"│││├│││", "╰"]
+    assert {len(line) for line in lines[2:11]} == {60}
 
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux, a terminal that folds rows")
@@ -286,7 +286,7 @@ def test_a_model_cannot_reach_the_terminal_through_text_pieces_or_names(terminal
     play(display, [START, PREFILL, drafted(0, [hostile, hostile], 1, hostile), finish()])
     display.close()
     text = "\n".join(terminal.lines())
-    for code in (b"\x1b]", b"\x07", b"\xc2\x9b", b"\x1b[5m", b"31;41m\x1b"):
+    for code in (b"\x1b]", b"\x07", b"\xc2\x9b", b"\x1b[5m", b"\x1b[31;41m"):
         assert code not in terminal.written
     assert "[red]x[/red][red]x[/red]" in text and "╭─ ab ·" in text
 
@@ -298,6 +298,8 @@ def test_no_color_leaves_no_colour_code_yet_every_mark(terminal: Terminal, monke
     assert terminal.lines() == FINAL
     codes = {code for group in re.findall(rb"\x1b\[([0-9;]*)m", terminal.written) for code in group.split(b";")}
     assert codes <= {b"", b"0", b"1", b"2", b"9"}
+    answer = terminal.written.partition("╭".encode())[0]  # not even bold: it is the very text
+    assert b"\x1b[1m" not in answer
 
 
 def test_colours_repeat_what_the_marks_say(terminal: Terminal) -> None:
@@ -305,4 +307,92 @@ def test_colours_repeat_what_the_marks_say(terminal: Terminal) -> None:
     display = panel(terminal)
     play(display, script())
     terminal.settle()
-    assert "✓".encode() in terminal.written and b"\x1b[1;32m" in terminal.written
+    assert b"\x1b[32m\xe2\x9c\x93 " in terminal.written and b"\x1b[1;38;5;172m\xe2\x86\xb3 " in terminal.written
+
+
+def cells(terminal: Terminal, row: int) -> list[tuple[str, str, bool]]:
+    """(character, colour, bold) of a row of the screen."""
+    terminal.settle()
+    line = terminal.screen.buffer[row]
+    return [(line[column].data, line[column].fg, line[column].bold) for column in range(len(terminal.lines()[row]))]
+
+
+def colours(terminal: Terminal, row: int) -> list[tuple[str, str]]:
+    """The row's runs of one colour; bold is told by a capital."""
+    runs: list[tuple[str, str]] = []
+    for char, colour, bold in cells(terminal, row):
+        name = {"default": "plain", "green": "green", "d78700": "amber"}[colour]
+        name = name.upper() if bold else name
+        if runs and runs[-1][1] == name:
+            runs[-1] = (runs[-1][0] + char, name)
+        else:
+            runs.append((char, name))
+    return runs
+
+
+def test_the_answer_is_green_where_the_draft_was_right_and_bold_amber_where_the_target_wrote(
+    terminal: Terminal,
+) -> None:
+    display = panel(terminal)
+    play(display, [START, PREFILL, *ROUNDS[:4]])
+    assert colours(terminal, 0) == [("def", "plain"), (" read_lines(path", "green"), ("):", "AMBER")]
+    growing = [("    with", "green"), ("        open", "AMBER"), ("(path)", "green"), (" as", "AMBER")]
+    assert colours(terminal, 1) == growing
+    play(display, [*ROUNDS[4:], finish()])
+    display.close()
+    assert terminal.lines() == FINAL
+    assert colours(terminal, 1) == [*growing[:3], (" as handle", "AMBER")]
+
+
+def test_a_wrapped_answer_with_wide_and_combining_characters_keeps_its_text_and_colours(terminal: Terminal) -> None:
+    terminal.resize(40, 24)
+    display = panel(terminal)
+    words = drafted(1, ["wide ", "日本語", "日本語日本語", " and e"], 4, "\u0301\u0302 x")
+    play(display, [START, PREFILL, drafted(0, [], 0, "One "), words, *[replace(words)] * 2, finish(tail="")])
+    display.close()
+    lines = terminal.lines()
+    shown = "\n".join(lines[: next(place for place, line in enumerate(lines) if line[:1] == "╭")])
+    expected = "One " + "wide 日本語日本語日本語 and e\u0301\u0302 x" * 3
+    assert "".join(shown.split()) == "".join(unicodedata.normalize("NFC", expected).split())
+    assert all(cell_len(line) <= 40 for line in lines)
+
+
+def test_plain_decoding_and_a_person_who_wants_none_get_no_colours(terminal: Terminal) -> None:
+    plain = replace(START, k=0, drafter="none", draft=None)
+    for start, wanted in ((plain, True), (START, False)):
+        display = PanelDisplay(terminal.out, terminal.err, clock=Ticking(1.0), name="demo", colour_answer=wanted)
+        before = len(terminal.lines())
+        play(display, [start, PREFILL, *ROUNDS[:4]])
+        assert colours(terminal, before) == [("def read_lines(path):", "plain")]
+        display.close()
+
+
+def test_a_small_panel_is_one_line_below_the_answer_and_one_after_it(terminal: Terminal) -> None:
+    display = PanelDisplay(terminal.out, terminal.err, clock=Ticking(1.0), name="demo", small=True)
+    play(display, [START, PREFILL, *ROUNDS[:4]])
+    assert terminal.lines()[2:] == ["demo · K 4 · round 4 · 75 % accepted · 348 tok/s"]
+    play(display, [*ROUNDS[4:], finish()])
+    assert terminal.lines() == [
+        *FINAL[:2],
+        "demo · K 4 · 14 tokens in 5 passes · 64 % accepted · 283 tok/s",
+        FINAL[-1],
+    ]
+
+
+def test_rounds_that_come_fast_pass_in_the_strip_while_one_can_be_read(terminal: Terminal) -> None:
+    display = panel(terminal, step=0.12)
+    play(display, [START, PREFILL, *ROUNDS[:4]])
+    rows = terminal.lines()[2:]
+    assert " round 1 " in rows[0] and rows[3].startswith("│ rounds   ▸– 1   ✓✓✓✓ 5   ✓✓✗ 3   ✓✓✓✗ 4 ")
+    play(display, [ROUNDS[4]])
+    rows = terminal.lines()[2:]
+    assert " round 5 " in rows[0] and rows[3].startswith("│ rounds   – 1   ✓✓✓✓ 5   ✓✓✗ 3   ✓✓✓✗ 4  ▸✗ 1 ")
+    display.close()
+
+
+def test_a_person_who_steps_sees_every_round_at_once(terminal: Terminal) -> None:
+    display = PanelDisplay(terminal.out, terminal.err, clock=Ticking(0.12), name="demo", stepped=True)
+    play(display, [START, PREFILL])
+    for number, done in enumerate(ROUNDS, 1):
+        play(display, [done])
+        assert any(f" round {number} " in row for row in terminal.lines())

@@ -1,0 +1,154 @@
+"""`specdec race`. Law: the verdict is on stdout whatever was found; texts that differ by more than rounding exit 1."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from specdec_cli.cli.groups import grouped
+from specdec_cli.cli.opened import opened, resolved
+from specdec_cli.cli.options import AnswerOptions, ModelOptions, Plain, Quiet, Raw, option
+from specdec_cli.cli.pipes import ignore_broken_pipe
+from specdec_cli.cli.run import read_prompt
+from specdec_cli.cli.sampling import SamplingOptions
+from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.events import Failure
+from specdec_cli.request import Request, parse_k
+from specdec_cli.session.interrupt import Interrupt
+
+if TYPE_CHECKING:
+    from specdec_cli.race.events import RaceEvent, RaceFinish
+    from specdec_cli.ui.race.display import RaceDisplay
+
+app = typer.Typer()
+Prompt = Annotated[str | None, typer.Argument(help="The prompt; piped stdin comes before it.", show_default=False)]
+Export = Annotated[
+    list[Path] | None,
+    option(metavar="FILE", help="Write the race as a picture (.svg) or as a page that plays it (.html); repeatable."),
+]
+Json = Annotated[bool, option("--json", help="Both lanes' events as JSON Lines on stdout.")]
+EXAMPLES = """[dim]Examples:[/dim]\n
+[dim]  specdec race --raw -n 100 'def read_lines(path):'[/dim]\n
+[dim]  specdec race 'Why is the sky blue?' --export race.html --export race.svg[/dim]\n
+[dim]  specdec race -k 0 'Hi'   plain against plain: what chance alone does[/dim]"""
+
+
+@app.command(short_help="Plain against drafted decoding, side by side.", epilog=EXAMPLES)
+@grouped
+@ignore_broken_pipe
+def race(
+    *,
+    prompt: Prompt = None,
+    models: ModelOptions,
+    answer: AnswerOptions = AnswerOptions(max_tokens=256),  # noqa: B008 - frozen
+    raw: Raw = False,
+    export: Export = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    plain: Plain = False,
+    sampling: SamplingOptions,
+) -> None:
+    """Plain and drafted decoding of one prompt, side by side: who is ahead, the same text, and the measured ratio.
+
+    Both share this machine: the lane with less compute time behind it goes next, so who is ahead is ahead.
+    """
+    length = parse_k(answer.k)
+    values, bias = sampling.values(), sampling.bias()
+    files = tuple(export or ())
+    require_formats(files)
+    text = read_prompt(prompt)
+    found = resolved(models)
+    # Two lanes have caches of their own.
+    reserve_tokens = 2 * (answer.max_tokens + len(text) // 3)
+    session = opened(found, models, reserve_tokens=reserve_tokens, shown=not (quiet or json), plain=plain)
+    from specdec_cli.race.plan import RacePlan, same_text
+    from specdec_cli.race.race import race as run_race
+    from specdec_cli.ui.race.display import race_display
+
+    request = Request(
+        max_tokens=answer.max_tokens,
+        stop=tuple(answer.stop or ()),
+        k=found.pair.k if length is None else length,
+        drafter=found.drafter,
+        max_context=answer.max_context,
+        rule=sampling.rule,
+        seed=sampling.seed,
+        sampling=values,
+        logit_bias=bias,
+    )
+    request = same_text(request, session.effective(request)["temperature"])
+    ids = session.raw_tokens(text) if raw else session.chat_tokens(text, answer.system)
+    events: list[RaceEvent] = []
+    with ExitStack() as stack:
+        display = race_display(sys.stdout, sys.stderr, json=json, quiet=quiet, plain=plain)
+        stack.callback(display.close)
+        interrupt = stack.enter_context(Interrupt())
+        plan = RacePlan(request, ids, text, raw)
+        finish = show_race(run_race(session.pair, plan, interrupt.requested), display, events)
+    write_exports(files, events, quiet or json, plain)
+    if finish.reason == "interrupted":
+        raise typer.Exit(130)
+    require_lossless(finish)
+
+
+def show_race(found: Iterator[RaceEvent], display: RaceDisplay, kept: list[RaceEvent]) -> RaceFinish:
+    """Hand every event to `display` and to `kept`; a failure after the start is an event too."""
+    from specdec_cli.race.events import RaceFinish
+
+    try:
+        for event in found:
+            kept.append(event)
+            display.handle(event)
+            if isinstance(event, RaceFinish):
+                return event
+    except SpecdecError as error:
+        if kept:
+            display.handle(Failure(error.message, error.hint, error.exit_code))
+        raise
+    raise SpecdecError("the race ended without a finish event", "please report this")
+
+
+def require_formats(files: tuple[Path, ...]) -> None:
+    """Before any model work. Raises: UsageError for a file whose name says neither picture nor page."""
+    for file in files:
+        if file.suffix.lower() not in (".svg", ".html"):
+            raise UsageError(
+                f"--export {file} is neither .svg nor .html", f"for example: --export {file.with_suffix('.html')}"
+            )
+        if not file.absolute().parent.is_dir():
+            raise UsageError(f"--export {file}: {file.parent} is no folder", "name a file in a folder that exists")
+
+
+def write_exports(files: tuple[Path, ...], events: list[RaceEvent], quiet: bool, plain: bool) -> None:
+    """Raises: UsageError for a file that cannot be written."""
+    from specdec_cli.ui.display import print_notice
+
+    if not files:
+        return
+    from specdec_cli.ui.race.html import race_page
+    from specdec_cli.ui.race.svg import race_picture
+
+    for file in files:
+        draw = race_picture if file.suffix.lower() == ".svg" else race_page
+        try:
+            file.write_text(draw(events), encoding="utf-8")
+        except OSError as error:
+            hint = "name a file in a folder that can be written to"
+            raise UsageError(f"--export {file} cannot be written: {error.strerror}", hint) from error
+        if not quiet:
+            print_notice(sys.stderr, f"wrote {file}", plain)
+
+
+def require_lossless(finish: RaceFinish) -> None:
+    """Raises: SpecdecError for texts that differ by more than rounding."""
+    if finish.same_text or finish.near_tie or finish.divergence is None:
+        return
+    raise SpecdecError(
+        f"the lanes' texts differ by more than rounding: {finish.divergence.summary}",
+        "specdec audit compares more texts; -k 0 decodes plainly",
+    )

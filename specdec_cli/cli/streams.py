@@ -1,0 +1,42 @@
+"""stdin, stdout and stderr, whatever the caller left of them. Law: no file opened later takes the number of one."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+
+from specdec_cli.ui.spelling import SPELLED
+
+# A closed stdout becomes one that refuses: what is written to it fails as it would have.
+NULL_FLAGS = {"stdin": os.O_RDONLY, "stdout": os.O_RDONLY, "stderr": os.O_WRONLY}
+
+
+def prepare_streams() -> None:
+    """Replaces streams that were closed before the start (`>&-`), and lets no character fail that cannot be shown."""
+    for number, (name, flags) in enumerate(NULL_FLAGS.items()):
+        if getattr(sys, name) is None:
+            opened = _reserved(number, flags)
+            setattr(sys, name, os.fdopen(opened, "r" if name == "stdin" else "w", encoding="utf-8", closefd=False))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=SPELLED)
+
+
+def _reserved(number: int, flags: int) -> int:
+    """The null device under this number, or under another where somebody has taken it."""
+    null = os.open(os.devnull, flags)
+    try:
+        os.fstat(number)
+    except OSError:
+        os.dup2(null, number)
+        os.close(null)
+        return number
+    return null
+
+
+def drop_unwritten() -> None:
+    """What could not be written to stdout must not fail again when Python ends."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,137 @@
+"""Fetches single tensors of a repository by byte ranges. Laws: no more bytes come than the headers of files and the
+tensors asked for. A file of them reaches its place only when it is whole.
+
+A range cannot be compared with the digest of its file, which is of all bytes. So what is checked is that each range
+comes from the commit that was asked for, from a file of the listed size, and is as long as the header says.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from specdec_cli.errors import NotAvailable
+from specdec_cli.hub.failures import explained
+from specdec_cli.hub.progress import Progress, silent
+from specdec_cli.hub.ranges import Span, read_span
+from specdec_cli.hub.snapshot import RemoteFile, Snapshot
+
+# What safetensors itself allows for a header (docs of the format, "hard limit").
+MAX_HEADER_BYTES = 100_000_000
+BITS = {"F64": 64, "F32": 32, "F16": 16, "BF16": 16, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F4": 4}
+BITS |= {"I64": 64, "I32": 32, "I16": 16, "I8": 8, "U64": 64, "U32": 32, "U16": 16, "U8": 8, "BOOL": 8}
+DAMAGED = "the repository's files are damaged, or a proxy alters what comes through it"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteTensor:
+    """A tensor inside a file on the Hub; bytes `begin` to `end` (exclusive) of that file."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    file: RemoteFile
+    begin: int
+    end: int
+
+    @property
+    def size_bytes(self) -> int:
+        return self.end - self.begin
+
+
+def remote_tensors(snapshot: Snapshot, wanted: Callable[[str], bool]) -> list[RemoteTensor]:
+    """The tensors of `snapshot` whose names are `wanted`, from the headers of its safetensors files.
+
+    Every file is asked, those that an index leaves out too: converters put heads there.
+    Raises: NotAvailable for a header that is none, and for what goes wrong on the way.
+    """
+    files = [file for file in snapshot.files if file.path.endswith(".safetensors")]
+    found = [tensor for file in files for tensor in _tensors_of(snapshot, file) if wanted(tensor.name)]
+    return sorted(found, key=lambda tensor: (tensor.file.path, tensor.begin))
+
+
+def fetch_tensors(
+    snapshot: Snapshot, tensors: Sequence[RemoteTensor], place: Path, progress: Progress = silent
+) -> Path:
+    """Write `tensors` as one safetensors file at `place`; its metadata names repository and commit.
+
+    Raises: NotAvailable, DoesNotFit for a full disk; nothing is left of a file that did not come whole.
+    """
+    ordered = sorted(tensors, key=lambda tensor: (tensor.file.path, tensor.begin))
+    header = _header(snapshot, ordered)
+    total_bytes = len(header) + sum(tensor.size_bytes for tensor in ordered)
+    part = place.with_name(f"{place.name}.{uuid.uuid4().hex[:8]}.incomplete")
+    with explained(snapshot.name):
+        part.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with part.open("wb") as stream:
+                stream.write(header)
+                for span in _spans(ordered):
+                    for piece in read_span(snapshot, span):
+                        stream.write(piece)
+                        progress(place.name, stream.tell(), total_bytes)
+            part.replace(place)
+        finally:
+            part.unlink(missing_ok=True)
+    return place
+
+
+def _spans(ordered: Sequence[RemoteTensor]) -> Iterator[Span]:
+    """Neighbours in a file come in one request."""
+    for _, group in groupby(ordered, key=lambda tensor: tensor.file.path):
+        open_span: Span | None = None
+        for tensor in group:
+            if open_span and open_span.end == tensor.begin:
+                open_span = Span(tensor.file, open_span.begin, tensor.end)
+                continue
+            if open_span:
+                yield open_span
+            open_span = Span(tensor.file, tensor.begin, tensor.end)
+        if open_span:
+            yield open_span
+
+
+def _header(snapshot: Snapshot, ordered: Sequence[RemoteTensor]) -> bytes:
+    entries: dict[str, Any] = {"__metadata__": {"repository": snapshot.name, "commit": snapshot.commit, "format": "pt"}}
+    at = 0
+    for tensor in ordered:
+        offsets = [at, at := at + tensor.size_bytes]
+        entries[tensor.name] = {"dtype": tensor.dtype, "shape": list(tensor.shape), "data_offsets": offsets}
+    text = json.dumps(entries).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def _tensors_of(snapshot: Snapshot, file: RemoteFile) -> list[RemoteTensor]:
+    """Raises: NotAvailable for a header that no safetensors file has."""
+    with explained(snapshot.name):
+        length = int.from_bytes(b"".join(read_span(snapshot, Span(file, 0, 8))), "little")
+        if not 2 <= length <= min(MAX_HEADER_BYTES, (file.size_bytes or MAX_HEADER_BYTES) - 8):
+            raise NotAvailable(
+                f"{file.path} of {snapshot.name} is no safetensors file: it announces a header of {length} bytes",
+                DAMAGED,
+            )
+        text = b"".join(read_span(snapshot, Span(file, 8, 8 + length)))
+    try:
+        entries = json.loads(text)
+        return [_tensor(name, entry, file, 8 + length) for name, entry in entries.items() if name != "__metadata__"]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise NotAvailable(f"{file.path} of {snapshot.name} has a header that cannot be read", DAMAGED) from error
+
+
+def _tensor(name: str, entry: Any, file: RemoteFile, data_begin: int) -> RemoteTensor:
+    """Raises: ValueError, TypeError, KeyError for an entry that does not add up."""
+    shape = tuple(int(size) for size in entry["shape"])
+    begin, end = (data_begin + int(offset) for offset in entry["data_offsets"])
+    if min((*shape, 0)) < 0 or not data_begin <= begin <= end <= (file.size_bytes or end):
+        raise ValueError(f"{name}: {entry}")
+    bits = BITS.get(entry["dtype"])
+    if bits is not None and 8 * (end - begin) != bits * math.prod(shape):
+        raise ValueError(f"{name}: {entry}")
+    return RemoteTensor(name, str(entry["dtype"]), shape, file, begin, end)

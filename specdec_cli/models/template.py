@@ -1,0 +1,111 @@
+"""Limits on a chat template: a program that came with the weights. Law: it ends in time, in memory, or by its limit.
+
+jinja2's sandbox lets a template compute as long and as large as it likes. Here loops are stopped by a watchdog, and the
+two operators whose one step may take hours or all memory (`*` and `**`) are bounded before they compute.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import resource
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+# A long conversation takes some milliseconds.
+LIMIT_SECONDS = 5.0
+LIMIT_BYTES = 300_000_000
+MOST_REPEATED, MOST_BITS = 10_000_000, 100_000
+STEP_SECONDS = 0.02
+
+
+class TemplateStopped(BaseException):
+    """The template took too long or too much. No Exception: a template's own handlers must not catch it."""
+
+
+class BoundedEnvironment(ImmutableSandboxedEnvironment):
+    """The sandbox, with bounds on `*` and `**`."""
+
+    intercepted_binops = frozenset({"*", "**"})
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        """Raises: OverflowError for a result that would be too large."""
+        if operator == "**":
+            if isinstance(left, int) and isinstance(right, int) and left.bit_length() * right > MOST_BITS:
+                raise OverflowError("a power in it is too large")
+        else:
+            for one, times in ((left, right), (right, left)):
+                if isinstance(times, int) and not isinstance(one, int | float) and _size(one) * times > MOST_REPEATED:
+                    raise OverflowError("a repetition in it is too long")
+        return super().call_binop(context, operator, left, right)
+
+
+def _size(value: Any) -> int:
+    return len(value) if hasattr(value, "__len__") else 1
+
+
+@contextmanager
+def limited(seconds: float = LIMIT_SECONDS, limit_bytes: int = LIMIT_BYTES) -> Iterator[None]:
+    """Stops what runs in this context, in this thread, when it takes more time or memory.
+
+    A watchdog raises TemplateStopped in the thread at its next step of Python; a signal would do so in the main thread
+    alone. Raises: TimeoutError, in words.
+    """
+    watchdog = _Watchdog(threading.get_ident(), seconds, limit_bytes)
+    try:
+        with watchdog:
+            yield
+    except TemplateStopped as error:
+        raise TimeoutError(watchdog.reason) from error
+
+
+class _Watchdog:
+    """Looks on from another thread; at most once it raises TemplateStopped in the thread `watched`."""
+
+    def __init__(self, watched: int, seconds: float, limit_bytes: int) -> None:
+        self._watched, self._seconds, self._limit_bytes = watched, seconds, limit_bytes
+        self._ended, self._lock = threading.Event(), threading.Lock()
+        self._before_bytes = peak_bytes()
+        self._raised = False
+        self.reason = ""
+
+    def __enter__(self) -> None:
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._ended.set()
+        while self._raised and kind is not TemplateStopped:
+            pass  # it is on its way, and arrives within a few steps of Python: here at the latest
+
+    def _watch(self) -> None:
+        began = time.monotonic()
+        while not self._ended.wait(STEP_SECONDS):
+            if time.monotonic() - began >= self._seconds:
+                return self._stop(f"it did not end within {self._seconds:g} s")
+            if peak_bytes() - self._before_bytes > self._limit_bytes:
+                return self._stop(f"it took more than {self._limit_bytes / 1e9:g} GB of memory")
+        return None
+
+    def _stop(self, reason: str) -> None:
+        with self._lock:
+            if not self._ended.is_set():
+                self.reason, self._raised = reason, True
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                    ctypes.c_ulong(self._watched), ctypes.py_object(TemplateStopped)
+                )
+
+
+def peak_bytes() -> int:
+    """The most memory this process has held; Linux counts in kB, macOS in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,1 @@
+"""Plain and drafted decoding of one prompt, side by side."""

@@ -1,0 +1,107 @@
+"""Measures plain decoding beside a reply. Law: K stays what was asked for, and measuring costs at most 2 % of the time.
+
+Why extra steps, rolled back, and no plain rounds: under a fixed K every round drafts K, and what a seed draws under
+`token` and `block` depends on the rounds, so a round that is plain because of a clock would change the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from specdec_cli.engine.draft_length.estimates import coming_tokens
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.pipeline import Clock
+from specdec_cli.engine.sampling.acceptance import AcceptanceRule
+from specdec_cli.engine.timing import plain_step_seconds
+from specdec_cli.events import Round
+from specdec_cli.gain import Gain
+from specdec_cli.session.comparison import Comparison
+from specdec_cli.session.round_costs import Doubted, RoundKind
+
+# Share of the time of the tokens so far, and of those that are likely to come, that may be spent on measuring.
+MEASURED_SHARE = 0.02
+# Counted steps of a measurement amid the reply; rounds, at least, before another is thought of.
+STEPS, APART_ROUNDS = 1, 8
+# The step before them that wakes the device takes so many plain steps.
+WAKING_STEPS = 1.3
+# Counted steps once the answer is out, when nobody waits for a token.
+LAST_STEPS = 4
+# The running figure is computed anew after this share of the rounds so far, so that it costs nothing.
+REFRESHED = 1 / 8
+
+
+class GainMeter:
+    """Of one reply. `clock` is the session's less what measuring took, so that it is in no round's seconds."""
+
+    def __init__(
+        self,
+        target: CachedModel,
+        rule: AcceptanceRule,
+        context: Sequence[int],
+        known: Mapping[RoundKind, Doubted],
+        clock: Clock,
+        max_tokens: int,
+    ) -> None:
+        """`context` grows with the reply."""
+        self._target, self._rule, self._context, self._clock = target, rule, context, clock
+        self._comparison = Comparison(known)
+        self._left = max_tokens
+        self._emitted = 0
+        self._round_seconds = 0.0
+        self._next_at = self._refreshed_at = 0
+        self._drafted = False
+        self.seconds = 0.0
+        self.gain: Gain | None = None
+
+    def clock(self) -> float:
+        return self._clock() - self.seconds
+
+    def fold(self, round: Round) -> Gain | None:
+        """One round; what drafting gained so far."""
+        self._left -= len(round.emitted)
+        self._drafted = bool(round.draft)
+        if round.index == 0:
+            self._comparison.begin(round)
+            return None
+        self._comparison.fold(round)
+        self._emitted += len(round.emitted)
+        self._round_seconds += round.draft_seconds + round.verify_seconds
+        if self._comparison.shows and self._comparison.rounds >= self._refreshed_at * (1 + REFRESHED):
+            self._refresh()
+        return self.gain
+
+    def measure(self) -> None:
+        """A few plain steps after a drafted round, if it is time for them and they are within the budget."""
+        rounds = self._comparison.rounds
+        if not self._drafted or not self._comparison.comparable or self._left <= STEPS + 1 or rounds < self._next_at:
+            return
+        step = self._comparison.step_seconds or 0.0
+        token_seconds = self._round_seconds / self._emitted
+        likely = self._emitted + coming_tokens(self._left, self._emitted)
+        self._next_at = rounds + max(APART_ROUNDS, int(rounds * REFRESHED))
+        if self.seconds + (WAKING_STEPS + STEPS) * step <= MEASURED_SHARE * likely * token_seconds:
+            self._measure(STEPS)
+
+    def finish(self, complete: bool) -> Gain | None:
+        """What drafting gained in all; `complete`: nobody interrupted, so there is time for a last measurement."""
+        amid = self.seconds
+        if complete and self._comparison.shows:
+            self._measure(LAST_STEPS)
+        self.seconds = amid
+        self._refresh()
+        return self.gain
+
+    def learned(self) -> dict[RoundKind, Doubted]:
+        """Costs of rounds for the next reply."""
+        return self._comparison.learned()
+
+    def _measure(self, steps: int) -> None:
+        began = self._clock()
+        found = plain_step_seconds(self._target, self._rule, self._context, steps, self._clock)
+        self._comparison.measured(found)
+        self.seconds += self._clock() - began
+
+    def _refresh(self) -> None:
+        self._refreshed_at = self._comparison.rounds
+        if self._round_seconds:
+            self.gain = self._comparison.gain(self._round_seconds / (self._round_seconds + self.seconds))

@@ -1,0 +1,81 @@
+"""Where a figure comes from is decided once; every display shows that decision."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from fakes.bench_result import sample_result
+from specdec_cli.bench.report import reports
+from specdec_cli.ui.bench.export import json_text, markdown_text
+from specdec_cli.ui.bench.page import html_page
+from specdec_cli.ui.bench.page_data import sections
+from specdec_cli.ui.bench.page_sentences import cells
+from specdec_cli.ui.bench.table import kinds_table, legend, rows_table
+
+
+@pytest.fixture(scope="module")
+def few():
+    """Interrupted: `auto`, which nobody can predict, was confirmed on a single prompt."""
+    return sample_result(cancel_after=26)
+
+
+@pytest.fixture(scope="module")
+def losing():
+    return sample_result("M1 Pro")
+
+
+def plain(table, width=100):
+    from rich.console import Console
+
+    console = Console(width=width)
+    with console.capture() as capture:
+        console.print(table)
+    return capture.get()
+
+
+def test_one_sample_of_auto_is_neither_measured_nor_predicted_anywhere(few):
+    """The terminal and Markdown called it predicted, the page "too few", and the plots drew it as measured."""
+    (report,), (section,) = reports(few), sections(few)
+    row = next(row for row in report.rows if row.k == "auto")
+    assert (row.source, row.speedup.prompts) == ("too few", 1)
+    mark = section.marks[report.rows.index(row)]
+    assert mark.source == cells(row)[3] == "too few"
+    line = next(line for line in plain(rows_table(report, 100)).splitlines() if line.startswith(" auto"))
+    assert re.match(r" auto +\?\d", line) and "~" not in line
+    assert "? of fewer than 3 prompts" in legend(report)
+    markdown = next(line for line in markdown_text(few).splitlines() if line.startswith("| auto"))
+    assert "| too few |" in markdown and "| ?" in markdown and "~" not in markdown
+    assert '"source": "too few"' in json_text(few)
+    assert 'class="few"' in html_page(few)
+
+
+def test_a_kind_whose_only_figure_is_one_sample_is_drawn_as_such(few):
+    (section,) = sections(few)
+    at = section.labels.index("auto")
+    drawn = {kind.marks[at].source for kind in section.kinds if kind.marks[at] is not None}
+    assert drawn == {"too few"}
+
+
+def test_memory_is_written_in_the_unit_it_needs(few):
+    """A pair of 12 MB had a peak of 0.0 GB."""
+    small = tuple(replace(sample, peak_memory_bytes=12_300_000) for sample in few.samples)
+    text = markdown_text(replace(few, samples=small))
+    assert "12.3 MB" in text and "0.0 GB" not in text
+
+
+def test_the_best_k_of_a_kind_that_loses_is_0(losing):
+    """K 1 at 0.95 times plain decoding was called the best."""
+    (report,) = reports(losing)
+    lost = [row for row in report.kinds if row.k == 0]
+    assert lost and all((row.speedup.mean, row.advice) == (1.0, "decode plainly") for row in lost)
+    assert all(row.speedup.mean > 1 for row in report.kinds if row.k != 0)
+    assert "decode plainly" in plain(kinds_table(report.kinds, 80), 80)
+    assert re.search(r"^\| \w+ \| 0, decode plainly \| 1\.00 \|", markdown_text(losing), re.M)
+
+
+def test_every_interval_that_is_wider_than_its_figure_is_explained(few):
+    (report,) = reports(few)
+    shown = plain(rows_table(report, 100))
+    assert "±>" not in shown
+    assert ("±?" in shown) == ("±?" in legend(report))

@@ -1,0 +1,147 @@
+"""A chat survives: whatever fails ends one line, in words, and the conversation stays as it was."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from fakes.chat import chat_with, ran, recorded, tokenizer_in
+from specdec_cli.chat import transcript
+from specdec_cli.chat.chat import Chat
+from specdec_cli.chat.loop import run_chat
+from specdec_cli.cli.failures import explained
+from specdec_cli.ui.chat.line_editor import PrivateHistory, characters
+from specdec_cli.ui.chat.screen import ChatScreen
+from specdec_cli.ui.display import TraceDisplay
+
+FULL = Path("/dev/full")
+needs_full_disk = pytest.mark.skipif(not FULL.exists(), reason="only Linux has a device that is always full")
+SECOND_TURN_FAILS = "{% if messages|length > 1 %}{{ 1 / 0 }}{% endif %}{{ messages[0].content }}"
+
+
+@pytest.fixture
+def disk_full(monkeypatch):
+    """Renaming to the transcript's place fails as on a full disk."""
+
+    def replace(path, target):
+        raise OSError(errno.ENOSPC, "No space left on device", str(target))
+
+    monkeypatch.setattr(transcript.Path, "replace", replace)
+
+
+def test_a_save_that_fails_shows_one_line_and_the_message_is_not_given_back(opened, tmp_path, disk_full):
+    """It was: the message stood in the editor again and in the conversation, so it was sent twice."""
+    chat, _, err = opened
+    chat.saved_to = tmp_path / "chat.jsonl"
+    code, _, _ = ran(opened, "hello", "again")
+    assert (code, chat.given) == (5, ["", "", ""])
+    assert [turn.user for turn in chat.conversation.turns] == ["hello", "again"]
+    assert err.getvalue().count("chat.jsonl cannot be written: No space left on device") == 2
+    assert [path.name for path in tmp_path.iterdir()] == []
+
+
+def test_undo_gives_its_message_back_although_the_save_fails(opened, tmp_path, disk_full):
+    chat = opened[0]
+    ran(opened, "hello")
+    chat.saved_to = tmp_path / "chat.jsonl"
+    ran(opened, "/undo")
+    assert chat.given == ["", "hello"] and not chat.conversation.turns
+
+
+def test_a_template_that_fails_on_the_second_turn_leaves_the_first(pair, tmp_path):
+    """A division by zero in a template ended the chat with exit 1 and its Python name."""
+    tokenizer = tokenizer_in(tmp_path / "t", chat_template=SECOND_TURN_FAILS)
+    opened = chat_with(recorded(pair[0], tokenizer))
+    code, _, err = ran(opened, "hello", "again", "/show settings")
+    assert code == 2 and "chat template refuses the messages user, assistant, user: division by zero" in err
+    assert [turn.user for turn in opened[0].conversation.turns] == ["hello"]
+    assert opened[0].given == ["", "", "again", ""]
+
+
+def test_a_transcript_that_the_template_refuses_is_not_loaded(pair, tmp_path):
+    tokenizer = tokenizer_in(tmp_path / "t", chat_template=SECOND_TURN_FAILS)
+    chat, _, err = opened = chat_with(recorded(pair[0], tokenizer))
+    path = tmp_path / "two.jsonl"
+    turn = '{"role": "user", "content": "a"}\n{"role": "assistant", "content": "b"}\n'
+    path.write_text('{"transcript": 1, "id": "x"}\n' + turn * 2)
+    before = chat.transcript
+    ran(opened, f"/load {path}")
+    assert chat.transcript is before and "division by zero" in err.getvalue()
+
+
+@pytest.mark.parametrize("line", ["[" * 100_000 + "]" * 100_000, '{"a":' * 100_000, "9" * 5000])
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_transcript_of_nested_json_is_refused_with_its_line(opened, tmp_path, line, number):
+    chat, path = opened[0], tmp_path / "deep.jsonl"
+    path.write_text("\n".join(['{"transcript": 1, "id": "x"}', line][-number:] if number == 2 else [line]))
+    ran(opened, "hello")
+    code, _, err = ran(opened, f"/load {path}", f"/save {path}")
+    assert (f"{path}:{number} is damaged" in err and "holds something else" in err) or "another conversation" in err
+    assert (code, len(chat.conversation.turns)) == (2, 1)
+
+
+def test_a_header_with_names_that_are_none_is_damaged(tmp_path):
+    path = tmp_path / "odd.jsonl"
+    path.write_text('{"transcript": 1, "id": "x", "target": 5}\n')
+    with pytest.raises(transcript.UsageError, match="target is 5, and a name is expected"):
+        transcript.load(path)
+
+
+@needs_full_disk
+def test_a_trace_on_a_full_disk_ends_with_one_line_and_the_replies_go_on(pair):
+    """It ended the chat with `OSError` and exit 1."""
+    chat, out, err = chat_with(recorded(*pair))
+    trace = TraceDisplay(FULL)
+    chat.screen = screen = ChatScreen(out, err, trace=trace)
+    ran((chat, out, err), "hello", "again")
+    trace.close()
+    assert len(chat.conversation.turns) == 2 and screen.trace_code == 5
+    assert err.getvalue().count("--trace /dev/full ends here, it cannot be written: No space left on device") == 1
+
+
+class Broken:
+    """A reader of one line, whose answer fails in a way that nobody foresaw."""
+
+    def __init__(self, *lines):
+        self.lines, self.given = list(lines), []
+
+    def read(self, text):
+        self.given.append(text)
+        if not self.lines:
+            raise EOFError
+        return self.lines.pop(0)
+
+
+@pytest.mark.parametrize(
+    "error", [ZeroDivisionError("division by zero"), RecursionError("too deep"), OSError(28, "No space left")]
+)
+def test_a_failure_that_nobody_foresaw_ends_one_line(opened, monkeypatch, error):
+    chat, _, err = opened
+
+    def ask(self, text, attempt=0):
+        raise error
+
+    monkeypatch.setattr(Chat, "ask", ask)
+    reader = Broken("hello", "again")
+    assert run_chat(chat, reader, True, explained) == 0
+    assert reader.given == ["", "hello", "again"]
+    assert err.getvalue().count("hint: ") == 2 and type(error).__name__ not in err.getvalue()
+
+
+def test_a_reader_of_stdout_that_left_ends_the_chat(opened, monkeypatch):
+    def ask(self, text, attempt=0):
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr(Chat, "ask", ask)
+    with pytest.raises(BrokenPipeError):
+        run_chat(opened[0], Broken("hello"), True, explained)
+
+
+def test_a_typed_byte_that_is_not_utf_8_is_shown_as_one_and_kept_in_the_history(tmp_path):
+    """The history could not be written, and that ended the chat."""
+    assert characters("a\udcffb\ud83d c 😀") == "a\ufffdb\ufffd c 😀"
+    history = PrivateHistory(tmp_path / "history")
+    history.store_string("a\udcffb")
+    assert list(PrivateHistory(tmp_path / "history").load_history_strings()) == ["a\ufffdb"]

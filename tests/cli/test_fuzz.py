@@ -1,0 +1,121 @@
+"""The attacks of whoever tried the tool hardest, again and at random, from a seed.
+
+Law: an exit code of the contract; on a failure two lines, the second a hint; no traceback and no name of Python's; and
+no more memory than the model takes. FUZZ_SEED sets another seed; a failure names the case.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+
+import pytest
+
+from fakes.attacks import VALUES, damaged_folders, damaged_lines, template
+from fakes.models import byte_tokenizer, tiny_folder, write_tokenizer
+from specdec_cli.models.template import peak_bytes
+
+pytestmark = pytest.mark.slow
+SEED = int(os.environ.get("FUZZ_SEED", "16"))
+CODES = {0, 1, 2, 3, 4, 5, 130}
+PYTHON = re.compile(r"Traceback|\b[A-Z]\w*(Error|Exception|Warning)\b|NoneType|<class |object at 0x|has no words for")
+MOST_BYTES = 1_500_000_000
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tiny_folder(tmp_path_factory.mktemp("whole") / "model", seed=1)
+    (folder / "generation_config.json").write_text('{"eos_token_id": 2, "temperature": 0.5, "top_p": 0.9}')
+    index = {"metadata": {}, "weight_map": {"a": "model.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _bounded():
+    before = peak_bytes()
+    yield
+    assert peak_bytes() - before < MOST_BYTES
+
+
+def required(found, case, codes=CODES):
+    """That this is what a person may be shown."""
+    code, out, err = found
+    lines = err.splitlines()
+    assert code in codes, (case, found)
+    assert not PYTHON.search(err), (case, err)
+    verdict = code in (4, 5) and out.startswith("{") and not err  # of `check --json`: it is the answer
+    if code not in (0, 130) and not verdict:
+        kinds = [line.partition(": ")[0] for line in lines if line.startswith(("error: ", "hint: "))]
+        assert kinds == ["error", "hint"] and lines[-1].startswith("hint: "), (case, err)
+    return code
+
+
+def test_a_damaged_model_folder_is_answered_for_or_named(specdec, whole, tmp_path):
+    """58 kinds of damage ended in exit 1 and a name of Python's."""
+    dice, seen = random.Random(SEED), []
+    work = tmp_path / "work"
+    for number, case in zip(range(110), damaged_folders(whole, work, dice), strict=False):
+        line = ("check", "--target", work, "--draft", whole, "--json")
+        if number % 2:
+            line = ("run", "--target", work, "--draft", whole, "-k", "2", "-n", "3", "-q", "hi")
+        seen.append(required(specdec(*line), (number, case), {0, 2, 3, 4, 5}))
+    assert seen.count(3) > 20 and seen.count(0) > 5  # the attacks attack, and not everything is refused
+
+
+def test_any_template_is_rendered_or_refused(specdec, whole, tmp_path):
+    import shutil
+
+    dice, work = random.Random(SEED), tmp_path / "work"
+    shutil.copytree(whole, work)
+    for number in range(40):
+        text = template(dice)
+        write_tokenizer(work, byte_tokenizer(), chat_template=text)
+        found = specdec("run", "--target", work, "--drafter", "none", "-n", "2", "-q", "hi")
+        required(found, (number, text), {0, 2, 3})
+
+
+def test_a_damaged_trace_plays_or_is_refused_by_its_line(specdec, tmp_path):
+    dice, path = random.Random(SEED), tmp_path / "trace.jsonl"
+    assert specdec("run", "-p", "demo", "-k", "2", "-n", "6", "-q", "--trace", path, "def f")[0] == 0
+    good = path.read_text()
+    for number in range(60):
+        path.write_bytes(data := damaged_lines(good, dice))
+        found = specdec("replay", path, "--plain", "--speed", "1000")
+        required(found, (number, data[:300]), {0, 2})
+
+
+def test_a_damaged_prompts_file_is_refused_by_its_line(specdec, tmp_path):
+    dice, path = random.Random(SEED), tmp_path / "prompts.jsonl"
+    good = "".join(json.dumps({"prompt": f"p {i}", "kind": "code"}) + "\n" for i in range(6))
+    for number in range(40):
+        path.write_bytes(data := damaged_lines(good, dice))
+        # The pair is not here, so a sound file is refused too, without a model.
+        for command in ("bench", "audit"):
+            found = specdec(command, "--target", "org/missing", "--drafter", "ngram", "--prompts", path)
+            required(found, (number, command, data[:300]), {2, 3})
+
+
+ENVIRONMENT = ("SPECDEC_K", "SPECDEC_PAIR", "SPECDEC_TEMP", "SPECDEC_SEED", "SPECDEC_MAX_TOKENS", "SPECDEC_DRAFTER")
+MORE = (
+    "SPECDEC_RULE",
+    "SPECDEC_KV_BITS",
+    "SPECDEC_MODELS",
+    "SPECDEC_TOP_P",
+    "HF_HOME",
+    "HF_ENDPOINT",
+    "COLUMNS",
+    "TERM",
+)
+
+
+def test_any_environment_is_taken_or_refused(specdec, monkeypatch):
+    dice = random.Random(SEED)
+    for number in range(40):
+        with monkeypatch.context() as patch:
+            for name in dice.sample((*ENVIRONMENT, *MORE), 3):
+                patch.setenv(name, str(dice.choice(VALUES)).replace("\0", ""))
+            case = {name: os.environ.get(name) for name in (*ENVIRONMENT, *MORE)}
+            required(specdec("run", "-n", "2", "-q", "--raw", "def"), (number, case))

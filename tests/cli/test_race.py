@@ -1,0 +1,98 @@
+"""`specdec race`: its streams, its files and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from fakes.models import TINY, tiny_folder
+from specdec_cli.cli.race import require_lossless
+from specdec_cli.engine.sampling.acceptance import Greedy, Verdict
+from specdec_cli.errors import SpecdecError
+from specdec_cli.race.events import RaceFinish
+
+
+@pytest.fixture
+def arguments(tiny_pair):
+    target, draft = map(str, tiny_pair)
+    return ["race", "--target", target, "--draft", draft, "--raw", "-n", "24", "-k", "3", "def f("]
+
+
+def test_the_text_and_the_verdict_are_on_stdout_and_fit_80_columns(specdec, arguments):
+    code, out, err = specdec(*arguments, "-q")
+    assert (code, err) == (0, "")
+    assert "same text ✓" in out and "target passes for 24 tokens, against 24" in out
+    assert "\x1b" not in out and max(map(len, out.splitlines()[-6:])) <= 80
+
+
+def test_json_holds_both_lanes(specdec, arguments):
+    code, out, err = specdec(*arguments, "--json", "--temp", "0.8")
+    values = [json.loads(line) for line in out.splitlines()]
+    assert (code, err) == (0, "")
+    assert {value.get("lane") for value in values} == {None, "plain", "drafted"}
+    assert {value["rule"] for value in values if value["event"] == "start"} == {"coupled"}
+    assert values[-1]["same_text"]
+
+
+def test_the_files_are_a_picture_and_a_page(specdec, arguments, tmp_path):
+    picture, page = tmp_path / "race.svg", tmp_path / "race.html"
+    code, _, err = specdec(*arguments, "--export", picture, "--export", page)
+    assert code == 0 and f"wrote {picture}" in err.replace("\n", "")
+    ElementTree.fromstring(picture.read_text("utf-8"))
+    assert page.read_text("utf-8").startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize("file", ["race.png", "race", "missing/race.svg"])
+def test_another_kind_of_file_is_refused_before_any_model_is_loaded(specdec, tmp_path, file):
+    code, message, _ = specdec.refused("race", "--export", tmp_path / file, "--target", tmp_path / "none", "x")
+    assert code == 2 and "--export" in message
+
+
+def test_a_rule_that_gives_each_lane_a_text_of_its_own_is_refused(specdec, arguments):
+    code, message, hint = specdec.refused(*arguments, "-q", "--temp", "0.8", "--rule", "block")
+    assert code == 2 and "--rule block" in message and "coupled" in hint
+
+
+def test_texts_that_differ_by_more_than_rounding_exit_1(specdec, arguments, monkeypatch):
+    """Only passes of several rows say another token than the target's."""
+    judge = Greedy.judge
+
+    def wrong(self, draft, *given):
+        verdict = judge(self, draft, *given)
+        return Verdict(verdict.accepted, (verdict.next + 1) % 259) if len(draft) else verdict
+
+    monkeypatch.setattr(Greedy, "judge", wrong)
+    code, out, err = specdec(*arguments, "-q")
+    assert code == 1 and "more than a near-tie: token" in out
+    assert "the lanes' texts differ by more than rounding" in err
+
+
+def test_the_same_text_needs_no_error():
+    require_lossless(RaceFinish("done", (1, 1), (1, 1), None))
+    with pytest.raises(SpecdecError):
+        from specdec_cli.audit.divergence import Divergence
+
+        require_lossless(RaceFinish("done", (1, 1), (1, 1), None, Divergence(0, None, None, 9.0, 0.1)))
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_both_lanes_and_exits_130(tmp_path):
+    folder = str(tiny_folder(tmp_path / "model", TINY | {"max_position_embeddings": 100_000}, seed=1, endless=True))
+    command = [sys.executable, "-m", "specdec_cli", "race", "--json", "--raw", "--target", folder, "--draft", folder]
+    with subprocess.Popen(
+        [*command, "-n", "20000", "def f("], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+    ) as process:
+        for line in process.stdout:
+            if '"round"' in line and '"index": 5,' in line:
+                process.send_signal(signal.SIGINT)
+                break
+        rest, errors = process.stdout.read(), process.stderr.read()
+    values = [json.loads(line) for line in rest.splitlines()]
+    assert process.returncode == 130 and errors == ""
+    assert [value["reason"] for value in values[-3:]] == ["interrupted"] * 3

@@ -1,0 +1,59 @@
+"""Streams that are closed or full: two lines where they can be said, the right exit code, and no name of Python's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.slow  # a process each
+
+
+def shell(line, tmp_path):
+    own = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path), "COLUMNS": "80"}
+    command = ["sh", "-c", line.replace("specdec ", f"{sys.executable} -m specdec_cli ", 1)]
+    null = subprocess.DEVNULL
+    return subprocess.run(command, env=os.environ | own, stdin=null, capture_output=True, text=True, timeout=120)
+
+
+def two_lines(done):
+    assert [line.partition(": ")[0] for line in done.stderr.splitlines()] == ["error", "hint"], done.stderr
+    assert "Error" not in done.stderr and "None" not in done.stderr
+    return done.stderr.splitlines()[0]
+
+
+def test_a_closed_stdout_is_said(tmp_path):
+    """`AttributeError: 'NoneType' object has no attribute 'flush'`."""
+    done = shell("specdec run -q -n 4 -k 0 'def f' >&-", tmp_path)
+    assert done.returncode == 1 and "stdout is closed" in two_lines(done)
+
+
+def test_a_command_that_writes_nothing_there_needs_no_stdout(tmp_path):
+    assert shell("specdec pairs add mine --target specdec:demo/target >&- <&-", tmp_path).returncode == 0
+
+
+def test_closed_stdin_and_stderr_are_empty_and_silent(tmp_path):
+    done = shell("specdec --version <&- 2>&-", tmp_path)
+    assert (done.returncode, done.stdout[:8]) == (0, "specdec ")
+    assert shell("specdec run <&- 2>&-", tmp_path).returncode == 2
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a device that is always full")  # noqa: PTH110
+@pytest.mark.parametrize("command", ["specdec --version", "specdec run -q -n 4 -k 0 'def f'"])
+def test_a_full_disk_under_stdout_is_said_with_exit_code_5(tmp_path, command):
+    done = shell(f"{command} > /dev/full", tmp_path)
+    assert done.returncode == 5 and "No space left on device" in two_lines(done)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a device that is always full")  # noqa: PTH110
+def test_a_trace_on_a_full_disk_leaves_the_answer_whole(tmp_path):
+    done = shell("specdec run -q -n 8 -k 0 --temp 0 --trace /dev/full 'def f'", tmp_path)
+    assert done.returncode == 5 and done.stdout.strip()
+    assert "--trace /dev/full ends here" in two_lines(done)
+
+
+def test_an_argument_that_is_not_utf_8_is_named(tmp_path):
+    done = shell("specdec run -q -n 4 \"$(printf 'a\\377')\"", tmp_path)
+    assert done.returncode == 2 and "is not UTF-8: byte 0xff" in two_lines(done)

@@ -1,0 +1,152 @@
+"""Single tensors of a repository by byte ranges, from a real server on loopback."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save
+
+from fakes.hub_client import ask
+from fakes.hub_model import AGAIN
+
+pytestmark = pytest.mark.slow
+
+NAME = "org/original"
+BIG, LAST = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+RANDOM = np.random.default_rng(0)
+TRUNK = {f"model.layers.{i}.weight": RANDOM.normal(size=(300, 400)).astype(np.float32) for i in range(2)}
+HEAD = {
+    "mtp.fc.weight": RANDOM.normal(size=(64, 128)).astype(np.float32),
+    "mtp.norm.weight": RANDOM.normal(size=64).astype(np.float16),
+    "mtp.layers.0.q.weight": np.arange(60_000, dtype=np.int32).reshape(300, 200),
+}
+FETCH = """
+from pathlib import Path
+found = hub.resolve('org/original')
+from specdec_cli.hub.tensors import fetch_tensors, remote_tensors
+tensors = remote_tensors(found, lambda name: name.startswith('mtp.'))
+result = str(fetch_tensors(found, tensors, Path(PLACE), hear))
+"""
+
+
+def repository(**changed):
+    files = {
+        "config.json": b'{"model_type": "qwen3_5"}',
+        BIG: save({**TRUNK, "mtp.fc.weight": HEAD["mtp.fc.weight"]}),
+        LAST: save({name: value for name, value in HEAD.items() if name != "mtp.fc.weight"}),
+    }
+    return files | changed
+
+
+def fetch(server, home, place):
+    return ask(server, home, FETCH.replace("PLACE", repr(str(place))))
+
+
+def header_bytes(data):
+    return 8 + int.from_bytes(data[:8], "little")
+
+
+def parts(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture
+def place(tmp_path):
+    return tmp_path / "heads" / "head.safetensors"
+
+
+def test_the_head_comes_and_nothing_else_does(server, home, place):
+    files = repository()
+    commit = server.commit(NAME, files)
+    assert fetch(server, home, place) == str(place)
+    found = load_file(place)
+    assert set(found) == set(HEAD) and all((found[name] == HEAD[name]).all() for name in HEAD)
+    head_bytes = sum(value.nbytes for value in HEAD.values())
+    sent = server.fetched()
+    assert sum(sent.values()) == head_bytes + header_bytes(files[BIG]) + header_bytes(files[LAST])
+    assert sum(sent.values()) < 0.5 * sum(map(len, files.values()))
+    header = json.loads(place.read_bytes()[8 : header_bytes(place.read_bytes())])
+    assert header["__metadata__"]["repository"] == NAME and header["__metadata__"]["commit"] == commit
+    assert parts(place.parent) == ["head.safetensors"]
+
+
+def test_neighbours_come_in_one_request(server, home, place):
+    server.commit(NAME, repository())
+    fetch(server, home, place)
+    ranges = [request.range for request in server.log if request.sent and request.path.endswith(LAST)]
+    assert len(ranges) == 3  # the header's length, the header, both tensors
+
+
+def test_a_broken_connection_goes_on_where_it_broke(server, home, place):
+    server.commit(NAME, repository())
+    server.fail("cut", f"GET .*{LAST}", at=100_000, times=4)
+    assert fetch(server, home, place) == str(place)
+    assert (load_file(place)["mtp.layers.0.q.weight"] == HEAD["mtp.layers.0.q.weight"]).all()
+
+
+def test_a_connection_that_never_holds_is_two_lines_and_leaves_nothing(server, home, place):
+    server.commit(NAME, repository())
+    server.fail("cut", f"GET .*{LAST}", at=100_000)
+    found = fetch(server, home, place)
+    assert found["exit"] == 3 and found["hint"] == AGAIN and NAME in found["message"]
+    assert parts(place.parent) == []
+
+
+def test_a_server_that_ignores_ranges_is_refused_before_its_bytes_flow(server, home, place):
+    server.commit(NAME, repository())
+    server.fail("whole", f"GET .*{BIG}")
+    found = fetch(server, home, place)
+    assert found["exit"] == 3 and f"the server of {BIG} of {NAME} ignores byte ranges: it sends" in found["message"]
+    assert not place.exists()
+
+
+def test_bytes_that_are_not_there_are_refused(server, home, place):
+    server.commit(NAME, repository())
+    server.fail("short", f"GET .*{LAST}", at=5_000)
+    found = fetch(server, home, place)
+    assert found["exit"] == 3 and "a file of 5000 bytes instead of" in found["message"]
+    assert not place.exists()
+
+
+def test_another_commit_is_refused(server, home, place):
+    server.commit(NAME, repository())
+    server.lie_headers = lambda path, headers: (
+        headers | ({"X-Repo-Commit": "f" * 40} if path.endswith(LAST) and "X-Repo-Commit" in headers else {})
+    )
+    found = fetch(server, home, place)
+    assert found["exit"] == 3 and "f" * 40 in found["message"]
+    assert not place.exists()
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"<html>no</html>" + b" " * 500, "announces a header of"),
+        ((1 << 40).to_bytes(8, "little") + b" " * 500, "announces a header of 1099511627776 bytes"),
+        ((20).to_bytes(8, "little") + b"not json at all, no.", "a header that cannot be read"),
+        (
+            (100).to_bytes(8, "little") + b'{"mtp.a":{"dtype":"F32","shape":[9],"data_offsets":[0,8]}}'.ljust(150),
+            "cannot be",
+        ),
+        (
+            (100).to_bytes(8, "little") + b'{"mtp.a":{"dtype":"F32","shape":[2],"data_offsets":[0,800]}}'.ljust(150),
+            "cannot be",
+        ),
+        ((20).to_bytes(8, "little") + b"[" * 20 + b" " * 20, "cannot be read"),
+    ],
+)
+def test_a_header_that_is_none_is_refused(server, home, place, data, said):
+    server.commit(NAME, repository(**{LAST: data}))
+    found = fetch(server, home, place)
+    assert found["exit"] == 3 and said in found["message"]
+    assert not place.exists()
+
+
+def test_a_redirect_to_the_cdn_hears_no_token(server, home, place):
+    server.commit(NAME, repository())
+    code = FETCH.replace("PLACE", repr(str(place)))
+    ask(server, home, code, HF_TOKEN="hf_a_persons_own_token")
+    heard = {request.token for request in server.log if request.path.startswith("/cdn/")}
+    assert heard == {None} and any(request.token for request in server.log)

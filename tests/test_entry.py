@@ -1,0 +1,75 @@
+"""The program's first moments: Ctrl-C ends it at once, whatever is being imported."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
+
+# Ctrl-C at the moment a module is looked for, and once more while the first is being dealt with.
+PRESSED = """
+import importlib.abc, os, signal, sys
+module = sys.argv[1]
+class Press(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == module:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Press())
+from specdec_cli.__main__ import main
+sys.argv = ["specdec", "run", "-q", "-n", "4", "def f"]
+main()
+"""
+
+
+def ended(code: str, *arguments: str, **options) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, env=ENVIRONMENT, timeout=120, **options
+    )
+    return done.returncode, done.stderr.decode()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module", ["specdec_cli.cli", "typer", "specdec_cli.cli.bench", "specdec_cli.session.load"])
+def test_ctrl_c_while_modules_are_imported_is_no_traceback(module):
+    """The bug: the command line's own imports were outside every guard."""
+    assert ended(PRESSED, module) == (130, "")
+
+
+@pytest.mark.slow
+def test_a_program_that_was_told_to_ignore_ctrl_c_goes_on_ignoring_it():
+    ignore = lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)  # noqa: E731
+    assert ended(PRESSED, "specdec_cli.cli", preexec_fn=ignore) == (0, "")
+
+
+@pytest.mark.slow
+def test_ctrl_c_inside_generated_code_still_exits_130(tmp_path):
+    """The bug: under `python -m`, CPython remembers an interrupt inside exec(), by which dataclasses are made, and at
+    the end kills the program with SIGINT instead of leaving with its exit code."""
+    (tmp_path / "probe.py").write_text(
+        "import specdec_cli.cli.main as program\n"
+        "program.app = lambda *arguments, **options: exec('raise KeyboardInterrupt')\n"
+        "program.main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "probe"], capture_output=True, env=ENVIRONMENT, timeout=120, cwd=tmp_path
+    )
+    assert (done.returncode, done.stderr) == (130, b"")
+
+
+@pytest.mark.slow
+def test_nothing_is_imported_before_ctrl_c_is_heard():
+    code = "import sys; before = set(sys.modules); import specdec_cli.__main__; print(*set(sys.modules) - before)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=ENVIRONMENT, check=True, text=True)
+    assert set(done.stdout.split()) <= {"specdec_cli", "specdec_cli.__main__", "__future__"}
+
+
+def test_the_installed_command_is_guarded_too():
+    assert 'specdec = "specdec_cli.__main__:main"' in (ROOT / "pyproject.toml").read_text()

@@ -1,0 +1,51 @@
+"""JSON from elsewhere: whatever is wrong with it is one kind of error, in words."""
+
+import json
+
+import pytest
+
+from specdec_cli.jsonfile import NotJson, parse, parse_object, read_object, remembered, shown, whole
+
+DEEP = "[" * 100_000 + "]" * 100_000
+WRONG = [
+    (DEEP, "nested too deeply"),
+    ('{"a":' * 100_000 + "1" + "}" * 100_000, "nested too deeply"),
+    ("9" * 5000, "a number in it is too long"),
+    (b"\xff\xfe", "byte 0xff at 0 is not UTF-8"),
+    ("{}".encode("utf-16"), "is not UTF-8"),
+    ("", "Expecting value: line 1 column 1"),
+    ('{"a": ', "line 1 column 7"),
+]
+
+
+@pytest.mark.parametrize(("data", "reason"), WRONG, ids=[reason for _, reason in WRONG])
+def test_every_kind_of_damage_is_the_same_error_with_its_reason(data, reason):
+    with pytest.raises(NotJson, match=reason):
+        parse(data)
+
+
+@pytest.mark.parametrize(("data", "kind"), [("[]", "a list"), ("null", "null"), ('"a"', "a text"), ("1.5", "a number")])
+def test_another_kind_of_value_is_named(data, kind):
+    with pytest.raises(NotJson, match=f"it holds {kind}, and an object is expected"):
+        parse_object(data)
+
+
+def test_a_file_of_our_own_is_empty_where_it_is_damaged_missing_or_a_folder(tmp_path):
+    (tmp_path / "deep").write_text(DEEP)
+    assert [remembered(tmp_path / name) for name in ("deep", "missing", ".")] == [{}, {}, {}]
+    (tmp_path / "good").write_bytes(b'\xef\xbb\xbf{"a": 1}')
+    assert remembered(tmp_path / "good") == read_object(tmp_path / "good") == {"a": 1}
+
+
+@pytest.mark.parametrize("value", ["abc", [], {}, -1, True, 2.5, float("nan"), float("inf")])
+def test_what_is_no_whole_number_is_refused_with_key_and_value(value):
+    with pytest.raises(NotJson, match=r"size is .*, and a whole number is expected"):
+        whole({"size": value}, "size", 7)
+
+
+def test_a_whole_number_may_be_missing_null_or_written_with_a_point():
+    assert [whole(values, "size", 7) for values in ({}, {"size": None}, {"size": 3.0})] == [7, 7, 3]
+
+
+def test_a_value_is_shown_in_one_short_line():
+    assert shown({"a": "x" * 100}) == '{"a": "' + "x" * 52 + "…" and shown(json.loads("[[1]]")) == "[[1]]"
