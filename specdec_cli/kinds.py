@@ -81,6 +81,8 @@ AUTO = DrafterKind(
     mixed=True,
     about="the better of both",
 )
+# Drafts in every round of a constrained answer that can use it, beside whoever was chosen; nobody chooses it.
+FORCED = DrafterKind("grammar", "", about="what the schema or grammar forces")
 DRAFTERS: dict[str, DrafterKind] = {kind.name: kind for kind in (MODEL, LOOKUP, AUTO, NONE)}
 # Who drafts where neither the request nor the pair says.
 DEFAULT_DRAFTER = AUTO.name
