@@ -104,6 +104,8 @@ AUTO = DrafterKind(
     mixed=True,
     about="the better of both",
 )
+# Drafts in every round of a constrained answer that can use it, beside whoever was chosen; nobody chooses it.
+FORCED = DrafterKind("grammar", "", about="what the schema or grammar forces")
 # What `--drafter` takes; and every kind that rounds may name, those of heads included.
 DRAFTERS: dict[str, DrafterKind] = {kind.name: kind for kind in (MODEL, LOOKUP, AUTO, NONE)}
 HEADS: dict[str, DrafterKind] = {kind.name: kind for kind in (MTP,)}
