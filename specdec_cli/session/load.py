@@ -23,6 +23,7 @@ from specdec_cli.hub import locate
 from specdec_cli.kinds import DEFAULT_DRAFTER, DRAFTERS, NONE
 from specdec_cli.machine import low_power_mode, power_source
 from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
+from specdec_cli.models.grammar import Vocabulary
 from specdec_cli.models.tokenizer import Message, Tokenizer, ToolCall
 from specdec_cli.models.vocab import require_same_ids
 from specdec_cli.pairs.here import model_folder
@@ -66,6 +67,7 @@ class LoadedPair:
     identity: str = ""
     reload_seconds: float = 0.0
     residency: Residency = field(default_factory=Residency)
+    _vocabularies: list[Vocabulary] = field(default_factory=list, repr=False)
 
     @property
     def has_draft(self) -> bool:
@@ -86,6 +88,18 @@ class LoadedPair:
         from specdec_cli.session.session import Session
 
         return Session(self, slot or self.slot(), clock)
+
+    def vocabulary(self) -> Vocabulary:
+        """The tokenizer as grammars need it, made at its first use.
+
+        Raises: UsageError for a tokenizer of another kind.
+        """
+        if not self._vocabularies:
+            tokenizer = self.tokenizer
+            self._vocabularies.append(
+                Vocabulary(tokenizer.to_json(), self.first.target.vocab_size, tokenizer.stop_tokens)
+            )
+        return self._vocabularies[0]
 
     def text_tokens(self, text: str) -> list[int]:
         """Ids of the text itself, to be continued."""

@@ -52,6 +52,9 @@ class ConstrainedDrafter(Drafter):
     def observe(self, round: Round) -> None:
         self._length.observe(round)
 
+    def keeps(self, context: Sequence[int]) -> int:
+        return self._drafter.keeps(context)
+
     def ready(self, context: Sequence[int]) -> bool:
         return not self._k or bool(self._constraint.forced()) or self._drafter.ready(context)
 
