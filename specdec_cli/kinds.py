@@ -28,6 +28,7 @@ class DrafterKind:
 
     `uses` are the parts it works with; `without_draft` drafts in its place where a pair has no draft model.
     `learns`: what it drafts is judged by its position in the draft, so `-k auto` learns rates by position from it.
+    `draft_alone`: it is the pair's draft that drafts, so where that is a head, the head's kind takes its place.
     `mixed`: several kinds draft in its name, each round one of them.
     `offline`: what it drafts follows from the text alone, so a finished answer tells the rounds of every K.
     """
@@ -37,6 +38,7 @@ class DrafterKind:
     uses: frozenset[Need] = frozenset()
     without_draft: str | None = None
     learns: bool = False
+    draft_alone: bool = False
     offline: bool = True
     mixed: bool = False
     drafts: bool = True
@@ -46,6 +48,11 @@ class DrafterKind:
     def uses_draft(self) -> bool:
         """Whether it works with the pair's draft model."""
         return Need.DRAFT_MODEL in self.uses
+
+    @property
+    def reads_hidden(self) -> bool:
+        """Whether it is a head: a network that reads the target's hidden states."""
+        return Need.TARGET_HIDDEN in self.uses
 
     @property
     def needs_draft(self) -> bool:
@@ -70,7 +77,23 @@ _DRAFT = frozenset({Need.DRAFT_MODEL})
 NONE = DrafterKind("none", "specdec_cli.engine.drafters.base:no_drafter", drafts=False, about="plain decoding")
 LOOKUP = DrafterKind("ngram", "specdec_cli.engine.drafters.ngram:make", about="the text itself")
 MODEL = DrafterKind(
-    "model", "specdec_cli.engine.drafters.model:make", _DRAFT, NONE.name, learns=True, about="the pair's draft"
+    "model",
+    "specdec_cli.engine.drafters.model:make",
+    _DRAFT,
+    NONE.name,
+    learns=True,
+    draft_alone=True,
+    about="the pair's draft",
+)
+# What it carries from token to token depends on where the draft began: a finished answer does not tell its rounds.
+MTP = DrafterKind(
+    "mtp",
+    "specdec_cli.engine.drafters.mtp:make",
+    frozenset({Need.TARGET_HIDDEN}),
+    NONE.name,
+    learns=True,
+    offline=False,
+    about="the target's own head",
 )
 AUTO = DrafterKind(
     "auto",
@@ -81,7 +104,11 @@ AUTO = DrafterKind(
     mixed=True,
     about="the better of both",
 )
+# Drafts in every round of a constrained answer that can use it, beside whoever was chosen; nobody chooses it.
+FORCED = DrafterKind("grammar", "", about="what the schema or grammar forces")
+# What `--drafter` takes; and every kind that rounds may name, those of heads included.
 DRAFTERS: dict[str, DrafterKind] = {kind.name: kind for kind in (MODEL, LOOKUP, AUTO, NONE)}
+HEADS: dict[str, DrafterKind] = {kind.name: kind for kind in (MTP,)}
 # Who drafts where neither the request nor the pair says.
 DEFAULT_DRAFTER = AUTO.name
 
@@ -101,10 +128,21 @@ def rule_names() -> tuple[str, ...]:
     return (DEFAULT_RULE, *RULES)
 
 
-def effective_drafter(name: str, k: K, has_draft: bool = True) -> DrafterKind:
-    """Who really drafts: nobody at K = 0, and somebody else where the pair has no draft model."""
-    kind = DRAFTERS[name] if k else NONE
-    return DRAFTERS[kind.without_draft] if kind.without_draft is not None and not has_draft else kind
+def all_kinds() -> dict[str, DrafterKind]:
+    """Every kind by name."""
+    return DRAFTERS | HEADS
+
+
+def effective_drafter(name: str, k: K, has_draft: bool = True, head: str | None = None) -> DrafterKind:
+    """Who really drafts: nobody at K = 0, and somebody else where the pair has no draft.
+
+    `head` is the kind of the pair's draft where that is a head.
+    """
+    kind = all_kinds()[name] if k else NONE
+    lacks = head is None if kind.reads_hidden else head is None and not has_draft
+    if kind.without_draft is not None and lacks:
+        return DRAFTERS[kind.without_draft]
+    return HEADS[head] if head is not None and kind.draft_alone else kind
 
 
 def effective_rule(name: str, seed: int | None, temperature: float) -> RuleKind:
@@ -118,7 +156,7 @@ def effective_rule(name: str, seed: int | None, temperature: float) -> RuleKind:
 
 def kind_of(name: str) -> DrafterKind:
     """The kind of that name, also of one that only an older or newer specdec knows, as in a trace."""
-    return DRAFTERS.get(name) or DrafterKind(name, "")
+    return all_kinds().get(name) or DrafterKind(name, "")
 
 
 def learns_from(drafter: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 from specdec_cli.errors import UsageError
 from specdec_cli.kinds import DEFAULT_DRAFTER, DEFAULT_RULE, DRAFTERS, K, rule_names
@@ -38,12 +38,31 @@ DEFAULTED = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 
 
 @dataclass(frozen=True, slots=True)
+class Constraint:
+    """The shape that an answer must have; a grammar is in llguidance's Lark form."""
+
+    kind: Literal["schema", "regex", "grammar"]
+    text: str
+
+    @property
+    def noun(self) -> str:
+        """What a person calls it."""
+        return {"schema": "schema", "regex": "regular expression", "grammar": "grammar"}[self.kind]
+
+    @property
+    def flag(self) -> str:
+        """The option that gives it."""
+        return f"--{self.kind}"
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """Length, stops, drafting and sampling of one reply.
 
     `k` is the draft length; 0 is plain decoding, `auto` chooses each round from measured costs and acceptance.
     `sampling` holds the values of BOUNDS that were asked for; the others are the target's defaults.
     `attempt` counts further answers to one prompt: under a seed, each has noise of its own.
+    `constraint` is the shape that the answer must have, if any.
     `stop_repetition`: the answer ends when its last so many tokens repeat one phrase; 0 lets it go on.
     `logprobs`: rounds carry each token's log-probability and that many of the best ones; None: they do not.
     """
@@ -60,6 +79,7 @@ class Request:
     attempt: int = 0
     logprobs: int | None = None
     stop_repetition: int = 0
+    constraint: Constraint | None = None
 
 
 def asked_of(options: Mapping[str, Any]) -> Request:

@@ -7,6 +7,7 @@ import mlx.core as mx
 import pytest
 
 from fakes.drafting import drafter_of, open_session
+from fakes.heads import cached_head
 from fakes.models import tiny_network
 from specdec_cli import kinds
 from specdec_cli.engine.baseline import baseline
@@ -63,15 +64,16 @@ def decoded(name, k, rule=None, seed=None):
     rule = rule or greedy(target.vocab_size)
     context = list(PROMPT)
     if k == "auto":
-        controller = DraftController(target, draft)
-        drafter, length = controller.begin(kinds.effective_drafter(name, k), k, rule, context, len(GREEDY))
+        head = cached_head(target) if kinds.kind_of(name).reads_hidden else None
+        controller = DraftController(target, None if head else draft, head=head)
+        drafter, length = controller.begin(kinds.kind_of(name), k, rule, context, len(GREEDY))
     else:
         drafter, length = drafter_of(name, target, draft, rule, k)
     rounds = list(decode(target, drafter, rule, length, context, len(GREEDY), frozenset(), time.perf_counter))
     return context[len(PROMPT) :], rounds
 
 
-KINDS = [*kinds.DRAFTERS, "toy"]
+KINDS = [*kinds.all_kinds(), "toy"]
 
 
 @pytest.mark.parametrize("k", [1, 4, "auto"])
@@ -135,10 +137,18 @@ def test_a_session_takes_the_toys_by_name(tiny_pair):
         ("auto", "auto", False, "ngram"),
         ("ngram", 4, False, "ngram"),
         ("none", "auto", True, "none"),
+        ("mtp", 4, False, "none"),
     ],
 )
 def test_who_really_drafts(name, k, has_draft, expected):
     assert kinds.effective_drafter(name, k, has_draft).name == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "k", "expected"), [("model", 4, "mtp"), ("model", 0, "none"), ("auto", 4, "auto"), ("ngram", 4, "ngram")]
+)
+def test_who_drafts_where_the_pairs_draft_is_a_head(name, k, expected):
+    assert kinds.effective_drafter(name, k, has_draft=False, head="mtp").name == expected
 
 
 def test_the_rule_that_takes_effect():

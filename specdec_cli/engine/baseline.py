@@ -19,6 +19,7 @@ from mlx_lm.models.cache import CacheList, KVCache, make_prompt_cache
 from specdec_cli.engine.cache.kinds import KVQuantization
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.pipeline import Clock
+from specdec_cli.engine.sampling.constraint import Constraint
 from specdec_cli.engine.sampling.noise import Noise
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
@@ -113,16 +114,19 @@ def plain_steps(
             return
 
 
-def target_scores(sampling: Sampling, noise: Noise, prompt: Sequence[int]) -> Scores:
+def target_scores(
+    sampling: Sampling, noise: Noise, prompt: Sequence[int], constraint: Constraint | None = None
+) -> Scores:
     """(tokens so far [n], logits [1, V]) -> scores [1, V] whose best is the target's token.
 
     The sampler's own door for the target, with everything after `prompt` uncommitted. Above temperature 0 the noise of
-    the token's absolute position is added, which is what `coupled` draws with.
+    the token's absolute position is added, which is what `coupled` draws with. `constraint` stands where the answer
+    begins.
     """
 
     def scores(tokens: mx.array, logits: mx.array) -> mx.array:
         vocab_size = logits.shape[-1]
-        sampler = Sampler(sampling, noise.seed, prompt, vocab_size)
+        sampler = Sampler(sampling, noise.seed, prompt, vocab_size, constraint)
         found = sampler.for_target(logits, NO_TOKENS, tokens[len(prompt) :])
         return found if sampling.greedy else found + noise.gumbel("target", tokens.size, vocab_size)
 

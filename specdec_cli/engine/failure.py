@@ -9,11 +9,11 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from specdec_cli.engine import device
 from specdec_cli.engine.finite import NotFinite
 from specdec_cli.engine.memory import clear_cache
-from specdec_cli.engine.model import CachedModel
 from specdec_cli.errors import DoesNotFit, SpecdecError
 
 OUT_OF_MEMORY = (
@@ -49,8 +49,15 @@ def device_failure(error: RuntimeError | MemoryError) -> SpecdecError | None:
     return None
 
 
+class Forgetting(Protocol):
+    """A model or a head with caches."""
+
+    def forget(self) -> None:
+        """Empty the caches."""
+
+
 @contextmanager
-def recovering(*models: CachedModel | None) -> Iterator[None]:
+def recovering(*models: Forgetting | None) -> Iterator[None]:
     """In this context a failure of the device is an error of two lines, after which `models` can be used again.
 
     Their caches are emptied: they may hold arrays that were never computed, or are no numbers. Raises: DoesNotFit,

@@ -13,10 +13,14 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from specdec_cli.engine.intercept import intercept
-from specdec_cli.errors import NotAvailable
+from specdec_cli.engine.readout import Readout, find_readout
+from specdec_cli.errors import NotAvailable, Refused
 
 Hidden = Mapping[str, mx.array]
-"""Path of a module -> its output [T, D], lazy."""
+"""Path of a module, READ or LAST -> hidden states [T, D], lazy."""
+
+READ = "what the head reads"
+LAST = "output of the last layer"
 
 
 class HiddenStates:
@@ -27,20 +31,37 @@ class HiddenStates:
         self._network, self._name = network, name
         self._watched: set[str] = set()
         self._outputs: dict[str, mx.array] = {}
+        self._readout: Readout | None = None
+
+    @property
+    def readout(self) -> Readout:
+        """From hidden states to logits; found and proven at the first call. Raises: Refused."""
+        if self._readout is None:
+            self._readout = find_readout(self._network, self._name)
+            self.take()  # the search made passes of its own
+        return self._readout
 
     def expose(self, paths: Iterable[str]) -> None:
         """From now on keep the outputs of the modules at `paths`, such as `model.layers.3` or `model.norm`.
 
-        Raises: NotAvailable for a path at which the network has no module.
+        READ is what the head reads, LAST the output of the last layer; norm and head over it are proven to give the
+        logits.
+
+        Raises: NotAvailable for a path at which the network has no module; Refused where READ or LAST is not found.
         """
         modules = dict(self._network.named_modules())
         for path in paths:
             if path in self._watched:
                 continue
-            if path not in modules:
+            if path == READ:
+                intercept(self.readout.head_module, self._keep_input, self.readout.method)
+            elif path == LAST:
+                intercept(modules[self._last_layer()], self._keeper(LAST))
+            elif path in modules:
+                intercept(modules[path], self._keeper(path))
+            else:
                 near = difflib.get_close_matches(path, modules, 3, 0.0)
                 raise NotAvailable(f"{self._name} has no module {path}", f"the nearest: {', '.join(near)}")
-            intercept(modules[path], self._keeper(path))
             self._watched.add(path)
 
     def take(self) -> Hidden:
@@ -48,11 +69,23 @@ class HiddenStates:
         taken, self._outputs = self._outputs, {}
         return taken
 
-    def _keeper(self, path: str) -> Any:
+    def _last_layer(self) -> str:
+        if self.readout.last_layer is None:
+            raise Refused(
+                f"{self._name}: its head {self.readout.head} reads more than a norm of the last layer's output",
+                "a head that reads that output cannot draft for it; use a draft model or --drafter ngram",
+            )
+        return self.readout.last_layer
+
+    def _keep_input(self, module: nn.Module, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self._outputs[READ] = args[0][0]
+        return original(module, *args, **kwargs)
+
+    def _keeper(self, key: str) -> Any:
         def keep(module: nn.Module, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             output = original(module, *args, **kwargs)
             # Some layers return their states too; the first value is the stream of activations [1, T, D].
-            self._outputs[path] = (output[0] if isinstance(output, tuple) else output)[0]
+            self._outputs[key] = (output[0] if isinstance(output, tuple) else output)[0]
             return output
 
         return keep

@@ -6,27 +6,49 @@ parameters and the same tree of modules. Watching a module twice nests.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 import mlx.nn as nn
 
 Handler = Callable[[nn.Module, Any, tuple[Any, ...], dict[str, Any]], Any]
-"""(module, its original __call__, arguments, keyword arguments) -> what the call returns."""
+"""(module, its original method, arguments, keyword arguments) -> what the call returns."""
 
 
-def intercept(module: nn.Module, handler: Handler) -> None:
-    """Calls of `module` go through `handler` from now on."""
-    depth = sum(getattr(kind, "_specdec_intercepts", False) for kind in type(module).__mro__)
-    slot = f"_specdec_handler_{depth}"
+def intercept(module: nn.Module, handler: Handler, method: str = "__call__") -> None:
+    """Calls of `module`, or of its `method`, go through `handler` from now on."""
+    slot = f"_specdec_handler_{_depth(module)}"
     object.__setattr__(module, slot, handler)
-    object.__setattr__(module, "__class__", _intercepting(module.__class__, slot))
+    object.__setattr__(module, "__class__", _intercepting(module.__class__, slot, method))
+
+
+@contextmanager
+def intercepted(module: nn.Module, handler: Handler, method: str = "__call__") -> Iterator[None]:
+    """As `intercept`, inside the context only. Nothing else may begin to watch `module` meanwhile."""
+    before, slot = module.__class__, f"_specdec_handler_{_depth(module)}"
+    intercept(module, handler, method)
+    try:
+        yield
+    finally:
+        object.__setattr__(module, "__class__", before)
+        object.__delattr__(module, slot)
+
+
+def unwatched(module: nn.Module, method: str = "__call__") -> Any:
+    """The module's own `method`, bound to it, whoever watches its calls."""
+    own = next(kind for kind in type(module).__mro__ if "_specdec_intercepts" not in vars(kind))
+    return getattr(own, method).__get__(module)
+
+
+def _depth(module: nn.Module) -> int:
+    return sum("_specdec_intercepts" in vars(kind) for kind in type(module).__mro__)
 
 
 @cache
-def _intercepting(kind: Any, slot: str) -> Any:
+def _intercepting(kind: Any, slot: str, method: str) -> Any:
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return getattr(self, slot)(self, kind.__call__, args, kwargs)
+        return getattr(self, slot)(self, getattr(kind, method), args, kwargs)
 
-    return type(kind.__name__, (kind,), {"__call__": call, "_specdec_intercepts": True})
+    return type(kind.__name__, (kind,), {method: call, "_specdec_intercepts": True})

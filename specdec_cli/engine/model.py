@@ -150,6 +150,15 @@ class CachedModel:
         return self.network.weight_bytes
 
     @property
+    def step_bytes(self) -> int:
+        """Bytes of weights that a step reads."""
+        return self.weight_bytes
+
+    @property
+    def layers(self) -> int:
+        return self.network.layers
+
+    @property
     def dtype(self) -> str:
         return self.network.dtype
 

@@ -16,6 +16,7 @@ from typing import Any
 from specdec_cli import jsonfile
 from specdec_cli.errors import NotAvailable, Refused
 from specdec_cli.jsonfile import NotJson, kind_of, shown
+from specdec_cli.models.headers import read_header
 
 # Heads read the target's hidden states: they are no language models by themselves.
 SIDECARS = {
@@ -93,8 +94,8 @@ class Checkpoint:
 NEEDED_PACKAGES = {"olmo": "hf_olmo"}
 
 
-def read_checkpoint(folder: Path, name: str, weights: bool = True) -> Checkpoint:
-    """The checkpoint in `folder`; without `weights` only its configuration need be there.
+def read_checkpoint(folder: Path, name: str, weights: bool = True, heads: bool = False) -> Checkpoint:
+    """The checkpoint in `folder`; without `weights` only its configuration need be there; `heads` may be alone in it.
 
     Raises: NotAvailable if it is missing, incomplete or unreadable; Refused for repository code and sidecars.
     """
@@ -111,7 +112,8 @@ def read_checkpoint(folder: Path, name: str, weights: bool = True) -> Checkpoint
             f"{name} is of type {config['model_type']}, for which mlx-lm needs the package {package}",
             f"install {package} beside specdec, or use another model",
         )
-    _refuse_sidecar(config, name)
+    if not heads:
+        _refuse_sidecar(config, name)
     return Checkpoint(name, folder, config, _weights(folder, name) if weights else ())
 
 
@@ -244,21 +246,6 @@ def _shards(index: Mapping[str, Any], name: str) -> set[str]:
     return set(named)
 
 
-# The format's own limit (safetensors, MAX_HEADER_SIZE).
-MOST_HEADER_BYTES = 100_000_000
-
-
 def _values(path: Path) -> int:
     """Numbers stored in one safetensors file, from its header. Raises: NotAvailable if that is damaged."""
-    try:
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            if length > MOST_HEADER_BYTES:
-                raise NotJson(f"a header of {length} bytes")
-            header = jsonfile.parse_object(file.read(length))
-        return sum(int(math.prod(entry["shape"])) for name, entry in header.items() if name != "__metadata__")
-    except (ValueError, OverflowError, KeyError, TypeError, AttributeError) as error:
-        raise NotAvailable(
-            f"{path.name} is damaged ({path.stat().st_size} bytes): its header cannot be read",
-            "delete the file and download it again",
-        ) from error
+    return sum(math.prod(stored.shape) for stored in read_header(path).tensors.values())

@@ -141,6 +141,15 @@ class Tokenizer:
         vocabulary = self._wrapper._tokenizer.get_vocab()
         return CHANNELS if {"<|channel|>", "<|message|>", "<|start|>"} <= vocabulary.keys() else None
 
+    def to_json(self) -> str:
+        """The tokenizer as `tokenizer.json` says it. Raises: UsageError for one without a fast backend."""
+        if self._backend is None:
+            raise UsageError(
+                "this model's tokenizer cannot be constrained: it has no tokenizer.json", "take another model"
+            )
+        text: str = self._backend.to_str()
+        return text
+
     def stream(self, after: Sequence[int] = ()) -> TextStream:
         """A fresh text stream; `after` are ids the text continues (they decide about a leading space)."""
         if self._backend is None:

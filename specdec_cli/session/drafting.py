@@ -16,6 +16,7 @@ from specdec_cli.engine.draft_length.costs import Costs
 from specdec_cli.engine.draft_length.fixed import DraftLength, Fixed
 from specdec_cli.engine.draft_length.lookup_acceptance import LookupAcceptance
 from specdec_cli.engine.drafters.base import Drafter, Parts
+from specdec_cli.engine.heads.cached import MOST_WAITING, CachedHead
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 from specdec_cli.kinds import DrafterKind, K, made
@@ -35,7 +36,8 @@ LEAST_RATIO = 0.001
 class DraftController:
     """One per session. Costs depend on `identity` (pair, machine, versions) and on the length of the context.
 
-    `reload_seconds` is the time the draft took to load: a released draft costs it again.
+    `reload_seconds` is the time the draft took to load: a released draft costs it again. A pair's draft is a `draft`
+    model or a `head`.
     """
 
     def __init__(
@@ -46,8 +48,9 @@ class DraftController:
         identity: str = "",
         reload_seconds: float = 0.0,
         now: Callable[[], float] = time.time,
+        head: CachedHead | None = None,
     ) -> None:
-        self._target, self._draft = target, draft
+        self._target, self._draft, self._head = target, draft, head
         self._store, self._identity, self._now = store or NullCostStore(), identity, now
         self._reload_seconds = reload_seconds
         self._adaptive: dict[str, Adaptive] = {}
@@ -60,10 +63,11 @@ class DraftController:
     ) -> tuple[Drafter, DraftLength]:
         """For one reply to `prompt`."""
         draft = self._draft if kind.uses_draft else None
+        head = self._head if kind.uses_draft or kind.reads_hidden else None
         k = k if kind.drafts else 0
-        length: DraftLength = Fixed(k) if k != "auto" else self._adaptive_for(kind, draft, prompt, max_tokens)
+        length: DraftLength = Fixed(k) if k != "auto" else self._adaptive_for(kind, head or draft, prompt, max_tokens)
         self._situation = f"context {bisect_right(CONTEXT_TOKENS, len(prompt))}"
-        drafter: Drafter = made(kind)(Parts(self._target, draft, rule, length, self._lookups))
+        drafter: Drafter = made(kind)(Parts(self._target, draft, rule, length, self._lookups, head))
         return drafter, drafter.length(length)
 
     def prompt_was_read(self, seconds: float) -> None:
@@ -91,15 +95,15 @@ class DraftController:
             key = f"{self._identity} · {ROUNDS} · {self._situation}"
             self._store.write(key, costs_to_dict(found, self._now()))
 
-    def _ratio(self, draft: CachedModel | None) -> float:
-        """Weights of the draft over those of the target."""
-        return draft.weight_bytes / self._target.weight_bytes if draft else 0.0
+    def _ratio(self, draft: CachedModel | CachedHead | None) -> float:
+        """Weights that a draft step reads over those of the target."""
+        return draft.step_bytes / self._target.weight_bytes if draft else 0.0
 
-    def _assumed(self, draft: CachedModel | None) -> Costs:
+    def _assumed(self, draft: CachedModel | CachedHead | None) -> Costs:
         """Costs before anything is measured: by the chip where it is known, and by the weights of the two models."""
         ratio = self._ratio(draft) or LEAST_RATIO
         if draft is not None:
-            layers = draft.network.layers / self._target.network.layers
+            layers = draft.layers / self._target.layers
             ratio = chips.draft_step(ratio, layers, device.queues_ahead())
         chip = chips.chip_of(device.device_name())
         if chip is None:
@@ -107,7 +111,7 @@ class DraftController:
         return Costs(chip.rows(self._target.network.widest), {1: ratio}, ratio / 8, chips.CHIP_DOUBT)
 
     def _adaptive_for(
-        self, kind: DrafterKind, draft: CachedModel | None, prompt: Sequence[int], max_tokens: int
+        self, kind: DrafterKind, draft: CachedModel | CachedHead | None, prompt: Sequence[int], max_tokens: int
     ) -> Adaptive:
         """The controller of this kind at this length of context. Without anything that learns it drafts nothing."""
         situation = f"{self._learner(kind, draft)} · context {bisect_right(CONTEXT_TOKENS, len(prompt))}"
@@ -119,11 +123,14 @@ class DraftController:
                 reload_seconds=self._reload_seconds,
             )
         adaptive = self._adaptive[situation]
-        adaptive.begin(max_tokens, len(prompt))
+        if isinstance(draft, CachedHead):  # it reads the prompt with the target, and keeps up with plain rounds
+            adaptive.begin(max_tokens, most_unread=MOST_WAITING)
+        else:
+            adaptive.begin(max_tokens, len(prompt))
         return adaptive
 
-    def _learner(self, kind: DrafterKind, draft: CachedModel | None) -> str:
-        """Kinds that use the draft model share its measurements."""
+    def _learner(self, kind: DrafterKind, draft: CachedModel | CachedHead | None) -> str:
+        """Kinds that use the pair's draft share its measurements."""
         return "draft" if draft else kind.name
 
     def _known(self, situation: str, max_k: int) -> Adaptive | None:

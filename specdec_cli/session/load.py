@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from specdec_cli.engine import device
 from specdec_cli.engine.footprint import require_fit, resident_bytes
+from specdec_cli.engine.heads.cached import CachedHead
 from specdec_cli.engine.load import load as load_weights
 from specdec_cli.engine.load import require_runnable, require_verifiable
 from specdec_cli.engine.memory import Residency, bound_memory
@@ -22,6 +23,7 @@ from specdec_cli.hub import locate
 from specdec_cli.kinds import DEFAULT_DRAFTER, DRAFTERS, NONE
 from specdec_cli.machine import low_power_mode, power_source
 from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
+from specdec_cli.models.grammar import Vocabulary
 from specdec_cli.models.tokenizer import Message, Tokenizer, ToolCall
 from specdec_cli.models.vocab import require_same_ids
 from specdec_cli.pairs.here import model_folder
@@ -35,16 +37,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One conversation's caches: of the target and, where there is one, of the draft."""
+    """One conversation's caches: of the target and, where there is one, of the draft: a model or a head."""
 
     target: CachedModel
     draft: CachedModel | None = None
+    head: CachedHead | None = None
 
     def forget(self) -> None:
         """Empty them."""
-        for model in (self.target, self.draft):
-            if model is not None:
-                model.forget()
+        for part in (self.target, self.draft, self.head):
+            if part is not None:
+                part.forget()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +67,39 @@ class LoadedPair:
     identity: str = ""
     reload_seconds: float = 0.0
     residency: Residency = field(default_factory=Residency)
+    _vocabularies: list[Vocabulary] = field(default_factory=list, repr=False)
 
     @property
     def has_draft(self) -> bool:
         return self.first.draft is not None
 
+    @property
+    def head_kind(self) -> str | None:
+        """The kind of drafter that the pair's draft is where that is a head."""
+        return self.first.head.head.kind if self.first.head else None
+
     def slot(self) -> Slot:
         """Empty caches of another conversation, over the same weights."""
-        draft = self.first.draft
-        return Slot(self.first.target.fresh(), draft.fresh() if draft else None)
+        draft, head = self.first.draft, self.first.head
+        return Slot(self.first.target.fresh(), draft.fresh() if draft else None, head.fresh() if head else None)
 
     def session(self, slot: Slot | None = None, clock: Clock = time.perf_counter) -> Session:
         """A conversation, in a slot of its own unless one is given."""
         from specdec_cli.session.session import Session
 
         return Session(self, slot or self.slot(), clock)
+
+    def vocabulary(self) -> Vocabulary:
+        """The tokenizer as grammars need it, made at its first use.
+
+        Raises: UsageError for a tokenizer of another kind.
+        """
+        if not self._vocabularies:
+            tokenizer = self.tokenizer
+            self._vocabularies.append(
+                Vocabulary(tokenizer.to_json(), self.first.target.vocab_size, tokenizer.stop_tokens)
+            )
+        return self._vocabularies[0]
 
     def text_tokens(self, text: str) -> list[int]:
         """Ids of the text itself, to be continued."""

@@ -15,6 +15,7 @@ from specdec_cli.engine import device
 from specdec_cli.engine.baseline import PlainStep, plain_steps, target_scores
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.drafters.base import Verified
+from specdec_cli.engine.drafters.constrained import ConstrainedDrafter
 from specdec_cli.engine.failure import recovering
 from specdec_cli.engine.memory import clear_cache
 from specdec_cli.engine.pipeline import Clock
@@ -25,6 +26,7 @@ from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.errors import DoesNotFit, UsageError
 from specdec_cli.events import Event, FinishReason, Prefill, Start
 from specdec_cli.kinds import DrafterKind, effective_drafter, effective_rule
+from specdec_cli.models.grammar import Matcher
 from specdec_cli.models.text import StopStrings, Thinking
 from specdec_cli.models.tokenizer import Message
 from specdec_cli.request import Request, asked_of, effective
@@ -42,7 +44,9 @@ class Session:
 
     def __init__(self, pair: LoadedPair, slot: Slot, clock: Clock = time.perf_counter) -> None:
         self.pair, self.slot, self.clock = pair, slot, clock
-        self._controller = DraftController(slot.target, slot.draft, pair.costs, pair.identity, pair.reload_seconds)
+        self._controller = DraftController(
+            slot.target, slot.draft, pair.costs, pair.identity, pair.reload_seconds, head=slot.head
+        )
 
     @property
     def names(self) -> tuple[str, str | None]:
@@ -81,7 +85,7 @@ class Session:
 
     def drafter(self, request: Request) -> DrafterKind:
         """The drafter in effect."""
-        return effective_drafter(request.drafter, request.k, self.pair.has_draft)
+        return effective_drafter(request.drafter, request.k, self.pair.has_draft, self.pair.head_kind)
 
     def plain(self, prompt: Sequence[int], request: Request) -> Iterator[PlainStep]:
         """The same request by mlx-lm's own plain decoding, with caches of its own; the drafter plays no part.
@@ -89,7 +93,7 @@ class Session:
         Above temperature 0 it draws as `coupled` does, with the noise of the request's seed (0 without one).
         """
         noise = Noise(attempt_seed(request.seed or 0, request.attempt))
-        scores = target_scores(self.sampling(request), noise, prompt)
+        scores = target_scores(self.sampling(request), noise, prompt, self.matcher(prompt, request))
         tokens, stops = self.allowed_tokens(prompt, request), self.pair.tokenizer.stop_tokens
         network = self.slot.target.network
         return plain_steps(network.module, prompt, tokens, stops, scores, network.kv)
@@ -125,21 +129,28 @@ class Session:
         return self._reply(prompt, request or asked_of(options), cancelled, raw)
 
     def _reply(self, prompt: Sequence[int], request: Request, cancelled: Cancelled, raw: bool) -> Iterator[Event]:
-        with recovering(self.slot.target, self.slot.draft):
+        with recovering(self.slot.target, self.slot.draft, self.slot.head):
             yield from self._events(prompt, request, cancelled, raw)
 
     def _events(self, prompt: Sequence[int], request: Request, cancelled: Cancelled, raw: bool) -> Iterator[Event]:
-        max_tokens, rule = self.allowed_tokens(prompt, request), self.rule(prompt, request)
+        max_tokens, matcher = self.allowed_tokens(prompt, request), self.matcher(prompt, request)
+        rule = self.rule(prompt, request, matcher)
         clock, stats, context, target = self.clock, Stats(), list(prompt), self.slot.target
         yield self._start(prompt, request, max_tokens, rule.name)
         self.pair.residency.hold(len(prompt) + max_tokens)
         device.reset_peak_memory()
         began = clock()
         drafter, length = self._controller.begin(self.drafter(request), request.k, rule, context, max_tokens)
-        cached, halted = target.reuse(context), False
+        if matcher is not None:
+            drafter = ConstrainedDrafter(drafter, length, matcher)
+            length = drafter.length(length)
+        target.reuse(context)
+        # A head that lacks states which the target would not compute again lets it read more.
+        target.commit(context, min(target.length, drafter.keeps(context)))
+        cached, halted = target.length, False
         for chunk in target.prefill(context):
             if chunk.hidden:
-                drafter.commit(Verified(context[: target.length], chunk.hidden))
+                drafter.commit(Verified(context[: target.length + 1], chunk.hidden))
             if halted := cancelled():
                 break
         prefill_seconds = clock() - began
@@ -179,11 +190,32 @@ class Session:
         clear_cache()
         yield writer.finish(reason, stats)
 
-    def rule(self, prompt: Sequence[int], request: Request) -> AcceptanceRule:
+    def matcher(self, prompt: Sequence[int], request: Request) -> Matcher | None:
+        """The request's constraint at the beginning of the answer, if it has one.
+
+        Raises: UsageError for one that cannot be enforced, beside stop strings, or where the model is thinking.
+        """
+        constraint = request.constraint
+        if constraint is None:
+            return None
+        if request.stop:
+            raise UsageError(
+                f"--stop {request.stop[0]!r} could cut an answer that must have the shape of a {constraint.noun}",
+                f"leave out --stop or {constraint.flag}",
+            )
+        thinking = self.thinking(prompt)
+        if thinking is not None and thinking.opened:
+            raise UsageError(
+                f"the prompt ends inside {thinking.start}, and a {constraint.noun} is of the answer alone",
+                "ask without thinking",
+            )
+        return self.pair.vocabulary().matcher(constraint)
+
+    def rule(self, prompt: Sequence[int], request: Request, matcher: Matcher | None = None) -> AcceptanceRule:
         """The effective rule, with the noise of the request's seed, or of one of its own."""
         sampling = self.sampling(request)
         seed = secrets.randbits(63) if request.seed is None else attempt_seed(request.seed, request.attempt)
-        sampler = Sampler(sampling, seed, prompt, self.slot.target.vocab_size)
+        sampler = Sampler(sampling, seed, prompt, self.slot.target.vocab_size, matcher)
         return make_rule(effective_rule(request.rule, request.seed, sampling.temperature).name, sampler)
 
     def sampling(self, request: Request) -> Sampling:

@@ -21,7 +21,7 @@ from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import cut_after_stop
 from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.hub import locate
-from specdec_cli.kinds import DRAFTERS
+from specdec_cli.kinds import all_kinds
 from specdec_cli.models.checkpoint import read_checkpoint
 
 PIPELINES = pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_accepts_and_rejects_both_happen_with_the_perturbed_draft(pairs):
     assert any(round.discarded for round in rounds)
 
 
-@pytest.mark.parametrize("name", DRAFTERS)
+@pytest.mark.parametrize("name", all_kinds())
 def test_every_registered_drafter_is_lossless(pairs, expected, name):
     target, draft = (CachedModel(network, name) for network in pairs["perturbed"])
     drafter, length = drafter_of(name, target, draft, greedy(target.vocab_size), 3)

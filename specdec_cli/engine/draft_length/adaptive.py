@@ -72,13 +72,21 @@ class Adaptive:
         self._since, self._credit_steps = inf, 0.0
         self.reason = "a plain step is being measured"
 
-    def begin(self, left_tokens: int, unread_tokens: int = 0, unread_seconds: float | None = None) -> None:
+    def begin(
+        self,
+        left_tokens: int,
+        unread_tokens: int = 0,
+        unread_seconds: float | None = None,
+        most_unread: float = inf,
+    ) -> None:
         """Start a reply: tokens it may have, context the draft has not read, and an estimate of reading it.
+
+        `most_unread`: what a draft that keeps up with plain rounds ever has to read at once.
 
         A new reply is new text: a parked controller looks again soon, within the budget.
         """
         self._left, self._emitted = left_tokens, 0
-        self._reading.begin(unread_tokens, unread_seconds)
+        self._reading.begin(unread_tokens, unread_seconds, most_unread)
         self._after_plain, self._rounds = False, 0
         self._wait = min(self._wait, FIRST_WAIT_ROUNDS) if self.parked else 0
 

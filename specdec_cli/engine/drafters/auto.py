@@ -14,6 +14,7 @@ from specdec_cli.engine.draft_length.fixed import DraftLength
 from specdec_cli.engine.draft_length.lookup_acceptance import MAX_LOOKUP, LookupAcceptance
 from specdec_cli.engine.drafters.base import Drafter, Parts, Verified
 from specdec_cli.engine.drafters.model import make as make_model
+from specdec_cli.engine.drafters.mtp import make as make_head
 from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton
 from specdec_cli.events import Round
 from specdec_cli.kinds import AUTO, LOOKUP
@@ -52,6 +53,9 @@ class AutoDrafter(Drafter):
 
     def lookup_k(self, rates: list[float]) -> int:
         return self._model_length.lookup_k(rates)
+
+    def keeps(self, context: Sequence[int]) -> int:
+        return self._model.keeps(context) if self._model else len(context)
 
     def ready(self, context: Sequence[int]) -> bool:
         if self._choose_source() or not self._model_k or not self._model:
@@ -96,5 +100,6 @@ class AutoDrafter(Drafter):
 
 
 def make(parts: Parts) -> Drafter:
-    """The pair's draft and lookups; lookups alone where it has none."""
-    return AutoDrafter(parts.length, parts.lookups, make_model(parts) if parts.draft else None)
+    """The pair's draft, of whatever kind, and lookups; lookups alone where it has none."""
+    made = make_head(parts) if parts.head else make_model(parts) if parts.draft else None
+    return AutoDrafter(parts.length, parts.lookups, made)

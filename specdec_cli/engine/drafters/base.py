@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from specdec_cli.engine.draft import NOTHING, Draft
 from specdec_cli.engine.draft_length.fixed import DraftLength
 from specdec_cli.engine.draft_length.lookup_acceptance import LookupAcceptance
+from specdec_cli.engine.heads.cached import CachedHead
 from specdec_cli.engine.hidden import Hidden
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
@@ -21,7 +22,8 @@ from specdec_cli.kinds import NONE
 class Parts:
     """The parts a drafter is made of. `length` chooses K; `lookups` holds this session's acceptance rates of lookups.
 
-    `rule` says how the draft draws. `target` is there for its vocabulary size and, on request, its hidden states.
+    `rule` says how the draft draws. `head` is the pair's draft where that reads the target's hidden states. `target` is
+    there for its vocabulary size and, on request, its hidden states.
     """
 
     target: CachedModel
@@ -29,13 +31,15 @@ class Parts:
     rule: AcceptanceRule
     length: DraftLength
     lookups: LookupAcceptance = field(default_factory=LookupAcceptance)
+    head: CachedHead | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verified:
     """The facts after a round: `context`, and the target's exposed hidden states of its newest positions.
 
-    Each entry of `hidden` is [n, D]; its last row is the state that the last token of `context` was chosen from.
+    Each entry of `hidden` is [n, D]; its last row is the state that the last token of `context` was chosen from, or
+    would have been: while a prompt is read, that token is the first that is not read yet.
     """
 
     context: Sequence[int]
@@ -53,6 +57,10 @@ class Drafter:
 
     def commit(self, verified: Verified) -> None:
         """The round is over: the verified context, whatever was proposed. Also called for each chunk of the prompt."""
+
+    def keeps(self, context: Sequence[int]) -> int:
+        """Before the target reads `context`: the leading positions whose hidden states are not needed again."""
+        return len(context)
 
     def ready(self, context: Sequence[int]) -> bool:
         """Whether `propose` may come at once; else `prefill` reads `context` first, in interruptible steps."""

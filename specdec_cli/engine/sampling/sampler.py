@@ -10,7 +10,9 @@ from collections.abc import Sequence
 
 import mlx.core as mx
 
+from specdec_cli.engine import device
 from specdec_cli.engine.draft import NO_TOKENS
+from specdec_cli.engine.sampling.constraint import Constraint, masked
 from specdec_cli.engine.sampling.noise import Noise
 from specdec_cli.engine.sampling.warps import Counts, Sampling, adjusted, draw, log_probs
 
@@ -18,8 +20,16 @@ from specdec_cli.engine.sampling.warps import Counts, Sampling, adjusted, draw, 
 class Sampler:
     """Settings, noise and, where a penalty is on, the tokens emitted so far. `prompt` are the ids before the reply."""
 
-    def __init__(self, sampling: Sampling, seed: int, prompt: Sequence[int], vocab_size: int) -> None:
+    def __init__(
+        self,
+        sampling: Sampling,
+        seed: int,
+        prompt: Sequence[int],
+        vocab_size: int,
+        constraint: Constraint | None = None,
+    ) -> None:
         self.sampling = sampling
+        self._constraint = constraint
         self.vocab_size = vocab_size
         self.noise = Noise(seed)
         self._counts = Counts.start(sampling, prompt, vocab_size) if sampling.counts_tokens else None
@@ -31,6 +41,9 @@ class Sampler:
         counts = self._counts
         if counts and ahead:
             counts = counts.add(mx.concatenate(list(ahead)))
+        if self._constraint:
+            guessed = [token for tokens in ahead for token in device.to_list(tokens)]
+            logits = masked(logits, mx.array(self._constraint.masks(guessed)[-1:]))
         return self._scores(logits, counts)
 
     def for_target(self, logits: mx.array, pending: mx.array, uncommitted: mx.array = NO_TOKENS) -> mx.array:
@@ -41,7 +54,15 @@ class Sampler:
         counts = self._counts
         if counts:
             counts = (counts.add(uncommitted) if uncommitted.size else counts).rows(pending)
+        if self._constraint:
+            logits = masked(logits, self._masks(self._constraint, logits, pending, uncommitted))
         return self._scores(logits, counts)
+
+    def _masks(self, constraint: Constraint, logits: mx.array, pending: mx.array, uncommitted: mx.array) -> mx.array:
+        """Packed rows [N, W] for the target's `logits` [N, V], which are queued first: masks take host time."""
+        device.queue(logits)
+        tokens = [token for part in (uncommitted, pending) if part.size for token in device.to_list(part)]
+        return mx.array(constraint.masks(tokens)[-logits.shape[0] :])
 
     def _scores(self, logits: mx.array, counts: Counts | None) -> mx.array:
         return (adjusted if self.sampling.greedy else log_probs)(logits, self.sampling, counts)
@@ -50,6 +71,8 @@ class Sampler:
         """These tokens are emitted: later penalties count them."""
         if self._counts:
             self._counts = self._counts.add(mx.array(list(emitted)))
+        if self._constraint:
+            self._constraint.advance(emitted)
 
     def target_noise(self, position: int, rows: int) -> mx.array:
         """Gumbel noise [rows, V] of the absolute positions from `position` on; drawn once, used by draft and target."""

@@ -91,7 +91,7 @@ def _settings(state: PanelState) -> list[str]:
     if not state.drafts:
         return ["plain decoding"]
     kind = kind_of(start.drafter)
-    return [*([] if kind.needs_draft or kind.mixed else [start.drafter]), f"K {start.k}"]
+    return [*([] if kind.draft_alone or kind.mixed else [start.drafter]), f"K {start.k}"]
 
 
 def _progress(state: PanelState) -> tuple[str, str]:

@@ -1,0 +1,178 @@
+"""One conversation's head, and what it has read. Law: it holds the target's own states and never reads past them.
+
+Entry p of its cache comes from the state that the target had at position p and from the token after it. So after n
+tokens of context it may hold n - 1 entries, as many as the target's caches. Entries of drafted tokens come from the
+head's own states and are taken back before anything else is read.
+Letters: T tokens, D hidden size, V the target's vocabulary size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import mlx.core as mx
+import mlx.nn as nn
+from mlx.utils import tree_flatten
+from mlx_lm.models.cache import KVCache
+
+from specdec_cli.engine.cache.rollback import common_prefix
+from specdec_cli.engine.heads.mtp import QWEN, MtpHead, Recipe, Step
+from specdec_cli.engine.model import Network
+from specdec_cli.errors import SpecdecError
+from specdec_cli.kinds import MTP
+
+# States that wait to be read, at most: those of plain rounds are read together, so that resting costs next to nothing.
+MOST_WAITING = 128
+LAYERS = 1
+
+
+class Head:
+    """Weights of a head over its target, shared by all conversations. From now on the target keeps what it reads."""
+
+    kind = MTP.name
+
+    def __init__(self, module: MtpHead, target: Network, name: str, recipe: Recipe = QWEN) -> None:
+        """`name` is for messages. Raises: Refused where the target has no such state, or no embedding was found."""
+        self.module, self.name, self.recipe = module, name, recipe
+        target.hidden.expose([recipe.reads])
+        self.readout = target.hidden.readout
+        if self.readout.embedding is None:
+            raise SpecdecError(
+                f"{target.name}: no module embeds its tokens, and {name} reads them",
+                "use a draft model or --drafter ngram",
+            )
+
+    def read(self, tokens: mx.array, hidden: mx.array, cache: KVCache) -> Step:
+        """Pairs of tokens [T] and states [T, D], after those in `cache`."""
+        step: Step = self.module(self.readout.embed(tokens), hidden, cache)
+        return step
+
+    def logits(self, scored: mx.array) -> mx.array:
+        """The target's own scores [T, V] of the head's output [T, D]."""
+        return self.readout.logits(scored)
+
+    @property
+    def step_bytes(self) -> int:
+        """Bytes that one drafted token reads: the head's, and the target's whole output head."""
+        return _bytes(self.module) + _bytes(self.readout.head_module)
+
+
+class CachedHead:
+    """One conversation's cache over a head."""
+
+    def __init__(self, head: Head) -> None:
+        self.head = head
+        self.forget()
+
+    def fresh(self) -> CachedHead:
+        """The same weights with an empty cache: another conversation."""
+        return CachedHead(self.head)
+
+    def forget(self) -> None:
+        """Empty the cache."""
+        self._cache = KVCache()
+        self._context: list[int] = []
+        self._waiting: list[mx.array] = []
+        self._last: Step | None = None
+        self._drafted = 0
+
+    @property
+    def length(self) -> int:
+        """Positions whose states were handed over, read or not."""
+        return max(len(self._context) - 1, 0)
+
+    @property
+    def cached(self) -> int:
+        """Entries in the cache, those of drafted tokens included."""
+        return int(self._cache.offset)
+
+    @property
+    def layers(self) -> int:
+        return LAYERS
+
+    @property
+    def step_bytes(self) -> int:
+        return self.head.step_bytes
+
+    def follows(self, context: Sequence[int]) -> bool:
+        """Whether a draft for `context` can begin: every state up to its last token but one was handed over.
+
+        In O(1): that the tokens are the same is what `reuse` and `hand_over` see to.
+        """
+        return self.length == len(context) - 1 and (self._last is not None or bool(self._waiting))
+
+    def reuse(self, context: Sequence[int]) -> int:
+        """Take back what does not belong to `context`. Returns the positions whose states are not needed again.
+
+        One less than the tokens in common: the state before the first other token must be read with that token.
+        """
+        self._cut(max(min(common_prefix(self._context, context), len(context)) - 1, 0))
+        return self.length
+
+    def hand_over(self, context: Sequence[int], hidden: mx.array) -> bool:
+        """States [T, D] of the positions before the last T tokens of `context`, which begins as it did before.
+
+        Those of positions already held take their place. Returns whether all positions are held now: false if some
+        between those held and these were never handed over, and these are not kept.
+        """
+        start = len(context) - 1 - hidden.shape[0]
+        if start > self.length:
+            return False
+        self._cut(start)
+        self._context += context[len(self._context) :]
+        self._waiting.append(hidden)
+        if sum(states.shape[0] for states in self._waiting) > MOST_WAITING:
+            # The newest state waits, for a draft may begin behind it. Of the others only keys and values are computed.
+            states = mx.concatenate(self._waiting)
+            self._read(states[:-1])
+            self._waiting = [states[-1:]]
+            mx.async_eval(self._cache.state)
+        return True
+
+    def first(self) -> Step:
+        """The output [1, D] after all that was handed over; lazy. Only where `follows` says so."""
+        self._take_back()
+        if self._waiting:
+            self._last = self._read(mx.concatenate(self._waiting)).last()
+            self._waiting = []
+        assert self._last is not None
+        return self._last
+
+    def next(self, token: mx.array, carried: mx.array) -> Step:
+        """The output [1, D] after one more drafted token [1], with the state that the last step carried; lazy."""
+        self._drafted += 1
+        return self.head.read(token, carried, self._cache)
+
+    def _read(self, states: mx.array) -> Step:
+        """The next states [T, D], each with the token after it."""
+        self._last = None
+        begin = self.cached + 1
+        tokens = mx.array(self._context[begin : begin + states.shape[0]], dtype=mx.int32)
+        return self.head.read(tokens, states, self._cache)
+
+    def _take_back(self) -> None:
+        """Entries of drafted tokens leave the cache."""
+        self._trim(self._drafted)
+        self._drafted = 0
+
+    def _cut(self, length: int) -> None:
+        """Hold the states of the first `length` positions at most."""
+        self._take_back()
+        if length >= self.length:
+            return
+        self._last = None
+        kept = max(length - self.cached, 0)
+        self._waiting = [mx.concatenate(self._waiting)[:kept]] if kept else []
+        self._trim(max(self.cached - length, 0))
+        del self._context[length + 1 :]
+
+    def _trim(self, entries: int) -> None:
+        if entries and self._cache.trim(entries) != entries:
+            self.forget()
+            raise SpecdecError(
+                f"the cache of {self.head.name} did not take back {entries} entries", "please report this"
+            )
+
+
+def _bytes(module: nn.Module) -> int:
+    return sum(value.nbytes for _, value in tree_flatten(module.parameters()))

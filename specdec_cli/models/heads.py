@@ -1,0 +1,154 @@
+"""Trained heads among a folder's files, before any weight is read (pure). Law: by tensors, never by a model's name.
+
+A configuration that announces a head proves nothing: most conversions drop the tensors and keep the announcement. Heads
+lie in the target's own files (also in files outside the index and in subfolders), or in a folder of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from specdec_cli.errors import NotAvailable, Refused
+from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
+from specdec_cli.models.headers import Header, Stored, read_header
+
+# Configuration keys that announce heads, with their number.
+ANNOUNCING = ("mtp_num_hidden_layers", "num_nextn_predict_layers")
+PREFIX = re.compile(r"^(?:language_model\.|model\.)*mtp\.")
+# Every head of Qwen3-Next, 3.5, 3.6 and 3.8 has these, whatever else it has.
+QWEN = ("fc.weight", "pre_fc_norm_embedding.weight", "pre_fc_norm_hidden.weight", "norm.weight")
+# Heads of other families, by a tensor that only they have.
+FOREIGN = {
+    "DeepSeek V3 or GLM": re.compile(r"\.eh_proj\."),
+    "DeepSeek V4": re.compile(r"(^|\.)mtp\..*\be_proj\."),
+    "MiMo": re.compile(r"mtp_layers\.\d+\.|(^|\.)mtp\..*\binput_proj\."),
+    "Nemotron-H": re.compile(r"(^|\.)mtp\..*\bmixer\."),
+}
+QUANTIZED = (".scales", ".biases")
+FLOATS = ("F32", "F16", "BF16")
+
+
+@dataclass(frozen=True, slots=True)
+class HeadFiles:
+    """The tensors of one head: `tensors` by its own names, such as `fc.weight`; `config` is the language model's.
+
+    `zero_centred`: the weights of its norms are stored less 1, as in the original repositories.
+    """
+
+    name: str
+    tensors: Mapping[str, Stored]
+    config: Mapping[str, Any]
+    zero_centred: bool
+    declared_dtype: str | None = None
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Each file that holds a part of it, once."""
+        return tuple(sorted({stored.file for stored in self.tensors.values()}))
+
+
+def find_head(checkpoint: Checkpoint) -> HeadFiles | None:
+    """The head among the files of `checkpoint`, None if there is none and none is announced.
+
+    Raises: NotAvailable for a head that is announced but not there, incomplete, damaged or of a number type that cannot
+    be read; Refused for one of a family that specdec does not know.
+    """
+    headers = {path: read_header(path) for path in head_files(checkpoint.folder)}
+    names = {name: stored for header in headers.values() for name, stored in header.tensors.items()}
+    prefixed = {PREFIX.sub("", name): stored for name, stored in names.items() if PREFIX.match(name)}
+    tensors = prefixed or _bare(headers)
+    if not set(QWEN[:3]) & set(tensors):
+        _refuse_foreign(checkpoint, names)
+        if tensors:
+            first = next(iter(tensors.values())).name
+            raise Refused(
+                f"{checkpoint.name} has an MTP head of a kind that specdec does not know (it has {first})",
+                "use a small language model of the target's family as draft instead",
+            )
+        _refuse_announcement(checkpoint, len(headers))
+        return None
+    _require_readable(checkpoint.name, tensors)
+    shift, dtype = _zero_centred(headers, bool(prefixed)), checkpoint.declared_dtype
+    return HeadFiles(checkpoint.name, tensors, checkpoint.text_config, shift, dtype)
+
+
+def read_head(folder: Path, name: str) -> HeadFiles:
+    """The head in `folder`, which may hold nothing else. Raises: as `find_head`; NotAvailable if there is none."""
+    checkpoint = read_checkpoint(folder, name, weights=False, heads=True)
+    found = find_head(checkpoint)
+    if found is None:
+        raise NotAvailable(
+            f"{name} ({checkpoint.model_type}) holds no MTP head in {len(head_files(folder))} weight files",
+            "give a head-only repository, or a model that keeps its mtp tensors",
+        )
+    return found
+
+
+def head_files(folder: Path) -> list[Path]:
+    """Every weight file of `folder`, in the index or not, and of its subfolders such as `mtp`."""
+    return sorted([*folder.glob("*.safetensors"), *folder.glob("*/*.safetensors")])
+
+
+def _bare(headers: Mapping[Path, Header]) -> dict[str, Stored]:
+    """The tensors of the one file, or the files of one folder, that hold a head and nothing else."""
+    folders: dict[Path, dict[str, Stored]] = {}
+    for path, header in headers.items():
+        folders.setdefault(path.parent, {}).update(header.tensors)
+    apart = [dict(header.tensors) for header in headers.values()]
+    return next((found for found in [*folders.values(), *apart] if _is_bare_head(found)), {})
+
+
+def _is_bare_head(tensors: Mapping[str, Stored]) -> bool:
+    return set(QWEN[1:3]) <= set(tensors) and not any("embed_tokens" in name for name in tensors)
+
+
+def _zero_centred(headers: Mapping[Path, Header], prefixed: bool) -> bool:
+    """Whether norms are stored less 1: the trunk's convolutions show whose layout it is, [C, 1, 4] or MLX's [C, 4, 1].
+
+    The norms' own values do not tell: some have means below 0.5 in both layouts. Without a trunk the file's own word.
+    """
+    names = [item for header in headers.values() for item in header.tensors.items()]
+    shapes = [stored.shape for name, stored in names if name.endswith("conv1d.weight")]
+    if shapes:
+        return shapes[0][-1] != 1
+    return prefixed and not any(header.metadata.get("format") == "mlx" for header in headers.values())
+
+
+def _refuse_foreign(checkpoint: Checkpoint, names: Mapping[str, Stored]) -> None:
+    for family, pattern in FOREIGN.items():
+        if found := next((name for name in names if pattern.search(name)), None):
+            raise Refused(
+                f"{checkpoint.name} has a head of the {family} family ({found}), which specdec does not know yet",
+                "use a small language model of the target's family as draft instead",
+            )
+
+
+def _refuse_announcement(checkpoint: Checkpoint, files: int) -> None:
+    for key in ANNOUNCING:
+        if isinstance(announced := checkpoint.text_config.get(key), int) and announced > 0:
+            raise NotAvailable(
+                f"{checkpoint.name} announces an MTP head ({key} is {announced}), but none of its {files} weight files "
+                "holds one",
+                "its conversion dropped the head: take one from a head-only repository (*-MTP-*) as --draft",
+            )
+
+
+def _require_readable(name: str, tensors: Mapping[str, Stored]) -> None:
+    """Raises: NotAvailable for tensors that lack, and for FP8 and other numbers that are not read."""
+    missing = [tensor for tensor in QWEN if tensor not in tensors]
+    if missing:
+        raise NotAvailable(
+            f"the MTP head of {name} lacks {missing[0]}, and has {len(tensors)} other tensors", "download it again"
+        )
+    for tensor, stored in tensors.items():
+        scaled = any(tensor.removesuffix(".weight") + end in tensors for end in QUANTIZED)
+        packed = scaled or tensor.endswith(QUANTIZED)
+        if stored.dtype not in FLOATS and not (packed and stored.dtype in ("U32", "U8")):
+            raise NotAvailable(
+                f"the MTP head of {name} stores {stored.name} as {stored.dtype}, which specdec does not read",
+                "take a head in 16 bits, or one that was quantized with MLX",
+            )

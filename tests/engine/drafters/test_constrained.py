@@ -1,0 +1,71 @@
+"""Drafts inside a constraint: where they end, and why exactly there."""
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from specdec_cli.engine.draft import Draft
+from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.drafters.base import Drafter
+from specdec_cli.engine.drafters.constrained import ConstrainedDrafter
+from specdec_cli.kinds import FORCED
+
+
+class Even:
+    """Even tokens are legal; after `forced_at` tokens 8 is forced."""
+
+    def __init__(self, forced=()):
+        self._forced = list(forced)
+
+    def forced(self):
+        return self._forced
+
+    def legal(self, draft):
+        return next((place for place, token in enumerate(draft) if token % 2), len(draft))
+
+
+class Says(Drafter):
+    name = "says"
+
+    def __init__(self, tokens, with_law):
+        self._tokens, self._with_law = tokens, with_law
+
+    def propose(self, context, k):
+        law = mx.zeros((len(self._tokens), 10)) if self._with_law else None
+        return Draft(mx.array(self._tokens, dtype=mx.int32), law, self.name)
+
+
+def proposed(tokens, with_law, forced=(), k=6):
+    made = ConstrainedDrafter(Says(tokens, with_law), Fixed(k), Even(forced))
+    made.next()
+    return made.propose([1], 31)
+
+
+def test_a_draft_without_a_law_ends_before_its_first_illegal_token():
+    assert proposed([2, 4, 5, 6], with_law=False).tokens.tolist() == [2, 4]
+
+
+def test_a_draft_with_a_law_ends_after_its_first_illegal_token():
+    draft = proposed([2, 4, 5, 6], with_law=True)
+    assert draft.tokens.tolist() == [2, 4, 5] and draft.log_q.shape == (3, 10)
+
+
+@pytest.mark.parametrize("k", [0, 6])
+def test_what_is_forced_comes_before_all_others_and_at_k_0_too(k):
+    draft = proposed([2], with_law=True, forced=[8, 8, 8], k=k)
+    assert (draft.tokens.tolist(), draft.log_q, draft.drafter) == ([8, 8, 8], None, FORCED.name)
+
+
+def test_at_k_0_nobody_else_drafts():
+    assert len(proposed([2, 4], with_law=True, k=0)) == 0
+
+
+def test_an_illegal_token_must_be_judged_where_it_was_drawn_from_a_law():
+    """Speculative sampling by enumeration. Its rejection leads to the residual; without it the law is another one."""
+    q, p = np.array([0.5, 0.1, 0.4]), np.array([0.5, 0.5, 0.0])  # the last token is illegal
+    residual = np.maximum(p - q, 0) / np.maximum(p - q, 0).sum()
+    accepted = q * np.minimum(1, p / q)
+    judged = accepted + (q - accepted).sum() * residual
+    cut_before = accepted + (q - accepted)[:2].sum() * residual + q[2] * p
+    assert np.allclose(judged, p)
+    assert np.abs(cut_before - p).max() > 0.1

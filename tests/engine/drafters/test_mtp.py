@@ -1,0 +1,269 @@
+"""A head against its own recomputation from nothing: every proposal, after every number of accepted tokens.
+
+The oracle keeps no cache and shares only the decoder layer of mlx-lm with the drafter: one pass of the target over the
+whole verified text, one of the head over all of it, and another one for each drafted token.
+"""
+
+import time
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from fakes.heads import agreeing_head, cached_head, tiny_head, tiny_target
+from specdec_cli.engine.decode import decode
+from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.drafters.base import Drafter, Parts, Verified
+from specdec_cli.engine.drafters.mtp import MtpDrafter, make
+from specdec_cli.engine.heads.cached import MOST_WAITING
+from specdec_cli.engine.heads.mtp import Recipe
+from specdec_cli.engine.hidden import READ
+from specdec_cli.engine.sampling.acceptance import greedy, make_rule
+from specdec_cli.engine.sampling.sampler import Sampler
+from specdec_cli.engine.sampling.warps import Sampling
+from specdec_cli.engine.timing import Scheduled
+
+PROMPT = [(7 * i) % 97 + 3 for i in range(13)]
+
+
+def norm(values, module):
+    values = np.array(values, np.float64)
+    return values / np.sqrt((values**2).mean(-1, keepdims=True) + 1e-6) * np.array(module.weight, np.float64)
+
+
+def recomputed(target, head, context, k, recipe=None):
+    """The k greedy proposals after `context`, from scratch; and the smallest lead of a best score over the second."""
+    recipe = recipe or Recipe()
+    readout = target.network.hidden.readout
+    hidden = np.array(target.fresh().forward(mx.array(context[:-1])).hidden[READ], np.float64)
+    tokens, leads = list(context[1:]), []
+    for _ in range(k):
+        embedded = norm(readout.embed(mx.array(tokens)), head.pre_fc_norm_embedding)
+        pair = [embedded, norm(hidden, head.pre_fc_norm_hidden)]
+        joined = np.concatenate(pair if recipe.embedding_first else pair[::-1], -1) @ np.array(head.fc.weight).T
+        raw = np.array(head.layers[0](mx.array(joined.astype(np.float32))[None], "causal", None)[0])
+        out = norm(raw, head.norm)[-1:]
+        scores = np.array(readout.logits(mx.array(out.astype(np.float32)))[0])
+        leads.append(np.diff(np.sort(scores)[-2:])[0])
+        tokens.append(int(scores.argmax()))
+        hidden = np.concatenate([hidden, out if recipe.carries == "normed" else raw[-1:]])
+    return tokens[-k:], min(leads)
+
+
+class Played:
+    """A target and a head, round by round, with verdicts that the test scripts."""
+
+    def __init__(self, target, head, rule=None, recipe=None):
+        self.target, self.cached = target, cached_head(target, head, recipe=recipe)
+        self.drafter = MtpDrafter(self.cached, target, rule or greedy(target.vocab_size))
+        self.context = list(PROMPT)
+
+    def read(self):
+        """As a session does: the head reads each chunk of the prompt, the first round drafts nothing."""
+        self.target.reuse(self.context)
+        self.target.commit(self.context, min(self.target.length, self.drafter.keeps(self.context)))
+        for chunk in self.target.prefill(self.context):
+            self.drafter.commit(Verified(self.context[: self.target.length + 1], chunk.hidden))
+        self.round(0, 0, 5)
+
+    def round(self, k, accepted, correction):
+        """Propose k tokens, accept so many of them; returns what was proposed."""
+        draft = self.drafter.propose(self.context, k) if k else None
+        tokens = draft.tokens if draft else mx.array([], dtype=mx.int32)
+        output = self.target.outputs(self.context, tokens)
+        self.context += [*tokens.tolist()[:accepted], correction]
+        self.target.commit(self.context, len(self.context) - 1)
+        hidden = {path: states[: accepted + 1] for path, states in output.hidden.items()}
+        self.drafter.commit(Verified(self.context, hidden))
+        return tokens.tolist()
+
+
+TARGETS = ["qwen3_5", "qwen3_5_moe", pytest.param("qwen3_next", marks=pytest.mark.slow), "gemma3_text", "qwen3"]
+
+
+@pytest.mark.parametrize("k", [1, 4, *(pytest.param(k, marks=pytest.mark.slow) for k in (2, 3, 6, 8))])
+@pytest.mark.parametrize("name", TARGETS)
+def test_every_proposal_is_that_of_a_recomputation_after_every_number_of_accepted_tokens(name, k):
+    """Each accepted count 0 … k five times, in an order that mixes them."""
+    target = tiny_target(name)
+    head = agreeing_head(target)
+    played = Played(target, head)
+    played.read()
+    counts = [(3 * i) % (k + 1) if (k + 1) % 3 else (2 * i + i // (k + 1)) % (k + 1) for i in range(5 * (k + 1))]
+    assert all(counts.count(accepted) == 5 for accepted in range(k + 1))
+    for i, accepted in enumerate(counts):
+        before = list(played.context)
+        proposed = played.round(k, accepted, (11 * i) % 97 + 3)
+        expected, lead = recomputed(target, head, before, k)
+        assert proposed == expected or lead < 1e-4
+        assert played.cached.length == len(played.context) - 1 == target.length
+        assert played.cached.cached <= len(before) - 1 + k - 1
+
+
+@pytest.mark.parametrize(
+    "recipe", [Recipe(carries="raw"), Recipe(embedding_first=False)], ids=["raw carried", "state first"]
+)
+def test_a_recipe_says_what_is_carried_and_joined_in_which_order(recipe):
+    target = tiny_target()
+    head = tiny_head(recipe=recipe)
+    played = Played(target, head, recipe=recipe)
+    played.read()
+    expected, _ = recomputed(target, head, played.context, 4, recipe)
+    assert expected != recomputed(target, head, played.context, 4)[0]
+    assert played.round(4, 2, 9) == expected
+
+
+def test_plain_rounds_and_lookups_between_hand_over_their_states_too():
+    target = tiny_target()
+    head = agreeing_head(target)
+    played = Played(target, head)
+    played.read()
+    for i in range(MOST_WAITING + 5):
+        played.round(0, 0, (5 * i) % 90 + 3)
+    assert played.cached.cached > MOST_WAITING - 2  # they were read together meanwhile
+    assert played.drafter.ready(played.context)
+    before = list(played.context)
+    assert played.round(3, 1, 9) == recomputed(target, head, before, 3)[0]
+
+
+def test_a_first_step_that_was_started_ahead_changes_nothing():
+    target = tiny_target()
+    played = Played(target, agreeing_head(target))
+    played.read()
+    played.drafter.start(played.context)
+    before = list(played.context)
+    assert played.round(4, 0, 9) == recomputed(target, played.cached.head.module, before, 4)[0]
+
+
+@pytest.mark.parametrize("name", ["qwen3_5", "qwen3"])
+def test_states_that_nobody_handed_over_are_read_again(name):
+    """The prompt was read without the head, as by another drafter of the same conversation."""
+    target = tiny_target(name)
+    head = agreeing_head(target)
+    played = Played(target, head)
+    for _ in target.prefill(played.context):
+        pass
+    played.round(0, 0, 5)
+    assert not played.drafter.ready(played.context)
+    assert len(played.drafter.propose(played.context, 3)) == 0
+    list(played.drafter.prefill(played.context))
+    assert played.drafter.ready(played.context) and target.length == len(played.context) - 1
+    before = list(played.context)
+    assert played.round(3, 2, 9) == recomputed(target, head, before, 3)[0]
+
+
+@pytest.mark.parametrize("name", ["qwen3_5", "qwen3"])
+@pytest.mark.parametrize("kept", [0, 5, 12, 13, 20])
+def test_an_edited_turn_keeps_what_both_texts_share(name, kept):
+    """The state before the first other token was read with the old one: it must be handed over again."""
+    target = tiny_target(name)
+    head = agreeing_head(target)
+    first = Played(target, head)
+    first.read()
+    for i in range(6):
+        first.round(3, i % 4, 3 + i)
+    again = Played(target, head)
+    again.cached = first.cached
+    again.drafter = MtpDrafter(first.cached, target, greedy(target.vocab_size))
+    again.context = [*first.context[:kept], *((13 * i) % 97 + 3 for i in range(9))]
+    assert again.drafter.keeps(again.context) <= max(kept, 1)
+    again.read()
+    for accepted in (2, 0, 3):
+        before = list(again.context)
+        assert again.round(3, accepted, 8) == recomputed(target, head, before, 3)[0]
+
+
+def test_a_round_that_was_never_committed_leaves_no_trace():
+    """An interrupted reply: its draft is still in the head's cache when the next reply begins."""
+    target = tiny_target()
+    head = agreeing_head(target)
+    played = Played(target, head)
+    played.read()
+    played.drafter.propose(played.context, 4)
+    assert played.cached.cached == len(played.context) - 1 + 3
+    target.commit(played.context, len(played.context) - 1)
+    played.context += [3, 4, 5]
+    played.read()
+    before = list(played.context)
+    assert played.round(4, 4, 9) == recomputed(target, head, before, 4)[0]
+
+
+@pytest.mark.parametrize("rule", ["token", "block", "coupled", "match"])
+def test_q_is_the_law_that_each_token_was_drawn_from(rule):
+    """Rules that judge by q get the head's own law over all of the target's tokens; the others need none."""
+    target = tiny_target()
+    head = agreeing_head(target)
+    played = Played(target, head, make_rule(rule, Sampler(Sampling(0.7), 3, PROMPT, target.vocab_size)))
+    played.read()
+    draft = played.drafter.propose(played.context, 3)
+    if rule in ("coupled", "match"):
+        assert draft.log_q is None
+        return
+    q = np.exp(np.array(draft.log_q))
+    readout, context = target.network.hidden.readout, played.context
+    hidden = target.fresh().forward(mx.array(context[:-1])).hidden[READ]
+    step = head(readout.embed(mx.array(context[1:])), hidden)
+    scores = np.array(readout.logits(step.scored)[-1]) / 0.7
+    expected = np.exp(scores - scores.max())
+    np.testing.assert_allclose(q[0], expected / expected.sum(), atol=1e-4)
+    assert q.shape == (3, target.vocab_size)
+
+
+def test_without_a_head_nobody_drafts():
+    target = tiny_target()
+    rule = greedy(target.vocab_size)
+    assert type(make(Parts(target, None, rule, Fixed(3)))) is Drafter
+    assert type(make(Parts(target, None, rule, Fixed(3), head=cached_head(target)))) is MtpDrafter
+
+
+def reply(target, drafter, length, rule=None, tokens=60, prompt=PROMPT):
+    context = list(prompt)
+    target.reuse(context)
+    target.commit(context, min(target.length, drafter.keeps(context)))
+    for chunk in target.prefill(context):
+        if chunk.hidden:
+            drafter.commit(Verified(context[: target.length + 1], chunk.hidden))
+    rule = rule or greedy(target.vocab_size)
+    rounds = list(decode(target, drafter, rule, length, context, tokens, frozenset(), time.perf_counter))
+    return context[len(prompt) :], rounds
+
+
+@pytest.mark.parametrize("name", TARGETS[:3])
+def test_greedy_text_is_the_targets_own_for_every_k(name):
+    target = tiny_target(name)
+    plain, _ = reply(tiny_target(name), Drafter(), Fixed(0))
+    head, seen = agreeing_head(target), set()
+    cached = cached_head(target, head)
+    for k in range(1, 9):
+        drafter = MtpDrafter(cached, target, greedy(target.vocab_size))
+        text, rounds = reply(target, drafter, Fixed(k))
+        assert text == plain
+        seen |= {round.accepted for round in rounds if round.draft}
+        assert {round.drafter for round in rounds if round.draft} == {"mtp"}
+    assert len(seen) >= 3  # guards the equality: a head that is never right would prove nothing
+
+
+@pytest.mark.parametrize("name", TARGETS[:2])
+def test_coupled_text_is_a_function_of_the_seed_alone(name):
+    target = tiny_target(name)
+    head = cached_head(target, agreeing_head(target))
+
+    def text(drafter_of, k):
+        rule = make_rule("coupled", Sampler(Sampling(0.8), 5, PROMPT, target.vocab_size))
+        return reply(target, drafter_of(rule), Fixed(k), rule)
+
+    plain, _ = text(lambda rule: Drafter(), 0)
+    for k in (1, 3, 5):
+        found, rounds = text(lambda rule: MtpDrafter(head, target, rule), k)
+        assert found == plain
+        assert any(round.accepted for round in rounds) and any(round.rejected is not None for round in rounds)
+
+
+def test_k_may_change_every_round_and_rest_at_0():
+    """Plain rounds, which launch the next pass before their token is read, between drafted ones of every length."""
+    target = tiny_target()
+    plain, _ = reply(tiny_target(), Drafter(), Fixed(0))
+    drafter = MtpDrafter(cached_head(target, agreeing_head(target)), target, greedy(target.vocab_size))
+    text, rounds = reply(target, drafter, Scheduled([0, 3, 0, 0, 1, 4, 0, 0, 0, 2] * 6))
+    assert text == plain
+    assert {len(round.draft) for round in rounds} >= {0, 1, 2, 3}

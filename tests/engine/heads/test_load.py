@@ -1,0 +1,221 @@
+"""Heads from folders, by their tensors: the same head in every packaging, and each refusal with its exit code."""
+
+import json
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from mlx.utils import tree_flatten
+
+from fakes.raw_qwen import MOE, config_of, raw_tensors, write_checkpoint
+from specdec_cli.engine.heads.load import load_head
+from specdec_cli.errors import NotAvailable, Refused
+from specdec_cli.models.checkpoint import read_checkpoint
+from specdec_cli.models.heads import find_head, read_head
+
+SIZE = 64
+
+
+def loaded(folder, **more):
+    return load_head(read_head(folder, "m"), SIZE, **more)
+
+
+def parameters(head):
+    return {name: np.array(value.astype(mx.float32)) for name, value in tree_flatten(head.parameters())}
+
+
+def shifted(name, value):
+    return value + 1 if value.ndim == 1 and "norm" in name else value
+
+
+def converted(moe=False):
+    """As an MLX conversion stores them: convolutions turned, norms shifted; trunk and head."""
+    tensors = {}
+    for name, value in raw_tensors(moe).items():
+        keeps = "linear_attn.norm" in name
+        tensors[name] = np.ascontiguousarray(np.moveaxis(value, 2, 1)) if "conv1d" in name else value
+        tensors[name] = tensors[name] if keeps else shifted(name, tensors[name])
+    return tensors
+
+
+def bare(moe=False):
+    """As a head-only repository stores them: bare names, norms shifted, experts by matrix."""
+    found = {n.removeprefix("mtp."): shifted(n, v) for n, v in raw_tensors(moe).items() if n.startswith("mtp.")}
+    if moe:
+        path = "layers.0.mlp"
+        gate, up = np.split(found.pop(f"{path}.experts.gate_up_proj"), 2, axis=-2)
+        down = found.pop(f"{path}.experts.down_proj")
+        for name, value in (("gate", gate), ("up", up), ("down", down)):
+            found[f"{path}.switch_mlp.{name}_proj.weight"] = np.ascontiguousarray(value)
+    return found
+
+
+def one_by_one(tensors):
+    """Experts as Qwen3-Next stores them."""
+    found = dict(tensors)
+    path = "mtp.layers.0.mlp.experts"
+    gate, up = np.split(found.pop(f"{path}.gate_up_proj"), 2, axis=-2)
+    for name, value in (("gate", gate), ("up", up), ("down", found.pop(f"{path}.down_proj"))):
+        for expert in range(MOE["num_experts"]):
+            found[f"{path}.{expert}.{name}_proj.weight"] = np.ascontiguousarray(value[expert])
+    return found
+
+
+HEAD_ONLY = {"model_type": "qwen3_5_mtp", "block_size": 3, "dtype": "float32"}
+PACKAGINGS = {
+    "original": lambda moe: (raw_tensors(moe), {}),
+    "an unindexed file": lambda moe: (raw_tensors(moe), {"mtp.safetensors": "mtp."}),
+    "a subfolder": lambda moe: (raw_tensors(moe), {"mtp/model.safetensors": "mtp."}),
+    "a file of any name": lambda moe: (raw_tensors(moe), {"extra.safetensors": "mtp."}),
+    "a conversion that kept it": lambda moe: (converted(moe), {"mtp.safetensors": "mtp."}),
+    "head only": lambda moe: (bare(moe), {}),
+    "head only, bare, in a subfolder of its target": lambda moe: (
+        {n: v for n, v in converted(moe).items() if not n.startswith("mtp.")} | bare(moe),
+        {"model.safetensors": "model.", "lm.safetensors": "lm_head", "mtp/model.safetensors": ""},
+    ),
+    "experts one by one": lambda moe: (one_by_one(raw_tensors(moe)) if moe else raw_tensors(moe), {}),
+}
+
+
+@pytest.mark.parametrize("moe", [False, True], ids=["dense", "moe"])
+@pytest.mark.parametrize("packaging", PACKAGINGS)
+def test_one_head_is_the_same_in_every_packaging(tmp_path, packaging, moe):
+    expected = parameters(loaded(write_checkpoint(tmp_path / "raw", raw_tensors(moe), config_of(moe))))
+    tensors, files = PACKAGINGS[packaging](moe)
+    folder = write_checkpoint(tmp_path / "other", tensors, config_of(moe) | HEAD_ONLY, files)
+    found = parameters(loaded(folder))
+    assert found.keys() == expected.keys() and len(found) == (19 if moe else 15) + (1 if moe else 0)
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, atol=1e-6, err_msg=name)
+
+
+def test_norms_are_shifted_by_the_layout_of_the_trunk_and_on_request(tmp_path):
+    raw = raw_tensors()
+    folder = write_checkpoint(tmp_path / "raw", raw, config_of())
+    np.testing.assert_allclose(parameters(loaded(folder))["norm.weight"], raw["mtp.norm.weight"] + 1, atol=1e-6)
+    unshifted = parameters(loaded(folder, zero_centred=False))
+    np.testing.assert_allclose(
+        unshifted["layers.0.self_attn.q_norm.weight"], raw["mtp.layers.0.self_attn.q_norm.weight"]
+    )
+    alone = {name: value for name, value in raw.items() if name.startswith("mtp.")}
+    for metadata, zero_centred in ((None, True), ({"format": "pt"}, True), ({"format": "mlx"}, False)):
+        folder = write_checkpoint(tmp_path / str(metadata), alone, config_of(), metadata=metadata)
+        assert read_head(folder, "m").zero_centred == zero_centred
+
+
+@pytest.mark.parametrize(("mode", "bits", "group"), [("affine", 4, 32), ("affine", 8, 32), ("mxfp4", 4, 32)])
+def test_a_quantized_head_is_read_by_the_shapes_of_its_tensors(tmp_path, mode, bits, group):
+    exact = {name: mx.array(value) for name, value in bare().items()}
+    stored = {}
+    for name, value in exact.items():
+        if value.ndim < 2:
+            stored[name] = value
+            continue
+        parts = mx.quantize(value, group_size=group, bits=bits, mode=mode)
+        names = [name, *(name.removesuffix("weight") + end for end in ("scales", "biases"))]
+        stored |= dict(zip(names, parts, strict=False))
+    folder = write_checkpoint(tmp_path, {}, config_of() | HEAD_ONLY)
+    mx.save_safetensors(str(folder / "model.safetensors"), stored)
+    head = loaded(folder)
+    assert (head.fc.group_size, head.fc.bits, head.fc.mode) == (group, bits, mode)
+    inputs = mx.random.normal((3, 2 * SIZE), key=mx.random.key(1))
+    wanted = inputs @ exact["fc.weight"].T
+    assert float(mx.abs(head.fc(inputs) - wanted).mean()) < (0.2 if bits == 4 else 0.02)
+
+
+def refused(tmp_path, change, config=None, error=NotAvailable, size=SIZE):
+    tensors = change(raw_tensors())
+    folder = write_checkpoint(tmp_path, tensors, config or config_of())
+    with pytest.raises(error) as caught:
+        load_head(read_head(folder, "m"), size)
+    assert caught.value.exit_code == (3 if error is NotAvailable else 4)
+    assert "\n" not in caught.value.message + caught.value.hint
+    return caught.value.message
+
+
+def without(*names):
+    return lambda tensors: {name: value for name, value in tensors.items() if not name.startswith(names)}
+
+
+def test_an_announced_head_without_tensors_is_not_available(tmp_path):
+    message = refused(tmp_path, without("mtp."))
+    assert message == ("m announces an MTP head (mtp_num_hidden_layers is 1), but none of its 1 weight files holds one")
+
+
+def test_a_model_that_announces_nothing_has_no_head(tmp_path):
+    config = config_of()
+    del config["text_config"]["mtp_num_hidden_layers"]
+    folder = write_checkpoint(tmp_path, without("mtp.")(raw_tensors()), config)
+    assert find_head(read_checkpoint(folder, "m")) is None
+    with pytest.raises(NotAvailable, match=r"m \(qwen3_5\) holds no MTP head in 1 weight files"):
+        read_head(folder, "m")
+
+
+@pytest.mark.parametrize("name", ["mtp.fc.", "mtp.norm.", "mtp.layers.0.self_attn.q_norm", "mtp.layers.0.mlp.up_proj"])
+def test_a_head_that_lacks_a_tensor_names_it(tmp_path, name):
+    message = refused(tmp_path, without(name))
+    assert "lacks" in message and name.removeprefix("mtp.") in message
+
+
+def test_a_tensor_of_another_shape_is_named_with_both_shapes(tmp_path):
+    message = refused(tmp_path, lambda t: t | {"mtp.fc.weight": np.zeros((SIZE, SIZE), np.float32)})
+    assert message == "the MTP head of m has fc.weight [64, 64] where its config.json says [64, 128]"
+
+
+def test_a_head_of_another_target_is_refused_with_both_sizes(tmp_path):
+    message = refused(tmp_path, lambda t: t, error=Refused, size=128)
+    assert message == "the MTP head of m reads states of [64], and the target's have 128"
+
+
+def test_fp8_is_named_as_what_it_is(tmp_path):
+    tensors = {name: mx.array(value) for name, value in raw_tensors().items()}
+    folder = write_checkpoint(tmp_path, {}, config_of())
+    mx.save_safetensors(str(folder / "model.safetensors"), tensors)
+    path = folder / "model.safetensors"
+    size = int.from_bytes(path.read_bytes()[:8], "little")
+    header = json.loads(path.read_bytes()[8 : 8 + size])
+    header["mtp.fc.weight"] |= {"dtype": "F8_E4M3"}
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + path.read_bytes()[8 + size :])
+    with pytest.raises(NotAvailable, match=r"stores mtp\.fc\.weight as F8_E4M3, which specdec does not read"):
+        read_head(folder, "m")
+
+
+def test_scales_that_fit_no_quantization_are_named(tmp_path):
+    exact = {name: mx.array(value) for name, value in bare().items()}
+    packed, scales, biases = mx.quantize(exact["fc.weight"], group_size=32, bits=4)
+    exact |= {"fc.weight": packed, "fc.scales": scales[:, :3], "fc.biases": biases[:, :3]}
+    folder = write_checkpoint(tmp_path, {}, config_of() | HEAD_ONLY)
+    mx.save_safetensors(str(folder / "model.safetensors"), exact)
+    with pytest.raises(NotAvailable, match=r"stores fc in a quantization that mlx does not have"):
+        loaded(folder)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "family"),
+    [
+        ("model.layers.61.eh_proj.weight", "DeepSeek V3 or GLM"),
+        ("mtp.0.e_proj.weight", "DeepSeek V4"),
+        ("model.mtp_layers.0.input_proj.weight", "MiMo"),
+        ("mtp.layers.0.mixer.q_proj.weight", "Nemotron-H"),
+    ],
+)
+def test_heads_of_other_families_are_refused_by_name(tmp_path, tensor, family):
+    def other(tensors):
+        return without("mtp.")(tensors) | {tensor: np.zeros((2, 2), np.float32)}
+
+    assert f"a head of the {family} family ({tensor})" in refused(tmp_path, other, error=Refused)
+
+
+def test_a_second_layer_and_unknown_tensors_are_refused(tmp_path):
+    second = {"mtp.layers.1.input_layernorm.weight": np.zeros(SIZE, np.float32)}
+    assert "several layers" in refused(tmp_path / "a", lambda t: t | second, error=Refused)
+    own = {"mtp.embed_tokens.weight": np.zeros((8, SIZE), np.float32)}
+    assert "first embed_tokens.weight" in refused(tmp_path / "b", lambda t: t | own, error=Refused)
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    folder = write_checkpoint(tmp_path, raw_tensors(), config_of())
+    (folder / "mtp.safetensors").write_bytes(b"\xff" * 20)
+    with pytest.raises(NotAvailable, match=r"mtp\.safetensors is damaged \(20 bytes\)"):
+        read_head(folder, "m")

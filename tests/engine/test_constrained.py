@@ -1,0 +1,187 @@
+"""The loop under a constraint, against plain constrained decoding by mlx-lm and llguidance, in float32."""
+
+import json
+import time
+
+import mlx.core as mx
+import pytest
+
+from fakes.drafting import drafter_of
+from fakes.grammar import BYTES, STOPS, V, plainly_constrained
+from fakes.models import byte_tokenizer, tiny_network
+from specdec_cli.engine import device
+from specdec_cli.engine.decode import decode
+from specdec_cli.engine.draft import Draft
+from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.drafters.base import Drafter
+from specdec_cli.engine.drafters.constrained import ConstrainedDrafter
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.sampling.acceptance import make_rule
+from specdec_cli.engine.sampling.noise import Noise
+from specdec_cli.engine.sampling.sampler import Sampler
+from specdec_cli.engine.sampling.warps import Sampling
+from specdec_cli.kinds import DRAFTERS, FORCED, RULES
+from specdec_cli.models.grammar import Vocabulary
+from specdec_cli.request import Constraint
+
+TOKENIZER = byte_tokenizer()
+COLD = Sampling()
+PROMPT = [50, 61, 72, 50, 61]
+CONSTRAINTS = {
+    "object": Constraint(
+        "schema",
+        json.dumps(
+            {
+                "type": "object",
+                "properties": {
+                    "name": {"type": "string", "maxLength": 6},
+                    "kind": {"enum": ["small", "large", "smallish"]},
+                    "sizes": {
+                        "type": "array",
+                        "items": {"type": "integer", "minimum": 0, "maximum": 99},
+                        "maxItems": 3,
+                    },
+                },
+                "required": ["name", "kind", "sizes"],
+                "additionalProperties": False,
+            }
+        ),
+    ),
+    "regex": Constraint("regex", "(ab|ac)+x{2,4}(yes|no)?"),
+    "lark": Constraint("grammar", 'start: "begin " (WORD ", ")+ "end"\nWORD: /[a-d]{1,3}/'),
+}
+CLOCK = time.perf_counter
+
+
+@pytest.fixture(scope="module")
+def networks():
+    return tiny_network(seed=1), tiny_network(seed=1, noise=0.08)
+
+
+@pytest.fixture(scope="module")
+def vocabulary():
+    return Vocabulary(BYTES, V, STOPS)
+
+
+def rounds_of(networks, matcher, drafter="model", k=4, rule="token", sampling=COLD, seed=0, max_tokens=90):
+    target, draft = (CachedModel(network, "tiny") for network in networks)
+    sampler = Sampler(sampling, seed, PROMPT, V, matcher)
+    rule = make_rule(rule, sampler)
+    inner = drafter_of(drafter, target, draft, rule, k) if isinstance(drafter, str) else (drafter, Fixed(k))
+    made = ConstrainedDrafter(*inner, matcher)
+    context = list(PROMPT)
+    found = list(decode(target, made, rule, made.length(inner[1]), context, max_tokens, STOPS, CLOCK))
+    assert target.length == len(context) - 1
+    return found
+
+
+def emitted(rounds):
+    return [token for round in rounds for token in round.emitted]
+
+
+@pytest.mark.parametrize("name", CONSTRAINTS)
+@pytest.mark.parametrize("drafter", DRAFTERS)
+@pytest.mark.parametrize("k", [0, 1, 3, 8])
+def test_greedy_text_is_that_of_plain_constrained_decoding(networks, vocabulary, name, drafter, k):
+    constraint = CONSTRAINTS[name]
+    expected = plainly_constrained(networks[0], constraint, PROMPT, 90)
+    rounds = rounds_of(networks, vocabulary.matcher(constraint), drafter, k)
+    assert emitted(rounds) == expected
+
+
+@pytest.mark.parametrize("name", CONSTRAINTS)
+@pytest.mark.parametrize("k", [0, 2, 7])
+def test_coupled_text_is_that_of_plain_constrained_decoding_with_the_same_noise(networks, vocabulary, name, k):
+    constraint, noise = CONSTRAINTS[name], Noise(3)
+    expected = plainly_constrained(
+        networks[0], constraint, PROMPT, 60, lambda position: noise.gumbel("target", position, V)[None]
+    )
+    sampling = Sampling(1.0)
+    rounds = rounds_of(networks, vocabulary.matcher(constraint), "model", k, "coupled", sampling, 3, 60)
+    assert emitted(rounds) == expected
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("seed", range(4))
+def test_every_rule_writes_only_what_is_legal(networks, vocabulary, rule, seed):
+    constraint = CONSTRAINTS["object"]
+    rounds = rounds_of(networks, vocabulary.matcher(constraint), "model", 4, rule, Sampling(1.2), seed)
+    watch = vocabulary.matcher(constraint)
+    watch.advance(emitted(rounds))  # raises otherwise
+    if emitted(rounds)[-1] in STOPS:
+        assert set(json.loads(TOKENIZER.decode(emitted(rounds)[:-1]))) == {"name", "kind", "sizes"}
+
+
+def test_forced_tokens_cost_no_drafter_and_save_passes(networks, vocabulary):
+    """With nobody drafting, the grammar alone makes one pass yield several tokens."""
+    constraint = CONSTRAINTS["object"]
+    rounds = rounds_of(networks, vocabulary.matcher(constraint), "none", 0)
+    forced = [round for round in rounds if round.drafter == FORCED.name]
+    assert forced and all(round.accepted == len(round.draft) for round in forced)
+    assert max(len(round.draft) for round in forced) > 5
+    assert len(rounds) < 0.7 * len(emitted(rounds))
+
+
+def test_every_accepted_count_happens(networks, vocabulary):
+    """Guards the equality tests: drafts that are never rejected would prove nothing about the matcher's place."""
+    networks = networks[0], tiny_network(seed=1, noise=0.03)
+    matcher = vocabulary.matcher(Constraint("regex", "[ -~]{85}"))
+    assert {round.accepted for round in rounds_of(networks, matcher, "model", 4)} == {0, 1, 2, 3, 4}
+
+
+class Wrong(Drafter):
+    """Drafts tokens that are illegal after the first one, or from the first one on."""
+
+    name = "wrong"
+
+    def __init__(self, legal):
+        self._legal = legal
+
+    def propose(self, context, k):
+        a, illegal = TOKENIZER.encode("a!").ids
+        tokens = [a if self._legal else illegal, *[illegal] * (k - 1)]
+        return Draft(mx.array(tokens[:k], dtype=mx.int32), drafter=self.name)
+
+
+@pytest.mark.parametrize("legal", [0, 1])
+def test_a_draft_ends_before_its_first_illegal_token(networks, vocabulary, legal):
+    constraint = Constraint("regex", "[a-f]{40}")
+    rounds = rounds_of(networks, vocabulary.matcher(constraint), Wrong(legal), 5)
+    assert {len(round.draft) for round in rounds[1:-2]} == {legal}
+    assert emitted(rounds) == plainly_constrained(networks[0], constraint, PROMPT, 90)
+
+
+@pytest.mark.parametrize("queues", [False, True])
+def test_work_that_runs_ahead_of_the_host_changes_nothing(monkeypatch, networks, vocabulary, queues):
+    monkeypatch.setattr(device, "queues_ahead", lambda: queues)
+    constraint = CONSTRAINTS["object"]
+    expected = plainly_constrained(networks[0], constraint, PROMPT, 90)
+    assert emitted(rounds_of(networks, vocabulary.matcher(constraint), "model", 3)) == expected
+
+
+def test_max_tokens_cuts_where_plain_decoding_would(networks, vocabulary):
+    constraint = CONSTRAINTS["object"]
+    whole = plainly_constrained(networks[0], constraint, PROMPT, 90)
+    for most in (1, 2, 7, 15):
+        rounds = rounds_of(networks, vocabulary.matcher(constraint), "model", 4, max_tokens=most)
+        assert emitted(rounds) == whole[:most]
+
+
+class Early:
+    """A matcher that is one token ahead of the answer: what vLLM's once was after a rejection."""
+
+    def __init__(self, matcher):
+        self._matcher = matcher
+        self.forced, self.legal, self.advance = matcher.forced, matcher.legal, matcher.advance
+
+    def masks(self, draft):
+        rows = self._matcher.masks(draft)
+        return rows[[*range(1, len(rows)), len(rows) - 1]]
+
+
+def test_control_a_matcher_one_token_ahead_is_found(networks, vocabulary):
+    constraint = CONSTRAINTS["object"]
+    expected = plainly_constrained(networks[0], constraint, PROMPT, 90)
+    with pytest.raises(Exception, match=r"is not in the grammar|differs"):
+        found = emitted(rounds_of(networks, Early(vocabulary.matcher(constraint)), "model", 4))
+        assert found == expected, "differs"

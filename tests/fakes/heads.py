@@ -1,0 +1,85 @@
+"""Tiny random heads, and targets of the layout they are trained for."""
+
+from copy import deepcopy
+from dataclasses import replace
+
+import mlx.core as mx
+from mlx.utils import tree_flatten, tree_unflatten
+from mlx_lm.models import qwen3_5
+
+from specdec_cli.engine.architectures import architectures
+from specdec_cli.engine.conformance.networks import _draw, tiny_network
+from specdec_cli.engine.heads.cached import CachedHead, Head
+from specdec_cli.engine.heads.mtp import QWEN, MtpHead
+from specdec_cli.engine.model import CachedModel
+
+LAYER = {
+    "model_type": "qwen3_5_text",
+    "intermediate_size": 96,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+    "rms_norm_eps": 1e-6,
+    "vocab_size": 128,
+    "max_position_embeddings": 1024,
+    "full_attention_interval": 1,
+}
+MOE = {
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 32,
+    "shared_expert_intermediate_size": 32,
+}
+
+
+ADDING = ("o_proj.weight", "out_proj.weight", "down_proj.weight")
+
+
+def tiny_head(hidden_size=64, seed=3, recipe=QWEN, config=LAYER):
+    """A random float32 head whose proposals vary."""
+    args = qwen3_5.TextModelArgs.from_dict(config | {"hidden_size": hidden_size})
+    mx.random.seed(seed)
+    head = MtpHead(lambda: qwen3_5.DecoderLayer(args, 0), hidden_size, args.rms_norm_eps, recipe)
+    key = mx.random.key(seed)
+    weights = []
+    for path, value in sorted(tree_flatten(head.parameters())):
+        key, first, second = mx.random.split(key, 3)
+        weights.append((path, _draw(path, value, first, second, 1.0, 0.0)))
+    head.update(tree_unflatten(weights))
+    mx.eval(head.parameters())
+    return head
+
+
+def agreeing_head(target, share=0.3, seed=3, config=LAYER):
+    """A head that says what the token before it makes likely; `share` of its state and its layer disturbs that."""
+    size = target.network.hidden.readout.hidden_size
+    head = tiny_head(size, seed, config=config)
+    head.fc.weight = mx.concatenate([mx.eye(size), share * head.fc.weight[:, size:]], axis=1)
+    quieten(head, share)
+    mx.eval(head.parameters())
+    return head
+
+
+def quieten(module, share):
+    """What layers add to the stream of activations becomes `share` of it."""
+    weights = tree_flatten(module.parameters())
+    module.update(tree_unflatten([(n, share * v) for n, v in weights if n.endswith(ADDING)]))
+
+
+def cached_head(target, head=None, name="head", recipe=None):
+    """One conversation's head over `target`, a CachedModel."""
+    module = head or tiny_head(target.network.hidden.readout.hidden_size)
+    return CachedHead(Head(module, target.network, name, recipe or QWEN))
+
+
+def tiny_target(name="qwen3_5", seed=3, share=0.3):
+    """A random target of the conformance list, such as `qwen3_5`, whose last token decides a good part of the next."""
+    listed = architectures()[name]
+    config = deepcopy(dict(listed.config))
+    config.get("text_config", config)["tie_word_embeddings"] = False
+    network = tiny_network(replace(listed, config=config), seed)
+    quieten(network, share)
+    embedding = next(module for path, module in network.named_modules() if path.endswith("embed_tokens"))
+    embedding.weight = 8 * embedding.weight
+    mx.eval(network.parameters())
+    return CachedModel(network, name)

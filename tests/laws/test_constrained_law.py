@@ -1,0 +1,172 @@
+"""Law: answers under a constraint follow the target's distribution, masked at every step before every warp.
+
+As `test_engine_law`, with the same tests and odds. The constraint is a table over 16 tokens that shares nothing with
+the one of the product: what may follow depends on the sum of the answer's tokens so far.
+"""
+
+import time
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from fakes.models import TINY, tiny_network
+from laws.exact_law import assert_follows
+from specdec_cli.engine.decode import decode
+from specdec_cli.engine.draft import NO_TOKENS
+from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.drafters.constrained import ConstrainedDrafter
+from specdec_cli.engine.drafters.model import ModelDrafter
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.sampling.acceptance import make_rule
+from specdec_cli.engine.sampling.sampler import Sampler
+from specdec_cli.engine.sampling.warps import Sampling
+
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.slow]
+N, K, PROMPT, V, STATES = 1000, 2, [1, 2, 3], 16, 5
+SMALL = TINY | {
+    "vocab_size": V,
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "intermediate_size": 16,
+    "num_attention_heads": 1,
+    "num_key_value_heads": 1,
+}
+ALLOWED = np.random.default_rng(4).random((STATES, V)) < 0.6
+ALLOWED[3] = np.arange(V) == 7  # forced
+
+
+class Table:
+    """A constraint of the engine."""
+
+    def __init__(self):
+        self.state = 0
+
+    def forced(self):
+        return self._walk([7] * 4)[: 1 if self.state == 3 else 0]
+
+    def legal(self, draft):
+        return len(self._walk(draft))
+
+    def masks(self, draft):
+        rows, state = [], self.state
+        for token in [*draft, None]:
+            bits = np.packbits(ALLOWED[state or 0], bitorder="little")
+            rows.append(int.from_bytes(bits.tobytes(), "little") if state is not None else -1)
+            good = state is not None and token is not None and ALLOWED[state][token]
+            state = (state + token) % STATES if good else None
+        return np.array(rows, np.int64).astype(np.int32)[:, None]
+
+    def advance(self, emitted):
+        assert len(self._walk(emitted)) == len(emitted), "not in the grammar"
+        self.state = (self.state + sum(emitted)) % STATES
+
+    def _walk(self, tokens):
+        state, good = self.state, []
+        for token in tokens:
+            if not ALLOWED[state][token]:
+                break
+            good.append(token)
+            state = (state + token) % STATES
+        return good
+
+
+class Masked:
+    """A network whose logits are masked by what came after the prompt."""
+
+    def __init__(self, network):
+        self._network = network
+
+    def __call__(self, contexts):
+        logits = np.array(self._network(contexts), np.float64)
+        states = np.array(contexts)[:, len(PROMPT) :].sum(1) % STATES
+        logits[:, -1] = np.where(ALLOWED[states], logits[:, -1], -np.inf)
+        return mx.array(logits)
+
+
+class UnmaskedDraft(Sampler):
+    """The draft's law is taken without the mask: legal too, it only costs acceptance."""
+
+    def for_draft(self, logits, ahead):
+        return self._scores(logits, self._counts)
+
+
+class WrongLaw(Sampler):
+    """The mask after the warps, not before: top-p then cuts by the law of all tokens."""
+
+    def for_target(self, logits, pending, uncommitted=NO_TOKENS):
+        constraint, self._constraint = self._constraint, None
+        scores = super().for_target(logits, pending, uncommitted)
+        self._constraint = constraint
+        tokens = [t for part in (uncommitted, pending) if part.size for t in part.tolist()]
+        rows = constraint.masks(tokens)[-len(scores) :].view(np.uint8)
+        bits = np.unpackbits(rows, axis=1, bitorder="little")[:, :V].astype(bool)
+        masked = mx.where(mx.array(bits), scores, -mx.inf)
+        return masked - mx.logsumexp(masked, -1, keepdims=True)
+
+
+class Ahead(Table):
+    """One token ahead of the answer."""
+
+    def masks(self, draft):
+        rows = super().masks([*draft, *([7] if not draft else [])])
+        return rows[[*range(1, len(rows)), len(rows) - 1]][: len(draft) + 1]
+
+    def advance(self, emitted):
+        self.state = (self.state + sum(emitted)) % STATES
+
+
+def pair(seed=1):
+    return tiny_network(SMALL, seed=1), tiny_network(SMALL, seed=seed, noise=0.1)
+
+
+def answers(rule, sampling, n=N, sampler=Sampler, constraint=Table, seed=1):
+    target, draft = (CachedModel(network, "model") for network in pair(seed))
+    texts = []
+    for noise in range(n):
+        context, table = list(PROMPT), constraint()
+        target.reuse(context)
+        made = make_rule(rule, sampler(sampling, noise, PROMPT, V, table))
+        drafter = ConstrainedDrafter(ModelDrafter(draft, V, made), Fixed(K), table)
+        length = drafter.length(Fixed(K))
+        rounds = decode(target, drafter, made, length, context, K + 2, frozenset(), time.perf_counter)
+        assert sum(len(round.emitted) for round in rounds) == K + 2
+        texts.append(context[len(PROMPT) :])
+    return np.array(texts)
+
+
+def assert_masked_law(texts, sampling, seed=1):
+    assert_follows(tuple(map(Masked, pair(seed))), PROMPT, texts, sampling)
+
+
+@pytest.mark.parametrize(
+    ("rule", "sampling"),
+    [
+        ("token", Sampling(1.0)),
+        ("block", Sampling(1.5)),
+        ("coupled", Sampling(0.6)),
+        ("match", Sampling(1.0)),
+        ("block", Sampling(0.6, top_p=0.9)),
+        ("token", Sampling(1.5, top_p=0.7)),
+    ],
+)
+def test_answers_follow_the_masked_target(rule, sampling):
+    """N = 1000 answers of 4 tokens, K = 2."""
+    assert_masked_law(answers(rule, sampling), sampling)
+
+
+@pytest.mark.parametrize("rule", ["token", "block"])
+def test_they_do_with_a_draft_that_knows_no_mask(rule):
+    """N = 1000, a draft unlike the target. It is cut after its first illegal token, which is judged and rejected."""
+    assert_masked_law(answers(rule, Sampling(1.0), sampler=UnmaskedDraft, seed=5), Sampling(1.0), 5)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "constraint", "sampling"),
+    [(WrongLaw, Table, Sampling(1.5, top_p=0.7)), (Sampler, Ahead, Sampling(1.0))],
+    ids=["the mask after the warps", "a matcher one token ahead"],
+)
+def test_control_a_known_mistake_is_noticed(sampler, constraint, sampling):
+    """Negative controls: the same N = 1000 answers to the same test."""
+    with pytest.raises(AssertionError, match=r"odds|probability 0|not in the grammar"):
+        assert_masked_law(answers("token", sampling, sampler=sampler, constraint=constraint), sampling)

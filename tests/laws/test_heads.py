@@ -1,0 +1,186 @@
+"""Law: a conversation whose draft is a head says what its target says, and the head keeps what the target keeps.
+
+Whole sessions over tiny random Qwen3.5 targets (gated delta and attention), whose head agrees now and then.
+"""
+
+import time
+from itertools import zip_longest
+
+import numpy as np
+import pytest
+
+from fakes.broken_rules import SharedNoise, once_drafted, swapped
+from fakes.chat import tokenizer_in
+from fakes.heads import agreeing_head, cached_head, tiny_target
+from fakes.models import TINY, tiny_network
+from laws.exact_law import assert_follows
+from specdec_cli.engine.decode import decode
+from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.drafters.mtp import MtpDrafter
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.sampling.acceptance import Rejection, make_rule
+from specdec_cli.engine.sampling.rejection import draw_block, draw_token, plan_block, plan_token
+from specdec_cli.engine.sampling.sampler import Sampler
+from specdec_cli.engine.sampling.warps import Sampling
+from specdec_cli.events import Finish, Prefill, RoundDone, Start
+from specdec_cli.pairs.pair import Pair
+from specdec_cli.request import Request
+from specdec_cli.session.load import LoadedPair, Slot
+
+PROMPTS = [list(range(3, 60)), [(7 * i) % 97 + 3 for i in range(41)]]
+
+
+@pytest.fixture(scope="module", params=["qwen3_5", "qwen3_5_moe"])
+def pair(request, tmp_path_factory):
+    target = tiny_target(request.param)
+    head = cached_head(target, agreeing_head(target))
+    tokenizer = tokenizer_in(tmp_path_factory.mktemp("tokenizer"))
+    return LoadedPair(Pair("tiny", "t", "h"), ("t", "h"), tokenizer, Slot(target, None, head))
+
+
+def asked(prompt, k=3, seed=None, drafter="model", tokens=40):
+    sampling = {"temperature": 0.8} if seed is not None else {}
+    never_stop = tuple((token, -1e9) for token in (0, 1, 2))
+    return prompt, Request(max_tokens=tokens, k=k, seed=seed, sampling=sampling, logit_bias=never_stop, drafter=drafter)
+
+
+def rounds_of(events):
+    return [event.round for event in events if isinstance(event, RoundDone)]
+
+
+def said(events):
+    return [token for round in rounds_of(events) for token in round.emitted]
+
+
+@pytest.mark.parametrize("seed", [None, 7])
+def test_two_conversations_interleaved_say_what_each_says_plainly(pair, seed):
+    plain = [said(pair.session().reply(*asked(prompt, 0, seed, "none"))) for prompt in PROMPTS]
+    replies = [pair.session().reply(*asked(prompt, seed=seed)) for prompt in PROMPTS]
+    events = [[], []]
+    for both in zip_longest(*replies):
+        for found, event in zip(events, both, strict=True):
+            found += [] if event is None else [event]
+    assert [said(found) for found in events] == plain
+    rounds = [round for found in events for round in rounds_of(found) if round.draft]
+    assert {round.drafter for round in rounds} == {"mtp"}
+    assert any(round.accepted for round in rounds) and any(round.rejected is not None for round in rounds)
+    start = events[0][0]
+    assert isinstance(start, Start) and start.drafter == "mtp"
+
+
+@pytest.mark.parametrize("drafter", ["model", "auto"])
+@pytest.mark.parametrize("k", [4, "auto"])
+def test_k_and_drafter_of_every_choice_keep_the_words(pair, k, drafter):
+    plain = said(pair.session().reply(*asked(PROMPTS[1], 0, None, "none", 60)))
+    assert said(pair.session().reply(*asked(PROMPTS[1], k, None, drafter, 60))) == plain
+
+
+def test_turns_with_edits_and_other_drafters_between_keep_the_words(pair):
+    """A turn without the head leaves it behind; the next one with it lets the target read that turn again."""
+    session, turn = pair.session(), list(PROMPTS[0])
+    for number, drafter in enumerate(["model", "model", "none", "model", "ngram", "auto"]):
+        text = said(session.reply(*asked(turn, drafter=drafter)))
+        assert text == said(pair.session().reply(*asked(turn, 0, None, "none")))
+        turn = [*turn, *text, 9, 8, 7 + number]
+        turn = turn[:70] + turn[-9:] if number == 3 else turn
+
+
+def test_a_second_turn_reads_only_what_is_new(pair):
+    session = pair.session()
+    first = said(session.reply(*asked(PROMPTS[0])))
+    events = list(session.reply(*asked([*PROMPTS[0], *first, 9, 8])))
+    prefill = next(event for event in events if isinstance(event, Prefill))
+    assert prefill.cached_tokens >= len(PROMPTS[0]) + len(first) - 2
+
+
+def test_an_interrupted_reply_leaves_head_and_target_usable(pair):
+    session, calls = pair.session(), []
+
+    def cancelled():
+        calls.append(1)
+        return len(calls) > 6
+
+    events = list(session.reply(*asked(PROMPTS[0]), cancelled))
+    assert isinstance(events[-1], Finish) and events[-1].reason == "interrupted"
+    assert said(session.reply(*asked(PROMPTS[0]))) == said(pair.session().reply(*asked(PROMPTS[0], 0, None, "none")))
+
+
+def test_the_heads_cache_is_never_longer_than_the_targets_context(pair):
+    session = pair.session()
+    turn = list(PROMPTS[1])
+    for number in range(8):
+        context = list(turn)
+        for event in session.reply(*asked(turn, tokens=12)):
+            if isinstance(event, RoundDone):
+                context += event.round.emitted
+            assert session.slot.head.length <= len(context) - 1
+            assert session.slot.head.cached <= len(context) - 1
+        turn = [*context, 5 + number]
+
+
+PROMPT, K = [1, 2, 3], 2
+SMALL = TINY | {
+    "vocab_size": 16,
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "intermediate_size": 16,
+    "num_attention_heads": 1,
+    "num_key_value_heads": 1,
+}
+
+
+def answers(rule_for, sampling, n=1000):
+    """[n, K + 2]: an answer for each seed, from one head and one pair of caches. Drafts are accepted and rejected."""
+    target = CachedModel(tiny_network(SMALL, seed=1), "small")
+    head, texts, accepted = cached_head(target, agreeing_head(target)), [], set()
+    for seed in range(n):
+        context = list(PROMPT)
+        target.reuse(context)
+        rule = rule_for(Sampler(sampling, seed, PROMPT, target.vocab_size))
+        drafter = MtpDrafter(head, target, rule)
+        target.commit(context, min(target.length, drafter.keeps(context)))
+        rounds = list(decode(target, drafter, rule, Fixed(K), context, K + 2, frozenset(), time.perf_counter))
+        accepted |= {(len(round.draft), round.accepted) for round in rounds}
+        texts.append(context[len(PROMPT) :])
+    assert accepted >= {(K, 0), (K, 1), (K, K)}
+    return target.network.module, np.array(texts)
+
+
+def assert_engine_follows(rule_for, sampling):
+    network, texts = answers(rule_for, sampling)
+    assert_follows((network, tiny_network(SMALL, seed=1, noise=0.1)), PROMPT, texts, sampling)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(
+    ("rule", "sampling"),
+    [
+        ("token", Sampling(1.0)),
+        ("block", Sampling(1.0)),
+        ("coupled", Sampling(0.6)),
+        ("match", Sampling(1.0)),
+        ("block", Sampling(0.6, top_p=0.9)),
+    ],
+)
+def test_answers_drafted_by_a_head_follow_the_target(rule, sampling):
+    """N = 1000 answers of 4 tokens, K = 2; odds to fail by chance as in `test_engine_law`."""
+    assert_engine_follows(lambda sampler: make_rule(rule, sampler), sampling)
+
+
+BROKEN = {
+    "shared noise": (lambda sampler: SharedNoise("token", plan_token, draw_token, sampler), Sampling(1.0)),
+    "swapped ratio": (
+        lambda sampler: Rejection("block", once_drafted(swapped(plan_block), plan_block), draw_block, sampler),
+        Sampling(1.0),
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_known_mistake_is_noticed_in_what_a_head_drafted(name):
+    """Negative controls: the same N = 1000 answers to the same test as above."""
+    with pytest.raises(AssertionError, match="odds"):
+        assert_engine_follows(*BROKEN[name])

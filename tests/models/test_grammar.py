@@ -1,0 +1,150 @@
+"""Which tokens may come next under a schema, a regular expression or a grammar."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import specdec_cli
+from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.models.grammar import Vocabulary
+from specdec_cli.request import Constraint
+
+V, STOPS = 2048, frozenset({0, 2})
+TOKENIZER = (Path(specdec_cli.__file__).parent / "demo" / "target" / "tokenizer.json").read_text()
+PERSON = json.dumps(
+    {
+        "type": "object",
+        "properties": {"name": {"type": "string", "maxLength": 5}, "age": {"type": "integer"}},
+        "required": ["name", "age"],
+        "additionalProperties": False,
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def vocabulary():
+    return Vocabulary(TOKENIZER, V, STOPS)
+
+
+@pytest.fixture(scope="module")
+def encode():
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_str(TOKENIZER)
+    return lambda text: tokenizer.encode(text).ids
+
+
+def allowed(rows):
+    """bool [K + 1, V]."""
+    return np.unpackbits(rows.view(np.uint8), axis=1, bitorder="little")[:, :V].astype(bool)
+
+
+def regex(text):
+    return Constraint("regex", text)
+
+
+def test_what_is_forced_is_legal_and_alone_in_its_rows(vocabulary):
+    matcher = vocabulary.matcher(Constraint("schema", PERSON))
+    forced = matcher.forced()
+    assert matcher.legal(forced) == len(forced) > 2
+    rows = allowed(matcher.masks(forced))
+    assert all(rows[place][token] for place, token in enumerate(forced))
+
+
+def test_a_draft_is_legal_up_to_its_first_forbidden_token(vocabulary, encode):
+    matcher = vocabulary.matcher(regex("(ab)+"))
+    good, bad = encode("ababab"), encode("x")
+    assert matcher.legal([*good, *bad, *good]) == len(good)
+    assert matcher.legal(bad) == 0
+
+
+def test_asking_moves_nothing(vocabulary, encode):
+    matcher = vocabulary.matcher(Constraint("schema", PERSON))
+    before = matcher.masks([]).copy()
+    draft = matcher.forced()
+    matcher.legal([*draft, 1999]), matcher.masks(draft), matcher.forced()
+    assert (matcher.masks([]) == before).all()
+
+
+@given(st.lists(st.integers(0, V - 1), max_size=6))
+@settings(deadline=None, max_examples=60)
+def test_rows_of_a_draft_are_the_masks_of_a_matcher_that_took_its_tokens_one_by_one(vocabulary, draft):
+    expression = regex("[a-z]{2,9}( = [0-9]+)?")
+    matcher = vocabulary.matcher(expression)
+    draft = draft[: matcher.legal(draft)]
+    rows = allowed(matcher.masks(draft))
+    alone = vocabulary.matcher(expression)
+    for place in range(len(draft) + 1):
+        if any(token in STOPS for token in draft[:place]):
+            break
+        assert (rows[place] == allowed(alone.masks([]))[0]).all()
+        if place < len(draft):
+            assert rows[place][draft[place]]
+            alone.advance([draft[place]])
+
+
+def test_a_stop_token_is_legal_where_the_grammar_may_end_and_nowhere_else(vocabulary, encode):
+    matcher = vocabulary.matcher(regex("ab?"))
+    a, b = encode("a"), encode("b")
+    assert not matcher.complete
+    assert matcher.legal([2]) == 0
+    assert matcher.legal([*a, 2, *b]) == 2
+    assert not allowed(matcher.masks([]))[0][[0, 2]].any()
+    matcher.advance(a)
+    assert matcher.complete and allowed(matcher.masks([]))[0][[0, 2]].all()
+    matcher.advance(b)
+    assert set(np.flatnonzero(allowed(matcher.masks([]))[0])) == STOPS
+
+
+def test_after_the_stop_token_nothing_is_judged(vocabulary, encode):
+    matcher = vocabulary.matcher(regex("a"))
+    rows = allowed(matcher.masks([*encode("a"), 2]))
+    assert rows[-1].all() and set(np.flatnonzero(rows[1])) == STOPS
+    matcher.advance([*encode("a"), 2])
+    assert matcher.forced() == [] and allowed(matcher.masks([])).all()
+
+
+def test_a_forbidden_token_is_an_error_and_not_silence(vocabulary, encode):
+    matcher = vocabulary.matcher(regex("a"))
+    with pytest.raises(SpecdecError, match="is not in the grammar"):
+        matcher.advance(encode("b"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "said"),
+    [
+        ("schema", "{", "schema"),
+        ("schema", "[1]", "schema"),
+        ("schema", '{"type": "foo"}', "Invalid type: foo"),
+        ("schema", '{"allOf": [{"type": "string"}, {"type": "integer"}]}', "Unsatisfiable schema"),
+        ("schema", '{"type": "array", "uniqueItems": true}', "uniqueItems"),
+        ("schema", '{"enum": []}', "Unsatisfiable"),
+        ("regex", "[a-z", "unclosed"),
+        ("regex", "(?=a)b", "look-around"),
+        ("grammar", "start: missing", "missing"),
+        ("grammar", "", ""),
+    ],
+)
+def test_what_cannot_be_enforced_is_refused_before_generation(vocabulary, kind, text, said):
+    with pytest.raises(UsageError) as refusal:
+        vocabulary.matcher(Constraint(kind, text))
+    assert said in refusal.value.message and "\n" not in refusal.value.message
+    assert refusal.value.hint == f"change it, or leave --{kind} out"
+
+
+def test_json_comes_as_json_dumps_writes_it(vocabulary, encode):
+    """Where blanks are free, a model that likes them can write nothing else."""
+    person = {"name": "ab", "age": 3}
+    usual, pretty = encode(json.dumps(person)), encode(json.dumps(person, indent=2))
+    matcher = vocabulary.matcher(Constraint("schema", PERSON))
+    assert matcher.legal(usual) == len(usual)
+    assert matcher.legal(pretty) < 3 and matcher.legal(encode("{ ")) < 2
+
+
+def test_a_grammar_in_lark_form_is_taken(vocabulary, encode):
+    matcher = vocabulary.matcher(Constraint("grammar", 'start: "yes" | "no"'))
+    assert matcher.legal(encode("yes")) == len(encode("yes")) and matcher.legal(encode("maybe")) == 0
