@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from specdec_cli.events import Failure, Finish, Prefill, Round, RoundDone, Start, TokenLogprob
     from specdec_cli.models.tokenizer import ToolCall
     from specdec_cli.pairs.pair import Pair
-    from specdec_cli.request import Request
+    from specdec_cli.request import Constraint, Request
     from specdec_cli.session.load import LoadedPair, Slot, load
     from specdec_cli.session.session import Session
     from specdec_cli.stats import Stats
@@ -29,7 +29,7 @@ _HOMES = {
     "events": ("Failure", "Finish", "Prefill", "Round", "RoundDone", "Start", "TokenLogprob"),
     "models.tokenizer": ("ToolCall",),
     "pairs.pair": ("Pair",),
-    "request": ("Request",),
+    "request": ("Constraint", "Request"),
     "session.load": ("LoadedPair", "Slot", "load"),
     "session.session": ("Session",),
     "stats": ("Stats",),
@@ -37,6 +37,7 @@ _HOMES = {
 _HOME = {name: f"{__name__}.{home}" for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Constraint",
     "DoesNotFit",
     "Failure",
     "Finish",

@@ -21,7 +21,7 @@ def test_every_promised_name_is_there_and_no_other():
     assert sorted(specdec.__all__) == dir(specdec)
     for name in specdec.__all__:
         assert getattr(specdec, name) is not None
-    public = "load LoadedPair Slot Session Pair Request Start Prefill Round RoundDone Finish Failure Stats"
+    public = "load LoadedPair Slot Session Pair Request Constraint Start Prefill Round RoundDone Finish Failure Stats"
     errors = "SpecdecError UsageError NotAvailable Refused DoesNotFit"
     assert {*public.split(), *errors.split(), "__version__"} <= set(specdec.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):

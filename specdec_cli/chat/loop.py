@@ -91,6 +91,8 @@ def run_chat(
                 return INTERRUPTED
             chat.screen.show(Notice("Ctrl-D or /exit leaves"))
         except Exception as error:  # noqa: BLE001 - a failure of any kind ends one line, and the command line words it
+            if not line and not isinstance(error, SpecdecError):  # reading failed, and would again
+                raise
             failure = explained(error)
             chat.screen.error(failure)
             text = "" if line.startswith("/") else line

@@ -13,7 +13,7 @@ from specdec_cli.events import Event, Finish, Prefill, RoundDone, Start
 from specdec_cli.race.events import LaneName, LaneStep
 
 Clock = Callable[[], float]
-# Shorter turns cost more of the launches ahead, longer ones make the picture jump (docs/race.md has what was measured).
+# Chosen, not measured: shorter turns cost more of the launches ahead, longer ones make the picture jump.
 TURN_SECONDS = 0.1
 
 

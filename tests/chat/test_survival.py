@@ -107,7 +107,7 @@ class Broken:
     def __init__(self, *lines):
         self.lines, self.given = list(lines), []
 
-    def read(self, text):
+    def read(self, text, refusal=""):
         self.given.append(text)
         if not self.lines:
             raise EOFError
@@ -128,6 +128,15 @@ def test_a_failure_that_nobody_foresaw_ends_one_line(opened, monkeypatch, error)
     assert run_chat(chat, reader, True, explained) == 0
     assert reader.given == ["", "hello", "again"]
     assert err.getvalue().count("hint: ") == 2 and type(error).__name__ not in err.getvalue()
+
+
+def test_a_reader_that_fails_ends_the_chat_and_is_not_asked_for_ever(opened):
+    class Failing(Broken):
+        def read(self, text, refusal=""):
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run_chat(opened[0], Failing(), True, explained)
 
 
 def test_a_reader_of_stdout_that_left_ends_the_chat(opened, monkeypatch):
