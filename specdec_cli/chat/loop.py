@@ -90,7 +90,7 @@ def run_chat(
             if chat.presses.again():
                 return INTERRUPTED
             chat.screen.show(Notice("Ctrl-D or /exit leaves"))
-        except Exception as error:  # noqa: BLE001 - a failure of any kind ends one line, and the command line words it
+        except Exception as error:
             if not line and not isinstance(error, SpecdecError):  # reading failed, and would again
                 raise
             failure = explained(error)

@@ -96,7 +96,7 @@ def test_fences_open_close_and_go(text, open_, inner):
 
 def test_a_first_message_is_sent_before_anything_is_read(opened):
     chat, _, err = opened
-    assert run_chat(chat, LineReader(io.BytesIO(b"and then?\n"), None), False, "hello") == 0
+    assert run_chat(chat, LineReader(io.BytesIO(b"and then?\n"), None), False, first="hello") == 0
     assert [turn.user for turn in chat.conversation.turns] == ["hello", "and then?"]
     assert err.getvalue().startswith("> hello\n")
 

@@ -153,10 +153,17 @@ def training_streams(tokenizer: Tokenizer, sources: list[Source]) -> list[tuple[
 
 def held_out_prompts(tokenizer: Tokenizer, sources: list[Source], count: int, length: int) -> np.ndarray:
     """[count, length] uint16: windows of held-out library modules that start at a line, spread evenly."""
+    return _prompts(tokenizer, [s for s in sources if s.held_out and not s.is_test], count, length)
+
+
+def validation_prompts(tokenizer: Tokenizer, sources: list[Source], count: int, length: int) -> np.ndarray:
+    """The same of the held-out modules' tests, which neither training nor the published table reads."""
+    return _prompts(tokenizer, [s for s in sources if s.held_out and s.is_test], count, length)
+
+
+def _prompts(tokenizer: Tokenizer, sources: list[Source], count: int, length: int) -> np.ndarray:
     starts = []
     for source in sources:
-        if not source.held_out or source.is_test:
-            continue
         ids = tokenizer.encode(source.text).ids
         newline = [i + 1 for i, t in enumerate(ids[: len(ids) - length - 256]) if "Ċ" in tokenizer.id_to_token(t)]
         starts += [ids[i : i + length] for i in newline]

@@ -51,6 +51,18 @@ class Shape:
         }
 
 
+class RMSNorm(nn.Module):
+    """Root mean square norm (arXiv:1910.07467), taken in float32 and returned as it came."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x.float()
+        return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + EPSILON) * self.weight).to(x.dtype)
+
+
 class Attention(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -59,8 +71,8 @@ class Attention(nn.Module):
         self.k_proj = nn.Linear(shape.width, shape.kv_heads * HEAD, bias=False)
         self.v_proj = nn.Linear(shape.width, shape.kv_heads * HEAD, bias=False)
         self.o_proj = nn.Linear(shape.heads * HEAD, shape.width, bias=False)
-        self.q_norm = nn.RMSNorm(HEAD, eps=EPSILON)
-        self.k_norm = nn.RMSNorm(HEAD, eps=EPSILON)
+        self.q_norm = RMSNorm(HEAD)
+        self.k_norm = RMSNorm(HEAD)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, past: Past | None) -> Tensor:
         b, t, _ = x.shape
@@ -69,9 +81,7 @@ class Attention(nn.Module):
         v = self.v_proj(x).view(b, t, self.kv_heads, HEAD).transpose(1, 2)
         if past is not None:
             k, v = past.extend(k, v)
-        group = self.heads // self.kv_heads
-        k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=t > 1)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=t > 1, enable_gqa=True)
         return self.o_proj(y.transpose(1, 2).reshape(b, t, -1))
 
 
@@ -89,9 +99,9 @@ class MLP(nn.Module):
 class Layer(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.input_layernorm = nn.RMSNorm(shape.width, eps=EPSILON)
+        self.input_layernorm = RMSNorm(shape.width)
         self.self_attn = Attention(shape)
-        self.post_attention_layernorm = nn.RMSNorm(shape.width, eps=EPSILON)
+        self.post_attention_layernorm = RMSNorm(shape.width)
         self.mlp = MLP(shape)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, past: Past | None) -> Tensor:
@@ -104,7 +114,7 @@ class Trunk(nn.Module):
         super().__init__()
         self.embed_tokens = nn.Embedding(shape.vocabulary, shape.width)
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
-        self.norm = nn.RMSNorm(shape.width, eps=EPSILON)
+        self.norm = RMSNorm(shape.width)
 
 
 class Network(nn.Module):
