@@ -103,7 +103,7 @@ def test_options_are_read_from_the_environment(specdec, tiny_pair, monkeypatch):
         (["run", "x", "--drafter", "magic"], b"", 2, "--drafter magic is unknown"),
         (["run", "x", "--frobnicate"], b"", 2, "No such option"),
         (["rnu"], b"", 2, "No such command"),
-        (["run", "x", "--draft", "a/b"], b"", 2, "--draft a/b has no --target"),
+        (["run", "x", "--draft", "a/b"], b"", 2, "--draft a/b has no target to draft for"),
         (["run", "x", "-p", "demo", "--target", "a/b"], b"", 2, "both name a target"),
         (["run", "x", "--trace", "/nowhere/trace.jsonl"], b"", 2, "/nowhere/trace.jsonl"),
         (["run"], b"caf\xe9", 2, "stdin is not UTF-8: byte 0xe9 at 3 of 4"),

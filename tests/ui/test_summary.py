@@ -65,7 +65,7 @@ def closing(width: int, reason: str = "stop") -> str:
 def test_below_a_panel_is_one_line_with_what_fits_and_why_the_reply_ended() -> None:
     counts = "14 tokens in 5 target passes instead of 14"
     assert closing(200) == " · ".join(lines(width=200)[0].split(" · "))
-    assert closing(80) == f"{counts} · 283 tok/s · 3.39× plain decoding"
+    assert closing(80) == f"{counts} · 283 tok/s · ≈ 3.4× faster (3.1–3.7)"
     assert closing(60) == f"{counts} · 283 tok/s"
     assert closing(80, "length") == f"{counts} · stopped at --max-tokens 100"
     assert closing(60, "length") == "stopped at --max-tokens 100"

@@ -211,9 +211,10 @@ def test_a_reply_that_is_interrupted_before_its_first_token_says_that_nothing_ca
 
 
 def test_nothing_is_claimed_where_nothing_was_measured() -> None:
-    shown = render(folded().apply(finish()), 80, 24).plain
+    unknown = finish(plain_step_seconds=None)
+    shown = render(folded().apply(unknown), 80, 24).plain
     assert not any(word in shown for word in ("≈", "×", "faster", "pays", "╋", "┼", "without drafting"))
-    kept = render(folded().apply(replace(finish(), stats={**finish().stats, "estimated_speedup": 1.4})), 80, 24).plain
+    kept = render(folded().apply(replace(unknown, stats={**unknown.stats, "estimated_speedup": 1.4})), 80, 24).plain
     assert kept == shown  # no figure without its interval
 
 

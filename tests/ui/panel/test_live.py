@@ -24,16 +24,16 @@ from specdec_cli.ui.panel.live import PanelDisplay
 FINAL = """\
 def read_lines(path):
     with        open(path) as handle
-╭─ demo · K 4 · 14 tokens in 5 passes ─────────────────────────────────────────╮
+╭─ demo · K 4 · 14 tokens in 5 passes ─────────────── ≈ 3.4× faster (3.1–3.7) ─╮
 │          ████████                                        tokens per pass 2.8 │
 │ passes   ████████          ████████ ████████ ████████                        │
 │ tokens   1: 40 %  2: 0 %   3: 20 %  4: 20 %  5: 20 %                         │
 ├──────────────────────────────────────────────────────────────────────────────┤
-│ accepted ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━╸─────────────────   64 % of drafted │
+│ accepted ━━━━━━━━━━━╋━━━━━━━━───────────   64 % of drafted  ╋ pays from 35 % │
 │ position 1 ▇ 75   2 ▇ 75   3 ▆ 67   4 ▃ 33 %                                 │
-│ speed    283 tok/s                                 drafting 15 % of the time │
+│ speed    283 tok/s, without drafting ≈ 83          drafting 15 % of the time │
 ╰───────────────── ✓ accepted   ✗ rejected   · discarded   ↳ the target's own ─╯
-14 tokens in 5 target passes instead of 14 · 283 tok/s · 3.39× plain decoding""".splitlines()
+14 tokens in 5 target passes instead of 14 · 283 tok/s · ≈ 3.4× faster (3.1–3.7)""".splitlines()
 
 
 class Ticking:
@@ -374,7 +374,7 @@ def test_a_small_panel_is_one_line_below_the_answer_and_one_after_it(terminal: T
     play(display, [*ROUNDS[4:], finish()])
     assert terminal.lines() == [
         *FINAL[:2],
-        "demo · K 4 · 14 tokens in 5 passes · 64 % accepted · 283 tok/s",
+        "demo · 64 % accepted · 283 tok/s ─────────────────────── ≈ 3.4× faster (3.1–3.7)",
         FINAL[-1],
     ]
 

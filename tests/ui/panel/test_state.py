@@ -54,7 +54,7 @@ def test_the_gain_is_the_newest_rounds_and_at_the_end_the_finished_one() -> None
     measured = dict(zip(names, (1.3, 1.2, 1.4, 0.38), strict=True))
     ended = state.apply(replace(finish(), stats={**finish().stats, **measured}))
     assert (ended.gain, ended.break_even) == (Gain(1.3, 1.2, 1.4, 0.38), 0.38)
-    del measured["estimated_speedup_low"]
+    measured["estimated_speedup_low"] = None
     assert state.apply(replace(finish(), stats={**finish().stats, **measured})).gain is None
 
 
