@@ -23,7 +23,7 @@ from specdec_cli.cli.pipes import ReaderLeft
 from specdec_cli.cli.streams import drop_unwritten, prepare_streams
 from specdec_cli.cli.usage import prepare, untyped
 from specdec_cli.errors import SpecdecError
-from specdec_cli.session.interrupt import unwinding
+from specdec_cli.session.interrupt import ENDING, unwinding
 
 # The help's panels, and the order of the commands in each.
 PANELS = {
@@ -135,7 +135,8 @@ def main() -> NoReturn:
         with unwinding():
             code = exit_code(sys.argv[1:] or ["--help"])
     finally:
-        # From here on a late Ctrl-C could only turn the exit code into a signal.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # From here on a late signal could only take the place of the exit code: CPython, ending, undoes our handlers.
+        for number in (signal.SIGINT, *ENDING):
+            signal.signal(number, signal.SIG_IGN)
     exec("")  # CPython would die of an interrupt that it met inside exec(), whatever the exit code: this forgets it
     sys.exit(code)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from specdec_cli import hub
-from specdec_cli.errors import NotAvailable
+from specdec_cli.errors import NotAvailable, PartlyHere
 from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.pairs.catalog import is_local, registry
 from specdec_cli.pairs.pair import DEMO, Pair
@@ -19,7 +19,7 @@ def model_folder(pair: Pair, name: str, revision: str | None) -> Path:
     try:
         return hub.locate(name, revision)
     except NotAvailable as error:
-        if not can_be_pulled(error) or pair.source == "command line":
+        if not can_be_pulled(error) or isinstance(error, PartlyHere) or pair.source == "command line":
             raise
         known = registry()
         if known.pairs.get(pair.name, pair).models != pair.models:  # at other revisions

@@ -231,7 +231,7 @@ def test_a_chat_that_is_ended_gives_the_terminal_back(tmp_path, endless, signals
     chat = Terminal(tmp_path, "--target", endless, "--draft", endless, "-n", "90000").ready()
     if replying:
         chat.type("hello" + ENTER)
-        chat.wait("target pass")
+        chat.wait("· round ")
     assert not termios.tcgetattr(chat.slave)[3] & termios.ECHO
     for name in signals:
         chat.process.send_signal(getattr(signal, name))

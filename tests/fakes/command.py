@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.cli.main import main
+from specdec_cli.session.interrupt import ENDING
 
 
 class Command:
@@ -26,13 +27,14 @@ class Command:
     def __call__(self, *arguments: object, stdin: bytes = b"") -> tuple[int, str, str]:
         self._monkeypatch.setattr(sys, "argv", ["specdec", *map(str, arguments)])
         self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        handler = signal.getsignal(signal.SIGINT)
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, *ENDING)}
         try:
             with pytest.raises(SystemExit) as end:
                 main()
         finally:
-            # The program ignores Ctrl-C from its end on; this process lives on.
-            signal.signal(signal.SIGINT, handler)
+            # The program ignores these from its end on; this process lives on.
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
         return end.value.code, *self._capsys.readouterr()
 
     def refused(self, *arguments: object, stdin: bytes = b"") -> tuple[int, str, str]:
