@@ -139,7 +139,7 @@ def test_killed_in_the_middle_the_complete_model_is_kept_and_the_next_pull_ends_
     process.communicate()
     assert "default_pair" not in world.models.read_text()
     refused = world("run", "-p", "tiny", "-n", "2", "hi")
-    assert (refused.code, refused.errors()[1]) == (3, "specdec pull --target org/small")
+    assert (refused.code, refused.errors()[1]) == (3, "specdec pull tiny")
     world.hub.forget()
     assert world("pull", "tiny", "--verify").code == 0
     assert world.weight_bytes_sent() == len(draft.data)
