@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from math import inf, log
+from math import exp, inf, log
 from typing import Any
 
 from specdec_cli.engine.draft_length.acceptance import AcceptanceRecord
@@ -18,17 +18,16 @@ from specdec_cli.engine.draft_length.estimates import (
     HOPED_RATE,
     Choice,
     cheapest,
-    cheapest_lookup,
     coming_tokens,
     loss_steps,
     pays,
     plain_doubt,
 )
 from specdec_cli.engine.draft_length.look import CREDIT_STEPS, RISKED_SHARE, Look
-from specdec_cli.engine.draft_length.reading import Reading
 from specdec_cli.events import Round
 from specdec_cli.kinds import learns_from
 from specdec_cli.request import MAX_K
+from specdec_cli.speedup import expected_tokens
 
 # Rounds between looks that did not pay, doubled each time.
 FIRST_WAIT_ROUNDS, LAST_WAIT_ROUNDS = 16, 512
@@ -40,8 +39,6 @@ FIRST_LOOK_SHARE = 0.02
 LOOK_STEPS = 2.0
 # Rounds until a refused investment is weighed again.
 RECONSIDER_ROUNDS = 8
-# A reply's first rounds meet cold caches and a device that wakes up: costs are not learned from them.
-COLD_ROUNDS = 3
 # What was written down longer ago is not believed.
 BELIEVED_SECONDS = 30 * 86400.0
 
@@ -61,15 +58,18 @@ class Adaptive:
         self.acceptance = acceptance or AcceptanceRecord()
         self._max_k = max_k
         self._left: float = inf
-        self._emitted = self._session_tokens = 0
-        self._reading = Reading(reload_seconds)
+        self._most_unread: float = inf
+        self._unread = self._emitted = self._context_tokens = self._session_tokens = 0
+        self._unread_token_seconds: float | None = None
         self._after_plain = False
-        self._coming = self._rounds = 0
+        self._coming = 0
         # Decoding plainly because drafting does not pay, or was not tried yet.
         self.parked, self._known = True, False
         self._wait = self._failures = 0
         self._look = Look()
         self._since, self._credit_steps = inf, 0.0
+        self._reload_seconds = reload_seconds
+        self.resting = False
         self.reason = "a plain step is being measured"
 
     def begin(
@@ -85,19 +85,16 @@ class Adaptive:
 
         A new reply is new text: a parked controller looks again soon, within the budget.
         """
-        self._left, self._emitted = left_tokens, 0
-        self._reading.begin(unread_tokens, unread_seconds, most_unread)
-        self._after_plain, self._rounds = False, 0
+        self._left, self._unread, self._emitted = left_tokens, unread_tokens, 0
+        self._most_unread = most_unread
+        self._context_tokens = unread_tokens
+        self.expect_reading(unread_seconds)
+        self._after_plain = False
         self._wait = min(self._wait, FIRST_WAIT_ROUNDS) if self.parked else 0
 
     def expect_reading(self, seconds: float | None) -> None:
         """`seconds` is the estimated cost of reading all unread context; None: as measured or assumed."""
-        self._reading.expect(seconds)
-
-    @property
-    def resting(self) -> bool:
-        """The draft may give its memory back."""
-        return self._reading.resting
+        self._unread_token_seconds = seconds / self._unread if seconds and self._unread else None
 
     def next(self) -> int:
         """K of the next round. Asked once a round, before a plain round in flight is observed."""
@@ -118,71 +115,68 @@ class Adaptive:
 
         While a look at the model begins nothing is looked up, or it would learn nothing.
         """
-        if not self.costs.ready or (self._look.beginning and not self.parked):
+        if not self.costs.ready or self._looking:
             return 0
-        lookup, drafts = cheapest_lookup(rates, self.costs), bool(self._max_k) and not self.parked
+        tokens = expected_tokens(rates)
+        k = min(range(len(tokens)), key=lambda k: self.costs.verify_seconds(k) / tokens[k])
+        drafts = bool(self._max_k) and not self.parked
         rival = cheapest(self._rates(), self.costs).seconds if drafts else self.costs.plain_seconds()
-        if not lookup.k or lookup.seconds >= rival:
+        if not k or self.costs.verify_seconds(k) / tokens[k] >= rival:
             return 0
-        self._coming = lookup.k
-        return lookup.k
+        self._coming = k
+        return k
 
     def observe(self, round: Round) -> None:
         """Learn the cost and the acceptance of one round."""
-        emitted, learns = len(round.emitted), learns_from(round.drafter)
+        emitted = len(round.emitted)
         self._left, self._emitted = self._left - emitted, self._emitted + emitted
-        self._rounds, self._session_tokens = self._rounds + 1, self._session_tokens + emitted
-        if learns:
+        self._context_tokens, self._session_tokens = self._context_tokens + emitted, self._session_tokens + emitted
+        if learns_from(round.drafter):
             self._observe_drafted(round)
         else:
+            self._unread += emitted
             self.acceptance.passed(emitted)
             # A plain round after a drafted one, or a reply's first, starts the pipeline and costs more than a step. One
             # before a drafted round, or a reply's last, seems to cost less: queueing its successor blocked the host
             # in the round before, and nothing blocks it now.
             if self._after_plain and not round.draft:
-                if not self._coming and self._left > 0 and not self._cold:
+                if not self._coming and self._left > 0:
                     self.costs.plain(round.verify_seconds)
             elif not round.draft:
                 self.costs.restarted(round.verify_seconds)
-            elif not self._cold:
+            else:
                 # A lookup has no cost of its own: all its time is the pass's.
                 self.costs.drafted(len(round.draft), None, round.draft_seconds + round.verify_seconds)
-        self._reading.emitted(emitted, learns)
         self._after_plain = not round.draft
 
     def _observe_drafted(self, round: Round) -> None:
-        k, reading, draft_seconds = len(round.draft), self._reading, round.draft_seconds
-        caught_up = reading.unread > 0 and not round.draft_prefill_seconds
-        if round.draft_prefill_seconds and not reading.resting:
-            self.costs.prefilled(reading.unread, round.draft_prefill_seconds)
-        elif caught_up and self.costs.ready and not reading.resting:
-            self.costs.prefilled(reading.unread, draft_seconds - self.costs.draft_seconds(k))
-        if not self._cold:
-            self.costs.drafted(k, None if caught_up else draft_seconds, round.verify_seconds)
+        k = len(round.draft)
+        caught_up = self._unread > 0 and not round.draft_prefill_seconds
+        if round.draft_prefill_seconds and not self.resting:
+            self.costs.prefilled(self._unread, round.draft_prefill_seconds)
+        elif caught_up and self.costs.ready and not self.resting:
+            self.costs.prefilled(self._unread, round.draft_seconds - self.costs.draft_seconds(k))
+        self._unread, self.resting = 0, False
+        self.costs.drafted(k, None if caught_up else round.draft_seconds, round.verify_seconds)
         self.acceptance.drafted(k, round.accepted, len(round.emitted))
-        # At its estimated cost: one slow round is no reason to give up.
-        self._look.add(self.costs.round_seconds(k) / self.costs.plain_seconds(), len(round.emitted))
-
-    @property
-    def _cold(self) -> bool:
-        """Whether the last round was one of the reply's first."""
-        return self._rounds <= COLD_ROUNDS
+        self._look.add((round.draft_seconds + round.verify_seconds) / self.costs.plain_seconds(), len(round.emitted))
 
     def _while_parked(self) -> int:
-        plain, reading = self.costs.plain_seconds(), self._reading.doubted_seconds(self.costs)
+        plain, reading = self.costs.plain_seconds(), self._reading_seconds()
+        hoped = cheapest([HOPED_RATE] * self._max_k, self.costs)
         steps = EXPLORED_SHARE * self._since + self._credit_steps
         if not self._known:
             steps = FIRST_LOOK_SHARE * (self._session_tokens + self._left)
+        if not self.costs.prefill_known:
+            reading *= exp(self.costs.assumed.doubt)  # may cost more than is assumed
         may_lose = min(steps - reading / plain, max(LOOK_STEPS, FIRST_LOOK_SHARE * self._left))
         first = cheapest(self._rates(), self.costs, RISKED_SHARE * may_lose)
         price = loss_steps(first, self.costs) * plain + reading
-        coming = coming_tokens(self._left, self._emitted)
-        hoped = cheapest([HOPED_RATE] * self._max_k, self.costs)
-        promising = pays(hoped, price, self.costs, coming, 1 + self._failures)
+        promising = pays(hoped, price, self.costs, coming_tokens(self._left, self._emitted), self._failures)
         if hoped.seconds >= plain:
-            # No usual text could make it pay, unless its costs were measured at a bad moment.
+            # No text could make it pay, unless its costs were measured at a bad moment.
             promising = self.costs.ready and LAST_WAIT_ROUNDS <= self._since < inf
-            self._reading.rest()
+            self._rest()
         if loss_steps(first, self.costs) > may_lose or not promising:
             self._wait = RECONSIDER_ROUNDS
             if self._since == inf:
@@ -199,15 +193,14 @@ class Adaptive:
         """Whether the gain of `choice` is within the doubt about a plain step, so that this one is measured first."""
         if log(max(self.costs.plain_seconds() / choice.seconds, 1.0)) >= plain_doubt(self.costs):
             return False
-        # This round and three more: the first starts the pipeline, the last ends it, and neither is counted. Cold ones
-        # come on top.
-        self._wait = 3 + max(COLD_ROUNDS - 1 - self._rounds, 0)
+        # This round and three more: the first starts the pipeline, the last ends it, and neither is counted.
+        self._wait = 3
         self.reason = "a plain step is being measured"
         return True
 
     def _while_drafting(self) -> int:
         plain, look = self.costs.plain_seconds(), self._look
-        if self._look.beginning:
+        if self._looking:
             choice = cheapest(self._rates(), self.costs, RISKED_SHARE * look.left)
             if loss_steps(choice, self.costs) <= look.left and not (look.rounds > 1 and self._hopeless()):
                 return choice.k
@@ -217,16 +210,21 @@ class Adaptive:
             self._park()
             self.reason = f"parked: {yielded}"
             return 0
-        reading = self._reading.seconds(self.costs)
+        reading = self._reading_seconds()
         if reading > plain and not pays(best, reading, self.costs, coming_tokens(self._left, self._emitted)):
             self._wait = RECONSIDER_ROUNDS
-            unread, steps = self._reading.unread, reading / plain
-            self.reason = f"short answer: reading {unread} tokens would cost the draft {steps:.0f} plain steps"
+            self.reason = (
+                f"short answer: reading {self._unread} tokens would cost the draft {reading / plain:.0f} plain steps"
+            )
             return 0
         if self._measures_plain(best):
             return 0
         self.reason = yielded
         return best.k
+
+    @property
+    def _looking(self) -> bool:
+        return not self.parked and self._look.beginning
 
     def _hopeless(self) -> bool:
         """Whether drafting loses even if its acceptance is as high as what was judged allows."""
@@ -240,15 +238,26 @@ class Adaptive:
         self._credit_steps = min(max(-self._look.lost, 0.0), CREDIT_STEPS)
         self.parked = True
         if self._wait == LAST_WAIT_ROUNDS:
-            self._reading.rest()
+            self._rest()
+
+    def _rest(self) -> None:
+        """The draft gives its memory back, and will have to read everything again."""
+        self.resting, self._unread = True, self._context_tokens
 
     def _rates(self) -> list[float]:
+        """Rates as far as a round may now reach."""
         return self.acceptance.rates(self._deepest())
 
     def _deepest(self) -> int:
         """Deepest K that may be compared now: where nothing is known of the machine, one more than was judged."""
         reach = self.acceptance.reach if self.costs.shape_known else self.acceptance.frontier + 1
         return int(min(self._max_k, reach))
+
+    def _reading_seconds(self) -> float:
+        """Cost of reading the context that the draft has not read."""
+        known = self.costs.prefill_known or self._unread_token_seconds is None
+        token = self.costs.prefill_token_seconds() if known else self._unread_token_seconds
+        return min(self._unread, self._most_unread) * (token or 0.0) + self.resting * self._reload_seconds
 
     def to_dict(self, now_seconds: float) -> dict[str, Any]:
         """Costs and acceptance for a later process to start from; `now_seconds` since the epoch."""

@@ -12,8 +12,9 @@ from specdec_cli.engine.draft_length.costs import CostRecord
 from specdec_cli.speedup import expected_tokens
 
 # What a look may hope for: the upper end of the usual acceptance. Where not even this would pay, nothing is tried.
-# Hoping for copied text (0.97) on M1 and M2 was simulated: it gains there, and costs other text up to 5 % of a reply.
 HOPED_RATE = 0.8
+# Rule of succession: after f looks in a row that did not pay, the next one pays with odds of 1 in f + 2.
+DOUBTED = 2
 # Expected remaining tokens: 64 plus the number already emitted (reply lengths are long-tailed).
 TYPICAL_REPLY_TOKENS = 64
 # Uncertainty of the plain-step cost (log): PLAIN_DOUBT / sqrt(samples), plus PLAIN_DOUBT per DOUBT_ROUNDS rounds since
@@ -45,12 +46,6 @@ def cheapest(rates: list[float], costs: CostRecord, stake_steps: float = inf) ->
     return best
 
 
-def cheapest_lookup(rates: list[float], costs: CostRecord) -> Choice:
-    """The cheapest token among lookups of K = 0 … len(rates), which cost nothing but their verification."""
-    tokens = expected_tokens(rates)
-    return min((Choice(k, t, costs.verify_seconds(k) / t) for k, t in enumerate(tokens)), key=lambda one: one.seconds)
-
-
 def loss_steps(choice: Choice, costs: CostRecord) -> float:
     """Plain steps that a round of `choice` loses if nothing is accepted."""
     return choice.tokens * choice.seconds / costs.plain_seconds() - 1
@@ -61,13 +56,10 @@ def coming_tokens(left_tokens: float, emitted_tokens: int) -> float:
     return min(left_tokens, TYPICAL_REPLY_TOKENS + emitted_tokens)
 
 
-def pays(choice: Choice, price_seconds: float, costs: CostRecord, coming: float, failing: int = 1) -> bool:
-    """Whether `coming` tokens of `choice` should earn the price back, if they fail `failing` times for one success.
-
-    Rule of succession: a look after f in a row that did not pay fails 1 + f times for each that pays.
-    """
+def pays(choice: Choice, price_seconds: float, costs: CostRecord, coming: float, failures: int = 0) -> bool:
+    """Whether `coming` tokens of `choice` should earn the price back, at the odds that `failures` leave."""
     gain = (costs.plain_seconds() - choice.seconds) * coming
-    return gain > 0 and gain >= (1 + failing) * price_seconds
+    return gain > 0 and gain >= (DOUBTED + failures) * price_seconds
 
 
 def plain_doubt(costs: CostRecord) -> float:

@@ -153,7 +153,7 @@ def test_a_second_reply_starts_where_the_first_ended():
     machine, length = BY_NAME["M4 Pro (mlx 3852)"], Adaptive()
     first = adaptive(machine, CODE, 500, 1, length=length).ks
     second = adaptive(machine, CODE, 500, 2, length=length).ks
-    assert first[:8] == [0, 0, 0, 0, 0, 0, 0, 1] and second[0] == 0 and min(second[1:6]) >= 2
+    assert first[:6] == [0, 0, 0, 0, 0, 1] and second[0] == 0 and min(second[1:6]) >= 2
     adaptive(machine, HOSTILE, 500, 3, length=length)
     assert length.parked
     assert set(adaptive(machine, HOSTILE, FIRST_WAIT_ROUNDS, 4, length=length).ks) == {0}
@@ -172,30 +172,6 @@ def test_a_second_process_starts_from_the_costs_of_the_first():
     assert Adaptive.from_dict(written, now_seconds=1e9 + BELIEVED_SECONDS + 1) is None
     with pytest.raises(KeyError):
         Adaptive.from_dict({"at": 1e9}, now_seconds=1e9)
-
-
-def test_the_first_rounds_of_a_reply_teach_no_costs():
-    """Twice as slow, they made the K of a look seem dear: a reply of a known pair stayed beside its best K."""
-    length = Adaptive(Costs({2: 1.1, 9: 2.0}, {1: 0.1}, doubt=0.1))
-    length.begin(100)
-    shape = [length.costs.round_seconds(k) / length.costs.plain_seconds() for k in (1, 2, 3)]
-    length.observe(Round(0, "none", (), 0, 5, (5,), 0.0, 2.0))
-    for index in (1, 2):
-        length.observe(Round(index, "model", (1,) * index, 0, 5, (5,), 0.3, 9.0))
-    assert [length.costs.round_seconds(k) / length.costs.plain_seconds() for k in (1, 2, 3)] == pytest.approx(shape)
-    length.observe(Round(3, "model", (1, 2), 0, 5, (5,), 0.2, 1.2))
-    assert length.costs.plain_seconds() == pytest.approx(1.2 / (1.1 + 0.9 / 7), rel=0.01)
-
-
-def test_one_slow_round_does_not_end_a_look():
-    """At what it took, a round of thirty steps used the whole budget of the look up, and drafting was parked."""
-    length = Adaptive(Costs({2: 1.1, 9: 2.0}, {1: 0.1}, doubt=0.1))
-    length.begin(2000)
-    assert length.next() and not length.parked
-    for index, seconds in enumerate((1.0, 1.0, 1.0, 30.0, 1.0, 1.0)):
-        k = length.next()
-        length.observe(Round(index, "model", (1,) * k, k, 5, (1,) * k + (5,), 0.1 * k, seconds))
-        assert length.next() and not length.parked
 
 
 def test_it_says_why_it_is_parked():
@@ -291,7 +267,7 @@ def test_a_plain_round_without_a_plain_one_behind_it_is_no_measure(lookup):
     """Its predecessor's clock was read after the host had been blocked, so it seems to take 0.3 of a step."""
     length = Adaptive(max_k=0)
     length.begin(100)
-    for seconds in (3.4, 2.0, 2.0, 1.0, 1.0, 0.3):
+    for seconds in (1.7, 1.0, 1.0, 0.3):
         length.next()
         if seconds == 0.3 and lookup:
             assert length.lookup_k([0.99] * 8)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from specdec_cli.engine.draft_length.costs import CostRecord, Costs
 from specdec_cli.engine.draft_length.estimates import (
+    DOUBTED,
     FRESH_ROUNDS,
     PLAIN_DOUBT,
     TYPICAL_REPLY_TOKENS,
@@ -47,11 +48,11 @@ def test_the_cheapest_token_is_the_least_over_all_k(rates):
     assert seconds_a_token(choice.k, rates) == pytest.approx(choice.seconds)
 
 
-def test_a_gain_must_be_worth_the_looks_that_fail_too():
+def test_a_gain_must_be_worth_its_price_twice_and_once_more_for_each_failure():
     choice, costs = Choice(3, 2.0, 0.5), measured()  # half a second saved a token
-    for failing in (1, 2, 7):
-        assert pays(choice, 100 / 2 / (1 + failing), costs, 100, failing)
-        assert not pays(choice, 100 / 2 / (1 + failing) + 0.01, costs, 100, failing)
+    assert pays(choice, 100 / 2 / DOUBTED, costs, coming=100)
+    assert not pays(choice, 100 / 2 / DOUBTED + 0.01, costs, coming=100)
+    assert not pays(choice, 100 / 2 / DOUBTED, costs, coming=100, failures=1)
     assert not pays(Choice(3, 2.0, 1.0), 0.0, costs, coming=100)
 
 
