@@ -76,6 +76,7 @@ def forker(tmp_path):
     process.stdin.close()
     process.kill()
     process.wait()
+    process.stdout.close()
 
 
 def trial(forker, arguments, signals, dice):
