@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from specdec_cli.errors import NotAvailable, Unanswered
@@ -28,13 +28,19 @@ PORTS = {"http": 80, "https": 443}
 def prepare() -> None:
     """Import huggingface_hub quietly: no telemetry, no log lines on stderr, progress at least once a megabyte."""
     from huggingface_hub import constants
-    from huggingface_hub.utils import logging
 
     constants.HF_HUB_DISABLE_TELEMETRY = True  # it may have been imported before the environment was set
     constants.DOWNLOAD_CHUNK_SIZE = 1 << 20  # its 10 MB steps look like a stall on a slow line
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # the Hub client has no types there
+    library().logging.set_verbosity_error()
     warnings.filterwarnings("ignore", module="huggingface_hub")  # specdec reports a full disk itself
     _guard()
+
+
+def library() -> Any:
+    """`huggingface_hub.utils`, without types: its stub leaves out names that it exports, its HTTP client among them."""
+    from huggingface_hub import utils
+
+    return utils
 
 
 @cache

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from specdec_cli.errors import DoesNotFit, NotAvailable, SpecdecError, Unanswered
 from specdec_cli.format import duration
-from specdec_cli.hub.client import asked_wait_seconds, endpoint, prepare, without_credentials
+from specdec_cli.hub.client import asked_wait_seconds, endpoint, library, prepare, without_credentials
 from specdec_cli.hub.layout import cache_folder
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ def explained(name: str, revision: str | None = None) -> Iterator[None]:
     """Turn failures of huggingface_hub inside this context into SpecdecErrors about `name`."""
     prepare()
     from huggingface_hub.errors import EntryNotFoundError
-    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]  # the client it really uses
+
+    httpx = library().httpx
 
     try:
         yield
@@ -46,7 +47,8 @@ def explain(error: BaseException, name: str, revision: str | None = None) -> Spe
         LocalEntryNotFoundError,
         OfflineModeIsEnabled,
     )
-    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]  # the client it really uses
+
+    httpx = library().httpx
 
     while isinstance(error, LocalEntryNotFoundError) and error.__cause__ is not None:
         error = error.__cause__  # its own message, "check your connection", hides the reason
@@ -121,8 +123,7 @@ def _limited(headers: Mapping[str, str], name: str) -> SpecdecError:
 
 
 def _unreached(error: BaseException, name: str) -> SpecdecError:
-    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]  # the client it really uses
-
+    httpx = library().httpx
     if isinstance(error, (httpx.TimeoutException, TimeoutError)):
         return Unanswered(f"{endpoint()} stopped answering while {name} was asked for", AGAIN)
     if isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)):

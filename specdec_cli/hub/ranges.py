@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from specdec_cli.errors import NotAvailable
+from specdec_cli.hub.client import library
 from specdec_cli.hub.layout import size_text
 from specdec_cli.hub.snapshot import RemoteFile, Snapshot
 from specdec_cli.hub.transfer import located
@@ -38,7 +39,7 @@ def read_span(snapshot: Snapshot, span: Span) -> Iterator[bytes]:
     Raises: NotAvailable for another commit, another size, or a server that knows no ranges; what the client raises
     once it broke TRIES times without a byte.
     """
-    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]  # the client it really uses
+    httpx = library().httpx
 
     at, failures = span.begin, 0
     while at < span.end:
@@ -60,14 +61,13 @@ def read_span(snapshot: Snapshot, span: Span) -> Iterator[bytes]:
 def _pieces(snapshot: Snapshot, span: Span) -> Iterator[bytes]:
     """One request. Raises: as `read_span`, and the client's TransportError for a body that ends early."""
     from huggingface_hub import get_session
-    from huggingface_hub.utils import hf_raise_for_status  # type: ignore[attr-defined]  # exported, but not by its stub
 
     url, headers = located(snapshot, span.file)
     headers = {**headers, "range": f"bytes={span.begin}-{span.end - 1}", "accept-encoding": "identity"}
     with get_session().stream("GET", url, headers=headers, follow_redirects=True) as response:
         if response.status_code not in (200, 206, 416):
             response.read()
-            hf_raise_for_status(response)
+            library().hf_raise_for_status(response)
         _require_range(response, snapshot, span)
         left = span.end - span.begin
         for piece in response.iter_raw(CHUNK_BYTES):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from specdec_cli.errors import NotAvailable
-from specdec_cli.hub.client import is_hub
+from specdec_cli.hub.client import is_hub, library
 from specdec_cli.hub.comparing import Arriving, digest_of, small_digest_of
 from specdec_cli.hub.failures import explain, no_hub
 from specdec_cli.hub.layout import blob_path, cache_folder, is_inside, repository, require_inside
@@ -55,7 +55,6 @@ def bring(snapshot: Snapshot, file: RemoteFile, known: Known, progress: Progress
     Raises: NotAvailable for altered bytes, which are not kept; what huggingface_hub raises.
     """
     from huggingface_hub.file_download import are_symlinks_supported
-    from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]  # exported, but not by its stub
 
     name, pointer = snapshot.name, snapshot.folder / file.path
     blob = blob_path(name, file.path, str(file.digest))
@@ -66,7 +65,7 @@ def bring(snapshot: Snapshot, file: RemoteFile, known: Known, progress: Progress
     require_inside(name, pointer.parent)
     _tag_cache()
     place = blob if are_symlinks_supported(cache_folder()) else pointer
-    with WeakFileLock(lock):  # the lock of huggingface_hub: two programs fetch a file once
+    with library().WeakFileLock(lock):  # the lock of huggingface_hub: two programs fetch a file once
         if not is_as_listed(name, file, place, known):
             _download(snapshot, file, place, progress)
         if place is blob and pointer.resolve() != blob.resolve():
@@ -142,7 +141,8 @@ def _metadata(snapshot: Snapshot, file: RemoteFile) -> HfFileMetadata:
     """Ask for the file's headers; ask again after a broken connection, but not after invalid headers."""
     from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
     from huggingface_hub.errors import HfHubHTTPError
-    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]  # the client it really uses
+
+    httpx = library().httpx
 
     url = hf_hub_url(snapshot.name, file.path, revision=snapshot.commit)
     seconds = constants.HF_HUB_ETAG_TIMEOUT
@@ -160,9 +160,8 @@ def _metadata(snapshot: Snapshot, file: RemoteFile) -> HfFileMetadata:
 def _headers() -> dict[str, str]:
     """Headers with the token, counted as a download. The client removes the token on requests to other hosts."""
     from huggingface_hub import constants
-    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # exported, but not by its stub
 
-    headers: dict[str, str] = build_hf_headers(headers={constants.X_HF_DOWNLOAD_COUNTER: "1"})
+    headers: dict[str, str] = library().build_hf_headers(headers={constants.X_HF_DOWNLOAD_COUNTER: "1"})
     return headers
 
 
