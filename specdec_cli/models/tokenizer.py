@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,12 +14,13 @@ from tokenizers.decoders import DecodeStream
 from transformers import CONFIG_MAPPING, PreTrainedConfig
 from transformers.utils import chat_template_utils
 
-from specdec_cli import jsonfile
 from specdec_cli.errors import NotAvailable, SpecdecError, UsageError
 from specdec_cli.foreign import guarded
 from specdec_cli.models.checkpoint import stop_ids
 from specdec_cli.models.template import BoundedEnvironment, limited
 from specdec_cli.models.text import Thinking
+from specdec_cli.models.token_files import damaged_file, require_small_ids
+from specdec_cli.models.token_text import byte_level, sentence_piece
 from specdec_cli.models.vocab import TokenTable
 
 Message = Mapping[str, Any]
@@ -64,11 +64,11 @@ class Tokenizer:
         ends = stop_ids(folder, name, config)
 
         def refused(reason: str) -> SpecdecError:
-            reason = _damaged_file(folder) or reason
+            reason = damaged_file(folder) or reason
             return NotAvailable(f"the tokenizer of {name} cannot be read: {reason}", "download the model again")
 
         with guarded(refused):
-            _require_small_ids(folder)
+            require_small_ids(folder)
             options = {"trust_remote_code": False, "config": _class_hints(folder, config)}
             tokenizer = cls(load_tokenizer(folder, options, eos_token_ids=ends))
             tokenizer.table()
@@ -169,7 +169,7 @@ class Tokenizer:
         if self._table is None:
             inner = self._wrapper._tokenizer
             added = {str(token) for token in inner.added_tokens_decoder.values()}
-            to_bytes = _byte_level if self._is_byte_level() else _sentence_piece
+            to_bytes = byte_level if self._is_byte_level() else sentence_piece
             texts: dict[int, str] = {}
             for text, token in sorted(inner.get_vocab().items()):
                 other = texts.get(token)
@@ -199,48 +199,6 @@ def require_characters(text: str) -> None:
         if "\ud800" <= character <= "\udfff":
             byte = f"byte 0x{ord(character) - 0xDC00:02x}" if "\udc80" <= character <= "\udcff" else "half a character"
             raise UsageError(f"the text is not UTF-8: {byte} at {at} of {len(text)}", "type it again, or leave it out")
-
-
-def _damaged_file(folder: Path) -> str:
-    """The first of the tokenizer's JSON files that cannot be read, and why; empty if all can."""
-    for path in sorted(folder.glob("*.json")):
-        if path.name == "config.json" or path.name.endswith(".index.json"):
-            continue
-        try:
-            jsonfile.parse_object(path.read_bytes())
-        except OSError as error:
-            return f"{path.name}: {error.strerror}"
-        except jsonfile.NotJson as error:
-            return f"{path.name}: {error}"
-    return ""
-
-
-# Readers of a vocabulary keep a list as long as its largest id; the largest vocabularies have a million tokens.
-MOST_ID = 10_000_000
-LARGE = re.compile(rb'[:\s"]\d{8,}')
-ID_FILES = ("tokenizer.json", "tokenizer_config.json", "added_tokens.json", "vocab.json")
-
-
-def _require_small_ids(folder: Path) -> None:
-    """Raises: ValueError for an id above MOST_ID, before anything makes room for it; OSError."""
-    for path in (folder / name for name in ID_FILES):
-        data = path.read_bytes() if path.is_file() else b""
-        if LARGE.search(data):  # few files have such a number, so few are read twice
-            for text, token in _ids(jsonfile.parse_object(data)):
-                if token > MOST_ID:
-                    raise ValueError(f"{path.name} gives {text!r} the id {token}, and none is above {MOST_ID}")
-
-
-def _ids(values: Mapping[str, Any]) -> Iterator[tuple[object, int]]:
-    """(text, id) of every token that one of ID_FILES names."""
-    model, added, decoder = (values.get(key) for key in ("model", "added_tokens", "added_tokens_decoder"))
-    vocabulary = model.get("vocab") if isinstance(model, dict) else values
-    found = list(vocabulary.items()) if isinstance(vocabulary, dict) else []
-    found += [(one.get("content"), one.get("id")) for one in added or () if isinstance(one, dict)]
-    found += [(one, int(key)) for key, one in decoder.items() if key.isdigit()] if isinstance(decoder, dict) else []
-    # The other whole numbers of a tokenizer's configuration, such as its longest text, are no ids.
-    known = values.keys() if "tokenizer_class" in values or "model_max_length" in values else ()
-    yield from ((text, token) for text, token in found if isinstance(token, int) and text not in known)
 
 
 def _tool_call(found: Mapping[str, Any]) -> ToolCall:
@@ -303,24 +261,3 @@ def _class_hints(folder: Path, config: Mapping[str, Any]) -> Any:
     named = {key: config[key] for key in ("tokenizer_class", "model_name") if isinstance(config.get(key), str)}
     vars(hints).update(named, model_type=kind, _name_or_path=str(folder))
     return hints
-
-
-def _byte_alphabet() -> dict[str, int]:
-    """GPT-2's printable stand-ins for the 256 bytes."""
-    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    rest = [b for b in range(256) if b not in plain]
-    return {chr(b): b for b in plain} | {chr(256 + i): b for i, b in enumerate(rest)}
-
-
-_ALPHABET = _byte_alphabet()
-
-
-def _byte_level(token: str) -> bytes:
-    return bytes(_ALPHABET[c] for c in token) if all(c in _ALPHABET for c in token) else token.encode()
-
-
-def _sentence_piece(token: str) -> bytes:
-    """`<0xNN>` is one byte; U+2581 is a space."""
-    if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
-        return bytes([int(token[3:5], 16)])
-    return token.replace("\u2581", " ").encode()
