@@ -18,7 +18,6 @@ from specdec_cli.cli.pipes import ignore_broken_pipe
 from specdec_cli.cli.sampling import SamplingOptions
 from specdec_cli.errors import UsageError
 from specdec_cli.kinds import DEFAULT_DRAFTER
-from specdec_cli.pairs.pair import DEMO
 from specdec_cli.request import one_name, parse_k
 from specdec_cli.session.conversation import OVERFLOWS, Overflow
 
@@ -192,8 +191,7 @@ def _converse(
     )
     turns = len(transcript.conversation.turns)
     summary = f"{this_chat.loaded.summary} · /help" + (f" · {count(turns, 'turn')} continued" if turns else "")
-    if found.pair.name == DEMO:
-        introduce_demo(display)
+    introduce_demo(found.pair.name, shown=display.notices, plain=plain)
     screen.greet(summary)
     if turns and display.notices:
         show_last_turn(screen, transcript)

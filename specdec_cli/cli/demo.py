@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from specdec_cli.cli.options import DisplayOptions
+from specdec_cli.pairs.pair import DEMO
+
+if TYPE_CHECKING:
+    from specdec_cli.pairs.resolve import Resolved
 
 
-def introduce_demo(display: DisplayOptions) -> None:
-    """Nothing under -q and --json."""
-    if not display.notices:
+def without_reason(found: Resolved) -> Resolved:
+    """The demo introduces itself, so that no line need say why it was chosen."""
+    return replace(found, reason="") if found.pair.name == DEMO else found
+
+
+def introduce_demo(name: str, *, shown: bool, plain: bool) -> None:
+    """What the pair `name` is, if it is the demo; nothing unless `shown`."""
+    if name != DEMO or not shown:
         return
     from specdec_cli.ui.display import print_demo_box, print_demo_line
 
     stamp = _stamp()
     whole = sys.stderr is not None and sys.stderr.isatty() and not shown_on(stamp, date.today())
-    (print_demo_box if whole else print_demo_line)(sys.stderr, display.plain)
+    (print_demo_box if whole else print_demo_line)(sys.stderr, plain)
     if whole:
         remember(stamp, date.today())
 

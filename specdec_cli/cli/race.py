@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from specdec_cli.cli.asked import Asked
+from specdec_cli.cli.demo import introduce_demo, without_reason
+from specdec_cli.cli.export import write_export
 from specdec_cli.cli.groups import grouped
 from specdec_cli.cli.opened import opened, resolved
 from specdec_cli.cli.options import AnswerOptions, ModelOptions, Plain, Quiet, Raw, option
@@ -18,7 +21,6 @@ from specdec_cli.cli.run import read_prompt
 from specdec_cli.cli.sampling import SamplingOptions
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Failure
-from specdec_cli.request import Request, parse_k
 from specdec_cli.session.interrupt import Interrupt
 
 if TYPE_CHECKING:
@@ -57,32 +59,23 @@ def race(
 
     Both share this machine: the lane with less compute time behind it goes next, so who is ahead is ahead.
     """
-    length = parse_k(answer.k)
-    values, bias = sampling.values(), sampling.bias()
+    asked = Asked.of(answer, sampling)
     files = tuple(export or ())
     require_formats(files)
     text = read_prompt(prompt)
-    found = resolved(models)
+    found = without_reason(resolved(models))
     # Two lanes have caches of their own.
     reserve_tokens = 2 * (answer.max_tokens + len(text) // 3)
-    session = opened(found, models, reserve_tokens=reserve_tokens, shown=not (quiet or json), plain=plain)
+    shown = not (quiet or json)
+    session = opened(found, models, reserve_tokens=reserve_tokens, shown=shown, plain=plain)
     from specdec_cli.race.plan import RacePlan, same_text
     from specdec_cli.race.race import race as run_race
     from specdec_cli.ui.race.display import race_display
 
-    request = Request(
-        max_tokens=answer.max_tokens,
-        stop=tuple(answer.stop or ()),
-        k=found.pair.k if length is None else length,
-        drafter=found.drafter,
-        max_context=answer.max_context,
-        rule=sampling.rule,
-        seed=sampling.seed,
-        sampling=values,
-        logit_bias=bias,
-    )
+    request = asked.request(found)
     request = same_text(request, session.effective(request)["temperature"])
     ids = session.raw_tokens(text) if raw else session.chat_tokens(text, answer.system)
+    introduce_demo(found.pair.name, shown=shown, plain=plain)
     events: list[RaceEvent] = []
     with ExitStack() as stack:
         display = race_display(sys.stdout, sys.stderr, json=json, quiet=quiet, plain=plain)
@@ -90,7 +83,7 @@ def race(
         interrupt = stack.enter_context(Interrupt())
         plan = RacePlan(request, ids, text, raw)
         finish = show_race(run_race(session.pair, plan, interrupt.requested), display, events)
-    write_exports(files, events, quiet or json, plain)
+    write_exports(files, events, shown=shown, plain=plain)
     if finish.reason == "interrupted":
         raise typer.Exit(130)
     require_lossless(finish)
@@ -124,10 +117,8 @@ def require_formats(files: tuple[Path, ...]) -> None:
             raise UsageError(f"--export {file}: {file.parent} is no folder", "name a file in a folder that exists")
 
 
-def write_exports(files: tuple[Path, ...], events: list[RaceEvent], quiet: bool, plain: bool) -> None:
+def write_exports(files: tuple[Path, ...], events: list[RaceEvent], *, shown: bool, plain: bool) -> None:
     """Raises: UsageError for a file that cannot be written."""
-    from specdec_cli.ui.display import print_notice
-
     if not files:
         return
     from specdec_cli.ui.race.html import race_page
@@ -135,13 +126,7 @@ def write_exports(files: tuple[Path, ...], events: list[RaceEvent], quiet: bool,
 
     for file in files:
         draw = race_picture if file.suffix.lower() == ".svg" else race_page
-        try:
-            file.write_text(draw(events), encoding="utf-8")
-        except OSError as error:
-            hint = "name a file in a folder that can be written to"
-            raise UsageError(f"--export {file} cannot be written: {error.strerror}", hint) from error
-        if not quiet:
-            print_notice(sys.stderr, f"wrote {file}", plain)
+        write_export("--export", file, draw(events), shown=shown, plain=plain)
 
 
 def require_lossless(finish: RaceFinish) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from specdec_cli.cli.export import write_export
 from specdec_cli.cli.options import FULL, SMALL, ColourAnswer, Panel, PanelSize, Plain, Quiet
 from specdec_cli.cli.pipes import ignore_broken_pipe
 from specdec_cli.errors import UsageError
@@ -123,17 +124,9 @@ def _pause(speed: float | None, step: bool, cancelled: Callable[[], bool], stack
 
 
 def _export(trace: Trace, svg: Path | None, html: Path | None, quiet: bool, plain: bool) -> None:
-    from specdec_cli.ui.display import print_notice
     from specdec_cli.ui.export.html import html_page
     from specdec_cli.ui.export.svg import svg_picture
 
     for option, file, draw in (("--svg", svg, svg_picture), ("--html", html, html_page)):
-        if file is None:
-            continue
-        try:
-            file.write_text(draw(trace), encoding="utf-8")
-        except OSError as error:
-            hint = "name a file in a folder that exists and can be written to"
-            raise UsageError(f"{option} {file} cannot be written: {error.strerror}", hint) from error
-        if not quiet:
-            print_notice(sys.stderr, f"wrote {file}", plain)
+        if file is not None:
+            write_export(option, file, draw(trace), shown=not quiet, plain=plain)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from specdec_cli.cli.demo import introduce_demo
+from specdec_cli.cli.asked import Asked
+from specdec_cli.cli.demo import introduce_demo, without_reason
 from specdec_cli.cli.groups import grouped
 from specdec_cli.cli.opened import opened, resolved
 from specdec_cli.cli.options import AnswerOptions, DisplayOptions, ModelOptions, Raw
@@ -19,8 +19,6 @@ from specdec_cli.cli.pipes import ignore_broken_pipe
 from specdec_cli.cli.sampling import SamplingOptions
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Failure, Finish
-from specdec_cli.pairs.pair import DEMO
-from specdec_cli.request import Request, parse_k
 from specdec_cli.session.interrupt import Interrupt
 
 if TYPE_CHECKING:
@@ -51,34 +49,18 @@ def run(
     sampling: SamplingOptions,
 ) -> None:
     """Answer one prompt: the text on stdout, the panel and the summary on stderr."""
-    length = parse_k(answer.k)
-    values, bias = sampling.values(), sampling.bias()
+    asked = Asked.of(answer, sampling)
     text = read_prompt(prompt, file)
-    found = resolved(models, () if length is None else (length,))
+    found = without_reason(resolved(models, () if asked.k is None else (asked.k,)))
     with ExitStack() as stack:
         screen = stack.enter_context(display.open(found.pair.name))
-        demo = found.pair.name == DEMO
-        found = replace(found, reason="") if demo else found
         reserve_tokens = answer.max_tokens + len(text) // 3
         session = opened(found, models, reserve_tokens=reserve_tokens, shown=display.notices, plain=display.plain)
-        request = Request(
-            max_tokens=answer.max_tokens,
-            stop=tuple(answer.stop or ()),
-            k=found.pair.k if length is None else length,
-            drafter=found.drafter,
-            max_context=answer.max_context,
-            rule=sampling.rule,
-            seed=sampling.seed,
-            sampling=values,
-            logit_bias=bias,
-            stop_repetition=found.pair.stop_repetition if answer.stop_repetition is None else answer.stop_repetition,
-        )
         ids = session.raw_tokens(text) if raw else session.chat_tokens(text, answer.system)
-        if demo:
-            introduce_demo(display)
+        introduce_demo(found.pair.name, shown=display.notices, plain=display.plain)
         interrupt = stack.enter_context(Interrupt())
         stack.enter_context(display.no_echo())
-        finish = show_events(session.reply(ids, request, interrupt.requested, raw), screen)
+        finish = show_events(session.reply(ids, asked.request(found), interrupt.requested, raw), screen)
     if finish.reason == "interrupted":
         raise typer.Exit(130)
 

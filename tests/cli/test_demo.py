@@ -6,7 +6,7 @@ from datetime import date
 import pytest
 
 from specdec_cli.cli import demo
-from specdec_cli.cli.options import DisplayOptions
+from specdec_cli.pairs.pair import DEMO
 
 LINE = "the demo pair answers: it completes Python and knows nothing else; a real pair: specdec pull\n"
 
@@ -16,11 +16,11 @@ class Terminal(io.StringIO):
         return True
 
 
-def said(monkeypatch, tmp_path, err, **options):
+def said(monkeypatch, tmp_path, err, name=DEMO, shown=True):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(demo.sys, "stderr", err)
-    demo.introduce_demo(DisplayOptions(plain=True, **options))
+    demo.introduce_demo(name, shown=shown, plain=True)
     return err.getvalue()
 
 
@@ -47,15 +47,22 @@ def test_a_folder_that_cannot_be_written_harms_nothing(tmp_path):
     demo.remember(tmp_path / "file" / "demo-shown", date(2026, 11, 21))
 
 
-def test_a_pipe_gets_one_line_and_quiet_and_json_get_none(monkeypatch, tmp_path):
+def test_a_pipe_gets_one_line_and_nothing_where_stderr_holds_errors_only(monkeypatch, tmp_path):
     assert said(monkeypatch, tmp_path, io.StringIO()) == LINE
-    assert said(monkeypatch, tmp_path, io.StringIO(), quiet=True) == ""
-    assert said(monkeypatch, tmp_path, io.StringIO(), json=True) == ""
+    assert said(monkeypatch, tmp_path, io.StringIO(), shown=False) == ""
+    assert said(monkeypatch, tmp_path, io.StringIO(), name="another") == ""
 
 
-def test_run_says_what_the_demo_is_before_the_answer(specdec):
-    _, _, err = specdec("run", "-n", "4", "Why is the sky blue?")
+@pytest.mark.parametrize("command", ["run", "race"])
+def test_a_command_says_what_the_demo_is_before_the_answer(specdec, command):
+    _, _, err = specdec(command, "-n", "4", "Why is the sky blue?")
     assert err.startswith(LINE)
+
+
+@pytest.mark.parametrize("command", ["run", "race"])
+@pytest.mark.parametrize("flag", ["-q", "--json"])
+def test_quiet_and_json_keep_stderr_for_errors(specdec, command, flag):
+    assert specdec(command, "-n", "4", flag, "Why is the sky blue?")[2] == ""
 
 
 def test_another_pair_is_not_introduced(specdec, tiny_pair):

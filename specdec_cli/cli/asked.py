@@ -1,0 +1,47 @@
+"""What an answer is asked for on the command line. Law: a value out of bounds is refused before any model work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from specdec_cli.cli.options import AnswerOptions
+from specdec_cli.cli.sampling import SamplingOptions
+from specdec_cli.kinds import K
+from specdec_cli.request import Request, parse_k
+
+if TYPE_CHECKING:
+    from specdec_cli.pairs.resolve import Resolved
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The options of one answer, read; `k` None is the pair's own draft length."""
+
+    answer: AnswerOptions
+    sampling: SamplingOptions
+    k: K | None
+    values: Mapping[str, float | None]
+    bias: tuple[tuple[int, float], ...]
+
+    @classmethod
+    def of(cls, answer: AnswerOptions, sampling: SamplingOptions) -> Asked:
+        """Raises: UsageError for a value out of its bounds."""
+        return cls(answer, sampling, parse_k(answer.k), sampling.values(), sampling.bias())
+
+    def request(self, found: Resolved) -> Request:
+        """The same of the pair `found`: what is not given is the pair's own."""
+        answer, pair = self.answer, found.pair
+        return Request(
+            max_tokens=answer.max_tokens,
+            stop=tuple(answer.stop or ()),
+            k=pair.k if self.k is None else self.k,
+            drafter=found.drafter,
+            max_context=answer.max_context,
+            rule=self.sampling.rule,
+            seed=self.sampling.seed,
+            sampling=self.values,
+            logit_bias=self.bias,
+            stop_repetition=pair.stop_repetition if answer.stop_repetition is None else answer.stop_repetition,
+        )
