@@ -43,7 +43,7 @@ from windows import Streams, windows
 TARGET = Shape(layers=24, width=192, hidden=512, heads=3, kv_heads=1, vocabulary=VOCABULARY)
 SHALLOW = replace(TARGET, layers=12)
 DRAFT = Shape(layers=1, width=256, hidden=768, heads=4, kv_heads=2, vocabulary=VOCABULARY)
-SHALLOW_STEPS, TARGET_STEPS, DRAFT_STEPS = 2000, 3000, 3200
+SHALLOW_STEPS, TARGET_STEPS, DRAFT_STEPS = 2000, 2400, 3200
 SHORT, LONG = 256, 1024
 OWN_PROMPT, OWN_TOKENS, OWN_ROWS, OWN_BATCHES = 128, 256, 512, 12
 
