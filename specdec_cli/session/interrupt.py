@@ -11,9 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType, TracebackType
 
 TWICE_SECONDS = 1.0
+AGAIN_SECONDS = 0.01
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """What ends the program: told to, terminal closed, Ctrl-\\."""
 
@@ -63,7 +65,8 @@ class Interrupt:
 def unwinding() -> Iterator[None]:
     """While active, a signal of ENDING unwinds, so that whoever changed the terminal gives it back.
 
-    Signals that the program was started to ignore (nohup) stay ignored. Nothing outside the main thread.
+    Signals that the program was started to ignore (nohup) stay ignored. Nothing outside the main thread. Where Python
+    drops what a handler raised, as in a finalizer or between two steps of an import, the signal comes again.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -72,12 +75,34 @@ def unwinding() -> Iterator[None]:
     heard = [number for number in ENDING if before[number] != signal.SIG_IGN]
     for number in heard:
         signal.signal(number, _end)
+    report = sys.unraisablehook
+    sys.unraisablehook = partial(_send_again, report)
     try:
         yield
     finally:
+        sys.unraisablehook = report
         for number in heard:
             if signal.getsignal(number) == _end:
                 signal.signal(number, before[number])
+
+
+def _send_again(report: Callable[[sys.UnraisableHookArgs], object], dropped: sys.UnraisableHookArgs) -> None:
+    """Send the signal whose handler raised what Python has `dropped`; `report` anything else.
+
+    A moment later, and from another thread: here it would be dropped once more.
+    """
+    error = dropped.exc_value
+    if isinstance(error, KeyboardInterrupt):
+        number = signal.SIGINT
+    elif isinstance(error, SystemExit) and isinstance(error.code, int) and error.code - 128 in ENDING:
+        number = signal.Signals(error.code - 128)
+        signal.signal(number, _end)
+    else:
+        report(dropped)
+        return
+    timer = threading.Timer(AGAIN_SECONDS, signal.pthread_kill, (threading.main_thread().ident, number))
+    timer.daemon = True
+    timer.start()
 
 
 def _end(number: int, frame: FrameType | None) -> None:

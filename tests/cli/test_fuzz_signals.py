@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="macOS forbids forks of a process with its frameworks loaded"),
 ]
 SEED = int(os.environ.get("FUZZ_SEED", "16"))
-TRIALS = 62
+TRIALS = 70
 RUN = ["run", "-n", "400", "-k", "3", "def read(path):"]
 CHAT = ["chat", "-n", "400"]
 # (signals in turn, exit codes)
@@ -32,6 +32,11 @@ SIGNALS = {
     "one Ctrl-C": ([signal.SIGINT], {0, 130}),
     "two Ctrl-C": ([signal.SIGINT, signal.SIGINT], {0, 130, -signal.SIGINT}),
     "a polite end": ([signal.SIGTERM], {0, 128 + signal.SIGTERM, -signal.SIGTERM}),
+    "two polite ends": ([signal.SIGTERM, signal.SIGTERM], {0, 128 + signal.SIGTERM, -signal.SIGTERM}),
+    "a closed window": ([signal.SIGHUP], {0, 128 + signal.SIGHUP, -signal.SIGHUP}),
+    "Ctrl-\\": ([signal.SIGQUIT], {0, 128 + signal.SIGQUIT, -signal.SIGQUIT}),
+    # Nobody could let this process go on, so it does not stop.
+    "Ctrl-Z, then Ctrl-C": ([signal.SIGTSTP, signal.SIGINT], {0, 130}),
 }
 FORKER = """
 import os, sys, signal
