@@ -1,7 +1,7 @@
 """Code that a model's own files drive: mlx-lm, a tokenizer, a chat template (pure).
 
 Law: whatever it raises becomes one of our errors, in words without Python's names. The files are anyone's, so no list
-of exceptions would be complete; this and the command line are the only places that catch them all.
+of exceptions would be complete. Only this, the chat's loop and the command line catch them all.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def run_chat(
             if chat.presses.again():
                 return INTERRUPTED
             chat.screen.show(Notice("Ctrl-D or /exit leaves"))
-        except Exception as error:
+        except Exception as error:  # a chat outlives every failure of one turn: the conversation is worth more
             if not line and not isinstance(error, SpecdecError):  # reading failed, and would again
                 raise
             failure = explained(error)

@@ -24,6 +24,7 @@ from specdec_cli.engine.draft_length.estimates import (
     plain_doubt,
 )
 from specdec_cli.engine.draft_length.look import CREDIT_STEPS, RISKED_SHARE, Look
+from specdec_cli.engine.draft_length.unread import Unread
 from specdec_cli.events import Round
 from specdec_cli.kinds import learns_from
 from specdec_cli.request import MAX_K
@@ -58,9 +59,8 @@ class Adaptive:
         self.acceptance = acceptance or AcceptanceRecord()
         self._max_k = max_k
         self._left: float = inf
-        self._most_unread: float = inf
-        self._unread = self._emitted = self._context_tokens = self._session_tokens = 0
-        self._unread_token_seconds: float | None = None
+        self._unread = Unread(reload_seconds)
+        self._emitted = self._session_tokens = 0
         self._after_plain = False
         self._coming = 0
         # Decoding plainly because drafting does not pay, or was not tried yet.
@@ -68,8 +68,6 @@ class Adaptive:
         self._wait = self._failures = 0
         self._look = Look()
         self._since, self._credit_steps = inf, 0.0
-        self._reload_seconds = reload_seconds
-        self.resting = False
         self.reason = "a plain step is being measured"
 
     def begin(
@@ -85,16 +83,19 @@ class Adaptive:
 
         A new reply is new text: a parked controller looks again soon, within the budget.
         """
-        self._left, self._unread, self._emitted = left_tokens, unread_tokens, 0
-        self._most_unread = most_unread
-        self._context_tokens = unread_tokens
-        self.expect_reading(unread_seconds)
+        self._left, self._emitted = left_tokens, 0
+        self._unread.begin(unread_tokens, unread_seconds, most_unread)
         self._after_plain = False
         self._wait = min(self._wait, FIRST_WAIT_ROUNDS) if self.parked else 0
 
     def expect_reading(self, seconds: float | None) -> None:
         """`seconds` is the estimated cost of reading all unread context; None: as measured or assumed."""
-        self._unread_token_seconds = seconds / self._unread if seconds and self._unread else None
+        self._unread.expect(seconds)
+
+    @property
+    def resting(self) -> bool:
+        """Whether the draft may give its memory back."""
+        return self._unread.resting
 
     def next(self) -> int:
         """K of the next round. Asked once a round, before a plain round in flight is observed."""
@@ -130,11 +131,11 @@ class Adaptive:
         """Learn the cost and the acceptance of one round."""
         emitted = len(round.emitted)
         self._left, self._emitted = self._left - emitted, self._emitted + emitted
-        self._context_tokens, self._session_tokens = self._context_tokens + emitted, self._session_tokens + emitted
+        self._unread.context, self._session_tokens = self._unread.context + emitted, self._session_tokens + emitted
         if learns_from(round.drafter):
             self._observe_drafted(round)
         else:
-            self._unread += emitted
+            self._unread.tokens += emitted
             self.acceptance.passed(emitted)
             # A plain round after a drafted one, or a reply's first, starts the pipeline and costs more than a step. One
             # before a drafted round, or a reply's last, seems to cost less: queueing its successor blocked the host
@@ -151,18 +152,19 @@ class Adaptive:
 
     def _observe_drafted(self, round: Round) -> None:
         k = len(round.draft)
-        caught_up = self._unread > 0 and not round.draft_prefill_seconds
-        if round.draft_prefill_seconds and not self.resting:
-            self.costs.prefilled(self._unread, round.draft_prefill_seconds)
-        elif caught_up and self.costs.ready and not self.resting:
-            self.costs.prefilled(self._unread, round.draft_seconds - self.costs.draft_seconds(k))
-        self._unread, self.resting = 0, False
+        unread, resting = self._unread.tokens, self._unread.resting
+        caught_up = unread > 0 and not round.draft_prefill_seconds
+        if round.draft_prefill_seconds and not resting:
+            self.costs.prefilled(unread, round.draft_prefill_seconds)
+        elif caught_up and self.costs.ready and not resting:
+            self.costs.prefilled(unread, round.draft_seconds - self.costs.draft_seconds(k))
+        self._unread.read()
         self.costs.drafted(k, None if caught_up else round.draft_seconds, round.verify_seconds)
         self.acceptance.drafted(k, round.accepted, len(round.emitted))
         self._look.add((round.draft_seconds + round.verify_seconds) / self.costs.plain_seconds(), len(round.emitted))
 
     def _while_parked(self) -> int:
-        plain, reading = self.costs.plain_seconds(), self._reading_seconds()
+        plain, reading = self.costs.plain_seconds(), self._unread.seconds(self.costs)
         hoped = cheapest([HOPED_RATE] * self._max_k, self.costs)
         steps = EXPLORED_SHARE * self._since + self._credit_steps
         if not self._known:
@@ -176,7 +178,7 @@ class Adaptive:
         if hoped.seconds >= plain:
             # No text could make it pay, unless its costs were measured at a bad moment.
             promising = self.costs.ready and LAST_WAIT_ROUNDS <= self._since < inf
-            self._rest()
+            self._unread.rest()
         if loss_steps(first, self.costs) > may_lose or not promising:
             self._wait = RECONSIDER_ROUNDS
             if self._since == inf:
@@ -210,12 +212,11 @@ class Adaptive:
             self._park()
             self.reason = f"parked: {yielded}"
             return 0
-        reading = self._reading_seconds()
+        reading = self._unread.seconds(self.costs)
         if reading > plain and not pays(best, reading, self.costs, coming_tokens(self._left, self._emitted)):
             self._wait = RECONSIDER_ROUNDS
-            self.reason = (
-                f"short answer: reading {self._unread} tokens would cost the draft {reading / plain:.0f} plain steps"
-            )
+            unread, steps = self._unread.tokens, reading / plain
+            self.reason = f"short answer: reading {unread} tokens would cost the draft {steps:.0f} plain steps"
             return 0
         if self._measures_plain(best):
             return 0
@@ -238,11 +239,7 @@ class Adaptive:
         self._credit_steps = min(max(-self._look.lost, 0.0), CREDIT_STEPS)
         self.parked = True
         if self._wait == LAST_WAIT_ROUNDS:
-            self._rest()
-
-    def _rest(self) -> None:
-        """The draft gives its memory back, and will have to read everything again."""
-        self.resting, self._unread = True, self._context_tokens
+            self._unread.rest()
 
     def _rates(self) -> list[float]:
         """Rates as far as a round may now reach."""
@@ -252,12 +249,6 @@ class Adaptive:
         """Deepest K that may be compared now: where nothing is known of the machine, one more than was judged."""
         reach = self.acceptance.reach if self.costs.shape_known else self.acceptance.frontier + 1
         return int(min(self._max_k, reach))
-
-    def _reading_seconds(self) -> float:
-        """Cost of reading the context that the draft has not read."""
-        known = self.costs.prefill_known or self._unread_token_seconds is None
-        token = self.costs.prefill_token_seconds() if known else self._unread_token_seconds
-        return min(self._unread, self._most_unread) * (token or 0.0) + self.resting * self._reload_seconds
 
     def to_dict(self, now_seconds: float) -> dict[str, Any]:
         """Costs and acceptance for a later process to start from; `now_seconds` since the epoch."""
