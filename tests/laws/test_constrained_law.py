@@ -4,15 +4,13 @@ As `test_engine_law`, with the same tests and odds. The constraint is a table ov
 the one of the product: what may follow depends on the sum of the answer's tokens so far.
 """
 
-import time
-
 import mlx.core as mx
 import numpy as np
 import pytest
 
-from fakes.models import TINY, tiny_network
+from fakes.models import tiny_network
 from laws.exact_law import assert_follows
-from specdec_cli.engine.decode import decode
+from laws.seeded_answers import PROMPT, SMALL, K, answers
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.drafters.constrained import ConstrainedDrafter
@@ -23,15 +21,7 @@ from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
 
 pytestmark = [pytest.mark.timeout(1800), pytest.mark.slow]
-N, K, PROMPT, V, STATES = 1000, 2, [1, 2, 3], 16, 5
-SMALL = TINY | {
-    "vocab_size": V,
-    "hidden_size": 16,
-    "num_hidden_layers": 1,
-    "intermediate_size": 16,
-    "num_attention_heads": 1,
-    "num_key_value_heads": 1,
-}
+N, V, STATES = 1000, SMALL["vocab_size"], 5
 ALLOWED = np.random.default_rng(4).random((STATES, V)) < 0.6
 ALLOWED[3] = np.arange(V) == 7  # forced
 
@@ -120,19 +110,17 @@ def pair(seed=1):
     return tiny_network(SMALL, seed=1), tiny_network(SMALL, seed=seed, noise=0.1)
 
 
-def answers(rule, sampling, n=N, sampler=Sampler, constraint=Table, seed=1):
+def texts_of(rule, sampling, sampler=Sampler, constraint=Table, seed=1):
+    """[N, K + 2]: an answer for each noise, under a constraint of its own."""
     target, draft = (CachedModel(network, "model") for network in pair(seed))
-    texts = []
-    for noise in range(n):
-        context, table = list(PROMPT), constraint()
-        target.reuse(context)
+
+    def begin(noise, context):
+        table = constraint()
         made = make_rule(rule, sampler(sampling, noise, PROMPT, V, table))
         drafter = ConstrainedDrafter(ModelDrafter(draft, V, made), Fixed(K), table)
-        length = drafter.length(Fixed(K))
-        rounds = decode(target, drafter, made, length, context, K + 2, frozenset(), time.perf_counter)
-        assert sum(len(round.emitted) for round in rounds) == K + 2
-        texts.append(context[len(PROMPT) :])
-    return np.array(texts)
+        return drafter, made, drafter.length(Fixed(K))
+
+    return answers(target, begin, N)[0]
 
 
 def assert_masked_law(texts, sampling, seed=1):
@@ -152,13 +140,13 @@ def assert_masked_law(texts, sampling, seed=1):
 )
 def test_answers_follow_the_masked_target(rule, sampling):
     """N = 1000 answers of 4 tokens, K = 2."""
-    assert_masked_law(answers(rule, sampling), sampling)
+    assert_masked_law(texts_of(rule, sampling), sampling)
 
 
 @pytest.mark.parametrize("rule", ["token", "block"])
 def test_they_do_with_a_draft_that_knows_no_mask(rule):
     """N = 1000, a draft unlike the target. It is cut after its first illegal token, which is judged and rejected."""
-    assert_masked_law(answers(rule, Sampling(1.0), sampler=UnmaskedDraft, seed=5), Sampling(1.0), 5)
+    assert_masked_law(texts_of(rule, Sampling(1.0), sampler=UnmaskedDraft, seed=5), Sampling(1.0), 5)
 
 
 @pytest.mark.parametrize(
@@ -169,4 +157,4 @@ def test_they_do_with_a_draft_that_knows_no_mask(rule):
 def test_control_a_known_mistake_is_noticed(sampler, constraint, sampling):
     """Negative controls: the same N = 1000 answers to the same test."""
     with pytest.raises(AssertionError, match=r"odds|probability 0|not in the grammar"):
-        assert_masked_law(answers("token", sampling, sampler=sampler, constraint=constraint), sampling)
+        assert_masked_law(texts_of("token", sampling, sampler=sampler, constraint=constraint), sampling)

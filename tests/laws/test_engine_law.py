@@ -8,10 +8,8 @@ that passes will always pass.
 What this cannot see is a law that is off by a hundredth, such as token's residual under block: `test_rules` enumerates.
 """
 
-import time
 from functools import cache
 
-import numpy as np
 import pytest
 
 from fakes.broken_rules import (
@@ -23,9 +21,9 @@ from fakes.broken_rules import (
     raw_residual,
     swapped,
 )
-from fakes.models import TINY, tiny_network
+from fakes.models import tiny_network
 from laws.exact_law import assert_follows
-from specdec_cli.engine.decode import decode
+from laws.seeded_answers import PROMPT, SMALL, K, answers
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.drafters.model import ModelDrafter
 from specdec_cli.engine.load import load_network
@@ -39,15 +37,7 @@ from specdec_cli.models.checkpoint import read_checkpoint
 
 # Thousands of answers take minutes on a slow or busy machine.
 pytestmark = pytest.mark.timeout(1800)
-N, K, PROMPT = 1000, 2, [1, 2, 3]
-SMALL = TINY | {
-    "vocab_size": 16,
-    "hidden_size": 16,
-    "num_hidden_layers": 1,
-    "intermediate_size": 16,
-    "num_attention_heads": 1,
-    "num_key_value_heads": 1,
-}
+N = 1000
 RULES = ["token", "block", "coupled", "match"]
 WARPS = [Sampling(t, top_p=top_p) for t in (0.6, 1.0, 1.5) for top_p in (1.0, 0.9)]
 
@@ -63,23 +53,19 @@ def demo_pair():
     return tuple(load_network(read_checkpoint(locate(f"specdec:demo/{n}"), n)) for n in ("target", "draft"))
 
 
-def answers(networks, rule_for, sampling, n, prompt=PROMPT, k=K):
+def texts_of(networks, rule_for, sampling, n, prompt=PROMPT, k=K):
     """[n, k + 2]: an answer for each seed, from one pair of caches."""
     target, draft = (CachedModel(network, "model") for network in networks)
-    texts = []
-    for seed in range(n):
-        context = list(prompt)
-        target.reuse(context)
+
+    def begin(seed, context):
         rule = rule_for(Sampler(sampling, seed, prompt, target.vocab_size))
-        drafter = ModelDrafter(draft, target.vocab_size, rule)
-        rounds = decode(target, drafter, rule, Fixed(k), context, k + 2, frozenset(), time.perf_counter)
-        assert sum(len(round.emitted) for round in rounds) == k + 2
-        texts.append(context[len(prompt) :])
-    return np.array(texts)
+        return ModelDrafter(draft, target.vocab_size, rule), rule, Fixed(k)
+
+    return answers(target, begin, n, prompt, k)[0]
 
 
 def assert_engine_follows(rule_for, sampling, n=N):
-    assert_follows(random_pair(), PROMPT, answers(random_pair(), rule_for, sampling, n), sampling)
+    assert_follows(random_pair(), PROMPT, texts_of(random_pair(), rule_for, sampling, n), sampling)
 
 
 def named(rule):
@@ -120,7 +106,7 @@ def test_every_rule_follows_the_target_under_every_warp(rule, sampling):
 @pytest.mark.parametrize("rule", RULES)
 def test_longer_drafts_follow_the_target(rule, sampling):
     """N = 3000 answers of 6 tokens, K = 4, of which the first 4 are compared."""
-    texts = answers(random_pair(), named(rule), sampling, 3000, k=4)
+    texts = texts_of(random_pair(), named(rule), sampling, 3000, k=4)
     assert_follows(random_pair(), PROMPT, texts[:, :4], sampling)
 
 
@@ -166,7 +152,7 @@ def test_it_is_noticed_under_the_other_rule_too(name):
 def assert_engine_follows_demo(rule_for, sampling, n):
     """The first three tokens after "import os\\nimport ", where both models are in doubt and 0.5 apart."""
     prompt = [517, 574, 201, 517, 223]
-    texts = answers(demo_pair(), rule_for, sampling, n, prompt)[:, :3]
+    texts = texts_of(demo_pair(), rule_for, sampling, n, prompt)[:, :3]
     assert_follows(demo_pair(), prompt, texts, sampling, floor=0.02)
 
 

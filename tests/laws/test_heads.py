@@ -3,18 +3,16 @@
 Whole sessions over tiny random Qwen3.5 targets (gated delta and attention), whose head agrees now and then.
 """
 
-import time
 from itertools import zip_longest
 
-import numpy as np
 import pytest
 
 from fakes.broken_rules import SharedNoise, once_drafted, swapped
 from fakes.chat import tokenizer_in
 from fakes.heads import agreeing_head, cached_head, tiny_target
-from fakes.models import TINY, tiny_network
+from fakes.models import tiny_network
 from laws.exact_law import assert_follows
-from specdec_cli.engine.decode import decode
+from laws.seeded_answers import PROMPT, SMALL, K, answers
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.drafters.mtp import MtpDrafter
 from specdec_cli.engine.model import CachedModel
@@ -118,36 +116,24 @@ def test_the_heads_cache_is_never_longer_than_the_targets_context(pair):
         turn = [*context, 5 + number]
 
 
-PROMPT, K = [1, 2, 3], 2
-SMALL = TINY | {
-    "vocab_size": 16,
-    "hidden_size": 16,
-    "num_hidden_layers": 1,
-    "intermediate_size": 16,
-    "num_attention_heads": 1,
-    "num_key_value_heads": 1,
-}
-
-
-def answers(rule_for, sampling, n=1000):
-    """[n, K + 2]: an answer for each seed, from one head and one pair of caches. Drafts are accepted and rejected."""
+def texts_of(rule_for, sampling, n=1000):
+    """(network, [n, K + 2]): an answer for each seed, from one head. Drafts are accepted and rejected."""
     target = CachedModel(tiny_network(SMALL, seed=1), "small")
-    head, texts, accepted = cached_head(target, agreeing_head(target)), [], set()
-    for seed in range(n):
-        context = list(PROMPT)
-        target.reuse(context)
+    head = cached_head(target, agreeing_head(target))
+
+    def begin(seed, context):
         rule = rule_for(Sampler(sampling, seed, PROMPT, target.vocab_size))
         drafter = MtpDrafter(head, target, rule)
         target.commit(context, min(target.length, drafter.keeps(context)))
-        rounds = list(decode(target, drafter, rule, Fixed(K), context, K + 2, frozenset(), time.perf_counter))
-        accepted |= {(len(round.draft), round.accepted) for round in rounds}
-        texts.append(context[len(PROMPT) :])
-    assert accepted >= {(K, 0), (K, 1), (K, K)}
-    return target.network.module, np.array(texts)
+        return drafter, rule, Fixed(K)
+
+    texts, rounds = answers(target, begin, n)
+    assert {(len(round.draft), round.accepted) for round in rounds} >= {(K, 0), (K, 1), (K, K)}
+    return target.network.module, texts
 
 
 def assert_engine_follows(rule_for, sampling):
-    network, texts = answers(rule_for, sampling)
+    network, texts = texts_of(rule_for, sampling)
     assert_follows((network, tiny_network(SMALL, seed=1, noise=0.1)), PROMPT, texts, sampling)
 
 

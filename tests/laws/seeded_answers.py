@@ -1,0 +1,34 @@
+"""Many short answers of the whole engine to one prompt, a seed each, from one target's caches."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from fakes.models import TINY
+from specdec_cli.engine.decode import decode
+
+PROMPT, K = [1, 2, 3], 2
+SMALL = TINY | {
+    "vocab_size": 16,
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "intermediate_size": 16,
+    "num_attention_heads": 1,
+    "num_key_value_heads": 1,
+}
+
+
+def answers(target, begin, n, prompt=PROMPT, k=K):
+    """(tokens [n, k + 2], all rounds). `begin(seed, context)` gives drafter, rule and draft length of an answer."""
+    texts, rounds = [], []
+    for seed in range(n):
+        context = list(prompt)
+        target.reuse(context)
+        drafter, rule, length = begin(seed, context)
+        made = list(decode(target, drafter, rule, length, context, k + 2, frozenset(), time.perf_counter))
+        assert sum(len(round.emitted) for round in made) == k + 2
+        texts.append(context[len(prompt) :])
+        rounds += made
+    return np.array(texts), rounds
