@@ -1,12 +1,18 @@
-"""Law of the suite: offline, float32, deterministic; no user setting leaks in."""
+"""Law of the suite: offline, float32, deterministic; no setting of the user or of the caller leaks in."""
 
 import os
+import signal
 
 # Before mlx is imported: TF32 would round float32 products on some devices.
 os.environ["MLX_ENABLE_TF32"] = "0"
 os.environ["HF_HUB_OFFLINE"] = "1"
 for name in [name for name in os.environ if name.startswith("SPECDEC_")]:
     del os.environ[name]
+
+# A shell starts what goes on in the background with Ctrl-C ignored, nohup with SIGHUP, and children inherit both.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_DFL)
 
 import pytest
 from hypothesis import settings

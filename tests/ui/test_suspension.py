@@ -163,6 +163,20 @@ class Shell:
         top = ["".join(row[x].data for x in range(80)).rstrip() for row in self.screen.history.top]
         return top + [line.rstrip() for line in self.screen.display]
 
+    def end_reply(self):
+        """Ends the reply by Ctrl-C, of which nothing is painted."""
+        self.child.sendintr()
+        ended = self.wait_for(lambda lines: any(line.startswith("interrupted:") for line in lines))
+        assert not any("^C" in line for line in ended)
+
+
+@pytest.fixture
+def shell():
+    """Its programs get SIGHUP when it is closed, however the test ends."""
+    opened = Shell()
+    yield opened
+    opened.child.close(force=True)
+
 
 def panel_rows(lines):
     """The rows of panels; a box that says what the demo pair is comes before them."""
@@ -171,9 +185,8 @@ def panel_rows(lines):
 
 
 @pytest.mark.slow
-def test_ctrl_z_gives_the_shell_a_clean_terminal_and_fg_draws_the_panel_once():
+def test_ctrl_z_gives_the_shell_a_clean_terminal_and_fg_draws_the_panel_once(shell):
     """The bug: after `fg` the panel erased rows that were no longer its own, and the shell had no cursor."""
-    shell = Shell()
     shell.wait_for(lambda lines: any(line.startswith("$") for line in lines))
     shell.child.sendline(f"{sys.executable} -m specdec_cli run --raw -n 1200 -k 2 --seed 1 --temp 1 'def f('")
     shell.wait_for(lambda lines: any("accepted" in line for line in lines))
@@ -187,7 +200,6 @@ def test_ctrl_z_gives_the_shell_a_clean_terminal_and_fg_draws_the_panel_once():
     assert shell.screen.cursor.hidden
     shell.child.sendintr()
     ended = shell.wait_for(lambda lines: any(line.startswith("left with") for line in lines))
-    shell.child.close(force=True)
     assert "left with 130" in ended and not shell.screen.cursor.hidden
     assert [row[0] for row in panel_rows(ended)].count("╭") == 1
     # What the shell wrote above the panel is still there.
@@ -222,11 +234,12 @@ def going_on(shell):
 @pytest.mark.slow
 @pytest.mark.parametrize("wrapped", [False, True], ids=["alone", "under a wrapper"])
 @pytest.mark.parametrize("command", ["chat", "run"])
-def test_ctrl_z_in_a_reply_and_fg_leave_no_hidden_cursor_and_no_painted_ctrl_c(tmp_path, endless, command, wrapped):
+def test_ctrl_z_in_a_reply_and_fg_leave_no_hidden_cursor_and_no_painted_ctrl_c(
+    shell, tmp_path, endless, command, wrapped
+):
     """The bugs: under a wrapper (`uv run`), which stops first, the shell had the terminal before the cursor was shown;
     after `fg` the terminal echoed again, and ^C was painted into the panel."""
     words = f"{sys.executable} -m specdec_cli {command} --target {endless} -n 90000 {'hello' * (command == 'run')}"
-    shell = Shell()
     replying(shell, f"sh -c '{words} ; true'" if wrapped else f"{words} ", tmp_path)
     assert shell.screen.cursor.hidden and not shell.echoes
     shell.child.sendcontrol("z")
@@ -236,16 +249,14 @@ def test_ctrl_z_in_a_reply_and_fg_leave_no_hidden_cursor_and_no_painted_ctrl_c(t
     shell.child.sendline("fg")
     going_on(shell)
     assert not shell.echoes
-    shell.child.sendintr()
-    ended = shell.wait_for(lambda lines: any(line.startswith("interrupted:") for line in lines))
-    assert not any("^C" in line for line in ended)
-    shell.child.close(force=True)
+    shell.end_reply()
 
 
 @pytest.mark.slow
-def test_a_reply_in_the_background_leaves_the_shell_its_cursor_and_takes_the_terminal_back_with_fg(tmp_path, endless):
+def test_a_reply_in_the_background_leaves_the_shell_its_cursor_and_takes_the_terminal_back_with_fg(
+    shell, tmp_path, endless
+):
     """The bugs: after `bg` the panel hid the shell's cursor; `fg`, which sends no signal then, left echo on."""
-    shell = Shell()
     replying(shell, f"{sys.executable} -m specdec_cli chat --target {endless} -n 90000 ", tmp_path)
     shell.child.sendcontrol("z")
     shell.wait_for(lambda lines: any("Stopped" in line for line in lines))
@@ -256,7 +267,4 @@ def test_a_reply_in_the_background_leaves_the_shell_its_cursor_and_takes_the_ter
     shell.child.sendline("fg")
     going_on(shell)
     assert not shell.echoes
-    shell.child.sendintr()
-    ended = shell.wait_for(lambda lines: any(line.startswith("interrupted:") for line in lines))
-    assert not any("^C" in line for line in ended)
-    shell.child.close(force=True)
+    shell.end_reply()
