@@ -122,8 +122,9 @@ def test_tools_reach_the_template_and_calls_are_parsed(tmp_path):
     written = 'Sure.<tool_call>{"name": "add", "arguments": {"a": 2}}</tool_call> Done.'
     text, calls = tokenizer.tool_calls(written, [TOOL])
     assert text == "Sure. Done." and calls == [specdec.ToolCall("add", {"a": 2})]
-    with pytest.raises(specdec.UsageError, match="a tool call cannot be read: nonsense"):
-        tokenizer.tool_calls("<tool_call>nonsense</tool_call>")
+    for call in ("nonsense", '{"arguments": {}}', '{"name": "add", "arguments": "{"}', "[" * 100_000):
+        with pytest.raises(specdec.UsageError, match="a tool call cannot be read: "):
+            tokenizer.tool_calls(f"<tool_call>{call}</tool_call>")
 
 
 def test_a_model_without_tools_says_so(pair):

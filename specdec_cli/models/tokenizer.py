@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,6 +15,7 @@ from tokenizers.decoders import DecodeStream
 from transformers import CONFIG_MAPPING, PreTrainedConfig
 from transformers.utils import chat_template_utils
 
+from specdec_cli import jsonfile
 from specdec_cli.errors import NotAvailable, SpecdecError, UsageError
 from specdec_cli.foreign import guarded
 from specdec_cli.models.checkpoint import stop_ids
@@ -126,11 +128,9 @@ class Tokenizer:
         while (at := text.find(start)) >= 0:
             rest, text = rest + text[:at], text[at + len(start) :]
             inner, _, text = text.partition(end) if end else (text, "", "")
-            try:
+            with guarded(partial(_unreadable_call, inner)):
                 found = parse(inner, [dict(tool) for tool in tools] or None)
-            except (ValueError, KeyError, TypeError, AttributeError, IndexError, SyntaxError) as error:
-                raise UsageError(f"a tool call cannot be read: {inner.strip()[:120]}", "ask again") from error
-            calls += [_tool_call(one) for one in (found if isinstance(found, list) else [found])]
+                calls += [_tool_call(one) for one in (found if isinstance(found, list) else [found])]
         return rest + text, calls
 
     def thinking(self, prompt: Sequence[int]) -> Thinking | None:
@@ -203,7 +203,13 @@ def require_characters(text: str) -> None:
 
 def _tool_call(found: Mapping[str, Any]) -> ToolCall:
     arguments = found.get("arguments", found.get("parameters", {}))
-    return ToolCall(found["name"], json.loads(arguments) if isinstance(arguments, str) else arguments)
+    if isinstance(arguments, str):
+        arguments = jsonfile.parse_object(arguments)
+    return ToolCall(found["name"], arguments)
+
+
+def _unreadable_call(written: str, reason: str) -> SpecdecError:
+    return UsageError(f"a tool call cannot be read: {written.strip()[:120]} ({reason})", "ask again")
 
 
 class _FastStream:

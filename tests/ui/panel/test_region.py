@@ -25,7 +25,7 @@ class Writes(io.RawIOBase):
         return True
 
     def write(self, data: object) -> int:
-        self.parts.append(bytes(data))  # type: ignore[call-overload]
+        self.parts.append(bytes(data))
         return len(self.parts[-1])
 
 
