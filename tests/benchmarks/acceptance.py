@@ -33,7 +33,7 @@ def prompts(count, length_bytes):
         text = (root / f"{name}.py").read_text()
         lines = [i + 1 for i, c in enumerate(text[: -length_bytes - 500]) if c == "\n"]
         starts += [text[i : i + length_bytes] for i in lines]
-    return [starts[i * (len(starts) - 1) // (count - 1)] for i in range(count)]
+    return [starts[i * (len(starts) - 1) // max(count - 1, 1)] for i in range(count)]
 
 
 def main():

@@ -1,10 +1,9 @@
 """Does the interval hold the truth? `python tests/benchmarks/verdict.py --replies 40 --load 1`
 
-Each reply is decoded twice in one process, in turns of a few rounds: drafted, and plainly by a conversation of its own
-over the same weights. The clock of one stands still while the other runs, so both have the same seconds, busy ones
-included, and the ratio of their times is the paired truth, as far as so few tokens can tell it. The replies share what
-they learn about the pair, as those of a chat do. `--load N` starts N processes that compute for a second or two and
-rest for as long. The figure of before, from four plain steps at the reply's end, is shown beside it.
+Each reply is decoded twice in one process, in turns of a few rounds (`turns`): the ratio of their times is the paired
+truth, as far as so few tokens can tell it. The replies share what they learn about the pair, as those of a chat do.
+`--load N` starts N processes that compute for a second or two and rest for as long. The figure of before, from four
+plain steps at the reply's end, is shown beside it.
 """
 
 import argparse
@@ -19,27 +18,12 @@ os.environ.setdefault("MLX_ENABLE_TF32", "0")
 
 from paired import environment
 from texts import of_kind
+from turns import Paired
 
-from specdec_cli.engine import device
 from specdec_cli.engine.timing import plain_step_seconds
-from specdec_cli.events import Finish, RoundDone
 from specdec_cli.pairs.catalog import registry
-from specdec_cli.request import Request, parse_k
+from specdec_cli.request import parse_k
 from specdec_cli.session.load import load
-
-NEVER = -1e9
-# Drafted rounds in a turn; plain decoding then catches up.
-TURN_ROUNDS = 4
-
-
-class StoppedClock:
-    """Seconds but for those in which it was stopped."""
-
-    def __init__(self):
-        self.stopped_seconds = 0.0
-
-    def __call__(self):
-        return time.perf_counter() - self.stopped_seconds
 
 
 def busy(seed):
@@ -51,52 +35,13 @@ def busy(seed):
         time.sleep(luck.expovariate(1 / 1.5))
 
 
-class Plain:
-    """Plain decoding of the same prompt, some tokens at a time."""
-
-    def __init__(self, pair, prompt, request):
-        self._events = pair.session().reply(prompt, request)
-        self.tokens, self.seconds = 0, 0.0
-        self._advance(1)  # the prompt, and its token
-
-    def catch_up(self, tokens):
-        began = time.perf_counter()
-        self.tokens += self._advance(tokens - self.tokens)
-        device.settle()
-        self.seconds += time.perf_counter() - began
-
-    def _advance(self, wanted):
-        found = 0
-        while found < wanted:
-            event = next(self._events)
-            found += isinstance(event, RoundDone)
-        return found
-
-
 def measured(pair, prompt, args):
     """(stats of a drafted reply, the paired truth, the figure of before)."""
-    stops = tuple((token, NEVER) for token in pair.tokenizer.stop_tokens)
-    clock, session = StoppedClock(), None
-    session = pair.session(pair.slot(), clock)
-    request = Request(max_tokens=args.tokens, k=parse_k(args.k), drafter=args.drafter, logit_bias=stops)
-    plain = Plain(pair, prompt, Request(max_tokens=2 * args.tokens, k=0, logit_bias=stops))
-    tokens, rounds, context = 0, 0, list(prompt)
-    for event in session.reply(prompt, request):
-        if isinstance(event, Finish):
-            stats = event.stats
-        if not isinstance(event, RoundDone):
-            continue
-        context += event.round.emitted
-        tokens, rounds = tokens + len(event.round.emitted), rounds + 1
-        if rounds % TURN_ROUNDS == 0 or tokens == args.tokens:
-            stopped = time.perf_counter()
-            device.settle()
-            plain.catch_up(tokens - 1)
-            clock.stopped_seconds += time.perf_counter() - stopped
-    seconds = stats["decode_seconds"] + stats["measuring_seconds"]
-    steps = plain_step_seconds(session.slot.target, session.rule(prompt, request), context, 4, clock)
-    truth = plain.seconds / plain.tokens * (tokens - 1) / seconds
-    return stats, truth, statistics.fmean(steps) * (tokens - 1) / stats["decode_seconds"]
+    found = Paired(pair, prompt, args.tokens, parse_k(args.k), args.drafter)
+    session, context = found.session, [*prompt, *found.emitted]
+    steps = plain_step_seconds(session.slot.target, session.rule(prompt, found.request), context, 4, found.clock)
+    before = statistics.fmean(steps) * (len(found.emitted) - 1) / found.stats["decode_seconds"]
+    return found.stats, found.truth, before
 
 
 def main():

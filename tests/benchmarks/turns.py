@@ -1,0 +1,72 @@
+"""A drafted reply and plain decoding of its prompt, in turns of a few rounds: the paired truth about one reply.
+
+The clock of one stands still while the other runs, so both have the same seconds, busy ones included.
+"""
+
+import time
+
+from specdec_cli.engine import device
+from specdec_cli.events import Finish, RoundDone
+from specdec_cli.request import Request
+
+NEVER = -1e9
+# Drafted rounds in a turn; plain decoding then catches up.
+TURN_ROUNDS = 4
+
+
+class StoppedClock:
+    """Seconds but for those in which it was stopped."""
+
+    def __init__(self):
+        self.stopped_seconds = 0.0
+
+    def __call__(self):
+        return time.perf_counter() - self.stopped_seconds
+
+
+class Plain:
+    """Plain decoding of the same prompt, some tokens at a time."""
+
+    def __init__(self, pair, prompt, request):
+        self._events = pair.session().reply(prompt, request)
+        self.tokens, self.seconds = 0, 0.0
+        self._advance(1)  # the prompt, and its token
+
+    def catch_up(self, tokens):
+        began = time.perf_counter()
+        self.tokens += self._advance(tokens - self.tokens)
+        device.settle()
+        self.seconds += time.perf_counter() - began
+
+    def _advance(self, wanted):
+        found = 0
+        while found < wanted:
+            event = next(self._events)
+            found += isinstance(event, RoundDone)
+        return found
+
+
+class Paired:
+    """One reply of exactly `tokens` tokens: its `stats`, its tokens, and `truth`, the plain seconds ÷ its own."""
+
+    def __init__(self, pair, prompt, tokens, k, drafter):
+        stops = tuple((token, NEVER) for token in pair.tokenizer.stop_tokens)
+        self.clock = StoppedClock()
+        self.session = pair.session(pair.slot(), self.clock)
+        self.request = Request(max_tokens=tokens, k=k, drafter=drafter, logit_bias=stops)
+        plain = Plain(pair, prompt, Request(max_tokens=2 * tokens, k=0, logit_bias=stops))
+        self.emitted, rounds = [], 0
+        for event in self.session.reply(prompt, self.request):
+            if isinstance(event, Finish):
+                self.stats = event.stats
+            if not isinstance(event, RoundDone):
+                continue
+            self.emitted += event.round.emitted
+            rounds += 1
+            if rounds % TURN_ROUNDS == 0 or len(self.emitted) == tokens:
+                stopped = time.perf_counter()
+                device.settle()
+                plain.catch_up(len(self.emitted) - 1)
+                self.clock.stopped_seconds += time.perf_counter() - stopped
+        seconds = self.stats["decode_seconds"] + self.stats["measuring_seconds"]
+        self.truth = plain.seconds / plain.tokens * (len(self.emitted) - 1) / seconds
