@@ -87,6 +87,9 @@ def report(found):
         share = stats["measuring_seconds"] / stats["decode_seconds"]
         print(f"truth {truth:.2f}  {estimate:.2f} ({low:.2f}-{high:.2f}) {'' if held[-1] else 'MISSED'}", end="")
         print(f"  before {old:.2f}, measuring {share:.1%}", flush=True)
+    if len(held) < 2:
+        print(f"{len(held)} of {len(before)} replies had a figure: too few to say more")
+        return
     print(f"held the truth: {sum(held)} of {len(held)}, {statistics.fmean(held):.1%}")
     print(f"half-width: median {statistics.median(halves):.1%}, {min(halves):.1%} to {max(halves):.1%}")
     print(f"estimate / truth (log): mean {statistics.fmean(off):+.3f}, standard deviation {statistics.stdev(off):.3f}")
