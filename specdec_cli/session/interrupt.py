@@ -5,6 +5,7 @@ The second Ctrl-C ends the program. In a chat only a second press within a secon
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -16,6 +17,8 @@ from types import FrameType, TracebackType
 
 TWICE_SECONDS = 1.0
 AGAIN_SECONDS = 0.01
+# What unwinds may wait for ever: an event loop waits for its tasks, and the terminal that they need may be gone.
+ENDING_SECONDS = 10.0
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """What ends the program: told to, terminal closed, Ctrl-\\."""
 
@@ -100,16 +103,25 @@ def _send_again(report: Callable[[sys.UnraisableHookArgs], object], dropped: sys
     else:
         report(dropped)
         return
-    timer = threading.Timer(AGAIN_SECONDS, signal.pthread_kill, (threading.main_thread().ident, number))
-    timer.daemon = True
-    timer.start()
+    _later(AGAIN_SECONDS, signal.pthread_kill, threading.main_thread().ident, number)
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    """The first signal ends the program; later ones, Ctrl-C included, must not break off the giving back."""
+    """The first signal ends the program; later ones, Ctrl-C included, must not break off the giving back.
+
+    A window that was closed leaves no process behind: after ENDING_SECONDS the program is ended wherever it is.
+    """
     for each in (*ENDING, signal.SIGINT):
         signal.signal(each, _ending_already)
+    _later(ENDING_SECONDS, os._exit, 128 + number)
     sys.exit(128 + number)
+
+
+def _later(seconds: float, act: Callable[..., object], *values: object) -> None:
+    """Call `act` from another thread, which keeps no program alive."""
+    timer = threading.Timer(seconds, act, values)
+    timer.daemon = True
+    timer.start()
 
 
 def _ending_already(number: int, frame: FrameType | None) -> None:

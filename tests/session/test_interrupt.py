@@ -1,16 +1,23 @@
 """Ctrl-C as a request. The signals are raised in this process, and its own handlers come back."""
 
 import signal
+import subprocess
 import sys
 import time
 
 import pytest
 
+from specdec_cli.session import interrupt
 from specdec_cli.session.interrupt import ENDING, TWICE_SECONDS, Interrupt, Presses, unwinding
 
 
 def press(number=signal.SIGINT):
     signal.raise_signal(number)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_ends_these_tests(monkeypatch):
+    monkeypatch.setattr(interrupt, "ENDING_SECONDS", 1e6)
 
 
 @pytest.fixture(autouse=True)
@@ -104,6 +111,22 @@ def test_a_second_signal_does_not_break_off_the_restoring():
             restored.append(True)
     press(signal.SIGTERM)
     assert (ended.value.code, restored) == (128 + signal.SIGTERM, [True])
+
+
+def test_a_program_whose_giving_back_never_ends_is_ended_all_the_same():
+    """The bug: a chat whose window was closed went on for ever, waiting for its prompt's tasks."""
+    code = """
+import signal, threading
+from specdec_cli.session import interrupt
+interrupt.ENDING_SECONDS = 0.2
+with interrupt.unwinding():
+    try:
+        signal.raise_signal(signal.SIGHUP)
+    finally:
+        threading.Event().wait()
+"""
+    done = subprocess.run([sys.executable, "-c", code], timeout=60)
+    assert done.returncode == 128 + signal.SIGHUP
 
 
 def test_a_program_started_under_nohup_goes_on_when_the_terminal_closes():
