@@ -67,6 +67,7 @@ class Start:
 
     `seed` is the requested one, None if the reply drew its own; `sampling` holds every other value in effect.
     `attempt` counts further answers to one prompt; under a seed each has its own noise.
+    `constraint` is the kind of shape that the answer must have; `unenforced` are words of a schema that hold nothing.
     """
 
     event: ClassVar[str] = "start"
@@ -85,6 +86,8 @@ class Start:
     context_limit: int | None = None
     sampling: Mapping[str, Any] = field(default_factory=dict)
     attempt: int = 0
+    constraint: str | None = None
+    unenforced: tuple[str, ...] = ()
     schema: int = SCHEMA
 
 
@@ -115,7 +118,10 @@ class RoundDone:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The end: texts of all rounds + `text_tail` == `text`; `tokens` and `text` exclude the stop token."""
+    """The end: texts of all rounds + `text_tail` == `text`; `tokens` and `text` exclude the stop token.
+
+    `complete`: whether the answer has the shape it must have, None where it may have any.
+    """
 
     event: ClassVar[str] = "finish"
     reason: FinishReason
@@ -123,6 +129,7 @@ class Finish:
     tokens: tuple[int, ...]
     text_tail: str
     stats: Mapping[str, Any] = field(default_factory=dict)
+    complete: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

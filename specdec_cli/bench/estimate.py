@@ -111,7 +111,7 @@ def estimates(
     curve = cost_curve(cost for cost in costs if cost.condition == condition)
     mine = [one for one in offline if one.condition == condition and predictable(one)]
     found, seen = [], measured(samples)
-    for k in ks if condition.contender.measurable_offline else ("auto",):
+    for k in ("auto",) if condition.contender.chooses_k else ks:
         if k == 0:
             continue
         arm = Arm(condition.contender, condition.temperature, k)

@@ -17,7 +17,7 @@ from specdec_cli.bench.sweep import Cancelled, MeasuredAnswer
 from specdec_cli.engine import device
 from specdec_cli.events import Finish, Prefill, RoundDone
 from specdec_cli.kinds import effective_rule
-from specdec_cli.request import Request
+from specdec_cli.request import Constraint, Request
 from specdec_cli.session.session import Session
 
 # What a stop token's logit is moved by where answers have a fixed length.
@@ -47,6 +47,7 @@ class AnswerSettings:
     seed: int
     raw: bool
     fixed_length: bool
+    constraint: Constraint | None = None
 
 
 class LiveMachine:
@@ -204,6 +205,7 @@ class LiveMachine:
             seed=asked.seed,
             sampling={"temperature": arm.temperature},
             logit_bias=bias,
+            constraint=asked.constraint,
         )
 
     def _session(self, contender: Contender) -> Session:

@@ -34,10 +34,11 @@ def load_machine(job: BenchRequest, cancelled: Callable[[], bool]) -> tuple[Live
     first = pair.session(pair.first)
     beside = [pair.beside(name) for name in job.drafts]
     sessions = {first.names[1]: first} | {other.names[1]: other.session(other.first) for other in beside}
-    settings = AnswerSettings(MAX_TOKENS, job.rule, job.seed, job.raw, job.fixed_length)
+    settings = AnswerSettings(MAX_TOKENS, job.rule, job.seed, job.raw, job.fixed_length, job.constraint)
     machine = LiveMachine(sessions, settings, cancelled)
-    contenders = [Contender(kind.name, name) for kind in kinds if kind.uses_draft for name in sessions]
-    contenders += [Contender(kind.name) for kind in kinds if not kind.uses_draft]
+    held = job.constraint is not None
+    contenders = [Contender(kind.name, name, held) for kind in kinds if kind.uses_draft for name in sessions]
+    contenders += [Contender(kind.name, None, held) for kind in kinds if not kind.uses_draft]
     return machine, _about(first, tuple(contenders))
 
 

@@ -22,10 +22,14 @@ Phase = Literal["learn", "confirm", "drift"]
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """Who drafts; `draft` is the draft model's id, None where no model drafts."""
+    """Who drafts; `draft` is the draft model's id, None where no model drafts.
+
+    `constrained`: the answers must have a shape, and what it forces is drafted besides, as real runs alone can tell.
+    """
 
     drafter: str
     draft: str | None = None
+    constrained: bool = False
 
     @property
     def name(self) -> str:
@@ -38,7 +42,12 @@ class Contender:
     @property
     def measurable_offline(self) -> bool:
         """Whether acceptance follows from the text alone. A drafter that also reads the clock must run."""
-        return kind_of(self.drafter).offline
+        return kind_of(self.drafter).offline and not self.constrained
+
+    @property
+    def chooses_k(self) -> bool:
+        """Whether it runs at K `auto` alone."""
+        return not kind_of(self.drafter).offline
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from specdec_cli.errors import DoesNotFit
 from specdec_cli.format import count
 from specdec_cli.machine import MachineState, machine_state
 from specdec_cli.pairs.pair import Pair
+from specdec_cli.request import Constraint
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class BenchRequest:
     """What the command line requested.
 
     `named`: the pair's own draft under the pair's name. `drafts` are further draft models. `source` is the file of the
-    prompts, empty for the bundled ones.
+    prompts, empty for the bundled ones. `constraint` is the shape of every answer, drafted or plain.
     """
 
     pair: Pair
@@ -40,6 +41,7 @@ class BenchRequest:
     budget_seconds: float
     cooldown_seconds: float
     force: bool
+    constraint: Constraint | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,8 @@ class Bench:
     def _settings(self) -> BenchSettings:
         request, kinds = self._request, kinds_of(self._prompts)
         bundled = f"{len(self._prompts)} bundled prompts of {count(len(kinds), 'kind')}"
+        prompts = f"{len(self._prompts)} prompts of {request.source}" if request.source else bundled
+        held = f", every answer held to a {request.constraint.noun}" if request.constraint else ""
         return BenchSettings(
             pair=request.pair.name,
             named=request.named,
@@ -123,7 +127,7 @@ class Bench:
             temperatures=request.temperatures,
             rule=request.rule,
             kinds=kinds,
-            prompts=f"{len(self._prompts)} prompts of {request.source}" if request.source else bundled,
+            prompts=prompts + held,
             max_tokens=self._max_tokens,
             ends="fixed" if request.fixed_length else "natural",
             raw=request.raw,

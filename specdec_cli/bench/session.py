@@ -29,7 +29,8 @@ def plain_tokens(session: Session, prompt: Sequence[int], request: Request) -> I
 
 def _baseline_tokens(session: Session, prompt: Sequence[int], request: Request) -> Iterator[int]:
     sampling = session.sampling(request)
-    if sampling.greedy and not sampling.counts_tokens and not sampling.logit_bias:
+    changed = sampling.counts_tokens or sampling.logit_bias or request.constraint
+    if sampling.greedy and not changed:
         network, stops = session.slot.target.network.module, session.pair.tokenizer.stop_tokens
         tokens = session.allowed_tokens(prompt, request)
         return (round.next for round in baseline(network, prompt, tokens, stops, session.clock))

@@ -116,6 +116,7 @@ class Chat:
             logit_bias=settings.logit_bias,
             attempt=attempt,
             stop_repetition=pair.stop_repetition if settings.stop_repetition is None else settings.stop_repetition,
+            constraint=settings.constraint,
         )
 
     @property

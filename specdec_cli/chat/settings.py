@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from specdec_cli.errors import UsageError
 from specdec_cli.kinds import DEFAULT_RULE, rule_names
-from specdec_cli.request import BOUNDS, MAX_K, flag, one_name, within
+from specdec_cli.request import BOUNDS, MAX_K, Constraint, flag, one_name, within
 from specdec_cli.session.conversation import OVERFLOWS, Overflow
 
 SAMPLING = {flag(name): name for name in BOUNDS}
@@ -45,6 +45,7 @@ class ChatSettings:
     stop_repetition: int | None = None
     think: str = SHOWN
     panel: bool = True
+    constraint: Constraint | None = None
 
     def with_value(self, name: str, value: str) -> ChatSettings:
         """The settings with `name` at `value`, as typed.
@@ -69,6 +70,7 @@ class ChatSettings:
             "max_tokens": self.max_tokens,
             "think": self.think,
             "sampling": sampling,
+            **({self.constraint.kind: self.constraint.text} if self.constraint else {}),
         }
 
 

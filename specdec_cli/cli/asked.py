@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from specdec_cli.cli.options import AnswerOptions
 from specdec_cli.cli.sampling import SamplingOptions
+from specdec_cli.cli.shape import ShapeOptions
 from specdec_cli.kinds import K
-from specdec_cli.request import Request, parse_k
+from specdec_cli.request import Constraint, Request, parse_k
 
 if TYPE_CHECKING:
     from specdec_cli.pairs.resolve import Resolved
@@ -24,11 +25,14 @@ class Asked:
     k: K | None
     values: Mapping[str, float | None]
     bias: tuple[tuple[int, float], ...]
+    constraint: Constraint | None = None
 
     @classmethod
-    def of(cls, answer: AnswerOptions, sampling: SamplingOptions) -> Asked:
-        """Raises: UsageError for a value out of its bounds."""
-        return cls(answer, sampling, parse_k(answer.k), sampling.values(), sampling.bias())
+    def of(cls, answer: AnswerOptions, sampling: SamplingOptions, shape: ShapeOptions | None = None) -> Asked:
+        """Raises: UsageError for a value out of its bounds, and for a shape that no answer could have."""
+        k, values, bias = parse_k(answer.k), sampling.values(), sampling.bias()
+        constraint = shape.constraint(tuple(answer.stop or ())) if shape else None
+        return cls(answer, sampling, k, values, bias, constraint)
 
     def request(self, found: Resolved) -> Request:
         """The same of the pair `found`: what is not given is the pair's own."""
@@ -44,4 +48,5 @@ class Asked:
             sampling=self.values,
             logit_bias=self.bias,
             stop_repetition=pair.stop_repetition if answer.stop_repetition is None else answer.stop_repetition,
+            constraint=self.constraint,
         )

@@ -15,10 +15,11 @@ from specdec_cli.cli.groups import grouped
 from specdec_cli.cli.opened import forbid_network, loading, named
 from specdec_cli.cli.options import PairOptions
 from specdec_cli.cli.pipes import ignore_broken_pipe
+from specdec_cli.cli.shape import ShapeOptions
 from specdec_cli.errors import UsageError
 from specdec_cli.kinds import DRAFTERS, LOOKUP, MODEL
 from specdec_cli.machine import awake
-from specdec_cli.request import effective, one_name
+from specdec_cli.request import Constraint, effective, one_name
 
 if TYPE_CHECKING:
     from specdec_cli.bench.prompts import BenchPrompt
@@ -38,12 +39,12 @@ EXAMPLES = """[dim]Examples:[/dim]\n
 @app.command(short_help="Find the K and the draft that are fastest here, with evidence.", epilog=EXAMPLES)
 @grouped
 @ignore_broken_pipe
-def bench(*, models: ContenderOptions, options: BenchOptions) -> None:
+def bench(*, models: ContenderOptions, options: BenchOptions, shape: ShapeOptions) -> None:
     """Find the K, and the draft, that are fastest on this machine, by kind of text; with evidence."""
     if options.compare is not None:
         _compare(options.compare, options.json)
         return
-    job, reason = _job(models, options)
+    job, reason = _job(models, options, _shape(shape, options))
     result = _measured(job, reason, options.export or [], options.quiet)
     _show(result, options.json)
     if options.write:
@@ -52,7 +53,19 @@ def bench(*, models: ContenderOptions, options: BenchOptions) -> None:
         raise typer.Exit(130)
 
 
-def _job(models: ContenderOptions, options: BenchOptions) -> tuple[BenchRequest, str]:
+def _shape(shape: ShapeOptions, options: BenchOptions) -> Constraint | None:
+    """Raises: UsageError for a shape that no answer could have, and beside what a shape rules out."""
+    constraint = shape.constraint()
+    if constraint and options.fixed_length:
+        raise UsageError(
+            f"--fixed-length beside {constraint.flag}, which ends its answers itself", "leave out one of them"
+        )
+    if constraint and options.write:
+        raise UsageError(f"--write beside {constraint.flag}: its K suits such answers alone", "leave one of them out")
+    return constraint
+
+
+def _job(models: ContenderOptions, options: BenchOptions, constraint: Constraint | None) -> tuple[BenchRequest, str]:
     """What is to be measured, and why this pair; whatever is wrong with the options is said before anything loads."""
     from specdec_cli.bench.plan import parse_lengths, parse_seconds
     from specdec_cli.bench.record import require_pair
@@ -66,6 +79,8 @@ def _job(models: ContenderOptions, options: BenchOptions) -> tuple[BenchRequest,
     require_writable(options.export or ())
     prompts = _prompts(options.prompts, options.kinds)
     lengths = parse_lengths(options.k)
+    if constraint:  # every K has to run, and the last ones do so only where there is time for them
+        lengths = tuple(sorted(lengths, key=lambda k: k != "auto"))
     budget_seconds = parse_seconds("--time-budget", options.time_budget)
     cooldown_seconds = parse_seconds("--cooldown", options.cooldown)
     found = _resolved(models, drafts, drafters)
@@ -95,6 +110,7 @@ def _job(models: ContenderOptions, options: BenchOptions) -> tuple[BenchRequest,
         budget_seconds=budget_seconds,
         cooldown_seconds=cooldown_seconds,
         force=models.force,
+        constraint=constraint,
     )
     return job, found.reason
 

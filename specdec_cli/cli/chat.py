@@ -16,6 +16,7 @@ from specdec_cli.cli.opened import forbid_network, opened, resolved
 from specdec_cli.cli.options import ADVANCED, SMALL, AnswerOptions, DisplayOptions, ModelOptions
 from specdec_cli.cli.pipes import ignore_broken_pipe
 from specdec_cli.cli.sampling import SamplingOptions
+from specdec_cli.cli.shape import ShapeOptions
 from specdec_cli.errors import UsageError
 from specdec_cli.kinds import DEFAULT_DRAFTER
 from specdec_cli.request import one_name, parse_k
@@ -73,6 +74,7 @@ def chat(
     prompt: Prompt = None,
     models: ModelOptions,
     answer: AnswerOptions = ANSWER,
+    shape: ShapeOptions,
     save: Save = None,
     resume: Resume = None,
     display: DisplayOptions,
@@ -98,6 +100,7 @@ def chat(
         logit_bias=sampling.bias(),
         stop_repetition=answer.stop_repetition,
         panel=display.panel is not False,
+        constraint=shape.constraint(tuple(answer.stop or ())),
     )
     transcript = _transcript(resume, save, answer.system)
     found = _found(transcript, models)

@@ -17,6 +17,7 @@ from specdec_cli.cli.opened import opened, resolved
 from specdec_cli.cli.options import AnswerOptions, DisplayOptions, ModelOptions, Raw
 from specdec_cli.cli.pipes import ignore_broken_pipe
 from specdec_cli.cli.sampling import SamplingOptions
+from specdec_cli.cli.shape import ShapeOptions
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Failure, Finish
 from specdec_cli.session.interrupt import Interrupt
@@ -44,12 +45,13 @@ def run(
     file: File = None,
     models: ModelOptions,
     answer: AnswerOptions,
+    shape: ShapeOptions,
     raw: Raw = False,
     display: DisplayOptions,
     sampling: SamplingOptions,
 ) -> None:
     """Answer one prompt: the text on stdout, the panel and the summary on stderr."""
-    asked = Asked.of(answer, sampling)
+    asked = Asked.of(answer, sampling, shape)
     text = read_prompt(prompt, file)
     found = without_reason(resolved(models, () if asked.k is None else (asked.k,)))
     with ExitStack() as stack:

@@ -15,13 +15,14 @@ from llguidance import LLExecutor, LLMatcher, LLTokenizer
 from llguidance.numpy import fill_next_token_bitmask, fill_next_token_bitmask_par_with_draft_tokens
 
 from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.models import schema, shape
+from specdec_cli.models.text import Thinking
 from specdec_cli.request import Constraint
 
 WORD_BITS = 32
 EVERYTHING = np.int32(-1)
-# The blanks of Python's json.dumps and no others: where they are free, nothing is forced, and a model that likes
-# blanks can write them for ever.
-JSON_OPTIONS: Any = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+# Forced bytes at the beginning of an answer; what forces more has no end, or none that a model would reach.
+MOST_FORCED_BYTES = 20_000
 
 
 class Matcher:
@@ -30,6 +31,7 @@ class Matcher:
     def __init__(self, matcher: LLMatcher, vocab_size: int, stop_tokens: frozenset[int]) -> None:
         self._matcher, self._vocab_size, self._stops = matcher, vocab_size, stop_tokens
         self._ended = False
+        self._forced: list[int] | None = None
 
     @property
     def complete(self) -> bool:
@@ -38,7 +40,9 @@ class Matcher:
 
     def forced(self) -> list[int]:
         """Tokens that spell what must come next. Only a guess: other tokens may spell the same bytes."""
-        return [] if self._ended else list(self._matcher.compute_ff_tokens())
+        if self._forced is None:
+            self._forced = [] if self._ended else list(self._matcher.compute_ff_tokens())
+        return self._forced
 
     def legal(self, draft: Sequence[int]) -> int:
         """How many of the `draft` tokens may follow, the first stop token included and nothing after it."""
@@ -66,6 +70,7 @@ class Matcher:
 
     def advance(self, emitted: Sequence[int]) -> None:
         """These tokens are the answer's next ones. Raises: SpecdecError for one that the grammar forbids."""
+        self._forced = None
         for place, token in enumerate(emitted):
             if token in self._stops:
                 self._ended = True
@@ -95,49 +100,124 @@ class Matcher:
 class Vocabulary:
     """One tokenizer, as grammars need it. Building it takes about a second for 150,000 tokens, once a model."""
 
-    def __init__(self, tokenizer_json: str, vocab_size: int, stop_tokens: frozenset[int]) -> None:
-        """`vocab_size` is the width of the target's logits. Raises: UsageError for a tokenizer of another kind."""
-        self._vocab_size, self._stops = vocab_size, stop_tokens
+    def __init__(self, tokenizer: LLTokenizer, vocab_size: int, stop_tokens: frozenset[int]) -> None:
+        """`vocab_size` is the width of the target's logits."""
+        self._tokenizer, self._vocab_size, self._stops = tokenizer, vocab_size, stop_tokens
+
+    @classmethod
+    def of_model(cls, tokenizer_json: str, vocab_size: int, stop_tokens: frozenset[int]) -> Vocabulary:
+        """Raises: UsageError for a tokenizer of another kind."""
         try:
-            self._tokenizer = LLTokenizer(tokenizer_json, n_vocab=vocab_size, eos_token=sorted(stop_tokens))
+            tokenizer = LLTokenizer(tokenizer_json, n_vocab=vocab_size, eos_token=sorted(stop_tokens))
         except ValueError as error:
             raise UsageError(
                 f"this model's tokenizer cannot be constrained: {_line(str(error))}", "take another model"
             ) from error
+        return cls(tokenizer, vocab_size, stop_tokens)
 
-    def matcher(self, constraint: Constraint) -> Matcher:
-        """A matcher at the beginning of an answer.
+    @classmethod
+    def of_bytes(cls) -> Vocabulary:
+        """A token for every byte: what can be said of a constraint without a model."""
+        tokenizer = LLTokenizer("byte")
+        return cls(tokenizer, tokenizer.vocab_size, frozenset({tokenizer.eos_token}))
+
+    def matcher(self, constraint: Constraint, thinking: Thinking | None = None) -> Matcher:
+        """A matcher at the beginning of an answer, which may think first where the model does.
 
         Raises: UsageError for a constraint that cannot be read, contradicts itself or uses what is not enforced.
         """
-        try:
-            grammar = _GRAMMARS[constraint.kind](constraint.text)
-        except ValueError as error:
-            raise _refused(constraint, str(error)) from error
-        matcher = LLMatcher(self._tokenizer, grammar, log_level=0)
-        warnings = [] if matcher.is_error() else matcher.get_grammar_warnings()
-        if matcher.is_error() or warnings:
-            raise _refused(constraint, matcher.get_error() or "; ".join(warnings))
+        if thinking is not None:
+            self.matcher(constraint)  # where an answer may think first, what is wrong behind it does not show
+        matcher = LLMatcher(self._tokenizer, shape.grammar(constraint, thinking, self._tag), log_level=0)
+        reason = "; ".join([_reason(matcher.get_error())] if matcher.is_error() else matcher.get_grammar_warnings())
+        if reason := reason or _impossible(matcher, constraint):
+            raise UsageError(
+                f"this {constraint.noun} cannot be enforced: {_line(reason)}",
+                f"change it, or leave {constraint.flag} out",
+            )
         return Matcher(matcher, self._vocab_size, self._stops)
 
+    def _tag(self, tag: str) -> shape.Tag:
+        """The pieces of a tag: its special tokens by id, and the text between them."""
+        pieces: list[str | int] = []
+        for token in self._tokenizer.tokenize_str(tag, parse_special=True):
+            if self._tokenizer.is_special_token(token):
+                pieces.append(token)
+                continue
+            text = self._tokenizer.decode_str([token])
+            before = pieces.pop() if pieces and isinstance(pieces[-1], str) else ""
+            pieces.append(f"{before}{text}")
+        return tuple(pieces)
 
-def _refused(constraint: Constraint, reason: str) -> UsageError:
-    return UsageError(
-        f"this {constraint.noun} cannot be enforced: {_line(reason)}", f"change it, or leave {constraint.flag} out"
-    )
+
+def require_possible(constraint: Constraint, stops: Sequence[str] = ()) -> None:
+    """What can be refused without a model.
+
+    Raises: UsageError for a constraint that no model could keep, and for `stops` that could cut its answer.
+    """
+    Vocabulary.of_bytes().matcher(constraint)
+    require_uncut(constraint, stops)
 
 
-def _schema(text: str) -> str:
-    return LLMatcher.grammar_from_json_schema(text, overrides=JSON_OPTIONS)
+def require_uncut(constraint: Constraint, stops: Sequence[str], thinks: bool = False) -> None:
+    """Raises: UsageError for one of `stops` that could end an answer before its shape is complete.
+
+    Where the model `thinks`, each of them could: its thinking may hold anything.
+    """
+    for stop in stops:
+        if thinks or _may_hold(constraint, stop):
+            raise UsageError(
+                f"--stop {stop!r} could cut an answer that must have the shape of a {constraint.noun}",
+                f"leave out --stop or {constraint.flag}",
+            )
 
 
-_GRAMMARS = {"schema": _schema, "regex": LLMatcher.grammar_from_regex, "grammar": LLMatcher.grammar_from_lark}
+def unenforced(constraint: Constraint | None) -> tuple[str, ...]:
+    """Words of a schema that hold nothing, because no draft of JSON Schema knows them."""
+    if constraint is None or constraint.kind != "schema":
+        return ()
+    return schema.unknown_keywords(schema.parse(constraint.text))
+
+
+def _may_hold(constraint: Constraint, text: str) -> bool:
+    """Whether some answer may have `text` in it; True where that is unknown."""
+    holding = shape.holding(constraint, text)
+    if holding is None:
+        return True
+    matcher = LLMatcher(LLTokenizer("byte"), holding, log_level=0)
+    return bool(matcher.is_error()) or not _stuck(matcher)
+
+
+def _impossible(matcher: LLMatcher, constraint: Constraint) -> str:
+    """Why no answer can end, as far as its beginning shows; empty where one may."""
+    if constraint.kind == "schema" and not schema.has_finite_instance(schema.parse(constraint.text)):
+        return "every JSON of it holds another inside, without end"
+    if len(matcher.compute_ff_bytes()) > MOST_FORCED_BYTES:
+        return f"it begins with more than {MOST_FORCED_BYTES:,} bytes that are forced"
+    ahead, forced = matcher.deep_copy(), matcher.compute_ff_tokens()
+    ahead.try_consume_tokens(forced)
+    if not _stuck(ahead):
+        return ""
+    return "nothing may follow what it forces" if forced else "it allows nothing"
+
+
+def _stuck(matcher: LLMatcher) -> bool:
+    """Whether no token may come next, the end of the answer included."""
+    probe = matcher.deep_copy()
+    probe.compute_bitmask()
+    return bool(probe.is_error())
 
 
 @cache
 def _executor() -> LLExecutor:
     """One thread: a round's rows take some tens of microseconds, less than waking others."""
     return LLExecutor(1)
+
+
+def _reason(error: str) -> str:
+    """The library's message without the grammar, which is ours for all but a grammar."""
+    said = error.partition("\n   1 | ")[0]
+    return said.rpartition("\nerror: ")[2].rpartition("failed to compile JSON schema: ")[2]
 
 
 def _line(text: str) -> str:

@@ -97,7 +97,7 @@ class LoadedPair:
         if not self._vocabularies:
             tokenizer = self.tokenizer
             self._vocabularies.append(
-                Vocabulary(tokenizer.to_json(), self.first.target.vocab_size, tokenizer.stop_tokens)
+                Vocabulary.of_model(tokenizer.to_json(), self.first.target.vocab_size, tokenizer.stop_tokens)
             )
         return self._vocabularies[0]
 

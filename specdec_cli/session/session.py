@@ -26,7 +26,7 @@ from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.errors import DoesNotFit, UsageError
 from specdec_cli.events import Event, FinishReason, Prefill, Start
 from specdec_cli.kinds import DrafterKind, effective_drafter, effective_rule
-from specdec_cli.models.grammar import Matcher
+from specdec_cli.models.grammar import Matcher, require_uncut, unenforced
 from specdec_cli.models.text import StopStrings, Thinking
 from specdec_cli.models.tokenizer import Message
 from specdec_cli.request import Request, asked_of, effective
@@ -188,28 +188,23 @@ class Session:
         self._controller.learn_costs(meter.learned())
         self._controller.remember()
         clear_cache()
-        yield writer.finish(reason, stats)
+        # What ends a loop cuts its round, and the matcher stands behind the whole of it.
+        complete = None if matcher is None else matcher.complete and reason != "repetition"
+        yield writer.finish(reason, stats, complete)
 
     def matcher(self, prompt: Sequence[int], request: Request) -> Matcher | None:
         """The request's constraint at the beginning of the answer, if it has one.
 
-        Raises: UsageError for one that cannot be enforced, beside stop strings, or where the model is thinking.
+        A model that thinks may do so first: the constraint is of what comes behind.
+
+        Raises: UsageError for one that cannot be enforced, and for stop strings that could cut its answer.
         """
         constraint = request.constraint
         if constraint is None:
             return None
-        if request.stop:
-            raise UsageError(
-                f"--stop {request.stop[0]!r} could cut an answer that must have the shape of a {constraint.noun}",
-                f"leave out --stop or {constraint.flag}",
-            )
         thinking = self.thinking(prompt)
-        if thinking is not None and thinking.opened:
-            raise UsageError(
-                f"the prompt ends inside {thinking.start}, and a {constraint.noun} is of the answer alone",
-                "ask without thinking",
-            )
-        return self.pair.vocabulary().matcher(constraint)
+        require_uncut(constraint, request.stop, thinks=thinking is not None)
+        return self.pair.vocabulary().matcher(constraint, thinking)
 
     def rule(self, prompt: Sequence[int], request: Request, matcher: Matcher | None = None) -> AcceptanceRule:
         """The effective rule, with the noise of the request's seed, or of one of its own."""
@@ -265,4 +260,6 @@ class Session:
             device=device.backend(),
             caches={**caches, "draft": draft.cache_kinds} if draft else caches,
             sampling=values | {"logit_bias": request.logit_bias},
+            constraint=request.constraint.kind if request.constraint else None,
+            unenforced=unenforced(request.constraint),
         )

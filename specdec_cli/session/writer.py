@@ -47,11 +47,18 @@ class Writer:
         cut = replace(round, emitted=round.emitted[:kept], logprobs=round.logprobs[:kept])
         return RoundDone(round=cut, pieces=pieces, next_piece=self._tokenizer.piece(round.next), text=text)
 
-    def finish(self, reason: FinishReason, stats: Stats) -> Finish:
+    def finish(self, reason: FinishReason, stats: Stats, complete: bool | None = None) -> Finish:
         """The end of the reply; what was held back for a stop string or a character comes as `text_tail`."""
         tail = ""
         if not self._silent:
             shown, hit = self._stops.feed(self._stream.finish())
             tail = shown if hit else shown + self._stops.finish()
         text = "".join(self._texts) + tail
-        return Finish(reason=reason, text=text, tokens=tuple(self._tokens), text_tail=tail, stats=stats.to_dict())
+        return Finish(
+            reason=reason,
+            text=text,
+            tokens=tuple(self._tokens),
+            text_tail=tail,
+            stats=stats.to_dict(),
+            complete=complete,
+        )

@@ -47,7 +47,20 @@ def closing_line(start: Start, finish: Finish, width: int) -> Text:
 
 
 def _early(start: Start, finish: Finish) -> list[tuple[str, str]]:
-    """Why the reply ended before the model ended it; nothing where the model did."""
+    """Why the reply ended before the model ended it, and what it lacks; nothing where all is well."""
+    return [*_cut(start, finish), *_unkept(start, finish)]
+
+
+def _unkept(start: Start, finish: Finish) -> list[tuple[str, str]]:
+    """Where the answer is not all of the shape that it must have."""
+    incomplete = [(f"the {'JSON' if start.constraint == 'schema' else 'answer'} is incomplete", "yellow")]
+    words = ", ".join(map(safe, start.unenforced))
+    unknown = [(f"of no effect, since unknown in a schema: {words}", "yellow")] if words else []
+    return [*(incomplete if finish.complete is False else []), *unknown]
+
+
+def _cut(start: Start, finish: Finish) -> list[tuple[str, str]]:
+    """What ended the reply before the model did."""
     if finish.reason == "length":
         full = start.context_limit is not None and start.prompt_tokens + start.max_tokens >= start.context_limit
         full_context = f"the context of {start.context_limit} tokens is full" if full else ""

@@ -60,7 +60,7 @@ def networks():
 
 @pytest.fixture(scope="module")
 def vocabulary():
-    return Vocabulary(BYTES, V, STOPS)
+    return Vocabulary.of_model(BYTES, V, STOPS)
 
 
 def rounds_of(networks, matcher, drafter="model", k=4, rule="token", sampling=COLD, seed=0, max_tokens=90):

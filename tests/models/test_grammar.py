@@ -1,6 +1,7 @@
 """Which tokens may come next under a schema, a regular expression or a grammar."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 
 import specdec_cli
 from specdec_cli.errors import SpecdecError, UsageError
-from specdec_cli.models.grammar import Vocabulary
+from specdec_cli.models.grammar import Vocabulary, require_possible, require_uncut
+from specdec_cli.models.schema import HINT
 from specdec_cli.request import Constraint
 
 V, STOPS = 2048, frozenset({0, 2})
@@ -27,7 +29,7 @@ PERSON = json.dumps(
 
 @pytest.fixture(scope="module")
 def vocabulary():
-    return Vocabulary(TOKENIZER, V, STOPS)
+    return Vocabulary.of_model(TOKENIZER, V, STOPS)
 
 
 @pytest.fixture(scope="module")
@@ -127,13 +129,75 @@ def test_a_forbidden_token_is_an_error_and_not_silence(vocabulary, encode):
         ("regex", "(?=a)b", "look-around"),
         ("grammar", "start: missing", "missing"),
         ("grammar", "", ""),
+        ("schema", '{"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}', "without end"),
+        ("regex", r"[^\s\S]", "it allows nothing"),
+        ("grammar", 'start: "a" B "c"\nB: /[^\\s\\S]/', "nothing may follow what it forces"),
+        ("grammar", 'start: "a" start', "more than 20,000 bytes that are forced"),
+        ("schema", '{"type": "string", "uniqueItems": true, "x-guidance": {"lenient": true}}', "uniqueItems"),
     ],
 )
-def test_what_cannot_be_enforced_is_refused_before_generation(vocabulary, kind, text, said):
+@pytest.mark.parametrize("known", ["model", "no model"])
+def test_what_cannot_be_enforced_is_refused_before_generation_and_before_a_model(vocabulary, known, kind, text, said):
     with pytest.raises(UsageError) as refusal:
-        vocabulary.matcher(Constraint(kind, text))
+        if known == "model":
+            vocabulary.matcher(Constraint(kind, text))
+        else:
+            require_possible(Constraint(kind, text))
     assert said in refusal.value.message and "\n" not in refusal.value.message
-    assert refusal.value.hint == f"change it, or leave --{kind} out"
+    assert refusal.value.hint in (f"change it, or leave --{kind} out", HINT)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "stop"),
+    [
+        ("schema", PERSON, "\n"),
+        ("schema", PERSON, "}\n\n"),
+        ("schema", PERSON, "\x00"),
+        ("regex", "[a-c]+", "x"),
+        ("regex", r"[a-c]+\.", ".."),
+        ("regex", 'é"+', '"é'),
+        ("regex", "a/b", "b/"),
+    ],
+)
+def test_a_stop_string_that_no_answer_can_hold_is_taken(kind, text, stop):
+    require_possible(Constraint(kind, text), [stop])
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "stop"),
+    [
+        ("schema", PERSON, "}"),
+        ("schema", PERSON, "word"),
+        ("regex", "[a-c]+", "b"),
+        ("regex", 'é"+', 'é"'),
+        ("regex", "a/b\n", "/b\n"),
+        ("grammar", 'start: "a"', "b"),
+    ],
+)
+def test_one_that_an_answer_may_hold_is_refused(kind, text, stop):
+    with pytest.raises(UsageError, match="could cut an answer that must have the shape of a"):
+        require_possible(Constraint(kind, text), ["\x00" * (kind == "schema") or "zzz", stop])
+
+
+def test_where_a_model_thinks_any_stop_string_could_cut():
+    with pytest.raises(UsageError, match="could cut"):
+        require_uncut(Constraint("schema", PERSON), ["\n"], thinks=True)
+
+
+@pytest.mark.parametrize(
+    "text", ["a/b", r"a\/b", "a\nb", "a\\\nb", r"a\nb", r"[/\\]x", r"\\/", '"a"', "#a//b", "é{2}▁"]
+)
+def test_a_regular_expression_means_what_python_s_re_says_it_does(vocabulary, encode, text):
+    """Slashes and line ends have a meaning of their own where the library reads an expression."""
+    found = [
+        said
+        for said in ("a/b", "a\nb", "/x", "\\x", "\\/", '"a"', "#a//b", "éé▁", "a\\\nb", "ab")
+        if re.fullmatch(text, said)
+    ]
+    assert found
+    for said in found:
+        matcher = vocabulary.matcher(regex(text))
+        assert matcher.legal([*encode(said), 2]) == len(encode(said)) + 1
 
 
 def test_json_comes_as_json_dumps_writes_it(vocabulary, encode):

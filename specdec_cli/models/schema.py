@@ -1,0 +1,120 @@
+"""JSON schemas, as far as their grammar does not tell (pure). Law: what would hold nothing, or never end, is found.
+
+A keyword that no draft knows holds nothing, and a misspelt one looks just like it. A schema whose every instance needs
+another instance inside has no finite one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from specdec_cli import jsonfile
+from specdec_cli.errors import UsageError
+
+HINT = 'for example: \'{"type": "object", "properties": {"name": {"type": "string"}}}\''
+# By what a keyword holds: a schema, a list of them, or a table of them.
+ONE = (
+    *("additionalProperties", "items", "additionalItems", "contains", "not", "if", "then", "else", "propertyNames"),
+    *("unevaluatedItems", "unevaluatedProperties", "contentSchema"),
+)
+LISTED = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
+NAMED = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions", "dependencies")
+ASSERTED = (
+    *("type", "enum", "const", "multipleOf", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum"),
+    *("maxLength", "minLength", "pattern", "maxItems", "minItems", "uniqueItems", "maxContains", "minContains"),
+    *("maxProperties", "minProperties", "required", "dependentRequired", "format", "$ref", "$dynamicRef"),
+)
+ANNOTATIONS = (
+    *("title", "description", "default", "deprecated", "readOnly", "writeOnly", "examples", "example"),
+    *("$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$vocabulary", "$comment", "contentEncoding"),
+    *("contentMediaType", "x-guidance"),
+)
+KNOWN = frozenset({*ONE, *LISTED, *NAMED, *ASSERTED, *ANNOTATIONS})
+Schema = Mapping[str, Any]
+
+
+def parse(text: str) -> dict[str, Any]:
+    """The schema in `text`. Raises: UsageError for what is no JSON object."""
+    try:
+        return jsonfile.parse_object(text)
+    except jsonfile.NotJson as error:
+        raise UsageError(f"the schema cannot be read: {error}", HINT) from error
+
+
+def unknown_keywords(schema: Schema) -> tuple[str, ...]:
+    """Keywords that no draft of JSON Schema knows, each once; one that begins with `x-` says so itself."""
+    found = (word for part in _parts(schema) for word in part if word not in KNOWN and not word.startswith("x-"))
+    return tuple(dict.fromkeys(found))
+
+
+def has_finite_instance(schema: Schema) -> bool:
+    """Whether some instance may end; True where that is not clear."""
+    finite: set[int] = set()
+    parts = list(_parts(schema))
+    while True:
+        grown = {id(part) for part in parts if id(part) in finite or _ends(part, schema, finite)}
+        if grown == finite:
+            return id(schema) in finite
+        finite = grown
+
+
+def _ends(part: Schema, root: Schema, finite: set[int]) -> bool:
+    """Whether `part` has an instance that ends, if those of `finite` have."""
+
+    def ends(value: Any) -> bool:
+        return id(value) in finite if isinstance(value, dict) else value is not False
+
+    if "$ref" in part and not ends(_referred(root, part["$ref"])):
+        return False
+    if not all(map(ends, _list(part, "allOf"))):
+        return False
+    if any(_list(part, word) and not any(map(ends, _list(part, word))) for word in ("anyOf", "oneOf")):
+        return False
+    kinds = part.get("type", "any")
+    kinds = kinds if isinstance(kinds, list) else [kinds]
+    return "enum" in part or "const" in part or any(_kind_ends(kind, part, ends) for kind in kinds)
+
+
+def _kind_ends(kind: Any, part: Schema, ends: Any) -> bool:
+    if kind == "object":
+        required, properties = _list(part, "required"), part.get("properties")
+        known = properties if isinstance(properties, dict) else {}
+        return all(ends(known[name]) for name in required if isinstance(name, str) and name in known)
+    if kind == "array":
+        first = _list(part, "prefixItems")
+        least = part.get("minItems", 0)
+        needed = first[: int(least)] if isinstance(least, int | float) else []
+        rest = isinstance(least, int | float) and least > len(first)
+        return all(map(ends, needed)) and (not rest or ends(part.get("items")))
+    return True
+
+
+def _list(part: Schema, word: str) -> list[Any]:
+    value = part.get(word)
+    return value if isinstance(value, list) else []
+
+
+def _referred(root: Schema, reference: Any) -> Any:
+    """What a reference inside the schema names; None for any other."""
+    if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
+        return None
+    value: Any = root
+    for step in reference.split("/")[1:]:
+        step = step.replace("~1", "/").replace("~0", "~")
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
+
+
+def _parts(schema: Any) -> Iterator[Schema]:
+    """The schema and every schema inside it."""
+    waiting = [schema]
+    while waiting:
+        part = waiting.pop(0)
+        if not isinstance(part, dict):
+            continue
+        yield part
+        waiting += [part[word] for word in ONE if word in part]
+        waiting += [inner for word in LISTED for inner in _list(part, word)]
+        tables = (part[word] for word in NAMED if isinstance(part.get(word), dict))
+        waiting += [inner for table in tables for inner in table.values()]

@@ -1,0 +1,74 @@
+"""A constraint as one grammar in llguidance's Lark form (pure). Law: the shape begins behind the thinking, to the byte.
+
+The grammar covers the whole answer, thinking included, so a `</think>` that ends in the middle of a draft or of a token
+needs nothing special: the matcher is behind it at that very byte. The thinking itself is free but for its end.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+from specdec_cli.models import schema
+from specdec_cli.models.text import Thinking
+from specdec_cli.request import Constraint
+
+# The blanks of Python's json.dumps and no others: where they are free, nothing is forced, and a model that likes
+# blanks can write them for ever.
+JSON_OPTIONS = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+# Models write up to this many line ends between their thinking and their answer.
+LINE_ENDS = 2
+# A tag in pieces: text, or the id of a special token.
+Tag = tuple[str | int, ...]
+Split = Callable[[str], Tag]
+
+
+def grammar(constraint: Constraint, thinking: Thinking | None = None, split: Split = lambda tag: (tag,)) -> str:
+    """The grammar of an answer; `split` says what a tag consists of. Raises: UsageError for what is no JSON schema."""
+    answer = _ANSWERS[constraint.kind](constraint.text)
+    if thinking is None:
+        return answer if constraint.kind == "grammar" else f"start: {answer}"
+    first, *rest = split(thinking.end)
+    # Text before a special token ends with it; other text ends where the tag is complete, wherever tokens begin.
+    special = isinstance(first, int)
+    free = "free: /(?s:.*)/" if special else f"free[suffix={_symbol(first)}]: /(?s:.*)/"
+    end = " ".join(map(_symbol, (first, *rest) if special else rest))
+    lines = [
+        f"start: {'thought' if thinking.opened else 'answer | begin thought'}",
+        f"begin: {' '.join(map(_symbol, split(thinking.start)))}",
+        f"thought: free {end} LINE_ENDS answer",
+        free,
+        f"LINE_ENDS: /\\n{{0,{LINE_ENDS}}}/",
+        f"answer: %lark {{\n{answer}\n}}" if constraint.kind == "grammar" else f"answer: {answer}",
+    ]
+    return "\n".join(lines)
+
+
+def holding(constraint: Constraint, text: str) -> str | None:
+    """A grammar of the answers that have `text` in them, empty where no answer has; None where that is unknown."""
+    if constraint.kind == "schema" and any(character < " " for character in text):
+        # Between values there are the blanks of JSON_OPTIONS alone, and a string spells control characters otherwise.
+        return "start: NOTHING\nNOTHING: /[^\\s\\S]/"
+    if constraint.kind == "regex":
+        both = f"BOTH: {_regex(constraint.text)} & WITH\nWITH: ANY {_symbol(text)} ANY"
+        return f"start: BOTH\n{both}\nANY: /(?s:.*)/"
+    return None
+
+
+def _symbol(piece: str | int) -> str:
+    return f"<[{piece}]>" if isinstance(piece, int) else json.dumps(piece)
+
+
+def _schema(text: str) -> str:
+    return "%json " + json.dumps(schema.parse(text) | {"x-guidance": JSON_OPTIONS})
+
+
+def _regex(text: str) -> str:
+    """Between slashes; a slash or line end of its own is escaped."""
+    spelled = {"/": "\\/", "\n": "\\n", "\\\n": "\\n"}
+    inner = re.sub(r"\\.|/|\n", lambda found: spelled.get(found[0], found[0]), text, flags=re.DOTALL)
+    return f"/{inner}/"
+
+
+_ANSWERS: dict[str, Callable[[str], str]] = {"schema": _schema, "regex": _regex, "grammar": str}
