@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -140,13 +141,10 @@ class Vocabulary:
     def _tag(self, tag: str) -> shape.Tag:
         """The pieces of a tag: its special tokens by id, and the text between them."""
         pieces: list[str | int] = []
-        for token in self._tokenizer.tokenize_str(tag, parse_special=True):
-            if self._tokenizer.is_special_token(token):
-                pieces.append(token)
-                continue
-            text = self._tokenizer.decode_str([token])
-            before = pieces.pop() if pieces and isinstance(pieces[-1], str) else ""
-            pieces.append(f"{before}{text}")
+        tokens = self._tokenizer.tokenize_str(tag, parse_special=True)
+        for special, group in groupby(tokens, self._tokenizer.is_special_token):
+            run = list(group)
+            pieces += run if special else [self._tokenizer.decode_str(run)]
         return tuple(pieces)
 
 

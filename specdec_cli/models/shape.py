@@ -1,7 +1,8 @@
 """A constraint as one grammar in llguidance's Lark form (pure). Law: the shape begins behind the thinking, to the byte.
 
 The grammar covers the whole answer, thinking included, so a `</think>` that ends in the middle of a draft or of a token
-needs nothing special: the matcher is behind it at that very byte. The thinking itself is free but for its end.
+needs nothing special: the matcher is behind it at that very byte. The thinking itself may be any text in UTF-8 and,
+where its tags are text as well, without special tokens.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def holding(constraint: Constraint, text: str) -> str | None:
 
 
 def _symbol(piece: str | int) -> str:
-    return f"<[{piece}]>" if isinstance(piece, int) else json.dumps(piece)
+    return f"<[{piece}]>" if isinstance(piece, int) else json.dumps(piece, ensure_ascii=False)
 
 
 def _schema(text: str) -> str:

@@ -1,11 +1,16 @@
 """Answers of a given shape through a conversation."""
 
 import json
+import re
+from dataclasses import replace
+from itertools import zip_longest
 
 import pytest
 from jsonschema import validate
 
 from fakes.drafting import open_session
+from fakes.models import CHAT_TEMPLATE, tiny_folder, write_tokenizer
+from fakes.thinking import BEGIN, BIAS, END, STOPS, THINKS, thinking_tokenizer
 from specdec_cli.errors import UsageError
 from specdec_cli.events import RoundDone
 from specdec_cli.kinds import FORCED
@@ -22,6 +27,7 @@ SCHEMA = {
     "additionalProperties": False,
 }
 CONSTRAINT = Constraint("schema", json.dumps(SCHEMA))
+SHORT = Constraint("regex", "[a-p]{3,9}(x|yz){2,4}")
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +74,56 @@ def test_the_next_reply_is_free_again(session):
 def test_a_stop_string_beside_it_is_refused(session):
     with pytest.raises(UsageError, match="could cut an answer that must have the shape of a schema"):
         reply(session, stop=("}",))
+
+
+def test_two_conversations_that_take_turns_keep_their_own_places(session):
+    """Several answers to one prompt shared a matcher: vLLM #11312."""
+    prompt, one = session.raw_tokens("import json\n"), Request(max_tokens=60, k=3, constraint=CONSTRAINT)
+    other = replace(one, constraint=Constraint("regex", "[a-z]{4,9}( = [0-9]+){2}"))
+    pair = session.pair
+    alone = [list(pair.session().reply(prompt, request))[-1].text for request in (one, other, one)]
+    streams = [pair.session().reply(prompt, request) for request in (one, other, one)]
+    ends = {}
+    for turn in zip_longest(*streams):
+        ends |= {place: event for place, event in enumerate(turn) if event is not None}
+    assert [ends[place].text for place in range(3)] == alone
+
+
+def test_another_attempt_at_an_answer_begins_at_the_beginning(session):
+    options = {"sampling": {"temperature": 1.0}, "seed": 2, "max_tokens": 300}
+    said = [reply(session, attempt=attempt, **options)[-1] for attempt in range(4)]
+    assert len({finish.text for finish in said}) > 1
+    for finish in said:
+        assert finish.complete and validate(json.loads(finish.text), SCHEMA) is None
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["opened by the prompt", "opened by the model"])
+def thinker(request, tmp_path_factory):
+    folder = tiny_folder(tmp_path_factory.mktemp("thinker") / "target", THINKS, seed=3)
+    opened = CHAT_TEMPLATE.replace("assistant\\n", "assistant\\n<think>")
+    assert opened != CHAT_TEMPLATE
+    write_tokenizer(folder, thinking_tokenizer(False), chat_template=opened if request.param else CHAT_TEMPLATE)
+    return open_session(Pair("thinker", str(folder), str(folder)))
+
+
+def test_a_model_that_thinks_does_so_first_and_then_keeps_the_shape(thinker):
+    prompt, thought = thinker.chat_tokens("Hi"), 0
+    opened = thinker.thinking(prompt).opened
+    bias = BIAS if opened else (*BIAS[1:], (BEGIN, 12.0), (END, 12.0))
+    for seed in range(6):
+        request = Request(80, k=4, seed=seed, logit_bias=bias, sampling={"temperature": 1.0}, constraint=SHORT)
+        finish = list(thinker.reply(prompt, request))[-1]
+        plain = [step.token for step in thinker.plain(prompt, request)]
+        assert list(finish.tokens) == [token for token in plain if token not in STOPS]
+        first, answer = thinker.thinking(prompt).split(finish.text)
+        thought += bool(first) or BEGIN in finish.tokens
+        assert not finish.complete or re.fullmatch(SHORT.text, answer)
+    assert thought > 2
+
+
+def test_beside_thinking_no_stop_string_is_safe(thinker):
+    with pytest.raises(UsageError, match="could cut"):
+        next(thinker.reply(thinker.chat_tokens("Hi"), Request(constraint=SHORT, stop=("\n",))))
 
 
 def test_what_cannot_be_enforced_is_refused_before_the_first_event(session):
