@@ -20,6 +20,7 @@ class Stats:
 
     `rounds_at_k[K]` counts the rounds that drafted K tokens. `why` is the reason for the last K, empty for a fixed K.
     `gain` is what drafting gained over plain decoding, with its interval, None where too little was measured to say.
+    `drafted_by` and `accepted_by` count draft tokens by who drafted them.
     `measuring_seconds` went into plain steps beside the rounds, in neither `decode_seconds` nor any round's.
     """
 
@@ -32,6 +33,8 @@ class Stats:
     accepted_at: list[int] = field(default_factory=list)
     accepted_histogram: list[int] = field(default_factory=list)
     rounds_at_k: list[int] = field(default_factory=list)
+    drafted_by: dict[str, int] = field(default_factory=dict)
+    accepted_by: dict[str, int] = field(default_factory=dict)
     draft_seconds: float = 0.0
     verify_seconds: float = 0.0
     ttft_seconds: float | None = None
@@ -61,6 +64,8 @@ class Stats:
                 _count(self.accepted_at, position)
         if round.draft:
             _count(self.accepted_histogram, round.accepted)
+            for counted, tokens in ((self.drafted_by, len(round.draft)), (self.accepted_by, round.accepted)):
+                counted[round.drafter] = counted.get(round.drafter, 0) + tokens
 
     @property
     def target_passes(self) -> int:
@@ -113,6 +118,8 @@ class Stats:
             "acceptance_per_position": self.acceptance_per_position,
             "accepted_histogram": self.accepted_histogram,
             "rounds_at_k": self.rounds_at_k,
+            "drafted_by": self.drafted_by,
+            "accepted_by": self.accepted_by,
             "target_passes": self.target_passes,
             "ttft_seconds": self.ttft_seconds,
             "decode_seconds": self.decode_seconds,

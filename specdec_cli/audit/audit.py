@@ -20,7 +20,7 @@ from specdec_cli.engine import device
 from specdec_cli.engine.rounding import KnownText
 from specdec_cli.events import Round, RoundDone, Start
 from specdec_cli.kinds import COUPLED, DEFAULT_DRAFTER
-from specdec_cli.request import Request
+from specdec_cli.request import Constraint, Request
 from specdec_cli.session.session import Session
 
 OnProgress = Callable[[int, int, str], None]
@@ -40,6 +40,7 @@ class AuditPlan:
     seed: int = 0
     raw: bool = False
     gap: float | None = None
+    constraint: Constraint | None = None
 
     def texts(self) -> list[tuple[AuditPrompt, float]]:
         """Each prompt at each temperature."""
@@ -48,7 +49,15 @@ class AuditPlan:
 
     def request(self, temperature: float, k: int | Literal["auto"]) -> Request:
         sampling = NO_CUTS | {"temperature": temperature}
-        return Request(self.max_tokens, k=k, drafter=self.drafter, rule=COUPLED.name, seed=self.seed, sampling=sampling)
+        return Request(
+            self.max_tokens,
+            k=k,
+            drafter=self.drafter,
+            rule=COUPLED.name,
+            seed=self.seed,
+            sampling=sampling,
+            constraint=self.constraint,
+        )
 
 
 def run_audit(session: Session, plan: AuditPlan, on_progress: OnProgress) -> Audit:
@@ -69,6 +78,7 @@ def run_audit(session: Session, plan: AuditPlan, on_progress: OnProgress) -> Aud
         known.append((prompt.name, text))
         findings += [(finding, temperature) for finding in found]
     rounding = measure(session, known, rows_of(plan.ks), plan.gap, lambda name: progress(f"{name}: rounding"))
+    masked = f" under the same {plan.constraint.noun}" if plan.constraint else ""
     limits = {temperature: rounding.limit(temperature) for _, temperature in findings}
     return Audit(
         target=start.target,
@@ -76,12 +86,13 @@ def run_audit(session: Session, plan: AuditPlan, on_progress: OnProgress) -> Aud
         drafter=start.drafter,
         dtype=start.dtype,
         device=start.device,
-        plain=f"mlx-lm {device.versions()['mlx-lm']}'s own generate_step",
+        plain=f"mlx-lm {device.versions()['mlx-lm']}'s own generate_step{masked}",
         max_tokens=plan.max_tokens,
         temperature=plan.temperature,
         seed=plan.seed,
         sampling=start.sampling,
         rounding=rounding,
+        constraint=plan.constraint.kind if plan.constraint else None,
         findings=[finding.judged(limits[temperature]) for finding, temperature in findings],
     )
 

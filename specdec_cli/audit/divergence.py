@@ -111,6 +111,7 @@ class Audit:
     sampling: Mapping[str, Any]
     rounding: Rounding
     findings: Sequence[Finding]
+    constraint: str | None = None
 
     def count(self, result: Status) -> int:
         return sum(finding.result == result for finding in self.findings)
@@ -161,6 +162,7 @@ class Audit:
             "temperature": self.temperature,
             "seed": self.seed,
             "sampling": dict(self.sampling),
+            "constraint": self.constraint,
             "identical": self.count("identical"),
             "near_ties": self.count("near-tie"),
             "diverged": self.count("diverged"),

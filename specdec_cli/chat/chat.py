@@ -131,6 +131,7 @@ class Chat:
         k = f"K {request.k}" if session.drafter(request).drafts else "plain decoding"
         parts = [
             self.loaded.pair.name,
+            *([request.constraint.kind] if request.constraint else []),
             k,
             f"temp {session.effective(request)['temperature']:g}",
             f"context {self.context_tokens}" + ("" if limit is None else f" / {limit}"),

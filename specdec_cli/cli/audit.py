@@ -12,6 +12,7 @@ from specdec_cli.cli.groups import grouped
 from specdec_cli.cli.opened import opened, resolved
 from specdec_cli.cli.options import MaxTokens, ModelOptions, Raw
 from specdec_cli.cli.pipes import ignore_broken_pipe
+from specdec_cli.cli.shape import ShapeOptions
 from specdec_cli.errors import UsageError
 from specdec_cli.request import DEFAULT_K, MAX_K, effective, parse_k
 
@@ -53,6 +54,7 @@ def audit(
     temp: Temp = 0.8,
     seed: Seed = 0,
     prompts: Prompts = None,
+    shape: ShapeOptions,
     raw: Raw = False,
     gap: Gap = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
@@ -70,6 +72,7 @@ def audit(
     if gap is not None and not gap >= 0.0:
         raise UsageError(f"--gap {gap} is below 0", "0 counts exact ties only")
     ks = None if k is None else parse_ks(k)
+    constraint = shape.constraint()
     samples = BUNDLED if prompts is None else read_prompts(prompts)
     found = resolved(models, ks or ())
     # Three times: mlx-lm's reading with float32 activations has caches of its own, twice as wide as ours.
@@ -77,7 +80,9 @@ def audit(
     session = opened(found, models, reserve_tokens=reserve_tokens, shown=True, remember_costs=False)
     from specdec_cli.audit.audit import AuditPlan, run_audit
 
-    plan = AuditPlan(samples, ks or (found.pair.expected_k,), found.drafter, max_tokens, temp, seed, raw, gap)
+    plan = AuditPlan(
+        samples, ks or (found.pair.expected_k,), found.drafter, max_tokens, temp, seed, raw, gap, constraint
+    )
     with counting(sys.stderr) as report:
         audited = run_audit(session, plan, report)
     if json:

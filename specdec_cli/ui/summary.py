@@ -14,6 +14,7 @@ from rich.text import Text
 from specdec_cli.events import Finish, Start
 from specdec_cli.format import count, percent, speed
 from specdec_cli.gain import Gain
+from specdec_cli.kinds import FORCED
 from specdec_cli.ui.terminal import MUTED, safe
 
 SEPARATOR = " · "
@@ -83,7 +84,13 @@ def _counts(stats: Mapping[str, Any]) -> list[tuple[str, str]]:
     parts = [(f"{counted} instead of {tokens}" if passes < tokens else f"{counted}, none saved", "dim"), pace]
     if gain is not None:
         parts.append((gain.sentence, "green" if gain.low > 1 else "yellow" if gain.high < 1 else "default"))
-    return [*parts, (accepted(stats), "dim")]
+    return [*parts, (accepted(stats), "dim"), *_forced(stats)]
+
+
+def _forced(stats: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """How much of the answer cost no drafter and no choice."""
+    forced = stats.get("accepted_by", {}).get(FORCED.name, 0)
+    return [(f"{count(forced, 'token')} forced by the shape", "dim")] if forced else []
 
 
 def accepted(stats: Mapping[str, Any]) -> str:

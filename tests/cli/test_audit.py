@@ -1,6 +1,7 @@
 """`specdec audit`: its list of K, its table and its exit code."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from specdec_cli.cli.audit import parse_ks
 from specdec_cli.engine.sampling.acceptance import Greedy, Verdict
 from specdec_cli.errors import UsageError
 from specdec_cli.request import MAX_K
+from specdec_cli.session.session import Session
 
 KS = st.lists(st.one_of(st.just("auto"), st.integers(0, MAX_K)), min_size=1, max_size=6)
 
@@ -83,3 +85,18 @@ def test_what_is_out_of_bounds_is_refused_before_anything_is_loaded(specdec, mon
     monkeypatch.setattr("specdec_cli.session.load.load", None)
     code, said, _ = specdec.refused("audit", *more)
     assert code == 2 and message in said
+
+
+def test_answers_under_a_shape_are_compared_with_plain_decoding_under_it(specdec, arguments):
+    code, out, _ = specdec(*arguments, "--regex", "[a-z]{9}(, [0-9]+){2}", "-n", "24", "-k", "0,4", "--json")
+    found = json.loads(out)
+    assert code == 0 and found["constraint"] == "regex" and found["diverged"] == 0
+    assert found["compared_with"].endswith("generate_step under the same regular expression")
+    assert all(finding["draft_n"] for finding in found["findings"] if finding["k"] == 4)
+
+
+def test_control_a_mask_that_plain_decoding_has_not_is_found(specdec, arguments, monkeypatch):
+    plain = Session.plain
+    monkeypatch.setattr(Session, "plain", lambda self, ids, asked: plain(self, ids, replace(asked, constraint=None)))
+    code, out, _ = specdec(*arguments, "--regex", "[5-9]{9}", "--json", "--temp", "0")
+    assert code == 1 and json.loads(out)["diverged"] == 1

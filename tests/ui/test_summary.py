@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from fakes.ui_script import START, Terminal, finish
+from fakes.ui_script import START, Terminal, drafted, finish, folded
 from specdec_cli.errors import DoesNotFit
-from specdec_cli.events import Failure
+from specdec_cli.events import Failure, Finish
+from specdec_cli.kinds import FORCED
 from specdec_cli.ui.display import (
     print_demo_box,
     print_error,
@@ -156,3 +157,15 @@ def test_the_doctor_table_is_aligned_and_filtered() -> None:
         "memory  24.0 GB",
         "path    /ab       x",
     ]
+
+
+def test_a_summary_says_what_the_shape_forced_and_what_the_answer_lacks():
+    rounds = (drafted(0, [], 0, "{"), drafted(1, ['"', "name", '":'], 3, ' "', FORCED.name))
+    start = replace(START, constraint="schema", unenforced=("nullable",), max_tokens=5)
+    stats = folded(rounds, start).stats.to_dict()
+    said = "\n".join(text.plain for text in summary(start, Finish("length", "x", (), "", stats, complete=False)))
+    assert "3 tokens forced by the shape" in said
+    assert "stopped at --max-tokens 5 · the JSON is incomplete" in said
+    assert "of no effect, since unknown in a schema: nullable" in said
+    said = "\n".join(text.plain for text in summary(start, Finish("stop", "x", (), "", stats, complete=True)))
+    assert "incomplete" not in said

@@ -38,6 +38,7 @@ def settings(start: Start) -> str:
     """The settings in effect, in one line."""
     drafts = kind_of(start.drafter).drafts and start.k != 0
     parts = [start.drafter, f"K {start.k}", f"rule {start.rule}"] if drafts else ["plain decoding"]
+    parts += [f"held to a {start.constraint}, which drafts what it forces"] if start.constraint else []
     seed = [] if start.seed is None else [f"seed {start.seed}"]
     return drawn(SEPARATOR.join([*parts, f"temperature {start.temperature:g}", *seed, start.dtype, start.device]))
 
@@ -95,7 +96,8 @@ def _token(token: ColouredToken) -> Markup:
     silent = not token.said and token.fate not in (Fate.REJECTED, Fate.DISCARDED)
     names = f"{token.fate} unsaid" if silent else token.fate.value
     text = joined([Markup(escape(line)) for line in shown.split("\n")], _LINE_BREAK)
-    title = f"round {token.index + 1}: {token.fate}"
+    drafter = f", drafted by {drawn(token.drafter)}" if token.drafter else ""
+    title = f"round {token.index + 1}: {token.fate}{drafter}"
     return joined([Markup(escape(indent)), element(_TAGS.get(token.fate, "span"), text, class_=names, title=title)])
 
 

@@ -42,12 +42,13 @@ _REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
 
 @dataclass(frozen=True, slots=True)
 class ColouredToken:
-    """A token of round `index`. `said`: its text is part of the reply."""
+    """A token of round `index`. `said`: its text is part of the reply. `drafter` is empty for the target's own."""
 
     fate: Fate
     text: str
     said: bool
     index: int
+    drafter: str = ""
 
     @property
     def shown(self) -> str:
@@ -81,7 +82,11 @@ def _legal(char: str) -> str:
 
 
 def _tokens(done: RoundDone) -> Iterator[ColouredToken]:
-    return (ColouredToken(fate, piece, said, done.round.index) for fate, piece, said in fates(done))
+    index, drafter, drafted = done.round.index, done.round.drafter, len(done.pieces)
+    return (
+        ColouredToken(fate, piece, said, index, drafter if place < drafted else "")
+        for place, (fate, piece, said) in enumerate(fates(done))
+    )
 
 
 def _aligned(tokens: Sequence[ColouredToken], text: str) -> Iterator[ColouredToken]:

@@ -56,7 +56,8 @@ def _body(state: PanelState, width: int, height: int) -> list[Text | None]:
         return [speed_row] if state.ended else [row, speed_row]
     if state.ended and not figures["draft_n"]:
         return [Text("nothing was drafted", "dim"), RULE, speed_row]
-    mixed = state.start is not None and kind_of(state.start.drafter).mixed
+    start = state.start
+    mixed = start is not None and (kind_of(start.drafter).mixed or start.constraint is not None)
     accepted = gauges.acceptance(figures, state.break_even, width)
     tokens = [*round_rows(state.shown, width, state.shown.round.drafter if mixed else "")]
     if state.ended:
@@ -84,14 +85,15 @@ def _name(state: PanelState) -> str:
 
 
 def _settings(state: PanelState) -> list[str]:
-    """Who drafts, unless it is the draft model, and K."""
+    """What the answer must be, who drafts, unless it is the draft model, and K."""
     start = state.start
     if start is None:
         return []
     if not state.drafts:
         return ["plain decoding"]
     kind = kind_of(start.drafter)
-    return [*([] if kind.draft_alone or kind.mixed else [start.drafter]), f"K {start.k}"]
+    named = kind.drafts and not (kind.draft_alone or kind.mixed)
+    return [*filter(None, [start.constraint, start.drafter if named else None]), f"K {start.k}"]
 
 
 def _progress(state: PanelState) -> tuple[str, str]:

@@ -90,8 +90,8 @@ class PanelState:
 
 
 def drafting(start: Start) -> bool:
-    """Whether the reply that begins so may draft at all."""
-    return kind_of(start.drafter).drafts and start.k != 0
+    """Whether the reply that begins so may draft at all: what a shape forces is drafted in any case."""
+    return start.constraint is not None or (kind_of(start.drafter).drafts and start.k != 0)
 
 
 def _folded(stats: Stats, done: RoundDone) -> Stats:
@@ -102,6 +102,8 @@ def _folded(stats: Stats, done: RoundDone) -> Stats:
         accepted_at=stats.accepted_at.copy(),
         accepted_histogram=stats.accepted_histogram.copy(),
         rounds_at_k=stats.rounds_at_k.copy(),
+        drafted_by=stats.drafted_by.copy(),
+        accepted_by=stats.accepted_by.copy(),
     )
     folded.fold(done.round)
     if stats.rounds:  # the first token's pass is not decoding

@@ -12,6 +12,7 @@ from rich.cells import cell_len
 from fakes.ui_script import ROUNDS, START, drafted, finish, folded
 from specdec_cli.events import Finish, RoundDone
 from specdec_cli.gain import Gain
+from specdec_cli.kinds import FORCED
 from specdec_cli.stats import Stats
 from specdec_cli.ui.panel.frame import render
 from specdec_cli.ui.panel.state import PanelState
@@ -326,3 +327,29 @@ def test_no_row_is_too_wide_and_no_frame_too_tall(
     assert "\x1b" not in shown
     if width >= 36 and height >= 8 and not small:
         assert len({cell_len(row) for row in shown.split("\n")}) == 1
+
+
+CONSTRAINED_80 = """\
+╭─ demo · schema · K 4 · round 3 ──────────────────────────────────────────────╮
+│ drafted  ✓ "  ✓ name  ✓ ":                          grammar: 3 of 3 accepted │
+│ target                      ↳ "                            1 pass → 4 tokens │
+│ rounds   – 1   ✓✗ 2  ▸✓✓✓ 4                              tokens per pass 2.3 │
+├──────────────────────────────────────────────────────────────────────────────┤
+"""
+
+
+def test_under_a_shape_every_round_names_who_drafted_it():
+    rounds = (
+        drafted(0, [], 0, "{"),
+        drafted(1, ["ada", "x"], 1, '", '),
+        drafted(2, ['"', "name", '":'], 3, ' "', FORCED.name),
+    )
+    start = replace(START, constraint="schema")
+    assert render(folded(rounds, start), 80, 24).plain.startswith(CONSTRAINED_80)
+    assert "model: 1 of 2 accepted" in render(folded(rounds[:2], start), 80, 24).plain
+
+
+def test_what_a_shape_forces_is_drawn_though_nobody_else_drafts():
+    rounds = (drafted(0, [], 0, "{"), drafted(1, ['"', "name", '":'], 3, ' "', FORCED.name))
+    frame = render(folded(rounds, replace(START, constraint="regex", drafter="none", k=0, draft=None)), 80, 24).plain
+    assert "demo · regex · K 0" in frame and "grammar: 3 of 3 accepted" in frame
