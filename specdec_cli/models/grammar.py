@@ -103,7 +103,7 @@ class Vocabulary:
 
     def __init__(self, tokenizer: LLTokenizer, vocab_size: int, stop_tokens: frozenset[int]) -> None:
         """`vocab_size` is the width of the target's logits."""
-        self._tokenizer, self._vocab_size, self._stops = tokenizer, vocab_size, stop_tokens
+        self._tokenizer, self._vocab_size, self.stop_tokens = tokenizer, vocab_size, stop_tokens
 
     @classmethod
     def of_model(cls, tokenizer_json: str, vocab_size: int, stop_tokens: frozenset[int]) -> Vocabulary:
@@ -136,7 +136,7 @@ class Vocabulary:
                 f"this {constraint.noun} cannot be enforced: {_line(reason)}",
                 f"change it, or leave {constraint.flag} out",
             )
-        return Matcher(matcher, self._vocab_size, self._stops)
+        return Matcher(matcher, self._vocab_size, self.stop_tokens)
 
     def _tag(self, tag: str) -> shape.Tag:
         """The pieces of a tag: its special tokens by id, and the text between them."""
@@ -187,9 +187,9 @@ def _may_hold(constraint: Constraint, text: str) -> bool:
 
 
 def _impossible(matcher: LLMatcher, constraint: Constraint) -> str:
-    """Why no answer can end, as far as its beginning shows; empty where one may."""
-    if constraint.kind == "schema" and not schema.has_finite_instance(schema.parse(constraint.text)):
-        return "every JSON of it holds another inside, without end"
+    """Why no answer is sure to keep the shape, or none can end, as far as its beginning shows; empty where one may."""
+    if constraint.kind == "schema" and (reason := schema.unenforceable(schema.parse(constraint.text))):
+        return reason
     if len(matcher.compute_ff_bytes()) > MOST_FORCED_BYTES:
         return f"it begins with more than {MOST_FORCED_BYTES:,} bytes that are forced"
     ahead, forced = matcher.deep_copy(), matcher.compute_ff_tokens()
@@ -215,7 +215,7 @@ def _executor() -> LLExecutor:
 def _reason(error: str) -> str:
     """The library's message without the grammar, which is ours for all but a grammar."""
     said = error.partition("\n   1 | ")[0]
-    return said.rpartition("\nerror: ")[2].rpartition("failed to compile JSON schema: ")[2]
+    return said.rpartition("\nerror: ")[2].rpartition("failed to compile JSON schema: ")[2].partition(". Enable ")[0]
 
 
 def _line(text: str) -> str:

@@ -6,6 +6,8 @@ another instance inside has no finite one.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -31,21 +33,48 @@ ANNOTATIONS = (
     *("contentMediaType", "x-guidance"),
 )
 KNOWN = frozenset({*ONE, *LISTED, *NAMED, *ASSERTED, *ANNOTATIONS})
+COUNTS = {"maxLength", "minLength", "maxItems", "minItems", "maxProperties", "minProperties"}
+# As JSON writes them; those with a letter of their own are \n, \t and the like.
+UNSPELLABLE = re.compile(r"(?<!\\)(?:\\\\)*(\\u00[01][0-9a-f]|\\u007f)")
 Schema = Mapping[str, Any]
 
 
 def parse(text: str) -> dict[str, Any]:
     """The schema in `text`. Raises: UsageError for what is no JSON object."""
     try:
-        return jsonfile.parse_object(text)
+        schema = jsonfile.parse_object(text)
     except jsonfile.NotJson as error:
         raise UsageError(f"the schema cannot be read: {error}", HINT) from error
+    for part in _parts(schema):
+        for word in COUNTS & part.keys():  # 2.0 is a whole number here, and the library takes 2 alone
+            if isinstance(part[word], float) and part[word].is_integer():
+                part[word] = int(part[word])
+    return schema
 
 
 def unknown_keywords(schema: Schema) -> tuple[str, ...]:
     """Keywords that no draft of JSON Schema knows, each once; one that begins with `x-` says so itself."""
     found = (word for part in _parts(schema) for word in part if word not in KNOWN and not word.startswith("x-"))
     return tuple(dict.fromkeys(found))
+
+
+def unenforceable(schema: Schema) -> str:
+    """What of a schema its grammar would not hold, though it can be made; empty where there is nothing.
+
+    Two of the keys that it does not require may be the same, and control characters without a letter have no spelling.
+    """
+    if not has_finite_instance(schema):
+        return "every JSON of it holds another inside, without end"
+    for part in _parts(schema):
+        least = part.get("minProperties", 0)
+        if isinstance(least, int | float) and least > len(_list(part, "required")) + 1:
+            return f"minProperties {least:g} counts keys, and keys that are not required may repeat"
+        said = json.dumps(
+            [part.get(word) for word in ("const", "enum", "required")] + [list(part.get("properties", ()))]
+        )
+        if found := UNSPELLABLE.search(said):
+            return f"the control character {found[1]} has no spelling in an answer"
+    return ""
 
 
 def has_finite_instance(schema: Schema) -> bool:
@@ -106,7 +135,7 @@ def _referred(root: Schema, reference: Any) -> Any:
     return value
 
 
-def _parts(schema: Any) -> Iterator[Schema]:
+def _parts(schema: Any) -> Iterator[dict[str, Any]]:
     """The schema and every schema inside it."""
     waiting = [schema]
     while waiting:

@@ -16,8 +16,14 @@ from specdec_cli.models.text import Thinking
 from specdec_cli.request import Constraint
 
 # The blanks of Python's json.dumps and no others: where they are free, nothing is forced, and a model that likes
-# blanks can write them for ever.
-JSON_OPTIONS = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+# blanks can write them for ever. Nor escapes by number: the library compares keys as they are spelled, so with them a
+# property could come under another spelling of its name, and hold anything.
+JSON_OPTIONS = {
+    "whitespace_flexible": False,
+    "item_separator": ", ",
+    "key_separator": ": ",
+    "json_allowed_escapes": 'nrbtf\\"',
+}
 # Models write up to this many line ends between their thinking and their answer.
 LINE_ENDS = 2
 # A tag in pieces: text, or the id of a special token.

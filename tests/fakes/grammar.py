@@ -15,7 +15,12 @@ TEXTS = {
     "regex": LLMatcher.grammar_from_regex,
     "grammar": LLMatcher.grammar_from_lark,
 }
-JSON = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+JSON = {
+    "whitespace_flexible": False,
+    "item_separator": ", ",
+    "key_separator": ": ",
+    "json_allowed_escapes": 'nrbtf\\"',
+}
 
 
 def plainly_constrained(network, constraint, prompt, max_tokens, noise=None):

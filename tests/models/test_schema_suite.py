@@ -1,0 +1,101 @@
+"""Our masks before the public JSON-Schema-Test-Suite: its valid documents pass, its invalid ones do not."""
+
+import json
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+import specdec_cli
+from fakes import schema_suite
+from fakes.schema_suite import accepts, bytes_vocabulary, counts, groups, keywords, spelled, wander
+from specdec_cli.errors import UsageError
+from specdec_cli.request import Constraint
+from tools.schema_table import table
+
+
+@pytest.mark.parametrize("keyword", keywords())
+def test_every_document_of_an_enforced_schema_is_judged_as_the_suite_does(keyword):
+    """For the suite a format is a remark, which anything may contradict. Here it is enforced."""
+    wrong = counts(keyword).wrong
+    if keyword == "format":
+        assert len(wrong) == 10 and all(one.endswith("is only an annotation by default") for one in wrong)
+    else:
+        assert wrong == []
+
+
+@pytest.mark.parametrize("keyword", keywords())
+def test_every_document_that_can_be_written_is_valid(keyword):
+    """Two random walks through the masks of every enforced schema."""
+    ended = 0
+    for group in groups(keyword):
+        constraint = Constraint("schema", json.dumps(group["schema"]))
+        try:
+            bytes_vocabulary().matcher(constraint)
+        except UsageError:
+            continue
+        for seed in range(2):
+            text = wander(constraint, seed)
+            if text is not None:
+                ended += 1
+                Draft202012Validator(group["schema"]).validate(json.loads(text))
+    assert ended or not counts(keyword).enforced
+
+
+def test_the_document_has_the_counts_of_today():
+    page = (Path(specdec_cli.__file__).parent / "docs" / "sampling.md").read_text("utf-8")
+    assert table() in page, "python tests/tools/schema_table.py prints the table"
+
+
+@pytest.mark.parametrize(
+    ("schema", "document", "other"),
+    [
+        ({"properties": {"a": {"type": "integer"}}}, '{"a": 1}', '{"\\u0061": "x"}'),
+        ({"patternProperties": {"^é$": {"type": "integer"}}}, '{"é": 1}', '{"\\u00e9": "x"}'),
+    ],
+)
+def test_a_property_cannot_come_under_another_spelling_of_its_name(schema, document, other):
+    """llguidance 1.9.1 compares keys as they are spelled, and keys of no declared property may hold anything."""
+    constraint = Constraint("schema", json.dumps(schema))
+    assert spelled(constraint, document) and not spelled(constraint, other)
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({"const": "a\x00b"}, r"control character \u0000"),
+        ({"properties": {"\x7f": {}}}, r"control character \u007f"),
+        ({"minProperties": 2}, "minProperties 2"),
+        ({"properties": {"a": {"minProperties": 3}}, "required": ["a"]}, "minProperties 3"),
+    ],
+)
+def test_what_the_library_would_let_through_is_refused(schema, said):
+    """It writes `const` without the control character, and takes {"b": 1, "b": 2} for two properties."""
+    with pytest.raises(UsageError) as refusal:
+        bytes_vocabulary().matcher(Constraint("schema", json.dumps(schema)))
+    assert said in refusal.value.message
+
+
+@pytest.mark.parametrize(
+    "schema", [{"const": "a\\u0000b\n"}, {"minProperties": 2, "required": ["a"]}, {"maxItems": 2.0, "enum": [[1]]}]
+)
+def test_what_only_looks_like_it_is_not(schema):
+    bytes_vocabulary().matcher(Constraint("schema", json.dumps(schema)))
+
+
+@pytest.mark.parametrize("change", [{"maxLength": 0, "maxItems": 0}, {"type": ["object", "null"]}])
+def test_control_a_mask_that_is_too_narrow_or_too_wide_is_found(monkeypatch, change):
+    def judged(alter):
+        wrong = 0
+        for group in groups("type") + groups("properties"):
+            constraint = Constraint("schema", json.dumps(alter(group["schema"])))
+            wrong += sum(accepts(constraint, test["data"]) is not test["valid"] for test in group["tests"])
+        return wrong
+
+    assert judged(dict) == 0
+    assert judged(lambda schema: schema | change) > 0
+    assert judged(lambda schema: {}) > 0
+
+
+def test_the_licence_is_beside_the_suite():
+    assert "Julian Berman" in (schema_suite.FOLDER.parent / "LICENSE").read_text("utf-8")
