@@ -7,13 +7,12 @@ Letters: K drafted tokens, V the target's vocabulary size, W = ceil(V / 32) word
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import Any
 
 import numpy as np
-from llguidance import LLExecutor, LLMatcher, LLTokenizer
-from llguidance.numpy import fill_next_token_bitmask, fill_next_token_bitmask_par_with_draft_tokens
+from llguidance import LLMatcher, LLTokenizer
+from llguidance.numpy import fill_next_token_bitmask
 
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.models import schema, shape
@@ -26,6 +25,48 @@ EVERYTHING = np.int32(-1)
 MOST_FORCED_BYTES = 20_000
 
 
+class Scout:
+    """Goes ahead of an answer along its drafts; every row is computed once, however often a draft is asked for.
+
+    A draft model asks after each of its tokens, and the verification for all of them.
+    """
+
+    def __init__(self, matcher: LLMatcher, vocab_size: int) -> None:
+        """`matcher` is where the answer stands; it is not moved."""
+        self._base, self._words = matcher, -(-vocab_size // WORD_BITS)
+        self._ahead: LLMatcher | None = None
+        self._taken: list[int] = []
+        self._rows: list[Any] = []
+
+    def rows(self, draft: Sequence[int]) -> list[Any]:
+        """Rows [W] after the first i of the `draft` tokens [K]; K + 1, or those up to the first illegal token."""
+        both = takewhile(lambda pair: pair[0] == pair[1], zip(self._taken, draft, strict=False))
+        shared = sum(1 for _ in both)
+        if self._ahead is None or shared < len(self._taken):
+            self._ahead = self._base.deep_copy()
+            self._ahead.try_consume_tokens(list(draft[:shared]))
+            del self._taken[shared:], self._rows[shared + 1 :]
+        if not self._rows:
+            self._rows.append(self._row(self._ahead))
+        for token in draft[shared:]:
+            if self._ahead.try_consume_tokens([token]) != 1:
+                break
+            self._taken.append(token)
+            self._rows.append(self._row(self._ahead))
+        return self._rows
+
+    def _row(self, matcher: LLMatcher) -> Any:
+        """Raises: SpecdecError where the library gives up, as for a grammar of too many states."""
+        row = np.zeros((1, self._words), dtype=np.int32)
+        fill_next_token_bitmask(matcher, row)
+        if matcher.is_error():
+            raise SpecdecError(
+                f"the grammar cannot be followed any further: {_line(matcher.get_error())}",
+                "simplify the schema or grammar",
+            )
+        return row[0]
+
+
 class Matcher:
     """Where one answer stands in its grammar, behind the tokens that `advance` was given."""
 
@@ -33,6 +74,7 @@ class Matcher:
         self._matcher, self._vocab_size, self._stops = matcher, vocab_size, stop_tokens
         self._ended = False
         self._forced: list[int] | None = None
+        self._scout = Scout(matcher, vocab_size)
 
     @property
     def complete(self) -> bool:
@@ -60,18 +102,14 @@ class Matcher:
         """
         rows = np.full((len(draft) + 1, -(-self._vocab_size // WORD_BITS)), EVERYTHING, dtype=np.int32)
         words = draft[: next((place for place, token in enumerate(draft) if token in self._stops), len(draft))]
-        if self._ended:
-            return rows
-        if words:
-            fill_next_token_bitmask_par_with_draft_tokens(_executor(), [(self._matcher, 0, list(words))], rows)
-        else:
-            fill_next_token_bitmask(self._matcher, rows)
-        self._require_sound()
+        if not self._ended:
+            found = self._scout.rows(words)
+            rows[: len(found)] = found
         return rows
 
     def advance(self, emitted: Sequence[int]) -> None:
         """These tokens are the answer's next ones. Raises: SpecdecError for one that the grammar forbids."""
-        self._forced = None
+        self._forced, self._scout = None, Scout(self._matcher, self._vocab_size)
         for place, token in enumerate(emitted):
             if token in self._stops:
                 self._ended = True
@@ -80,7 +118,6 @@ class Matcher:
                 raise SpecdecError(
                     f"token {token}, number {place + 1} of a round, is not in the grammar", "please report this"
                 )
-        self._require_sound()
 
     def _validated(self, tokens: Sequence[int]) -> int:
         return 0 if self._ended else int(self._matcher.validate_tokens(list(tokens)))
@@ -88,14 +125,6 @@ class Matcher:
     def _may_end_after(self, words: Sequence[int], stop: int) -> bool:
         row = self.masks(words)[-1]
         return bool(row[stop // WORD_BITS] >> (stop % WORD_BITS) & 1)
-
-    def _require_sound(self) -> None:
-        """Raises: SpecdecError where the library gave up, as for a grammar of too many states."""
-        if self._matcher.is_error():
-            raise SpecdecError(
-                f"the grammar cannot be followed any further: {_line(self._matcher.get_error())}",
-                "simplify the schema or grammar",
-            )
 
 
 class Vocabulary:
@@ -204,12 +233,6 @@ def _stuck(matcher: LLMatcher) -> bool:
     probe = matcher.deep_copy()
     probe.compute_bitmask()
     return bool(probe.is_error())
-
-
-@cache
-def _executor() -> LLExecutor:
-    """One thread: a round's rows take some tens of microseconds, less than waking others."""
-    return LLExecutor(1)
 
 
 def _reason(error: str) -> str:

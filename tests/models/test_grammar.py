@@ -89,6 +89,23 @@ def test_rows_of_a_draft_are_the_masks_of_a_matcher_that_took_its_tokens_one_by_
             alone.advance([draft[place]])
 
 
+@given(st.lists(st.lists(st.integers(0, V - 1), max_size=4), max_size=5), st.randoms())
+@settings(deadline=None, max_examples=60)
+def test_rows_do_not_depend_on_what_was_asked_before(vocabulary, encode, drafts, random):
+    """Rows are kept from one question to the next: a draft model asks after each of its tokens."""
+    text = encode("abc = 12")
+    drafts += [text[: random.randint(0, len(text))] for _ in range(6)]
+    random.shuffle(drafts)
+    matcher = vocabulary.matcher(regex("[a-z]{2,9}( = [0-9]+)?"))
+    for place, draft in enumerate(drafts):
+        fresh = vocabulary.matcher(regex("[a-z]{2,9}( = [0-9]+)?"))
+        if place > 5:
+            fresh.advance(text[:2])
+        if place == 6:
+            matcher.advance(text[:2])
+        assert (matcher.masks(draft) == fresh.masks(draft)).all()
+
+
 def test_a_stop_token_is_legal_where_the_grammar_may_end_and_nowhere_else(vocabulary, encode):
     matcher = vocabulary.matcher(regex("ab?"))
     a, b = encode("a"), encode("b")
