@@ -11,6 +11,7 @@ from specdec_cli.engine import device
 from specdec_cli.engine.load import empty_model
 from specdec_cli.errors import Refused
 from specdec_cli.models.checkpoint import Checkpoint
+from specdec_cli.models.heads import HeadFiles
 from specdec_cli.models.memory import Footprint, MemoryEstimate, prefill_bytes
 
 HINTED_BITS = 8
@@ -52,9 +53,13 @@ def _value_bytes(checkpoint: Checkpoint) -> int:
 
 
 def estimate(
-    checkpoints: Sequence[Checkpoint], weight_bytes: Sequence[int], context_tokens: int, kv_bits: int | None = None
+    checkpoints: Sequence[Checkpoint],
+    weight_bytes: Sequence[int],
+    context_tokens: int,
+    kv_bits: int | None = None,
+    head: HeadFiles | None = None,
 ) -> MemoryEstimate:
-    """All models of a pair, their weights taking `weight_bytes`, against what this device may use.
+    """All models of a pair, their weights taking `weight_bytes`, and its head, against what this device may use.
 
     Where they do not fit, the same is estimated with quantized caches, if they allow it, for the hint.
     Raises: Refused if a model's caches cannot be quantized to `kv_bits`.
@@ -62,8 +67,10 @@ def estimate(
 
     def at(bits: int | None) -> MemoryEstimate:
         sizes = zip(checkpoints, weight_bytes, strict=True)
-        parts = tuple(footprint(checkpoint, context, size, bits) for checkpoint, size in sizes)
-        return MemoryEstimate(parts, context, device.usable_bytes())
+        parts = [footprint(checkpoint, context, size, bits) for checkpoint, size in sizes]
+        if head is not None:  # it reads the prompt with the target, whose layers take more for it
+            parts.append(Footprint(f"{head.name} (head)", head.loaded_bytes, head.cache_bytes(context), 0))
+        return MemoryEstimate(tuple(parts), context, device.usable_bytes())
 
     context = _within_limits(checkpoints, context_tokens)
     found = at(kv_bits)
@@ -73,13 +80,16 @@ def estimate(
     return found
 
 
-def resident_bytes(checkpoints: Sequence[Checkpoint], context_tokens: int, kv_bits: int | None = None) -> int:
-    """Weights and caches of all models at `context_tokens`: what every pass reads.
+def resident_bytes(
+    checkpoints: Sequence[Checkpoint], context_tokens: int, kv_bits: int | None = None, head: HeadFiles | None = None
+) -> int:
+    """Weights and caches of all models, and of a head, at `context_tokens`: what every pass reads.
 
     Raises: Refused if a model's caches cannot be quantized to `kv_bits`.
     """
     context = _within_limits(checkpoints, context_tokens)
-    return sum(
+    beside = head.loaded_bytes + head.cache_bytes(context) if head else 0
+    return beside + sum(
         checkpoint.loaded_bytes + empty_model(checkpoint, kv_bits).cache_bytes(context, _value_bytes(checkpoint))
         for checkpoint in checkpoints
     )
@@ -90,11 +100,14 @@ def _within_limits(checkpoints: Sequence[Checkpoint], context_tokens: int) -> in
     return min([context_tokens, *(limit for c in checkpoints if (limit := c.context_limit))])
 
 
-def require_fit(checkpoints: Sequence[Checkpoint], context_tokens: int, kv_bits: int | None = None) -> None:
+def require_fit(
+    checkpoints: Sequence[Checkpoint], context_tokens: int, kv_bits: int | None = None, head: HeadFiles | None = None
+) -> None:
     """Raises: DoesNotFit, with the numbers and what would fit."""
+    weights = sum(c.loaded_bytes for c in checkpoints) + (head.loaded_bytes if head else 0)
     # Caches and activations of a small model are small too: what takes a tenth need not be counted exactly.
-    if sum(c.loaded_bytes for c in checkpoints) * 10 < device.usable_bytes() and context_tokens < 8192:
+    if weights * 10 < device.usable_bytes() and context_tokens < 8192:
         return
-    found = estimate(checkpoints, [c.loaded_bytes for c in checkpoints], context_tokens, kv_bits)
+    found = estimate(checkpoints, [c.loaded_bytes for c in checkpoints], context_tokens, kv_bits, head)
     if not found.fits:
         raise found.obstacle()

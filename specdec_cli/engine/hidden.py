@@ -6,13 +6,14 @@ Letters: T tokens of a pass, D hidden size.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
 
-from specdec_cli.engine.intercept import intercept
+from specdec_cli.engine.intercept import Handler, intercept, intercepted
 from specdec_cli.engine.readout import Readout, find_readout
 from specdec_cli.errors import NotAvailable, Refused
 
@@ -49,25 +50,42 @@ class HiddenStates:
 
         Raises: NotAvailable for a path at which the network has no module; Refused where READ or LAST is not found.
         """
-        modules = dict(self._network.named_modules())
-        for path in paths:
-            if path in self._watched:
-                continue
-            if path == READ:
-                intercept(self.readout.head_module, self._keep_input, self.readout.method)
-            elif path == LAST:
-                intercept(modules[self._last_layer()], self._keeper(LAST))
-            elif path in modules:
-                intercept(modules[path], self._keeper(path))
-            else:
-                near = difflib.get_close_matches(path, modules, 3, 0.0)
-                raise NotAvailable(f"{self._name} has no module {path}", f"the nearest: {', '.join(near)}")
+        for path in self._unwatched(paths):
+            intercept(*self._watching(path))
             self._watched.add(path)
+
+    @contextmanager
+    def exposed(self, paths: Iterable[str]) -> Iterator[None]:
+        """As `expose`, inside the context only. Nothing else may begin to watch the network meanwhile."""
+        new = self._unwatched(paths)
+        watching = [self._watching(path) for path in new]
+        with ExitStack() as stack:
+            for watched in watching:
+                stack.enter_context(intercepted(*watched))
+            self._watched.update(new)
+            stack.callback(self.take)
+            stack.callback(self._watched.difference_update, new)
+            yield
 
     def take(self) -> Hidden:
         """The outputs of the last pass, each [T, D]; empty where nothing is exposed. They are kept no longer."""
         taken, self._outputs = self._outputs, {}
         return taken
+
+    def _unwatched(self, paths: Iterable[str]) -> list[str]:
+        return [path for path in dict.fromkeys(paths) if path not in self._watched]
+
+    def _watching(self, path: str) -> tuple[nn.Module, Handler, str]:
+        """(module, what keeps its output or input, method). Raises: as `expose`."""
+        modules = dict(self._network.named_modules())
+        if path == READ:
+            return self.readout.head_module, self._keep_input, self.readout.method
+        if path == LAST:
+            return modules[self._last_layer()], self._keeper(LAST), "__call__"
+        if path in modules:
+            return modules[path], self._keeper(path), "__call__"
+        near = difflib.get_close_matches(path, modules, 3, 0.0)
+        raise NotAvailable(f"{self._name} has no module {path}", f"the nearest: {', '.join(near)}")
 
     def _last_layer(self) -> str:
         if self.readout.last_layer is None:

@@ -17,6 +17,10 @@ import mlx.core as mx
 from specdec_cli.engine import device
 from specdec_cli.engine.drafters.base import Drafter, Verified
 from specdec_cli.engine.drafters.model import ModelDrafter
+from specdec_cli.engine.heads.branches import Text, outputs
+from specdec_cli.engine.heads.cached import CachedHead
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 
 # T: logits of that many positions are held at once.
 CHUNK_TOKENS = 64
@@ -40,6 +44,31 @@ class TeacherForced(ModelDrafter):
                 yield ours == token
         whole = [*prompt, *answer]
         self._draft.commit(whole, len(whole) - 1)
+
+
+def head_runs(
+    head: CachedHead, target: CachedModel, rule: AcceptanceRule, prompt: Sequence[int], answer: Sequence[int], k: int
+) -> list[int]:
+    """[t] = how many of the `k` tokens that `head` would draft at token t of `answer` are the answer's own in a row.
+
+    What it carries from token to token depends on where a draft begins, so each position is drafted from by itself, all
+    of them side by side.
+    """
+    whole, cached, readout = [*prompt, *answer], target.fresh(), head.head.readout
+    hidden = mx.concatenate([chunk.hidden[head.head.recipe.reads] for chunk in cached.prefill(whole)])
+    text = Text(whole, len(prompt), {head.head.recipe.reads: hidden})
+    scored, found = text.scored(1), [0] * (len(whole) - len(text.scored(1)) - len(prompt))
+    steps = outputs(head.head.module, readout, text, scored, k)
+    for row, at in enumerate(scored):
+        following = [mx.array([token], dtype=mx.int32) for token in whole[at : at + k]]
+        logits = (readout.logits(states[row : row + 1]) for states in steps)
+        pairs = enumerate(zip(logits, following, strict=False))
+        choices = [rule.choose(scores, at + step, following[:step]).token for step, (scores, _) in pairs]
+        guesses = device.to_list(mx.concatenate(choices))
+        agreements = [ours == theirs for ours, theirs in zip(guesses, whole[at : at + k], strict=True)]
+        found.append(runs(agreements, k)[0])
+        rule.commit(whole[at : at + 1])
+    return found
 
 
 def runs(agreements: Sequence[bool], deepest: int) -> list[int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from specdec_cli import jsonfile
 from specdec_cli.errors import NotAvailable
@@ -25,14 +26,16 @@ class Stored:
     name: str
     dtype: str
     shape: tuple[int, ...]
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Everything that a file says of itself: its tensors by name, and its `metadata`."""
+    """Everything that a file says of itself: its tensors by name, its `metadata`, and how long it has to be."""
 
     tensors: Mapping[str, Stored]
     metadata: Mapping[str, str]
+    file_bytes: int = 0
 
 
 def read_header(path: Path) -> Header:
@@ -44,13 +47,15 @@ def read_header(path: Path) -> Header:
                 raise NotJson(f"a header of {length} bytes")
             values = jsonfile.parse_object(file.read(length))
         metadata = values.pop("__metadata__", {})
-        tensors = {
-            name: Stored(path, name, str(entry["dtype"]), tuple(map(int, entry["shape"])))
-            for name, entry in values.items()
-        }
-        return Header(tensors, metadata)
+        end = max((int(entry["data_offsets"][1]) for entry in values.values()), default=0)
+        return Header({name: _stored(path, name, entry) for name, entry in values.items()}, metadata, 8 + length + end)
     except (ValueError, OverflowError, MemoryError, KeyError, TypeError, AttributeError) as error:
         raise NotAvailable(
             f"{path.name} is damaged ({path.stat().st_size} bytes): its header cannot be read",
             "delete the file and download it again",
         ) from error
+
+
+def _stored(path: Path, name: str, entry: Mapping[str, Any]) -> Stored:
+    begin, end = map(int, entry["data_offsets"])
+    return Stored(path, name, str(entry["dtype"]), tuple(map(int, entry["shape"])), end - begin)

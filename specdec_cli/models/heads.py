@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from specdec_cli.errors import NotAvailable, Refused
-from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
+from specdec_cli.models.checkpoint import SIDECARS, Checkpoint, read_checkpoint
 from specdec_cli.models.headers import Header, Stored, read_header
 
 # Configuration keys that announce heads, with their number.
@@ -30,6 +31,12 @@ FOREIGN = {
 }
 QUANTIZED = (".scales", ".biases")
 FLOATS = ("F32", "F16", "BF16")
+# The embedding of a whole model. A head's own copy of it lies below its layer.
+TRUNK = re.compile(
+    r"^(?:(?:language_model|model|transformer|backbone|llm)\.)*(?:embed\w*|wte|tok_embeddings|word_embed\w*)\."
+)
+# What a layer keeps of a token: these projections' outputs.
+KEPT = re.compile(r"\.(?:k_proj|v_proj|kv_a_proj_with_mqa)\.weight$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,29 @@ class HeadFiles:
         """Each file that holds a part of it, once."""
         return tuple(sorted({stored.file for stored in self.tensors.values()}))
 
+    @property
+    def loaded_bytes(self) -> int:
+        """Bytes in memory: where the configuration declares float32, mlx computes in float32."""
+        wide = self.declared_dtype == "float32"
+        return sum(
+            4 * prod(stored.shape) if wide and stored.dtype in FLOATS else stored.size_bytes
+            for stored in self.tensors.values()
+        )
+
+    def require_size(self, hidden_size: int) -> None:
+        """Raises: Refused unless it reads states of `hidden_size`."""
+        rows = self.tensors["pre_fc_norm_hidden.weight"].shape
+        if rows != (hidden_size,):
+            raise Refused(
+                f"the MTP head of {self.name} reads states of {list(rows)}, and the target's have {hidden_size}",
+                "a head drafts only for the target it was trained with",
+            )
+
+    def cache_bytes(self, tokens: int) -> int:
+        """Bytes of keys and values of so many tokens."""
+        kept = sum(stored.shape[0] for name, stored in self.tensors.items() if KEPT.search(f".{name}"))
+        return tokens * kept * (4 if self.declared_dtype == "float32" else 2)
+
 
 def find_head(checkpoint: Checkpoint) -> HeadFiles | None:
     """The head among the files of `checkpoint`, None if there is none and none is announced.
@@ -58,6 +88,19 @@ def find_head(checkpoint: Checkpoint) -> HeadFiles | None:
     be read; Refused for one of a family that specdec does not know.
     """
     headers = {path: read_header(path) for path in head_files(checkpoint.folder)}
+    found = head_in(checkpoint, headers)
+    for path in found.files if found else ():
+        if path.stat().st_size < headers[path].file_bytes:
+            raise NotAvailable(
+                f"{path.name} of {checkpoint.name} is cut short: {path.stat().st_size} of {headers[path].file_bytes} "
+                "bytes, and it holds an MTP head",
+                "delete the file and download it again",
+            )
+    return found
+
+
+def head_in(checkpoint: Checkpoint, headers: Mapping[Path, Header]) -> HeadFiles | None:
+    """As `find_head`, by the headers of files that may be elsewhere."""
     names = {name: stored for header in headers.values() for name, stored in header.tensors.items()}
     prefixed = {PREFIX.sub("", name): stored for name, stored in names.items() if PREFIX.match(name)}
     tensors = prefixed or _bare(headers)
@@ -86,6 +129,29 @@ def read_head(folder: Path, name: str) -> HeadFiles:
             "give a head-only repository, or a model that keeps its mtp tensors",
         )
     return found
+
+
+def announces_head_only(config: Mapping[str, Any]) -> bool:
+    """Whether a configuration says that its folder holds a head and no model."""
+    labels = [str(config.get("model_type")), *map(str, config.get("architectures") or ())]
+    return any(SIDECARS["MTP"].search(label) for label in labels)
+
+
+def is_head_only(folder: Path) -> bool:
+    """Whether the weights in `folder` are a head without a model: by their names, whatever the folder is called.
+
+    A damaged file is none; whoever loads the folder says what is wrong with it.
+    """
+    try:
+        names = [name for path in head_files(folder) for name in read_header(path).tensors]
+    except NotAvailable:
+        return False
+    return bool(names) and not any(TRUNK.match(name) for name in names) and any(map(_is_of_a_head, names))
+
+
+def _is_of_a_head(name: str) -> bool:
+    known = PREFIX.match(name) or name in QWEN[1:3]
+    return bool(known) or any(pattern.search(name) for pattern in FOREIGN.values())
 
 
 def head_files(folder: Path) -> list[Path]:

@@ -68,8 +68,8 @@ def quieten(module, share):
 
 def cached_head(target, head=None, name="head", recipe=None):
     """One conversation's head over `target`, a CachedModel."""
-    module = head or tiny_head(target.network.hidden.readout.hidden_size)
-    return CachedHead(Head(module, target.network, name, recipe or QWEN))
+    module = head or tiny_head(target.network.hidden.readout.hidden_size, recipe=recipe or QWEN)
+    return CachedHead(Head(module, target.network, name))
 
 
 def tiny_target(name="qwen3_5", seed=3, share=0.3):

@@ -49,8 +49,8 @@ def config_of(moe=False):
     return {"model_type": kind, "dtype": "float32", "text_config": TEXT | (MOE if moe else {})}
 
 
-def raw_tensors(moe=False, seed=5):
-    """Every tensor of the checkpoint by its original name."""
+def raw_tensors(moe=False, seed=5, text=TEXT):
+    """Every tensor of the checkpoint by its original name; `text` is the language model's configuration."""
     drawn = np.random.Generator(np.random.PCG64(seed))
 
     def matrix(*shape):
@@ -59,54 +59,54 @@ def raw_tensors(moe=False, seed=5):
     def norm(size):
         return (0.1 * drawn.standard_normal(size)).astype(np.float32)
 
-    size, tensors = TEXT["hidden_size"], {}
-    for layer in range(TEXT["num_hidden_layers"]):
+    size, tensors = text["hidden_size"], {}
+    for layer in range(text["num_hidden_layers"]):
         path = f"model.language_model.layers.{layer}"
-        linear = (layer + 1) % TEXT["full_attention_interval"] != 0
-        tensors |= _linear_attention(path, drawn, matrix) if linear else _attention(path, matrix, norm)
-        tensors |= _feed_forward(path, moe, matrix, norm)
-    tensors["model.language_model.embed_tokens.weight"] = 8 * matrix(TEXT["vocab_size"], size)
+        linear = (layer + 1) % text["full_attention_interval"] != 0
+        tensors |= _linear_attention(path, text, drawn, matrix) if linear else _attention(path, text, matrix, norm)
+        tensors |= _feed_forward(path, text, moe, matrix, norm)
+    tensors["model.language_model.embed_tokens.weight"] = 8 * matrix(text["vocab_size"], size)
     tensors["model.language_model.norm.weight"] = norm(size)
-    tensors["lm_head.weight"] = matrix(TEXT["vocab_size"], size)
-    tensors |= _attention("mtp.layers.0", matrix, norm) | _feed_forward("mtp.layers.0", moe, matrix, norm)
+    tensors["lm_head.weight"] = matrix(text["vocab_size"], size)
+    tensors |= _attention("mtp.layers.0", text, matrix, norm) | _feed_forward("mtp.layers.0", text, moe, matrix, norm)
     tensors["mtp.fc.weight"] = matrix(size, 2 * size)
     for name in ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm"):
         tensors[f"mtp.{name}.weight"] = norm(size)
     return tensors
 
 
-def _attention(path, matrix, norm):
-    size, wide = TEXT["hidden_size"], TEXT["head_dim"] * TEXT["num_attention_heads"]
-    few = TEXT["head_dim"] * TEXT["num_key_value_heads"]
+def _attention(path, text, matrix, norm):
+    size, wide = text["hidden_size"], text["head_dim"] * text["num_attention_heads"]
+    few = text["head_dim"] * text["num_key_value_heads"]
     shapes = {"q_proj": (2 * wide, size), "k_proj": (few, size), "v_proj": (few, size), "o_proj": (size, wide)}
     found = {f"{path}.self_attn.{name}.weight": matrix(*shape) for name, shape in shapes.items()}
-    return found | {f"{path}.self_attn.{name}.weight": norm(TEXT["head_dim"]) for name in ("q_norm", "k_norm")}
+    return found | {f"{path}.self_attn.{name}.weight": norm(text["head_dim"]) for name in ("q_norm", "k_norm")}
 
 
-def _linear_attention(path, drawn, matrix):
-    size, heads = TEXT["hidden_size"], TEXT["linear_num_value_heads"]
-    keys = TEXT["linear_key_head_dim"] * TEXT["linear_num_key_heads"]
-    values = TEXT["linear_value_head_dim"] * heads
+def _linear_attention(path, text, drawn, matrix):
+    size, heads = text["hidden_size"], text["linear_num_value_heads"]
+    keys = text["linear_key_head_dim"] * text["linear_num_key_heads"]
+    values = text["linear_value_head_dim"] * heads
     shapes = {
         "in_proj_qkv": (2 * keys + values, size),
         "in_proj_z": (values, size),
         "in_proj_b": (heads, size),
         "in_proj_a": (heads, size),
         "out_proj": (size, values),
-        "conv1d": (2 * keys + values, 1, TEXT["linear_conv_kernel_dim"]),
+        "conv1d": (2 * keys + values, 1, text["linear_conv_kernel_dim"]),
     }
     found = {f"{path}.linear_attn.{name}.weight": matrix(*shape) for name, shape in shapes.items()}
-    found[f"{path}.linear_attn.norm.weight"] = np.ones(TEXT["linear_value_head_dim"], np.float32)
+    found[f"{path}.linear_attn.norm.weight"] = np.ones(text["linear_value_head_dim"], np.float32)
     found[f"{path}.linear_attn.dt_bias"] = np.ones(heads, np.float32)
     found[f"{path}.linear_attn.A_log"] = drawn.uniform(-3, 0, heads).astype(np.float32)
     return found
 
 
-def _feed_forward(path, moe, matrix, norm):
-    size, found = TEXT["hidden_size"], {}
+def _feed_forward(path, text, moe, matrix, norm):
+    size, found = text["hidden_size"], {}
     for name in ("input_layernorm", "post_attention_layernorm"):
         found[f"{path}.{name}.weight"] = norm(size)
-    parts = {"": TEXT["intermediate_size"]}
+    parts = {"": text["intermediate_size"]}
     if moe:
         experts, inner = MOE["num_experts"], MOE["moe_intermediate_size"]
         found[f"{path}.mlp.experts.gate_up_proj"] = matrix(experts, 2 * inner, size)

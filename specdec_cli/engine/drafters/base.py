@@ -13,7 +13,7 @@ from specdec_cli.engine.draft_length.fixed import DraftLength
 from specdec_cli.engine.draft_length.lookup_acceptance import LookupAcceptance
 from specdec_cli.engine.heads.cached import CachedHead
 from specdec_cli.engine.hidden import Hidden
-from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.model import CachedModel, Output
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 from specdec_cli.kinds import NONE
 
@@ -79,6 +79,14 @@ class Drafter:
     def length(self, given: DraftLength) -> DraftLength:
         """Who chooses K: `given`, unless the drafter chooses itself."""
         return given
+
+
+def read_together(target: CachedModel, drafter: Drafter, context: Sequence[int]) -> Iterator[Output]:
+    """`target` reads all but the last token of `context`, a chunk a step, and `drafter` the states it asked for."""
+    for output in target.prefill(context):
+        if output.hidden:
+            drafter.commit(Verified(context[: target.length + 1], output.hidden))
+        yield output
 
 
 def no_drafter(parts: Parts) -> Drafter:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import mlx.core as mx
 
 from specdec_cli.engine.draft import NOTHING, Draft
-from specdec_cli.engine.drafters.base import Drafter, Parts, Verified, no_drafter
+from specdec_cli.engine.drafters.base import Drafter, Parts, Verified, no_drafter, read_together
 from specdec_cli.engine.drafters.stepwise import StepwiseDrafter
 from specdec_cli.engine.heads.cached import CachedHead
 from specdec_cli.engine.heads.mtp import Step
@@ -41,9 +41,7 @@ class MtpDrafter(StepwiseDrafter):
         self._started = None
         kept = self._head.reuse(context)
         self._target.commit(context, max(min(kept, len(context) - 2), 0))
-        for output in self._target.prefill(context):
-            self.commit(Verified(context[: self._target.length + 1], output.hidden))
-            yield output
+        yield from read_together(self._target, self, context)
 
     def commit(self, verified: Verified) -> None:
         states = verified.hidden.get(self._head.head.recipe.reads)

@@ -16,9 +16,11 @@ from mlx.utils import tree_flatten
 from mlx_lm.models.cache import KVCache
 
 from specdec_cli.engine.cache.rollback import common_prefix
-from specdec_cli.engine.heads.mtp import QWEN, MtpHead, Recipe, Step
+from specdec_cli.engine.heads.agreement import Agreement
+from specdec_cli.engine.heads.mtp import MtpHead, Recipe, Step
 from specdec_cli.engine.model import Network
-from specdec_cli.errors import SpecdecError
+from specdec_cli.engine.readout import Readout
+from specdec_cli.errors import Refused, SpecdecError
 from specdec_cli.kinds import MTP
 
 # States that wait to be read, at most: those of plain rounds are read together, so that resting costs next to nothing.
@@ -31,16 +33,18 @@ class Head:
 
     kind = MTP.name
 
-    def __init__(self, module: MtpHead, target: Network, name: str, recipe: Recipe = QWEN) -> None:
-        """`name` is for messages. Raises: Refused where the target has no such state, or no embedding was found."""
-        self.module, self.name, self.recipe = module, name, recipe
-        target.hidden.expose([recipe.reads])
-        self.readout = target.hidden.readout
-        if self.readout.embedding is None:
-            raise SpecdecError(
-                f"{target.name}: no module embeds its tokens, and {name} reads them",
-                "use a draft model or --drafter ngram",
-            )
+    def __init__(self, module: MtpHead, target: Network, name: str, agreement: Agreement | None = None) -> None:
+        """`name` is for messages; `agreement` is how well it guesses, where that was checked.
+
+        Raises: Refused where the target has no such state, or no embedding was found.
+        """
+        self.module, self.name, self.agreement = module, name, agreement
+        self.readout = readout_for(target, name)
+        target.hidden.expose([module.recipe.reads])
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.module.recipe
 
     def read(self, tokens: mx.array, hidden: mx.array, cache: KVCache) -> Step:
         """Pairs of tokens [T] and states [T, D], after those in `cache`."""
@@ -55,6 +59,16 @@ class Head:
     def step_bytes(self) -> int:
         """Bytes that one drafted token reads: the head's, and the target's whole output head."""
         return _bytes(self.module) + _bytes(self.readout.head_module)
+
+
+def readout_for(target: Network, name: str) -> Readout:
+    """What the head `name` needs of `target`: its embedding and its output head. Raises: Refused if it lacks one."""
+    readout = target.hidden.readout
+    if readout.embedding is None:
+        raise Refused(
+            f"{target.name}: no module embeds its tokens, and {name} reads them", "use a draft model or --drafter ngram"
+        )
+    return readout
 
 
 class CachedHead:
@@ -74,6 +88,7 @@ class CachedHead:
         self._context: list[int] = []
         self._waiting: list[mx.array] = []
         self._last: Step | None = None
+        self._late: mx.array | None = None
         self._drafted = 0
 
     @property
@@ -85,6 +100,10 @@ class CachedHead:
     def cached(self) -> int:
         """Entries in the cache, those of drafted tokens included."""
         return int(self._cache.offset)
+
+    @property
+    def cache_kinds(self) -> tuple[str, ...]:
+        return (type(self._cache).__name__,)
 
     @property
     def layers(self) -> int:
@@ -132,6 +151,7 @@ class CachedHead:
     def first(self) -> Step:
         """The output [1, D] after all that was handed over; lazy. Only where `follows` says so."""
         self._take_back()
+        self._late = None
         if self._waiting:
             self._last = self._read(mx.concatenate(self._waiting)).last()
             self._waiting = []
@@ -140,13 +160,19 @@ class CachedHead:
 
     def next(self, token: mx.array, carried: mx.array) -> Step:
         """The output [1, D] after one more drafted token [1], with the state that the last step carried; lazy."""
+        if self.head.recipe.lag:
+            token, self._late = self._token_before(), token
         self._drafted += 1
         return self.head.read(token, carried, self._cache)
+
+    def _token_before(self) -> mx.array:
+        """The token [1] before the one just drafted, for a head that reads a state with the token of its position."""
+        return mx.array(self._context[-1:], dtype=mx.int32) if self._late is None else self._late
 
     def _read(self, states: mx.array) -> Step:
         """The next states [T, D], each with the token after it."""
         self._last = None
-        begin = self.cached + 1
+        begin = self.cached + 1 - self.head.recipe.lag
         tokens = mx.array(self._context[begin : begin + states.shape[0]], dtype=mx.int32)
         return self.head.read(tokens, states, self._cache)
 

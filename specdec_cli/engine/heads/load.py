@@ -16,6 +16,7 @@ from mlx.utils import tree_flatten
 from mlx_lm.models import qwen3_5, qwen3_next
 
 from specdec_cli.engine.failure import device_failure
+from specdec_cli.engine.heads.agreement import is_norm
 from specdec_cli.engine.heads.mtp import QWEN, MtpHead, Recipe
 from specdec_cli.errors import NotAvailable, Refused
 from specdec_cli.models.heads import HeadFiles
@@ -54,12 +55,7 @@ def load_head(files: HeadFiles, hidden_size: int, zero_centred: bool | None = No
 
 def _empty(files: HeadFiles, hidden_size: int, recipe: Recipe) -> MtpHead:
     """The head's network of its configuration, with weights that were never computed."""
-    rows = files.tensors["pre_fc_norm_hidden.weight"].shape
-    if rows != (hidden_size,):
-        raise Refused(
-            f"the MTP head of {files.name} reads states of {list(rows)}, and the target's have {hidden_size}",
-            "a head drafts only for the target it was trained with",
-        )
+    files.require_size(hidden_size)
     if second := next((name for name in files.tensors if re.match(r"layers\.[1-9]", name)), None):
         raise Refused(
             f"the MTP head of {files.name} has several layers ({second}), and specdec knows heads of one",
@@ -95,8 +91,7 @@ def _placed(files: HeadFiles, zero_centred: bool) -> Tensors:
     tensors: Tensors = {name: loaded[stored.file][stored.name] for name, stored in files.tensors.items()}
     tensors = _stacked(_unfused(tensors))
     if zero_centred:
-        norms = [name for name, value in tensors.items() if name.endswith("norm.weight") or "norm_" in name]
-        tensors |= {name: tensors[name] + 1.0 for name in norms if tensors[name].ndim == 1}
+        tensors |= {name: value + 1.0 for name, value in tensors.items() if is_norm(name, value.ndim)}
     return tensors
 
 

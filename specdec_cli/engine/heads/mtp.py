@@ -24,12 +24,13 @@ class Recipe:
 
     `reads` is the target's hidden state that it was trained on, `carries` what of its own output takes that state's
     place at the next draft token: after its last norm or before. `embedding_first` is the order in which token and
-    state are joined.
+    state are joined. `lag` 0: a state is read with the token after it; 1: with the token of its own position.
     """
 
     reads: str = READ
     carries: Literal["normed", "raw"] = "normed"
     embedding_first: bool = True
+    lag: Literal[0, 1] = 0
 
 
 QWEN = Recipe()
@@ -58,13 +59,13 @@ class MtpHead(nn.Module):  # type: ignore[misc]  # mlx.nn has no types
         self.pre_fc_norm_hidden = nn.RMSNorm(hidden_size, eps=eps)
         self.layers = [layer()]
         self.norm = nn.RMSNorm(hidden_size, eps=eps)
-        self._recipe = recipe
+        self.recipe = recipe
 
     def __call__(self, embedded: mx.array, hidden: mx.array, cache: Any = None) -> Step:
         """Pairs of a token's embedding and the state of the position before it, each [T, D], after those in `cache`."""
         parts = [self.pre_fc_norm_embedding(embedded), self.pre_fc_norm_hidden(hidden)]
-        joined = mx.concatenate(parts if self._recipe.embedding_first else parts[::-1], axis=-1)
+        joined = mx.concatenate(parts if self.recipe.embedding_first else parts[::-1], axis=-1)
         states = self.fc(joined)[None]
         raw = self.layers[0](states, create_attention_mask(states, cache), cache)
         normed = self.norm(raw)
-        return Step(normed[0], (normed if self._recipe.carries == "normed" else raw)[0])
+        return Step(normed[0], (normed if self.recipe.carries == "normed" else raw)[0])

@@ -38,7 +38,8 @@ def recomputed(target, head, context, k, recipe=None):
     hidden = np.array(target.fresh().forward(mx.array(context[:-1])).hidden[READ], np.float64)
     tokens, leads = list(context[1:]), []
     for _ in range(k):
-        embedded = norm(readout.embed(mx.array(tokens)), head.pre_fc_norm_embedding)
+        beside = [context[0], *tokens[:-1]] if recipe.lag else tokens
+        embedded = norm(readout.embed(mx.array(beside)), head.pre_fc_norm_embedding)
         pair = [embedded, norm(hidden, head.pre_fc_norm_hidden)]
         joined = np.concatenate(pair if recipe.embedding_first else pair[::-1], -1) @ np.array(head.fc.weight).T
         raw = np.array(head.layers[0](mx.array(joined.astype(np.float32))[None], "causal", None)[0])
@@ -101,7 +102,9 @@ def test_every_proposal_is_that_of_a_recomputation_after_every_number_of_accepte
 
 
 @pytest.mark.parametrize(
-    "recipe", [Recipe(carries="raw"), Recipe(embedding_first=False)], ids=["raw carried", "state first"]
+    "recipe",
+    [Recipe(carries="raw"), Recipe(embedding_first=False), Recipe(lag=1)],
+    ids=["raw carried", "state first", "token of its own position"],
 )
 def test_a_recipe_says_what_is_carried_and_joined_in_which_order(recipe):
     target = tiny_target()
@@ -111,6 +114,8 @@ def test_a_recipe_says_what_is_carried_and_joined_in_which_order(recipe):
     expected, _ = recomputed(target, head, played.context, 4, recipe)
     assert expected != recomputed(target, head, played.context, 4)[0]
     assert played.round(4, 2, 9) == expected
+    context = list(played.context)
+    assert played.round(3, 1, 5) == recomputed(target, head, context, 3, recipe)[0]
 
 
 def test_plain_rounds_and_lookups_between_hand_over_their_states_too():
