@@ -55,6 +55,11 @@ class DrafterKind:
         return Need.TARGET_HIDDEN in self.uses
 
     @property
+    def by_network(self) -> bool:
+        """Whether it works with the pair's draft, be it a model or a head."""
+        return bool(self.uses)
+
+    @property
     def needs_draft(self) -> bool:
         """Whether nothing at all is drafted without a draft model."""
         return self.without_draft is not None and not DRAFTERS[self.without_draft].drafts
@@ -85,14 +90,12 @@ MODEL = DrafterKind(
     draft_alone=True,
     about="the pair's draft",
 )
-# What it carries from token to token depends on where the draft began: a finished answer does not tell its rounds.
 MTP = DrafterKind(
     "mtp",
     "specdec_cli.engine.drafters.mtp:make",
     frozenset({Need.TARGET_HIDDEN}),
     NONE.name,
     learns=True,
-    offline=False,
     about="the target's own head",
 )
 AUTO = DrafterKind(
@@ -106,8 +109,8 @@ AUTO = DrafterKind(
 )
 # Drafts in every round of a constrained answer that can use it, beside whoever was chosen; nobody chooses it.
 FORCED = DrafterKind("grammar", "", about="what the schema or grammar forces")
-# What `--drafter` takes; and every kind that rounds may name, those of heads included.
-DRAFTERS: dict[str, DrafterKind] = {kind.name: kind for kind in (MODEL, LOOKUP, AUTO, NONE)}
+# What `--drafter` takes, every kind that rounds may name included; and the kinds of heads among them.
+DRAFTERS: dict[str, DrafterKind] = {kind.name: kind for kind in (MODEL, LOOKUP, AUTO, MTP, NONE)}
 HEADS: dict[str, DrafterKind] = {kind.name: kind for kind in (MTP,)}
 # Who drafts where neither the request nor the pair says.
 DEFAULT_DRAFTER = AUTO.name
@@ -130,7 +133,7 @@ def rule_names() -> tuple[str, ...]:
 
 def all_kinds() -> dict[str, DrafterKind]:
     """Every kind by name."""
-    return DRAFTERS | HEADS
+    return DRAFTERS
 
 
 def effective_drafter(name: str, k: K, has_draft: bool = True, head: str | None = None) -> DrafterKind:

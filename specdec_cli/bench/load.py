@@ -15,31 +15,42 @@ from specdec_cli.bench.plan import MAX_TOKENS
 from specdec_cli.bench.result import Contender, Environment
 from specdec_cli.bench.run import BenchRequest, Subjects
 from specdec_cli.engine import device
-from specdec_cli.kinds import DRAFTERS
+from specdec_cli.kinds import DRAFTERS, DrafterKind
 from specdec_cli.machine import physical_bytes
+from specdec_cli.request import Request
+from specdec_cli.session.heads import agreement_file
 from specdec_cli.session.load import load
 from specdec_cli.session.session import Session
 
 
-def load_machine(job: BenchRequest, cancelled: Callable[[], bool]) -> tuple[LiveMachine, Subjects]:
-    """The loaded models, and what is true of them for the whole bench.
+def load_machine(
+    job: BenchRequest, cancelled: Callable[[], bool], tell: Callable[[str], None] = lambda sentence: None
+) -> tuple[LiveMachine, Subjects]:
+    """The loaded models, and what is true of them for the whole bench; `tell` hears of the check of a head.
 
     Raises: NotAvailable, Refused, DoesNotFit.
     """
     kinds = [DRAFTERS[name] for name in job.drafters]
-    drafter = next((kind for kind in kinds if kind.uses_draft), kinds[0])
+    drafter = max(kinds, key=lambda kind: (kind.reads_hidden, kind.by_network))
     longest = max(len(prompt.text) for prompt in job.prompts) // 3 + (job.max_tokens or MAX_TOKENS)
     # Twice: plain decoding has caches of its own.
-    pair = load(job.pair, drafter=drafter.name, reserve_tokens=None if job.force else 2 * longest)
+    reserve_tokens = None if job.force else 2 * longest
+    pair = load(job.pair, drafter=drafter.name, reserve_tokens=reserve_tokens, checks=agreement_file(), tell=tell)
     first = pair.session(pair.first)
     beside = [pair.beside(name) for name in job.drafts]
     sessions = {first.names[1]: first} | {other.names[1]: other.session(other.first) for other in beside}
     settings = AnswerSettings(MAX_TOKENS, job.rule, job.seed, job.raw, job.fixed_length, job.constraint)
     machine = LiveMachine(sessions, settings, cancelled)
     held = job.constraint is not None
-    contenders = [Contender(kind.name, name, held) for kind in kinds if kind.uses_draft for name in sessions]
-    contenders += [Contender(kind.name, None, held) for kind in kinds if not kind.uses_draft]
-    return machine, _about(first, tuple(contenders))
+    networks = [kind for kind in kinds if kind.by_network]
+    contenders = [Contender(who(kind, one), name, held) for kind in networks for name, one in sessions.items()]
+    contenders += [Contender(kind.name, None, held) for kind in kinds if not kind.by_network]
+    return machine, _about(first, tuple(dict.fromkeys(contenders)))
+
+
+def who(kind: DrafterKind, session: Session) -> str:
+    """The kind that really drafts: a head has one of its own."""
+    return session.drafter(Request(drafter=kind.name)).name
 
 
 def _about(session: Session, contenders: tuple[Contender, ...]) -> Subjects:

@@ -8,7 +8,7 @@ from specdec_cli.bench.sweep import Cancelled
 from specdec_cli.engine import teacher_forcing, timing
 from specdec_cli.engine.baseline import baseline
 from specdec_cli.engine.draft_length.fixed import Fixed
-from specdec_cli.engine.drafters.base import Drafter, Parts
+from specdec_cli.engine.drafters.base import Drafter, Parts, read_together
 from specdec_cli.kinds import made
 from specdec_cli.request import Request
 from specdec_cli.session.session import Session
@@ -48,6 +48,9 @@ def offline_acceptance(
         forced = teacher_forcing.TeacherForced(draft, target.vocab_size, rule)
         agreements = list(forced.agreements(prompt, answer))
         return [deepest] * len(answer), teacher_forcing.runs(agreements, deepest)
+    if session.drafter(request).reads_hidden and session.slot.head is not None:
+        found = teacher_forcing.head_runs(session.slot.head, target, rule, prompt, answer, deepest)
+        return [deepest] * len(answer), found
     drafter = made(session.drafter(request))(Parts(target, draft, rule, Fixed(deepest)))
     return teacher_forcing.proposals(drafter, prompt, answer, deepest)
 
@@ -64,9 +67,9 @@ def round_costs(
     # What drafts at no cost is timed with drafts of every length, right or wrong.
     drafter: Drafter = timing.RepeatDrafter()
     if kind.learns:
-        drafter = made(kind)(Parts(slot.target, slot.draft, rule, Fixed(max(ks))))
+        drafter = made(kind)(Parts(slot.target, slot.draft, rule, Fixed(max(ks)), head=slot.head))
     slot.forget()
-    for _ in slot.target.prefill(context):
+    for _ in read_together(slot.target, drafter, context):
         if cancelled():
             raise Cancelled
     return timing.round_costs(slot.target, drafter, rule, context, ks, TURNS, session.clock, cancelled)

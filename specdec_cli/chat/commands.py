@@ -130,7 +130,7 @@ def _draft(chat: Chat, argument: str) -> None:
         else:
             chat.loaded = replace(loaded, drafter=LOOKUP.name)
     chat.settings = replace(chat.settings, drafts=drafts)
-    by_text = not kind_of(chat.loaded.drafter).uses_draft
+    by_text = not kind_of(chat.loaded.drafter).by_network
     who = f"the conversation's own text drafts ({chat.loaded.drafter})" if by_text else "the draft is on"
     chat.screen.show(Notice(who if drafts else "the draft is off: plain decoding"))
 

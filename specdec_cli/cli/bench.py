@@ -17,7 +17,7 @@ from specdec_cli.cli.options import PairOptions
 from specdec_cli.cli.pipes import ignore_broken_pipe
 from specdec_cli.cli.shape import ShapeOptions
 from specdec_cli.errors import UsageError
-from specdec_cli.kinds import DRAFTERS, LOOKUP, MODEL
+from specdec_cli.kinds import DRAFTERS, LOOKUP, MODEL, MTP
 from specdec_cli.machine import awake
 from specdec_cli.request import Constraint, effective, one_name
 
@@ -70,6 +70,7 @@ def _job(models: ContenderOptions, options: BenchOptions, constraint: Constraint
     from specdec_cli.bench.plan import parse_lengths, parse_seconds
     from specdec_cli.bench.record import require_pair
     from specdec_cli.bench.run import BenchRequest
+    from specdec_cli.pairs.resolve import has_own_head
     from specdec_cli.ui.bench.export import require_writable
 
     drafts, drafters = tuple(dict.fromkeys(models.draft or ())), _drafters(options.drafters)
@@ -88,11 +89,12 @@ def _job(models: ContenderOptions, options: BenchOptions, constraint: Constraint
     is_named = found.pair.source != "command line" and not drafts
     if options.write:
         require_pair(is_named, len(drafts), len(drafters), len(temperatures))
-    lacking = [name for name in drafters if DRAFTERS[name].needs_draft]
+    lacking = [name for name in drafters if DRAFTERS[name].needs_draft and DRAFTERS[name].uses_draft]
     if options.drafters and lacking and not pair.draft:
         raise UsageError(f"--drafter {lacking[0]}, and {pair.name} has no draft", "name one: --draft ID")
     if not options.drafters and not pair.draft:
-        drafters = (LOOKUP.name,)  # without a draft, the text itself drafts
+        own = has_own_head(pair.target, pair.target_revision)
+        drafters = (MTP.name if own else LOOKUP.name,)  # without a draft, the text itself drafts
     job = BenchRequest(
         pair=pair,
         named=is_named,
@@ -133,11 +135,11 @@ def _measured(job: BenchRequest, reason: str, exports: list[Path], quiet: bool) 
 
     with ExitStack() as stack:
         stack.enter_context(awake())
-        with loading(job.pair.name, reason, shown=not quiet):
+        with loading(job.pair.name, reason, shown=not quiet) as tell:
             from specdec_cli.bench.load import load_machine
 
             interrupt = stack.enter_context(Interrupt())
-            machine, about = load_machine(job, interrupt.requested)
+            machine, about = load_machine(job, interrupt.requested, tell)
         report = stack.enter_context(bench_progress(sys.stderr) if not quiet else silent())
         run = Bench(job, machine, about, lambda progress: report(progress.what, progress.share, progress.seconds_left))
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -42,12 +42,19 @@ def forbid_network(offline: bool) -> None:
 
 
 @contextmanager
-def loading(name: str, reason: str, *, shown: bool, plain: bool = False) -> Iterator[None]:
-    """A line that says which pair is being loaded, for as long as it takes; then one that says why this pair."""
+def loading(name: str, reason: str, *, shown: bool, plain: bool = False) -> Iterator[Callable[[str], None]]:
+    """A line that says which pair is being loaded, for as long as it takes; then one that says why this pair.
+
+    Gives what prints a line meanwhile.
+    """
     from specdec_cli.ui import display
 
+    def tell(sentence: str) -> None:
+        if shown:
+            display.print_above(sys.stderr, sentence, plain)
+
     with display.loading(sys.stderr, name, shown and not plain):
-        yield
+        yield tell
     if shown and reason:
         display.print_notice(sys.stderr, reason, plain)
 
@@ -65,8 +72,9 @@ def opened(
 
     Raises: NotAvailable, Refused, DoesNotFit, UsageError for an unknown drafter.
     """
-    with loading(found.pair.name, found.reason, shown=shown, plain=plain):
+    with loading(found.pair.name, found.reason, shown=shown, plain=plain) as tell:
         from specdec_cli.session.cost_file import cost_file
+        from specdec_cli.session.heads import agreement_file
         from specdec_cli.session.load import load
 
         return load(
@@ -75,4 +83,6 @@ def opened(
             reserve_tokens=None if models.force else reserve_tokens,
             kv_bits=models.kv_bits,
             costs=cost_file() if remember_costs else None,
+            checks=agreement_file(),
+            tell=tell,
         ).session()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -37,13 +38,17 @@ def check(
     """Verdict on a pair from a few hundred kB: tokenizers, caches, memory, expected gain."""
     from specdec_cli.pairs.catalog import partly_here
     from specdec_cli.pairs.check import check_pair, locate_pair
+    from specdec_cli.session.heads import agreement_here
     from specdec_cli.ui.pairs import print_checks, print_json, print_line, print_verdict
 
     resolved = named(name, models, here=offline)
     # A verdict on fetched files would hide that the files here cannot answer.
     for problem in partly_here(resolved.pair.models):
         raise problem
-    found = check_pair(resolved.pair, locate_pair(resolved.pair, offline), max_context, kv_bits)
+    located = locate_pair(resolved.pair, offline)
+    found = check_pair(resolved.pair, located, max_context, kv_bits)
+    if found.head is not None:
+        found = replace(found, agreement=agreement_here(found.head, located[0].checkpoint))
     if resolved.reason:
         print_line(sys.stderr, resolved.reason)
     if json:

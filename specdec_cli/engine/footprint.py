@@ -69,7 +69,8 @@ def estimate(
         sizes = zip(checkpoints, weight_bytes, strict=True)
         parts = [footprint(checkpoint, context, size, bits) for checkpoint, size in sizes]
         if head is not None:  # it reads the prompt with the target, whose layers take more for it
-            parts.append(Footprint(f"{head.name} (head)", head.loaded_bytes, head.cache_bytes(context), 0))
+            weights = _bytes_beside(checkpoints, head)
+            parts.append(Footprint(f"{head.name} (head)", weights, head.cache_bytes(context), 0))
         return MemoryEstimate(tuple(parts), context, device.usable_bytes())
 
     context = _within_limits(checkpoints, context_tokens)
@@ -88,11 +89,17 @@ def resident_bytes(
     Raises: Refused if a model's caches cannot be quantized to `kv_bits`.
     """
     context = _within_limits(checkpoints, context_tokens)
-    beside = head.loaded_bytes + head.cache_bytes(context) if head else 0
+    beside = _bytes_beside(checkpoints, head) + head.cache_bytes(context) if head else 0
     return beside + sum(
         checkpoint.loaded_bytes + empty_model(checkpoint, kv_bits).cache_bytes(context, _value_bytes(checkpoint))
         for checkpoint in checkpoints
     )
+
+
+def _bytes_beside(checkpoints: Sequence[Checkpoint], head: HeadFiles) -> int:
+    """Bytes of a head's weights, none where its files were counted with a model's."""
+    counted = {path for checkpoint in checkpoints for path in checkpoint.weights}
+    return 0 if counted.issuperset(head.files) else head.loaded_bytes
 
 
 def _within_limits(checkpoints: Sequence[Checkpoint], context_tokens: int) -> int:
@@ -104,7 +111,7 @@ def require_fit(
     checkpoints: Sequence[Checkpoint], context_tokens: int, kv_bits: int | None = None, head: HeadFiles | None = None
 ) -> None:
     """Raises: DoesNotFit, with the numbers and what would fit."""
-    weights = sum(c.loaded_bytes for c in checkpoints) + (head.loaded_bytes if head else 0)
+    weights = sum(c.loaded_bytes for c in checkpoints) + (_bytes_beside(checkpoints, head) if head else 0)
     # Caches and activations of a small model are small too: what takes a tenth need not be counted exactly.
     if weights * 10 < device.usable_bytes() and context_tokens < 8192:
         return

@@ -24,6 +24,7 @@ from specdec_cli.hub.names import require_hub_id, same_model
 from specdec_cli.hub.progress import Progress
 from specdec_cli.hub.settings import settings
 from specdec_cli.hub.snapshot import RemoteFile, Snapshot, resolve
+from specdec_cli.hub.tensors import RemoteTensor, fetch_tensors, remote_tensors
 
 __all__ = [
     "PULL",
@@ -31,6 +32,7 @@ __all__ = [
     "Problem",
     "Progress",
     "RemoteFile",
+    "RemoteTensor",
     "Removal",
     "Snapshot",
     "cache_folder",
@@ -39,8 +41,10 @@ __all__ = [
     "discard",
     "fetch",
     "fetch_small",
+    "fetch_tensors",
     "free_bytes",
     "locate",
+    "remote_tensors",
     "removal",
     "remove",
     "require_hub_id",

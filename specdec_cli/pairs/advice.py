@@ -42,24 +42,34 @@ class Side:
         return self.weight_bytes * 8 / per_weight / 1e9
 
     @property
+    def text_config(self) -> Mapping[str, Any]:
+        """The language model's part of the configuration."""
+        nested = self.config.get("text_config")
+        return nested if isinstance(nested, Mapping) else self.config
+
+    @property
     def experts(self) -> bool:
         """A mixture of experts."""
-        nested = self.config.get("text_config")
-        configs = [self.config, nested] if isinstance(nested, Mapping) else [self.config]
-        return any(re.search(r"num_(local_|routed_)?experts$|n_routed_experts", key) for c in configs for key in c)
+        keys = [*self.config, *self.text_config]
+        return any(re.search(r"num_(local_|routed_)?experts$|n_routed_experts", key) for key in keys)
 
 
-def advise(target: Side, draft: Side | None, chip: str) -> list[str]:
-    """Sentences, the most important first; the one on short answers always."""
+def advise(target: Side, draft: Side | None, chip: str, head: bool = False) -> list[str]:
+    """Sentences, the most important first; the one on short answers for every draft model. `head`: that is the draft.
+
+    A head has no size to choose, and reads the prompt with the target.
+    """
+    if head:
+        return [*_target(target), *_chip(chip)]
     if draft is None:
         return ["no draft: --drafter none decodes plainly"]
     found = [_size(target, draft), *_target(target), *_chip(chip), SHORT_ANSWERS]
     return [sentence for sentence in found if sentence]
 
 
-def break_even(target: Side, draft: Side, k: int) -> float:
-    """Tokens a round must yield to pay for K draft steps (cost by size) and K more rows (typical cost)."""
-    return round_steps(k, draft.weight_bytes / target.weight_bytes, 1 + k * TYPICAL_ROW_COST)
+def break_even(target: Side, step_bytes: int, k: int) -> float:
+    """Tokens a round must yield to pay for K draft steps (cost by the bytes read) and K more rows (typical cost)."""
+    return round_steps(k, step_bytes / target.weight_bytes, 1 + k * TYPICAL_ROW_COST)
 
 
 def _size(target: Side, draft: Side) -> str:

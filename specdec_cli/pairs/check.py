@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specdec_cli import hub
-from specdec_cli.errors import Refused, SpecdecError
-from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
+from specdec_cli.errors import NotAvailable, Refused, SpecdecError
+from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint, read_json
+from specdec_cli.models.headers import Header, Stored
+from specdec_cli.models.heads import HeadFiles, announces_head_only, find_head, head_in, is_head_only, read_head
 from specdec_cli.models.vocab import VocabVerdict, compare
 from specdec_cli.pairs.advice import Side, advise, break_even
 from specdec_cli.pairs.catalog import is_local
@@ -25,12 +28,13 @@ DEFAULT_CONTEXT = 4096
 class Located:
     """A model's configuration and tokenizer on this machine; its weights may be elsewhere.
 
-    `snapshot` is the resolved commit, None for a folder.
+    `snapshot` is the resolved commit, None for a folder. `head`: it is no model but this head.
     """
 
     checkpoint: Checkpoint
     weight_bytes: int
     snapshot: hub.Snapshot | None = None
+    head: HeadFiles | None = None
 
 
 def locate_model(name: str, revision: str | None, offline: bool) -> Located:
@@ -46,12 +50,53 @@ def locate_model(name: str, revision: str | None, offline: bool) -> Located:
     return Located(read_checkpoint(folder, snapshot.name, weights=False), snapshot.weight_bytes, snapshot)
 
 
+def locate_draft(name: str, revision: str | None, offline: bool) -> Located:
+    """As `locate_model`, for a model or a head; of a head that is not here, the headers of its files are read.
+
+    Raises: NotAvailable, Refused.
+    """
+    if is_local(name):
+        return _head_here(hub.locate(name), name) or locate_model(name, revision, offline)
+    snapshot = hub.resolve(name, revision, offline=offline)
+    folder = hub.fetch_small(snapshot)
+    if here := _head_here(folder, snapshot.name):
+        return replace(here, snapshot=snapshot)
+    config = read_json(folder / "config.json", snapshot.name)
+    if snapshot.held or not announces_head_only(config):
+        return locate_model(name, revision, offline)
+    checkpoint = read_checkpoint(folder, snapshot.name, weights=False, heads=True)
+    head = head_in(checkpoint, remote_headers(snapshot))
+    if head is None:
+        raise NotAvailable(f"{snapshot.name} ({checkpoint.model_type}) holds no MTP head", "name another draft")
+    return Located(checkpoint, head.loaded_bytes, snapshot, head)
+
+
+def remote_headers(snapshot: hub.Snapshot) -> dict[Path, Header]:
+    """The headers of all safetensors files of `snapshot`, as if they were here. Raises: NotAvailable."""
+    found: dict[Path, dict[str, Stored]] = {}
+    for tensor in hub.remote_tensors(snapshot, lambda name: True):
+        file = Path(tensor.file.path)
+        found.setdefault(file, {})[tensor.name] = Stored(
+            file, tensor.name, tensor.dtype, tensor.shape, tensor.size_bytes
+        )
+    return {file: Header(tensors, {}) for file, tensors in found.items()}
+
+
+def _head_here(folder: Path, name: str) -> Located | None:
+    """The head in `folder`, if a head is all it holds. Raises: NotAvailable, Refused for one that cannot be read."""
+    if not is_head_only(folder):
+        return None
+    head = read_head(folder, name)
+    return Located(read_checkpoint(folder, name, weights=False, heads=True), head.loaded_bytes, None, head)
+
+
 def locate_pair(pair: Pair, offline: bool) -> list[Located]:
     """Target and draft, each resolved to one commit, so that the commit checked is the commit downloaded.
 
     Raises: NotAvailable, Refused.
     """
-    return [locate_model(name, revision, offline) for name, revision in pair.models]
+    target = locate_model(pair.target, pair.target_revision, offline)
+    return [target] if pair.draft is None else [target, locate_draft(pair.draft, pair.draft_revision, offline)]
 
 
 def check_pair(pair: Pair, located: list[Located], context_tokens: int | None, kv_bits: int | None = None) -> Verdict:
@@ -64,19 +109,23 @@ def check_pair(pair: Pair, located: list[Located], context_tokens: int | None, k
     from specdec_cli.engine.footprint import estimate
     from specdec_cli.models.tokenizer import Tokenizer
 
+    head, located = head_of(located), [model for model in located if model.head is None]
     tokenizers = [Tokenizer.load(m.checkpoint.folder, m.checkpoint.name, m.checkpoint.config) for m in located]
     kinds, obstacles = _caches(located, kv_bits)
+    if head is not None:
+        obstacles += _of_another_size(head, located[0].checkpoint)
     vocab = None
     if len(tokenizers) == 2:
         vocab = compare(tokenizers[0].table(), tokenizers[1].table())
         if vocab.status == "incompatible":
             obstacles.insert(0, _incompatible(pair, vocab))
     checkpoints, weights = [m.checkpoint for m in located], [m.weight_bytes for m in located]
-    memory = estimate(checkpoints, weights, context_tokens or DEFAULT_CONTEXT, kv_bits)
+    memory = estimate(checkpoints, weights, context_tokens or DEFAULT_CONTEXT, kv_bits, head)
     if not memory.fits:
         obstacles.append(memory.obstacle())
     sides = [Side(m.weight_bytes, m.checkpoint.config) for m in located]
     draft = sides[1] if len(sides) == 2 else None
+    step_bytes = draft.weight_bytes if draft else head and _step_bytes(head, sides[0])
     return Verdict(
         pair=pair,
         vocab=vocab,
@@ -84,11 +133,37 @@ def check_pair(pair: Pair, located: list[Located], context_tokens: int | None, k
         has_template=tokenizers[0].has_template,
         caches=tuple(kinds),
         memory=memory,
-        break_even=break_even(sides[0], draft, pair.expected_k) if draft else None,
+        break_even=break_even(sides[0], step_bytes, pair.expected_k) if step_bytes else None,
         warnings=(*_encoding_differences(tokenizers), *_padding(located), *_stops(tokenizers)),
-        advice=tuple(advise(sides[0], draft, device.device_name())),
+        advice=tuple(advise(sides[0], draft, device.device_name(), head is not None)),
         obstacles=tuple(obstacles),
+        head=head,
     )
+
+
+def head_of(located: Sequence[Located]) -> HeadFiles | None:
+    """The head that drafts: the pair's draft, else one among the files of a target without a draft."""
+    if len(located) > 1:
+        return located[1].head
+    try:
+        return find_head(located[0].checkpoint)
+    except (NotAvailable, Refused):
+        return None
+
+
+def _of_another_size(head: HeadFiles, target: Checkpoint) -> list[SpecdecError]:
+    try:
+        head.require_size(target.whole("hidden_size", 0))
+    except Refused as refusal:
+        return [refusal]
+    return []
+
+
+def _step_bytes(head: HeadFiles, target: Side) -> int:
+    """Bytes that a drafted token reads: the head, and the target's output head at the target's bits."""
+    sizes = target.text_config
+    rows = int(sizes.get("vocab_size", 0)) * int(sizes.get("hidden_size", 0))
+    return head.loaded_bytes + rows * target.bits // 8
 
 
 def _caches(located: list[Located], kv_bits: int | None) -> tuple[list[tuple[str, str]], list[SpecdecError]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from specdec_cli import hub
 from specdec_cli.errors import NotAvailable, PartlyHere
 from specdec_cli.models.checkpoint import read_checkpoint
+from specdec_cli.models.heads import is_head_only
 from specdec_cli.pairs.catalog import is_local, registry
 from specdec_cli.pairs.pair import DEMO, Pair
 
@@ -51,7 +52,8 @@ def as_kept(name: str) -> str:
     Raises: NotAvailable for a folder that does not exist, or that holds no model.
     """
     if is_local(name):
-        read_checkpoint(hub.locate(name), name, weights=False)
+        folder = hub.locate(name)
+        read_checkpoint(folder, name, weights=False, heads=is_head_only(folder))
         return name if name.startswith(hub.SHIPPED) else str(Path(name).expanduser().absolute())
     hub.require_hub_id(name)
     return name

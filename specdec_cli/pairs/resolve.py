@@ -6,11 +6,12 @@ import math
 from dataclasses import dataclass, replace
 
 from specdec_cli import hub
-from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.errors import NotAvailable, Refused, SpecdecError, UsageError
 from specdec_cli.kinds import DEFAULT_DRAFTER, LOOKUP
 from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
+from specdec_cli.models.heads import find_head
 from specdec_cli.models.vocab import compare
-from specdec_cli.pairs.catalog import is_downloaded, registry
+from specdec_cli.pairs.catalog import is_downloaded, is_local, registry
 from specdec_cli.pairs.pair import DEMO, Pair, Registry
 
 
@@ -91,6 +92,8 @@ def _with_draft(pair: Pair, known: Registry, here: bool) -> Resolved:
     if listed is not None and (not here or is_downloaded(listed.draft, listed.draft_revision)):
         chosen = replace(pair, draft=listed.draft, draft_revision=listed.draft_revision, k=listed.k)
         return Resolved(chosen, f"draft {listed.draft}: pair {listed.name} lists it for this target")
+    if (here or is_local(pair.target)) and has_own_head(pair.target, pair.target_revision):
+        return Resolved(pair, "the MTP head among the target's own files drafts")
     found = compatible_draft(pair.target, pair.target_revision) if here else None
     if found is not None:
         return Resolved(replace(pair, draft=found), f"draft {found}: in the model cache, and its tokenizer agrees")
@@ -106,6 +109,18 @@ def _pinned(pair: Pair, target_revision: str | None, draft_revision: str | None)
         target_revision=target_revision or pair.target_revision,
         draft_revision=draft_revision or pair.draft_revision,
     )
+
+
+def has_own_head(target_name: str, revision: str | None = None) -> bool:
+    """Whether a head that can be read lies among the target's files.
+
+    Raises: NotAvailable or Refused if the target itself cannot be read.
+    """
+    target = read_checkpoint(hub.locate(target_name, revision), target_name)
+    try:
+        return find_head(target) is not None
+    except (NotAvailable, Refused):
+        return False
 
 
 # Pairs that gain have drafts of about a fifteenth of the target's bytes.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specdec_cli.errors import SpecdecError
+from specdec_cli.models.heads import HeadFiles
 from specdec_cli.models.memory import MemoryEstimate
 from specdec_cli.models.vocab import VocabVerdict
 from specdec_cli.pairs.pair import Pair
@@ -14,7 +15,10 @@ from specdec_cli.speedup import break_even_acceptance
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The findings on a pair. `obstacles` forbid it, the worst first; `advice` and `warnings` do not."""
+    """The findings on a pair. `obstacles` forbid it, the worst first; `advice` and `warnings` do not.
+
+    `head` drafts where it is not None; `agreement` is what its check found on this machine, empty without one.
+    """
 
     pair: Pair
     vocab: VocabVerdict | None
@@ -26,6 +30,8 @@ class Verdict:
     warnings: tuple[str, ...]
     advice: tuple[str, ...]
     obstacles: tuple[SpecdecError, ...]
+    head: HeadFiles | None = None
+    agreement: str = ""
 
     @property
     def exit_code(self) -> int:
@@ -46,6 +52,14 @@ class Verdict:
                 "status": self.vocab.status,
                 "reason": self.vocab.reason,
                 "first_difference": self.vocab.first_difference,
+            },
+            "head": self.head
+            and {
+                "kind": "mtp",
+                "name": self.head.name,
+                "tensors": len(self.head.tensors),
+                "bytes": self.head.loaded_bytes,
+                "agreement": self.agreement or None,
             },
             "stop_tokens": list(self.stop_tokens),
             "has_template": self.has_template,

@@ -63,7 +63,7 @@ class DraftController:
     ) -> tuple[Drafter, DraftLength]:
         """For one reply to `prompt`."""
         draft = self._draft if kind.uses_draft else None
-        head = self._head if kind.uses_draft or kind.reads_hidden else None
+        head = self._head if kind.by_network else None
         k = k if kind.drafts else 0
         length: DraftLength = Fixed(k) if k != "auto" else self._adaptive_for(kind, head or draft, prompt, max_tokens)
         self._situation = f"context {bisect_right(CONTEXT_TOKENS, len(prompt))}"

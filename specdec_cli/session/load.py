@@ -7,29 +7,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from specdec_cli.engine import device
-from specdec_cli.engine.footprint import require_fit, resident_bytes
+from specdec_cli.engine.footprint import resident_bytes
 from specdec_cli.engine.heads.cached import CachedHead
 from specdec_cli.engine.load import load as load_weights
-from specdec_cli.engine.load import require_runnable, require_verifiable
 from specdec_cli.engine.memory import Residency, bound_memory
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
-from specdec_cli.errors import UsageError
+from specdec_cli.errors import NotAvailable, Refused, UsageError
 from specdec_cli.hub import locate
 from specdec_cli.kinds import DEFAULT_DRAFTER, DRAFTERS, NONE
 from specdec_cli.machine import low_power_mode, power_source
-from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
+from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.grammar import Vocabulary
+from specdec_cli.models.heads import HeadFiles, is_head_only, read_head
 from specdec_cli.models.tokenizer import Message, Tokenizer, ToolCall
-from specdec_cli.models.vocab import require_same_ids
-from specdec_cli.pairs.here import model_folder
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.resolve import resolve_pair
 from specdec_cli.session.cost_file import CostStore, MemoryCostStore
+from specdec_cli.session.heads import PROMPTS, Tell, agreement_key, checked_head
+from specdec_cli.session.parts import PairFiles, fitting, pair_files, require_draft
 
 if TYPE_CHECKING:
     from specdec_cli.session.session import Session
@@ -54,7 +54,8 @@ class Slot:
 class LoadedPair:
     """Weights, tokenizer and learned costs of a pair, shared by all its conversations.
 
-    `names` are the target's and the draft's; `costs` keeps what rounds cost, by `identity` and length of context.
+    `names` are the target's and the draft's; `costs` keeps what rounds cost, by `identity` and length of context,
+    `checks` how well heads guess.
     `residency` keeps them in memory while they decode.
     """
 
@@ -64,6 +65,7 @@ class LoadedPair:
     first: Slot
     generation_config: Mapping[str, Any] = field(default_factory=dict)
     costs: CostStore = field(default_factory=MemoryCostStore)
+    checks: CostStore = field(default_factory=MemoryCostStore)
     identity: str = ""
     reload_seconds: float = 0.0
     residency: Residency = field(default_factory=Residency)
@@ -127,13 +129,28 @@ class LoadedPair:
         """(the answer without its calls, the calls) by the model's own parser. Raises: UsageError if it has none."""
         return self.tokenizer.tool_calls(text, tools)
 
+    def with_head(self, files: HeadFiles, key: str, checks: CostStore, tell: Tell) -> LoadedPair:
+        """The same target with the head in `files` as draft, once `checks` knows by `key` how well it guesses.
+
+        Raises: NotAvailable for files that are wrong, Refused for a head that does not guess.
+        """
+        prompts = [self.message_tokens([{"role": "user", "content": text}]) for text in PROMPTS]
+        target = self.first.target
+        head = checked_head(files, target, prompts, self.tokenizer.stop_tokens, checks, key, tell)
+        return replace(self, names=(self.names[0], files.name), first=Slot(target, None, head))
+
     def beside(self, draft: str, revision: str | None = None) -> LoadedPair:
         """The same target with another draft, whose weights are read from `draft`.
 
         Raises: NotAvailable, Refused.
         """
-        checkpoint = read_checkpoint(locate(draft, revision), draft)
-        _require_draft(checkpoint, self.tokenizer, self.names[0], None)
+        folder = locate(draft, revision)
+        if is_head_only(folder):
+            files = read_head(folder, draft)
+            target = read_checkpoint(locate(self.pair.target, self.pair.target_revision), self.pair.target)
+            return self.with_head(files, agreement_key(files, target), self.checks, lambda sentence: None)
+        checkpoint = read_checkpoint(folder, draft)
+        require_draft(checkpoint, self.tokenizer, self.names[0], None)
         slot = Slot(self.first.target, load_weights(checkpoint))
         names = self.names[0], checkpoint.name
         return LoadedPair(self.pair, names, self.tokenizer, slot, self.generation_config)
@@ -148,13 +165,15 @@ def load(
     reserve_tokens: int | None = None,
     kv_bits: int | None = None,
     costs: CostStore | None = None,
+    checks: CostStore | None = None,
+    tell: Tell = lambda sentence: None,
     clock: Clock = time.perf_counter,
 ) -> LoadedPair:
     """Load a pair: by name, as a Pair, or `target` and `draft` by Hub id or folder; without any, the default pair.
 
     Nothing is downloaded. The draft is loaded only where `drafter` uses one. `kv_bits` quantizes the KV caches of
-    both. `costs` remembers costs from run to run. With `reserve_tokens` the pair is refused if it does not fit with
-    caches that long.
+    both. `costs` remembers costs from run to run, `checks` how well heads guess; a head that is checked takes some
+    seconds, of which `tell` hears. With `reserve_tokens` the pair is refused if it does not fit with caches that long.
 
     Raises: NotAvailable, Refused, DoesNotFit; UsageError for an unknown drafter.
     """
@@ -163,29 +182,34 @@ def load(
     if not isinstance(pair, Pair):
         resolved = resolve_pair(pair, target, draft, here=drafter != NONE.name)
         pair, drafter = resolved.pair, drafter or resolved.drafter
-    return _load(pair, drafter or DEFAULT_DRAFTER, reserve_tokens, kv_bits, costs, clock)
+    parts = pair_files(pair, DRAFTERS[drafter or DEFAULT_DRAFTER], kv_bits, tell)
+    if reserve_tokens is not None:
+        parts = fitting(parts, reserve_tokens, kv_bits, tell)
+    loaded = _load(pair, parts, reserve_tokens, kv_bits, costs, checks or MemoryCostStore(), clock)
+    if parts.head is None:
+        return loaded
+    try:
+        return loaded.with_head(parts.head, agreement_key(parts.head, parts.target), loaded.checks, tell)
+    except (NotAvailable, Refused) as error:
+        if parts.head_asked:
+            raise
+        tell(f"no head drafts: {error.message}")
+        return loaded
 
 
 def _load(
-    pair: Pair, drafter: str, reserve_tokens: int | None, kv_bits: int | None, costs: CostStore | None, clock: Clock
+    pair: Pair,
+    parts: PairFiles,
+    reserve_tokens: int | None,
+    kv_bits: int | None,
+    costs: CostStore | None,
+    checks: CostStore,
+    clock: Clock,
 ) -> LoadedPair:
-    """Configurations and tokenizers of both come first."""
-    kind = DRAFTERS[drafter]
-    target = read_checkpoint(model_folder(pair, pair.target, pair.target_revision), pair.target)
-    draft = None
-    if pair.draft and kind.uses_draft:
-        draft = read_checkpoint(model_folder(pair, pair.draft, pair.draft_revision), pair.draft)
-    require_runnable(target, kv_bits)
-    if kind.drafts:
-        require_verifiable(target)
-    tokenizer = Tokenizer.load(target.folder, target.name, target.config)
-    if draft:
-        _require_draft(draft, tokenizer, target.name, kv_bits)
-    checkpoints = [target, draft] if draft else [target]
-    if reserve_tokens is not None:
-        require_fit(checkpoints, reserve_tokens, kv_bits)
+    """All but the head."""
+    target, draft, checkpoints, head = parts.target, parts.draft, parts.checkpoints, parts.head
     bound_memory()
-    residency = Residency(lambda context_tokens: resident_bytes(checkpoints, context_tokens, kv_bits))
+    residency = Residency(lambda context_tokens: resident_bytes(checkpoints, context_tokens, kv_bits, head))
     residency.hold(reserve_tokens or 0)
     loaded = load_weights(target, kv_bits)
     began = clock()
@@ -193,22 +217,16 @@ def _load(
     return LoadedPair(
         pair=pair,
         names=(target.name, draft.name if draft else None),
-        tokenizer=tokenizer,
+        tokenizer=parts.tokenizer,
         first=slot,
         generation_config=target.generation_config,
         costs=costs or MemoryCostStore(),
+        checks=checks,
         identity=_identity(pair, kv_bits),
+        # A head is never released, so nothing reads it again.
         reload_seconds=clock() - began if draft else 0.0,
         residency=residency,
     )
-
-
-def _require_draft(draft: Checkpoint, tokenizer: Tokenizer, target: str, kv_bits: int | None) -> None:
-    """Raises: NotAvailable, Refused for a draft that cannot run, be verified or share the target's ids."""
-    require_runnable(draft, kv_bits)
-    require_verifiable(draft)
-    other = Tokenizer.load(draft.folder, draft.name, draft.config)
-    require_same_ids(tokenizer.table(), other.table(), target, draft.name)
 
 
 def _identity(pair: Pair, kv_bits: int | None) -> str:

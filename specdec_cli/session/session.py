@@ -14,7 +14,7 @@ from typing import Any
 from specdec_cli.engine import device
 from specdec_cli.engine.baseline import PlainStep, plain_steps, target_scores
 from specdec_cli.engine.decode import decode
-from specdec_cli.engine.drafters.base import Verified
+from specdec_cli.engine.drafters.base import read_together
 from specdec_cli.engine.drafters.constrained import ConstrainedDrafter
 from specdec_cli.engine.failure import recovering
 from specdec_cli.engine.memory import clear_cache
@@ -148,9 +148,7 @@ class Session:
         # A head that lacks states which the target would not compute again lets it read more.
         target.commit(context, min(target.length, drafter.keeps(context)))
         cached, halted = target.length, False
-        for chunk in target.prefill(context):
-            if chunk.hidden:
-                drafter.commit(Verified(context[: target.length + 1], chunk.hidden))
+        for _ in read_together(target, drafter, context):
             if halted := cancelled():
                 break
         prefill_seconds = clock() - began
@@ -242,7 +240,7 @@ class Session:
     def _start(self, prompt: Sequence[int], request: Request, max_tokens: int, rule: str) -> Start:
         values = self.effective(request)
         kind = self.drafter(request)
-        draft = self.slot.draft if kind.uses_draft else None
+        draft = (self.slot.draft or self.slot.head) if kind.by_network else None
         caches = {"target": self.slot.target.cache_kinds}
         return Start(
             target=self.names[0],

@@ -193,6 +193,13 @@ def print_notice(err: TextIO, sentence: str, plain: bool) -> None:
     make_console(err, plain=plain).print(Text(safe(sentence), "dim"), soft_wrap=True)
 
 
+def print_above(err: TextIO, sentence: str, plain: bool) -> None:
+    """One dim line while something is being loaded: it takes the place of the line that says so."""
+    if can_draw(err) and not plain:
+        err.write("\r\x1b[2K")
+    print_notice(err, sentence, plain)
+
+
 def print_doctor(out: TextIO, findings: Sequence[tuple[str, str, str]]) -> None:
     """The report of `specdec doctor`: a table on a terminal, tab-separated lines into a pipe."""
     console = make_console(out, plain=False)

@@ -1,20 +1,24 @@
 """Law: a conversation whose draft is a head says what its target says, and the head keeps what the target keeps.
 
-Whole sessions over tiny random Qwen3.5 targets (gated delta and attention), whose head agrees now and then.
+Whole sessions over tiny random Qwen3.5 targets (gated delta and attention), whose head agrees now and then; and over a
+pair that was loaded from its folders as the product does it, whose head was checked.
 """
 
+import gc
 from itertools import zip_longest
 
 import pytest
 
 from fakes.broken_rules import SharedNoise, once_drafted, swapped
 from fakes.chat import tokenizer_in
+from fakes.counting import counting_folder, counting_tensors
 from fakes.heads import agreeing_head, cached_head, tiny_target
 from fakes.models import tiny_network
 from laws.exact_law import assert_follows
 from laws.seeded_answers import PROMPT, SMALL, K, answers
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.drafters.mtp import MtpDrafter
+from specdec_cli.engine.memory import memory_use
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import Rejection, make_rule
 from specdec_cli.engine.sampling.rejection import draw_block, draw_token, plan_block, plan_token
@@ -23,13 +27,16 @@ from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.events import Finish, Prefill, RoundDone, Start
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
-from specdec_cli.session.load import LoadedPair, Slot
+from specdec_cli.session.load import LoadedPair, Slot, load
 
 PROMPTS = [list(range(3, 60)), [(7 * i) % 97 + 3 for i in range(41)]]
 
 
-@pytest.fixture(scope="module", params=["qwen3_5", "qwen3_5_moe"])
+@pytest.fixture(scope="module", params=["qwen3_5", "qwen3_5_moe", "from folders"])
 def pair(request, tmp_path_factory):
+    if request.param == "from folders":
+        folder = counting_folder(tmp_path_factory.mktemp("counting") / "m", counting_tensors(head_noise=1.3))
+        return load(Pair("counting", str(folder), None), drafter="mtp")
     target = tiny_target(request.param)
     head = cached_head(target, agreeing_head(target))
     tokenizer = tokenizer_in(tmp_path_factory.mktemp("tokenizer"))
@@ -64,6 +71,28 @@ def test_two_conversations_interleaved_say_what_each_says_plainly(pair, seed):
     assert any(round.accepted for round in rounds) and any(round.rejected is not None for round in rounds)
     start = events[0][0]
     assert isinstance(start, Start) and start.drafter == "mtp"
+
+
+@pytest.mark.parametrize("k", range(1, 9))
+@pytest.mark.parametrize("seed", [None, 11])
+def test_every_k_says_the_same(pair, k, seed):
+    """At temperature 0, and under one seed at 0.8."""
+    plain = said(pair.session().reply(*asked(PROMPTS[0], 0, seed, "none", 24)))
+    assert said(pair.session().reply(*asked(PROMPTS[0], k, seed, tokens=24))) == plain
+
+
+@pytest.mark.slow
+def test_fifty_turns_keep_head_and_memory_flat(pair):
+    """The caches follow the context, and what a turn leaves behind does not grow with the turns."""
+    session, turn, used = pair.session(), list(PROMPTS[0]), []
+    for number in range(50):
+        turn = turn[:40] + [(number + i) % 90 + 3 for i in range(12)]
+        text = said(session.reply(*asked(turn, tokens=12)))
+        assert session.slot.head.length <= len(turn) + len(text) - 1
+        assert session.slot.head.cached <= len(turn) + len(text) - 1
+        gc.collect()
+        used.append(memory_use().active_bytes)
+    assert max(used[25:]) <= max(used[5:25]) * 1.02
 
 
 @pytest.mark.parametrize("drafter", ["model", "auto"])

@@ -69,5 +69,5 @@ def test_everybody_with_a_draft_hears_about_short_answers():
 
 
 def test_break_even_counts_draft_steps_by_size_and_a_quarter_step_a_row():
-    assert break_even(Side(8_000, {}), Side(800, {}), 4) == pytest.approx(1 + 4 * (0.1 + 0.25))
-    assert break_even(Side(8_000, {}), Side(800, {}), 0) == 1
+    assert break_even(Side(8_000, {}), 800, 4) == pytest.approx(1 + 4 * (0.1 + 0.25))
+    assert break_even(Side(8_000, {}), 800, 0) == 1

@@ -58,6 +58,8 @@ class LoadedParts:
                 "weight_bytes": model.weight_bytes,
                 "context_limit": model.context_limit,
             }
+        if head := self._session.slot.head:
+            data["head"] = {"kind": head.head.kind, "agreement": head.head.agreement and head.head.agreement.to_dict()}
         return ""
 
     def row_costs(self, context_tokens: int) -> Callable[[dict[str, Any], Deadline], str]:
@@ -136,7 +138,8 @@ class LoadedParts:
     @property
     def _drafter(self) -> str:
         """The pair's draft; without one the text itself drafts, so that rollback is exercised all the same."""
-        return DEFAULT_DRAFTER if self.session.pair.has_draft else LOOKUP.name
+        pair = self.session.pair
+        return DEFAULT_DRAFTER if pair.has_draft or pair.head_kind else LOOKUP.name
 
     def _models(self) -> list[tuple[str, CachedModel]]:
         slot = self.session.slot

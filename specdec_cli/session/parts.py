@@ -1,0 +1,71 @@
+"""Which files of a pair are to be loaded. Law: every refusal comes before any weight is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from specdec_cli.engine.footprint import require_fit
+from specdec_cli.engine.load import require_runnable, require_verifiable
+from specdec_cli.errors import DoesNotFit
+from specdec_cli.kinds import DrafterKind
+from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
+from specdec_cli.models.heads import HeadFiles
+from specdec_cli.models.tokenizer import Tokenizer
+from specdec_cli.models.vocab import require_same_ids
+from specdec_cli.pairs.here import model_folder
+from specdec_cli.pairs.pair import Pair
+from specdec_cli.session.heads import Tell, named_head, own_head
+
+
+@dataclass(frozen=True, slots=True)
+class PairFiles:
+    """What is to be loaded. `head_asked`: the head must draft, or what keeps it from that is an error."""
+
+    target: Checkpoint
+    tokenizer: Tokenizer
+    draft: Checkpoint | None
+    head: HeadFiles | None
+    head_asked: bool
+
+    @property
+    def checkpoints(self) -> list[Checkpoint]:
+        return [self.target, self.draft] if self.draft else [self.target]
+
+
+def pair_files(pair: Pair, kind: DrafterKind, kv_bits: int | None, tell: Tell) -> PairFiles:
+    """Configurations, tokenizers and headers of all come first."""
+    target = read_checkpoint(model_folder(pair, pair.target, pair.target_revision), pair.target)
+    head = asked = named_head(pair, target, kind)
+    draft = None
+    if pair.draft and kind.uses_draft and head is None:
+        draft = read_checkpoint(model_folder(pair, pair.draft, pair.draft_revision), pair.draft)
+    require_runnable(target, kv_bits)
+    if kind.drafts:
+        require_verifiable(target)
+    tokenizer = Tokenizer.load(target.folder, target.name, target.config)
+    if draft:
+        require_draft(draft, tokenizer, target.name, kv_bits)
+    elif head is None and kind.mixed:
+        head = own_head(target, tell)
+    return PairFiles(target, tokenizer, draft, head, asked is not None)
+
+
+def fitting(parts: PairFiles, reserve_tokens: int, kv_bits: int | None, tell: Tell) -> PairFiles:
+    """What fits of `parts`: all of it, or all but a head that nobody asked for. Raises: DoesNotFit."""
+    try:
+        require_fit(parts.checkpoints, reserve_tokens, kv_bits, parts.head)
+    except DoesNotFit as error:
+        if parts.head is None or parts.head_asked:
+            raise
+        require_fit(parts.checkpoints, reserve_tokens, kv_bits)
+        tell(f"no head drafts: {error.message}")
+        return replace(parts, head=None)
+    return parts
+
+
+def require_draft(draft: Checkpoint, tokenizer: Tokenizer, target: str, kv_bits: int | None) -> None:
+    """Raises: NotAvailable, Refused for a draft that cannot run, be verified or share the target's ids."""
+    require_runnable(draft, kv_bits)
+    require_verifiable(draft)
+    other = Tokenizer.load(draft.folder, draft.name, draft.config)
+    require_same_ids(tokenizer.table(), other.table(), target, draft.name)

@@ -1,0 +1,98 @@
+"""Heads as a person meets them: `--draft FOLDER`, `--drafter mtp`, check, doctor and pairs, and their refusals."""
+
+import json
+
+import pytest
+
+from fakes.counting import CONFIG, SMALL, counting_folder, counting_tensors, random_head
+from fakes.raw_qwen import raw_tensors, write_checkpoint
+
+HEAD_CONFIG = CONFIG | {"model_type": "qwen3_5_mtp", "block_size": 3}
+NO_HEAD = CONFIG | {"text_config": SMALL | {"mtp_num_hidden_layers": 0}}
+
+
+def part(tensors, head):
+    return {name: value for name, value in tensors.items() if name.startswith("mtp.") == head}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """(a target without a head, its head, a target with its head)."""
+    root, tensors = tmp_path_factory.mktemp("heads"), counting_tensors()
+    bare = counting_folder(root / "bare", part(tensors, False), NO_HEAD)
+    return bare, write_checkpoint(root / "head", part(tensors, True), HEAD_CONFIG), counting_folder(root / "whole")
+
+
+def test_a_head_is_given_as_draft_checked_once_and_named_by_its_kind(specdec, folders):
+    bare, head, _ = folders
+    asked = ("run", "--target", bare, "--draft", head, "--drafter", "model", "-k", "3", "-n", "24", "--json", "hello")
+    code, out, err = specdec(*asked)
+    events = [json.loads(line) for line in out.splitlines()]
+    assert (code, err) == (0, "")
+    assert (events[0]["drafter"], events[0]["draft"]) == ("mtp", str(head))
+    assert {event["drafter"] for event in events if event["event"] == "round" and event["draft"]} == {"mtp"}
+    assert events[-1]["stats"]["draft_acceptance_rate"] > 0.8
+    plain = specdec("run", "--target", bare, "-k", "0", "-n", "24", "--json", "hello")[1]
+    assert json.loads(plain.splitlines()[-1])["tokens"] == events[-1]["tokens"]
+    code, out, _ = specdec("check", "--target", bare, "--draft", head, "--json")
+    found = json.loads(out)["head"]
+    assert (code, found["kind"], found["tensors"]) == (0, "mtp", 15)
+    assert found["agreement"].startswith("agrees with its target 9")
+    assert f"{head} for {bare}\tagrees with its target" in specdec("doctor")[1]
+
+
+def test_the_targets_own_head_is_found_and_said(specdec, folders):
+    whole = folders[2]
+    code, out, err = specdec("check", "--target", whole)
+    assert code == 0 and "the target's own MTP head: 15 tensors, 60 kB" in out and "not checked here yet" in out
+    assert err == "the MTP head among the target's own files drafts\n"
+    code, out, err = specdec("run", "--target", whole, "--drafter", "mtp", "-k", "3", "-n", "24", "hello")
+    assert code == 0 and "the head agrees with its target 9" in err and "accepted" in err
+
+
+def test_a_pair_with_a_head_can_be_added_listed_and_used(specdec, folders):
+    bare, head, _ = folders
+    assert specdec("pairs", "add", "counting", "--target", bare, "--draft", head, "-k", "3")[0] == 0
+    rows = json.loads(specdec("pairs", "--json")[1])
+    row = next(row for row in rows if row["name"] == "counting")
+    assert (row["draft"], row["downloaded"]) == (str(head), True) and row["size_bytes"] > 0
+    assert specdec("run", "-p", "counting", "-n", "8", "hello")[0] == 0
+
+
+def test_a_bench_times_and_predicts_a_head_at_every_k(specdec, folders, tmp_path):
+    bare, head, _ = folders
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("one two three\nseven eight\nlast words\n")
+    file = tmp_path / "bench.json"
+    asked = ("bench", "--target", bare, "--draft", head, "-k", "0-2", "--prompts", prompts, "-n", "16", "--raw")
+    code, _, err = specdec(*asked, "--fixed-length", "--time-budget", "8s", "--export", file)
+    assert code in (0, 130), err
+    result = json.loads(file.read_text())
+    assert {one["condition"]["contender"]["drafter"] for one in result["rehearsals"]} == {"mtp"}
+    rates = [sum(one["accepted"]) / sum(one["drafted"]) for one in result["rehearsals"]]
+    assert min(rates) > 0.5
+    assert {cost["k"] for cost in result["costs"]} == {1, 2}
+
+
+REFUSED = {
+    "of another target": (lambda: part(random_head(counting_tensors()), True), 4, "guesses"),
+    "of another size": (lambda: part(raw_tensors(), True), 4, "reads states of [64], and the target's have 32"),
+    "that lacks a tensor": (
+        lambda: {n: v for n, v in part(counting_tensors(), True).items() if "q_norm" not in n},
+        3,
+        "lacks 1 of 15 tensors, first layers.0.self_attn.q_norm.weight",
+    ),
+}
+
+
+@pytest.mark.parametrize("head", REFUSED)
+def test_a_head_is_refused_in_two_lines(specdec, folders, tmp_path, head):
+    tensors, code, words = REFUSED[head]
+    folder = write_checkpoint(tmp_path / "other", tensors(), HEAD_CONFIG)
+    found, message, hint = specdec.refused("run", "-q", "--target", folders[0], "--draft", folder, "hello")
+    assert found == code and words in message and hint
+
+
+def test_a_target_without_a_head_cannot_draft_by_it(specdec, folders):
+    code, message, _ = specdec.refused("run", "-q", "--target", folders[0], "--drafter", "mtp", "hello")
+    assert (code, message) == (3, f"--drafter mtp: {folders[0]} (qwen3_5) has no MTP head among its files")

@@ -1,0 +1,221 @@
+"""Heads from files into conversations: found, checked once, remembered; what is wrong with them, in two lines."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from fakes.counting import CONFIG, SMALL, counting_folder, counting_tensors, random_head
+from fakes.raw_qwen import raw_tensors, write_checkpoint
+from specdec_cli.errors import DoesNotFit, NotAvailable, Refused
+from specdec_cli.events import Finish, RoundDone, Start
+from specdec_cli.pairs.pair import Pair
+from specdec_cli.request import Request
+from specdec_cli.session.cost_file import CostFile, MemoryCostStore
+from specdec_cli.session.heads import VERSION
+from specdec_cli.session.load import load
+
+PROMPT = "count with me"
+
+
+def trunk(tensors):
+    return {name: value for name, value in tensors.items() if not name.startswith("mtp.")}
+
+
+def head_alone(tensors):
+    return {name: value for name, value in tensors.items() if name.startswith("mtp.")}
+
+
+HEAD_CONFIG = CONFIG | {"model_type": "qwen3_5_mtp", "block_size": 3}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """The target without its head; the target with it; the head alone, in a folder without a tokenizer."""
+    root = tmp_path_factory.mktemp("heads")
+    text = SMALL | {"mtp_num_hidden_layers": 0}
+    bare = counting_folder(root / "bare", trunk(counting_tensors()), CONFIG | {"text_config": text})
+    whole = counting_folder(root / "whole")
+    return bare, whole, write_checkpoint(root / "head", head_alone(counting_tensors()), HEAD_CONFIG)
+
+
+class Told(list):
+    """What `load` tells."""
+
+    def __call__(self, sentence):
+        self.append(sentence)
+
+
+SHARED = MemoryCostStore()
+
+
+def loaded(target, draft=None, drafter=None, checks=SHARED, **more):
+    """The pair; what one test lets check, the next one knows, unless it brings `checks` of its own."""
+    pair = Pair("counting", str(target), None if draft is None else str(draft))
+    return load(pair, drafter=drafter, checks=checks, **more)
+
+
+def said(session, **options):
+    events = list(session.reply(PROMPT, Request(max_tokens=30, **options)))
+    rounds = [event.round for event in events if isinstance(event, RoundDone)]
+    assert isinstance(events[0], Start) and isinstance(events[-1], Finish)
+    return [token for round in rounds for token in round.emitted], rounds, events[0]
+
+
+def test_a_folder_that_holds_a_head_is_a_draft(folders):
+    bare, _, head = folders
+    told = Told()
+    found = loaded(bare, head, checks=MemoryCostStore(), tell=told)
+    assert found.head_kind == "mtp" and found.names == (str(bare), str(head)) and not found.has_draft
+    assert told[0] == f"checking the head of {head} against 200 tokens of the target's own, once"
+    assert told[1].startswith("the head agrees with its target 9") and " s" in told[1]
+    plain, _, _ = said(found.session(), k=0)
+    drafted, rounds, start = said(found.session(), k=3, drafter="model")
+    assert drafted == plain
+    assert (start.drafter, start.draft, start.caches["draft"]) == ("mtp", str(head), ("KVCache",))
+    assert sum(round.accepted for round in rounds) > 15
+
+
+@pytest.mark.parametrize("drafter", ["mtp", "auto"])
+def test_the_targets_own_head_drafts_if_it_is_asked_for_or_proves_itself(folders, drafter):
+    found = loaded(folders[1], drafter=drafter)
+    assert found.head_kind == "mtp" and found.first.head.head.agreement.guesses
+    _, rounds, _ = said(found.session(), k=3, drafter=drafter)
+    assert any(round.drafter == "mtp" and round.accepted for round in rounds)
+
+
+@pytest.mark.parametrize("drafter", ["model", "ngram", "none"])
+def test_nobody_looks_for_a_head_for_other_drafters(folders, drafter):
+    assert loaded(folders[1], drafter=drafter).head_kind is None
+
+
+def test_a_check_is_made_once_and_remembered_for_these_very_files(folders, tmp_path):
+    whole = shutil.copytree(folders[1], tmp_path / "whole")
+    store, first, second = CostFile(tmp_path / "heads.json"), Told(), Told()
+    before = loaded(whole, drafter="mtp", checks=store, tell=first).first.head.head.agreement
+    after = loaded(whole, drafter="mtp", checks=store, tell=second).first.head.head.agreement
+    assert len(first) == 2 and second == [] and before == after
+    config = json.loads((whole / "config.json").read_text())
+    (whole / "config.json").write_text(json.dumps(config | {"note": 1}))
+    loaded(whole, drafter="mtp", checks=store, tell=second)
+    assert len(second) == 2
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b'{"schema": 3, "entries": {}}', b"\xff\xfe"])
+def test_a_damaged_file_is_as_none(folders, tmp_path, damage):
+    path, told = tmp_path / "heads.json", Told()
+    path.write_bytes(damage)
+    assert loaded(folders[1], drafter="mtp", checks=CostFile(path), tell=told).head_kind == "mtp"
+    assert len(told) == 2 and json.loads(path.read_text())["entries"]
+
+
+@pytest.mark.parametrize("change", [{"version": VERSION + 1}, {"by_step": [1]}, {"variant": {}}, {"chance": "much"}])
+def test_nonsense_in_the_file_is_measured_anew(folders, change):
+    store, told = MemoryCostStore(), Told()
+    loaded(folders[1], drafter="mtp", checks=store)
+    (key,) = store._entries
+    store.write(key, store.read(key) | change)
+    assert loaded(folders[1], drafter="mtp", checks=store, tell=told).head_kind == "mtp"
+    assert len(told) == 2
+
+
+def test_a_head_that_is_used_wrongly_by_its_layout_is_repaired(folders, tmp_path):
+    """Its file says that it was converted, and its norms were not: the mistake of three runtimes."""
+    folder = write_checkpoint(
+        tmp_path / "head", head_alone(counting_tensors()), HEAD_CONFIG, metadata={"format": "mlx"}
+    )
+    told = Told()
+    found = loaded(folders[0], folder, tell=told)
+    assert found.first.head.head.agreement.repaired and "its norms are stored less 1" in told[1]
+    honest = loaded(folders[0], folders[2])
+    one, other = (said(pair.session(), k=3, drafter="model")[1] for pair in (found, honest))
+    assert [(round.draft, round.accepted) for round in one] == [(round.draft, round.accepted) for round in other]
+
+
+def test_a_head_that_guesses_at_random_is_refused_with_the_numbers_each_time(folders, tmp_path):
+    folder = write_checkpoint(tmp_path / "head", head_alone(random_head(counting_tensors())), HEAD_CONFIG)
+    store, told = MemoryCostStore(), Told()
+    for _ in range(2):
+        with pytest.raises(Refused, match=r"guesses \d+% of \d+ tokens of .*, and chance \d+%") as caught:
+            loaded(folders[0], folder, checks=store, tell=told)
+        assert caught.value.exit_code == 4 and "\n" not in caught.value.message + caught.value.hint
+    assert len(told) == 2
+
+
+def test_one_that_nobody_asked_for_is_left_alone_with_a_line_that_says_why(tmp_path):
+    told = Told()
+    found = loaded(counting_folder(tmp_path / "m", random_head(counting_tensors())), drafter="auto", tell=told)
+    assert found.head_kind is None and "no head drafts: the MTP head of" in told[-1]
+    assert said(found.session(), drafter="auto")[0] == said(found.session(), k=0)[0]
+
+
+def test_a_head_that_is_announced_and_not_there_fails_only_if_it_was_asked_for(tmp_path):
+    folder = counting_folder(tmp_path / "m", trunk(counting_tensors()))
+    told = Told()
+    assert loaded(folder, drafter="auto", tell=told).head_kind is None
+    assert told == [
+        f"no head drafts: {folder} announces an MTP head (mtp_num_hidden_layers is 1), but none of its 1 weight files "
+        "holds one"
+    ]
+    with pytest.raises(NotAvailable, match="announces an MTP head"):
+        loaded(folder, drafter="mtp")
+    with pytest.raises(NotAvailable, match=r"--drafter mtp: .* \(qwen3_5\) has no MTP head among its files"):
+        config = CONFIG | {"text_config": SMALL | {"mtp_num_hidden_layers": 0}}
+        loaded(counting_folder(tmp_path / "n", trunk(counting_tensors()), config), drafter="mtp")
+
+
+def test_a_head_of_other_sizes_is_refused(folders, tmp_path):
+    folder = write_checkpoint(tmp_path / "head", head_alone(raw_tensors()), HEAD_CONFIG)
+    with pytest.raises(Refused, match=r"reads states of \[64\], and the target's have 32"):
+        loaded(folders[0], folder)
+
+
+def test_a_truncated_head_is_damaged(folders, tmp_path):
+    folder = write_checkpoint(tmp_path / "head", head_alone(counting_tensors()), HEAD_CONFIG)
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-64])
+    with pytest.raises(NotAvailable, match=r"model\.safetensors of .*head is cut short: \d+ of \d+ bytes"):
+        loaded(folders[0], folder)
+
+
+def test_a_head_counts_in_what_has_to_fit(folders, monkeypatch):
+    _, whole, head = folders
+    weights = sum(4 * value.size for value in counting_tensors().values())
+    # Room for the target alone, with caches for 64 tokens.
+    need = []
+    monkeypatch.setattr("specdec_cli.engine.device.usable_bytes", lambda: need[-1])
+    need.append(10 * weights)
+    assert loaded(whole, drafter="mtp", reserve_tokens=64).head_kind == "mtp"
+    low, high = weights // 2, 10 * weights
+    while high - low > 1000:  # the least that lets it load plainly
+        need.append((low + high) // 2)
+        try:
+            loaded(whole, drafter="none", reserve_tokens=64)
+            high = need[-1]
+        except DoesNotFit:
+            low = need[-1]
+    need.append(high)
+    with pytest.raises(DoesNotFit, match=r"\(head\) need"):
+        loaded(whole, drafter="mtp", reserve_tokens=64)
+    told = Told()
+    assert loaded(whole, drafter="auto", reserve_tokens=64, tell=told).head_kind is None
+    assert "no head drafts:" in told[0] and "usable" in told[0]
+    assert head.is_dir()
+
+
+def test_a_head_beside_another_draft_is_checked_too(folders):
+    bare, _, head = folders
+    plain = loaded(bare, drafter="ngram")
+    beside = plain.beside(str(head))
+    assert beside.head_kind == "mtp" and beside.names[1] == str(head)
+    assert said(beside.session(), k=2, drafter="model")[0] == said(plain.session(), k=0)[0]
+
+
+def test_heads_and_targets_of_other_files_have_keys_of_their_own(folders, tmp_path):
+    store = MemoryCostStore()
+    loaded(folders[1], drafter="mtp", checks=store)
+    other = counting_folder(tmp_path / "other", counting_tensors(head_noise=0.2))
+    loaded(other, drafter="mtp", checks=store)
+    assert len(store._entries) == 2
+    assert np.unique(list(store._entries)).size == 2
