@@ -73,11 +73,13 @@ def run_audit(session: Session, plan: AuditPlan, on_progress: OnProgress) -> Aud
 
     known: list[tuple[str, KnownText]] = []
     findings: list[tuple[Finding, float]] = []
+    rows = set(rows_of(plan.ks))
     for prompt, temperature in texts:
-        text, start, found = _compare_text(session, plan, prompt, temperature, progress)
+        text, start, found, most = _compare_text(session, plan, prompt, temperature, progress)
+        rows |= {most} if plan.constraint else set()  # what a shape forces is drafted beyond every K
         known.append((prompt.name, text))
         findings += [(finding, temperature) for finding in found]
-    rounding = measure(session, known, rows_of(plan.ks), plan.gap, lambda name: progress(f"{name}: rounding"))
+    rounding = measure(session, known, sorted(rows), plan.gap, lambda name: progress(f"{name}: rounding"))
     masked = f" under the same {plan.constraint.noun}" if plan.constraint else ""
     limits = {temperature: rounding.limit(temperature) for _, temperature in findings}
     return Audit(
@@ -99,8 +101,11 @@ def run_audit(session: Session, plan: AuditPlan, on_progress: OnProgress) -> Aud
 
 def _compare_text(
     session: Session, plan: AuditPlan, prompt: AuditPrompt, temperature: float, progress: OnText
-) -> tuple[KnownText, Start, list[Finding]]:
-    """Plain decoding's answer, the setting, and one finding for each K; a near-tie's limit is not known yet."""
+) -> tuple[KnownText, Start, list[Finding], int]:
+    """Plain decoding's answer, the setting, one finding for each K, and the most rows that a pass had.
+
+    A near-tie's limit is not known yet.
+    """
     ids = session.raw_tokens(prompt.text) if plan.raw else session.chat_tokens(prompt.text)
     requests = [plan.request(temperature, k) for k in plan.ks]
     replies = []
@@ -110,7 +115,8 @@ def _compare_text(
     answers = [[token for round in rounds for token in round.emitted] for _, rounds in replies]
     text, compared = compare(ids, session.plain(ids, requests[0]), answers, session.piece)
     findings = [_finding(prompt, *reply, one) for reply, one in zip(replies, compared, strict=True)]
-    return text, replies[0][0], findings
+    most = max(len(round.draft) + 1 for _, rounds in replies for round in rounds)
+    return text, replies[0][0], findings, most
 
 
 def _reply(session: Session, ids: Sequence[int], request: Request) -> tuple[Start, list[Round]]:

@@ -20,6 +20,7 @@ def settings_rows(chat: Chat) -> list[tuple[str, str]]:
         *((flag(name), f"{value:g}") for name, value in chat.loaded.session.effective(request).items()),
         *((name, "off" if value is None else str(value)) for name, value in off.items()),
         ("rule", settings.rule),
+        *([("shape", f"{shape.kind} {' '.join(shape.text.split())}")] if (shape := settings.constraint) else []),
         ("max-tokens", str(settings.max_tokens)),
         ("context", f"{chat.context_tokens} of {'any number of' if limit is None else limit} tokens"),
         ("overflow", settings.overflow),

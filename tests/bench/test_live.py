@@ -11,6 +11,7 @@ from specdec_cli.engine.timing import PLAIN_ROUNDS
 from specdec_cli.events import RoundDone
 from specdec_cli.pairs.catalog import registry
 from specdec_cli.pairs.pair import Pair
+from specdec_cli.request import Constraint
 
 CODE = BenchPrompt("code", "lines", "def read_lines(path):\n    with open(path) as handle:\n        return [line")
 COPY = BenchPrompt("edit", "fish", "one fish, two fish, red fish, blue fish, one fish, two fish, red fish, blue fish")
@@ -22,8 +23,9 @@ def demo():
     return open_session(registry().find("demo"))
 
 
-def machine(session, tokens=28, rule="auto", fixed=False):
-    return LiveMachine({session.names[1]: session}, AnswerSettings(tokens, rule, 7, True, fixed), lambda: False)
+def machine(session, tokens=28, rule="auto", fixed=False, constraint=None):
+    settings = AnswerSettings(tokens, rule, 7, True, fixed, constraint)
+    return LiveMachine({session.names[1]: session}, settings, lambda: False)
 
 
 def real_rounds(live, session, condition, prompt, k):
@@ -114,3 +116,14 @@ def test_every_answer_reads_its_whole_prompt(demo):
     demo.slot.forget()
     prefill = next(e for e in demo.reply(live._tokens(CODE), live._request(arm), raw=True) if e.event == "prefill")
     assert prefill.cached_tokens == 0
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_under_a_shape_the_baseline_has_it_too_and_every_arm_says_the_same(demo, temperature):
+    live = machine(demo, constraint=Constraint("regex", "[a-z_]{4,9}( = [0-9]{2}){2}"))
+    held = Contender("model", demo.names[1], constrained=True)
+    assert not held.measurable_offline
+    answers = [live.answer(Arm(held, temperature, k), CODE).tokens for k in (2, "auto")]
+    answers += [live.answer(Arm(Contender("ngram", None, True), temperature, 3), CODE).tokens]
+    baseline = live.answer(plain(temperature), CODE)
+    assert set(answers) == {baseline.tokens} and baseline.sample.finish == "stop"

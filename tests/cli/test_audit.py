@@ -95,6 +95,12 @@ def test_answers_under_a_shape_are_compared_with_plain_decoding_under_it(specdec
     assert all(finding["draft_n"] for finding in found["findings"] if finding["k"] == 4)
 
 
+def test_rounding_is_measured_in_passes_as_long_as_what_a_shape_forces(specdec, arguments):
+    code, out, _ = specdec(*arguments, "--regex", "(abcdefghijkl)+", "-n", "24", "-k", "1", "--json", "--temp", "0")
+    found = json.loads(out)
+    assert code == 0 and [one["rows"] for one in found["rounding"]["passes"]] == [2, 12]  # a, then eleven forced
+
+
 def test_control_a_mask_that_plain_decoding_has_not_is_found(specdec, arguments, monkeypatch):
     plain = Session.plain
     monkeypatch.setattr(Session, "plain", lambda self, ids, asked: plain(self, ids, replace(asked, constraint=None)))

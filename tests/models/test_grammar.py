@@ -217,6 +217,13 @@ def test_a_regular_expression_means_what_python_s_re_says_it_does(vocabulary, en
         assert matcher.legal([*encode(said), 2]) == len(encode(said)) + 1
 
 
+def test_a_dead_end_further_on_is_an_error_when_it_is_reached(vocabulary, encode):
+    matcher = vocabulary.matcher(Constraint("grammar", 'start: ("a" B | "b")\nB: /[^\\s\\S]/'))
+    matcher.advance(encode("a"))
+    with pytest.raises(SpecdecError, match="cannot be followed any further"):
+        matcher.masks([])
+
+
 def test_json_comes_as_json_dumps_writes_it(vocabulary, encode):
     """Where blanks are free, a model that likes them can write nothing else."""
     person = {"name": "ab", "age": 3}
