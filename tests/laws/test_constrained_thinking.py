@@ -32,6 +32,7 @@ from specdec_cli.request import Constraint
 PROMPT = [50, 61, 72, 50, BEGIN]
 EXPRESSION = "[a-p]{3,9}(x|yz){2,4}"
 SHAPE, TAGS = Constraint("regex", EXPRESSION), Thinking("<think>", "</think>", opened=True)
+SLOW = pytest.mark.slow
 KINDS = pytest.mark.parametrize("special", [False, True], ids=["ordinary tag", "special tag"])
 
 
@@ -82,7 +83,7 @@ def test_coupled_text_is_that_of_plain_decoding_with_the_same_noise(networks, vo
     assert emitted(rounds) == expected
 
 
-@pytest.mark.parametrize("rule", ["token", "block", "coupled", "match"])
+@pytest.mark.parametrize("rule", ["token", *(pytest.param(n, marks=SLOW) for n in ("block", "coupled", "match"))])
 def test_the_tag_comes_at_every_place_of_a_draft_and_the_answer_keeps_its_shape(networks, vocabularies, rule):
     """Also guards the equality tests: the tag must be accepted inside drafts, and followed by accepted tokens there.
 
