@@ -72,17 +72,15 @@ def audit(
     if gap is not None and not gap >= 0.0:
         raise UsageError(f"--gap {gap} is below 0", "0 counts exact ties only")
     ks = None if k is None else parse_ks(k)
-    constraint = shape.constraint()
+    asked = (temp, seed, raw, gap, shape.constraint())
     samples = BUNDLED if prompts is None else read_prompts(prompts)
     found = resolved(models, ks or ())
+    longest = max_tokens + max(len(sample.text) for sample in samples) // 3
     # Three times: mlx-lm's reading with float32 activations has caches of its own, twice as wide as ours.
-    reserve_tokens = 3 * (max_tokens + max(len(sample.text) for sample in samples) // 3)
-    session = opened(found, models, reserve_tokens=reserve_tokens, shown=True, remember_costs=False)
+    session = opened(found, models, reserve_tokens=3 * longest, shown=True, remember_costs=False)
     from specdec_cli.audit.audit import AuditPlan, run_audit
 
-    plan = AuditPlan(
-        samples, ks or (found.pair.expected_k,), found.drafter, max_tokens, temp, seed, raw, gap, constraint
-    )
+    plan = AuditPlan(samples, ks or (found.pair.expected_k,), found.drafter, max_tokens, *asked)
     with counting(sys.stderr) as report:
         audited = run_audit(session, plan, report)
     if json:

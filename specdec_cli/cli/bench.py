@@ -79,9 +79,8 @@ def _job(models: ContenderOptions, options: BenchOptions, constraint: Constraint
         effective({}, {"temperature": temperature})
     require_writable(options.export or ())
     prompts = _prompts(options.prompts, options.kinds)
-    lengths = parse_lengths(options.k)
-    if constraint:  # every K has to run, and the last ones do so only where there is time for them
-        lengths = tuple(sorted(lengths, key=lambda k: k != "auto"))
+    # Under a constraint each K runs where there is time for it: auto first.
+    lengths = sorted(parse_lengths(options.k), key=lambda k: bool(constraint) and k != "auto")
     budget_seconds = parse_seconds("--time-budget", options.time_budget)
     cooldown_seconds = parse_seconds("--cooldown", options.cooldown)
     found = _resolved(models, drafts, drafters)
@@ -100,7 +99,7 @@ def _job(models: ContenderOptions, options: BenchOptions, constraint: Constraint
         named=is_named,
         drafts=drafts[1:],
         drafters=drafters,
-        ks=lengths,
+        ks=tuple(lengths),
         temperatures=temperatures,
         rule=options.rule,
         seed=options.seed,

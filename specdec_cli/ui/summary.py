@@ -44,7 +44,7 @@ def closing_line(start: Start, finish: Finish, width: int) -> Text:
         lines = _flow([*parts[:kept], *early], width)
         if len(lines) == 1:
             return lines[0]
-    return Text.assemble(*(early or parts[:1]))
+    return Text(SEPARATOR, "dim").join(Text(*part) for part in early or parts[:1])
 
 
 def _early(start: Start, finish: Finish) -> list[tuple[str, str]]:

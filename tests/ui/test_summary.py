@@ -167,5 +167,7 @@ def test_a_summary_says_what_the_shape_forced_and_what_the_answer_lacks():
     assert "3 tokens forced by the shape" in said
     assert "stopped at --max-tokens 5 · the JSON is incomplete" in said
     assert "of no effect, since unknown in a schema: nullable" in said
+    line = closing_line(start, Finish("length", "x", (), "", stats, complete=False), 40).plain
+    assert line.startswith("stopped at --max-tokens 5 · the JSON is incomplete · of no effect")
     said = "\n".join(text.plain for text in summary(start, Finish("stop", "x", (), "", stats, complete=True)))
     assert "incomplete" not in said
