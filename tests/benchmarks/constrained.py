@@ -30,30 +30,26 @@ from specdec_cli.events import Finish, RoundDone
 from specdec_cli.kinds import FORCED
 from specdec_cli.models.grammar import Vocabulary
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.request import Constraint, Request
+from specdec_cli.request import MAX_DRAFT, Constraint, Request
 from specdec_cli.session.load import load
 
 TEXT = {"type": "string", "maxLength": 40}
+PARAMETER = {
+    "type": "object",
+    "properties": {
+        "parameter_name": TEXT,
+        "type": {"enum": ["string", "integer", "boolean"]},
+        "required": {"type": "boolean"},
+    },
+    "required": ["parameter_name", "type", "required"],
+    "additionalProperties": False,
+}
 FUNCTION = {
     "type": "object",
     "properties": {
         "function_name": TEXT,
         "description": TEXT,
-        "parameters": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "parameter_name": TEXT,
-                    "type": {"enum": ["string", "integer", "boolean"]},
-                    "required": {"type": "boolean"},
-                },
-                "required": ["parameter_name", "type", "required"],
-                "additionalProperties": False,
-            },
-            "minItems": 2,
-            "maxItems": 4,
-        },
+        "parameters": {"type": "array", "items": PARAMETER, "minItems": 2, "maxItems": 4},
         "returns_a_value": {"type": "boolean"},
         "number_of_lines": {"type": "integer", "minimum": 0, "maximum": 9999},
     },
@@ -66,11 +62,11 @@ K = 4
 
 
 class Ways:
-    """The ways to answer one prompt; `said` keeps the tokens of the last answer of each."""
+    """The ways to answer a prompt; `said` holds what plain decoding says under the schema."""
 
     def __init__(self, session, tokens):
         self._session, self._tokens = session, tokens
-        self.said, self.rounds, self.stats = {}, [], []
+        self.said, self.stats = {}, []
 
     def free(self, prompt):
         """mlx-lm, without a schema."""
@@ -90,7 +86,7 @@ class Ways:
             last = time.perf_counter()
             first = first or last
             tokens.append(step.token)
-        self.said["plain"] = tokens
+        self.said[tuple(prompt)] = tokens
         return (last - first) / (len(tokens) - 1)
 
     def ours(self, drafter, k):
@@ -100,7 +96,7 @@ class Ways:
             events = list(self._session.reply(prompt, request, raw=True))
             rounds = [event.round for event in events if isinstance(event, RoundDone)]
             tokens = [token for round in rounds for token in round.emitted]
-            if tokens != self.said.get("plain", tokens):
+            if tokens != self.said[tuple(prompt)]:
                 raise SystemExit(f"{drafter} at K {k} says something else than plain decoding")
             stats = next(event.stats for event in events if isinstance(event, Finish))
             self.stats.append((f"{drafter} k {k}", stats))
@@ -116,8 +112,10 @@ def speed(session, args):
     for drafter, k in (("none", 0), ("model", K), ("auto", "auto")):
         named[f"{drafter} k {k}"] = ways.ours(drafter, k)
     prompts = of_kind("code", args.prompts, session.pair.tokenizer)
-    ways.plain(prompts[0]), ways.free(prompts[0])  # warm
-    found = interleaved({name: _first_plain(name, named, ways) for name in named}, prompts)
+    for prompt in prompts:  # what all others must say; it warms the machine as well
+        ways.plain(prompt)
+    ways.free(prompts[0])
+    found = interleaved(named, prompts)
     print(f"{args.prompts} prompts, up to {args.tokens} tokens, greedy; median [95 % interval] of paired ratios")
     print(f"plain under the schema over plain without: {Ratio(found['free'], found['plain'])}")
     for name in list(named)[2:]:
@@ -130,18 +128,6 @@ def speed(session, args):
         print(f"{tokens / passes:.2f} tokens a pass, {forced / tokens:.0%} forced")
 
 
-def _first_plain(name, named, ways):
-    """Every prompt's reference is known before any other way answers it, whatever the order."""
-
-    def answer(prompt):
-        if name != "plain" and ways.said.get("prompt") is not prompt:
-            ways.plain(prompt)
-        ways.said["prompt"] = prompt
-        return named[name](prompt)
-
-    return answer
-
-
 def host(vocabulary, label, args):
     """Seconds that the matcher takes of each round of K drafted tokens, along random documents."""
     rounds, rows = [], []
@@ -150,11 +136,10 @@ def host(vocabulary, label, args):
         matcher = vocabulary.matcher(SCHEMA)
         timed = {name: _timed(getattr(matcher, name), meter) for name in ASKED}
         done = False
-        while not done and len(rounds) < 100_000:
+        while not done:
             meter.clear()
-            draft = timed["forced"]()[:32]
+            draft = timed["forced"]()[:MAX_DRAFT]
             if not draft:
-                draft = []
                 for _ in range(K):  # as a masked draft model asks
                     token = _legal_token(timed["masks"](draft)[-1], vocabulary, rng)
                     draft.append(token)
@@ -166,12 +151,11 @@ def host(vocabulary, label, args):
             done = any(token in vocabulary.stop_tokens for token in draft)
             rounds.append(sum(meter))
             rows.append(len(draft) + 1)
-    ordered = sorted(rounds)
-    print(
-        f"host time a round, {label}: median {1e6 * statistics.median(ordered):.0f} µs, 99th percentile "
-        f"{1e6 * ordered[int(0.99 * len(ordered))]:.0f} µs, largest {1e6 * ordered[-1]:.0f} µs; N = {len(ordered)} rounds "
-        f"of {statistics.mean(rows):.1f} rows in {args.documents} documents"
-    )
+    ordered = sorted(1e6 * seconds for seconds in rounds)
+    late = ordered[int(0.99 * len(ordered))]
+    print(f"host time a round, {label}: median {statistics.median(ordered):.0f} µs, ", end="")
+    print(f"99th percentile {late:.0f} µs, largest {ordered[-1]:.0f} µs; ", end="")
+    print(f"N = {len(ordered)} rounds of {statistics.mean(rows):.1f} rows in {args.documents} documents")
 
 
 def _timed(call, meter):
@@ -224,11 +208,8 @@ def main():
     parser.add_argument("--only", choices=["speed", "host"])
     args = parser.parse_args()
     print(environment())
-    names = (
-        [str(args.pair / part) for part in ("target", "draft")]
-        if args.pair
-        else ["specdec:demo/target", "specdec:demo/draft"]
-    )
+    parts = ("target", "draft")
+    names = [str(args.pair / part) if args.pair else f"specdec:demo/{part}" for part in parts]
     if args.only != "host":
         loaded = load(Pair("pair", *names), drafter="model")
         speed(loaded.session(loaded.first), args)
