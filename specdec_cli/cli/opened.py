@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from specdec_cli.errors import UsageError
 from specdec_cli.kinds import NONE, K
 
 if TYPE_CHECKING:
@@ -21,7 +22,19 @@ def named(name: str | None, models: PairOptions | ModelOptions, *, here: bool) -
     """The pair `name`, or the models that are named instead; with `here` only what needs no download."""
     from specdec_cli.pairs.resolve import resolve_pair
 
-    return resolve_pair(name, models.target, models.draft, models.target_revision, models.draft_revision, here=here)
+    draft = drafts_with(models.draft, models.head_from)
+    return resolve_pair(name, models.target, draft, models.target_revision, models.draft_revision, here=here)
+
+
+def drafts_with(draft: str | None, head_from: str | None) -> str | None:
+    """The name of the draft that `--draft` or `--head-from` asks for. Raises: UsageError for both."""
+    if head_from is None:
+        return draft
+    if draft is not None:
+        raise UsageError(f"--draft {draft} and --head-from {head_from} both name a draft", "give one of the two")
+    from specdec_cli.hub import HEAD
+
+    return HEAD + head_from
 
 
 def resolved(models: ModelOptions, ks: Sequence[K] = ()) -> Resolved:

@@ -38,6 +38,16 @@ Target = Annotated[
     str | None, option("--target", metavar="ID", env="TARGET", help="Target: a local folder or a Hub id.")
 ]
 Draft = Annotated[str | None, option("--draft", metavar="ID", env="DRAFT", help="Draft: a local folder or a Hub id.")]
+HeadFrom = Annotated[
+    str | None,
+    option(
+        "--head-from",
+        metavar="ID",
+        env="HEAD_FROM",
+        help="Draft with the MTP head taken out of the target's original repository.",
+        advanced=True,
+    ),
+]
 TargetRevision = Annotated[
     str | None, option("--target-revision", metavar="REV", help="Pin the target to a commit.", advanced=True)
 ]
@@ -140,6 +150,7 @@ class PairOptions:
     draft: Draft = None
     target_revision: TargetRevision = None
     draft_revision: DraftRevision = None
+    head_from: HeadFrom = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +177,7 @@ class ModelOptions:
     kv_bits: KvBits = None
     offline: Offline = False
     force: Force = False
+    head_from: HeadFrom = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import typer
 from specdec_cli.cli.ask import Yes, ask
 from specdec_cli.cli.complete import pair_names
 from specdec_cli.cli.groups import grouped
+from specdec_cli.cli.opened import drafts_with
 from specdec_cli.cli.options import DraftLength, PairOptions
 from specdec_cli.cli.pipes import ignore_broken_pipe
 from specdec_cli.errors import NotAvailable, UsageError
@@ -129,11 +130,11 @@ def _named_pair(name: str, models: PairOptions, k: str | None) -> Pair:
         raise UsageError(f"{name} names the pair that ships inside specdec", hint)
     if models.target is None:
         raise UsageError(f"pair {name} has no target", f"specdec pairs add {name} --target ID --draft ID")
-    length = parse_k(k)
+    length, draft = parse_k(k), drafts_with(models.draft, models.head_from)
     return Pair(
         name,
         as_kept(models.target),
-        None if models.draft is None else as_kept(models.draft),
+        None if draft is None else as_kept(draft),
         "auto" if length is None else length,
         target_revision=models.target_revision,
         draft_revision=models.draft_revision,

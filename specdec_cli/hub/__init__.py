@@ -18,7 +18,9 @@ from specdec_cli.hub.client import saying
 from specdec_cli.hub.comparing import Problem
 from specdec_cli.hub.deletion import Removal, removal, remove
 from specdec_cli.hub.download import check_space, fetch, fetch_small, free_bytes, uncompared_bytes
+from specdec_cli.hub.heads import head_bytes, keep_head, kept_commit, read_config, remove_head
 from specdec_cli.hub.integrity import discard, verify
+from specdec_cli.hub.kept import HEAD
 from specdec_cli.hub.layout import cache_folder
 from specdec_cli.hub.names import require_hub_id, same_model
 from specdec_cli.hub.progress import Progress
@@ -27,6 +29,7 @@ from specdec_cli.hub.snapshot import RemoteFile, Snapshot, resolve
 from specdec_cli.hub.tensors import RemoteTensor, fetch_tensors, remote_tensors
 
 __all__ = [
+    "HEAD",
     "PULL",
     "SHIPPED",
     "Problem",
@@ -43,10 +46,15 @@ __all__ = [
     "fetch_small",
     "fetch_tensors",
     "free_bytes",
+    "head_bytes",
+    "keep_head",
+    "kept_commit",
     "locate",
+    "read_config",
     "remote_tensors",
     "removal",
     "remove",
+    "remove_head",
     "require_hub_id",
     "resolve",
     "same_model",

@@ -8,6 +8,7 @@ from specdec_cli.errors import NotAvailable, PartlyHere
 from specdec_cli.format import count
 from specdec_cli.hub.comparing import Problem
 from specdec_cli.hub.failures import explained
+from specdec_cli.hub.kept import HEAD, kept_head
 from specdec_cli.hub.layout import cache_folder, repository, snapshot_folder
 from specdec_cli.hub.names import COMMIT, require_hub_id, require_revision, same_model
 from specdec_cli.hub.wholeness import problems
@@ -19,12 +20,14 @@ PACKAGE = Path(__file__).parents[1]
 
 
 def locate(name: str, revision: str | None = None) -> Path:
-    """The folder of a shipped model, a local folder, or a Hub id in the local Hugging Face cache.
+    """The folder of a shipped model, a kept head, a local folder, or a Hub id in the local Hugging Face cache.
 
     Raises: NotAvailable if it is not here, PartlyHere if files are missing or differ from what was pulled.
     """
     if name.startswith(SHIPPED):
         return _shipped(name)
+    if name.startswith(HEAD):
+        return kept_head(name)
     folder = Path(name).expanduser()
     if folder.is_dir():
         return _require_own_files(folder, name)

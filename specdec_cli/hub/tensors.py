@@ -57,14 +57,18 @@ def remote_tensors(snapshot: Snapshot, wanted: Callable[[str], bool]) -> list[Re
 
 
 def fetch_tensors(
-    snapshot: Snapshot, tensors: Sequence[RemoteTensor], place: Path, progress: Progress = silent
+    snapshot: Snapshot,
+    tensors: Sequence[RemoteTensor],
+    place: Path,
+    progress: Progress = silent,
+    layout: str = "pt",
 ) -> Path:
-    """Write `tensors` as one safetensors file at `place`; its metadata names repository and commit.
+    """Write `tensors` as one safetensors file at `place`; its metadata names repository, commit and `layout`.
 
     Raises: NotAvailable, DoesNotFit for a full disk; nothing is left of a file that did not come whole.
     """
     ordered = sorted(tensors, key=lambda tensor: (tensor.file.path, tensor.begin))
-    header = _header(snapshot, ordered)
+    header = _header(snapshot, ordered, layout)
     total_bytes = len(header) + sum(tensor.size_bytes for tensor in ordered)
     part = place.with_name(f"{place.name}.{uuid.uuid4().hex[:8]}.incomplete")
     with explained(snapshot.name):
@@ -97,8 +101,9 @@ def _spans(ordered: Sequence[RemoteTensor]) -> Iterator[Span]:
             yield open_span
 
 
-def _header(snapshot: Snapshot, ordered: Sequence[RemoteTensor]) -> bytes:
-    entries: dict[str, Any] = {"__metadata__": {"repository": snapshot.name, "commit": snapshot.commit, "format": "pt"}}
+def _header(snapshot: Snapshot, ordered: Sequence[RemoteTensor], layout: str) -> bytes:
+    source = {"repository": snapshot.name, "commit": snapshot.commit, "format": layout}
+    entries: dict[str, Any] = {"__metadata__": source}
     at = 0
     for tensor in ordered:
         offsets = [at, at := at + tensor.size_bytes]

@@ -102,10 +102,9 @@ def read_checkpoint(folder: Path, name: str, weights: bool = True, heads: bool =
     if not folder.is_dir():
         raise NotAvailable(f"no folder {folder} for {name}", "check the path; a Hub id looks like organisation/name")
     config = read_json(folder / "config.json", name)
-    _refuse_code(config, "config.json", name)
+    checkpoint_of(config, folder, name)
     if (folder / "tokenizer_config.json").is_file():
         _refuse_code(read_json(folder / "tokenizer_config.json", name), "tokenizer_config.json", name)
-    _require_types(config, name)
     package = NEEDED_PACKAGES.get(config["model_type"])
     if package and find_spec(package) is None:
         raise NotAvailable(
@@ -115,6 +114,13 @@ def read_checkpoint(folder: Path, name: str, weights: bool = True, heads: bool =
     if not heads:
         _refuse_sidecar(config, name)
     return Checkpoint(name, folder, config, _weights(folder, name) if weights else ())
+
+
+def checkpoint_of(config: Mapping[str, Any], folder: Path, name: str) -> Checkpoint:
+    """A checkpoint of which only the configuration is known. Raises: NotAvailable, Refused for repository code."""
+    _refuse_code(config, "config.json", name)
+    _require_types(config, name)
+    return Checkpoint(name, folder, config, ())
 
 
 def read_json(path: Path, name: str) -> dict[str, Any]:

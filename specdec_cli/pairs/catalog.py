@@ -28,8 +28,8 @@ def registry() -> Registry:
 
 
 def is_local(name: str) -> bool:
-    """Whether the model is shipped inside the package or is a folder, so not from the Hub."""
-    return name.startswith(hub.SHIPPED) or Path(name).expanduser().is_dir()
+    """Whether the model is shipped inside the package, a kept head or a folder, so not in the Hub's cache."""
+    return name.startswith((hub.SHIPPED, hub.HEAD)) or Path(name).expanduser().is_dir()
 
 
 def hub_ids(known: Registry) -> list[str]:
@@ -57,12 +57,17 @@ class Confirmation:
     problem: str | None
 
 
+def network_forbidden() -> bool:
+    """Whether HF_HUB_OFFLINE is set."""
+    return os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "ON", "YES", "TRUE")
+
+
 def confirm(names: list[str]) -> list[Confirmation]:
     """Asks the Hub about each model and keeps the answers, also those before a failure.
 
     Raises: NotAvailable when the Hub cannot be asked: unreachable, rate-limited, in trouble.
     """
-    if os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "ON", "YES", "TRUE"):
+    if network_forbidden():
         raise NotAvailable("--online asks the Hub, and HF_HUB_OFFLINE forbids it", "unset HF_HUB_OFFLINE")
     sizes, answers = confirmed(), []
     try:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from specdec_cli import hub
 from specdec_cli.errors import NotAvailable, Refused, SpecdecError
 from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint, read_json
-from specdec_cli.models.headers import Header, Stored
 from specdec_cli.models.heads import HeadFiles, announces_head_only, find_head, head_in, is_head_only, read_head
 from specdec_cli.models.vocab import VocabVerdict, compare
 from specdec_cli.pairs.advice import Side, advise, break_even
-from specdec_cli.pairs.catalog import is_local
+from specdec_cli.pairs.catalog import is_local, network_forbidden
+from specdec_cli.pairs.head_source import HeadSource, find_source, remote_headers
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.verdict import Verdict
 
@@ -28,13 +28,15 @@ DEFAULT_CONTEXT = 4096
 class Located:
     """A model's configuration and tokenizer on this machine; its weights may be elsewhere.
 
-    `snapshot` is the resolved commit, None for a folder. `head`: it is no model but this head.
+    `snapshot` is the resolved commit, None for a folder. `head`: it is no model but this head, which lies in
+    `source` where that is not None.
     """
 
     checkpoint: Checkpoint
     weight_bytes: int
     snapshot: hub.Snapshot | None = None
     head: HeadFiles | None = None
+    source: HeadSource | None = None
 
 
 def locate_model(name: str, revision: str | None, offline: bool) -> Located:
@@ -55,6 +57,9 @@ def locate_draft(name: str, revision: str | None, offline: bool) -> Located:
 
     Raises: NotAvailable, Refused.
     """
+    if name.startswith(hub.HEAD) and not (offline or network_forbidden()):
+        source = find_source(name.removeprefix(hub.HEAD), revision)
+        return Located(source.checkpoint, source.files.loaded_bytes, None, source.files, source)
     if is_local(name):
         return _head_here(hub.locate(name), name) or locate_model(name, revision, offline)
     snapshot = hub.resolve(name, revision, offline=offline)
@@ -65,21 +70,10 @@ def locate_draft(name: str, revision: str | None, offline: bool) -> Located:
     if snapshot.held or not announces_head_only(config):
         return locate_model(name, revision, offline)
     checkpoint = read_checkpoint(folder, snapshot.name, weights=False, heads=True)
-    head = head_in(checkpoint, remote_headers(snapshot))
+    head = head_in(checkpoint, remote_headers(hub.remote_tensors(snapshot, lambda tensor: True)))
     if head is None:
         raise NotAvailable(f"{snapshot.name} ({checkpoint.model_type}) holds no MTP head", "name another draft")
     return Located(checkpoint, head.loaded_bytes, snapshot, head)
-
-
-def remote_headers(snapshot: hub.Snapshot) -> dict[Path, Header]:
-    """The headers of all safetensors files of `snapshot`, as if they were here. Raises: NotAvailable."""
-    found: dict[Path, dict[str, Stored]] = {}
-    for tensor in hub.remote_tensors(snapshot, lambda name: True):
-        file = Path(tensor.file.path)
-        found.setdefault(file, {})[tensor.name] = Stored(
-            file, tensor.name, tensor.dtype, tensor.shape, tensor.size_bytes
-        )
-    return {file: Header(tensors, {}) for file, tensors in found.items()}
 
 
 def _head_here(folder: Path, name: str) -> Located | None:

@@ -51,9 +51,11 @@ def as_kept(name: str) -> str:
 
     Raises: NotAvailable for a folder that does not exist, or that holds no model.
     """
-    if is_local(name):
+    if name.startswith(hub.HEAD):
+        hub.require_hub_id(name.removeprefix(hub.HEAD))
+    elif is_local(name):
         folder = hub.locate(name)
         read_checkpoint(folder, name, weights=False, heads=is_head_only(folder))
-        return name if name.startswith(hub.SHIPPED) else str(Path(name).expanduser().absolute())
+        return name if name.startswith((hub.SHIPPED, hub.HEAD)) else str(Path(name).expanduser().absolute())
     hub.require_hub_id(name)
     return name

@@ -16,6 +16,7 @@ from specdec_cli.machine import awake
 from specdec_cli.pairs import userfile
 from specdec_cli.pairs.catalog import is_local, registry, users_of
 from specdec_cli.pairs.check import check_pair, locate_pair
+from specdec_cli.pairs.head_source import HeadSource
 from specdec_cli.pairs.pair import DEMO, Pair, Registry
 from specdec_cli.pairs.registry import user_file
 from specdec_cli.pairs.verdict import Verdict
@@ -37,10 +38,18 @@ class Screen(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedRemoval:
-    """One model to remove, and one line on what that frees."""
+class KeptHead:
+    """A head that was taken out of a repository, by its `head:` name."""
 
-    removal: Removal
+    name: str
+    freed_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRemoval:
+    """One model or kept head to remove, and one line on what that frees."""
+
+    removal: Removal | KeptHead
     summary: str
 
 
@@ -66,6 +75,8 @@ def _pull(pair: Pair, screen: Screen, context_tokens: int | None, verify: bool, 
         screen.line(f"going on although {obstacle.message}")
     snapshots = [model.snapshot for model in located if model.snapshot is not None]
     _download(snapshots, screen)
+    for source in [model.source for model in located if model.source is not None]:
+        _keep_head(source, screen)
     if verify:
         _verify(snapshots, screen)
     _remember(pair, screen)
@@ -97,6 +108,18 @@ def _download(snapshots: list[Snapshot], screen: Screen) -> None:
     except KeyboardInterrupt:
         screen.line("interrupted: complete files are kept; the same command again restarts the one in progress")
         raise
+
+
+def _keep_head(source: HeadSource, screen: Screen) -> None:
+    """Take the head out of its repository, unless this commit's is here. Raises: NotAvailable, DoesNotFit."""
+    name = source.snapshot.name
+    if source.kept:
+        screen.line(f"nothing to download: the head of {name} is here")
+        return
+    tensors = count(len(source.tensors), "tensor")
+    screen.line(f"to download: {size(source.size_bytes)}, {tensors} of {size(source.snapshot.weight_bytes)} of {name}")
+    with awake(), screen.progress(source.size_bytes) as report:
+        source.keep(report)
 
 
 def _named(report: hub.Progress, snapshot: Snapshot) -> hub.Progress:
@@ -157,6 +180,10 @@ def plan_removal(name: str, known: Registry) -> list[PlannedRemoval]:
     models = ((name, None),) if name not in known.pairs and "/" in name else known.find(name).models
     plans, missing = [], []
     for model, revision in dict(models).items():
+        if model.startswith(hub.HEAD) and (freed := hub.head_bytes(model)):
+            others = [user for user in users_of(model, known) if user != name]
+            also = f"; also used by {', '.join(others)}" if others else ""
+            plans.append(PlannedRemoval(KeptHead(model, freed), f"{model}: {size(freed)}{also}"))
         if is_local(model):
             continue
         try:
@@ -186,4 +213,8 @@ def _summary(removal: Removal, others: list[str]) -> str:
 
 def carry_out(plans: list[PlannedRemoval]) -> int:
     """Bytes freed."""
-    return sum(hub.remove(plan.removal) for plan in plans)
+    return sum(_carried_out(plan.removal) for plan in plans)
+
+
+def _carried_out(removal: Removal | KeptHead) -> int:
+    return hub.remove_head(removal.name) if isinstance(removal, KeptHead) else hub.remove(removal)

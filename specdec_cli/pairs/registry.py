@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import platformdirs
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from specdec_cli import hub
 from specdec_cli.errors import UsageError
 from specdec_cli.kinds import DRAFTERS
 from specdec_cli.pairs.pair import Pair, Registry, nearest
@@ -38,6 +39,7 @@ class _Entry(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     target: str
     draft: str | None = None
+    head_from: str | None = None
     target_revision: str | None = None
     draft_revision: str | None = None
     target_bytes: int | None = Field(None, ge=0)
@@ -110,7 +112,10 @@ def read_registry(path: Path, source: str) -> Registry:
 
 
 def _pair(name: str, entry: _Entry, source: str) -> Pair:
-    return Pair(name=name, source=source, **entry.model_dump(exclude={"measured"}))
+    values = entry.model_dump(exclude={"measured", "head_from"})
+    if entry.head_from is not None:
+        values["draft"] = hub.HEAD + entry.head_from
+    return Pair(name=name, source=source, **values)
 
 
 def _explain(path: Path, text: str, error: ValidationError) -> UsageError:

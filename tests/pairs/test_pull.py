@@ -52,7 +52,7 @@ class Hub:
         self.spelled: dict[str, str] = {}
 
     def locate(self, pair, offline):
-        return [SimpleNamespace(snapshot=self.snapshot(name)) for name, _ in pair.models]
+        return [SimpleNamespace(snapshot=self.snapshot(name), source=None) for name, _ in pair.models]
 
     def snapshot(self, name):
         name = self.spelled.get(name, name)

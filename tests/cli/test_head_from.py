@@ -1,0 +1,141 @@
+"""`--head-from`: a head out of the target's original repository, over a real Hub on loopback, as real processes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+from safetensors.numpy import save
+
+from fakes.counting import CONFIG, SMALL, counting_folder, counting_tensors
+from fakes.hub_server import HubServer
+from fakes.world import World
+
+pytestmark = pytest.mark.slow
+
+TARGET, ORIGINAL = "org/counting-4bit", "Org/Counting"
+NO_HEAD = CONFIG | {"text_config": SMALL | {"mtp_num_hidden_layers": 0}}
+SHARDS = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+
+
+def original():
+    """The repository of the target with its head, in two files that the head's tensors are spread over."""
+    tensors = counting_tensors()
+    last = {name: value for name, value in tensors.items() if name.startswith("mtp.layers.") or "lm_head" in name}
+    first = {name: value for name, value in tensors.items() if name not in last}
+    index = {"weight_map": {name: SHARDS[name in last] for name in tensors}}
+    return {
+        "config.json": json.dumps(CONFIG).encode(),
+        "model.safetensors.index.json": json.dumps(index).encode(),
+        "tokenizer.json": b"{}" * 50_000,
+        SHARDS[0]: save(first),
+        SHARDS[1]: save(last),
+    }
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory):
+    tensors = {name: value for name, value in counting_tensors().items() if not name.startswith("mtp.")}
+    return counting_folder(tmp_path_factory.mktemp("target") / "m", tensors, NO_HEAD)
+
+
+@pytest.fixture
+def world(tmp_path, target):
+    with HubServer() as hub:
+        hub.commit(TARGET, target)
+        hub.commit(ORIGINAL, original())
+        yield World(hub, tmp_path)
+
+
+PULL = ("pull", "--target", TARGET, "--head-from", ORIGINAL)
+
+
+def kept(world):
+    return world.root / ".local" / "share" / "specdec" / "heads"
+
+
+def header_bytes(data):
+    return 8 + int.from_bytes(data[:8], "little")
+
+
+def test_pull_takes_the_head_and_nothing_else_and_run_drafts_with_it(world):
+    files = original()
+    done = world(*PULL)
+    assert done.code == 0, done.err
+    head = sum(value.nbytes for name, value in counting_tensors().items() if name.startswith("mtp."))
+    sent = world.hub.fetched()
+    from_original = sum(sent.get(name, 0) for name in SHARDS)
+    assert from_original <= head + sum(header_bytes(files[name]) for name in SHARDS)
+    assert sent["config.json"] <= 2 * len(files["config.json"])  # the target's and the original's
+    assert "model.safetensors.index.json" not in sent and sent["tokenizer.json"] < 50_000
+    assert "15 tensors of" in done.err
+    (folder,) = kept(world).iterdir()
+    source = json.loads((folder / "source.json").read_text())
+    (commit,) = world.hub.repos[ORIGINAL]
+    assert (source["repository"], source["commit"]) == (ORIGINAL, commit)
+    digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    assert source["sha256"]["model.safetensors"] == digest
+    world.hub.forget()
+    asked = ("--drafter", "model", "-k", "3", "-n", "24", "--json", "hello")
+    events = [json.loads(line) for line in world.without_network("run", "-p", "counting-4bit", *asked).out.splitlines()]
+    assert events[0]["drafter"] == "mtp" and events[-1]["stats"]["draft_acceptance_rate"] > 0.8
+    again = world(*PULL)
+    assert again.code == 0 and f"the head of {ORIGINAL} is here" in again.err
+    assert sum(world.hub.fetched().get(name, 0) for name in SHARDS) <= sum(header_bytes(files[n]) for n in SHARDS)
+    gone = world("rm", "counting-4bit", "--yes")
+    assert gone.code == 0 and f"head:{ORIGINAL}: " in gone.err and list(kept(world).iterdir()) == []
+
+
+def test_a_changed_commit_brings_the_new_head_and_check_needs_no_tensor(world):
+    assert world("check", "--target", TARGET, "--head-from", ORIGINAL).code == 0
+    assert not kept(world).exists()
+    assert world(*PULL).code == 0
+    (before,) = world.hub.repos[ORIGINAL]
+    world.hub.commit(ORIGINAL, original() | {"README.json": b"{}"})
+    assert world(*PULL).code == 0
+    (folder,) = kept(world).iterdir()
+    assert json.loads((folder / "source.json").read_text())["commit"] != before
+
+
+FAULTS = {
+    "cut": ({"kind": "cut", "at": 4_000}, "again"),
+    "whole": ({"kind": "whole"}, "ignores byte ranges"),
+    "short": ({"kind": "short", "at": 20_000}, "a file of 20000 bytes instead of"),
+    "416": ({"kind": "short", "at": 0}, "416"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_failure_on_the_way_is_two_lines_and_leaves_nothing(world, fault):
+    values, words = dict(FAULTS[fault][0]), FAULTS[fault][1]
+    world.hub.fail(values.pop("kind"), f"GET .*{SHARDS[1]}", **values)
+    done = world(*PULL)
+    message, hint = done.errors()
+    assert done.code == 3 and words in message + hint
+    assert not kept(world).exists() or list(kept(world).iterdir()) == []
+
+
+def test_a_head_that_is_not_here_names_the_pull_that_brings_it(world):
+    assert world("pull", "--target", TARGET).code == 0
+    done = world("run", "--target", TARGET, "--head-from", ORIGINAL, "hello")
+    assert done.code == 3
+    assert done.errors() == [
+        f"the head of {ORIGINAL} was not taken out of it yet",
+        f"specdec pull --target ID --head-from {ORIGINAL}",
+    ]
+
+
+def test_a_repository_without_a_head_and_two_drafts_at_once_are_refused(world):
+    done = world("pull", "--target", TARGET, "--head-from", TARGET)
+    assert done.code == 3 and "holds no MTP head among" in done.errors()[0]
+    done = world("run", "--target", TARGET, "--draft", TARGET, "--head-from", ORIGINAL, "hello")
+    assert done.code == 2 and "both name a draft" in done.errors()[0]
+
+
+def test_models_toml_names_it_as_head_from(world):
+    entry = f'target = "{TARGET}"\nhead_from = "{ORIGINAL}"'
+    world.models.write_text(f"schema_version = 1\n[pairs.mine]\n{entry}\n")
+    assert world("pull", "mine").code == 0
+    row = next(row for row in json.loads(world("pairs", "--json").out) if row["name"] == "mine")
+    assert row["downloaded"] and row["draft"] == f"head:{ORIGINAL}"
