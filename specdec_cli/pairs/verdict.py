@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specdec_cli.errors import SpecdecError
+from specdec_cli.kinds import MTP
 from specdec_cli.models.heads import HeadFiles
 from specdec_cli.models.memory import MemoryEstimate
 from specdec_cli.models.vocab import VocabVerdict
@@ -53,14 +54,7 @@ class Verdict:
                 "reason": self.vocab.reason,
                 "first_difference": self.vocab.first_difference,
             },
-            "head": self.head
-            and {
-                "kind": "mtp",
-                "name": self.head.name,
-                "tensors": len(self.head.tensors),
-                "bytes": self.head.loaded_bytes,
-                "agreement": self.agreement or None,
-            },
+            "head": self.head and self._head(self.head),
             "stop_tokens": list(self.stop_tokens),
             "has_template": self.has_template,
             "caches": dict(self.caches),
@@ -80,3 +74,7 @@ class Verdict:
             "warnings": list(self.warnings),
             "advice": list(self.advice),
         }
+
+    def _head(self, head: HeadFiles) -> dict[str, Any]:
+        found = {"kind": MTP.name, "name": head.name, "tensors": len(head.tensors), "bytes": head.loaded_bytes}
+        return found | {"agreement": self.agreement or None}
