@@ -23,7 +23,7 @@ def test_pairs_shows_figures_and_models_within_80_columns(world):
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
     assert lines[0] == "ready to run here"
-    assert re.fullmatch(r"  demo \* +1\d\.\d MB  K 4", lines[1])
+    assert re.fullmatch(r"  demo \* +2\d\.\d MB  K 2", lines[1])
     assert lines[2:5] == ["      specdec:demo/target + specdec:demo/draft", "", "to download: specdec pull NAME"]
     assert re.fullmatch(r"  tiny +–  K auto  yours, unverified", lines[5])
     assert lines[6] == "      org/big + org/small"

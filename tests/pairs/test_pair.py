@@ -12,7 +12,7 @@ def write(tmp_path, text):
 
 def test_the_packaged_file_holds_the_demo_pair():
     demo = read_registry(packaged_file(), "packaged").find("demo")
-    assert (demo.target, demo.draft, demo.k) == ("specdec:demo/target", "specdec:demo/draft", 4)
+    assert (demo.target, demo.draft, demo.k) == ("specdec:demo/target", "specdec:demo/draft", 2)
 
 
 def test_a_pair_without_k_adapts(tmp_path):

@@ -13,6 +13,7 @@ from specdec_cli.engine.timing import plain_step_seconds
 from specdec_cli.events import RoundDone
 from specdec_cli.pairs.catalog import registry
 from specdec_cli.request import Request
+from specdec_cli.session.gain_meter import GainMeter
 from specdec_cli.session.load import load
 from specdec_cli.ui.panel.live import PanelDisplay
 
@@ -49,6 +50,16 @@ def emitted(events):
     return [token for round in rounds_of(events) for token in round.emitted]
 
 
+def noted(measure, calls):
+    """`measure`, each of whose calls is noted."""
+
+    def instead(*given):
+        calls.append(given)
+        return measure(*given)
+
+    return instead
+
+
 def plain_steps(pair, rounds):
     """Plain steps that the passes of `rounds` take, the first of which follows the prompt and is not counted."""
     cost = [len(r.draft) * pair.step + pair.machine.rows(len(r.draft) + 1) if r.draft else 1.0 for r in rounds[1:]]
@@ -71,15 +82,24 @@ def test_a_reply_has_the_tokens_of_one_on_the_cpu(on_the_cpu, monkeypatch, kind)
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: f"{pair.chip[6:]} {pair.step}")
 def test_every_round_bills_the_draft_and_its_verification_what_they_took(monkeypatch, pair):
-    fake = FakeDevice().install_as(pair.chip, monkeypatch)
+    fake, measured = FakeDevice().install_as(pair.chip, monkeypatch), []
+    monkeypatch.setattr(GainMeter, "_measure", noted(GainMeter._measure, measured))
     *events, finish = reply(driven(fake, pair), 4, 128, ends=False)
     rounds, plain = rounds_of(events), pair.machine.plain_seconds
     assert sum(len(round.draft) == 4 for round in rounds) > 15
+    begun = 0
     for round in (round for round in rounds[1:] if round.draft):
         k = len(round.draft)
-        assert round.draft_seconds == pytest.approx(k * pair.step * plain, rel=0.05)
-        assert round.verify_seconds == pytest.approx(pair.target(k + 1), rel=0.05)
-    truth = (finish.stats["emitted_tokens"] - 1) / plain_steps(pair, rounds)
+        draft, verify = k * pair.step * plain, pair.target(k + 1)
+        if round.draft_seconds + round.verify_seconds == pytest.approx(draft + verify - pair.step * plain, rel=0.01):
+            begun += 1
+            continue
+        assert round.draft_seconds == pytest.approx(draft, rel=0.05)
+        assert round.verify_seconds == pytest.approx(verify, rel=0.05)
+    # A draft step that was queued when plain steps were measured ran with them, and is in their time.
+    assert begun <= len(measured) - 1, "each but the last was amid the reply"
+    measuring = finish.stats["measuring_seconds"] / plain
+    truth = (finish.stats["emitted_tokens"] - 1) / (plain_steps(pair, rounds) + measuring)
     assert finish.stats["estimated_speedup"] == pytest.approx(truth, rel=0.05)
     assert finish.stats["estimated_speedup_low"] < truth < finish.stats["estimated_speedup_high"]
     assert finish.stats["measuring_seconds"] <= 0.021 * finish.stats["decode_seconds"]
@@ -119,7 +139,7 @@ def test_a_draft_that_pays_is_not_parked_by_a_plain_round_that_seems_short(monke
     """The last plain round before a drafted one seemed to take 0.3 of a step, and this counted as a measurement.
 
     Its predecessor's clock is read late, after the host was blocked. A draft step of 0.3 plain steps was parked for the
-    whole reply, and yields 1.3 times plain decoding.
+    whole reply, and yields 1.1 times plain decoding and more.
     """
     pair = PAIRS[5]
     fake = FakeDevice().install_as(pair.chip, monkeypatch)
@@ -127,7 +147,7 @@ def test_a_draft_that_pays_is_not_parked_by_a_plain_round_that_seems_short(monke
     rounds = rounds_of(events)
     short = [r.verify_seconds for r in rounds if not r.draft and r.verify_seconds < 0.5 * M4.plain_seconds]
     assert short, "the device blocks no more: nothing is tested here"
-    assert finish.stats["estimated_speedup"] > 1.2
+    assert finish.stats["estimated_speedup"] > 1.1
     assert sum(bool(round.draft) for round in rounds) > 0.8 * len(rounds)
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
 from torch import Tensor
 
 from network import Network
@@ -91,22 +90,14 @@ def fit(
 
 
 def resume(network: Network, chosen: list[torch.optim.Optimizer], checkpoint: Path) -> int:
-    """The step to go on from: of `checkpoint`, else of the weights alone in 16 bits beside it, else 0.
-
-    Weights alone are what fits into the repository; the optimizers then start anew.
-    """
-    weights = checkpoint.with_suffix(".safetensors")
-    if checkpoint.exists():
-        state = torch.load(checkpoint)
-        network.load_state_dict(state["network"])
-        for optimizer, kept in zip(chosen, state["optimizers"], strict=True):
-            optimizer.load_state_dict(kept)
-        return int(state["step"])
-    if not weights.exists():
+    """The step to go on from: of `checkpoint` where there is one, else 0."""
+    if not checkpoint.exists():
         return 0
-    with safe_open(weights, framework="pt") as file:
-        network.load_state_dict({name: file.get_tensor(name).float() for name in file.keys()})  # noqa: SIM118
-        return int(file.metadata()["step"])
+    state = torch.load(checkpoint)
+    network.load_state_dict(state["network"])
+    for optimizer, kept in zip(chosen, state["optimizers"], strict=True):
+        optimizer.load_state_dict(kept)
+    return int(state["step"])
 
 
 def save(path: Path, state: dict[str, object], chosen: list[torch.optim.Optimizer]) -> None:

@@ -7,6 +7,7 @@ average goes is decided by a rule on validation prompts, never by the prompts of
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +20,21 @@ from fitting import Log, Schedule, fit
 from network import Network
 from windows import Streams, windows
 
-STEPS, PROMPT, WIDTH = 160, 96, 512
-FRESH_EVERY, FRESH_ROWS = 8, 64
-PEAK = 0.1
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """`steps` at `peak` of the learning rates; fresh text of `rows` × `width` tokens; `weight` of its repeats."""
+
+    steps: int
+    peak: float
+    rows: int
+    width: int
+    weight: float
+    seed: int
+
+
+PASSES = (Pass(160, 0.1, 64, 512, 1.0, 30_000), Pass(88, 0.25, 128, 288, 2.0, 50_000))
+PROMPT, FRESH_EVERY = 96, 8
 SHARES = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 WANTED_REPETITION = 0.12
 
@@ -29,7 +42,9 @@ WANTED_REPETITION = 0.12
 def unlearn_loops(network: Network, streams: Streams, validation: np.ndarray, work: Path, log: Log) -> Network:
     """The least averaged step that repeats at most WANTED_REPETITION; else the one that repeats least."""
     before = {name: value.clone() for name, value in network.state_dict().items()}
-    fit("loops", network, Schedule(STEPS, 0.6, PEAK), _loss(network, streams, log), work / "loops.pt", log)
+    for number, each in enumerate(PASSES):
+        loss = _loss(network, streams, each, log)
+        fit("loops", network, Schedule(each.steps, 0.6, each.peak), loss, work / f"loops-{number}.pt", log)
     after = {name: value.clone() for name, value in network.state_dict().items()}
     chosen = work / "calm.pt"
     if not chosen.exists():
@@ -47,9 +62,9 @@ def unlearn_loops(network: Network, streams: Streams, validation: np.ndarray, wo
     return network.requires_grad_(False)
 
 
-def _loss(network: Network, streams: Streams, log: Log):
+def _loss(network: Network, streams: Streams, each: Pass, log: Log):
     """Of a step: corpus likelihood plus unlikelihood of the repeats in own text, fresh every FRESH_EVERY steps."""
-    rows = FRESH_ROWS // FRESH_EVERY
+    rows = each.rows // FRESH_EVERY
     fresh: dict[int, Tensor] = {}
 
     @torch.compile(dynamic=False)
@@ -59,19 +74,20 @@ def _loss(network: Network, streams: Streams, log: Log):
         likelihood = F.cross_entropy(wanted.flatten(0, 1).float(), corpus[:, 1:].flatten())
         chosen = unwanted.float().log_softmax(-1).gather(-1, own[:, 1:, None])[..., 0]
         penalty = -torch.log1p(-chosen[:, PROMPT - 1 :].exp().clamp(max=1 - 1e-4))
-        return likelihood + (penalty * looping).sum() / looping.sum().clamp(min=1)
+        return likelihood + each.weight * (penalty * looping).sum() / looping.sum().clamp(min=1)
 
     def loss_of(step: int) -> Tensor:
         group = step // FRESH_EVERY
         if group not in fresh:
-            prompts = windows(streams, PROMPT, np.random.default_rng(30_000 + group), FRESH_ROWS)[:, :PROMPT]
+            prompts = windows(streams, PROMPT, np.random.default_rng(each.seed + group), each.rows)[:, :PROMPT]
             fresh.clear()
-            fresh[group] = continue_text(network, prompts, WIDTH + 1 - PROMPT, 0.0, group)
+            fresh[group] = continue_text(network, prompts, each.width + 1 - PROMPT, 0.0, group)
             rates = [repetition_rate(row[PROMPT:].numpy()) for row in fresh[group]]
             log.say(stage="loops", step=step, repetition_rate=round(float(np.mean(rates)), 4))
         own = fresh[group][(step % FRESH_EVERY) * rows :][:rows]
         looping = torch.from_numpy(np.stack([repeats(row[PROMPT:].numpy()) for row in own]))
-        return loss(windows(streams, WIDTH, np.random.default_rng(40_000 + step)), own, looping.float())
+        corpus = windows(streams, 512, np.random.default_rng(each.seed + 10_000 + step))
+        return loss(corpus, own, looping.float())
 
     return loss_of
 

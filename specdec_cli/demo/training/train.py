@@ -43,9 +43,9 @@ from windows import Streams, windows
 TARGET = Shape(layers=24, width=192, hidden=512, heads=3, kv_heads=1, vocabulary=VOCABULARY)
 SHALLOW = replace(TARGET, layers=12)
 DRAFT = Shape(layers=1, width=256, hidden=768, heads=4, kv_heads=2, vocabulary=VOCABULARY)
-SHALLOW_STEPS, TARGET_STEPS, DRAFT_STEPS = 2000, 2400, 3200
+SHALLOW_STEPS, TARGET_STEPS, DRAFT_STEPS = 2000, 2400, 2800
 SHORT, LONG = 256, 1024
-OWN_PROMPT, OWN_TOKENS, OWN_ROWS, OWN_BATCHES = 128, 256, 512, 12
+OWN_PROMPT, OWN_TOKENS, OWN_ROWS, OWN_BATCHES = 128, 256, 512, 5
 
 
 def length_of(step: int) -> int:
@@ -68,7 +68,7 @@ def language_loss(network: Network, streams: Streams, seed: int):
 def train_target(streams: Streams, work: Path, log: Log) -> Network:
     """Half the depth first, then all of it, each shallow layer begun twice (Gong et al. 2019, progressive stacking)."""
     shallow, network = Network(SHALLOW), Network(TARGET)
-    if not any((work / f"target.{kind}").exists() for kind in ("pt", "safetensors")):
+    if not (work / "target.pt").exists():
         loss = language_loss(shallow, streams, 0)
         fit("shallow", shallow, Schedule(SHALLOW_STEPS, cooldown=0.0), loss, work / "shallow.pt", log)
         network.load_state_dict(stacked(shallow.state_dict()))
