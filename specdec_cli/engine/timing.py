@@ -33,8 +33,8 @@ def plain_step_seconds(
     """Seconds of each of `steps` steps of plain decoding after `context`, pipelined as the loop's; rolled back after.
 
     What is in flight comes first: a reply may leave a pass that nobody reads. One more step, which feeds what the
-    target has not read and wakes the device, is not counted. A device that runs ahead blocks the host in one step for
-    another, so there each is given the mean of all. `rule` chooses the tokens; it commits none of them.
+    target has not read and wakes the device, is not counted. A full queue blocks the host in one step for another, so
+    each is given the mean of all. `rule` chooses the tokens; it commits none of them.
     """
     device.settle()
 
@@ -45,16 +45,15 @@ def plain_step_seconds(
 
     token = queued(target.logits(context, NO_TOKENS), len(context), NO_TOKENS)
     device.wait(token)
-    since, seconds = clock(), []
+    since = clock()
     token = queued(target.extend(token), len(context) + 1, token)
     for step in range(2, steps + 2):
         after = queued(target.extend(token), len(context) + step, token) if step <= steps else token
         device.to_list(token)
-        now = clock()
-        seconds.append(now - since)
-        token, since = after, now
+        token = after
+    seconds = clock() - since
     target.commit(context, len(context) - 1)
-    return [sum(seconds) / steps] * steps if device.queues_ahead() else seconds
+    return [seconds / steps] * steps
 
 
 @dataclass(frozen=True, slots=True)

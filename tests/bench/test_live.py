@@ -41,7 +41,7 @@ def real_rounds(live, session, condition, prompt, k):
 @pytest.mark.parametrize("drafter", ["model", pytest.param("ngram", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("prompt", [CODE, pytest.param(COPY, marks=pytest.mark.slow)], ids=lambda p: p.kind)
 def test_the_rounds_offline_are_those_of_a_real_run_at_every_k(demo, drafter, temperature, prompt):
-    live = machine(demo)
+    live = machine(demo, fixed=True)
     condition = Condition(Contender(drafter, demo.names[1] if drafter == "model" else None), temperature)
     answer = live.answer(plain(temperature), prompt).tokens
     rehearsal = live.offline_acceptance(condition, prompt, answer, DEEPEST)

@@ -120,6 +120,19 @@ def test_a_clock_read_after_the_verification_is_queued_bills_it_to_the_draft(mon
     assert timed.draft_seconds > 4 * pair.step * M4.plain_seconds + 0.5 * pair.target(5)
 
 
+@pytest.mark.parametrize("ahead", [True, False], ids=["runs ahead", "waits"])
+def test_each_plain_step_that_is_measured_has_its_own_seconds_where_a_full_queue_blocks_the_host(monkeypatch, ahead):
+    """The bug: on a CPU, too, a deep target fills the queue. Of four steps the first took two, and the last nothing."""
+    pair = PAIRS[0]
+    fake = FakeDevice().install(monkeypatch, ahead)
+    session = driven(fake, pair)
+    context = session.raw_tokens(CODE)
+    list(session.slot.target.prefill(context))
+    rule = session.rule(context, Request())
+    seconds = plain_step_seconds(session.slot.target, rule, context, 4, fake.clock)
+    assert seconds == pytest.approx([pair.target(1)] * 4, rel=0.05)
+
+
 def test_a_pass_that_nobody_reads_does_not_count_as_a_plain_step(monkeypatch):
     """The estimate began while the plain pass after the last token was still on the device."""
     pair = PAIRS[0]
