@@ -15,8 +15,8 @@ import platformdirs
 from specdec_cli import jsonfile
 from specdec_cli.locking import locked
 
-# 3: how far ratios may be off is written beside them; a measured table has no assumed entries.
-SCHEMA = 3
+# 4: a plain step's seconds are the mean of those in a row; before, a full queue shifted them from one to the next.
+SCHEMA = 4
 # Pairs, machines and context lengths of which something is kept; the least recently written go first.
 KEPT_ENTRIES = 64
 LOCK_SECONDS = 1.0
