@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from specdec_cli.cli import complete
-from specdec_cli.cli.options import DraftRevision, Force, Offline, Pair, Raw, Target, TargetRevision, option
+from specdec_cli.cli.options import DraftRevision, Force, Offline, Pair, Target, TargetRevision, option
 from specdec_cli.kinds import DEFAULT_RULE, DRAFTERS, MODEL, rule_names
 from specdec_cli.request import MAX_K, one_name, within
 
@@ -85,7 +85,9 @@ class BenchOptions:
             autocompletion=complete.one_of(CONTENDERS),
         ),
     ] = None
-    raw: Raw = False
+    raw: Annotated[bool, option("--raw", help="Continue the prompt's own text: no chat template.", advanced=True)] = (
+        False
+    )
     json: Annotated[bool, option("--json", help="One JSON object on stdout.")] = False
     quiet: Annotated[bool, option("--quiet", "-q", help="No progress.")] = False
     rule: Annotated[

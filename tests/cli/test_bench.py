@@ -224,7 +224,7 @@ def test_unreadable_results_are_usage_errors(tmp_path):
 def test_a_bench_keeps_the_machine_awake_while_it_loads_and_measures(specdec, monkeypatch):
     seen = []
 
-    def load_machine(job, cancelled):
+    def load_machine(job, cancelled, tell):
         seen.append("loads")
         raise KeyboardInterrupt
 
