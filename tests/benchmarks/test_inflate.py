@@ -23,8 +23,8 @@ from specdec_cli.request import Request
 
 pytestmark = pytest.mark.slow  # big matrices
 
-SIZES = {"hidden_size": 512, "intermediate_size": 640}
-LAYERS = {"target": 8 + 4, "draft": 2 + 4}
+SIZES = {"hidden_size": 512, "intermediate_size": 896}
+LAYERS = {"target": 24 + 4, "draft": 1 + 4}
 DEMO = {label: locate(f"specdec:demo/{label}") for label in LAYERS}
 # An epsilon this big decides what every norm does, so that a wrong one cannot hide.
 COARSE = TINY | {"rms_norm_eps": 0.3}
@@ -36,7 +36,7 @@ TINY_TOKENS = mx.array([5 + 7 * i % 250 for i in range(60)])
 
 @pytest.fixture(scope="module")
 def inflated(tmp_path_factory):
-    """Folders of the demo pair, twice as wide, with four layers more each."""
+    """Folders of the demo pair, two or three times as wide, with four layers more each."""
     root = tmp_path_factory.mktemp("inflated")
     return {label: inflated_folder(DEMO[label], root / label, **SIZES, layers=LAYERS[label]) for label in LAYERS}
 
@@ -92,18 +92,18 @@ def test_greedy_tokens_are_the_originals(inflated, label):
 def test_the_parameters_grow_as_asked_and_nothing_is_zero_but_what_must_be(inflated):
     before, after = stored(DEMO["target"]), stored(inflated["target"])
     count = sum(value.size for value in after.values())
-    matrices = 12 * (512 * (256 + 128 + 128 + 256) + 3 * 512 * 640) + 512 * 2048
-    assert count == matrices + 12 * (2 * 512 + 2 * 64) + 512
+    matrices = 28 * (512 * (192 + 64 + 64 + 192) + 3 * 512 * 896) + 512 * 2048
+    assert count == matrices + 28 * (2 * 512 + 2 * 64) + 512
     assert Shape.of(json.loads((inflated["target"] / "config.json").read_text())).parameters == matrices
     assert count > 3 * sum(value.size for value in before.values())
     zero = {name.removeprefix("model.layers.") for name, value in after.items() if not mx.any(value).item()}
-    assert zero == {f"{i}.{name}.weight" for i in (2, 5, 8, 11) for name in ("self_attn.o_proj", "mlp.down_proj")}
+    assert zero == {f"{i}.{name}.weight" for i in (6, 13, 20, 27) for name in ("self_attn.o_proj", "mlp.down_proj")}
 
 
 def test_new_mlp_rows_are_dense_and_of_the_old_ones_scale(inflated):
     old, new = stored(DEMO["target"])["model.layers.0.mlp.gate_proj.weight"], stored(inflated["target"])
     rows = new["model.layers.0.mlp.gate_proj.weight"][512:]
-    assert rows.shape == (128, 512) and mx.all(rows != 0).item()
+    assert rows.shape == (384, 512) and mx.all(rows != 0).item()
     assert np.isclose(np.std(np.array(rows)), np.std(np.array(old, np.float32)), rtol=0.05)
     assert not mx.any(new["model.layers.0.mlp.down_proj.weight"][:, 512:]).item()
 
@@ -156,8 +156,8 @@ def test_shards_load_as_one_file_does_and_in_bfloat16(tmp_path, monkeypatch):
 def test_the_chosen_shape_fills_its_budget_and_looks_like_a_model():
     shape = Shape.of(json.loads((DEMO["target"] / "config.json").read_text())).sized(200_000_000, 64)
     assert 0.95 * 200_000_000 < shape.parameters <= 200_000_000
-    assert (shape.hidden_size, shape.layers) == (1024, 19)
-    with pytest.raises(ValueError, match="no model with 8 layers of width 256 fits 1,000,000 values"):
+    assert (shape.hidden_size, shape.layers) == (768, 34)
+    with pytest.raises(ValueError, match="no model with 24 layers of width 192 fits 1,000,000 values"):
         Shape.of(json.loads((DEMO["target"] / "config.json").read_text())).sized(1_000_000, 64)
 
 
