@@ -39,7 +39,7 @@ class Header:
 
 
 def read_header(path: Path) -> Header:
-    """The header of one file. Raises: NotAvailable if it is damaged."""
+    """The header of one file. Raises: NotAvailable if it is damaged, or not there any more."""
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
@@ -49,6 +49,10 @@ def read_header(path: Path) -> Header:
         metadata = values.pop("__metadata__", {})
         end = max((int(entry["data_offsets"][1]) for entry in values.values()), default=0)
         return Header({name: _stored(path, name, entry) for name, entry in values.items()}, metadata, 8 + length + end)
+    except OSError as error:
+        raise NotAvailable(
+            f"{path.name} cannot be read: {error.strerror}", "delete the file and download it again"
+        ) from error
     except (ValueError, OverflowError, MemoryError, KeyError, TypeError, AttributeError) as error:
         raise NotAvailable(
             f"{path.name} is damaged ({path.stat().st_size} bytes): its header cannot be read",
