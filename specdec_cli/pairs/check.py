@@ -48,7 +48,10 @@ def locate_model(name: str, revision: str | None, offline: bool) -> Located:
         checkpoint = read_checkpoint(hub.locate(name), name)
         return Located(checkpoint, checkpoint.loaded_bytes)
     snapshot = hub.resolve(name, revision, offline=offline)
-    folder: Path = hub.fetch_small(snapshot)
+    return _listed(snapshot, hub.fetch_small(snapshot))
+
+
+def _listed(snapshot: hub.Snapshot, folder: Path) -> Located:
     return Located(read_checkpoint(folder, snapshot.name, weights=False), snapshot.weight_bytes, snapshot)
 
 
@@ -68,7 +71,7 @@ def locate_draft(name: str, revision: str | None, offline: bool) -> Located:
         return replace(here, snapshot=snapshot)
     config = read_json(folder / "config.json", snapshot.name)
     if snapshot.held or not announces_head_only(config):
-        return locate_model(name, revision, offline)
+        return _listed(snapshot, folder)
     checkpoint = read_checkpoint(folder, snapshot.name, weights=False, heads=True)
     head = head_in(checkpoint, remote_headers(hub.remote_tensors(snapshot, lambda tensor: True)))
     if head is None:
