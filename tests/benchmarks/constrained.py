@@ -20,7 +20,7 @@ from random import Random
 os.environ.setdefault("MLX_ENABLE_TF32", "0")
 
 import numpy as np
-from paired import Ratio, environment, interleaved
+from paired import Ratio, environment, interleaved, timed
 from texts import of_kind
 from tokenizers import Tokenizer as Trained
 from tokenizers import decoders, models, pre_tokenizers, trainers
@@ -134,20 +134,20 @@ def host(vocabulary, label, args):
     for seed in range(args.documents):
         meter, rng = [], Random(seed)
         matcher = vocabulary.matcher(SCHEMA)
-        timed = {name: _timed(getattr(matcher, name), meter) for name in ASKED}
+        instead = {name: timed(getattr(matcher, name), meter.append) for name in ASKED}
         done = False
         while not done:
             meter.clear()
-            draft = timed["forced"]()[:MAX_DRAFT]
+            draft = instead["forced"]()[:MAX_DRAFT]
             if not draft:
                 for _ in range(K):  # as a masked draft model asks
-                    token = _legal_token(timed["masks"](draft)[-1], vocabulary, rng)
+                    token = _legal_token(instead["masks"](draft)[-1], vocabulary, rng)
                     draft.append(token)
                     if token in vocabulary.stop_tokens:
                         break
-            draft = draft[: timed["legal"](draft)]
-            timed["masks"](draft)
-            timed["advance"](draft)
+            draft = draft[: instead["legal"](draft)]
+            instead["masks"](draft)
+            instead["advance"](draft)
             done = any(token in vocabulary.stop_tokens for token in draft)
             rounds.append(sum(meter))
             rows.append(len(draft) + 1)
@@ -156,17 +156,6 @@ def host(vocabulary, label, args):
     print(f"host time a round, {label}: median {statistics.median(ordered):.0f} µs, ", end="")
     print(f"99th percentile {late:.0f} µs, largest {ordered[-1]:.0f} µs; ", end="")
     print(f"N = {len(ordered)} rounds of {statistics.mean(rows):.1f} rows in {args.documents} documents")
-
-
-def _timed(call, meter):
-    def measured(*given):
-        began = time.perf_counter()
-        try:
-            return call(*given)
-        finally:
-            meter.append(time.perf_counter() - began)
-
-    return measured
 
 
 def _legal_token(row, vocabulary, rng):

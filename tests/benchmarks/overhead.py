@@ -13,7 +13,7 @@ from pathlib import Path
 os.environ.setdefault("MLX_ENABLE_TF32", "0")
 
 import mlx.core as mx
-from paired import Ratio, environment, interleaved
+from paired import Ratio, environment, interleaved, timed
 from speed import CLOCKS, NOWHERE, line
 from speed import Pair as Loaded
 from texts import of_kind
@@ -44,14 +44,10 @@ class Meter:
         self.clock, self.seconds = clock, 0.0
 
     def timed(self, call):
-        def measured(*args):
-            began = self.clock()
-            try:
-                return call(*args)
-            finally:
-                self.seconds += self.clock() - began
+        return timed(call, self._spend, self.clock)
 
-        return measured
+    def _spend(self, seconds):
+        self.seconds += seconds
 
 
 def host_and_round_seconds(pair, prompt, k, tokens):

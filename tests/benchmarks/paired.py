@@ -4,6 +4,7 @@ import math
 import os
 import platform
 import statistics
+import time
 from importlib.metadata import version
 from pathlib import Path
 
@@ -50,6 +51,19 @@ def interleaved(ways, units, report=lambda unit, way: None):
             found[name].append(ways[name](unit))
             report(unit, name)
     return found
+
+
+def timed(call, spend, clock=time.perf_counter):
+    """`call`, after each of whose ends `spend` gets the seconds that it took."""
+
+    def measured(*given):
+        began = clock()
+        try:
+            return call(*given)
+        finally:
+            spend(clock() - began)
+
+    return measured
 
 
 def environment():

@@ -29,12 +29,24 @@ def plainly_constrained(network, constraint, prompt, max_tokens, noise=None):
     grammar = made(constraint.text, overrides=JSON) if constraint.kind == "schema" else made(constraint.text)
     matcher = LLMatcher(LLTokenizer(BYTES, n_vocab=V, eos_token=sorted(STOPS)), grammar, log_level=0)
 
+    def mask():
+        return np.unpackbits(np.frombuffer(matcher.compute_bitmask(), np.uint8), bitorder="little")[:V] > 0
+
+    return plainly_masked(network, prompt, max_tokens, lambda token: matcher.try_consume_tokens([token]), mask, noise)
+
+
+def plainly_masked(network, prompt, max_tokens, take, mask, noise=None, bias=0.0):
+    """Token ids by mlx-lm's loop, up to the first stop token, that one included.
+
+    `take(token)` hears of each, and `mask()` [V] of bool says what may be next.
+    `bias` [V] and `noise(position)` [V] are added before the best is taken.
+    """
+
     def masked(tokens, logits):
         if tokens.size > len(prompt):
-            matcher.try_consume_tokens([int(tokens[-1])])
-        bits = np.unpackbits(np.frombuffer(matcher.compute_bitmask(), np.uint8), bitorder="little")[:V]
-        logits = mx.where(mx.array(bits.astype(bool)), logits.astype(mx.float32), -mx.inf)
-        return logits + noise(tokens.size) if noise else logits
+            take(int(tokens[-1]))
+        logits = mx.where(mx.array(mask()), logits.astype(mx.float32), -mx.inf)
+        return logits + mx.array(bias) + (noise(tokens.size) if noise else 0.0)
 
     found = []
     steps = generate_step(

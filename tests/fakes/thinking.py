@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import mlx.core as mx
 import numpy as np
 from llguidance import LLMatcher, LLTokenizer
-from mlx_lm.generate import generate_step
 from tokenizers import AddedToken
 
+from fakes.grammar import STOPS, plainly_masked
 from fakes.models import TINY, byte_tokenizer
 
-STOPS = frozenset({0, 2})
 BEGIN, END, V = 259, 260, 261
 THINKS = TINY | {"vocab_size": V}
 
@@ -56,19 +54,4 @@ def plainly_thinking(network, watched, prompt, max_tokens, noise=None):
     added = np.zeros(V, np.float32)
     for token, value in BIAS:
         added[token] = value
-
-    def masked(tokens, logits):
-        if tokens.size > len(prompt):
-            watched.take(int(tokens[-1]))
-        logits = mx.where(mx.array(watched.mask()), logits.astype(mx.float32), -mx.inf)
-        return logits + mx.array(added) + (noise(tokens.size) if noise else 0.0)
-
-    found = []
-    steps = generate_step(
-        mx.array(prompt), network, max_tokens=max_tokens, sampler=lambda x: mx.argmax(x, -1), logits_processors=[masked]
-    )
-    for token, _ in steps:
-        found.append(int(token))
-        if token in STOPS:
-            break
-    return found
+    return plainly_masked(network, prompt, max_tokens, watched.take, watched.mask, noise, added)
