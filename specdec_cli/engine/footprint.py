@@ -27,18 +27,23 @@ def footprint(checkpoint: Checkpoint, context_tokens: int, weight_bytes: int, kv
     hidden = checkpoint.whole("hidden_size", 0)
     rows = min(device.prefill_tokens(), context_tokens)
     model = empty_model(checkpoint, kv_bits)
+    cache_bytes = model.cache_bytes(context_tokens, value_bytes)
+    # From the second chunk on a layer's cache is copied where it grows.
+    copied_bytes = cache_bytes // model.layers if rows < context_tokens else 0
     # Quantized keys and values have no fused kernel (mlx-lm, models/base.py).
     sizes = model.head_sizes
     fused = not kv_bits and bool(sizes) and all(device.fuses_attention(*size) for size in sizes)
     return Footprint(
         name=checkpoint.name,
         weight_bytes=weight_bytes,
-        cache_bytes=model.cache_bytes(context_tokens, value_bytes),
+        cache_bytes=cache_bytes,
         # Without its Metal kernel a recurrence keeps the state of every token of the chunk, one layer at a time.
         prefill_bytes=(0 if device.backend() == "metal" else rows * model.state_bytes)
+        + copied_bytes
         + prefill_bytes(
             rows,
             context_tokens,
+            model.layers,
             hidden,
             checkpoint.whole("intermediate_size", 4 * hidden),
             checkpoint.whole("num_attention_heads", 1),

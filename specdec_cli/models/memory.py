@@ -79,13 +79,24 @@ class MemoryEstimate:
 
 
 def prefill_bytes(
-    rows: int, context_tokens: int, hidden: int, inner: int, heads: int, value_bytes: int, fused_attention: bool
+    rows: int,
+    context_tokens: int,
+    layers: int,
+    hidden: int,
+    inner: int,
+    heads: int,
+    value_bytes: int,
+    fused_attention: bool,
 ) -> int:
     """Activations of the largest prefill chunk: `rows` tokens after a context, in one layer at a time.
 
     Three MLP arrays and about ten of the hidden width live at once; without a fused kernel so do the attention
-    scores [heads, rows, context]. The factors were fitted to mlx's peak on the CPU; a test checks them.
+    scores [heads, rows, context]. Of the last layer a chunk computes what the caches keep, not its attention or
+    its MLP: a model of one layer holds seven hidden arrays. The factors were fitted to mlx's peak on the CPU; a
+    test checks them.
     """
     rows = min(rows, context_tokens)
+    if layers == 1:
+        return rows * 7 * hidden * value_bytes
     scores = 0 if fused_attention else heads * rows * context_tokens
     return (rows * (3 * inner + 10 * hidden) + scores) * value_bytes
