@@ -16,6 +16,7 @@ from specdec_cli.engine.draft_length.costs import Costs
 from specdec_cli.engine.draft_length.fixed import DraftLength, Fixed
 from specdec_cli.engine.draft_length.lookup_acceptance import LookupAcceptance
 from specdec_cli.engine.drafters.base import Drafter, Parts
+from specdec_cli.engine.drafters.pace import Pace
 from specdec_cli.engine.heads.cached import MOST_WAITING, CachedHead
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
@@ -49,7 +50,9 @@ class DraftController:
         reload_seconds: float = 0.0,
         now: Callable[[], float] = time.time,
         head: CachedHead | None = None,
+        pace: Pace | None = None,
     ) -> None:
+        self._pace = pace or Pace()
         self._target, self._draft, self._head = target, draft, head
         self._store, self._identity, self._now = store or NullCostStore(), identity, now
         self._reload_seconds = reload_seconds
@@ -67,7 +70,7 @@ class DraftController:
         k = k if kind.drafts else 0
         length: DraftLength = Fixed(k) if k != "auto" else self._adaptive_for(kind, head or draft, prompt, max_tokens)
         self._situation = f"context {bisect_right(CONTEXT_TOKENS, len(prompt))}"
-        drafter: Drafter = made(kind)(Parts(self._target, draft, rule, length, self._lookups, head))
+        drafter: Drafter = made(kind)(Parts(self._target, draft, rule, length, self._lookups, head, self._pace))
         return drafter, drafter.length(length)
 
     def prompt_was_read(self, seconds: float) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from specdec_cli.engine.draft import NOTHING, Draft
 from specdec_cli.engine.draft_length.fixed import DraftLength
 from specdec_cli.engine.draft_length.lookup_acceptance import LookupAcceptance
+from specdec_cli.engine.drafters.pace import Pace
 from specdec_cli.engine.heads.cached import CachedHead
 from specdec_cli.engine.hidden import Hidden
 from specdec_cli.engine.model import CachedModel, Output
@@ -20,9 +21,10 @@ from specdec_cli.kinds import NONE
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts a drafter is made of. `length` chooses K; `lookups` holds this session's acceptance rates of lookups.
+    """The parts a drafter is made of.
 
-    `rule` says how the draft draws. `head` is the pair's draft where that reads the target's hidden states. `target` is
+    `length` chooses K; `lookups` holds this session's acceptance rates of lookups. `rule` says how the draft draws,
+    `pace` how far it runs ahead. `head` is the pair's draft where that reads the target's hidden states. `target` is
     there for its vocabulary size and, on request, its hidden states.
     """
 
@@ -32,6 +34,7 @@ class Parts:
     length: DraftLength
     lookups: LookupAcceptance = field(default_factory=LookupAcceptance)
     head: CachedHead | None = None
+    pace: Pace = field(default_factory=Pace)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,6 +12,7 @@ import mlx.core as mx
 
 from specdec_cli.engine.draft import NOTHING, Draft
 from specdec_cli.engine.drafters.base import Drafter, Parts, Verified, no_drafter, read_together
+from specdec_cli.engine.drafters.pace import Pace
 from specdec_cli.engine.drafters.stepwise import StepwiseDrafter
 from specdec_cli.engine.heads.cached import CachedHead
 from specdec_cli.engine.heads.mtp import Step
@@ -25,8 +26,8 @@ class MtpDrafter(StepwiseDrafter):
 
     name = MTP.name
 
-    def __init__(self, head: CachedHead, target: CachedModel, rule: AcceptanceRule) -> None:
-        super().__init__(rule)
+    def __init__(self, head: CachedHead, target: CachedModel, rule: AcceptanceRule, pace: Pace | None = None) -> None:
+        super().__init__(rule, pace)
         self._head, self._target = head, target
         self._step: Step | None = None
 
@@ -65,4 +66,4 @@ def make(parts: Parts) -> Drafter:
     """The pair's head, or nobody where it has none."""
     if parts.head is None:
         return no_drafter(parts)
-    return MtpDrafter(parts.head, parts.target, parts.rule)
+    return MtpDrafter(parts.head, parts.target, parts.rule, parts.pace)
