@@ -2,6 +2,7 @@
 
 import json
 import time
+from itertools import pairwise
 
 import mlx.core as mx
 import pytest
@@ -185,3 +186,17 @@ def test_control_a_matcher_one_token_ahead_is_found(networks, vocabulary):
     with pytest.raises(Exception, match=r"is not in the grammar|differs"):
         found = emitted(rounds_of(networks, Early(vocabulary.matcher(constraint)), "model", 4))
         assert found == expected, "differs"
+
+
+@pytest.mark.parametrize("drafter", ["model", "none"])
+def test_logits_are_queued_before_the_host_computes_their_masks(networks, vocabulary, monkeypatch, drafter):
+    """So the device works meanwhile, on a draft's step as on the target's pass."""
+    seen, matcher, queue = [], vocabulary.matcher(CONSTRAINTS["object"]), device.queue
+    masks = matcher.masks
+    monkeypatch.setattr(device, "queue", lambda array: (seen.append(array.shape), queue(array))[1])
+    monkeypatch.setattr(matcher, "masks", lambda draft: (seen.append(f"{len(draft) + 1} rows"), masks(draft))[1])
+    rounds_of(networks, matcher, drafter, k=3, max_tokens=20)
+    for shape, asked in pairwise(seen):
+        if isinstance(asked, str):
+            assert shape in ((int(asked.split()[0]), V), (1, V)), (shape, asked)
+    assert any(isinstance(asked, str) for asked in seen)

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from llguidance import LLTokenizer
 
 import specdec_cli
 from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.models import grammar
 from specdec_cli.models.grammar import Vocabulary, require_possible, require_uncut
 from specdec_cli.models.schema import HINT
 from specdec_cli.request import Constraint
@@ -236,3 +238,29 @@ def test_json_comes_as_json_dumps_writes_it(vocabulary, encode):
 def test_a_grammar_in_lark_form_is_taken(vocabulary, encode):
     matcher = vocabulary.matcher(Constraint("grammar", 'start: "yes" | "no"'))
     assert matcher.legal(encode("yes")) == len(encode("yes")) and matcher.legal(encode("maybe")) == 0
+
+
+def test_no_row_is_computed_twice_for_a_draft_and_its_verification(vocabulary, encode, monkeypatch):
+    """The bound of host work: K + 1 rows a round. A draft model asks after each of its tokens, then all are verified."""
+    asked = []
+    fill = grammar.fill_next_token_bitmask
+    monkeypatch.setattr(grammar, "fill_next_token_bitmask", lambda *given: asked.append(given) or fill(*given))
+    matcher, draft = vocabulary.matcher(regex("[a-z]{30}")), encode("abcdefgh")[:5]
+    for place in range(len(draft)):
+        matcher.masks(draft[:place])
+    assert matcher.legal(draft) == len(draft) and len(matcher.masks(draft)) == len(draft) + 1 == len(asked)
+    matcher.advance(draft[:2])
+    assert len(asked) == len(draft) + 1
+
+
+def test_lengths_that_are_judged_together_change_no_row():
+    """A text of at most 40 characters, at each of its places, against a tokenizer that judges every token alone."""
+    alone = LLTokenizer(TOKENIZER, n_vocab=V, eos_token=sorted(STOPS), slices=[])
+    shape = Constraint("schema", '{"type": "string", "maxLength": 40}')
+    one = Vocabulary.of_model(TOKENIZER, V, STOPS).matcher(shape)
+    other = Vocabulary(alone, V, STOPS).matcher(shape)
+    for letter in alone.tokenize_str('"') + alone.tokenize_str("x") * 40:
+        assert (one.masks([]) == other.masks([])).all()
+        one.advance([letter])
+        other.advance([letter])
+    assert (one.masks([]) == other.masks([])).all()

@@ -42,8 +42,7 @@ class Sampler:
         if counts and ahead:
             counts = counts.add(mx.concatenate(list(ahead)))
         if self._constraint:
-            guessed = [token for tokens in ahead for token in device.to_list(tokens)]
-            logits = masked(logits, mx.array(self._constraint.masks(guessed)[-1:]))
+            logits = masked(logits, self._masks(self._constraint, logits, ahead))
         return self._scores(logits, counts)
 
     def for_target(self, logits: mx.array, pending: mx.array, uncommitted: mx.array = NO_TOKENS) -> mx.array:
@@ -55,13 +54,16 @@ class Sampler:
         if counts:
             counts = (counts.add(uncommitted) if uncommitted.size else counts).rows(pending)
         if self._constraint:
-            logits = masked(logits, self._masks(self._constraint, logits, pending, uncommitted))
+            logits = masked(logits, self._masks(self._constraint, logits, (uncommitted, pending)))
         return self._scores(logits, counts)
 
-    def _masks(self, constraint: Constraint, logits: mx.array, pending: mx.array, uncommitted: mx.array) -> mx.array:
-        """Packed rows [N, W] for the target's `logits` [N, V], which are queued first: masks take host time."""
+    def _masks(self, constraint: Constraint, logits: mx.array, ahead: Sequence[mx.array]) -> mx.array:
+        """Packed rows [N, W] for `logits` [N, V], the last of which follows the tokens `ahead`.
+
+        The logits are queued first: the device computes them while the host computes the masks.
+        """
         device.queue(logits)
-        tokens = [token for part in (uncommitted, pending) if part.size for token in device.to_list(part)]
+        tokens = [token for part in ahead if part.size for token in device.to_list(part)]
         return mx.array(constraint.masks(tokens)[-logits.shape[0] :])
 
     def _scores(self, logits: mx.array, counts: Counts | None) -> mx.array:
