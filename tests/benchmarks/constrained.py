@@ -4,8 +4,8 @@ FOLDER is a pair that `inflate.py --out FOLDER` wrote; without it the demo pair 
 a schema in every way before the next one, in an order that turns, in one process; the prompt is the unit, and speeds
 are tokens after the first by their seconds. Plain ways are mlx-lm's own loop, under the schema with our masks. Greedy
 answers under the schema must be equal token for token, or the run stops. Host time is what the matcher takes of a
-round, in processor time: forced tokens, the cut of the draft, its masks, the advance; for the pair's vocabulary, and for one of 150,000
-tokens that is trained here on the standard library, along documents that its own masks allow.
+round, in processor time: forced tokens, the cut of the draft, its masks, the advance; for the pair's vocabulary, and
+for one of 150,000 tokens that is trained here on the standard library, along documents that its own masks allow.
 """
 
 import argparse

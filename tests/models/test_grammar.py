@@ -241,7 +241,7 @@ def test_a_grammar_in_lark_form_is_taken(vocabulary, encode):
 
 
 def test_no_row_is_computed_twice_for_a_draft_and_its_verification(vocabulary, encode, monkeypatch):
-    """The bound of host work: K + 1 rows a round. A draft model asks after each of its tokens, then all are verified."""
+    """The bound of host work: K + 1 rows a round, though a draft model asks after each of its tokens."""
     asked = []
     fill = grammar.fill_next_token_bitmask
     monkeypatch.setattr(grammar, "fill_next_token_bitmask", lambda *given: asked.append(given) or fill(*given))
