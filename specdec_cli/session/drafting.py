@@ -15,6 +15,7 @@ from specdec_cli.engine.draft_length.adaptive import Adaptive
 from specdec_cli.engine.draft_length.costs import Costs
 from specdec_cli.engine.draft_length.fixed import DraftLength, Fixed
 from specdec_cli.engine.draft_length.lookup_acceptance import LookupAcceptance
+from specdec_cli.engine.draft_length.masking import DraftMasking
 from specdec_cli.engine.drafters.base import Drafter, Parts
 from specdec_cli.engine.drafters.pace import Pace
 from specdec_cli.engine.heads.cached import MOST_WAITING, CachedHead
@@ -30,6 +31,8 @@ CONTEXT_TOKENS = (1024, 4096, 16384, 65536)
 
 # What rounds cost in plain steps, whatever chose their K: a key in the store, beside what -k auto learned.
 ROUNDS = "rounds"
+# Whether drafts of constrained answers are masked: another.
+MASKING = "masking"
 # Stands for a draft step where nothing but lookups draft.
 LEAST_RATIO = 0.001
 
@@ -60,6 +63,7 @@ class DraftController:
         self._lookups = LookupAcceptance()
         self._situation = ""
         self._round_costs: dict[str, dict[RoundKind, Doubted]] = {}
+        self._masking: dict[str, DraftMasking] = {}
 
     def begin(
         self, kind: DrafterKind, k: K, rule: AcceptanceRule, prompt: Sequence[int], max_tokens: int
@@ -69,9 +73,17 @@ class DraftController:
         head = self._head if kind.by_network else None
         k = k if kind.drafts else 0
         length: DraftLength = Fixed(k) if k != "auto" else self._adaptive_for(kind, head or draft, prompt, max_tokens)
-        self._situation = f"context {bisect_right(CONTEXT_TOKENS, len(prompt))}"
+        self._situation = _situation(prompt)
         drafter: Drafter = made(kind)(Parts(self._target, draft, rule, length, self._lookups, head, self._pace))
         return drafter, drafter.length(length)
+
+    def masking(self, prompt: Sequence[int]) -> DraftMasking:
+        """Whether drafts of a constrained reply to `prompt` are masked, as this session and earlier ones found it."""
+        situation = _situation(prompt)
+        if situation not in self._masking:
+            values = self._store.read(f"{self._identity} · {MASKING} · {situation}")
+            self._masking[situation] = DraftMasking.from_dict(values, self._now())
+        return self._masking[situation]
 
     def prompt_was_read(self, seconds: float) -> None:
         """The target took `seconds` for the prompt: an estimate of the draft's reading, until that is measured."""
@@ -97,6 +109,9 @@ class DraftController:
         if found := self._round_costs.get(self._situation):
             key = f"{self._identity} · {ROUNDS} · {self._situation}"
             self._store.write(key, costs_to_dict(found, self._now()))
+        for situation, masking in self._masking.items():
+            if masking.gain_seconds() is not None:
+                self._store.write(f"{self._identity} · {MASKING} · {situation}", masking.to_dict(self._now()))
 
     def _ratio(self, draft: CachedModel | CachedHead | None) -> float:
         """Weights that a draft step reads over those of the target."""
@@ -117,7 +132,7 @@ class DraftController:
         self, kind: DrafterKind, draft: CachedModel | CachedHead | None, prompt: Sequence[int], max_tokens: int
     ) -> Adaptive:
         """The controller of this kind at this length of context. Without anything that learns it drafts nothing."""
-        situation = f"{self._learner(kind, draft)} · context {bisect_right(CONTEXT_TOKENS, len(prompt))}"
+        situation = f"{self._learner(kind, draft)} · {_situation(prompt)}"
         max_k = MAX_K if draft or kind.learns else 0
         if situation not in self._adaptive:
             self._adaptive[situation] = self._known(situation, max_k) or Adaptive(
@@ -147,3 +162,7 @@ class DraftController:
             return Adaptive.from_dict(values, self._now(), max_k, self._reload_seconds)
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
             return None  # nonsense in a file: measured anew, and written over
+
+
+def _situation(prompt: Sequence[int]) -> str:
+    return f"context {bisect_right(CONTEXT_TOKENS, len(prompt))}"

@@ -143,7 +143,7 @@ class Session:
         began = clock()
         drafter, length = self._controller.begin(self.drafter(request), request.k, rule, context, max_tokens)
         if matcher is not None:
-            drafter = ConstrainedDrafter(drafter, length, matcher)
+            drafter = ConstrainedDrafter(drafter, length, matcher, self._controller.masking(context))
             length = drafter.length(length)
         target.reuse(context)
         # A head that lacks states which the target would not compute again lets it read more.
@@ -209,7 +209,8 @@ class Session:
         """The effective rule, with the noise of the request's seed, or of one of its own."""
         sampling = self.sampling(request)
         seed = secrets.randbits(63) if request.seed is None else attempt_seed(request.seed, request.attempt)
-        sampler = Sampler(sampling, seed, prompt, self.slot.target.vocab_size, matcher)
+        masking = self._controller.masking(prompt) if matcher else None
+        sampler = Sampler(sampling, seed, prompt, self.slot.target.vocab_size, matcher, masking)
         return make_rule(effective_rule(request.rule, request.seed, sampling.temperature).name, sampler)
 
     def sampling(self, request: Request) -> Sampling:

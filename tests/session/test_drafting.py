@@ -132,3 +132,26 @@ def test_a_draft_that_nothing_could_make_pay_gives_its_memory_back():
         length.next()
         length.observe(Round(index, "none", (), 0, 7, (7,), 0.0, 1.0))
     assert length.resting and length.next() == 0
+
+
+def taught_masking(masking):
+    """Masked rounds of a second, unmasked ones of half a second, all accepted."""
+    for index in range(40):
+        seconds = 1.0 if masking.masked else 0.5
+        masking.observe(Round(index, "model", (1, 2), 2, 7, (1, 2, 7), 0.0, seconds), 2, 2)
+
+
+def test_whether_drafts_are_masked_is_kept_for_the_next_reply_and_run(memory):
+    first = drafting(memory)
+    assert first.masking([1] * 10).masked and first.masking([1] * 9) is first.masking([1] * 10)
+    taught_masking(first.masking([1] * 10))
+    first.remember()
+    assert not drafting(memory).masking([1] * 10).masked
+    assert drafting(memory).masking([1] * 2000).masked and drafting(memory, "another").masking([1] * 10).masked
+
+
+def test_a_way_that_was_never_compared_is_not_written_down(memory):
+    first = drafting(memory)
+    assert first.masking([1]).masked
+    first.remember()
+    assert memory.known_keys() == ()

@@ -12,6 +12,7 @@ import mlx.core as mx
 from specdec_cli.engine import device
 from specdec_cli.engine.draft import NOTHING, Draft
 from specdec_cli.engine.draft_length.fixed import DraftLength
+from specdec_cli.engine.draft_length.masking import DraftMasking
 from specdec_cli.engine.drafters.base import Drafter, Verified
 from specdec_cli.engine.sampling.constraint import Constraint
 from specdec_cli.events import Round
@@ -25,10 +26,14 @@ class ConstrainedDrafter(Drafter):
     A single forced token is proposed too: with its bonus, a pass then yields two.
     """
 
-    def __init__(self, drafter: Drafter, length: DraftLength, constraint: Constraint) -> None:
+    def __init__(
+        self, drafter: Drafter, length: DraftLength, constraint: Constraint, masking: DraftMasking | None = None
+    ) -> None:
+        """`masking` learns what masked drafts cost and what unmasked ones lose; the rule's sampler asks it."""
         self.name = drafter.name
         self._drafter, self._length, self._constraint = drafter, length, constraint
-        self._k = 0
+        self._masking = masking
+        self._k = self._legal = self._drafted = 0
 
     def length(self, given: DraftLength) -> DraftLength:
         return self
@@ -51,6 +56,8 @@ class ConstrainedDrafter(Drafter):
 
     def observe(self, round: Round) -> None:
         self._length.observe(round)
+        if self._masking:
+            self._masking.observe(round, self._legal, self._drafted)
 
     def keeps(self, context: Sequence[int]) -> int:
         return self._drafter.keeps(context)
@@ -66,6 +73,7 @@ class ConstrainedDrafter(Drafter):
             self._drafter.start(context)
 
     def propose(self, context: Sequence[int], k: int) -> Draft:
+        self._legal = self._drafted = 0
         forced = self._constraint.forced()[:k]
         if forced:
             return Draft(mx.array(forced, dtype=mx.int32), drafter=FORCED.name)
@@ -79,6 +87,7 @@ class ConstrainedDrafter(Drafter):
         Without it the target's token would come from p, and should come from the residual.
         """
         legal = self._constraint.legal(device.to_list(draft.tokens))
+        self._legal, self._drafted = legal, len(draft)
         if draft.log_q is None:
             return Draft(draft.tokens[:legal], None, draft.drafter)
         return Draft(draft.tokens[: legal + 1], draft.log_q[: legal + 1], draft.drafter)
