@@ -37,11 +37,15 @@ BOUNDS: Mapping[str, tuple[float, float, float]] = {
 DEFAULTED = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 
 
+ShapeKind = Literal["schema", "regex", "grammar"]
+SHAPES: tuple[ShapeKind, ...] = ("schema", "regex", "grammar")
+
+
 @dataclass(frozen=True, slots=True)
 class Constraint:
     """The shape that an answer must have; a grammar is in llguidance's Lark form."""
 
-    kind: Literal["schema", "regex", "grammar"]
+    kind: ShapeKind
     text: str
 
     @property

@@ -12,6 +12,7 @@ from specdec_cli.chat.editor import compose
 from specdec_cli.chat.rows import settings_rows, stats_rows
 from specdec_cli.chat.screen import Markdown, Notice, Quote, Rows
 from specdec_cli.chat.settings import NAMES, WORDS, on_or_off, parse_k
+from specdec_cli.chat.shape import require_stops, shape_command
 from specdec_cli.chat.transcript import Transcript, load
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.format import count
@@ -111,7 +112,9 @@ def _set(chat: Chat, argument: str) -> None:
         raise UsageError(
             f"/set {argument} lacks a {'value' if name else 'name and a value'}", f"names: {', '.join(NAMES)}"
         )
-    chat.settings = chat.settings.with_value(name, value.strip())
+    settings = chat.settings.with_value(name, value.strip())
+    require_stops(settings)
+    chat.settings = settings
     chat.screen.show(Notice(f"{name} {value.strip()}"))
 
 
@@ -220,6 +223,10 @@ def _set_words() -> Iterable[str]:
     return [*NAMES, *(f"{name} {word}" for name, words in WORDS.items() for word in words)]
 
 
+def _off() -> Iterable[str]:
+    return ("off",)
+
+
 COMMANDS = (
     Command("/help", "", "this list", _help, ("/?",)),
     Command("/exit", "", "leave; also /bye, /quit and Ctrl-D", _leave, ("/bye", "/quit")),
@@ -234,6 +241,18 @@ COMMANDS = (
     Command("/pair", "[NAME]", "show the pair, or switch to another", _pair, words=_pair_names),
     Command("/draft", "on|off", "draft, or decode plainly", _draft, words=lambda: ("on", "off")),
     Command("/k", "N|auto", "tokens drafted per round", _k, words=lambda: ("auto", *map(str, range(9)))),
+    Command(
+        "/schema",
+        "[FILE|JSON|off]",
+        "every answer is JSON of this schema",
+        shape_command("schema"),
+        words=_off,
+        files=True,
+    ),
+    Command("/regex", "[RE|off]", "every answer matches RE", shape_command("regex"), words=_off),
+    Command(
+        "/grammar", "[FILE|off]", "every answer is of this grammar", shape_command("grammar"), words=_off, files=True
+    ),
     Command("/panel", "on|off", "the live panel", _panel, words=lambda: ("on", "off")),
     Command("/save", "FILE", "write the conversation to FILE", _save, files=True),
     Command("/load", "FILE", "continue the conversation in FILE", _load, files=True),

@@ -29,7 +29,7 @@ def suggestions(typed: str) -> list[Suggestion]:
     command = next((known for known in COMMANDS if name in (known.name, *known.aliases)), None)
     if command is None:
         return []
-    words = _files(argument) if command.files else command.words()
+    words = [*command.words(), *(_files(argument) if command.files else [])]
     return [Suggestion(word, len(argument)) for word in words if word.startswith(argument)]
 
 

@@ -8,9 +8,7 @@ from typing import Annotated
 
 from specdec_cli.cli.options import option
 from specdec_cli.errors import UsageError
-from specdec_cli.request import Constraint
-
-PLACES = {"schema": 'give a file, or the JSON itself: --schema \'{"type": "object"}\'', "grammar": "name a file"}
+from specdec_cli.request import SHAPES, Constraint
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,33 +31,16 @@ class ShapeOptions:
 
         Raises: UsageError for two of them, what cannot be read or kept, and for `stop` strings that could cut it.
         """
-        given = {name: value for name in ("schema", "regex", "grammar") if (value := getattr(self, name)) is not None}
+        given = [(kind, str(value)) for kind in SHAPES if (value := getattr(self, kind)) is not None]
         if len(given) > 1:
-            one, other, *_ = given
+            (one, _), (other, _), *_ = given
             raise UsageError(f"--{one} and --{other} both say what the answer must be", "give one of them")
         if not given:
             return None
-        constraint = self._read()
+        from specdec_cli.models.constraint import typed
         from specdec_cli.models.grammar import require_possible
 
+        ((kind, value),) = given
+        constraint = typed(kind, value, f"--{kind}")
         require_possible(constraint, stop)
         return constraint
-
-    def _read(self) -> Constraint:
-        if self.regex is not None:
-            return Constraint("regex", self.regex)
-        if self.grammar is not None:
-            return Constraint("grammar", _text("grammar", self.grammar))
-        assert self.schema is not None
-        inline = self.schema.lstrip().startswith(("{", "["))
-        return Constraint("schema", self.schema if inline else _text("schema", Path(self.schema)))
-
-
-def _text(option: str, path: Path) -> str:
-    """Raises: UsageError for a file that cannot be read as UTF-8."""
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise UsageError(f"--{option} {path} cannot be read: {error.strerror}", PLACES[option]) from error
-    except ValueError as error:
-        raise UsageError(f"--{option} {path} is not UTF-8", PLACES[option]) from error
