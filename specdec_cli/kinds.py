@@ -13,6 +13,8 @@ from importlib import import_module
 from typing import Any, Literal
 
 K = int | Literal["auto"]
+# Before a repository's id: the draft is the head that was taken out of it.
+HEAD = "head:"
 
 
 class Need(Enum):

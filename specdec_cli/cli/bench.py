@@ -73,7 +73,7 @@ def _job(models: ContenderOptions, options: BenchOptions, constraint: Constraint
     from specdec_cli.pairs.resolve import has_own_head
     from specdec_cli.ui.bench.export import require_writable
 
-    drafts, drafters = tuple(dict.fromkeys(models.draft or ())), _drafters(options.drafters)
+    drafts, drafters = models.drafts, _drafters(options.drafters)
     temperatures = tuple(dict.fromkeys(options.temps or (0.0,)))
     for temperature in temperatures:
         effective({}, {"temperature": temperature})

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 from specdec_cli.cli import complete
-from specdec_cli.cli.options import DraftRevision, Force, Offline, Pair, Target, TargetRevision, option
-from specdec_cli.kinds import DEFAULT_RULE, DRAFTERS, MODEL, rule_names
+from specdec_cli.cli.options import DraftRevision, Force, HeadFrom, Offline, Pair, Target, TargetRevision, option
+from specdec_cli.kinds import DEFAULT_RULE, DRAFTERS, HEAD, MODEL, rule_names
 from specdec_cli.request import MAX_K, one_name, within
 
 CONTENDERS = tuple(kind.name for kind in DRAFTERS.values() if kind.drafts)
@@ -28,6 +28,13 @@ class ContenderOptions:
     draft_revision: DraftRevision = None
     offline: Offline = False
     force: Force = False
+    head_from: HeadFrom = None
+
+    @property
+    def drafts(self) -> tuple[str, ...]:
+        """The drafts to try, each once."""
+        head = [] if self.head_from is None else [HEAD + self.head_from]
+        return tuple(dict.fromkeys([*(self.draft or ()), *head]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,17 @@ import typer
 from specdec_cli.cli.ask import Yes, ask
 from specdec_cli.cli.groups import grouped
 from specdec_cli.cli.opened import opened, resolved
-from specdec_cli.cli.options import Draft, DraftRevision, ModelOptions, Offline, Pair, Target, TargetRevision, option
+from specdec_cli.cli.options import (
+    Draft,
+    DraftRevision,
+    HeadFrom,
+    ModelOptions,
+    Offline,
+    Pair,
+    Target,
+    TargetRevision,
+    option,
+)
 from specdec_cli.cli.pipes import ignore_broken_pipe
 from specdec_cli.errors import UsageError
 
@@ -46,11 +56,12 @@ class ReportOptions:
     target_revision: TargetRevision = None
     draft_revision: DraftRevision = None
     offline: Offline = False
+    head_from: HeadFrom = None
 
     @property
     def models(self) -> ModelOptions:
         names = (self.pair, self.target, self.draft, None, self.target_revision, self.draft_revision)
-        return ModelOptions(*names, offline=self.offline)
+        return ModelOptions(*names, offline=self.offline, head_from=self.head_from)
 
 
 @app.command(short_help="Chip, memory, versions, caches: what works here.")

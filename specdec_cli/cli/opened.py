@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from specdec_cli.errors import UsageError
-from specdec_cli.kinds import NONE, K
+from specdec_cli.kinds import HEAD, NONE, K
 
 if TYPE_CHECKING:
     from specdec_cli.cli.options import ModelOptions, PairOptions
@@ -32,8 +32,6 @@ def drafts_with(draft: str | None, head_from: str | None) -> str | None:
         return draft
     if draft is not None:
         raise UsageError(f"--draft {draft} and --head-from {head_from} both name a draft", "give one of the two")
-    from specdec_cli.hub import HEAD
-
     return HEAD + head_from
 
 

@@ -79,7 +79,7 @@ def pull(
     from specdec_cli.ui.download import PullScreen
     from specdec_cli.ui.pairs import print_line
 
-    if name is None and models.target is None and models.draft is None:
+    if name is None and (models.target, models.draft, models.head_from) == (None, None, None):
         pair = recommended(registry())
         ask(f"{pair.name} is recommended for this machine: {pair.target} with {pair.draft}. Pull it?", yes)
     else:

@@ -20,7 +20,6 @@ from specdec_cli.hub.deletion import Removal, removal, remove
 from specdec_cli.hub.download import check_space, fetch, fetch_small, free_bytes, uncompared_bytes
 from specdec_cli.hub.heads import head_bytes, keep_head, kept_commit, read_config, remove_head
 from specdec_cli.hub.integrity import discard, verify
-from specdec_cli.hub.kept import HEAD
 from specdec_cli.hub.layout import cache_folder
 from specdec_cli.hub.names import require_hub_id, same_model
 from specdec_cli.hub.progress import Progress
@@ -29,7 +28,6 @@ from specdec_cli.hub.snapshot import RemoteFile, Snapshot, resolve
 from specdec_cli.hub.tensors import RemoteTensor, fetch_tensors, remote_tensors
 
 __all__ = [
-    "HEAD",
     "PULL",
     "SHIPPED",
     "Problem",

@@ -8,10 +8,11 @@ from specdec_cli.errors import NotAvailable, PartlyHere
 from specdec_cli.format import count
 from specdec_cli.hub.comparing import Problem
 from specdec_cli.hub.failures import explained
-from specdec_cli.hub.kept import HEAD, kept_head
+from specdec_cli.hub.kept import kept_head
 from specdec_cli.hub.layout import cache_folder, repository, snapshot_folder
 from specdec_cli.hub.names import COMMIT, require_hub_id, require_revision, same_model
 from specdec_cli.hub.wholeness import problems
+from specdec_cli.kinds import HEAD
 
 SHIPPED = "specdec:"
 # What brings a model that is not here, followed by its name.

@@ -8,8 +8,8 @@ import platformdirs
 
 from specdec_cli.errors import NotAvailable
 from specdec_cli.hub.names import require_hub_id
+from specdec_cli.kinds import HEAD
 
-HEAD = "head:"
 WEIGHTS, CONFIG, SOURCE = "model.safetensors", "config.json", "source.json"
 
 

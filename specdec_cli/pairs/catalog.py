@@ -12,6 +12,7 @@ import platformdirs
 
 from specdec_cli import hub, jsonfile
 from specdec_cli.errors import NotAvailable, PartlyHere, SpecdecError, Unanswered
+from specdec_cli.kinds import HEAD
 from specdec_cli.machine import physical_bytes
 from specdec_cli.models.memory import HEADROOM
 from specdec_cli.pairs.estimate import named_bytes
@@ -29,7 +30,7 @@ def registry() -> Registry:
 
 def is_local(name: str) -> bool:
     """Whether the model is shipped inside the package, a kept head or a folder, so not in the Hub's cache."""
-    return name.startswith((hub.SHIPPED, hub.HEAD)) or Path(name).expanduser().is_dir()
+    return name.startswith((hub.SHIPPED, HEAD)) or Path(name).expanduser().is_dir()
 
 
 def hub_ids(known: Registry) -> list[str]:

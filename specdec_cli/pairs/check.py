@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from specdec_cli import hub
 from specdec_cli.errors import NotAvailable, Refused, SpecdecError
+from specdec_cli.kinds import HEAD
 from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint, read_json
 from specdec_cli.models.heads import HeadFiles, announces_head_only, find_head, head_in, is_head_only, read_head
 from specdec_cli.models.vocab import VocabVerdict, compare
@@ -60,8 +61,8 @@ def locate_draft(name: str, revision: str | None, offline: bool) -> Located:
 
     Raises: NotAvailable, Refused.
     """
-    if name.startswith(hub.HEAD) and not (offline or network_forbidden()):
-        source = find_source(name.removeprefix(hub.HEAD), revision)
+    if name.startswith(HEAD) and not (offline or network_forbidden()):
+        source = find_source(name.removeprefix(HEAD), revision)
         return Located(source.checkpoint, source.files.loaded_bytes, None, source.files, source)
     if is_local(name):
         return _head_here(hub.locate(name), name) or locate_model(name, revision, offline)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from specdec_cli import hub
 from specdec_cli.errors import NotAvailable, PartlyHere
+from specdec_cli.kinds import HEAD
 from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.heads import is_head_only
 from specdec_cli.pairs.catalog import is_local, registry
@@ -51,11 +52,11 @@ def as_kept(name: str) -> str:
 
     Raises: NotAvailable for a folder that does not exist, or that holds no model.
     """
-    if name.startswith(hub.HEAD):
-        hub.require_hub_id(name.removeprefix(hub.HEAD))
+    if name.startswith(HEAD):
+        hub.require_hub_id(name.removeprefix(HEAD))
     elif is_local(name):
         folder = hub.locate(name)
         read_checkpoint(folder, name, weights=False, heads=is_head_only(folder))
-        return name if name.startswith((hub.SHIPPED, hub.HEAD)) else str(Path(name).expanduser().absolute())
+        return name if name.startswith((hub.SHIPPED, HEAD)) else str(Path(name).expanduser().absolute())
     hub.require_hub_id(name)
     return name

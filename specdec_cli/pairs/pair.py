@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from specdec_cli.errors import NotAvailable
+from specdec_cli.kinds import HEAD
 from specdec_cli.request import DEFAULT_K
 
 DEMO = "demo"
@@ -43,8 +44,12 @@ class Pair:
         """The command that runs this pair: by name where it is listed, else by its models."""
         if self.source != "command line":
             return f"specdec run -p {self.name} 'your prompt'"
-        draft = f" --draft {shlex.quote(self.draft)}" if self.draft else ""
-        return f"specdec run --target {shlex.quote(self.target)}{draft} 'your prompt'"
+        return f"specdec run {shlex.join(self.options)} 'your prompt'"
+
+    @property
+    def options(self) -> list[str]:
+        """The words of a command line that name its models."""
+        return ["--target", self.target, *draft_options(self.draft)]
 
     @property
     def described(self) -> str:
@@ -71,6 +76,13 @@ class Registry:
         if name in self.pairs:
             return self.pairs[name]
         raise NotAvailable(f"no pair named {name}; {len(self.pairs)} are known", nearest(name, self.pairs))
+
+
+def draft_options(draft: str | None) -> list[str]:
+    """The words of a command line that name this draft."""
+    if draft is None:
+        return []
+    return ["--head-from" if draft.startswith(HEAD) else "--draft", draft.removeprefix(HEAD)]
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from specdec_cli import hub
 from specdec_cli.errors import DoesNotFit, NotAvailable
 from specdec_cli.format import count, size
 from specdec_cli.hub import Removal, Snapshot
+from specdec_cli.kinds import HEAD
 from specdec_cli.machine import awake
 from specdec_cli.pairs import userfile
 from specdec_cli.pairs.catalog import is_local, registry, users_of
@@ -154,8 +156,8 @@ def _remember(pair: Pair, screen: Screen) -> None:
     if pair.name not in known.pairs:
         userfile.add_pair(user_file(), pair)
     elif not _same(known.find(pair.name), pair):
-        command = f"specdec run --target {pair.target}" + (f" --draft {pair.draft}" if pair.draft else "")
-        screen.line(f"here, but {pair.name} already names another pair: {command} 'your prompt'")
+        command = f"specdec run {shlex.join(pair.options)} 'your prompt'"
+        screen.line(f"here, but {pair.name} already names another pair: {command}")
         return
     if known.default_pair is None and pair.name != DEMO:
         userfile.set_default(user_file(), pair.name)
@@ -180,7 +182,7 @@ def plan_removal(name: str, known: Registry) -> list[PlannedRemoval]:
     models = ((name, None),) if name not in known.pairs and "/" in name else known.find(name).models
     plans, missing = [], []
     for model, revision in dict(models).items():
-        if model.startswith(hub.HEAD) and (freed := hub.head_bytes(model)):
+        if model.startswith(HEAD) and (freed := hub.head_bytes(model)):
             others = [user for user in users_of(model, known) if user != name]
             also = f"; also used by {', '.join(others)}" if others else ""
             plans.append(PlannedRemoval(KeptHead(model, freed), f"{model}: {size(freed)}{also}"))

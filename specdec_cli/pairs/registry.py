@@ -11,9 +11,8 @@ from typing import Annotated, Any, Literal
 import platformdirs
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from specdec_cli import hub
 from specdec_cli.errors import UsageError
-from specdec_cli.kinds import DRAFTERS
+from specdec_cli.kinds import DRAFTERS, HEAD
 from specdec_cli.pairs.pair import Pair, Registry, nearest
 from specdec_cli.request import MAX_K
 
@@ -107,14 +106,25 @@ def read_registry(path: Path, source: str) -> Registry:
         raise UsageError(f"{path} is not valid TOML: {error}", f"correct that line in {path}") from error
     except ValidationError as error:
         raise _explain(path, text, error) from error
+    for name, entry in parsed.pairs.items():
+        _require_one_draft(path, text, name, entry)
     pairs = {name: _pair(name, entry, source) for name, entry in parsed.pairs.items()}
     return Registry(pairs, parsed.default_pair)
+
+
+def _require_one_draft(path: Path, text: str, name: str, entry: _Entry) -> None:
+    if entry.draft is not None and entry.head_from is not None:
+        raise UsageError(
+            f"{path}:{_line_of(text, ['pairs', name, 'head_from'])}: pair {name} has draft {entry.draft} and head_from "
+            f"{entry.head_from}, which both name a draft",
+            "keep one of the two",
+        )
 
 
 def _pair(name: str, entry: _Entry, source: str) -> Pair:
     values = entry.model_dump(exclude={"measured", "head_from"})
     if entry.head_from is not None:
-        values["draft"] = hub.HEAD + entry.head_from
+        values["draft"] = HEAD + entry.head_from
     return Pair(name=name, source=source, **values)
 
 

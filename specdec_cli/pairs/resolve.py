@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from dataclasses import dataclass, replace
 
 from specdec_cli import hub
@@ -12,7 +13,7 @@ from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
 from specdec_cli.models.heads import find_head
 from specdec_cli.models.vocab import compare
 from specdec_cli.pairs.catalog import is_downloaded, is_local, registry
-from specdec_cli.pairs.pair import DEMO, Pair, Registry
+from specdec_cli.pairs.pair import DEMO, Pair, Registry, draft_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +42,8 @@ def resolve_pair(
     Raises: UsageError for a draft without a target, or for two targets; NotAvailable for an unknown name.
     """
     if target is None and name is None and draft is not None:
-        raise UsageError(
-            f"--draft {draft} has no target to draft for", f"name one: --target ID --draft {draft}, or --pair NAME"
-        )
+        option = shlex.join(draft_options(draft))
+        raise UsageError(f"{option} has no target to draft for", f"name one: --target ID {option}, or --pair NAME")
     if target is not None and name is not None:
         raise UsageError(f"--pair {name} and --target {target} both name a target", "give one of the two")
     known = registry()

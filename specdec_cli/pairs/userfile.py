@@ -15,6 +15,7 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.kinds import HEAD
 from specdec_cli.locking import locked
 from specdec_cli.pairs.pair import Pair
 
@@ -38,12 +39,12 @@ def add_pair(path: Path, pair: Pair) -> None:
         table = pairs.setdefault(pair.name, _entry(pair))
         values = {
             "target": pair.target,
-            "draft": pair.draft,
+            **_drafting(pair),
             "target_revision": pair.target_revision,
             "draft_revision": pair.draft_revision,
             "k": pair.k,
         }
-        if (table.get("target"), table.get("draft")) != (pair.target, pair.draft):
+        if any(table.get(key) != values[key] for key in ("target", "draft", "head_from")):
             for key in OF_THE_MODELS:
                 table.pop(key, None)
         for key, value in values.items():
@@ -112,10 +113,17 @@ def _entry(pair: Pair) -> tomlkit.items.Table:
     """A table of all that is known of `pair`, defaults left out."""
     table = tomlkit.table()
     for field in fields(pair):
-        value = getattr(pair, field.name)
-        if field.name not in ("name", "source", "k") and value not in (None, field.default):
-            table[field.name] = value
+        values = _drafting(pair) if field.name == "draft" else {field.name: getattr(pair, field.name)}
+        for key, value in values.items():
+            if key not in ("name", "source", "k") and value not in (None, field.default):
+                table[key] = value
     return table
+
+
+def _drafting(pair: Pair) -> dict[str, str | None]:
+    """What the file says of the pair's draft: a head out of a repository has a key of its own."""
+    head = pair.draft is not None and pair.draft.startswith(HEAD)
+    return {"draft": None if head else pair.draft, "head_from": str(pair.draft).removeprefix(HEAD) if head else None}
 
 
 def _read(path: Path) -> tomlkit.TOMLDocument:

@@ -131,6 +131,9 @@ def test_a_repository_without_a_head_and_two_drafts_at_once_are_refused(world):
     assert done.code == 3 and "holds no MTP head among" in done.errors()[0]
     done = world("run", "--target", TARGET, "--draft", TARGET, "--head-from", ORIGINAL, "hello")
     assert done.code == 2 and "both name a draft" in done.errors()[0]
+    done = world("pull", "--head-from", ORIGINAL)
+    message = f"--head-from {ORIGINAL} has no target to draft for"
+    assert (done.code, done.errors()[0]) == (2, message)
 
 
 def test_models_toml_names_it_as_head_from(world):
@@ -139,3 +142,29 @@ def test_models_toml_names_it_as_head_from(world):
     assert world("pull", "mine").code == 0
     row = next(row for row in json.loads(world("pairs", "--json").out) if row["name"] == "mine")
     assert row["downloaded"] and row["draft"] == f"head:{ORIGINAL}"
+    world.models.write_text(f'schema_version = 1\n[pairs.mine]\n{entry}\ndraft = "{TARGET}"\n')
+    done = world("pull", "mine")
+    assert done.code == 2 and "which both name a draft" in done.errors()[0]
+
+
+def test_a_pull_writes_the_head_down_as_head_from(world):
+    assert world(*PULL).code == 0
+    text = world.models.read_text()
+    assert f'head_from = "{ORIGINAL}"' in text and "draft" not in text
+
+
+def test_bench_and_doctor_take_it(world, tmp_path):
+    assert world(*PULL).code == 0
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("one two three\nseven eight\n")
+    pair = ("--target", TARGET, "--head-from", ORIGINAL)
+    asked = ("-k", "0-1", "--prompts", prompts, "-n", "8", "--raw", "--time-budget", "4s", "--json")
+    done = world.without_network("bench", *pair, *asked)
+    assert done.code in (0, 130), done.err
+    assert {one["condition"]["contender"]["drafter"] for one in json.loads(done.out)["rehearsals"]} == {"mtp"}
+    file = tmp_path / "here.json"
+    done = world.without_network("doctor", "--report", file, "--yes", "--time-budget", "12s", *pair)
+    assert done.code == 0, done.err
+    head = next(part for part in json.loads(file.read_text())["parts"] if part["name"] == "load")["data"]["head"]
+    assert head["kind"] == "mtp" and head["agreement"]["summary"].startswith("agrees with its target 9")
+    assert "Does the head guess right?" in file.with_suffix(".html").read_text() and "head\tmtp" in done.out

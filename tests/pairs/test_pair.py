@@ -1,6 +1,9 @@
+import shlex
+
 import pytest
 
 from specdec_cli.errors import NotAvailable, UsageError
+from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.registry import packaged_file, read_registry
 
 
@@ -36,6 +39,27 @@ def test_a_wrong_value_is_shown(tmp_path):
 def test_broken_toml_is_a_usage_error(tmp_path):
     with pytest.raises(UsageError, match="not valid TOML"):
         read_registry(write(tmp_path, "schema_version = ["), "yours")
+
+
+def test_a_draft_and_a_head_to_draft_with_are_refused_at_the_line_of_the_head(tmp_path):
+    """The head once took the draft's place without a word."""
+    text = 'schema_version = 1\n[pairs.a]\ntarget = "org/t"\ndraft = "org/d"\nhead_from = "org/o"\n'
+    with pytest.raises(UsageError) as caught:
+        read_registry(write(tmp_path, text), "yours")
+    message = "models.toml:5: pair a has draft org/d and head_from org/o, which both name a draft"
+    assert caught.value.message.endswith(message)
+    assert (caught.value.hint, caught.value.exit_code) == ("keep one of the two", 2)
+
+
+@pytest.mark.parametrize(
+    ("draft", "options"),
+    [(None, []), ("org/d e", ["--draft", "org/d e"]), ("head:org/o", ["--head-from", "org/o"])],
+)
+def test_a_command_names_the_draft_by_the_option_that_it_came_from(draft, options):
+    pair = Pair("t", "org/t", draft)
+    assert pair.options == ["--target", "org/t", *options]
+    assert pair.run_command == f"specdec run {shlex.join(pair.options)} 'your prompt'"
+    assert Pair("t", "org/t", draft, source="yours").run_command == "specdec run -p t 'your prompt'"
 
 
 def test_an_unknown_pair_names_the_nearest():

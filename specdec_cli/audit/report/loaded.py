@@ -59,7 +59,11 @@ class LoadedParts:
                 "context_limit": model.context_limit,
             }
         if head := self._session.slot.head:
-            data["head"] = {"kind": head.head.kind, "agreement": head.head.agreement and head.head.agreement.to_dict()}
+            found = head.head.agreement
+            data["head"] = {
+                "kind": head.head.kind,
+                "agreement": found and found.to_dict() | {"summary": found.summary},
+            }
         return ""
 
     def row_costs(self, context_tokens: int) -> Callable[[dict[str, Any], Deadline], str]:

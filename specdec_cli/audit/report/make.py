@@ -75,10 +75,5 @@ def pair_options(pair: Pair) -> list[str]:
     """The options that name `pair` on a command line."""
     if pair.source != "command line":
         return ["--pair", pair.name]
-    named = {
-        "--target": pair.target,
-        "--draft": pair.draft,
-        "--target-revision": pair.target_revision,
-        "--draft-revision": pair.draft_revision,
-    }
-    return [word for option, value in named.items() if value for word in (option, value)]
+    pinned = {"--target-revision": pair.target_revision, "--draft-revision": pair.draft_revision}
+    return [*pair.options, *(word for option, value in pinned.items() if value for word in (option, value))]

@@ -44,6 +44,8 @@ def summary(report: Report) -> list[Row]:
         ("power", state.get("power") or UNKNOWN, _state_note(state, report.data("machine after"))),
     ]
     rows += [("caution", word, note) for word, note in cautions(report)]
+    if head := report.data("load").get("head"):
+        rows.append(("head", head["kind"], (head["agreement"] or {}).get("summary", "")))
     rows += [_rows_line(part) for part in report.parts if part.name.startswith("rows at")]
     for part in report.parts:
         if part.name in LINES:

@@ -25,6 +25,8 @@ def sections(report: Report) -> list[Markup]:
     for name, make in MAKERS:
         if name in named:
             found.append(make(named[name], report.data("machine")))
+    if load := named.get("load"):
+        found.insert(0, _head(load))
     memory = [named[name] for name in ("load", "memory", "memory given back") if name in named]
     found.append(_memory(memory))
     return [*found, _parts(report.parts)]
@@ -83,6 +85,23 @@ def _costs(role: str, costs: Sequence[Mapping[str, Any]]) -> Markup:
         share = UNKNOWN if times is None else f"{times:.2f}"
         rows.append(row(str(cost["rows"]), milliseconds(cost["total_seconds"]), share, *parts, queued))
     return table(head, rows, f"Row costs of the {role}")
+
+
+def _head(part: Part) -> Markup:
+    """How often the head's guesses were the target's own tokens; nothing where no head drafts."""
+    agreement = (part.data.get("head") or {}).get("agreement")
+    if not agreement:
+        return joined([])
+    names = ("as it is used", "as its family is used")
+    steps = range(1, 1 + len(agreement["by_step"]))
+    rows = [
+        row(name, *map(percent, agreement[key])) for name, key in zip(names, ("by_step", "known_by_step"), strict=True)
+    ]
+    rows.append(row("chance", percent(agreement["chance"]), *["" for _ in steps[1:]]))
+    shown = table(("guesses right", *(f"step {step}" for step in steps)), rows, "Agreement of the head")
+    return element(
+        "section", element("h2", "Does the head guess right?"), element("p", f"It {agreement['summary']}."), shown
+    )
 
 
 def _in_flight(part: Part, machine: Facts) -> Markup:

@@ -59,6 +59,7 @@ def test_what_finds_no_time_is_named():
     [
         (Pair("demo", "t", "d", source="models.toml"), ["--pair", "demo"]),
         (Pair("t", "x/t", None), ["--target", "x/t"]),
+        (Pair("t", "x/t", "head:x/o"), ["--target", "x/t", "--head-from", "x/o"]),
         (Pair("t", "t", "d", target_revision="r"), ["--target", "t", "--draft", "d", "--target-revision", "r"]),
     ],
 )

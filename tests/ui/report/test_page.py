@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 
 from fakes.report import report
 from specdec_cli.audit.report.result import Part
+from specdec_cli.ui.report.figures import summary
 from specdec_cli.ui.report.page import html_page
 
 VOID = {"meta", "circle", "rect", "line", "path", "polyline", "br"}
@@ -44,6 +45,20 @@ def test_every_part_has_its_section_and_its_figures():
     for figure in ("20.0 ms", "near-tie at token 12, gap 0.12 of 0.2", "1.80×", "after reply 1, 256 tokens"):
         assert figure in text
     assert "working set 36.0 GB" in text and "applegpu_g16s" in text
+
+
+def test_a_head_is_shown_with_its_agreement_and_what_it_was_repaired_in():
+    agreement = {
+        "positions": 204, "by_step": (0.97, 0.95, 0.92), "known_by_step": (0.08, 0.01, 0.0), "chance": 0.02,
+        "summary": "agrees with its target 97%, 95%, 92% at steps 1 to 3 (204 tokens); used unlike its family",
+    }  # fmt: skip
+    load = Part("load", "done", 1.0, {**report().data("load"), "head": {"kind": "mtp", "agreement": agreement}})
+    text = shown(report(load=load))
+    assert "Does the head guess right?" in text and agreement["summary"] in text
+    assert "step 1" in text and "97 %" in text and "8 %" in text and "chance" in text and "2 %" in text
+    found = {name: (value, note) for name, value, note in summary(report(load=load))}
+    assert found["head"] == ("mtp", agreement["summary"])
+    assert "Does the head" not in shown(report()) and "head" not in {name for name, *_ in summary(report())}
 
 
 def test_plots_say_their_numbers_as_text():
