@@ -10,7 +10,7 @@ from dataclasses import replace
 from specdec_cli.engine import device
 from specdec_cli.engine.load import empty_model
 from specdec_cli.errors import Refused
-from specdec_cli.models.checkpoint import Checkpoint
+from specdec_cli.models.checkpoint import WEIGHTS, Checkpoint
 from specdec_cli.models.heads import HeadFiles
 from specdec_cli.models.memory import Footprint, MemoryEstimate, prefill_bytes
 
@@ -103,7 +103,8 @@ def resident_bytes(
 
 def _bytes_beside(checkpoints: Sequence[Checkpoint], head: HeadFiles) -> int:
     """Bytes of a head's weights, none where its files were counted with a model's."""
-    counted = {path for checkpoint in checkpoints for path in checkpoint.weights}
+    # A checkpoint that was read without its weights may have them in its folder all the same.
+    counted = {path for c in checkpoints for path in c.weights or c.folder.glob(WEIGHTS)}
     return 0 if counted.issuperset(head.files) else head.loaded_bytes
 
 

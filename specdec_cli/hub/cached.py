@@ -55,13 +55,14 @@ def _require_own_files(folder: Path, name: str) -> Path:
     if root.parent.name == "snapshots":  # a snapshot given by its path: its files are links to the cache's blobs
         root = root.parents[1]
     try:
-        entries = sorted(folder.iterdir())
+        entries = sorted([*folder.iterdir(), *folder.glob("*/*.safetensors")])
     except OSError as error:
         raise NotAvailable(f"{name} cannot be read: {error.strerror}", "check the folder's permissions") from error
     for path in entries:
         if path.is_symlink() and not path.name.startswith(".") and not _leads_into(path, root):
             raise NotAvailable(
-                f"{path.name} of {name} is a link that leads out of the model's folder, to {path.readlink()}",
+                f"{path.relative_to(folder)} of {name} is a link that leads out of the model's folder, "
+                f"to {path.readlink()}",
                 "put the file itself in its place",
             )
     return folder

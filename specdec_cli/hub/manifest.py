@@ -16,7 +16,7 @@ from pathlib import Path
 
 from specdec_cli import jsonfile
 from specdec_cli.hub.layout import replace_text, repository, require_inside
-from specdec_cli.hub.names import COMMIT, DIGEST, is_plain, wanted
+from specdec_cli.hub.names import COMMIT, DIGEST, is_place, wanted
 
 VERSION = 1
 READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -55,7 +55,7 @@ def read(name: str, commit: str) -> dict[str, Entry] | None:
 
 def _is_sound(entry: Entry) -> bool:
     known = isinstance(entry.path, str) and isinstance(entry.digest, str) and isinstance(entry.size_bytes, int)
-    return known and wanted(entry.path) and is_plain(entry.path) and bool(DIGEST.fullmatch(entry.digest))
+    return known and wanted(entry.path) and is_place(entry.path) and bool(DIGEST.fullmatch(entry.digest))
 
 
 def write(name: str, commit: str, entries: Iterable[Entry]) -> None:

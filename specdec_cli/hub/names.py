@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from specdec_cli.errors import NotAvailable
 
@@ -20,6 +22,10 @@ DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 PART = r"(?!\.)[^\s\x00-\x1f\x7f~^:?*\[\\/]+"
 REVISION = re.compile(rf"(?!.*\.\.){PART}(/{PART})*")
 WEIGHTS = "model*.safetensors"
+# Trained heads beside the model, as converters place them (OptiQ and MTPLX at the top, others in a folder of its own,
+# for what mlx-lm finds beside the shards it takes for the model's). No other folder of a repository is read.
+HEAD_FOLDER = "mtp"
+HEADS = ("mtp*.safetensors", f"{HEAD_FOLDER}/*.safetensors")
 # The files that mlx-lm and the tokenizer need. No code, no pickles.
 FILES = ("*.json", WEIGHTS, "tokenizer.model", "*.tiktoken", "*.txt", "*.jinja")
 LONGEST_NAME_BYTES = 200  # file systems allow 255; a suffix may be added
@@ -30,12 +36,28 @@ DISTRUST = "check HF_ENDPOINT: this mirror of the Hub is broken or hostile"
 def wanted(path: str) -> bool:
     """Whether this file of a repository is part of the model. mlx-lm reads the top folder only."""
     # macOS leaves files like `._config.json` on foreign disks, and no model has a file with a leading dot.
-    return "/" not in path and not path.startswith(".") and any(fnmatchcase(path, pattern) for pattern in FILES)
+    own = "/" not in path and any(fnmatchcase(path, pattern) for pattern in FILES)
+    return not path.rpartition("/")[2].startswith(".") and (own or is_head(path))
 
 
 def is_weights(path: str) -> bool:
-    """Whether this is one of the files that hold the weights."""
-    return fnmatchcase(path, WEIGHTS)
+    """Whether this is one of the files that hold the weights, of the model or of a head."""
+    return fnmatchcase(path, WEIGHTS) or is_head(path)
+
+
+def is_head(path: str) -> bool:
+    """Whether this is a file for a head alone: in the top folder, or in that of heads."""
+    return path.count("/") == path.startswith(f"{HEAD_FOLDER}/") and any(fnmatchcase(path, name) for name in HEADS)
+
+
+def files_in(folder: Path) -> Iterator[str]:
+    """The files that may be part of the model: of the top folder, and of that of heads as `mtp/NAME`; sorted.
+
+    Raises: OSError.
+    """
+    yield from (path.name for path in sorted(folder.iterdir()) if path.name != HEAD_FOLDER)
+    if (inner := folder / HEAD_FOLDER).is_dir():
+        yield from (f"{HEAD_FOLDER}/{path.name}" for path in sorted(inner.iterdir()))
 
 
 def is_plain(path: str) -> bool:
@@ -46,6 +68,11 @@ def is_plain(path: str) -> bool:
         and path.strip(". ") != ""
         and len(path.encode("utf-8", "surrogatepass")) <= LONGEST_NAME_BYTES
     )
+
+
+def is_place(path: str) -> bool:
+    """Whether this is the name of a file in the folder itself, or in that of heads."""
+    return is_plain(path.removeprefix(f"{HEAD_FOLDER}/"))
 
 
 def same_file(path: str) -> str:
@@ -73,8 +100,8 @@ def require_revision(name: str, revision: str | None) -> None:
 
 
 def require_plain(name: str, path: str) -> str:
-    """The file's name. Raises: NotAvailable for a value that is not plainly a name."""
-    if not is_plain(path):
+    """The file's name, after `mtp/` for one of a head's folder. Raises: NotAvailable for a value that is no name."""
+    if not is_place(path):
         raise NotAvailable(f"the Hub lists a file of {name} whose name is none: {shown(path)}", DISTRUST)
     return path
 

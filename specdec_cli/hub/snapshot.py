@@ -12,7 +12,7 @@ from specdec_cli.hub.failures import explained
 from specdec_cli.hub.layout import blob_name, blob_path, is_inside, snapshot_folder
 from specdec_cli.hub.listing import Listed, ask
 from specdec_cli.hub.manifest import Entry, read
-from specdec_cli.hub.names import COMMIT, is_weights, require_hub_id, require_revision, wanted
+from specdec_cli.hub.names import COMMIT, files_in, is_head, is_weights, require_hub_id, require_revision, wanted
 from specdec_cli.hub.wholeness import is_compared
 
 
@@ -72,7 +72,13 @@ class Snapshot:
 
     @property
     def weight_bytes(self) -> int:
-        return sum(file.size_bytes for file in self.files if file.is_weights)
+        """Of the model; a head in files of its own is counted by itself."""
+        return sum(file.size_bytes for file in self.files if file.is_weights and not is_head(file.path))
+
+    @property
+    def head_files(self) -> tuple[RemoteFile, ...]:
+        """The files for a head alone."""
+        return tuple(file for file in self.files if is_head(file.path))
 
     @property
     def folder(self) -> Path:
@@ -126,14 +132,14 @@ def _held(name: str, revision: str | None) -> Snapshot:
     """The complete snapshot in the cache, read from its manifest or its files. Raises: NotAvailable."""
     folder = cached_folder(name, revision)
     entries = read(name, folder.name) or {}
-    here = [path for path in folder.iterdir() if wanted(path.name) and path.is_file()]
-    files = [_local(path, entries.get(path.name)) for path in here]
+    here = [path for path in files_in(folder) if wanted(path) and (folder / path).is_file()]
+    files = [_local(folder, path, entries.get(path)) for path in here]
     return Snapshot(name, folder.name, _ordered(files), revision or folder.name, held=True)
 
 
-def _local(path: Path, entry: Entry | None) -> RemoteFile:
-    file = RemoteFile(path.name, path.stat().st_size, None, True)
-    digest = entry.digest if entry else blob_name(path)
+def _local(folder: Path, path: str, entry: Entry | None) -> RemoteFile:
+    file = RemoteFile(path, (folder / path).stat().st_size, None, True)
+    digest = entry.digest if entry else blob_name(folder / path)
     return file.with_digest(digest) if digest else file
 
 

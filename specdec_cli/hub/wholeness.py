@@ -14,7 +14,7 @@ from specdec_cli.errors import NotAvailable
 from specdec_cli.hub.comparing import Problem, small_digest_of
 from specdec_cli.hub.layout import is_inside
 from specdec_cli.hub.manifest import Entry, read
-from specdec_cli.hub.names import WEIGHTS, is_plain, is_weights, shown, wanted
+from specdec_cli.hub.names import HEAD_FOLDER, WEIGHTS, files_in, is_head, is_plain, is_weights, shown, wanted
 
 # Five digits are enough, and they keep a hostile name from making us count to a billion.
 PART = re.compile(r"(model-)(\d{1,5})-of-(\d{1,5})(\.safetensors)")
@@ -29,7 +29,8 @@ def problems(name: str, folder: Path) -> tuple[Problem, ...]:
 
     Raises: NotAvailable for a link out of the cache, and for an index with a shard that is no file here; OSError.
     """
-    for path in sorted(folder.iterdir()):
+    # The folder of heads may itself be a link; then nothing in it is looked at before that was found out.
+    for path in sorted({folder / HEAD_FOLDER, *(folder / name for name in files_in(folder))}):
         if path.is_symlink() and not is_inside(name, path):
             raise NotAvailable(
                 f"{path.name} of {name} is a link that leads out of the model cache, to {path.readlink()}",
@@ -41,7 +42,7 @@ def problems(name: str, folder: Path) -> tuple[Problem, ...]:
         return tuple(Problem(path, "there", "missing") for path in sorted(missing))
     here = (entries[path] for path in sorted(entries))
     changed = [problem for entry in here if (problem := _changed(folder / entry.path, entry))]
-    added = (p.name for p in sorted(folder.iterdir()) if wanted(p.name) and p.name not in entries)
+    added = (path for path in files_in(folder) if wanted(path) and path not in entries)
     return (*changed, *(Problem(path, "nothing", "added") for path in added))
 
 
@@ -70,10 +71,11 @@ def _expected(name: str, folder: Path) -> set[str]:
 
     try:
         tree = get_cached_repo_tree(name, revision=folder.name)
-        listed = {file.path for file in tree if wanted(file.path) and is_plain(file.path)}
+        # A head is fetched by specdec alone: other tools leave out what they do not read.
+        listed = {file.path for file in tree if wanted(file.path) and is_plain(file.path) and not is_head(file.path)}
     except CachedRepoTreeNotFoundError:
         listed = set()  # only some tools leave a listing
-    lost = {path.name for path in folder.iterdir() if path.is_symlink() and wanted(path.name)}
+    lost = {path for path in files_in(folder) if (folder / path).is_symlink() and wanted(path)}
     return listed | lost | _implied(name, folder)
 
 

@@ -18,6 +18,8 @@ from specdec_cli.errors import NotAvailable, Refused
 from specdec_cli.jsonfile import NotJson, kind_of, shown
 from specdec_cli.models.headers import read_header
 
+# The files that mlx-lm reads.
+WEIGHTS = "model*.safetensors"
 # Heads read the target's hidden states: they are no language models by themselves.
 SIDECARS = {
     "MTP": re.compile(r"mtp|nextn", re.I),
@@ -209,7 +211,7 @@ def _refuse_sidecar(config: Mapping[str, Any], name: str) -> None:
 
 def _weights(folder: Path, name: str) -> tuple[Path, ...]:
     """All weight files mlx-lm would read; an index that lists absent shards is an error."""
-    found = tuple(sorted(folder.glob("model*.safetensors")))
+    found = tuple(sorted(folder.glob(WEIGHTS)))
     for path in found:
         _require_file(path, name)
     index = folder / "model.safetensors.index.json"

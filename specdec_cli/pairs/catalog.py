@@ -129,7 +129,8 @@ def _model_bytes(name: str, revision: str | None) -> int | None:
         folder = hub.locate(name, revision)
     except NotAvailable:
         return None
-    return sum(path.stat().st_size for path in folder.glob("*") if path.is_file())
+    files = [*folder.glob("*"), *folder.glob("*/*.safetensors")]
+    return sum(path.stat().st_size for path in files if path.is_file())
 
 
 def downloaded(pair: Pair) -> bool:

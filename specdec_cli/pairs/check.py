@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -140,13 +141,19 @@ def check_pair(pair: Pair, located: list[Located], context_tokens: int | None, k
 
 
 def head_of(located: Sequence[Located]) -> HeadFiles | None:
-    """The head that drafts: the pair's draft, else one among the files of a target without a draft."""
+    """The head that drafts: the pair's draft, else one among the files of a target without a draft.
+
+    Of files for a head alone that are not here yet, the headers are read.
+    """
     if len(located) > 1:
         return located[1].head
-    try:
-        return find_head(located[0].checkpoint)
-    except (NotAvailable, Refused):
-        return None
+    target, snapshot = located[0].checkpoint, located[0].snapshot
+    with suppress(NotAvailable, Refused):
+        if snapshot is None or all(file.cached for file in snapshot.head_files):
+            return find_head(target)
+        heads = replace(snapshot, files=snapshot.head_files)
+        return head_in(target, remote_headers(hub.remote_tensors(heads, lambda tensor: True)))
+    return None
 
 
 def _of_another_size(head: HeadFiles, target: Checkpoint) -> list[SpecdecError]:

@@ -22,7 +22,7 @@ from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.errors import NotAvailable, Refused
 from specdec_cli.kinds import DrafterKind
-from specdec_cli.models.checkpoint import Checkpoint
+from specdec_cli.models.checkpoint import WEIGHTS, Checkpoint
 from specdec_cli.models.heads import HeadFiles, find_head, is_head_only, read_head
 from specdec_cli.pairs.here import model_folder
 from specdec_cli.pairs.pair import Pair
@@ -30,7 +30,6 @@ from specdec_cli.session.cost_file import CostFile, CostStore
 
 # Of the check itself: a result of another version is measured anew.
 VERSION = 1
-WEIGHTS = "model*.safetensors"
 # Short, of several kinds, and unlike each other: the target goes on from each.
 PROMPTS = (
     "Write a Python function that returns the lines of a file that hold a word.",

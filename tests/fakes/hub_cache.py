@@ -27,7 +27,9 @@ def place(
     for path, data in files.items():
         blob = repository / "blobs" / Blob(path, data).etag
         blob.write_bytes(data)
-        (snapshot / path).symlink_to(os.path.relpath(blob, snapshot))
+        pointer = snapshot / path
+        pointer.parent.mkdir(exist_ok=True)
+        pointer.symlink_to(os.path.relpath(blob, pointer.parent))
     if ref:
         (repository / "refs" / ref).write_text(commit)
     if compared:

@@ -19,6 +19,9 @@ from specdec_cli.hub.names import (
     HUB_ID,
     LONGEST_NAME_BYTES,
     REVISION,
+    files_in,
+    is_head,
+    is_place,
     is_plain,
     is_weights,
     require_digest,
@@ -59,7 +62,7 @@ def accepts(require, *values) -> bool:
 @example("/etc/passwd")
 @example("config.json/../../x")
 def test_a_file_name_that_is_accepted_is_one_name_in_the_folder_itself(name):
-    if accepts(require_plain, "org/tiny", name):
+    if is_plain(name):
         path = PurePosixPath("/cache") / name
         assert (str(path.parent), path.name) == ("/cache", name)
         assert stays_in("/cache", name)
@@ -191,6 +194,41 @@ def test_only_safetensors_called_model_are_weights():
         "model.safetensors.index.json",
     ]
     assert [is_weights(name) for name in names] == [True, True, False, False]
+
+
+@pytest.mark.parametrize("path", ["mtp.safetensors", "mtp-00001-of-00002.safetensors", "mtp/model.safetensors"])
+def test_a_head_in_files_of_its_own_is_part_of_the_model(path):
+    assert wanted(path) and is_weights(path) and is_head(path) and require_plain("org/tiny", path) == path
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "mtp/config.json", "mtp/a/model.safetensors", "mtp/../model.safetensors", "mtp/", "mtp/.safetensors",
+        "mtp/._model.safetensors", "mtpx/model.safetensors", "/mtp/model.safetensors", "MTP/model.safetensors",
+        "other/mtp.safetensors", "mtp.py", "mtp//model.safetensors", "mtp\\model.safetensors",
+    ],
+)  # fmt: skip
+def test_nothing_else_of_its_folder_is_and_no_other_folder(path):
+    assert not (wanted(path) and is_place(path))
+
+
+@BRIEF
+@given(NAMES)
+@example("mtp/../../victim.safetensors")
+@example("mtp/..")
+def test_a_place_that_is_accepted_is_a_name_in_one_of_two_folders(path):
+    for tried in (path, f"mtp/{path}"):
+        if accepts(require_plain, "org/tiny", tried):
+            place = PurePosixPath("/cache") / tried
+            assert str(place.parent) in ("/cache", "/cache/mtp") and stays_in("/cache", tried)
+
+
+def test_files_are_those_of_the_folder_and_of_its_heads(tmp_path):
+    for path in ("b.json", "a.json", "mtp/model.safetensors", "other/x.json"):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_bytes(b"")
+    assert list(files_in(tmp_path)) == ["a.json", "b.json", "other", "mtp/model.safetensors"]
 
 
 def test_names_that_a_mac_takes_for_one_file_are_the_same():

@@ -37,6 +37,16 @@ def test_sizes_are_sums_over_the_files():
     assert (half.total_bytes, half.download_bytes, half.weight_bytes) == (TOTAL, TOTAL - 2, 1000)
 
 
+def test_a_head_in_files_of_its_own_is_counted_by_itself(online, cache):
+    heads = {"mtp/model.safetensors": b"h" * 50, "mtp.safetensors": b"h" * 60}
+    some = listed(FILES | heads)
+    assert (some.total_bytes, some.weight_bytes) == (TOTAL + 110, 1000)
+    assert {file.path for file in some.head_files} == set(heads)
+    place(cache, FILES | heads)
+    held = resolve(NAME, offline=True)
+    assert {file.path for file in held.files} == set(FILES | heads) and held.total_bytes == TOTAL + 110
+
+
 def test_a_digest_is_kept_by_its_kind():
     file = RemoteFile("config.json", 2, None, False)
     assert file.digest is None

@@ -138,3 +138,47 @@ def test_an_unreadable_index_names_no_shard(cache, text):
 def test_a_name_cannot_make_us_count_to_a_billion(cache):
     files = FILES | {"model-1-of-999999999.safetensors": b"w"}
     assert missing(place(cache, files, compared=False)) == []
+
+
+# Heads in files of their own
+
+HEAD = {"mtp/model.safetensors": b"h" * 50, "mtp.safetensors": b"h" * 60}
+
+
+@pytest.mark.parametrize("path", sorted(HEAD))
+def test_a_head_that_was_pulled_and_is_lost_or_cut_is_a_problem(cache, path):
+    snapshot = place(cache, FILES | HEAD)
+    assert problems(NAME, snapshot) == ()
+    (snapshot / path).resolve().write_bytes(b"")
+    assert problems(NAME, snapshot) == (Problem(path, f"{len(HEAD[path])} B", "0 B"),)
+    (snapshot / path).unlink()
+    assert missing(snapshot) == [path]
+
+
+def test_a_head_that_is_not_in_the_commit_is_added(cache):
+    snapshot = place(cache)
+    (snapshot / "mtp").mkdir()
+    (snapshot / "mtp" / "model.safetensors").write_bytes(b"x")
+    assert problems(NAME, snapshot) == (Problem("mtp/model.safetensors", "nothing", "added"),)
+
+
+def test_a_link_in_the_folder_of_heads_that_leads_out_is_refused(cache):
+    snapshot = place(cache, FILES | HEAD)
+    (snapshot / "mtp" / "model.safetensors").unlink()
+    (snapshot / "mtp" / "model.safetensors").symlink_to(cache.parents[1] / "victim.txt")
+    with pytest.raises(NotAvailable, match=r"model\.safetensors of org/tiny is a link that leads out"):
+        problems(NAME, snapshot)
+
+
+def test_a_folder_of_heads_that_is_a_link_out_is_refused(cache):
+    snapshot = place(cache)
+    (cache.parents[1] / "heads").mkdir()
+    (snapshot / "mtp").symlink_to(cache.parents[1] / "heads")
+    with pytest.raises(NotAvailable, match="mtp of org/tiny is a link that leads out"):
+        problems(NAME, snapshot)
+
+
+def test_without_a_manifest_a_head_that_lost_its_blob_is_missing(cache):
+    snapshot = place(cache, FILES | HEAD, compared=False)
+    (snapshot / "mtp" / "model.safetensors").resolve().unlink()
+    assert missing(snapshot) == ["mtp/model.safetensors"]

@@ -1,0 +1,70 @@
+"""Heads in files of their own, as converters place them, over a real Hub on loopback, as real processes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from safetensors.numpy import save
+
+from fakes.counting import counting_folder, counting_tensors
+from fakes.hub_server import HubServer
+from fakes.world import World
+
+pytestmark = pytest.mark.slow
+
+TARGET = "org/counting"
+
+
+def part(head):
+    return {name: value for name, value in counting_tensors().items() if name.startswith("mtp.") == head}
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory):
+    """The target without its head, as the files of a repository."""
+    folder = counting_folder(tmp_path_factory.mktemp("target") / "m", part(False))
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def world(tmp_path):
+    with HubServer() as hub:
+        yield World(hub, tmp_path)
+
+
+@pytest.mark.parametrize("file", ["mtp.safetensors", "mtp/model.safetensors"])
+def test_a_head_beside_its_target_is_checked_pulled_used_and_removed_with_it(world, target, file):
+    world.hub.commit(TARGET, target | {file: save(part(True)), "other/model.safetensors": b"x" * 5000})
+    done = world("check", "--target", TARGET, "--json")
+    head = json.loads(done.out)["head"]
+    assert (done.code, head["kind"], head["tensors"], head["agreement"]) == (0, "mtp", 15, None)
+    # Of the head's file its header came, and of the target's weights nothing.
+    sent = world.hub.fetched()
+    assert sent.get("model.safetensors", 0) < len(save(part(True))) and "other/model.safetensors" not in str(sent)
+    done = world("pull", "--target", TARGET)
+    assert done.code == 0, done.err
+    asked = ("run", "--target", TARGET, "--drafter", "mtp", "-k", "3", "-n", "24", "--json", "hello")
+    events = [json.loads(line) for line in world.without_network(*asked).out.splitlines()]
+    assert events[0]["drafter"] == "mtp" and events[-1]["stats"]["draft_acceptance_rate"] > 0.8
+    (folder,) = world.root.rglob("models--*/snapshots/*")
+    assert (folder / file).is_file() and not (folder / "other").exists()
+    row = next(row for row in json.loads(world("pairs", "--json").out) if row["name"] == "counting")
+    assert row["size_bytes"] == sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    (folder / file).unlink()
+    done = world.without_network(*asked)
+    assert done.code == 3 and f"is only partly here: 1 file missing, first {file}" in done.err
+    assert world("pull", "--target", TARGET).code == 0 and (folder / file).is_file()
+    assert world("rm", TARGET, "--yes").code == 0
+    assert not list(world.root.rglob("models--*/blobs/*"))
+
+
+def test_a_repository_that_holds_a_head_alone_in_such_a_file_is_a_draft(world, target):
+    world.hub.commit(TARGET, target)
+    config = json.loads(target["config.json"]) | {"model_type": "qwen3_5_mtp"}
+    world.hub.commit("org/head", {"config.json": json.dumps(config).encode(), "mtp.safetensors": save(part(True))})
+    done = world("pull", "--target", TARGET, "--draft", "org/head")
+    assert done.code == 0, done.err
+    asked = ("--target", TARGET, "--draft", "org/head", "--drafter", "model", "-k", "2", "-n", "12", "--json", "hello")
+    events = [json.loads(line) for line in world.without_network("run", *asked).out.splitlines()]
+    assert events[0]["drafter"] == "mtp" and events[-1]["stats"]["draft_n_accepted"] > 4
