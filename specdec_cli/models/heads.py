@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from specdec_cli.errors import NotAvailable, Refused
 from specdec_cli.models.checkpoint import SIDECARS, Checkpoint, read_checkpoint
 from specdec_cli.models.headers import Header, Stored, read_header
+from specdec_cli.models.packing import Packing, packing_of
 
 # Configuration keys that announce heads, with their number.
 ANNOUNCING = ("mtp_num_hidden_layers", "num_nextn_predict_layers")
@@ -43,7 +44,8 @@ KEPT = re.compile(r"\.(?:k_proj|v_proj|kv_a_proj_with_mqa)\.weight$")
 class HeadFiles:
     """The tensors of one head: `tensors` by its own names, such as `fc.weight`; `config` is the language model's.
 
-    `zero_centred`: the weights of its norms are stored less 1, as in the original repositories.
+    `zero_centred`: the weights of its norms are stored less 1, as in the original repositories. `packing` is how its
+    matrices are packed when they are loaded, None: they stay as they are stored.
     """
 
     name: str
@@ -51,6 +53,7 @@ class HeadFiles:
     config: Mapping[str, Any]
     zero_centred: bool
     declared_dtype: str | None = None
+    packing: Packing | None = None
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -60,11 +63,20 @@ class HeadFiles:
     @property
     def loaded_bytes(self) -> int:
         """Bytes in memory: where the configuration declares float32, mlx computes in float32."""
-        wide = self.declared_dtype == "float32"
-        return sum(
-            4 * prod(stored.shape) if wide and stored.dtype in FLOATS else stored.size_bytes
-            for stored in self.tensors.values()
-        )
+        return sum(self._loaded_bytes(name, stored) for name, stored in self.tensors.items())
+
+    def _loaded_bytes(self, name: str, stored: Stored) -> int:
+        if stored.dtype not in FLOATS:
+            return stored.size_bytes
+        bits = self.packing.of(name.removesuffix(".weight"), stored.shape) if self.packing else None
+        if bits is not None:
+            return bits.size_bytes(stored.shape)
+        return 4 * prod(stored.shape) if self.declared_dtype == "float32" else stored.size_bytes
+
+    def packed_like(self, target: Checkpoint) -> HeadFiles:
+        """The same head, to be packed into few bits as `target` is; one that is packed already stays as it is."""
+        packed = any(name.endswith(QUANTIZED) for name in self.tensors)
+        return self if packed else replace(self, packing=packing_of(target))
 
     def require_size(self, hidden_size: int) -> None:
         """Raises: Refused unless it reads states of `hidden_size`."""

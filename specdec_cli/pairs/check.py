@@ -95,7 +95,12 @@ def locate_pair(pair: Pair, offline: bool) -> list[Located]:
     Raises: NotAvailable, Refused.
     """
     target = locate_model(pair.target, pair.target_revision, offline)
-    return [target] if pair.draft is None else [target, locate_draft(pair.draft, pair.draft_revision, offline)]
+    if pair.draft is None:
+        return [target]
+    draft = locate_draft(pair.draft, pair.draft_revision, offline)
+    if draft.head is not None and pair.draft.startswith(HEAD):
+        draft = replace(draft, head=draft.head.packed_like(target.checkpoint))
+    return [target, draft]
 
 
 def check_pair(pair: Pair, located: list[Located], context_tokens: int | None, kv_bits: int | None = None) -> Verdict:

@@ -21,15 +21,15 @@ from specdec_cli.engine.heads.load import load_head
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.errors import NotAvailable, Refused
-from specdec_cli.kinds import DrafterKind
+from specdec_cli.kinds import HEAD, DrafterKind
 from specdec_cli.models.checkpoint import WEIGHTS, Checkpoint
 from specdec_cli.models.heads import HeadFiles, find_head, is_head_only, read_head
 from specdec_cli.pairs.here import model_folder
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.session.cost_file import CostFile, CostStore
 
-# Of the check itself: a result of another version is measured anew.
-VERSION = 1
+# Of the check itself, and of how heads are loaded: a result of another version is measured anew.
+VERSION = 2
 # Short, of several kinds, and unlike each other: the target goes on from each.
 PROMPTS = (
     "Write a Python function that returns the lines of a file that hold a word.",
@@ -57,7 +57,7 @@ def named_head(pair: Pair, target: Checkpoint, kind: DrafterKind) -> HeadFiles |
     if pair.draft and (kind.uses_draft or kind.reads_hidden):
         folder = model_folder(pair, pair.draft, pair.draft_revision)
         if is_head_only(folder):
-            return read_head(folder, pair.draft)
+            return drafting_head(folder, pair.draft, target)
     if not kind.reads_hidden:
         return None
     found = find_head(target)
@@ -67,6 +67,15 @@ def named_head(pair: Pair, target: Checkpoint, kind: DrafterKind) -> HeadFiles |
             "give one: --draft FOLDER with a head, or let the text itself draft: --drafter ngram",
         )
     return found
+
+
+def drafting_head(folder: Path, name: str, target: Checkpoint) -> HeadFiles:
+    """The head in `folder`, the draft `name` for `target`; one that specdec took out of a repository is packed like it.
+
+    Raises: NotAvailable, Refused.
+    """
+    files = read_head(folder, name)
+    return files.packed_like(target) if name.startswith(HEAD) else files
 
 
 def own_head(target: Checkpoint, tell: Tell) -> HeadFiles | None:

@@ -23,12 +23,12 @@ from specdec_cli.kinds import DEFAULT_DRAFTER, DRAFTERS, NONE
 from specdec_cli.machine import low_power_mode, power_source
 from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.grammar import Vocabulary
-from specdec_cli.models.heads import HeadFiles, is_head_only, read_head
+from specdec_cli.models.heads import HeadFiles, is_head_only
 from specdec_cli.models.tokenizer import Message, Tokenizer, ToolCall
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.resolve import resolve_pair
 from specdec_cli.session.cost_file import CostStore, MemoryCostStore
-from specdec_cli.session.heads import PROMPTS, Tell, agreement_key, checked_head
+from specdec_cli.session.heads import PROMPTS, Tell, agreement_key, checked_head, drafting_head
 from specdec_cli.session.parts import PairFiles, fitting, pair_files, require_draft
 
 if TYPE_CHECKING:
@@ -146,8 +146,8 @@ class LoadedPair:
         """
         folder = locate(draft, revision)
         if is_head_only(folder):
-            files = read_head(folder, draft)
             target = read_checkpoint(locate(self.pair.target, self.pair.target_revision), self.pair.target)
+            files = drafting_head(folder, draft, target)
             return self.with_head(files, agreement_key(files, target), self.checks, lambda sentence: None)
         checkpoint = read_checkpoint(folder, draft)
         require_draft(checkpoint, self.tokenizer, self.names[0], None)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import mlx.core as mx
@@ -20,6 +20,7 @@ from specdec_cli.engine.heads.agreement import is_norm
 from specdec_cli.engine.heads.mtp import QWEN, MtpHead, Recipe
 from specdec_cli.errors import NotAvailable, Refused
 from specdec_cli.models.heads import HeadFiles
+from specdec_cli.models.packing import Packing
 
 Tensors = dict[str, mx.array]
 ONE_EXPERT = re.compile(r"(.*\.)experts\.(\d+)\.(.+)")
@@ -43,6 +44,8 @@ def load_head(files: HeadFiles, hidden_size: int, zero_centred: bool | None = No
     if files.declared_dtype == "float32":
         tensors = {name: _widened(value) for name, value in tensors.items()}
     head.load_weights(list(tensors.items()))
+    if files.packing is not None:
+        _pack(head, files.packing)
     head.eval()
     try:
         mx.eval(head.parameters())
@@ -142,6 +145,16 @@ def _quantize(head: MtpHead, tensors: Tensors, name: str) -> None:
                 "take a head in 16 bits, or one that was quantized with MLX",
             )
         return {"group_size": group, "bits": bits, "mode": mode}
+
+    nn.quantize(head, class_predicate=of)
+
+
+def _pack(head: MtpHead, packing: Packing) -> None:
+    """Pack the matrices of `head` as those of its target are."""
+
+    def of(path: str, module: nn.Module) -> bool | dict[str, Any]:
+        bits = packing.of(path, module.weight.shape) if hasattr(module, "to_quantized") else None
+        return False if bits is None else asdict(bits)
 
     nn.quantize(head, class_predicate=of)
 

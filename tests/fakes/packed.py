@@ -1,0 +1,18 @@
+"""Tiny checkpoints packed into few bits by mlx-lm itself, as a conversion would be."""
+
+import json
+import shutil
+
+import mlx.core as mx
+from mlx.utils import tree_flatten
+from mlx_lm.utils import load_model, quantize_model
+
+
+def packed_folder(folder, source, bits=4, group_size=32):
+    """The model in `source`, of which the head is left behind as converters do, packed by mlx-lm's own rules."""
+    shutil.copytree(source, folder, ignore=shutil.ignore_patterns("*.safetensors"))
+    model, config = load_model(source)
+    model, config = quantize_model(model, config, group_size, bits)
+    mx.save_safetensors(str(folder / "model.safetensors"), dict(tree_flatten(model.parameters())), {"format": "mlx"})
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
