@@ -98,7 +98,7 @@ def find_readout(network: nn.Module, name: str) -> Readout:
         found = Readout(
             network, vocab_size, call.input.shape[-1], call.path, call.method, adjustment, None, None, _embedding(calls)
         )
-        if not _same(found.logits(call.input[0]), logits):
+        if not same(found.logits(call.input[0]), logits):
             continue
         return _with_norm(found, calls, call, logits)
     seen = ", ".join(dict.fromkeys(call.path for call in scoring)) or "no module scores the vocabulary"
@@ -163,7 +163,7 @@ def _adjustment(network: nn.Module, call: Call, vocab_size: int) -> Adjustment |
     inner = mx.clip(logits[0] / cap, -0.999, 0.999).astype(mx.float32)
     slope = float((mx.arctanh(inner) * cap * scores[0]).sum() / (scores[0] * scores[0]).sum())
     for tried in (Adjustment(), Adjustment(scale), Adjustment(1.0, cap), Adjustment(slope, cap)):
-        if all(_same(tried(scores[row]), logits[row]) for row in range(len(MAGNITUDES))):
+        if all(same(tried(scores[row]), logits[row]) for row in range(len(MAGNITUDES))):
             return tried
     return None
 
@@ -191,7 +191,7 @@ def _with_norm(found: Readout, calls: list[Call], head: Call, logits: mx.array) 
     for call in reversed(calls):
         if call.input is last.output and call.output.shape == head.input.shape:
             normed = unwatched(_module(found.network, call.path), call.method)(last.output)
-            if _same(found.logits(normed[0]), logits):
+            if same(found.logits(normed[0]), logits):
                 return Readout(**{name: getattr(found, name) for name in Readout.__slots__} | _paths(last, call))
     return found
 
@@ -208,7 +208,7 @@ def _embedding(calls: list[Call]) -> str | None:
     return None
 
 
-def _same(found: mx.array, expected: mx.array) -> bool:
+def same(found: mx.array, expected: mx.array) -> bool:
     tolerance = TOLERANCE.get(str(expected.dtype).removeprefix("mlx.core."), TOLERANCE["bfloat16"])
     found, expected = found.astype(mx.float32), expected.astype(mx.float32)
     if found.shape != expected.shape or not _finite(expected):

@@ -54,14 +54,16 @@ def head_runs(
     What it carries from token to token depends on where a draft begins, so each position is drafted from by itself, all
     of them side by side.
     """
-    whole, cached, readout = [*prompt, *answer], target.fresh(), head.head.readout
+    whole, cached, head = [*prompt, *answer], target.fresh(), head.fresh()
     hidden = mx.concatenate([chunk.hidden[head.head.recipe.reads] for chunk in cached.prefill(whole)])
     text = Text(whole, len(prompt), {head.head.recipe.reads: hidden})
     scored, found = text.scored(1), [0] * (len(whole) - len(text.scored(1)) - len(prompt))
-    steps = outputs(head.head.module, readout, text, scored, k)
+    steps = outputs(head.head.module, head.head.readout, text, scored, k)
+    head.see(prompt)
     for row, at in enumerate(scored):
+        head.see(whole[at - 1 : at])
         following = [mx.array([token], dtype=mx.int32) for token in whole[at : at + k]]
-        logits = (readout.logits(states[row : row + 1]) for states in steps)
+        logits = (head.logits(states[row : row + 1]) for states in steps)
         pairs = enumerate(zip(logits, following, strict=False))
         choices = [rule.choose(scores, at + step, following[:step]).token for step, (scores, _) in pairs]
         guesses = device.to_list(mx.concatenate(choices))

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import platformdirs
 
 from specdec_cli.engine.heads.agreement import Agreement
+from specdec_cli.engine.heads.branches import Text
 from specdec_cli.engine.heads.cached import CachedHead, Head, readout_for
 from specdec_cli.engine.heads.check import LOOKS, check, own_texts
 from specdec_cli.engine.heads.load import load_head
+from specdec_cli.engine.heads.shortlist import Shortlist
+from specdec_cli.engine.heads.shortlist_size import useful_tokens
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.errors import NotAvailable, Refused
@@ -107,14 +111,24 @@ def checked_head(
     if found is None:
         tell(f"checking the head of {files.name} against {LOOKS[0]} tokens of the target's own, once")
         began = clock()
-        found = check(module, target, files.zero_centred, own_texts(target, prompts, stops))
+        texts: list[Text] = []
+        found = check(module, target, files.zero_centred, _kept(own_texts(target, prompts, stops), texts))
+        found = replace(found, shortlist=useful_tokens(module, target, texts, found.by_step[0], stops, clock))
         tell(f"the head {found.summary}; the check took {clock() - began:.0f} s")
         store.write(key, found.to_dict() | {"version": VERSION})
     found.require_guesses(files.name, target.name)
     if found.variant.zero_centred != files.zero_centred:
         module = load_head(files, readout.hidden_size, found.variant.zero_centred)
     module.recipe = found.variant.recipe
-    return CachedHead(Head(module, target.network, files.name, found))
+    cut = Shortlist(readout, found.shortlist, stops) if 0 < found.shortlist < readout.vocab_size else None
+    return CachedHead(Head(module, target.network, files.name, found, cut))
+
+
+def _kept(texts: Iterator[Text], kept: list[Text]) -> Iterator[Text]:
+    """`texts`, each of which is in `kept`, too, once it was asked for."""
+    for text in texts:
+        kept.append(text)
+        yield text
 
 
 def remembered(store: CostStore, key: str) -> Agreement | None:

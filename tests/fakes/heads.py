@@ -11,6 +11,7 @@ from specdec_cli.engine.architectures import architectures
 from specdec_cli.engine.conformance.networks import _draw, tiny_network
 from specdec_cli.engine.heads.cached import CachedHead, Head
 from specdec_cli.engine.heads.mtp import QWEN, MtpHead
+from specdec_cli.engine.heads.shortlist import Shortlist
 from specdec_cli.engine.model import CachedModel
 
 LAYER = {
@@ -66,10 +67,13 @@ def quieten(module, share):
     module.update(tree_unflatten([(n, share * v) for n, v in weights if n.endswith(ADDING)]))
 
 
-def cached_head(target, head=None, name="head", recipe=None):
-    """One conversation's head over `target`, a CachedModel."""
-    module = head or tiny_head(target.network.hidden.readout.hidden_size, recipe=recipe or QWEN)
-    return CachedHead(Head(module, target.network, name))
+def cached_head(target, head=None, name="head", recipe=None, first=0, always=()):
+    """One conversation's head over `target`, a CachedModel; it drafts from the `first` tokens, 0: from all."""
+    readout = target.network.hidden.readout
+    module = head or tiny_head(readout.hidden_size, recipe=recipe or QWEN)
+    return CachedHead(
+        Head(module, target.network, name, shortlist=Shortlist(readout, first, always) if first else None)
+    )
 
 
 def tiny_target(name="qwen3_5", seed=3, share=0.3):

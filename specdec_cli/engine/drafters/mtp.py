@@ -54,12 +54,12 @@ class MtpDrafter(StepwiseDrafter):
 
     def _first_logits(self, context: Sequence[int]) -> mx.array:
         self._step = self._head.first()
-        return self._head.head.logits(self._step.scored)
+        return self._head.logits(self._step.scored)
 
     def _next_logits(self, token: mx.array) -> mx.array:
         assert self._step is not None
         self._step = self._head.next(token, self._step.carried)
-        return self._head.head.logits(self._step.scored)
+        return self._head.logits(self._step.scored)
 
 
 def make(parts: Parts) -> Drafter:

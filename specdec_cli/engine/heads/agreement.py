@@ -59,6 +59,7 @@ class Agreement:
 
     `variant` is to be used, `known` is the family's, and `known_by_step` how well that one guesses. `chance` is how
     often first guesses would be right if they had nothing to do with the text, `odds` that luck made them this good.
+    `shortlist` is how many of the first tokens drafts are scored over, 0: all.
     """
 
     variant: Variant
@@ -68,6 +69,7 @@ class Agreement:
     known_by_step: tuple[float, ...]
     chance: float
     odds: float
+    shortlist: int = 0
 
     @property
     def repaired(self) -> bool:
@@ -90,7 +92,7 @@ class Agreement:
         if self.repaired:
             was = ", ".join(f"{share:.0%}" for share in self.known_by_step)
             text += f"; used unlike its family ({was}): {self.variant.unlike(self.known)}"
-        return text
+        return f"{text}; drafts from the first {self.shortlist} tokens" if self.shortlist else text
 
     def require_guesses(self, name: str, target: str) -> None:
         """Raises: Refused, with the numbers, if the head `name` agrees with `target` no more than chance does."""
@@ -115,7 +117,8 @@ class Agreement:
         chance, odds = float(values["chance"]), float(values["odds"])
         if len(shares[0]) != STEPS or len(shares[1]) != STEPS:
             raise ValueError(f"{STEPS} steps")
-        return cls(chosen, known, int(values["positions"]), shares[0], shares[1], chance, odds)
+        shortlist = int(values.get("shortlist", 0))
+        return cls(chosen, known, int(values["positions"]), shares[0], shares[1], chance, odds, shortlist)
 
 
 @contextmanager

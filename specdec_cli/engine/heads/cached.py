@@ -18,6 +18,7 @@ from mlx_lm.models.cache import KVCache
 from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.heads.agreement import Agreement
 from specdec_cli.engine.heads.mtp import MtpHead, Recipe, Step
+from specdec_cli.engine.heads.shortlist import Shortlist
 from specdec_cli.engine.model import Network
 from specdec_cli.engine.readout import Readout
 from specdec_cli.errors import Refused, SpecdecError
@@ -33,12 +34,19 @@ class Head:
 
     kind = MTP.name
 
-    def __init__(self, module: MtpHead, target: Network, name: str, agreement: Agreement | None = None) -> None:
-        """`name` is for messages; `agreement` is how well it guesses, where that was checked.
+    def __init__(
+        self,
+        module: MtpHead,
+        target: Network,
+        name: str,
+        agreement: Agreement | None = None,
+        shortlist: Shortlist | None = None,
+    ) -> None:
+        """`name` is for messages; `agreement` is how well it guesses, where that was checked; `shortlist` cuts drafts.
 
         Raises: Refused where the target has no such state, or no embedding was found.
         """
-        self.module, self.name, self.agreement = module, name, agreement
+        self.module, self.name, self.agreement, self.shortlist = module, name, agreement, shortlist
         self.readout = readout_for(target, name)
         target.hidden.expose([module.recipe.reads])
 
@@ -51,14 +59,11 @@ class Head:
         step: Step = self.module(self.readout.embed(tokens), hidden, cache)
         return step
 
-    def logits(self, scored: mx.array) -> mx.array:
-        """The target's own scores [T, V] of the head's output [T, D]."""
-        return self.readout.logits(scored)
-
     @property
     def step_bytes(self) -> int:
-        """Bytes that one drafted token reads: the head's, and the target's whole output head."""
-        return _bytes(self.module) + _bytes(self.readout.head_module)
+        """Bytes that one drafted token reads: the head's, and those rows of the target's output head that score it."""
+        share = self.shortlist.share if self.shortlist else 1.0
+        return _bytes(self.module) + round(share * _bytes(self.readout.head_module))
 
 
 def readout_for(target: Network, name: str) -> Readout:
@@ -76,6 +81,7 @@ class CachedHead:
 
     def __init__(self, head: Head) -> None:
         self.head = head
+        self._shortlist = head.shortlist.fresh() if head.shortlist else None
         self.forget()
 
     def fresh(self) -> CachedHead:
@@ -138,6 +144,7 @@ class CachedHead:
         if start > self.length:
             return False
         self._cut(start)
+        self.see(context[len(self._context) :])
         self._context += context[len(self._context) :]
         self._waiting.append(hidden)
         if sum(states.shape[0] for states in self._waiting) > MOST_WAITING:
@@ -164,6 +171,15 @@ class CachedHead:
             token, self._late = self._token_before(), token
         self._drafted += 1
         return self.head.read(token, carried, self._cache)
+
+    def see(self, tokens: Sequence[int]) -> None:
+        """The text has these tokens, which drafts may then have, too."""
+        if self._shortlist:
+            self._shortlist.see(tokens)
+
+    def logits(self, scored: mx.array) -> mx.array:
+        """The target's own scores [T, V] of the head's output [T, D]; of few tokens where drafts are cut to them."""
+        return (self._shortlist or self.head.readout).logits(scored)
 
     def _token_before(self) -> mx.array:
         """The token [1] before the one just drafted, for a head that reads a state with the token of its position."""

@@ -25,7 +25,7 @@ def drafted(target, head, text, at):
     assert cached.hand_over(context, text.hidden[READ][: at - 1])
     step, found = cached.first(), []
     for later in range(STEPS):
-        found.append(int(mx.argmax(cached.head.logits(step.scored))))
+        found.append(int(mx.argmax(cached.logits(step.scored))))
         step = cached.next(mx.array([text.context[at + later]]), step.carried)
     return found
 

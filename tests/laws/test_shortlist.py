@@ -1,0 +1,106 @@
+"""Law: drafts that are scored over some tokens only change nothing that is said, at any temperature.
+
+The tiny target says tokens that no draft can have, so that corrections bring them.
+"""
+
+import mlx.core as mx
+import pytest
+
+from fakes.chat import tokenizer_in
+from fakes.heads import agreeing_head, cached_head, tiny_target
+from fakes.models import tiny_network
+from laws.exact_law import assert_follows
+from laws.seeded_answers import PROMPT, SMALL, K, answers
+from laws.test_heads import PROMPTS, asked, rounds_of, said
+from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.drafters.mtp import MtpDrafter
+from specdec_cli.engine.heads.shortlist import NO_ODDS
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.sampling.acceptance import Choice, Rejection, make_rule
+from specdec_cli.engine.sampling.rejection import draw_block, draw_token, plan_block, plan_token
+from specdec_cli.engine.sampling.sampler import Sampler
+from specdec_cli.engine.sampling.warps import Sampling
+from specdec_cli.pairs.pair import Pair
+from specdec_cli.session.load import LoadedPair, Slot
+
+FIRST, SMALL_FIRST = 40, 9
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    target = tiny_target("qwen3_5")
+    head = cached_head(target, agreeing_head(target), first=FIRST, always=(2,))
+    tokenizer = tokenizer_in(tmp_path_factory.mktemp("tokenizer"))
+    return LoadedPair(Pair("tiny", "t", "h"), ("t", "h"), tokenizer, Slot(target, None, head))
+
+
+@pytest.mark.parametrize("k", range(1, 9))
+@pytest.mark.parametrize("seed", [None, 11])
+def test_every_k_says_the_same(pair, k, seed):
+    """At temperature 0, and under one seed at 0.8."""
+    plain = said(pair.session().reply(*asked(PROMPTS[0], 0, seed, "none", 24)))
+    events = list(pair.session().reply(*asked(PROMPTS[0], k, seed, tokens=24)))
+    assert said(events) == plain
+    drafted = {token for round in rounds_of(events) for token in round.draft}
+    assert drafted and any(round.accepted for round in rounds_of(events))
+    assert {token for token in plain if token >= FIRST} - set(PROMPTS[0])
+
+
+def test_drafts_have_only_tokens_of_the_list_and_of_the_text(pair):
+    text = list(PROMPTS[0])
+    for round in rounds_of(pair.session().reply(*asked(PROMPTS[0], 4, 3, tokens=60))):
+        assert all(token < FIRST or token == 2 or token in text for token in round.draft)
+        text += round.emitted
+
+
+class UncutLaw(Rejection):
+    """A known mistake: the draft is drawn from the cut law, and judged as if it had been drawn from the whole one."""
+
+    def choose(self, logits, position, ahead):
+        cut = mx.where(mx.arange(logits.shape[-1]) < SMALL_FIRST, logits, NO_ODDS)
+        drawn = super().choose(cut, position, ahead)
+        return Choice(drawn.token, self._sampler.for_draft(logits, ahead))
+
+
+def assert_engine_follows(rule_for, sampling, first, n=1000):
+    """N = 1000 answers of K + 2 tokens; odds to fail by chance as in `test_engine_law`."""
+    target = CachedModel(tiny_network(SMALL, seed=1), "small")
+    head = cached_head(target, agreeing_head(target), first=first)
+
+    def begin(seed, context):
+        rule = rule_for(Sampler(sampling, seed, PROMPT, target.vocab_size))
+        drafter = MtpDrafter(head.fresh(), target, rule)
+        target.commit(context, min(target.length, drafter.keeps(context)))
+        return drafter, rule, Fixed(K)
+
+    texts, rounds = answers(target, begin, n)
+    assert {(len(round.draft), round.accepted) for round in rounds} >= {(K, 0), (K, 1), (K, K)}
+    assert_follows((target.network.module, tiny_network(SMALL, seed=1, noise=0.1)), PROMPT, texts, sampling)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(
+    ("rule", "sampling"),
+    [
+        ("token", Sampling(1.0)),
+        ("block", Sampling(1.0)),
+        ("coupled", Sampling(0.6)),
+        ("match", Sampling(1.0)),
+        ("block", Sampling(0.6, top_p=0.9)),
+    ],
+)
+def test_answers_from_a_cut_vocabulary_follow_the_target(rule, sampling):
+    assert_engine_follows(lambda sampler: make_rule(rule, sampler), sampling, SMALL_FIRST)
+
+
+PLANS = {"token": (plan_token, draw_token), "block": (plan_block, draw_block)}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("rule", PLANS)
+def test_a_cut_draw_that_is_judged_as_a_whole_one_is_noticed(rule):
+    """Negative control: the same N = 1000 answers to the same test as above."""
+    with pytest.raises(AssertionError, match="odds"):
+        assert_engine_follows(lambda sampler: UncutLaw(rule, *PLANS[rule], sampler), Sampling(1.0), 0)
