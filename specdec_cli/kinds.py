@@ -161,7 +161,7 @@ def effective_rule(name: str, seed: int | None, temperature: float) -> RuleKind:
 
 def kind_of(name: str) -> DrafterKind:
     """The kind of that name, also of one that only an older or newer specdec knows, as in a trace."""
-    return all_kinds().get(name) or DrafterKind(name, "")
+    return (all_kinds() | {FORCED.name: FORCED}).get(name) or DrafterKind(name, "")
 
 
 def learns_from(drafter: str) -> bool:

@@ -5,6 +5,7 @@ Everything lies on a grid of cells; `textLength` fits each run to its cells in a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -12,9 +13,10 @@ from xml.sax.saxutils import escape
 
 from rich.cells import cell_len
 
+from specdec_cli.kinds import kind_of
 from specdec_cli.trace import Reply, Trace
 from specdec_cli.ui.export.html import figures, heading, settings
-from specdec_cli.ui.export.tokens import GLYPHS, MEANINGS, ColouredToken, coloured
+from specdec_cli.ui.export.tokens import GLYPHS, MEANINGS, ColouredToken, coloured, drawn
 from specdec_cli.ui.fates import Fate
 from specdec_cli.ui.html import picture_style
 from specdec_cli.ui.summary import SEPARATOR
@@ -41,7 +43,7 @@ def svg_picture(trace: Trace) -> str:
     for reply in trace.replies:
         drawn, row = _reply(reply, row)
         parts += drawn
-    legend, row = _legend(row)
+    legend, row = _legend(row, trace)
     width, height = COLUMNS * _CELL + 2 * _MARGIN, row * _ROW + 2 * _MARGIN
     start = trace.replies[0].start
     label = f"What {heading(start)} said: accepted, rejected, discarded and corrected tokens"
@@ -62,10 +64,9 @@ def _reply(reply: Reply, row: int) -> tuple[list[str], int]:
     """The reply's heading, figures and text, starting at `row`, and the row after them."""
     line = SEPARATOR.join(f"{name} {value}" for name, value, _ in figures(reply.finish.stats))
     head = [_text("title", heading(reply.start)[:COLUMNS], row, 0, pinned=False)]
-    head.append(_text("soft", settings(reply.start)[: COLUMNS + 8], row + 1, 0, pinned=False))
-    rows = list(_folded(line, COLUMNS + 8))
-    head += [_text("soft", words, row + 2 + place, 0, pinned=False) for place, words in enumerate(rows)]
-    runs = _laid_out(coloured(reply), row + len(rows) + 3)
+    rows = [words for told in (settings(reply.start), line) for words in _folded(told, COLUMNS + 8)]
+    head += [_text("soft", words[: COLUMNS + 8], row + place, 0, pinned=False) for place, words in enumerate(rows, 1)]
+    runs = _laid_out(coloured(reply), row + len(rows) + 2)
     last = max((run.row for run in runs), default=row + 3)
     return [*head, *(part for run in runs for part in _draw(run))], last + 3
 
@@ -145,10 +146,26 @@ def _text(name: str, words: str, row: int, column: int, pinned: bool = True) -> 
     return f'<text class="{name}" {place}{pin} xml:space="preserve">{escape(words)}</text>'
 
 
-def _legend(row: int) -> tuple[list[str], int]:
+def _legend(row: int, trace: Trace) -> tuple[list[str], int]:
+    """What the fates mean, and who drafted."""
     parts: list[str] = []
     for fate, meaning in MEANINGS.items():
         parts += _draw(_Run(0, fate, GLYPHS[fate] + fate, row, 0))
         parts.append(_text("soft", meaning, row, 14, pinned=False))
         row += 1
+    for name, meaning in _drafters(trace):
+        parts += [_text(Fate.PLAIN, name[:13], row, 0), _text("soft", meaning, row, 14, pinned=False)]
+        row += 1
     return parts, row
+
+
+def _drafters(trace: Trace) -> Iterator[tuple[str, str]]:
+    """Names of those who drafted, each with what it is and how much of it was accepted."""
+    drafted: Counter[str] = Counter()
+    accepted: Counter[str] = Counter()
+    for round in (done.round for reply in trace.replies for done in reply.rounds if done.round.draft):
+        drafted[round.drafter] += len(round.draft)
+        accepted[round.drafter] += round.accepted
+    for name in sorted(drafted):
+        about = kind_of(name).about
+        yield drawn(name), f"drafted{': ' * bool(about)}{about}; {accepted[name]} of {drafted[name]} accepted"

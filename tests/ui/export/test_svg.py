@@ -66,3 +66,32 @@ def test_the_picture_names_every_fate_in_its_legend():
         )
     )
     assert picture.count(">org/Target-1B with org/Draft</text>") == 2
+
+
+def test_the_legend_names_who_drafted_and_how_much_of_it_was_accepted():
+    rounds = (
+        drafted(0, [], 0, "{"),
+        drafted(1, ['"name', '": "'], 2, "Ada", "grammar"),
+        drafted(2, [" Love", "lace"], 1, "lock", "model"),
+        drafted(3, ['", "', "age"], 2, '": ', "grammar"),
+    )
+    text = "".join(done.text for done in rounds)
+    picture = svg_picture(Trace((Reply(START, PREFILL, rounds, Finish("stop", text, (), "", finish().stats)),)))
+    words = [element.text for element in ElementTree.fromstring(picture).iter() if element.tag.endswith("}text")]
+    assert words[-4:] == [
+        *("grammar", "drafted: what the schema or grammar forces; 4 of 4 accepted"),
+        *("model", "drafted: the pair's draft; 1 of 2 accepted"),
+    ]
+
+
+def test_long_settings_are_folded_and_not_cut():
+    start = replace(START, constraint="schema", temperature=0.75, device="metal", dtype="bfloat16", rule="block")
+    picture = svg_picture(Trace((Reply(start, PREFILL, ROUNDS, finish()),)))
+    words = [element.text for element in ElementTree.fromstring(picture).iter() if element.tag.endswith("}text")]
+    assert "metal" in " ".join(words[1:3]) and all(len(line) <= COLUMNS + 8 for line in words[1:4])
+
+
+def test_where_nobody_drafted_the_legend_names_nobody():
+    rounds = (drafted(0, [], 0, "a"), drafted(1, [], 0, "b"))
+    picture = svg_picture(Trace((Reply(START, PREFILL, rounds, Finish("stop", "ab", (), "", finish().stats)),)))
+    assert "drafted: " not in picture
