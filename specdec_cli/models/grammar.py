@@ -246,6 +246,8 @@ def _slices() -> list[str]:
 
 def _reason(error: str) -> str:
     """The library's message without the grammar, which is ours for all but a grammar."""
+    if "oneOf constraints are not supported" in error:
+        return "two branches of a oneOf may fit one document, as far as their type, const and enum tell; try anyOf"
     said = error.partition("\n   1 | ")[0]
     return said.rpartition("\nerror: ")[2].rpartition("failed to compile JSON schema: ")[2].partition(". Enable ")[0]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from typing import Any
 
 from specdec_cli import jsonfile
@@ -30,26 +31,47 @@ ASSERTED = (
 ANNOTATIONS = (
     *("title", "description", "default", "deprecated", "readOnly", "writeOnly", "examples", "example"),
     *("$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$vocabulary", "$comment", "contentEncoding"),
-    *("contentMediaType", "x-guidance"),
+    *("contentMediaType", "discriminator", "x-guidance"),
 )
 KNOWN = frozenset({*ONE, *LISTED, *NAMED, *ASSERTED, *ANNOTATIONS})
 COUNTS = {"maxLength", "minLength", "maxItems", "minItems", "maxProperties", "minProperties"}
 # As JSON writes them; those with a letter of their own are \n, \t and the like.
 UNSPELLABLE = re.compile(r"(?<!\\)(?:\\\\)*(\\u00[01][0-9a-f]|\\u007f)")
+# What names a place in a schema: a copy of it would be a second place of that name.
+NAMES = {"$id", "id", "$anchor", "$dynamicAnchor"}
+# References to references, as far as they are followed: they may turn in a circle.
+MOST_STEPS = 32
 Schema = Mapping[str, Any]
 
 
 def parse(text: str) -> dict[str, Any]:
-    """The schema in `text`. Raises: UsageError for what is no JSON object."""
+    """The schema in `text`, in the library's spelling. Raises: UsageError for what is no JSON object."""
     try:
         schema = jsonfile.parse_object(text)
     except jsonfile.NotJson as error:
         raise UsageError(f"the schema cannot be read: {error}", HINT) from error
-    for part in _parts(schema):
+    asked = deepcopy(schema)
+    for part in list(_parts(schema)):
         for word in COUNTS & part.keys():  # 2.0 is a whole number here, and the library takes 2 alone
             if isinstance(part[word], float) and part[word].is_integer():
                 part[word] = int(part[word])
+        if isinstance(
+            part.get("oneOf"), list
+        ):  # the library compares branches as they stand, and cannot tell two references apart
+            part["oneOf"] = [deepcopy(_resolved(asked, branch)) for branch in part["oneOf"]]
     return schema
+
+
+def _resolved(root: Schema, branch: Any) -> Any:
+    """What `branch` stands for where it is a reference and nothing else; itself otherwise."""
+    for _ in range(MOST_STEPS):
+        if not isinstance(branch, dict) or list(branch) != ["$ref"]:
+            return branch
+        referred = _referred(root, branch["$ref"])
+        if not isinstance(referred, dict) or any(NAMES & part.keys() for part in _parts(referred)):
+            return branch
+        branch = referred
+    return branch
 
 
 def unknown_keywords(schema: Schema) -> tuple[str, ...]:

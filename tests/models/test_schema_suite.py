@@ -10,6 +10,7 @@ import specdec_cli
 from fakes import schema_suite
 from fakes.schema_suite import accepts, bytes_vocabulary, counts, groups, keywords, spelled, wander
 from specdec_cli.errors import UsageError
+from specdec_cli.models.grammar import unenforced
 from specdec_cli.request import Constraint
 from tools.schema_table import table
 
@@ -81,6 +82,63 @@ def test_what_the_library_would_let_through_is_refused(schema, said):
 )
 def test_what_only_looks_like_it_is_not(schema):
     bytes_vocabulary().matcher(Constraint("schema", json.dumps(schema)))
+
+
+TAGGED = {
+    "oneOf": [{"$ref": "#/$defs/cat"}, {"$ref": "#/$defs/dog"}],
+    "discriminator": {"propertyName": "kind"},
+    "$defs": {
+        "cat": {
+            "type": "object",
+            "properties": {"kind": {"const": "cat"}, "kitten": {"anyOf": [{"$ref": "#/$defs/cat"}, {"type": "null"}]}},
+            "required": ["kind"],
+            "additionalProperties": False,
+        },
+        "dog": {
+            "type": "object",
+            "properties": {"kind": {"const": "dog"}, "friend": {"$ref": "#"}},
+            "required": ["kind"],
+            "additionalProperties": False,
+        },
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"kind": "cat"},
+        {"kind": "cat", "kitten": {"kind": "cat", "kitten": None}},
+        {"kind": "dog", "friend": {"kind": "cat"}},
+        {"kind": "dog", "kitten": None},
+        {"kind": "cow"},
+        {},
+        {"kind": "cat", "kitten": {"kind": "dog"}},
+    ],
+)
+def test_one_of_several_tagged_definitions_is_enforced_as_pydantic_writes_it(document):
+    """The library tells branches apart by type, const and enum, and not through references."""
+    valid = Draft202012Validator(TAGGED).is_valid(document)
+    assert accepts(Constraint("schema", json.dumps(TAGGED)), document) is valid
+    assert unenforced(Constraint("schema", json.dumps(TAGGED))) == ()
+
+
+@pytest.mark.parametrize(
+    ("branches", "said"),
+    [
+        ([{"minimum": 1}, {"maximum": 3}], "may fit one document"),
+        ([{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}], "may fit one document"),
+        ([{"$ref": "#"}], "without end"),
+        ([{"$ref": "#/oneOf/1"}, {"$ref": "#/oneOf/0"}], "may fit one document"),
+        ([{"$ref": "#/oneOf/0"}], "it allows nothing"),
+        ([{"$ref": "#/$defs/named"}, {"type": "string"}], "may fit one document"),
+    ],
+)
+def test_branches_that_cannot_be_told_apart_are_refused(branches, said):
+    definitions = {"a": {"type": "string"}, "named": {"type": "null", "$anchor": "here"}}
+    with pytest.raises(UsageError) as refusal:
+        bytes_vocabulary().matcher(Constraint("schema", json.dumps({"oneOf": branches, "$defs": definitions})))
+    assert said in refusal.value.message
 
 
 @pytest.mark.parametrize("change", [{"maxLength": 0, "maxItems": 0}, {"type": ["object", "null"]}])
