@@ -117,13 +117,7 @@ class LoadedPair:
 
         Raises: UsageError if the template refuses these messages, or if there are tools and no template.
         """
-        if self.tokenizer.has_template:
-            return self.tokenizer.render(messages, thinks, tools)
-        if tools:
-            raise UsageError(
-                f"{self.names[0]} has no chat template, and {len(tools)} tools need one", "take an instruct model"
-            )
-        return self.tokenizer.encode("\n\n".join(str(message["content"]) for message in messages))
+        return conversation_tokens(self.tokenizer, self.names[0], messages, thinks, tools)
 
     def tool_calls(self, text: str, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[str, list[ToolCall]]:
         """(the answer without its calls, the calls) by the model's own parser. Raises: UsageError if it has none."""
@@ -154,6 +148,23 @@ class LoadedPair:
         slot = Slot(self.first.target, load_weights(checkpoint))
         names = self.names[0], checkpoint.name
         return LoadedPair(self.pair, names, self.tokenizer, slot, self.generation_config)
+
+
+def conversation_tokens(
+    tokenizer: Tokenizer,
+    name: str,
+    messages: Sequence[Message],
+    thinks: bool = True,
+    tools: Sequence[Mapping[str, Any]] = (),
+) -> list[int]:
+    """As `LoadedPair.message_tokens`, of the target `name`."""
+    if tokenizer.has_template:
+        return tokenizer.render(messages, thinks, tools)
+    if tools:
+        raise UsageError(
+            f"{name} has no chat template, and {len(tools)} tools need one", "take an instruct model"
+        )
+    return tokenizer.encode("\n\n".join(str(message["content"]) for message in messages))
 
 
 def load(
