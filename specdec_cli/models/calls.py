@@ -53,6 +53,8 @@ def allowed(functions: Sequence[tuple[str, str]], start: Mark, end: Mark, one: b
     bodies = rules[0].removeprefix(f"call: {start.rule}")
     lines = ["start: TEXT | before rest" + more, f"rest: {bodies}"]
     lines.append(f"TEXT: ANY & ~(ANY {symbol(start.text)} ANY)\nANY: /(?s:.*)/")
-    lines.append(f"before: (free_text | free {symbol(start.token)})" if start.token is not None else "before: free_text")
+    lines.append(
+        f"before: (free_text | free {symbol(start.token)})" if start.token is not None else "before: free_text"
+    )
     lines.append(f"free_text[suffix={symbol(start.text)}]: /(?s:.*)/\nfree: /(?s:.*)/")
     return "\n".join([*lines, *rules])

@@ -118,7 +118,7 @@ class Tokenizer:
 
     @property
     def call_marks(self) -> tuple[str, str] | None:
-        """What a call of a function begins and ends with, where the model's template knows calls; an end may be empty."""
+        """What a call of a function begins and ends with, None where the model knows no calls; an end may be empty."""
         start, end = self._wrapper.tool_call_start, self._wrapper.tool_call_end
         return None if start is None or self._wrapper.tool_parser is None else (start, end or "")
 

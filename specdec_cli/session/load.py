@@ -161,9 +161,7 @@ def conversation_tokens(
     if tokenizer.has_template:
         return tokenizer.render(messages, thinks, tools)
     if tools:
-        raise UsageError(
-            f"{name} has no chat template, and {len(tools)} tools need one", "take an instruct model"
-        )
+        raise UsageError(f"{name} has no chat template, and {len(tools)} tools need one", "take an instruct model")
     return tokenizer.encode("\n\n".join(str(message["content"]) for message in messages))
 
 

@@ -139,15 +139,13 @@ class BlockVoice:
     def say(self, choice: int, piece: Piece, answer: Answer) -> bytes:
         match piece:
             case Thought(text):
-                start = {"type": "thinking", "thinking": "", "signature": ""}
-                return self._opened("thinking", start) + self._delta({"type": "thinking_delta", "thinking": text})
+                delta = {"type": "thinking_delta", "thinking": text}
+                return self._opened("thinking", {"type": "thinking", "thinking": "", "signature": ""}, delta)
             case Said(text):
-                return self._opened("text", {"type": "text", "text": ""}) + self._delta(
-                    {"type": "text_delta", "text": text}
-                )
-        start = {"type": "tool_use", "id": piece.id, "name": piece.name, "input": {}}
+                return self._opened("text", {"type": "text", "text": ""}, {"type": "text_delta", "text": text})
+        start: dict[str, Any] = {"type": "tool_use", "id": piece.id, "name": piece.name, "input": {}}
         deltas = [{"type": "input_json_delta", "partial_json": part} for part in piece.pieces]
-        return self._closed() + self._opened("tool_use", start) + voice.joined(map(self._delta, deltas))
+        return self._closed() + self._opened("tool_use", start, *deltas)
 
     def show(self, choice: int, round: RoundDone) -> bytes:
         return _event({"type": "specdec", "specdec": voice.round_values(round)})
@@ -187,22 +185,21 @@ class BlockVoice:
         head = {"id": self.id, "type": "message", "role": "assistant", "model": self.model, "content": blocks}
         return {**head, "stop_reason": ended[0], "stop_sequence": ended[1], "usage": usage(answer)}
 
-    def _opened(self, kind: str, block: dict[str, Any]) -> bytes:
-        """The start of a block of this kind, unless one is open."""
-        if self._open == kind:
-            return b""
-        before = self._closed()
-        self._place, self._open = self._place + 1, kind
-        return before + _event({"type": "content_block_start", "index": self._place, "content_block": block})
+    def _opened(self, kind: str, block: dict[str, Any], *deltas: dict[str, Any]) -> bytes:
+        """The start of a block of this kind, unless one is open, and what it grows by."""
+        before = b""
+        if self._open != kind:
+            before = self._closed()
+            self._place, self._open = self._place + 1, kind
+            before += _event({"type": "content_block_start", "index": self._place, "content_block": block})
+        place = {"type": "content_block_delta", "index": self._place}
+        return before + voice.joined(_event({**place, "delta": delta}) for delta in deltas)
 
     def _closed(self) -> bytes:
         if not self._open:
             return b""
         self._open = ""
         return _event({"type": "content_block_stop", "index": self._place})
-
-    def _delta(self, delta: dict[str, Any]) -> bytes:
-        return _event({"type": "content_block_delta", "index": self._place, "delta": delta})
 
 
 def _event(values: dict[str, Any]) -> bytes:

@@ -63,7 +63,9 @@ def openai_offer(body: Fields, nested: bool) -> Offer:
             raise bad_field(tool.named("function"), "it is missing, and an object is expected")
         functions.append(function(inner))
     if not isinstance(body.raw("tool_choice"), dict):
-        return chosen(functions, body.choice("tool_choice", ("none", "auto", "required")) or "auto", None, "tool_choice")
+        return chosen(
+            functions, body.choice("tool_choice", ("none", "auto", "required")) or "auto", None, "tool_choice"
+        )
     named = body.inner("tool_choice")
     assert named is not None
     if named.choice("type", ("function",)) is None:

@@ -39,6 +39,13 @@ class Door:
     most_body_bytes: int = MOST_BODY_BYTES
     body_seconds: float = BODY_SECONDS
 
+    @property
+    def url(self) -> str:
+        """Where this machine's clients find it."""
+        anywhere = self.host in ("0.0.0.0", "::")
+        name = "127.0.0.1" if anywhere else f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{name}:{self.port}"
+
     def require(self, method: str, path: str, headers: Headers) -> None:
         """Raises: HttpError for a request that may not come in."""
         self._require_host(headers.get("host", ""))

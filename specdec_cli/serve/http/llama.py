@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from specdec_cli.serve.http.chat import thinks
 from specdec_cli.serve.http.completions import token_ids
 from specdec_cli.serve.http.errors import HttpError, bad_field
 from specdec_cli.serve.http.fields import Fields
-from specdec_cli.serve.http.messages import openai_messages
 from specdec_cli.serve.http.functions import described, openai_offer
-from specdec_cli.serve.http.chat import thinks
+from specdec_cli.serve.http.messages import openai_messages
 from specdec_cli.serve.job import Health
 from specdec_cli.serve.model import Model
 

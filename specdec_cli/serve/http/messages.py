@@ -1,4 +1,4 @@
-"""OpenAI's messages -> those of chat templates (pure). Law: every word of a client's reaches the template, or is refused.
+"""OpenAI's messages -> those of chat templates (pure). Law: every word reaches the template, or is refused.
 
 Templates take texts as `content`, the arguments of calls as objects, and leading instructions as one system message.
 """

@@ -74,7 +74,7 @@ class Reply(Response):
             for choice, event in await self._mailbox.take(None):
                 self._feed(choice, event)
             if self._mailbox.gone:
-                return
+                return None
             if failed := self._failure():
                 return await self._fail(failed, scope, receive, send)
         self._status = 200
@@ -93,7 +93,9 @@ class Reply(Response):
         self._status = 200
         await self._send(send, self._voice.begin())
         while True:
-            await self._send(send, b"".join(self._say(choice, event) for choice, event in letters) or self._silence(letters))
+            await self._send(
+                send, b"".join(self._say(choice, event) for choice, event in letters) or self._silence(letters)
+            )
             if failed := self._failure():
                 await self._send(send, self._voice.failed(failed))
                 break

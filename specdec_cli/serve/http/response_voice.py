@@ -1,4 +1,4 @@
-"""How /v1/responses says an answer (pure): items that open, grow and close, each event with its place in the sequence."""
+"""How /v1/responses says an answer (pure): items that open, grow and close, each event numbered."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class ResponseVoice:
         kind = "rs" if isinstance(piece, Thought) else "msg"
         before = b"" if self._open and self._open[0] == kind else self._closed() + self._opened(kind)
         self._text += piece.text
-        more = {"logprobs": []} if isinstance(piece, Said) else {}
+        more: dict[str, Any] = {"logprobs": []} if isinstance(piece, Said) else {}
         return before + self._event(f"response.{KINDS[kind][1]}.delta", delta=piece.text, **self._part(), **more)
 
     def show(self, choice: int, round: RoundDone) -> bytes:
@@ -114,7 +114,7 @@ class ResponseVoice:
             return b""
         kind, identity = self._open
         item = KINDS[kind][0](identity, self._text, "completed")
-        more = {"logprobs": []} if kind == "msg" else {}
+        more: dict[str, Any] = {"logprobs": []} if kind == "msg" else {}
         done = self._event(f"response.{KINDS[kind][1]}.done", **self._part(), text=self._text, **more)
         done += self._event("response.content_part.done", **self._part(), part=item["content"][0])
         self._open = None
@@ -184,4 +184,3 @@ def _usage(answer: Answer) -> dict[str, Any]:
         **more,
         "total_tokens": found["total_tokens"],
     }
-

@@ -34,9 +34,7 @@ def text_scores(tokenizer: Tokenizer, scores: Sequence[TokenLogprob]) -> dict[st
     return {
         "tokens": texts,
         "token_logprobs": [finite(score.logprob) for score in scores],
-        "top_logprobs": [
-            {tokenizer.piece(token): finite(logprob) for token, logprob in score.top} for score in scores
-        ],
+        "top_logprobs": [{tokenizer.piece(token): finite(logprob) for token, logprob in score.top} for score in scores],
         "text_offset": offsets[:-1],
     }
 

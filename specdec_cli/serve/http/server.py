@@ -1,4 +1,4 @@
-"""uvicorn around the app. Law: the port is taken before any model is loaded, and the end of the server ends its replies."""
+"""uvicorn around the app. Law: the port is taken before any model is loaded; the server's end ends its replies."""
 
 from __future__ import annotations
 
@@ -90,4 +90,3 @@ class Server(uvicorn.Server):
         """Replies first: uvicorn waits for them."""
         self._service.leave()
         await super().shutdown(sockets)
-

@@ -1,6 +1,6 @@
-"""From a body to a reply. Law: the loop never waits for a tokenizer, a template or a grammar: a thread of their own does.
+"""From a body to a reply. Law: the loop never waits for a tokenizer, a template or a grammar.
 
-One thread does this work, so two requests never use the tokenizer at once.
+A thread of its own does this work, so two requests never use the tokenizer at once.
 """
 
 from __future__ import annotations
