@@ -23,7 +23,7 @@ def started_lines(name: str, url: str, wants_key: bool) -> list[str]:
 def reply_line(clock: str, facts: Mapping[str, Any]) -> str:
     """One reply: when, what, how much was read and written, how fast, how well was drafted."""
     status = "left" if facts["status"] == LEFT else str(facts["status"])
-    parts = [clock, facts["path"], status]
+    parts = [clock, str(facts["path"]).removeprefix("/").removeprefix("v1/"), status]
     if not facts["emitted_tokens"]:
         return " ".join(parts) + f" · {facts['seconds']:.1f} s"
     read = facts["prompt_tokens"] - facts["cached_tokens"]
