@@ -166,7 +166,7 @@ def test_errors_arrive_as_the_clients_own_kinds(gpt, claude):
     assert bad.value.param == "temperature"
     with pytest.raises(openai.NotFoundError, match="what is: demo"):
         gpt.chat.completions.create(model="gpt-9", messages=ASKED)
-    with pytest.raises(anthropic.BadRequestError, match="prompt is too long: [0-9]+ tokens > 1023 maximum") as long:
+    with pytest.raises(anthropic.BadRequestError, match=r"prompt is too long: [0-9]+ tokens > 1023 maximum") as long:
         claude.messages.create(model="demo", max_tokens=9, messages=[{"role": "user", "content": "word " * 2000}])
     assert long.value.body["error"]["type"] == "invalid_request_error"
     with pytest.raises(openai.BadRequestError) as long:
