@@ -8,8 +8,6 @@ from contextlib import suppress
 
 from specdec_cli.events import Event
 
-# Proxies and clients take a silent connection for a dead one.
-SILENCE_SECONDS = 12.0
 Letter = tuple[int, Event]
 """(which answer, event)."""
 
@@ -34,7 +32,7 @@ class Mailbox:
         self.gone = True
         self._arrived.set()
 
-    async def take(self, seconds: float | None = SILENCE_SECONDS) -> list[Letter]:
+    async def take(self, seconds: float | None) -> list[Letter]:
         """All that has come; waits for the first, and is empty after so many seconds, or when `gone`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -17,6 +18,10 @@ from specdec_cli.serve.http.mailbox import Mailbox
 from specdec_cli.serve.http.voice import SSE, Voice
 from specdec_cli.serve.job import Ticket
 
+# Whoever left does not read it; whoever is still there is told why.
+ENDING = HttpError(503, "the server is ending")
+# Proxies and clients take a silent connection for a dead one.
+SILENCE_SECONDS = 12.0
 Done = Callable[[Sequence[Answer], int], None]
 """Told of the answers and the status once a reply is over."""
 
@@ -34,6 +39,8 @@ def error_response(path: str, error: HttpError) -> Response:
 class Reply(Response):
     """The answers to one request, at once or as they come."""
 
+    silence_seconds = SILENCE_SECONDS
+
     def __init__(
         self,
         voice: Voice,
@@ -45,6 +52,7 @@ class Reply(Response):
         self._voice, self._answers, self._tickets = voice, answers, tickets
         self._mailbox, self._done = mailbox, done
         self._status = 499  # the client left
+        self._sent = time.monotonic()
         self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -74,7 +82,7 @@ class Reply(Response):
             for choice, event in await self._mailbox.take(None):
                 self._feed(choice, event)
             if self._mailbox.gone:
-                return None
+                return await self._fail(ENDING, scope, receive, send)
             if failed := self._failure():
                 return await self._fail(failed, scope, receive, send)
         self._status = 200
@@ -82,27 +90,26 @@ class Reply(Response):
         return None
 
     async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
-        letters = await self._mailbox.take()
+        letters = await self._mailbox.take(self.silence_seconds)
         for _, event in letters:
             if isinstance(event, Failure):
                 return await self._fail(of_failure(event), scope, receive, send)
         if self._mailbox.gone:
-            return None
+            return await self._fail(ENDING, scope, receive, send)
         headers = [(b"content-type", SSE.encode()), (b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        self._status = 200
+        self._status, self._sent = 200, time.monotonic()
         await self._send(send, self._voice.begin())
         while True:
-            await self._send(
-                send, b"".join(self._say(choice, event) for choice, event in letters) or self._silence(letters)
-            )
+            said = b"".join(self._say(choice, event) for choice, event in letters)
+            await self._send(send, said or self._silence())
             if failed := self._failure():
                 await self._send(send, self._voice.failed(failed))
                 break
             if all(answer.over for answer in self._answers):
                 await self._send(send, self._voice.end(self._answers))
                 break
-            letters = await self._mailbox.take()
+            letters = await self._mailbox.take(self._until_silence())
             if self._mailbox.gone:
                 self._status = 499
                 break
@@ -110,8 +117,12 @@ class Reply(Response):
             await send({"type": "http.response.body", "body": b""})
         return None
 
-    def _silence(self, letters: Sequence[Any]) -> bytes:
-        return b"" if letters else self._voice.silence
+    def _until_silence(self) -> float:
+        """Seconds until the client must hear something: much may happen of which it is told nothing."""
+        return max(0.0, self._sent + self.silence_seconds - time.monotonic())
+
+    def _silence(self) -> bytes:
+        return b"" if self._until_silence() else self._voice.silence
 
     def _say(self, choice: int, event: Any) -> bytes:
         """What one event becomes."""
@@ -137,9 +148,10 @@ class Reply(Response):
         return next((of_failure(answer.failure) for answer in self._answers if answer.failure), None)
 
     async def _fail(self, error: HttpError, scope: Scope, receive: Receive, send: Send) -> None:
-        self._status = error.status
+        self._status = self._status if error is ENDING else error.status
         await error_response(scope["path"], error)(scope, receive, send)
 
     async def _send(self, send: Send, body: bytes) -> None:
         if body:
+            self._sent = time.monotonic()
             await send({"type": "http.response.body", "body": body, "more_body": True})

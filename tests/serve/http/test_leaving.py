@@ -10,7 +10,7 @@ import pytest
 
 from fakes.desk import ScriptedDesk
 from fakes.server import serving
-from specdec_cli.serve.http import mailbox
+from specdec_cli.serve.http import reply
 from specdec_cli.serve.job import Busy, TooLarge, TooLong
 
 ASKED = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4}
@@ -79,7 +79,7 @@ def test_whoever_leaves_while_the_prompt_is_read_or_waits_ends_that(tooled, stre
 
 @pytest.mark.parametrize("path, sign", [(PATHS[0], b": still reading\n\n"), (PATHS[1], b"event: ping\n")])
 def test_a_stream_gives_signs_of_life_while_the_prompt_is_read(tooled, monkeypatch, path, sign):
-    monkeypatch.setattr(mailbox.Mailbox.take, "__defaults__", (0.1,))
+    monkeypatch.setattr(reply.Reply, "silence_seconds", 0.1)
     desk = ScriptedDesk(["a"], between=lambda ticket: time.sleep(0.6))
     with serving(tooled, desk) as (url, _):
         said = httpx.post(url + path, json={**ASKED, "stream": True}, timeout=20).content
