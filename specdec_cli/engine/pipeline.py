@@ -22,7 +22,8 @@ from specdec_cli.engine.drafters.base import Drafter, Verified
 from specdec_cli.engine.finite import is_finite, not_finite, witness
 from specdec_cli.engine.hidden import Hidden
 from specdec_cli.engine.memory import EMITTED_TOKENS, FreedBuffers
-from specdec_cli.engine.model import CachedModel, Output
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.network import Output
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule, Verdict
 from specdec_cli.engine.sampling.logprobs import Logprobs, logprobs
 from specdec_cli.events import Round

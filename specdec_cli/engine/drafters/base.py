@@ -13,7 +13,8 @@ from specdec_cli.engine.draft_length.fixed import DraftLength
 from specdec_cli.engine.draft_length.lookup_acceptance import LookupAcceptance
 from specdec_cli.engine.heads.cached import CachedHead
 from specdec_cli.engine.hidden import Hidden
-from specdec_cli.engine.model import CachedModel, Output
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.network import Output
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 from specdec_cli.kinds import NONE
 
