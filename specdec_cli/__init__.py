@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from specdec_cli.errors import DoesNotFit, NotAvailable, Refused, SpecdecError, UsageError
-    from specdec_cli.events import Failure, Finish, Prefill, Round, RoundDone, Start, TokenLogprob
+    from specdec_cli.events import Failure, Finish, Prefill, Reading, Round, RoundDone, Start, TokenLogprob
     from specdec_cli.models.tokenizer import ToolCall
     from specdec_cli.pairs.pair import Pair
     from specdec_cli.request import Constraint, Request
@@ -26,7 +26,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "errors": ("DoesNotFit", "NotAvailable", "Refused", "SpecdecError", "UsageError"),
-    "events": ("Failure", "Finish", "Prefill", "Round", "RoundDone", "Start", "TokenLogprob"),
+    "events": ("Failure", "Finish", "Prefill", "Reading", "Round", "RoundDone", "Start", "TokenLogprob"),
     "models.tokenizer": ("ToolCall",),
     "pairs.pair": ("Pair",),
     "request": ("Constraint", "Request"),
@@ -45,6 +45,7 @@ __all__ = [
     "NotAvailable",
     "Pair",
     "Prefill",
+    "Reading",
     "Refused",
     "Request",
     "Round",

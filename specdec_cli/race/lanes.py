@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from specdec_cli.events import Event, Finish, Prefill, RoundDone, Start
+from specdec_cli.events import Event, Finish, Prefill, Reading, RoundDone, Start
 from specdec_cli.race.events import LaneName, LaneStep
 
 Clock = Callable[[], float]
@@ -85,6 +85,8 @@ class Lane:
                 self._tokens_left = max_tokens
             case Prefill():
                 self.has_read = True
+            case Reading() if self.has_read:  # the draft reads, which is part of the next round
+                self.seconds += self._watch() - began
             case RoundDone(round=judged):
                 self.seconds += self._watch() - began
                 self._tokens_left -= len(judged.emitted)

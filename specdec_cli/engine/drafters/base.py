@@ -67,8 +67,8 @@ class Drafter:
         """Whether `propose` may come at once; else `prefill` reads `context` first, in interruptible steps."""
         return True
 
-    def prefill(self, context: Sequence[int]) -> Iterator[object]:
-        """Read `context` ahead of a proposal, a chunk a step."""
+    def prefill(self, context: Sequence[int]) -> Iterator[int]:
+        """Read `context` ahead of a proposal, a chunk a step; yields how many of its tokens were read so far."""
         yield from ()
 
     def start(self, context: Sequence[int]) -> None:
