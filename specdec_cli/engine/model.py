@@ -55,7 +55,7 @@ class CachedModel:
     def copy(self, length: int) -> CachedModel:
         """Another conversation that begins with the first `length` tokens read here, or fewer, as of `reuse`."""
         twin = self.fresh()
-        twin._caches = self._caches.copy(length)
+        twin._caches = self._caches.copy(min(length, len(self._read)))
         twin._read = self._read[: twin.length]
         return twin
 

@@ -11,29 +11,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from specdec_cli.events import Event, Finish, Prefill, Reading, RoundDone, Start
 from specdec_cli.race.events import LaneName, LaneStep
+from specdec_cli.session.stopwatch import Stopwatch
 
 Clock = Callable[[], float]
 # Chosen, not measured: shorter turns cost more of the launches ahead, longer ones make the picture jump.
 TURN_SECONDS = 0.1
-
-
-class Stopwatch:
-    """A clock that stands still while its lane waits."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._kept = 0.0
-        self._since: float | None = None
-
-    def __call__(self) -> float:
-        return self._kept + (0.0 if self._since is None else self._clock() - self._since)
-
-    def __enter__(self) -> Stopwatch:
-        self._since = self._clock()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._kept, self._since = self(), None
 
 
 class Lane:

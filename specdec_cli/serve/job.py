@@ -22,7 +22,8 @@ class Job:
 
     `ends` are the lengths of the prompt's prefixes that later prompts probably share (system message, each turn), in
     ascending order: where a cache cannot be trimmed, a snapshot is worth most there. `key` names the conversation
-    where the client does. `noun` says who asks, for the operator, such as `chat/completions`.
+    where the client does. `noun` says who asks, for the operator, such as `chat/completions`. With `raw` the answer
+    continues the prompt's text, as in `Session.reply`.
     """
 
     prompt: tuple[int, ...]
@@ -30,6 +31,7 @@ class Job:
     ends: tuple[int, ...] = ()
     key: str | None = None
     noun: str = ""
+    raw: bool = False
 
 
 class Ticket(Protocol):
@@ -45,6 +47,20 @@ class Ticket(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How busy a desk is: jobs that run, jobs that wait, conversations it can keep, and whether the models are here.
+
+    `jobs` are the nouns of all of them, the running ones first, so a waiting job's place is its position.
+    """
+
+    running: int = 0
+    waiting: int = 0
+    slots: int = 1
+    loaded: bool = True
+    jobs: tuple[str, ...] = ()
+
+
 class Desk(Protocol):
     """Where jobs are handed in; its one thread owns the models."""
 
@@ -53,6 +69,14 @@ class Desk(Protocol):
 
         Raises: Busy if too many wait, TooLong if prompt and answer exceed the context, TooLarge for the memory.
         """
+        ...
+
+    def health(self) -> Health:
+        """How busy it is; from any thread, without waiting."""
+        ...
+
+    def close(self) -> None:
+        """End every job and the thread; from any thread."""
         ...
 
 

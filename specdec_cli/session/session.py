@@ -32,7 +32,8 @@ from specdec_cli.models.tokenizer import Message
 from specdec_cli.request import Request, asked_of, effective
 from specdec_cli.session.drafting import DraftController
 from specdec_cli.session.gain_meter import GainMeter
-from specdec_cli.session.load import LoadedPair, Slot
+from specdec_cli.session.load import LoadedPair
+from specdec_cli.session.slot import Slot
 from specdec_cli.session.start import start_of
 from specdec_cli.session.writer import Writer
 from specdec_cli.stats import Stats

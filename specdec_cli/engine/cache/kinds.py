@@ -104,12 +104,12 @@ def detached(part: Any) -> Any:
 
 def saved(part: Any) -> dict[str, Any]:
     """A cache's attributes with arrays of their own; no copy is made before one side is written to."""
-    return own(vars(part))
+    return own(vars(part), {})
 
 
-def own(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The same attributes with arrays of their own."""
-    return {name: _own(value) for name, value in attributes.items()}
+def own(attributes: Mapping[str, Any], copies: dict[int, mx.array]) -> dict[str, Any]:
+    """The same attributes with arrays of their own; what was one array stays one, by its `copies` so far."""
+    return {name: _own(value, copies) for name, value in attributes.items()}
 
 
 def give_back_room(part: Any) -> None:
@@ -118,11 +118,11 @@ def give_back_room(part: Any) -> None:
         part.keys, part.values = tree_map(lambda rows: rows[..., : part.offset, :], (part.keys, part.values))
 
 
-def _own(value: Any) -> Any:
+def _own(value: Any, copies: dict[int, mx.array]) -> Any:
     if isinstance(value, mx.array):
-        return value[...]
+        return copies.setdefault(id(value), value[...])
     if isinstance(value, list | tuple):
-        return type(value)(_own(item) for item in value)
+        return type(value)(_own(item, copies) for item in value)
     return value
 
 

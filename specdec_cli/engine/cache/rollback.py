@@ -30,12 +30,13 @@ from specdec_cli.engine.cache.kinds import (
     put_back,
     reaches,
     rolling,
-    saved,
     state_of,
 )
 from specdec_cli.engine.cache.recompute import Recording, install_recorder, readers_of, recorder_of
 from specdec_cli.errors import SpecdecError
 from specdec_cli.request import MAX_ROWS
+
+BLOCK = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +147,13 @@ class Caches:
 
         Arrays are copied when either side writes. The last pass cannot be taken back in part.
         """
-        twin = Caches(self._network, self._kv)
+        twin, copies = Caches(self._network, self._kv), dict[int, mx.array]()
         for mine, theirs in zip(leaves(twin.layers), leaves(self.layers), strict=True):
-            vars(mine).update(saved(theirs))
+            vars(mine).update(own(vars(theirs), copies))
         twin.length, twin.kept_snapshots = self.length, self.kept_snapshots
-        twin._snapshots = [replace(kept, states=tuple(map(own, kept.states))) for kept in self._snapshots]
+        twin._snapshots = [
+            replace(kept, states=tuple(own(state, copies) for state in kept.states)) for kept in self._snapshots
+        ]
         twin.rollback(length)
         twin.give_back_room()
         return twin
@@ -242,5 +245,10 @@ def thinned(snapshots: list[Snapshot], kept: int) -> list[Snapshot]:
 
 
 def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
-    """Number of leading ids that `a` and `b` share."""
-    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    """Number of leading ids that `a` and `b` share; whole blocks first, as most of a long prompt is what it was."""
+    at, end = 0, min(len(a), len(b))
+    while at < end and list(a[at : at + BLOCK]) == list(b[at : at + BLOCK]):
+        at += BLOCK
+    at = min(at, end)
+    pairs = zip(a[at : at + BLOCK], b[at : at + BLOCK], strict=False)
+    return next((at + i for i, (x, y) in enumerate(pairs) if x != y), min(at + BLOCK, end))

@@ -176,7 +176,7 @@ def test_a_copy_that_shared_its_arrays_would_be_found_out(monkeypatch):
     """Negative control of the test above: mlx writes into an array through every name it has."""
     from specdec_cli.engine.cache import rollback as module
 
-    monkeypatch.setattr(module, "saved", lambda part: dict(vars(part)))
+    monkeypatch.setattr(module, "own", lambda attributes, copies: dict(attributes))
     monkeypatch.setattr(module, "give_back_room", lambda part: None)
     caches = Caches(network := tiny_network(architectures()["qwen3"], 1))
     feed(caches, network, TEXT[:40])
