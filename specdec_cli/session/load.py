@@ -1,6 +1,6 @@
 """From a pair's names to its weights in memory. Law: every refusal comes before any weight is read.
 
-A LoadedPair is shared by all conversations; a Slot is the caches of one.
+A LoadedPair is shared by all conversations.
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from specdec_cli.engine import device
 from specdec_cli.engine.footprint import resident_bytes
-from specdec_cli.engine.heads.cached import CachedHead
 from specdec_cli.engine.load import load as load_weights
 from specdec_cli.engine.memory import Residency, bound_memory
-from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.errors import NotAvailable, Refused, UsageError
 from specdec_cli.hub import locate
@@ -30,24 +28,10 @@ from specdec_cli.pairs.resolve import resolve_pair
 from specdec_cli.session.cost_file import CostStore, MemoryCostStore
 from specdec_cli.session.heads import PROMPTS, Tell, agreement_key, checked_head
 from specdec_cli.session.parts import PairFiles, fitting, pair_files, require_draft
+from specdec_cli.session.slot import Slot
 
 if TYPE_CHECKING:
     from specdec_cli.session.session import Session
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """One conversation's caches: of the target and, where there is one, of the draft: a model or a head."""
-
-    target: CachedModel
-    draft: CachedModel | None = None
-    head: CachedHead | None = None
-
-    def forget(self) -> None:
-        """Empty them."""
-        for part in (self.target, self.draft, self.head):
-            if part is not None:
-                part.forget()
 
 
 @dataclass(frozen=True, slots=True)
