@@ -17,8 +17,9 @@ from specdec_cli.cli.groups import grouped
 from specdec_cli.cli.opened import opened, resolved
 from specdec_cli.cli.options import DraftLength, MaxContext, ModelOptions, Plain, Quiet, StopRepetition
 from specdec_cli.cli.pipes import ignore_broken_pipe
-from specdec_cli.cli.serve_options import NEVER, NO_KEY, DeskOptions, DoorOptions
+from specdec_cli.cli.serve_options import NEVER, NO_KEY, DoorOptions, KeepOptions
 from specdec_cli.errors import UsageError
+from specdec_cli.kinds import K
 from specdec_cli.request import Request, parse_k
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def serve(
     *,
     models: ModelOptions,
     door: DoorOptions,
-    desk: DeskOptions,
+    desk: KeepOptions,
     k: DraftLength = None,
     max_context: MaxContext = None,
     stop_repetition: StopRepetition = None,
@@ -72,18 +73,24 @@ def serve(
         socket = stack.enter_context(closing(listen(door.host, door.port)))
         entrance = Door(socket.getsockname()[1], door.host, key, origins)
         found = without_reason(resolved(models, () if draft_length is None else (draft_length,)))
-        base = Request(
-            k=found.pair.k if draft_length is None else draft_length,
-            drafter=found.drafter,
-            max_context=max_context,
-            stop_repetition=found.pair.stop_repetition if stop_repetition is None else stop_repetition,
-        )
+        base = base_request(found, draft_length, max_context, stop_repetition)
         model, work = seated(loader(found, models, display), base, desk, idle_seconds)
         stack.callback(work.close)
         introduce_demo(found.pair.name, shown=not display.quiet, plain=display.plain)
         service = Service(model, work, entrance, log.reply)
         started = partial(log.started, found.pair.name, entrance.url, key is not None)
         Server(service, started).run([socket])
+
+
+def base_request(found: Resolved, k: K | None, max_context: int | None, stop_repetition: int | None) -> Request:
+    """What every request starts from: the options, else the pair's own."""
+    pair = found.pair
+    return Request(
+        k=pair.k if k is None else k,
+        drafter=found.drafter,
+        max_context=max_context,
+        stop_repetition=pair.stop_repetition if stop_repetition is None else stop_repetition,
+    )
 
 
 def idle(text: str) -> float | None:
@@ -104,20 +111,25 @@ def loader(found: Resolved, models: ModelOptions, display: ServeDisplay) -> Call
 
 
 def seated(
-    load: Callable[[], LoadedPair], base: Request, options: DeskOptions, idle_seconds: float | None
+    load: Callable[[], LoadedPair], base: Request, options: KeepOptions, idle_seconds: float | None
 ) -> tuple[Model, Desk]:
     """The pair's facts, and the desk that owns the pair: nobody else keeps it, or it could not be unloaded."""
     from specdec_cli.serve.desk import make_desk
     from specdec_cli.serve.model import Model
 
-    pair = load()
-    model = Model.of(pair, base, int(time.time()))
+    facts: list[Model] = []
+    since = int(time.time())
+
+    def noted() -> LoadedPair:
+        pair = load()
+        facts[:] = [Model.of(pair, base, since)]
+        return pair
+
     desk = make_desk(
-        pair,
-        load,
+        noted,
         slots=options.slots,
         cache_bytes=options.cache_bytes,
         parallel=options.parallel,
         idle_seconds=idle_seconds,
     )
-    return model, desk
+    return facts[0], desk

@@ -10,10 +10,12 @@ from typing import Annotated
 from specdec_cli.cli.options import option
 from specdec_cli.errors import UsageError
 from specdec_cli.request import within
+from specdec_cli.serve.options import DeskOptions
 
 KEY = "SPECDEC_API_KEY"
 NO_KEY = f"give one: --api-key-file FILE, or {KEY} in the environment"
 NEVER = ("0", "never")
+USUAL = DeskOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +71,19 @@ class DoorOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class DeskOptions:
+class KeepOptions:
     """How many conversations are kept and served at once."""
 
     slots: Annotated[
-        int | None,
+        int,
         option(
             metavar="N",
             env="SLOTS",
             callback=within("--slots", 1),
             help="Conversations whose caches are kept.",
-            show_default="what fits",
             advanced=True,
         ),
-    ] = None
+    ] = USUAL.slots
     cache_bytes: Annotated[
         int | None,
         option(
@@ -90,7 +91,7 @@ class DeskOptions:
             env="CACHE_BYTES",
             callback=within("--cache-bytes", 1),
             help="Memory for their caches.",
-            show_default="a share of this machine's",
+            show_default="half of what the weights leave",
             advanced=True,
         ),
     ] = None
@@ -102,7 +103,7 @@ class DeskOptions:
             callback=within("--parallel", 1),
             help="Answers whose rounds take turns; more wait.",
         ),
-    ] = 2
+    ] = USUAL.parallel
     idle_unload: Annotated[
         str, option(metavar="TIME", env="IDLE_UNLOAD", help="Idle time until the models are let go; never: they stay.")
     ] = "10m"

@@ -6,9 +6,9 @@ import httpx
 import pytest
 
 import specdec_cli
-from fakes.desk import SequentialDesk
 from fakes.server import serving
 from fakes.tool_model import tool_folder, tool_model
+from specdec_cli.serve.desk import make_desk
 from specdec_cli.serve.model import Model
 
 
@@ -24,7 +24,7 @@ def model(pair):
 
 @pytest.fixture(scope="module")
 def desk(pair):
-    desk = SequentialDesk(pair)
+    desk = make_desk(lambda: pair, idle_seconds=None)
     yield desk
     desk.close()
 

@@ -32,6 +32,11 @@ def plainly(pair, prompt, raw=False, **options):
     return list(pair.session().reply(prompt, request, raw=raw))[-1]
 
 
+def read_of(message):
+    """Tokens of the prompt, reused or not."""
+    return message.usage.input_tokens + message.usage.cache_read_input_tokens
+
+
 def chat_ids(pair, messages=ASKED):
     return pair.message_tokens(messages)
 
@@ -59,7 +64,8 @@ def test_anthropic_s_client_reads_the_session_s_answer_streamed_or_not(pair, cla
         last = stream.get_final_message()
     assert whole.content[0].text == text == last.content[0].text == wanted.text
     assert whole.stop_reason == last.stop_reason == ("max_tokens" if wanted.reason == "length" else "end_turn")
-    assert whole.usage.input_tokens == claude.messages.count_tokens(model="demo", messages=ASKED).input_tokens == 18
+    assert read_of(whole) == claude.messages.count_tokens(model="demo", messages=ASKED).input_tokens == 18
+    assert read_of(last) == 18 and last.usage.cache_read_input_tokens > 0
     assert last.usage.output_tokens == wanted.stats["emitted_tokens"]
 
 
