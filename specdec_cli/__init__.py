@@ -14,24 +14,26 @@ if TYPE_CHECKING:
     from typing import Any
 
     from specdec_cli.errors import DoesNotFit, NotAvailable, Refused, SpecdecError, UsageError
-    from specdec_cli.events import Failure, Finish, Prefill, Round, RoundDone, Start, TokenLogprob
+    from specdec_cli.events import Failure, Finish, Prefill, Reading, Round, RoundDone, Start, TokenLogprob
     from specdec_cli.models.tokenizer import ToolCall
     from specdec_cli.pairs.pair import Pair
     from specdec_cli.request import Constraint, Request
-    from specdec_cli.session.load import LoadedPair, Slot, load
+    from specdec_cli.session.load import LoadedPair, load
     from specdec_cli.session.session import Session
+    from specdec_cli.session.slot import Slot
     from specdec_cli.stats import Stats
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "errors": ("DoesNotFit", "NotAvailable", "Refused", "SpecdecError", "UsageError"),
-    "events": ("Failure", "Finish", "Prefill", "Round", "RoundDone", "Start", "TokenLogprob"),
+    "events": ("Failure", "Finish", "Prefill", "Reading", "Round", "RoundDone", "Start", "TokenLogprob"),
     "models.tokenizer": ("ToolCall",),
     "pairs.pair": ("Pair",),
     "request": ("Constraint", "Request"),
-    "session.load": ("LoadedPair", "Slot", "load"),
+    "session.load": ("LoadedPair", "load"),
     "session.session": ("Session",),
+    "session.slot": ("Slot",),
     "stats": ("Stats",),
 }
 _HOME = {name: f"{__name__}.{home}" for home, names in _HOMES.items() for name in names}
@@ -45,6 +47,7 @@ __all__ = [
     "NotAvailable",
     "Pair",
     "Prefill",
+    "Reading",
     "Refused",
     "Request",
     "Round",

@@ -92,6 +92,19 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """A chunk of a long text was read and another one follows; a text of one chunk has none.
+
+    `reader` is `target` or `draft`. Between two of them nothing is in flight, and a caller may turn to other work.
+    """
+
+    event: ClassVar[str] = "reading"
+    reader: str
+    read_tokens: int
+    prompt_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Prefill:
     """The target has read the prompt; `cached_tokens` of it were in its cache."""
 
@@ -142,10 +155,8 @@ class Failure:
     exit_code: int
 
 
-Event = Start | Prefill | RoundDone | Finish | Failure
-_KINDS: dict[str, type[Start | Prefill | RoundDone | Finish | Failure]] = {
-    kind.event: kind for kind in (Start, Prefill, RoundDone, Finish, Failure)
-}
+Event = Start | Reading | Prefill | RoundDone | Finish | Failure
+_KINDS: dict[str, type[Event]] = {kind.event: kind for kind in (Start, Reading, Prefill, RoundDone, Finish, Failure)}
 
 
 def to_dict(event: Event) -> dict[str, Any]:

@@ -69,6 +69,7 @@ class Request:
     `constraint` is the shape that the answer must have, if any.
     `stop_repetition`: the answer ends when its last so many tokens repeat one phrase; 0 lets it go on.
     `logprobs`: rounds carry each token's log-probability and that many of the best ones; None: they do not.
+    `predict` is text that the answer will probably resemble: it is drafted from, and never shown to the model.
     """
 
     max_tokens: int = 512
@@ -84,6 +85,7 @@ class Request:
     logprobs: int | None = None
     stop_repetition: int = 0
     constraint: Constraint | None = None
+    predict: str = ""
 
 
 def asked_of(options: Mapping[str, Any]) -> Request:

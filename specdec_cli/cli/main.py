@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from specdec_cli import __version__
-from specdec_cli.cli import audit, bench, chat, doctor, help, pairs, pull, race, replay, run, typed
+from specdec_cli.cli import audit, bench, chat, doctor, help, pairs, pull, race, replay, run, serve, typed
 from specdec_cli.cli.environment import unknown_variables
 from specdec_cli.cli.failures import explained
 from specdec_cli.cli.pipes import ReaderLeft
@@ -27,7 +27,7 @@ from specdec_cli.session.interrupt import ENDING, unwinding
 
 # The help's panels, and the order of the commands in each.
 PANELS = {
-    "Talk": ("run", "chat", "race"),
+    "Talk": ("run", "chat", "serve", "race"),
     "Measure": ("bench", "audit", "replay", "doctor"),
     "Models": ("pull", "pairs", "check", "rm"),
     "Help": ("help",),
@@ -60,7 +60,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for module in (run, chat, race, bench, audit, replay, doctor, pairs, pull, help):
+for module in (run, chat, serve, race, bench, audit, replay, doctor, pairs, pull, help):
     app.add_typer(module.app)
 
 

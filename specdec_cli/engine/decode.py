@@ -8,15 +8,20 @@ draft's first step is launched before the round is yielded, so the device comput
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Iterator
 
 from specdec_cli.engine.draft_length.fixed import DraftLength
 from specdec_cli.engine.drafters.base import Drafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock, Pipeline
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
-from specdec_cli.events import Round
+from specdec_cli.events import Reading, Round
 from specdec_cli.request import MAX_DRAFT
+
+
+def rounds_of(steps: Iterable[Round | Reading]) -> Iterator[Round]:
+    """The rounds alone, for a caller that has nothing else to do while a context is read."""
+    return (step for step in steps if isinstance(step, Round))
 
 
 def decode(
@@ -30,8 +35,10 @@ def decode(
     clock: Clock,
     cancelled: Callable[[], bool] = lambda: False,
     logprobs: int | None = None,
-) -> Generator[Round]:
+) -> Generator[Round | Reading]:
     """Rounds until a stop token, `max_tokens` or `cancelled()`; `context` grows in place by what each round emitted.
+
+    Where the draft has a long context to read, a Reading comes between two chunks of it.
 
     `logprobs`: emitted tokens come with their log-probability and that many of the best ones; None: without.
 
@@ -45,7 +52,10 @@ def decode(
         return max(min(length.next(), left - 1 - in_flight, MAX_DRAFT), 0)
 
     with Pipeline(target, drafter, rule, length, context, clock, cancelled, logprobs) as device:
-        while left and device.launch(k):  # 1 draft K tokens, 2 verify them in one pass, 3 judge them
+        while left:
+            yield from device.prefill(k)
+            if not device.launch(k):  # 1 draft K tokens, 2 verify them in one pass, 3 judge them
+                break
             if device.plain:
                 k = next_k(in_flight=1)
                 if not k and left > 1:

@@ -1,102 +1,25 @@
-"""A network, and the memo of what it has read.
+"""One conversation's caches over a network, and the memo of what was read.
 
 Law: the caches hold a prefix of the committed context, and nothing else once a round is committed. In meaning
 `logits` is a pure function of its arguments; the memo only saves work.
-Letters: K drafted tokens, T tokens fed at once, V vocabulary size, D hidden size.
+Letters: K drafted tokens, T tokens fed at once, V vocabulary size.
 """
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
-from mlx.utils import tree_flatten
 
 from specdec_cli.engine import device
-from specdec_cli.engine.cache.quantized import kv_quantization
 from specdec_cli.engine.cache.rollback import Caches, common_prefix
 from specdec_cli.engine.draft import NO_TOKENS
-from specdec_cli.engine.hidden import Hidden, HiddenStates
-from specdec_cli.engine.memory import READ_TOKENS, FreedBuffers, clear_cache
+from specdec_cli.engine.memory import READ_TOKENS, FreedBuffers
+from specdec_cli.engine.network import Network, Output
 from specdec_cli.request import MAX_UNREAD
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Output:
-    """The result of one pass over T tokens: logits [T, V], and the exposed hidden states, each [T, D]. Lazy."""
-
-    logits: mx.array
-    hidden: Hidden = field(default_factory=dict)
-
-    def last(self, rows: int) -> Output:
-        """The last `rows` rows."""
-        return Output(self.logits[-rows:], {path: states[-rows:] for path, states in self.hidden.items()})
-
-
-class Network:
-    """Weights in memory, shared by all conversations. `name` is for messages; `context_limit` is in tokens."""
-
-    def __init__(
-        self,
-        network: nn.Module,
-        name: str,
-        context_limit: int | None = None,
-        kv_bits: int | None = None,
-        reread: Callable[[], Mapping[str, Any]] | None = None,
-    ) -> None:
-        """`context_limit` None is unbounded. `reread` gives the parameters again, lazily: then weights can be dropped.
-
-        Raises: Refused if caches cannot be quantized to `kv_bits`.
-        """
-        self.module = network
-        self.name = name
-        self.context_limit = context_limit
-        self.kv = kv_quantization(network, kv_bits, name) if kv_bits else None
-        self.hidden = HiddenStates(network, name)
-        self._reread = reread
-        self._in_use = True
-
-    def forward(self, tokens: mx.array, caches: Caches) -> Output:
-        """Feed `tokens` [T] after whatever `caches` hold. The one call of the network."""
-        self._in_use = True
-        with caches.feeding(tokens.size):
-            logits: mx.array = self.module(tokens[None], cache=caches.layers)[0]
-        return Output(logits, self.hidden.take())
-
-    def release(self) -> None:
-        """Drop weights that can be read again; they are read again, lazily, at their next use."""
-        if self._in_use and self._reread is not None:
-            self.module.update(self._reread())
-        clear_cache()
-        self._in_use = False
-
-    @property
-    def weight_bytes(self) -> int:
-        """Bytes of all parameters."""
-        return sum(value.nbytes for _, value in tree_flatten(self.module.parameters()))
-
-    @property
-    def layers(self) -> int:
-        """Layers of the network."""
-        return len(self.module.layers)
-
-    @property
-    def widest(self) -> int:
-        """The most rows of any matrix, embeddings and output head left out."""
-        parameters = tree_flatten(self.module.parameters())
-        inner = [(name, value) for name, value in parameters if not re.search(r"embed|lm_head", name)]
-        return max((value.shape[-2] for _, value in inner if value.ndim > 1), default=0)
-
-    @property
-    def dtype(self) -> str:
-        """The type the network computes in, such as `float32`."""
-        floats = [v.dtype for _, v in tree_flatten(self.module.parameters()) if mx.issubdtype(v.dtype, mx.floating)]
-        return str(max(floats, key=floats.count)).removeprefix("mlx.core.")
 
 
 class CachedModel:
@@ -116,6 +39,7 @@ class CachedModel:
         self.network = network
         self._caches = Caches(self.network.module, self.network.kv)
         self._read: list[int] = []
+        self._marks: tuple[int, ...] = ()
         self._released = False
         self.vocab_size: int = self._dry_run().shape[-1]
         # Bytes of the largest recurrent state, 0 without one.
@@ -127,6 +51,21 @@ class CachedModel:
     def fresh(self) -> CachedModel:
         """The same weights with empty caches of their own: another conversation."""
         return CachedModel(self.network)
+
+    def copy(self, length: int) -> CachedModel:
+        """Another conversation that begins with the first `length` tokens read here, or fewer, as of `reuse`."""
+        twin = self.fresh()
+        twin._caches = self._caches.copy(min(length, len(self._read)))
+        twin._read = self._read[: twin.length]
+        return twin
+
+    def mark(self, ends: Sequence[int], kept: int) -> None:
+        """From now on prompts are read such that a rollback can come back to any length in `ends`.
+
+        Costs nothing where trimming can. Elsewhere a snapshot each, and of those at most `kept` stay.
+        """
+        self._marks = tuple(ends) if self._caches.needs_snapshots else ()
+        self._caches.kept_snapshots = kept
 
     @property
     def name(self) -> str:
@@ -140,6 +79,20 @@ class CachedModel:
     def length(self) -> int:
         """Positions in the caches, those queued on the device included."""
         return self._caches.length
+
+    @property
+    def read(self) -> Sequence[int]:
+        """The ids in the caches, but for what is queued and not committed."""
+        return self._read
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the caches and their snapshots as they are."""
+        return self._caches.nbytes
+
+    def reach(self, context: Sequence[int]) -> int:
+        """Tokens of `context` that need not be read again: what `reuse` would return."""
+        return self._caches.reach(min(common_prefix(self._read, context), len(context) - 1))
 
     @property
     def cache_kinds(self) -> tuple[str, ...]:
@@ -200,14 +153,21 @@ class CachedModel:
         """
         freed = FreedBuffers(READ_TOKENS)
         while self.length < len(context) - 1:
-            chunk = context[self.length : min(self.length + device.prefill_tokens(), len(context) - 1)]
+            chunk = context[self.length : self._chunk_end(len(context) - 1)]
             output = self.forward(self.ids(chunk))
             self._caches.evaluate()
             freed.count(len(chunk))
             self.commit(context, self.length)
+            if self.length in self._marks:
+                self._caches.snapshot()
             yield output
         freed.give_back()
         self._caches.snapshot()
+
+    def _chunk_end(self, end: int) -> int:
+        """Where the next chunk of a prompt ends that is read up to `end`: at a mark, if there is one on the way."""
+        end = min(self.length + device.prefill_tokens(), end)
+        return min((mark for mark in self._marks if self.length < mark < end), default=end)
 
     def logits(self, context: Sequence[int], pending: mx.array) -> mx.array:
         """Logits [K + 1, V] after `context` and after each of the `pending` tokens [K], queued, not evaluated."""

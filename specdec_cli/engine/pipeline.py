@@ -8,7 +8,7 @@ queued. Letters: K drafted tokens, V vocabulary size.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -22,10 +22,11 @@ from specdec_cli.engine.drafters.base import Drafter, Verified
 from specdec_cli.engine.finite import is_finite, not_finite, witness
 from specdec_cli.engine.hidden import Hidden
 from specdec_cli.engine.memory import EMITTED_TOKENS, FreedBuffers
-from specdec_cli.engine.model import CachedModel, Output
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.network import Output
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule, Verdict
 from specdec_cli.engine.sampling.logprobs import Logprobs, logprobs
-from specdec_cli.events import Round
+from specdec_cli.events import Reading, Round
 
 Clock = Callable[[], float]
 # Waiting for a draft costs a device that runs ahead a wake-up of the host. So there one round in eight of each K is
@@ -77,6 +78,7 @@ class Pipeline:
         self._pass: Pass | None = None
         self._successor: Pass | None = None
         self._prefilled = False
+        self._prefill_seconds = 0.0
         self._hidden: Hidden = {}
         self._after_plain = True
         self._freed = FreedBuffers(EMITTED_TOKENS)
@@ -92,6 +94,22 @@ class Pipeline:
     ) -> None:
         self._target.commit(self._context, len(self._context) - 1)
 
+    def prefill(self, k: int) -> Iterator[Reading]:
+        """The drafter reads the context, if it must before it drafts `k` tokens; an event between two chunks.
+
+        Only the first reading is counted apart from the round's own time.
+        """
+        if not k or self._pass is not None or self._drafter.ready(self._context) or self._cancelled():
+            return
+        began, tokens = self._clock(), len(self._context)
+        for read in self._drafter.prefill(self._context):
+            if self._cancelled():
+                return
+            if read < tokens - 1:
+                yield Reading("draft", read, tokens)
+        self._prefill_seconds = 0.0 if self._prefilled else self._clock() - began
+        self._prefilled = True
+
     def launch(self, k: int) -> bool:
         """Draft, verify and judge at most `k` tokens; nothing is read back. A pass in flight already is kept.
 
@@ -101,9 +119,7 @@ class Pipeline:
             return False
         if self._pass is not None:
             return True
-        prefill_seconds = self._prefill() if k else 0.0
-        if prefill_seconds is None:
-            return False
+        prefill_seconds, self._prefill_seconds = self._prefill_seconds, 0.0
         draft = self._drafter.propose(self._context, k) if k else NOTHING
         output = self._target.outputs(self._context, draft.tokens)
         verdict = self._rule.judge(draft, output.logits, len(self._context))
@@ -167,17 +183,6 @@ class Pipeline:
         """Let the device begin with the next draft while the caller prints, where it can run ahead of the host."""
         if k and self._pass is None and device.queues_ahead() and self._drafter.ready(self._context):
             self._drafter.start(self._context)
-
-    def _prefill(self) -> float | None:
-        """Seconds of the drafter's first reading of the context, 0 for later ones; None if cancelled meanwhile."""
-        if self._drafter.ready(self._context):
-            return 0.0
-        began, first = self._clock(), not self._prefilled
-        for _ in self._drafter.prefill(self._context):
-            if self._cancelled():
-                return None
-        self._prefilled = True
-        return self._clock() - began if first else 0.0
 
     def _wait_for(self, draft: Draft) -> float | None:
         """The clock when `draft` is done; None in rounds that are not timed apart."""

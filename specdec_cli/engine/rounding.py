@@ -19,7 +19,8 @@ import mlx.nn as nn
 
 from specdec_cli.engine.baseline import PlainStep, plain_steps
 from specdec_cli.engine.intercept import intercept
-from specdec_cli.engine.model import CachedModel, Network
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.network import Network
 
 # The chosen token's lead over so many others is as good a sample of rounding each.
 RIVALS = 7

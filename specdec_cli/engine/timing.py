@@ -14,7 +14,7 @@ from typing import ClassVar
 import mlx.core as mx
 
 from specdec_cli.engine import device
-from specdec_cli.engine.decode import decode
+from specdec_cli.engine.decode import decode, rounds_of
 from specdec_cli.engine.draft import NO_TOKENS, NOTHING, Draft
 from specdec_cli.engine.drafters.base import Drafter
 from specdec_cli.engine.model import CachedModel
@@ -116,7 +116,7 @@ def round_costs(
     found: list[RoundCost] = []
     plain: list[float] = []
     before = None
-    for round in decode(target, drafter, rule, script, list(context), tokens, NO_STOPS, clock, cancelled):
+    for round in rounds_of(decode(target, drafter, rule, script, list(context), tokens, NO_STOPS, clock, cancelled)):
         k = len(round.draft)
         if k == 0:
             if before != 0:

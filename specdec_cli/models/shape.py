@@ -39,11 +39,11 @@ def grammar(constraint: Constraint, thinking: Thinking | None = None, split: Spl
     first, *rest = split(thinking.end)
     # Text before a special token ends with it; other text ends where the tag is complete, wherever tokens begin.
     special = isinstance(first, int)
-    free = "free: /(?s:.*)/" if special else f"free[suffix={_symbol(first)}]: /(?s:.*)/"
-    end = " ".join(map(_symbol, (first, *rest) if special else rest))
+    free = "free: /(?s:.*)/" if special else f"free[suffix={symbol(first)}]: /(?s:.*)/"
+    end = " ".join(map(symbol, (first, *rest) if special else rest))
     lines = [
         f"start: {'thought' if thinking.opened else 'answer | begin thought'}",
-        f"begin: {' '.join(map(_symbol, split(thinking.start)))}",
+        f"begin: {' '.join(map(symbol, split(thinking.start)))}",
         f"thought: free {end} LINE_ENDS answer",
         free,
         f"LINE_ENDS: /\\n{{0,{LINE_ENDS}}}/",
@@ -58,16 +58,18 @@ def holding(constraint: Constraint, text: str) -> str | None:
         # Between values there are the blanks of JSON_OPTIONS alone, and a string spells control characters otherwise.
         return "start: NOTHING\nNOTHING: /[^\\s\\S]/"
     if constraint.kind == "regex":
-        both = f"BOTH: {_regex(constraint.text)} & WITH\nWITH: ANY {_symbol(text)} ANY"
+        both = f"BOTH: {_regex(constraint.text)} & WITH\nWITH: ANY {symbol(text)} ANY"
         return f"start: BOTH\n{both}\nANY: /(?s:.*)/"
     return None
 
 
-def _symbol(piece: str | int) -> str:
+def symbol(piece: str | int) -> str:
+    """A piece of a tag in a rule."""
     return f"<[{piece}]>" if isinstance(piece, int) else json.dumps(piece, ensure_ascii=False)
 
 
-def _schema(text: str) -> str:
+def json_rule(text: str) -> str:
+    """The JSON of the schema in `text`, as a rule. Raises: UsageError for what is no JSON schema."""
     return "%json " + json.dumps(schema.parse(text) | {"x-guidance": JSON_OPTIONS})
 
 
@@ -78,4 +80,4 @@ def _regex(text: str) -> str:
     return f"/{inner}/"
 
 
-_ANSWERS: dict[str, Callable[[str], str]] = {"schema": _schema, "regex": _regex, "grammar": str}
+_ANSWERS: dict[str, Callable[[str], str]] = {"schema": json_rule, "regex": _regex, "grammar": str}

@@ -116,14 +116,37 @@ class Tokenizer:
             ids = self._wrapper.apply_chat_template([dict(m) for m in messages], add_generation_prompt=True, **more)
             return [int(token) for token in ids]
 
+    @property
+    def call_marks(self) -> tuple[str, str] | None:
+        """What a call of a function begins and ends with, None where the model knows no calls; an end may be empty."""
+        start, end = self._wrapper.tool_call_start, self._wrapper.tool_call_end
+        return None if start is None or self._wrapper.tool_parser is None else (start, end or "")
+
+    @property
+    def call_format(self) -> str:
+        """mlx-lm's name of the form that calls have, such as `json_tools`; empty where there is none."""
+        parse = self._wrapper.tool_parser
+        return "" if parse is None else str(parse.__module__).rpartition(".")[2]
+
+    def token_of(self, text: str) -> int | None:
+        """The one token that `text` is, if the vocabulary has such an entry."""
+        found: int | None = self._wrapper._tokenizer.get_vocab().get(text)
+        return found
+
+    @property
+    def template(self) -> str:
+        """The chat template's own text; empty where there is none, or where it is a program."""
+        text = self._wrapper._tokenizer.chat_template
+        return text if isinstance(text, str) else ""
+
     def tool_calls(self, text: str, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[str, list[ToolCall]]:
         """(`text` without its calls, the calls), as mlx-lm's parser for this model reads them.
 
         Raises: UsageError if the model has none, or if it wrote a call that cannot be read.
         """
-        start, end, parse = self._wrapper.tool_call_start, self._wrapper.tool_call_end, self._wrapper.tool_parser
-        if start is None or parse is None:
+        if self.call_marks is None:
             raise UsageError("this model's template knows no tools", "take a model that was trained to call tools")
+        (start, end), parse = self.call_marks, self._wrapper.tool_parser
         rest, calls = "", []
         while (at := text.find(start)) >= 0:
             rest, text = rest + text[:at], text[at + len(start) :]

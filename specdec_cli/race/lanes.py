@@ -9,31 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from specdec_cli.events import Event, Finish, Prefill, RoundDone, Start
+from specdec_cli.events import Event, Finish, Prefill, Reading, RoundDone, Start
 from specdec_cli.race.events import LaneName, LaneStep
+from specdec_cli.session.stopwatch import Stopwatch
 
 Clock = Callable[[], float]
 # Chosen, not measured: shorter turns cost more of the launches ahead, longer ones make the picture jump.
 TURN_SECONDS = 0.1
-
-
-class Stopwatch:
-    """A clock that stands still while its lane waits."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._kept = 0.0
-        self._since: float | None = None
-
-    def __call__(self) -> float:
-        return self._kept + (0.0 if self._since is None else self._clock() - self._since)
-
-    def __enter__(self) -> Stopwatch:
-        self._since = self._clock()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._kept, self._since = self(), None
 
 
 class Lane:
@@ -85,6 +67,8 @@ class Lane:
                 self._tokens_left = max_tokens
             case Prefill():
                 self.has_read = True
+            case Reading() if self.has_read:  # the draft reads, which is part of the next round
+                self.seconds += self._watch() - began
             case RoundDone(round=judged):
                 self.seconds += self._watch() - began
                 self._tokens_left -= len(judged.emitted)

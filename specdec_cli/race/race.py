@@ -8,13 +8,14 @@ from dataclasses import replace
 
 from specdec_cli.engine import device
 from specdec_cli.race.events import DRAFTED, PLAIN, LaneName, RaceEvent, RaceFinish, RaceStart
-from specdec_cli.race.lanes import Clock, Lane, Stopwatch, turns
+from specdec_cli.race.lanes import Clock, Lane, turns
 from specdec_cli.race.measured import measured
 from specdec_cli.race.plan import RacePlan
 from specdec_cli.race.state import RaceState
 from specdec_cli.race.texts import common_tokens, divergence
 from specdec_cli.request import Request
 from specdec_cli.session.load import LoadedPair
+from specdec_cli.session.stopwatch import Stopwatch
 
 Cancelled = Callable[[], bool]
 # Tokens of a reply to the prompt's last tokens that is thrown away: kernels are compiled and pages read in it.

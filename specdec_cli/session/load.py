@@ -1,6 +1,6 @@
 """From a pair's names to its weights in memory. Law: every refusal comes before any weight is read.
 
-A LoadedPair is shared by all conversations; a Slot is the caches of one.
+A LoadedPair is shared by all conversations.
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from specdec_cli.engine import device
 from specdec_cli.engine.footprint import resident_bytes
-from specdec_cli.engine.heads.cached import CachedHead
 from specdec_cli.engine.load import load as load_weights
 from specdec_cli.engine.memory import Residency, bound_memory
-from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.errors import NotAvailable, Refused, UsageError
 from specdec_cli.hub import locate
@@ -30,24 +28,10 @@ from specdec_cli.pairs.resolve import resolve_pair
 from specdec_cli.session.cost_file import CostStore, MemoryCostStore
 from specdec_cli.session.heads import PROMPTS, Tell, agreement_key, checked_head, drafting_head
 from specdec_cli.session.parts import PairFiles, fitting, pair_files, require_draft
+from specdec_cli.session.slot import Slot
 
 if TYPE_CHECKING:
     from specdec_cli.session.session import Session
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """One conversation's caches: of the target and, where there is one, of the draft: a model or a head."""
-
-    target: CachedModel
-    draft: CachedModel | None = None
-    head: CachedHead | None = None
-
-    def forget(self) -> None:
-        """Empty them."""
-        for part in (self.target, self.draft, self.head):
-            if part is not None:
-                part.forget()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +101,7 @@ class LoadedPair:
 
         Raises: UsageError if the template refuses these messages, or if there are tools and no template.
         """
-        if self.tokenizer.has_template:
-            return self.tokenizer.render(messages, thinks, tools)
-        if tools:
-            raise UsageError(
-                f"{self.names[0]} has no chat template, and {len(tools)} tools need one", "take an instruct model"
-            )
-        return self.tokenizer.encode("\n\n".join(str(message["content"]) for message in messages))
+        return conversation_tokens(self.tokenizer, self.names[0], messages, thinks, tools)
 
     def tool_calls(self, text: str, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[str, list[ToolCall]]:
         """(the answer without its calls, the calls) by the model's own parser. Raises: UsageError if it has none."""
@@ -154,6 +132,21 @@ class LoadedPair:
         slot = Slot(self.first.target, load_weights(checkpoint))
         names = self.names[0], checkpoint.name
         return LoadedPair(self.pair, names, self.tokenizer, slot, self.generation_config)
+
+
+def conversation_tokens(
+    tokenizer: Tokenizer,
+    name: str,
+    messages: Sequence[Message],
+    thinks: bool = True,
+    tools: Sequence[Mapping[str, Any]] = (),
+) -> list[int]:
+    """As `LoadedPair.message_tokens`, of the target `name`."""
+    if tokenizer.has_template:
+        return tokenizer.render(messages, thinks, tools)
+    if tools:
+        raise UsageError(f"{name} has no chat template, and {len(tools)} tools need one", "take an instruct model")
+    return tokenizer.encode("\n\n".join(str(message["content"]) for message in messages))
 
 
 def load(

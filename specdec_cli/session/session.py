@@ -25,15 +25,17 @@ from specdec_cli.engine.sampling.noise import Noise, attempt_seed
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.errors import DoesNotFit, UsageError
-from specdec_cli.events import Event, FinishReason, Prefill, Start
+from specdec_cli.events import Event, FinishReason, Prefill, Reading
 from specdec_cli.kinds import DrafterKind, effective_drafter, effective_rule
-from specdec_cli.models.grammar import Matcher, require_uncut, unenforced
+from specdec_cli.models.grammar import Matcher, require_uncut
 from specdec_cli.models.text import StopStrings, Thinking
 from specdec_cli.models.tokenizer import Message
 from specdec_cli.request import Request, asked_of, effective
 from specdec_cli.session.drafting import DraftController
 from specdec_cli.session.gain_meter import GainMeter
-from specdec_cli.session.load import LoadedPair, Slot
+from specdec_cli.session.load import LoadedPair
+from specdec_cli.session.slot import Slot
+from specdec_cli.session.start import start_of
 from specdec_cli.session.writer import Writer
 from specdec_cli.stats import Stats
 
@@ -114,7 +116,7 @@ class Session:
         raw: bool = False,
         **options: Any,
     ) -> Iterator[Event]:
-        """Start, Prefill, a RoundDone per target pass, Finish.
+        """Start, Prefill, a RoundDone per target pass, Finish; a Reading between two chunks of a long prompt.
 
         A `prompt` of text becomes one message of the user, or with `raw` is continued as it is; ids are taken as they
         are, and with `raw` the answer continues their text. `options` are fields of Request and sampling values by
@@ -137,7 +139,7 @@ class Session:
         max_tokens, matcher = self.allowed_tokens(prompt, request), self.matcher(prompt, request)
         rule = self.rule(prompt, request, matcher)
         clock, stats, context, target = self.clock, Stats(), list(prompt), self.slot.target
-        yield self._start(prompt, request, max_tokens, rule.name)
+        yield start_of(self, prompt, request, max_tokens, rule.name)
         self.pair.residency.hold(len(prompt) + max_tokens)
         device.reset_peak_memory()
         began = clock()
@@ -152,6 +154,8 @@ class Session:
         for _ in read_together(target, drafter, context):
             if halted := cancelled():
                 break
+            if target.length < len(context) - 1:
+                yield Reading("target", target.length, len(context))
         prefill_seconds = clock() - began
         self._controller.prompt_was_read(prefill_seconds)
         yield Prefill(prompt_tokens=len(prompt), cached_tokens=cached, seconds=prefill_seconds)
@@ -165,6 +169,9 @@ class Session:
         )  # fmt: skip
         first = last = meter.clock()
         for round in rounds:
+            if isinstance(round, Reading):
+                yield round
+                continue
             done = writer.write(round)
             stats.fold(done.round)
             gain = meter.fold(done.round)
@@ -238,28 +245,3 @@ class Session:
                 "shorten the prompt, or take a pair with a longer context",
             )
         return min(request.max_tokens, limit - len(prompt))
-
-    def _start(self, prompt: Sequence[int], request: Request, max_tokens: int, rule: str) -> Start:
-        values = self.effective(request)
-        kind = self.drafter(request)
-        draft = (self.slot.draft or self.slot.head) if kind.by_network else None
-        caches = {"target": self.slot.target.cache_kinds}
-        return Start(
-            target=self.names[0],
-            draft=self.names[1] if draft else None,
-            drafter=kind.name,
-            rule=rule,
-            k=request.k if kind.drafts else 0,
-            temperature=values.pop("temperature"),
-            seed=request.seed,
-            attempt=request.attempt,
-            prompt_tokens=len(prompt),
-            max_tokens=max_tokens,
-            context_limit=self.context_limit(request),
-            dtype=self.dtype,
-            device=device.backend(),
-            caches={**caches, "draft": draft.cache_kinds} if draft else caches,
-            sampling=values | {"logit_bias": request.logit_bias},
-            constraint=request.constraint.kind if request.constraint else None,
-            unenforced=unenforced(request.constraint),
-        )

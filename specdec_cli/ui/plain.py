@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TextIO
 
-from specdec_cli.events import Event, Failure, Finish, Prefill, RoundDone, Start
+from specdec_cli.events import Event, Failure, Finish, Prefill, Reading, RoundDone, Start
 from specdec_cli.ui.summary import print_lines, summary
 from specdec_cli.ui.terminal import TerminalFilter, encodable, is_terminal, make_console
 
@@ -62,7 +62,7 @@ class PlainDisplay:
                     print_lines(self._console, summary(self._start, event, self._console.width))
             case Failure():
                 self._answer.end()
-            case Prefill():
+            case Reading() | Prefill():
                 pass
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from specdec_cli.chat.chat import Loaded
 from specdec_cli.chat.commands import COMMANDS, Leave, find, run_command
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.session.load import Slot
+from specdec_cli.session.slot import Slot
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from fakes.drafting import drafter_of
 from fakes.models import TINY, tiny_network
 from specdec_cli.engine import device
 from specdec_cli.engine.baseline import baseline
-from specdec_cli.engine.decode import decode
+from specdec_cli.engine.decode import decode, rounds_of
 from specdec_cli.engine.draft import Draft
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.drafters.base import Drafter
@@ -69,7 +69,7 @@ def run(target, drafter, prompt, length, max_tokens=TOKENS, stop=frozenset(), **
     context = list(prompt)
     target.reuse(context)
     length, rule = Fixed(length) if isinstance(length, int) else length, greedy(target.vocab_size)
-    rounds = list(decode(target, drafter, rule, length, context, max_tokens, stop, CLOCK, **more))
+    rounds = list(rounds_of(decode(target, drafter, rule, length, context, max_tokens, stop, CLOCK, **more)))
     return rounds, context
 
 

@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.models import TINY, tiny_folder, tiny_network
+from specdec_cli.engine.architectures import architectures
+from specdec_cli.engine.conformance.networks import tiny_network as network_of
 from specdec_cli.engine.device import prefill_tokens
 from specdec_cli.engine.load import load
 from specdec_cli.engine.model import CachedModel
@@ -119,3 +121,26 @@ def test_ids_without_an_embedding_are_read_as_the_last_one():
     expected = np.array(narrow(mx.array([[7, 199, 9, 199, 199, 11, 199]]))[0, -2:])
     np.testing.assert_allclose(found, expected, atol=2e-4)
     assert model.reuse([7, 250, 9, 199]) == 3  # the memo keeps the target's own ids
+
+
+@pytest.mark.parametrize("name", ["mamba2", "gemma3_text", "qwen3"])
+def test_a_marked_length_can_be_returned_to_however_much_is_read_later(name, monkeypatch):
+    monkeypatch.setattr("specdec_cli.engine.device.prefill_tokens", lambda: 50)
+    model = CachedModel(network_of(architectures()[name], 1), "m")
+    text = [3 + (i * i * 7 + i) % 60 for i in range(400)]
+    model.mark((33, 120, 121), kept=8)
+    chunks = len(list(model.prefill(text)))
+    assert chunks == (8 if name == "qwen3" else 10)  # plain caches read no shorter chunks
+    for mark in (121, 120, 33):
+        changed = [*text[:mark], 5, 6, 7]
+        assert model.reach(changed) == mark == model.reuse(changed)
+
+
+def test_a_copied_model_begins_where_it_was_copied_and_shares_the_weights():
+    model = CachedModel(network_of(architectures()["qwen3"], 1), "m")
+    text = list(range(3, 60))
+    list(model.prefill(text))
+    twin = model.copy(20)
+    assert twin.network is model.network and list(twin.read) == text[:20] and twin.length == 20
+    assert (model.length, model.read) == (56, text[:56])
+    assert twin.nbytes < model.nbytes

@@ -24,7 +24,7 @@ from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.drafters.base import Drafter
 from specdec_cli.engine.drafters.model import ModelDrafter
-from specdec_cli.engine.model import Output
+from specdec_cli.engine.network import Output
 
 VIEWS = {
     *("AsStrided", "Broadcast", "BroadcastAxes", "Copy", "ExpandDims", "Flatten", "Reshape", "Slice", "Split"),

@@ -27,7 +27,8 @@ from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.events import Finish, Prefill, RoundDone, Start
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
-from specdec_cli.session.load import LoadedPair, Slot, load
+from specdec_cli.session.load import LoadedPair, load
+from specdec_cli.session.slot import Slot
 
 PROMPTS = [list(range(3, 60)), [(7 * i) % 97 + 3 for i in range(41)]]
 

@@ -9,12 +9,12 @@ anything else               put back to before the pass; the kept tokens are fed
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import mlx.core as mx
-from mlx.utils import tree_flatten
+from mlx.utils import tree_flatten, tree_map
 from mlx_lm.models.cache import ArraysCache, CacheList, ChunkedKVCache, KVCache, QuantizedKVCache, RotatingKVCache
 
 from specdec_cli.engine.cache.window import STEP_TOKENS, WindowKVCache
@@ -22,6 +22,7 @@ from specdec_cli.errors import Refused
 
 TRIMMED = (KVCache, QuantizedKVCache)
 BOUNDED = (WindowKVCache, ChunkedKVCache)
+# Unless more are asked for: the newest, and the one before it.
 KEPT_SNAPSHOTS = 2
 
 
@@ -72,6 +73,18 @@ def state_of(part: Any) -> dict[str, Any]:
     return dict(vars(part)) if type(part) in BOUNDED else saved(part)
 
 
+def cut_out(part: Any) -> dict[str, Any]:
+    """`state_of`, computed, in buffers of its own size: a slice keeps alive all that it was cut from.
+
+    A convolution's state is a slice of a whole chunk's activations.
+    """
+    state = state_of(part)
+    if type(part) is ArraysCache:
+        state["cache"] = [None if array is None else mx.contiguous(array) for array in state["cache"]]
+        mx.eval(state["cache"])
+    return state
+
+
 def put_back(parts: Sequence[Any], states: Sequence[dict[str, Any]]) -> None:
     """Bring all `parts` back to `states`, which stay as they are and can be used again."""
     for part, state in zip(parts, states, strict=True):
@@ -91,31 +104,42 @@ def detached(part: Any) -> Any:
 
 def saved(part: Any) -> dict[str, Any]:
     """A cache's attributes with arrays of their own; no copy is made before one side is written to."""
-    return {name: _own(value) for name, value in vars(part).items()}
+    return own(vars(part), {})
 
 
-def _own(value: Any) -> Any:
+def own(attributes: Mapping[str, Any], copies: dict[int, mx.array]) -> dict[str, Any]:
+    """The same attributes with arrays of their own; what was one array stays one, by its `copies` so far."""
+    return {name: _own(value, copies) for name, value in attributes.items()}
+
+
+def give_back_room(part: Any) -> None:
+    """A trimmed cache keeps the rows that it holds, and none for the tokens to come."""
+    if type(part) in TRIMMED and not part.empty():
+        part.keys, part.values = tree_map(lambda rows: rows[..., : part.offset, :], (part.keys, part.values))
+
+
+def _own(value: Any, copies: dict[int, mx.array]) -> Any:
     if isinstance(value, mx.array):
-        return value[...]
+        return copies.setdefault(id(value), value[...])
     if isinstance(value, list | tuple):
-        return type(value)(_own(item) for item in value)
+        return type(value)(_own(item, copies) for item in value)
     return value
 
 
-def bytes_at(part: Any, tokens: int, chunk_tokens: int, value_bytes: int) -> int:
+def bytes_at(part: Any, tokens: int, chunk_tokens: int, value_bytes: int, snapshots: int = KEPT_SNAPSHOTS) -> int:
     """Bytes of a cache that has read something, had it read `tokens` in chunks, with `value_bytes` a value.
 
-    A recurrent state is counted four times: current state, state before the last pass, two snapshots. A window's
-    snapshots are its own arrays until old positions are dropped.
+    A recurrent state is counted as it is, as it was before the last pass, and once for each of the `snapshots`. A
+    window's snapshots are its own arrays until old positions are dropped.
     """
     if part.empty():
         return 0
     if type(part) not in TRIMMED + BOUNDED:
-        return int((2 + KEPT_SNAPSHOTS) * part.nbytes)
+        return int((2 + snapshots) * part.nbytes)
     rows = _rounded_up(tokens)
     if type(part) in BOUNDED:
         window = part.max_size + part.slack if isinstance(part, WindowKVCache) else part.chunk_size
-        rows = min(rows, _rounded_up(window + min(chunk_tokens, tokens))) * (1 + KEPT_SNAPSHOTS)
+        rows = min(rows, _rounded_up(window + min(chunk_tokens, tokens))) * (1 + snapshots)
     arrays = [array for _, array in tree_flatten((part.keys, part.values))]
     return int(rows * sum(_row_bytes(array, value_bytes) for array in arrays))
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
+from mlx.utils import tree_flatten
 from mlx_lm.models.cache import ArraysCache, make_prompt_cache
 
 from specdec_cli.engine.cache.kinds import (
@@ -21,8 +22,11 @@ from specdec_cli.engine.cache.kinds import (
     TRIMMED,
     KVQuantization,
     bytes_at,
+    cut_out,
+    give_back_room,
     head_sizes,
     leaves,
+    own,
     put_back,
     reaches,
     rolling,
@@ -31,6 +35,8 @@ from specdec_cli.engine.cache.kinds import (
 from specdec_cli.engine.cache.recompute import Recording, install_recorder, readers_of, recorder_of
 from specdec_cli.errors import SpecdecError
 from specdec_cli.request import MAX_ROWS
+
+BLOCK = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,7 @@ class Caches:
     def __init__(self, network: nn.Module, kv: KVQuantization | None = None) -> None:
         self._network = network
         self._kv = kv
+        self.kept_snapshots = KEPT_SNAPSHOTS
         self.reset()
         recurrent = bool(self._rewound) and all(type(part) is ArraysCache for part in self._rewound)
         self._recorder = recorder_of(network)
@@ -85,7 +92,24 @@ class Caches:
 
     def bytes_at(self, tokens: int, chunk_tokens: int, value_bytes: int) -> int:
         """Bytes after `tokens` read in chunks, `value_bytes` a value; something must have been read, for its shapes."""
-        return sum(bytes_at(part, tokens, chunk_tokens, value_bytes) for part in leaves(self.layers))
+        kept = self.kept_snapshots
+        return sum(bytes_at(part, tokens, chunk_tokens, value_bytes, kept) for part in leaves(self.layers))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays held, each counted once: contents, snapshots, and what takes the last pass back."""
+        held: list[Any] = [vars(part) for part in leaves(self.layers)]
+        held += [snapshot.states for snapshot in self._snapshots]
+        for fed in self._fed:
+            calls = fed.recording.calls if fed.recording else []
+            held += [fed.states, *((call.args, call.kwargs, call.outputs) for call in calls)]
+        arrays = (value for _, value in tree_flatten(held) if isinstance(value, mx.array))
+        return sum({id(array): array.nbytes for array in arrays}.values())
+
+    @property
+    def needs_snapshots(self) -> bool:
+        """Whether there is something that cannot be trimmed back however much is fed later."""
+        return bool(self._bounded or self._rewound)
 
     @property
     def state_bytes(self) -> int:
@@ -114,10 +138,30 @@ class Caches:
 
     def snapshot(self) -> None:
         """Remember the present, so that a later rollback can come back here; nothing where trimming always can."""
-        parts = self._bounded + self._rewound
-        if parts and all(snapshot.length != self.length for snapshot in self._snapshots):
-            taken = Snapshot(self.length, tuple(state_of(part) for part in parts))
-            self._snapshots = [*self._snapshots[1 - KEPT_SNAPSHOTS :], taken]
+        if self.needs_snapshots and all(snapshot.length != self.length for snapshot in self._snapshots):
+            taken = Snapshot(self.length, tuple(cut_out(part) for part in self._bounded + self._rewound))
+            self._snapshots = thinned([*self._snapshots, taken], self.kept_snapshots)
+
+    def copy(self, length: int) -> Caches:
+        """Caches of their own with the first `length` tokens, or fewer, as of `rollback`.
+
+        Arrays are copied when either side writes. The last pass cannot be taken back in part.
+        """
+        twin, copies = Caches(self._network, self._kv), dict[int, mx.array]()
+        for mine, theirs in zip(leaves(twin.layers), leaves(self.layers), strict=True):
+            vars(mine).update(own(vars(theirs), copies))
+        twin.length, twin.kept_snapshots = self.length, self.kept_snapshots
+        twin._snapshots = [
+            replace(kept, states=tuple(own(state, copies) for state in kept.states)) for kept in self._snapshots
+        ]
+        twin.rollback(length)
+        twin.give_back_room()
+        return twin
+
+    def give_back_room(self) -> None:
+        """Keep no room for tokens to come: the next pass makes some."""
+        for part in self._trimmed:
+            give_back_room(part)
 
     def rollback(self, length: int) -> int:
         """Take back what lies after `length`; returns the length reached, which is less only if it must be.
@@ -129,10 +173,26 @@ class Caches:
         self._fed = [fed for fed in self._fed if self.length <= fed.end]
         return self.length
 
-    def _go_back(self, length: int) -> None:
+    def reach(self, length: int) -> int:
+        """What `rollback` to `length` would return."""
+        if length >= self.length:
+            return self.length
+        _, kept = self._within(length)
+        if kept is not None:
+            return kept
+        return max((snapshot.length for snapshot in self._snapshots if snapshot.length <= length), default=0)
+
+    def _within(self, length: int) -> tuple[Fed | None, int | None]:
+        """The pass to take back and the length then reached; None where only a snapshot can help."""
         fed = next((fed for fed in reversed(self._fed) if fed.start <= length), None)
         kept = fed.start if fed and not fed.recording else length
         if (self._rewound and not fed) or not all(reaches(part, kept) for part in self._bounded):
+            return None, None
+        return fed, kept
+
+    def _go_back(self, length: int) -> None:
+        fed, kept = self._within(length)
+        if kept is None:
             self._restore(length)
             return
         self._trim(kept, self._trimmed + self._bounded)
@@ -174,6 +234,21 @@ class Caches:
         mx.eval([layer.state for layer in self.layers])
 
 
+def thinned(snapshots: list[Snapshot], kept: int) -> list[Snapshot]:
+    """At most `kept` of them: the two newest, and of the others those that leave no large gap."""
+    lengths = [0, *(snapshot.length for snapshot in snapshots)]
+    if len(snapshots) <= kept:
+        return snapshots
+    old = range(len(snapshots) - 2) or range(1)
+    dropped = min(old, key=lambda at: lengths[at + 2] - lengths[at])
+    return thinned(snapshots[:dropped] + snapshots[dropped + 1 :], kept)
+
+
 def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
-    """Number of leading ids that `a` and `b` share."""
-    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    """Number of leading ids that `a` and `b` share; whole blocks first, as most of a long prompt is what it was."""
+    at, end = 0, min(len(a), len(b))
+    while at < end and list(a[at : at + BLOCK]) == list(b[at : at + BLOCK]):
+        at += BLOCK
+    at = min(at, end)
+    pairs = zip(a[at : at + BLOCK], b[at : at + BLOCK], strict=False)
+    return next((at + i for i, (x, y) in enumerate(pairs) if x != y), min(at + BLOCK, end))

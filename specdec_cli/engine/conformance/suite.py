@@ -16,7 +16,7 @@ from mlx_lm.models.cache import make_prompt_cache
 from specdec_cli.engine import device
 from specdec_cli.engine.architectures import Architecture
 from specdec_cli.engine.conformance.networks import tiny_network
-from specdec_cli.engine.decode import decode
+from specdec_cli.engine.decode import decode, rounds_of
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.drafters.model import ModelDrafter
 from specdec_cli.engine.model import CachedModel
@@ -85,9 +85,10 @@ def _rounds(
     for _ in target.prefill(context):
         pass
     drafter = ModelDrafter(draft, target.vocab_size, greedy(target.vocab_size))
-    for round in decode(
+    steps = decode(
         target, drafter, greedy(target.vocab_size), Fixed(k), context, tokens, frozenset(), time.perf_counter
-    ):
+    )
+    for round in rounds_of(steps):
         yield round, before
         before = list(context)
 

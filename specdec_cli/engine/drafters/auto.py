@@ -66,7 +66,7 @@ class AutoDrafter(Drafter):
         """K of a lookup now; 0: the model's turn."""
         return self.lookup_k(self._lookups.rates(self._text.match.length, MAX_LOOKUP))
 
-    def prefill(self, context: Sequence[int]) -> Iterator[object]:
+    def prefill(self, context: Sequence[int]) -> Iterator[int]:
         if self._model:
             yield from self._model.prefill(context)
 

@@ -14,7 +14,8 @@ from specdec_cli.engine.draft_length.lookup_acceptance import LookupAcceptance
 from specdec_cli.engine.drafters.pace import Pace
 from specdec_cli.engine.heads.cached import CachedHead
 from specdec_cli.engine.hidden import Hidden
-from specdec_cli.engine.model import CachedModel, Output
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.network import Output
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 from specdec_cli.kinds import NONE
 
@@ -69,8 +70,8 @@ class Drafter:
         """Whether `propose` may come at once; else `prefill` reads `context` first, in interruptible steps."""
         return True
 
-    def prefill(self, context: Sequence[int]) -> Iterator[object]:
-        """Read `context` ahead of a proposal, a chunk a step."""
+    def prefill(self, context: Sequence[int]) -> Iterator[int]:
+        """Read `context` ahead of a proposal, a chunk a step; yields how many of its tokens were read so far."""
         yield from ()
 
     def start(self, context: Sequence[int]) -> None:

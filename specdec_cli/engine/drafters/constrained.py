@@ -65,7 +65,7 @@ class ConstrainedDrafter(Drafter):
     def ready(self, context: Sequence[int]) -> bool:
         return not self._k or bool(self._constraint.forced()) or self._drafter.ready(context)
 
-    def prefill(self, context: Sequence[int]) -> Iterator[object]:
+    def prefill(self, context: Sequence[int]) -> Iterator[int]:
         yield from self._drafter.prefill(context)
 
     def start(self, context: Sequence[int]) -> None:

@@ -38,11 +38,12 @@ class ModelDrafter(StepwiseDrafter):
         # Never before the first `prefill`: it finds what an earlier reply left of use, and marks where the prompt ends.
         return self._began and len(context) - 1 - self._draft.length < MAX_UNREAD
 
-    def prefill(self, context: Sequence[int]) -> Iterator[object]:
+    def prefill(self, context: Sequence[int]) -> Iterator[int]:
         self._started = None
         if not self._began:
             self._draft.reuse(context)
-        yield from self._draft.prefill(context)
+        for _ in self._draft.prefill(context):
+            yield self._draft.length
         self._began = True
 
     def _first_logits(self, context: Sequence[int]) -> mx.array:

@@ -37,12 +37,13 @@ class MtpDrafter(StepwiseDrafter):
     def ready(self, context: Sequence[int]) -> bool:
         return self._head.follows(context)
 
-    def prefill(self, context: Sequence[int]) -> Iterator[object]:
+    def prefill(self, context: Sequence[int]) -> Iterator[int]:
         """The target reads again what the head has not read: states that nobody handed over are kept nowhere."""
         self._started = None
         kept = self._head.reuse(context)
         self._target.commit(context, max(min(kept, len(context) - 2), 0))
-        yield from read_together(self._target, self, context)
+        for _ in read_together(self._target, self, context):
+            yield self._target.length
 
     def commit(self, verified: Verified) -> None:
         states = verified.hidden.get(self._head.head.recipe.reads)

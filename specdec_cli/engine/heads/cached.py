@@ -15,11 +15,12 @@ import mlx.nn as nn
 from mlx.utils import tree_flatten
 from mlx_lm.models.cache import KVCache
 
+from specdec_cli.engine.cache.kinds import detached
 from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.heads.agreement import Agreement
 from specdec_cli.engine.heads.mtp import MtpHead, Recipe, Step
 from specdec_cli.engine.heads.shortlist import Shortlist
-from specdec_cli.engine.model import Network
+from specdec_cli.engine.network import Network
 from specdec_cli.engine.readout import Readout
 from specdec_cli.errors import Refused, SpecdecError
 from specdec_cli.kinds import MTP
@@ -87,6 +88,19 @@ class CachedHead:
     def fresh(self) -> CachedHead:
         """The same weights with an empty cache: another conversation."""
         return CachedHead(self.head)
+
+    def copy(self) -> CachedHead:
+        """Another conversation that begins as this one did."""
+        twin = self.fresh()
+        twin._cache = detached(self._cache)
+        twin._context, twin._waiting = list(self._context), list(self._waiting)
+        twin._last, twin._late, twin._drafted = self._last, self._late, self._drafted
+        return twin
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the cache, and of the states that wait to be read."""
+        return int(self._cache.nbytes) + sum(states.nbytes for states in self._waiting)
 
     def forget(self) -> None:
         """Empty the cache."""

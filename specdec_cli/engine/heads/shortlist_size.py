@@ -19,7 +19,6 @@ from specdec_cli.engine.heads.branches import Text
 from specdec_cli.engine.heads.mtp import MtpHead
 from specdec_cli.engine.heads.shortlist import Shortlist
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.pipeline import Clock
 
 # Parts of the vocabulary that are tried; one with fewer tokens than LEAST costs next to nothing anyway.
 SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2)
@@ -36,7 +35,7 @@ def useful_tokens(
     texts: Sequence[Text],
     acceptance: float,
     always: Iterable[int],
-    clock: Clock = time.perf_counter,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> int:
     """How many of the first tokens to draft over, 0 for all: the best for a head whose guesses are right that often.
 
@@ -77,7 +76,7 @@ def coverage(texts: Sequence[Text], first: int, always: Iterable[int]) -> float:
     return covered / words
 
 
-def _seconds(make: Callable[[], mx.array], clock: Clock) -> float:
+def _seconds(make: Callable[[], mx.array], clock: Callable[[], float]) -> float:
     """The median of some calls that make one array, after one that is not counted."""
     found = []
     for _ in range(1 + REPEATS):

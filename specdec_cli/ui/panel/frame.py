@@ -76,7 +76,8 @@ def _waiting(state: PanelState) -> Text:
         return Text("nothing was generated" if state.ended else "…", "dim")
     if state.prefill is not None:
         return Text("read the prompt, first token…", "dim")
-    return Text(f"reading the prompt, {count(state.start.prompt_tokens, 'token')}…", "dim")
+    read = f"{state.reading.read_tokens:,} of ".replace(",", " ") if state.reading else ""
+    return Text(f"reading the prompt, {read}{count(state.start.prompt_tokens, 'token')}…", "dim")
 
 
 def _name(state: PanelState) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from specdec_cli.events import Event, Failure, Finish, FinishReason, Prefill, RoundDone, Start
+from specdec_cli.events import Event, Failure, Finish, FinishReason, Prefill, Reading, RoundDone, Start
 from specdec_cli.gain import Gain
 from specdec_cli.kinds import kind_of
 from specdec_cli.stats import Stats
@@ -26,6 +26,7 @@ class PanelState:
 
     name: str = ""
     start: Start | None = None
+    reading: Reading | None = None
     prefill: Prefill | None = None
     recent: tuple[RoundDone, ...] = ()
     shown: RoundDone | None = None
@@ -40,6 +41,8 @@ class PanelState:
         match event:
             case Start():
                 return PanelState(name=self.name, start=event)
+            case Reading():
+                return replace(self, reading=event)
             case Prefill():
                 return replace(self, prefill=event)
             case RoundDone():

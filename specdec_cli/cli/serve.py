@@ -1,0 +1,135 @@
+"""`specdec serve`. Law: whatever can be refused is refused before any model is loaded."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import typer
+
+from specdec_cli.cli.demo import introduce_demo, without_reason
+from specdec_cli.cli.groups import grouped
+from specdec_cli.cli.opened import opened, resolved
+from specdec_cli.cli.options import DraftLength, MaxContext, ModelOptions, Plain, Quiet, StopRepetition
+from specdec_cli.cli.pipes import ignore_broken_pipe
+from specdec_cli.cli.serve_options import NEVER, NO_KEY, DoorOptions, KeepOptions
+from specdec_cli.errors import UsageError
+from specdec_cli.kinds import K
+from specdec_cli.request import Request, parse_k
+
+if TYPE_CHECKING:
+    from specdec_cli.pairs.resolve import Resolved
+    from specdec_cli.serve.job import Desk
+    from specdec_cli.serve.model import Model
+    from specdec_cli.session.load import LoadedPair
+
+app = typer.Typer()
+# A pair must fit with caches of so many tokens; what a longer conversation needs is looked at when it comes.
+RESERVE_TOKENS = 4096
+EXAMPLES = """[dim]Examples:[/dim]\n
+[dim]  specdec serve[/dim]\n
+[dim]  specdec serve -p qwen3-8b --port 9000[/dim]\n
+[dim]  SPECDEC_API_KEY=… specdec serve --host 0.0.0.0[/dim]"""
+
+
+@dataclass(frozen=True, slots=True)
+class ServeDisplay:
+    """What the operator sees."""
+
+    quiet: Quiet = False
+    plain: Plain = False
+
+
+@app.command(short_help="Answer editors, agents and scripts over local HTTP.", epilog=EXAMPLES)
+@grouped
+@ignore_broken_pipe
+def serve(
+    *,
+    models: ModelOptions,
+    door: DoorOptions,
+    desk: KeepOptions,
+    k: DraftLength = None,
+    max_context: MaxContext = None,
+    stop_repetition: StopRepetition = None,
+    display: ServeDisplay,
+) -> None:
+    """Answer editors, agents and scripts: OpenAI's, Anthropic's and llama.cpp's protocols, closed to others."""
+    draft_length, idle_seconds = parse_k(k), idle(desk.idle_unload)
+    key, origins = door.key(), door.origins()
+    with ExitStack() as stack:
+        from specdec_cli.serve.http.guard import Door, is_loopback
+        from specdec_cli.serve.http.server import Server, listen
+        from specdec_cli.serve.http.service import Service
+        from specdec_cli.ui.serve.log import ServerLog
+
+        if key is None and not is_loopback(door.host):
+            raise UsageError(f"--host {door.host} lets other machines in, and there is no key", NO_KEY)
+        log = stack.enter_context(ServerLog(sys.stderr, display.quiet, display.plain, desk.log))
+        socket = stack.enter_context(closing(listen(door.host, door.port)))
+        entrance = Door(socket.getsockname()[1], door.host, key, origins)
+        found = without_reason(resolved(models, () if draft_length is None else (draft_length,)))
+        base = base_request(found, draft_length, max_context, stop_repetition)
+        model, work = seated(loader(found, models, display), base, desk, idle_seconds)
+        stack.callback(work.close)
+        introduce_demo(found.pair.name, shown=not display.quiet, plain=display.plain)
+        service = Service(model, work, entrance, log.reply)
+        started = partial(log.started, found.pair.name, entrance.url, key is not None)
+        Server(service, started).run([socket])
+
+
+def base_request(found: Resolved, k: K | None, max_context: int | None, stop_repetition: int | None) -> Request:
+    """What every request starts from: the options, else the pair's own."""
+    pair = found.pair
+    return Request(
+        k=pair.k if k is None else k,
+        drafter=found.drafter,
+        max_context=max_context,
+        stop_repetition=pair.stop_repetition if stop_repetition is None else stop_repetition,
+    )
+
+
+def idle(text: str) -> float | None:
+    """Seconds until idle models are let go; None keeps them. Raises: UsageError for no time."""
+    from specdec_cli.bench.plan import parse_seconds
+
+    return None if text in NEVER else parse_seconds("--idle-unload", text)
+
+
+def loader(found: Resolved, models: ModelOptions, display: ServeDisplay) -> Callable[[], LoadedPair]:
+    """What loads the pair, the first time and after every unloading."""
+
+    def load() -> LoadedPair:
+        shown = not display.quiet
+        return opened(found, models, reserve_tokens=RESERVE_TOKENS, shown=shown, plain=display.plain).pair
+
+    return load
+
+
+def seated(
+    load: Callable[[], LoadedPair], base: Request, options: KeepOptions, idle_seconds: float | None
+) -> tuple[Model, Desk]:
+    """The pair's facts, and the desk that owns the pair: nobody else keeps it, or it could not be unloaded."""
+    from specdec_cli.serve.desk import make_desk
+    from specdec_cli.serve.model import Model
+
+    facts: list[Model] = []
+    since = int(time.time())
+
+    def noted() -> LoadedPair:
+        pair = load()
+        facts[:] = [Model.of(pair, base, since)]
+        return pair
+
+    desk = make_desk(
+        noted,
+        slots=options.slots,
+        cache_bytes=options.cache_bytes,
+        parallel=options.parallel,
+        idle_seconds=idle_seconds,
+    )
+    return facts[0], desk

@@ -1,0 +1,112 @@
+"""The options of `serve`: where it listens, who may come in, and how much it keeps."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from specdec_cli.cli.options import option
+from specdec_cli.errors import UsageError
+from specdec_cli.request import within
+from specdec_cli.serve.options import DeskOptions
+
+KEY = "SPECDEC_API_KEY"
+NO_KEY = f"give one: --api-key-file FILE, or {KEY} in the environment"
+NEVER = ("0", "never")
+USUAL = DeskOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class DoorOptions:
+    """Where the server listens, and who may come in."""
+
+    host: Annotated[
+        str, option(metavar="ADDRESS", env="HOST", help="The interface; any but this machine's own needs a key.")
+    ] = "127.0.0.1"
+    port: Annotated[
+        int, option(metavar="N", env="PORT", callback=within("--port", 0, 65_535), help="The port; 0 takes a free one.")
+    ] = 8040
+    api_key_file: Annotated[
+        Path | None, option(metavar="FILE", help=f"A file with the key that clients must send; else {KEY}.")
+    ] = None
+    allow_origin: Annotated[
+        list[str] | None,
+        option(metavar="URL", help="A web page that may use the server; repeatable.", advanced=True),
+    ] = None
+
+    def key(self) -> str | None:
+        """The key, None where clients need none. Raises: UsageError for an empty or unreadable one."""
+        if self.api_key_file is None:
+            source, key = KEY, os.environ.get(KEY)
+        else:
+            source, key = f"--api-key-file {self.api_key_file}", self._read()
+        if key is None:
+            return None
+        key = key.strip()
+        if not key or not key.isascii() or not key.isprintable():
+            raise UsageError(
+                f"{source} holds no key: one line of ASCII is expected", "for example: openssl rand -hex 24"
+            )
+        return key
+
+    def origins(self) -> tuple[str, ...]:
+        """Raises: UsageError for what is no origin of a page."""
+        for origin in self.allow_origin or ():
+            if "://" not in origin or origin.count("/") != 2:
+                raise UsageError(
+                    f"--allow-origin {origin} is no origin of a page",
+                    "for example: --allow-origin http://localhost:3000",
+                )
+        return tuple(self.allow_origin or ())
+
+    def _read(self) -> str:
+        assert self.api_key_file is not None
+        try:
+            return self.api_key_file.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            raise UsageError(f"--api-key-file {self.api_key_file} cannot be read: {reason}", NO_KEY) from error
+
+
+@dataclass(frozen=True, slots=True)
+class KeepOptions:
+    """How many conversations are kept and served at once."""
+
+    slots: Annotated[
+        int,
+        option(
+            metavar="N",
+            env="SLOTS",
+            callback=within("--slots", 1),
+            help="Conversations whose caches are kept.",
+            advanced=True,
+        ),
+    ] = USUAL.slots
+    cache_bytes: Annotated[
+        int | None,
+        option(
+            metavar="N",
+            env="CACHE_BYTES",
+            callback=within("--cache-bytes", 1),
+            help="Memory for their caches.",
+            show_default="half of what the weights leave",
+            advanced=True,
+        ),
+    ] = None
+    parallel: Annotated[
+        int,
+        option(
+            metavar="N",
+            env="PARALLEL",
+            callback=within("--parallel", 1),
+            help="Answers whose rounds take turns; more wait.",
+        ),
+    ] = USUAL.parallel
+    idle_unload: Annotated[
+        str, option(metavar="TIME", env="IDLE_UNLOAD", help="Idle time until the models are let go; never: they stay.")
+    ] = "10m"
+    log: Annotated[
+        Path | None, option(metavar="FILE", help="Write every prompt and answer to FILE, as JSON Lines.", advanced=True)
+    ] = None

@@ -1,0 +1,1 @@
+"""`specdec serve`: one loaded pair for many conversations and many clients."""

@@ -1,0 +1,111 @@
+"""The desk: jobs come in from any thread, one thread runs them. Law: every job taken on ends with a last event."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from specdec_cli.engine.pipeline import Clock
+from specdec_cli.serve.admission import require_room
+from specdec_cli.serve.generation import Generation
+from specdec_cli.serve.job import Deliver, Health, Job, Ticket
+from specdec_cli.serve.options import DeskOptions
+from specdec_cli.serve.queue import Queue
+from specdec_cli.serve.status import DeskStatus, SlotStatus, Totals
+from specdec_cli.serve.work import Taken
+from specdec_cli.session.load import LoadedPair
+
+# Longest wait for the round in flight when the desk closes.
+CLOSING_SECONDS = 30.0
+DEFAULTS = DeskOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTicket:
+    """A job that was taken on."""
+
+    taken: Taken
+    queue: Queue
+
+    @property
+    def position(self) -> int:
+        """How many jobs wait before it; 0 once it runs."""
+        return self.queue.position(self.taken)
+
+    def cancel(self) -> None:
+        """Nobody waits for it any more."""
+        self.taken.cancel()
+
+
+class GenerationDesk:
+    """Implements `Desk`. `load` gives the pair, now and again after every unloading, always in the desk's own thread.
+
+    Raises: what `load` raises now.
+    """
+
+    def __init__(
+        self, load: Callable[[], LoadedPair], options: DeskOptions | None = None, clock: Clock = time.perf_counter
+    ) -> None:
+        self.options, self._clock = options or DeskOptions(), clock
+        self._queue = Queue(self.options.queue)
+        self._generation = Generation(load, self._queue, self.options, clock)
+        self._thread = threading.Thread(target=self._generation.run, name="generation", daemon=True)
+        self._thread.start()
+        self._generation.opened.wait()
+        if self._generation.failure is not None:
+            raise self._generation.failure
+
+    def submit(self, job: Job, deliver: Deliver) -> Ticket:
+        """Take `job` on: `deliver` gets its events, from another thread, the last one a Finish or a Failure.
+
+        Raises: Busy if too many wait, TooLong if the prompt exceeds the context, TooLarge for the memory.
+        """
+        assert self._generation.capacity is not None
+        require_room(job, self._generation.capacity)
+        taken = Taken(job, deliver, self._clock())
+        self._queue.put(taken)
+        return QueueTicket(taken, self._queue)
+
+    def health(self) -> Health:
+        """How busy it is; from any thread, without waiting."""
+        running, waiting = self._generation.works, self._queue.waiting()
+        jobs = tuple(taken.job.noun for taken in [*(work.taken for work in running), *waiting])
+        return Health(len(running), len(waiting), self.options.slots, self._generation.loaded, jobs)
+
+    def status(self) -> DeskStatus:
+        """Everything an operator may want to see; from any thread, without waiting."""
+        made, now = self._generation, self._clock()
+        kept = tuple(made.slots or ())
+        totals = Totals.of(made.totals, made.jobs, made.failed, made.cancelled)
+        return DeskStatus(
+            loaded=made.loaded,
+            running=tuple(work.taken.status(0, now) for work in made.works),
+            waiting=tuple(taken.status(place, now) for place, taken in enumerate(self._queue.waiting())),
+            slots=tuple(
+                SlotStatus(one.length, one.nbytes, now - one.used_at, one.busy, one.key, one.prefix_only)
+                for one in kept
+            ),
+            cache_bytes=sum(one.nbytes for one in kept),
+            budget_bytes=made.budget_bytes,
+            totals=totals,
+        )
+
+    def close(self) -> None:
+        """End every job and the thread; from any thread but its own."""
+        self._queue.close()
+        self._thread.join(CLOSING_SECONDS)
+
+
+def make_desk(
+    load: Callable[[], LoadedPair],
+    *,
+    slots: int = DEFAULTS.slots,
+    cache_bytes: int | None = None,
+    parallel: int = DEFAULTS.parallel,
+    idle_seconds: float | None = DEFAULTS.idle_seconds,
+    queue: int = DEFAULTS.queue,
+) -> GenerationDesk:
+    """A desk that runs. Raises: what `load` raises."""
+    return GenerationDesk(load, DeskOptions(parallel, queue, slots, cache_bytes, idle_seconds))

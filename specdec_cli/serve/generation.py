@@ -1,0 +1,169 @@
+"""The thread that owns the models. Law: they are loaded, used and dropped here alone, for mlx's streams are a thread's.
+
+The jobs that run take turns, a round or a chunk of a prompt each.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable
+
+from specdec_cli.engine.memory import clear_cache
+from specdec_cli.engine.pipeline import Clock
+from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.events import Event, Failure, Finish
+from specdec_cli.foreign import guarded
+from specdec_cli.serve.admission import room_beside
+from specdec_cli.serve.options import DeskOptions
+from specdec_cli.serve.queue import Queue
+from specdec_cli.serve.slots import SNAPSHOTS, Kept, Slots
+from specdec_cli.serve.work import Taken, Work, failure_of
+from specdec_cli.session.capacity import Capacity, capacity_of
+from specdec_cli.session.idle import IDLE_SECONDS
+from specdec_cli.session.load import LoadedPair
+from specdec_cli.session.slot import Slot
+from specdec_cli.session.stopwatch import Stopwatch
+from specdec_cli.stats import ChatStats, Stats
+
+
+class Generation:
+    """Runs `queue`'s jobs until it is closed. `opened` is set once the models were loaded, or could not be."""
+
+    def __init__(self, load: Callable[[], LoadedPair], queue: Queue, options: DeskOptions, clock: Clock) -> None:
+        self._load, self._queue, self._options, self._clock = load, queue, options, clock
+        self._pair: LoadedPair | None = None
+        self.slots: Slots | None = None
+        self.works: tuple[Work, ...] = ()
+        self.capacity: Capacity | None = None
+        self.failure: SpecdecError | None = None
+        self.opened = threading.Event()
+        self.totals, self.jobs, self.failed, self.cancelled = ChatStats(), 0, 0, 0
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the models are in memory."""
+        return self._pair is not None
+
+    def run(self) -> None:
+        """The thread."""
+        try:
+            self._open()
+        except SpecdecError as error:
+            self.failure = error
+            self._queue.close()
+        self.opened.set()
+        while not self._queue.closed:
+            self._end_cancelled()
+            self._begin()
+            if self.works:
+                for work in self.works:
+                    self._turn(work)
+            else:
+                self._rest()
+        for work in self.works:
+            work.taken.cancel()
+            while work in self.works:
+                self._turn(work)
+        self._end_cancelled()
+        self._unload()
+
+    def _open(self) -> LoadedPair:
+        """The models, loaded if they are not here. Raises: what `load` raises, in two lines."""
+        if self._pair is None:
+            with guarded(failure_of):
+                self._pair = self._load()
+                self.capacity = self.capacity or capacity_of(self._pair, SNAPSHOTS, self._options.usable_bytes)
+            self.slots = Slots(self._kept, self.budget_bytes, self._options.slots, self._clock)
+        return self._pair
+
+    @property
+    def budget_bytes(self) -> int:
+        """Bytes that the caches of all conversations may have together."""
+        if self._options.cache_bytes is not None or self.capacity is None:
+            return self._options.cache_bytes or 0
+        return max((self.capacity.limit_bytes - self.capacity.weight_bytes) // 2, 0)
+
+    def _kept(self, slot: Slot | None) -> Kept:
+        watch = Stopwatch(self._clock)
+        return Kept(self._open().session(slot, watch), watch)
+
+    def _begin(self) -> None:
+        """Jobs that wait begin, while there is room for them."""
+        while len(self.works) < self._options.parallel and (taken := self._queue.take(self._may_begin)):
+            try:
+                with guarded(failure_of):
+                    self._open()
+                    assert self.slots is not None
+                    works = (*self.works, Work(taken, self.slots.take(taken.job)))
+                    self._make_room(works)
+                    self.works = works
+            except SpecdecError as error:
+                self._end(taken, Failure(error.message, error.hint, error.exit_code))
+
+    def _may_begin(self, taken: Taken) -> bool:
+        """Whether its caches fit beside those of the jobs that run, and none of them is reading the same text now.
+
+        A job that shares most of its prompt with one that is being read waits for that: then it reads the rest alone.
+        """
+        jobs = [work.taken.job for work in self.works]
+        fits = self.capacity is None or room_beside([*jobs, taken.job], self.capacity) >= 0 or not jobs
+        return fits and not any(work.reads_for(taken.job) for work in self.works)
+
+    def _make_room(self, works: tuple[Work, ...]) -> None:
+        """Conversations that nobody uses go, as far as the jobs that run will need their memory."""
+        assert self.capacity is not None and self.slots is not None
+        jobs = [work.taken.job for work in works]
+        held = sum(work.kept.nbytes for work in works)
+        self.slots.fit(min(self.budget_bytes, max(room_beside(jobs, self.capacity), 0) + held))
+
+    def _turn(self, work: Work) -> None:
+        for event in work.turn():
+            if isinstance(event, Finish | Failure):
+                self.works = tuple(other for other in self.works if other is not work)
+                self._give_back(work, broken=isinstance(event, Failure) and event.exit_code != UsageError.exit_code)
+                self._end(work.taken, event)
+            else:
+                self._tell(work.taken, event)
+
+    def _give_back(self, work: Work, broken: bool) -> None:
+        """The slot of a job that is done; what a failure may have left in it is forgotten."""
+        assert self.slots is not None
+        try:
+            with guarded(failure_of):
+                if broken:
+                    work.kept.slot.forget()
+                self.slots.give_back(work.kept)
+        except SpecdecError:
+            self.slots.discard(work.kept)
+
+    def _end(self, taken: Taken, event: Finish | Failure) -> None:
+        self.jobs += 1
+        self.failed += isinstance(event, Failure)
+        self.cancelled += taken.cancelled
+        self._queue.took(self._clock() - taken.came)
+        self._tell(taken, event)
+
+    def _tell(self, taken: Taken, event: Event) -> None:
+        self.totals.fold(event)
+        taken.tell(event, self._clock())
+
+    def _end_cancelled(self) -> None:
+        for taken in self._queue.take_cancelled():
+            taken.cancel()
+            self._end(taken, Finish("interrupted", "", (), "", Stats().to_dict()))
+
+    def _rest(self) -> None:
+        """Until a job comes. Meanwhile first the memory is no longer wired, then the models are dropped."""
+        unload = self._options.idle_seconds if self._pair is not None else None
+        if unload is None or unload > IDLE_SECONDS:
+            if self._pair is not None and not self._queue.wait(IDLE_SECONDS):
+                self._pair.residency.drop()
+            unload = None if unload is None else unload - IDLE_SECONDS
+        if not self._queue.wait(unload):
+            self._unload()
+
+    def _unload(self) -> None:
+        self.slots = self._pair = None
+        gc.collect()
+        clear_cache()

@@ -1,0 +1,183 @@
+"""OpenAI's /v1/chat/completions (pure): a body read, an answer said."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from specdec_cli.events import RoundDone, TokenLogprob
+from specdec_cli.serve.http import voice
+from specdec_cli.serve.http.answer import Answer, Piece, Said, Thought
+from specdec_cli.serve.http.ask import Ask
+from specdec_cli.serve.http.errors import HttpError, bad_field, shaped
+from specdec_cli.serve.http.fields import Fields
+from specdec_cli.serve.http.functions import openai_offer
+from specdec_cli.serve.http.messages import openai_messages
+from specdec_cli.serve.http.sampling import constraint_of, effort_thinks, predicted, request_of
+from specdec_cli.serve.http.scores import chat_scores
+from specdec_cli.serve.http.tools import Call
+from specdec_cli.serve.model import Model
+
+PATH = "/v1/chat/completions"
+MOST_CHOICES, MOST_TOP = 16, 20
+UNKNOWN_HERE = {
+    "functions": "it was replaced by tools",
+    "function_call": "it was replaced by tool_choice",
+    "audio": "the model writes text only",
+    "web_search_options": "nothing is searched for here",
+}
+
+
+def read(body: Fields, model: Model) -> Ask:
+    """What the body asks for. Raises: HttpError."""
+    body.refuse(**UNKNOWN_HERE)
+    if set(body.texts("modalities")) - {"text"}:
+        raise bad_field("modalities", "the model writes text only")
+    offer = openai_offer(body, nested=True)
+    request = replace(
+        request_of(body, model.base, model.vocab_size),
+        constraint=constraint_of(body.inner("response_format")),
+        logprobs=_top(body),
+        predict=predicted(body),
+    )
+    return Ask(
+        request=request,
+        messages=tuple(openai_messages(body)),
+        tools=offer.functions,
+        must_call=offer.must,
+        one_call=not body.flag("parallel_tool_calls", True),
+        thinks=thinks(body, body.text("reasoning_effort")),
+        choices=body.whole("n", 1, MOST_CHOICES) or 1,
+        stream=body.flag("stream"),
+        rounds=body.flag("specdec"),
+        key=body.text("prompt_cache_key"),
+        noun="chat/completions",
+        extra={"usage": wants_usage(body)},
+    )
+
+
+def thinks(body: Fields, effort: str | None) -> bool:
+    """Whether the template may let the model think: by the effort, or by what others send for it."""
+    arguments = body.inner("chat_template_kwargs")
+    if arguments is not None and arguments.has("enable_thinking"):
+        return arguments.flag("enable_thinking")
+    return effort_thinks(effort)
+
+
+def wants_usage(body: Fields) -> bool:
+    """Whether a stream ends with a chunk of the usage."""
+    options = body.inner("stream_options")
+    return options is not None and options.flag("include_usage")
+
+
+def _top(body: Fields) -> int | None:
+    """How many alternatives each token's log-probability comes with; None: it is not asked for."""
+    top = body.whole("top_logprobs", 0, MOST_TOP)
+    if body.flag("logprobs"):
+        return top or 0
+    if top:
+        raise bad_field("top_logprobs", "it needs logprobs: true")
+    return None
+
+
+def reason(answer: Answer) -> str:
+    """OpenAI's word for how it ended."""
+    if answer.calls:
+        return "tool_calls"
+    return "length" if answer.cut else "stop"
+
+
+@dataclass(slots=True)
+class ChatVoice:
+    """An answer as a `chat.completion`, or as its chunks."""
+
+    ask: Ask
+    model: str
+    id: str = field(default_factory=lambda: f"chatcmpl-{secrets.token_hex(12)}")
+    created: int = field(default_factory=lambda: int(time.time()))
+    silence: bytes = voice.COMMENT
+    _calls: dict[int, int] = field(default_factory=dict)
+
+    def begin(self) -> bytes:
+        role = {"role": "assistant", "content": ""}
+        return voice.joined(self._delta(choice, role) for choice in range(self.ask.choices))
+
+    def read(self, answer: Answer) -> bytes:
+        return b""
+
+    def say(self, choice: int, piece: Piece, answer: Answer) -> bytes:
+        scores = self._scores(answer, answer.new_scores())
+        match piece:
+            case Thought(text):
+                return self._delta(choice, {"reasoning_content": text}, scores)
+            case Said(text):
+                return self._delta(choice, {"content": text}, scores)
+        return self._call(choice, piece)
+
+    def _call(self, choice: int, call: Call) -> bytes:
+        place = self._calls.get(choice, 0)
+        self._calls[choice] = place + 1
+        head = {"index": place, "id": call.id, "type": "function", "function": {"name": call.name, "arguments": ""}}
+        pieces = [{"index": place, "function": {"arguments": piece}} for piece in call.pieces]
+        return voice.joined(self._delta(choice, {"tool_calls": [one]}) for one in (head, *pieces))
+
+    def show(self, choice: int, round: RoundDone) -> bytes:
+        return voice.event({**self._head(), "choices": [], "specdec": {**voice.round_values(round), "choice": choice}})
+
+    def close(self, choice: int, answer: Answer) -> bytes:
+        scores = self._scores(answer, answer.new_scores())
+        values = {"delta": {}, "finish_reason": reason(answer), "logprobs": scores}
+        last = {"timings": voice.timings([answer])} if self.ask.choices == 1 else {}
+        return voice.event({**self._head(), "choices": [{"index": choice, **values}], **last})
+
+    def end(self, answers: Sequence[Answer]) -> bytes:
+        totals = {"usage": voice.usage(answers), "timings": voice.timings(answers)}
+        closing = voice.event({**self._head(), "choices": [], **totals}) if self.ask.extra.get("usage") else b""
+        return closing + b"data: [DONE]\n\n"
+
+    def failed(self, error: HttpError) -> bytes:
+        return voice.event(shaped(PATH, error)) + b"data: [DONE]\n\n"
+
+    def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
+        choices = [
+            {
+                "index": choice,
+                "message": message_of(answer),
+                "logprobs": self._scores(answer, answer.scores),
+                "finish_reason": reason(answer),
+            }
+            for choice, answer in enumerate(answers)
+        ]
+        found = {**self._head("chat.completion"), "choices": choices, "usage": voice.usage(answers)}
+        found["timings"] = voice.timings(answers)
+        if self.ask.rounds:
+            found["specdec"] = [voice.round_values(round) for answer in answers for round in answer.rounds]
+        return found
+
+    def _head(self, kind: str = "chat.completion.chunk") -> dict[str, Any]:
+        return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
+
+    def _delta(self, choice: int, delta: dict[str, Any], scores: dict[str, Any] | None = None) -> bytes:
+        one = {"index": choice, "delta": delta, "logprobs": scores, "finish_reason": None}
+        return voice.event({**self._head(), "choices": [one]})
+
+    def _scores(self, answer: Answer, scores: Sequence[TokenLogprob]) -> dict[str, Any] | None:
+        if self.ask.request.logprobs is None:
+            return None
+        return {"content": chat_scores(answer.model.tokenizer, scores), "refusal": None}
+
+
+def message_of(answer: Answer) -> dict[str, Any]:
+    """The whole message; its content is null where there are only calls."""
+    found: dict[str, Any] = {"role": "assistant", "content": answer.text or (None if answer.calls else "")}
+    if answer.thinking:
+        found["reasoning_content"] = answer.thinking
+    if answer.calls:
+        found["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in answer.calls
+        ]
+    return found

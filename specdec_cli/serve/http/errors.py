@@ -1,0 +1,82 @@
+"""What went wrong, in the shape of the dialect that asked (pure). Law: plain words, the field's name, no internals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from specdec_cli.errors import DoesNotFit, SpecdecError, UsageError
+from specdec_cli.events import Failure
+from specdec_cli.serve.job import Busy, TooLarge, TooLong
+
+# OpenAI's and Anthropic's names of a status.
+KINDS = {
+    400: ("invalid_request_error", "invalid_request_error"),
+    401: ("authentication_error", "authentication_error"),
+    403: ("permission_error", "permission_error"),
+    404: ("not_found_error", "not_found_error"),
+    413: ("request_too_large", "request_too_large"),
+    429: ("rate_limit_error", "rate_limit_error"),
+    500: ("server_error", "api_error"),
+    503: ("server_error", "overloaded_error"),
+}
+FAILED = "the answer failed on the server; its log says why"
+ANTHROPIC = "/v1/messages"
+LLAMA = ("/props", "/tokenize", "/detokenize", "/apply-template", "/health", "/metrics", "/slots", "/infill")
+
+
+class HttpError(Exception):
+    """An answer that is an error; `param` names the field, `code` is a name for programs."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        param: str | None = None,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.message, self.param, self.code = status, message, param, code
+        self.headers = headers or {}
+
+
+def bad_field(name: str, reason: str) -> HttpError:
+    """A field that cannot be honoured."""
+    return HttpError(400, f"{name}: {reason}", param=name)
+
+
+def shaped(path: str, error: HttpError) -> dict[str, Any]:
+    """The body of `error` for a request of `path`."""
+    openai, anthropic = KINDS.get(error.status, KINDS[400] if error.status < 500 else KINDS[500])
+    if path.startswith(ANTHROPIC):
+        return {"type": "error", "error": {"type": anthropic, "message": error.message}}
+    if path.startswith(LLAMA):
+        return {"error": {"code": error.status, "message": error.message, "type": openai}}
+    return {"error": {"message": error.message, "type": openai, "param": error.param, "code": error.code}}
+
+
+def encoded(values: Any) -> bytes:
+    """JSON in UTF-8; half a character, which no UTF-8 can hold, becomes `?`."""
+    return json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def explained(error: SpecdecError, param: str | None = None) -> HttpError:
+    """What a client is told of a refusal."""
+    match error:
+        case Busy():
+            return HttpError(429, error.message, code="busy", headers={"Retry-After": str(error.retry_seconds)})
+        case TooLong():
+            return HttpError(400, error.message, "messages" if param is None else param, "context_length_exceeded")
+        case TooLarge() | DoesNotFit():
+            return HttpError(413, error.message, code="does_not_fit")
+        case UsageError():
+            return HttpError(400, error.message, param)
+    return HttpError(500, FAILED)
+
+
+def of_failure(failure: Failure) -> HttpError:
+    """The same of a job that failed in its first steps, or later."""
+    status = {UsageError.exit_code: 400, DoesNotFit.exit_code: 413}.get(failure.exit_code, 500)
+    return HttpError(status, FAILED if status == 500 else failure.message)

@@ -1,0 +1,49 @@
+"""What is said of a reply once it is over (pure). Law: who logs it chooses whether the words are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from specdec_cli.serve.http.answer import Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A reply of `path` with its answers; status 499 where the client left."""
+
+    path: str
+    status: int
+    seconds: float
+    answers: tuple[Answer, ...] = ()
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Figures without words."""
+        stats = [answer.stats for answer in self.answers]
+        seconds = sum(one.get("decode_seconds") or 0.0 for one in stats)
+        emitted = sum(answer.emitted for answer in self.answers)
+        return {
+            "path": self.path,
+            "status": self.status,
+            "seconds": round(self.seconds, 3),
+            "prompt_tokens": sum(len(answer.prompt) for answer in self.answers),
+            "cached_tokens": sum(answer.cached for answer in self.answers),
+            "emitted_tokens": emitted,
+            "tokens_per_second": round((emitted - 1) / seconds, 1) if seconds and emitted > 1 else None,
+            "draft_n": sum(one.get("draft_n", 0) for one in stats),
+            "draft_n_accepted": sum(one.get("draft_n_accepted", 0) for one in stats),
+        }
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """Prompt and answers as text."""
+        first = self.answers[0]
+        return {
+            "prompt": first.model.text(first.prompt),
+            "answers": [answer.finish.text if answer.finish else answer.text for answer in self.answers],
+        }
+
+
+Told = Callable[[Record], None]

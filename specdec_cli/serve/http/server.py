@@ -1,0 +1,92 @@
+"""uvicorn around the app. Law: the port is taken before any model is loaded; the server's end ends its replies."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+from collections.abc import Callable
+from contextlib import closing
+
+import uvicorn
+
+from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.serve.http.app import make_app
+from specdec_cli.serve.http.service import Service
+from specdec_cli.serve.http.wire import Wire
+
+MOST_HEAD_BYTES = 65_536
+KEEP_ALIVE_SECONDS = 30
+# Replies end at once; this is for whoever does not take the end of one.
+ENDING_SECONDS = 2
+PROBE_SECONDS = 0.5
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there. Raises: SpecdecError for a port in use, UsageError for no address of ours."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        found = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        raise UsageError(f"--host {host} is no address: {error.strerror}", "leave it out for 127.0.0.1") from error
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(address)
+        found.listen(128)
+    except OSError as error:
+        found.close()
+        raise _refused(host, port, error) from error
+    return found
+
+
+def _refused(host: str, port: int, error: OSError) -> SpecdecError:
+    if error.errno == errno.EADDRINUSE:
+        who = "another specdec server" if _is_ours(host, port) else "another program"
+        return SpecdecError(f"port {port} of {host} is in use by {who}", f"take another: --port {port + 1}")
+    if error.errno == errno.EACCES:
+        return UsageError(f"port {port} may not be opened by this user", "take one from 1024 on: --port 8040")
+    return UsageError(f"--host {host} is no address of this machine: {error.strerror}", "leave it out for 127.0.0.1")
+
+
+def _is_ours(host: str, port: int) -> bool:
+    """Whether a specdec server answers there."""
+    name = f"[{host}]" if ":" in host else host
+    ask = f"GET /health HTTP/1.1\r\nHost: {name}:{port}\r\nConnection: close\r\n\r\n"
+    try:
+        with closing(socket.create_connection((host, port), PROBE_SECONDS)) as probe:
+            probe.settimeout(PROBE_SECONDS)
+            probe.sendall(ask.encode())
+            return b'"server":"specdec"' in probe.recv(4096) + probe.recv(4096)
+    except OSError:
+        return False
+
+
+class Server(uvicorn.Server):
+    """uvicorn, but the signal that ends it ends running replies at once."""
+
+    def __init__(self, service: Service, started: Callable[[], None] = lambda: None) -> None:
+        config = uvicorn.Config(
+            make_app(service),
+            http=Wire,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=ENDING_SECONDS,
+            h11_max_incomplete_event_size=MOST_HEAD_BYTES,
+        )
+        super().__init__(config)
+        logging.getLogger("uvicorn").setLevel(logging.CRITICAL + 1)
+        self._service, self._told = service, started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Says so once it listens."""
+        await super().startup(sockets)
+        self._told()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Replies first: uvicorn waits for them."""
+        self._service.leave()
+        await super().shutdown(sockets)

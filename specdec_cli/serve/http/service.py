@@ -1,0 +1,157 @@
+"""From a body to a reply. Law: the loop never waits for a tokenizer, a template or a grammar.
+
+A thread of its own does this work, so two requests never use the tokenizer at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
+
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+
+from specdec_cli import jsonfile
+from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.models.grammar import require_possible
+from specdec_cli.request import Constraint
+from specdec_cli.serve.http import calls
+from specdec_cli.serve.http.answer import Answer
+from specdec_cli.serve.http.ask import Ask
+from specdec_cli.serve.http.errors import HttpError, bad_field, explained
+from specdec_cli.serve.http.fields import Fields
+from specdec_cli.serve.http.functions import described
+from specdec_cli.serve.http.guard import Door, read_body
+from specdec_cli.serve.http.mailbox import Mailbox
+from specdec_cli.serve.http.metrics import Totals
+from specdec_cli.serve.http.record import Record, Told
+from specdec_cli.serve.http.reply import Reply
+from specdec_cli.serve.http.voice import Voice
+from specdec_cli.serve.job import Desk, Job, Ticket, TooLong
+from specdec_cli.serve.model import Model
+
+T = TypeVar("T")
+Read = Callable[[Fields, Model], Ask]
+Speak = Callable[[Ask, str], Voice]
+# A hint for whoever must shorten a body is the message itself.
+NO_HINT = "shorten it"
+
+
+@dataclass(slots=True)
+class Service:
+    """The pair at a desk, for all clients; `tell` hears of every reply once it is over."""
+
+    model: Model
+    desk: Desk
+    door: Door
+    tell: Told
+    totals: Totals = field(default_factory=Totals)
+    open: set[Mailbox] = field(default_factory=set)
+    _reader: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "reader"))
+
+    async def body(self, request: HttpRequest) -> Fields:
+        """The body of a request. Raises: HttpError."""
+        data = await read_body(request.receive, self.door)
+        try:
+            return Fields(jsonfile.parse_object(data))
+        except jsonfile.NotJson as error:
+            raise HttpError(400, f"the body is not read: {error}") from error
+
+    async def aside(self, work: Callable[[], T]) -> T:
+        """What `work` gives, done in the reader's thread. Raises: HttpError."""
+
+        def guarded() -> T:
+            try:
+                return work()
+            except SpecdecError as error:
+                raise explained(error) from error
+
+        return await asyncio.get_running_loop().run_in_executor(self._reader, guarded)
+
+    async def answer(self, request: HttpRequest, read: Read, speak: Speak) -> Response:
+        """The reply to a request for an answer. Raises: HttpError."""
+        began = time.monotonic()
+        body = await self.body(request)
+        mailbox = Mailbox()
+        answers, tickets = await self.aside(partial(self._start, body, read, mailbox))
+        self.open.add(mailbox)
+        ask = answers[0].ask
+
+        def done(answers: Sequence[Answer], status: int) -> None:
+            self.open.discard(mailbox)
+            self.totals.count(answers, status)
+            self.tell(Record(request.url.path, status, time.monotonic() - began, tuple(answers)))
+
+        return Reply(speak(ask, ask.model), answers, tickets, mailbox, done)
+
+    def _start(self, body: Fields, read: Read, mailbox: Mailbox) -> tuple[list[Answer], list[Ticket]]:
+        """Hand in the jobs of a body."""
+        ask = self.ask(body, read)
+        prompt, ends = self.prompt(ask)
+        request = ask.request
+        if request.constraint is not None:
+            require(request.constraint, ask)
+        answers = [Answer(self.model, ask, prompt) for _ in range(ask.choices)]
+        tickets: list[Ticket] = []
+        try:
+            for choice in range(ask.choices):
+                job = Job(prompt, replace(request, attempt=choice), ends, ask.key, ask.noun, raw=ask.text is not None)
+                tickets.append(self.desk.submit(job, partial(mailbox.deliver, choice)))
+        except SpecdecError:
+            for ticket in tickets:
+                ticket.cancel()
+            raise
+        return answers, tickets
+
+    def ask(self, body: Fields, read: Read) -> Ask:
+        """What the body asks of this model. Raises: HttpError."""
+        name = body.text("model")
+        if not self.model.answers_to(name):
+            message = f"the model {jsonfile.shown(name)} is not loaded; what is: {self.model.name}"
+            raise HttpError(404, message, "model", "model_not_found")
+        ask = replace(read(body, self.model), model=name or self.model.name)
+        if ask.tools and self.model.tokenizer.call_marks is None:
+            raise bad_field("tools", f"the template of {self.model.name} knows none that could be read")
+        return calls.constrained(ask, self.model)
+
+    def prompt(self, ask: Ask) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """(ids, lengths of prefixes worth keeping). Raises: HttpError, SpecdecError."""
+        model, tools = self.model, described(ask.tools)
+        if ask.text is None:
+            try:
+                ids = model.prompt(ask.messages, ask.thinks, tools)
+            except SpecdecError as error:
+                raise explained(error, "messages") from error
+            ends = model.ends(ids, ask.messages, ask.thinks, tools)
+        else:
+            ids, ends = model.tokenizer.encode(ask.text) if isinstance(ask.text, str) else list(ask.text), ()
+        if not ids:
+            raise bad_field("prompt", "it is empty: 0 tokens")
+        limit = model.context_limit
+        if limit is not None and len(ids) >= limit:
+            raise TooLong(f"prompt is too long: {len(ids)} tokens > {limit - 1} maximum", NO_HINT)
+        return tuple(ids), ends
+
+    def leave(self) -> None:
+        """End every reply, as if its client had left; from the loop."""
+        for mailbox in tuple(self.open):
+            mailbox.leave()
+
+
+def require(constraint: Constraint, ask: Ask) -> None:
+    """Raises: HttpError for a shape that cannot be enforced, under the name of the field that asked for it.
+
+    A grammar of calls holds ids of this model's, and is made of parts that were looked at one by one.
+    """
+    if constraint.kind == "grammar":
+        return
+    try:
+        require_possible(constraint, ask.request.stop)
+    except UsageError as error:
+        message = error.message.replace("--stop", "stop")
+        raise HttpError(400, message, "response_format", "invalid_schema") from error

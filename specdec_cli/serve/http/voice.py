@@ -1,0 +1,115 @@
+"""How a dialect says an answer (pure). Law: a stream says what the whole would, in pieces."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from specdec_cli.events import RoundDone, to_dict
+from specdec_cli.serve.http.answer import Answer, Piece
+from specdec_cli.serve.http.errors import HttpError, encoded
+
+SSE = "text/event-stream; charset=utf-8"
+COMMENT = b": still reading\n\n"
+
+
+class Voice(Protocol):
+    """One request's answers in its dialect's words; every method gives whole server-sent events.
+
+    `begin` comes once, as soon as a job has started; `read` once its prompt was read; then pieces of any answer.
+    """
+
+    silence: bytes
+
+    def begin(self) -> bytes:
+        """What comes first."""
+        ...
+
+    def read(self, answer: Answer) -> bytes:
+        """The prompt was read."""
+        ...
+
+    def say(self, choice: int, piece: Piece, answer: Answer) -> bytes:
+        """A piece of answer `choice`."""
+        ...
+
+    def show(self, choice: int, round: RoundDone) -> bytes:
+        """A round, for clients that asked to see them; the text it made printable comes after it."""
+        ...
+
+    def close(self, choice: int, answer: Answer) -> bytes:
+        """Answer `choice` is over."""
+        ...
+
+    def end(self, answers: Sequence[Answer]) -> bytes:
+        """All answers are over."""
+        ...
+
+    def failed(self, error: HttpError) -> bytes:
+        """An answer failed after the stream began."""
+        ...
+
+    def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
+        """The answers at once."""
+        ...
+
+
+def event(values: Any, name: str | None = None) -> bytes:
+    """One server-sent event."""
+    head = f"event: {name}\n".encode() if name else b""
+    return head + b"data: " + encoded(values) + b"\n\n"
+
+
+def joined(parts: Iterable[bytes]) -> bytes:
+    """Several events."""
+    return b"".join(parts)
+
+
+def round_values(round: RoundDone) -> dict[str, Any]:
+    """A round as DESIGN's contract has it."""
+    values: dict[str, Any] = json.loads(json.dumps(to_dict(replace(round, gain=None))))
+    return values
+
+
+def timings(answers: Sequence[Answer]) -> dict[str, Any]:
+    """llama.cpp's `timings` of all answers together; what was drafted only where something was."""
+    stats = [answer.stats for answer in answers]
+    cached = sum(answer.cached for answer in answers)
+    fed = sum(len(answer.prompt) for answer in answers) - cached
+    read_ms = 1e3 * sum(answer.prefill.seconds if answer.prefill else 0.0 for answer in answers)
+    emitted = sum(answer.emitted for answer in answers)
+    decode_ms = 1e3 * sum(one.get("decode_seconds") or 0.0 for one in stats)
+    found = {"cache_n": cached, **_pace("prompt", fed, read_ms), **_pace("predicted", emitted, decode_ms)}
+    drafted = sum(one.get("draft_n", 0) for one in stats)
+    accepted = sum(one.get("draft_n_accepted", 0) for one in stats)
+    return found | ({"draft_n": drafted, "draft_n_accepted": accepted} if drafted else {})
+
+
+def _pace(what: str, tokens: int, ms: float) -> dict[str, Any]:
+    return {
+        f"{what}_n": tokens,
+        f"{what}_ms": round(ms, 3),
+        f"{what}_per_token_ms": round(ms / tokens, 3) if tokens else None,
+        f"{what}_per_second": round(1e3 * tokens / ms, 3) if ms else None,
+    }
+
+
+def usage(answers: Sequence[Answer]) -> dict[str, Any]:
+    """OpenAI's `usage`: the prompt once, the answers all."""
+    prompt, emitted = len(answers[0].prompt), sum(answer.emitted for answer in answers)
+    found: dict[str, Any] = {
+        "prompt_tokens": prompt,
+        "completion_tokens": emitted,
+        "total_tokens": prompt + emitted,
+        "prompt_tokens_details": {"cached_tokens": answers[0].cached},
+    }
+    if answers[0].ask.request.predict:
+        accepted = sum(answer.stats.get("accepted_by", {}).get("prediction", 0) for answer in answers)
+        drafted = sum(answer.stats.get("drafted_by", {}).get("prediction", 0) for answer in answers)
+        found["completion_tokens_details"] = {
+            "accepted_prediction_tokens": accepted,
+            "rejected_prediction_tokens": drafted - accepted,
+        }
+    return found

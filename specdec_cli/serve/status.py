@@ -1,0 +1,92 @@
+"""What a desk is doing and what it has done (pure). Law: frozen values, which say what was true at one moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from specdec_cli.stats import ChatStats
+
+
+@dataclass(frozen=True, slots=True)
+class SlotStatus:
+    """One conversation that is kept: tokens that need not be read again, bytes, seconds since its last use."""
+
+    tokens: int
+    nbytes: int
+    idle_seconds: float
+    busy: bool
+    key: str | None = None
+    prefix_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """One job. `position` counts the jobs before it, 0 for one that runs. `seconds` are since it came.
+
+    `read_tokens` of the prompt were read and `cached_tokens` reused; `tokens_per_second` is what its client sees.
+    """
+
+    noun: str
+    position: int
+    prompt_tokens: int
+    seconds: float
+    read_tokens: int = 0
+    cached_tokens: int = 0
+    generated_tokens: int = 0
+    draft_tokens: int = 0
+    accepted_tokens: int = 0
+    tokens_per_second: float | None = None
+    key: str | None = None
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        """accepted / drafted."""
+        return self.accepted_tokens / self.draft_tokens if self.draft_tokens else None
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums since the desk began. `drafts` are rounds that drafted; [i] of the last two counts draft position i."""
+
+    jobs: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    generated_tokens: int = 0
+    drafts: int = 0
+    draft_tokens: int = 0
+    accepted_tokens: int = 0
+    drafted_per_position: tuple[int, ...] = ()
+    accepted_per_position: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, stats: ChatStats, jobs: int, failed: int, cancelled: int) -> Totals:
+        """The totals of all events that `stats` folded."""
+        rounds = stats.rounds
+        return cls(
+            jobs=jobs,
+            failed=failed,
+            cancelled=cancelled,
+            prompt_tokens=stats.prompt_tokens,
+            cached_tokens=stats.cached_tokens,
+            generated_tokens=rounds.emitted_tokens,
+            drafts=sum(rounds.accepted_histogram),
+            draft_tokens=rounds.draft_n,
+            accepted_tokens=rounds.draft_n_accepted,
+            drafted_per_position=tuple(rounds.drafted_at),
+            accepted_per_position=tuple(rounds.accepted_at),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DeskStatus:
+    """`running` and `waiting` jobs, the slots, and the totals; `loaded`: whether the models are in memory."""
+
+    loaded: bool
+    running: tuple[JobStatus, ...] = ()
+    waiting: tuple[JobStatus, ...] = ()
+    slots: tuple[SlotStatus, ...] = ()
+    cache_bytes: int = 0
+    budget_bytes: int = 0
+    totals: Totals = field(default_factory=Totals)

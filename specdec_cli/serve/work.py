@@ -1,0 +1,105 @@
+"""One job that runs. Law: a turn is one chunk of a prompt or one round, so that nobody waits longer for another job.
+
+Whatever happens in a turn, the job's client hears of it, and the thread lives on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from specdec_cli.engine.cache.rollback import common_prefix
+from specdec_cli.errors import SpecdecError
+from specdec_cli.events import Event, Failure, Finish, Prefill, Reading, RoundDone
+from specdec_cli.foreign import guarded
+from specdec_cli.serve.job import Deliver, Job
+from specdec_cli.serve.slots import Kept
+from specdec_cli.serve.status import JobStatus
+
+
+class Taken:
+    """A job that was taken on, and what is known of it. `came` is the clock when it came."""
+
+    def __init__(self, job: Job, deliver: Deliver, came: float) -> None:
+        self.job, self.came = job, came
+        self.cancelled = False
+        self.failed = False
+        self.prompt_read = self.cached = self.generated = self.drafted = self.accepted = 0
+        self.first_at: float | None = None
+        self._deliver = deliver
+
+    def cancel(self) -> None:
+        """Nobody waits for it any more."""
+        self.cancelled = True
+
+    def tell(self, event: Event, now: float) -> None:
+        """Count `event` and hand it on. A client that cannot take it is gone, which cancels the job."""
+        match event:
+            case Reading(reader="target"):
+                self.prompt_read = event.read_tokens
+            case Prefill():
+                self.prompt_read, self.cached = event.prompt_tokens, event.cached_tokens
+            case RoundDone(round=round):
+                self.first_at = now if self.first_at is None else self.first_at
+                self.generated += len(round.emitted)
+                self.drafted += len(round.draft)
+                self.accepted += round.accepted
+            case Failure():
+                self.failed = True
+        try:
+            with guarded(failure_of):
+                self._deliver(event)
+        except SpecdecError:
+            self.cancelled = True
+
+    def status(self, position: int, now: float) -> JobStatus:
+        """As an operator sees it at `now`."""
+        seconds = 0.0 if self.first_at is None else now - self.first_at
+        return JobStatus(
+            noun=self.job.noun,
+            position=position,
+            prompt_tokens=len(self.job.prompt),
+            seconds=now - self.came,
+            read_tokens=max(self.prompt_read - self.cached, 0),
+            cached_tokens=self.cached,
+            generated_tokens=self.generated,
+            draft_tokens=self.drafted,
+            accepted_tokens=self.accepted,
+            tokens_per_second=(self.generated - 1) / seconds if seconds and self.generated > 1 else None,
+            key=self.job.key,
+        )
+
+
+class Work:
+    """A taken job in its slot."""
+
+    def __init__(self, taken: Taken, kept: Kept) -> None:
+        self.taken, self.kept = taken, kept
+        job = taken.job
+        self._events: Iterator[Event] = kept.session.reply(
+            job.prompt, job.request, lambda: taken.cancelled, raw=job.raw
+        )
+
+    def reads_for(self, job: Job) -> bool:
+        """Whether it is reading most of what `job` has to read."""
+        if self.taken.prompt_read == len(self.taken.job.prompt):
+            return False
+        shared = common_prefix(self.taken.job.prompt, job.prompt)
+        return 2 * shared > len(job.prompt) and shared > self.kept.length
+
+    def turn(self) -> Iterator[Event]:
+        """The events of one turn; the last turn's last one is a Finish or a Failure."""
+        try:
+            with guarded(failure_of):
+                while True:
+                    with self.kept.watch:
+                        event = next(self._events)
+                    yield event
+                    if isinstance(event, Reading | RoundDone | Finish):
+                        return
+        except SpecdecError as error:
+            yield Failure(error.message, error.hint, error.exit_code)
+
+
+def failure_of(reason: str) -> SpecdecError:
+    """What nobody foresaw, as a person reads it."""
+    return SpecdecError(f"the request failed: {reason}", "try again; specdec doctor --selftest checks the device")

@@ -1,0 +1,74 @@
+"""What a loaded pair can take on: context and memory. Law: pure numbers, which stay true while the models are away.
+
+All sizes in bytes, all lengths in tokens.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+
+from specdec_cli.engine import device
+from specdec_cli.kinds import effective_drafter
+from specdec_cli.models.memory import HEADROOM
+from specdec_cli.request import Request
+from specdec_cli.session.load import LoadedPair
+
+# Caches are sized at these lengths; between two of them they grow in a straight line, or not at all.
+SHORTEST, LONGEST = 1024, 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """`caches` are (length, bytes) of one conversation of that length, ascending; `limit_bytes` is what may be used."""
+
+    weight_bytes: int
+    limit_bytes: int
+    caches: tuple[tuple[int, int], ...]
+    target_limit: int | None = None
+    draft_limit: int | None = None
+    has_draft: bool = False
+    head_kind: str | None = None
+
+    def context_limit(self, request: Request) -> int | None:
+        """Tokens that prompt and answer may have together, None being endless; as `Session.context_limit`."""
+        kind = effective_drafter(request.drafter, request.k, self.has_draft, self.head_kind)
+        draft = self.draft_limit if kind.uses_draft else None
+        limits = (limit for limit in (self.target_limit, draft, request.max_context) if limit is not None)
+        return min(limits, default=None)
+
+    def cache_bytes(self, tokens: int) -> int:
+        """Bytes of one conversation of so many tokens."""
+        place = min(bisect_left(self.caches, (tokens, 0)), len(self.caches) - 1)
+        (low, low_bytes), (high, high_bytes) = self.caches[max(place - 1, 0)], self.caches[place]
+        if tokens <= low or low == high:
+            return low_bytes
+        return low_bytes + (high_bytes - low_bytes) * (tokens - low) // (high - low)
+
+
+def capacity_of(pair: LoadedPair, snapshots: int, usable_bytes: int | None = None) -> Capacity:
+    """Measured on the models' own caches, built lazily and never computed. `snapshots` are those that a slot keeps."""
+    slot, first = pair.slot(), pair.first
+    slot.mark((), (), snapshots)
+    models = [model for model in (slot.target, slot.draft) if model is not None]
+    limit = first.target.context_limit or LONGEST
+    lengths = [SHORTEST]
+    while lengths[-1] < limit:
+        lengths.append(min(2 * lengths[-1], limit))
+    values = [4 if model.dtype == "float32" else 2 for model in models]
+    caches = tuple(
+        (length, sum(model.cache_bytes(length, value) for model, value in zip(models, values, strict=True)))
+        for length in lengths
+    )
+    if first.head is not None:  # of one layer, like one of the target's
+        caches = tuple((length, held + held // first.target.layers) for length, held in caches)
+    usable = device.usable_bytes() if usable_bytes is None else usable_bytes
+    return Capacity(
+        weight_bytes=sum(model.weight_bytes for model in models),
+        limit_bytes=int(usable * HEADROOM),
+        caches=caches,
+        target_limit=first.target.context_limit,
+        draft_limit=first.draft.context_limit if first.draft else None,
+        has_draft=pair.has_draft,
+        head_kind=pair.head_kind,
+    )

@@ -1,0 +1,1 @@
+"""How a server looks to its operator."""

@@ -1,0 +1,36 @@
+"""Plain lines of a server (pure). Law: a line a reply, figures only; no word of a prompt or an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from specdec_cli.format import percent, speed
+
+LEFT = 499
+
+
+def started_lines(name: str, url: str, wants_key: bool) -> list[str]:
+    """Where the server is, and how to go on."""
+    door = "whoever has its key" if wants_key else "this machine alone"
+    return [
+        f"{name} answers {door}. OpenAI's clients take {url}/v1,",
+        f"Anthropic's and llama.cpp's {url}",
+        "Ctrl-C ends it; specdec help serve says what each client wants",
+    ]
+
+
+def reply_line(clock: str, facts: Mapping[str, Any]) -> str:
+    """One reply: when, what, how much was read and written, how fast, how well was drafted."""
+    status = "left" if facts["status"] == LEFT else str(facts["status"])
+    parts = [clock, str(facts["path"]).removeprefix("/").removeprefix("v1/"), status]
+    if not facts["emitted_tokens"]:
+        return " ".join(parts) + f" · {facts['seconds']:.1f} s"
+    read = facts["prompt_tokens"] - facts["cached_tokens"]
+    reused = f" + {facts['cached_tokens']} reused" if facts["cached_tokens"] else ""
+    said = [f"{read}{reused} read", f"{facts['emitted_tokens']} written"]
+    if facts["tokens_per_second"]:
+        said.append(speed(facts["tokens_per_second"]))
+    if facts["draft_n"]:
+        said.append(f"{percent(facts['draft_n_accepted'] / facts['draft_n'])} of {facts['draft_n']} accepted")
+    return " · ".join([" ".join(parts), *said, f"{facts['seconds']:.1f} s"])

@@ -1,0 +1,73 @@
+"""What a server says while it runs. Law: stdout stays empty; words are kept only in the file that was asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, TextIO
+
+from specdec_cli.errors import UsageError
+from specdec_cli.ui.display import print_notice
+from specdec_cli.ui.serve.lines import reply_line, started_lines
+
+
+class Reply(Protocol):
+    """A reply that is over: figures, and words."""
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """Figures alone."""
+        ...
+
+    @property
+    def words(self) -> Mapping[str, Any]:
+        """Prompt and answers."""
+        ...
+
+
+class ServerLog:
+    """A dim line for each reply on `err` unless `quiet`; with `file`, its words as a line of JSON there."""
+
+    def __init__(self, err: TextIO, quiet: bool, plain: bool, file: Path | None) -> None:
+        self._err, self._quiet, self._plain, self._path = err, quiet, plain, file
+        self._file: TextIO | None = None
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> ServerLog:
+        """Raises: UsageError for a file that cannot be written."""
+        if self._path is not None:
+            try:
+                # Only its owner may read it: it holds every word.
+                self._file = os.fdopen(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "w")
+            except OSError as error:
+                raise UsageError(f"--log {self._path} cannot be written: {error.strerror}", "name another") from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def started(self, name: str, url: str, wants_key: bool) -> None:
+        """The server listens."""
+        for line in started_lines(name, url, wants_key):
+            self._say(line)
+
+    def reply(self, reply: Reply) -> None:
+        """A reply is over."""
+        self._say(reply_line(time.strftime("%H:%M:%S"), reply.facts))
+        if self._file is not None:
+            said = {"time": round(time.time(), 3), **reply.facts, **reply.words}
+            with self._lock:
+                self._file.write(json.dumps(said) + "\n")
+                self._file.flush()
+
+    def _say(self, line: str) -> None:
+        if not self._quiet:
+            print_notice(self._err, line, self._plain)

@@ -1,0 +1,93 @@
+"""A desk over tiny networks, and clients that wait for their events."""
+
+from __future__ import annotations
+
+import threading
+from functools import cache
+
+from fakes.chat import BYTES, networks, tokenizer_in
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.events import Failure, Finish, Prefill, RoundDone
+from specdec_cli.pairs.pair import Pair
+from specdec_cli.request import Request
+from specdec_cli.serve.desk import GenerationDesk
+from specdec_cli.serve.job import Job
+from specdec_cli.serve.options import DeskOptions
+from specdec_cli.session.load import LoadedPair
+from specdec_cli.session.slot import Slot
+
+KINDS = {"plain": "qwen3", "window": "gemma3_text", "recurrent": "qwen3_5"}
+NEVER_STOP = tuple((token, -1e9) for token in (0, 1, 2))
+WAIT_SECONDS = 60.0
+
+
+@cache
+def _networks(kind):
+    return networks(KINDS[kind])
+
+
+def tiny_loaded(folder, kind="plain", context_limit=None, draft=True):
+    """A LoadedPair of that kind of cache over bytes, its weights shared by all that are made so."""
+    target, other = (CachedModel(network, kind, context_limit) for network in _networks(kind))
+    slot = Slot(target, other if draft else None)
+    return LoadedPair(Pair("tiny", "t", "d"), ("t", "d" if draft else None), tokenizer_in(folder), slot)
+
+
+def ids(tokens, seed=0):
+    """So many ids without a pattern, none of them special."""
+    return tuple(3 + (seed * 31 + i * i * 7 + i * (seed + 3)) % (BYTES - 3) for i in range(tokens))
+
+
+def job(prompt, tokens=12, ends=(), key=None, **more):
+    more = {"k": 3, "logit_bias": NEVER_STOP, **more}
+    return Job(tuple(prompt), Request(max_tokens=tokens, **more), tuple(ends), key, "test")
+
+
+class Client:
+    """Hands one job in and keeps its events."""
+
+    def __init__(self, desk, job, on_event=lambda client, event: None):
+        self.events, self.done, self._on_event = [], threading.Event(), on_event
+        self.ticket = None
+        self.ticket = desk.submit(job, self._deliver)
+
+    def _deliver(self, event):
+        assert not self.done.is_set(), "an event came after the last one"
+        self.events.append(event)
+        self._on_event(self, event)
+        if isinstance(event, Finish | Failure):
+            self.done.set()
+
+    def wait(self):
+        assert self.done.wait(WAIT_SECONDS), "no last event came"
+        return self
+
+    @property
+    def end(self):
+        return self.events[-1]
+
+    @property
+    def prefill(self):
+        return next(event for event in self.events if isinstance(event, Prefill))
+
+    @property
+    def read_tokens(self):
+        """Tokens of the prompt that were read anew."""
+        return self.prefill.prompt_tokens - self.prefill.cached_tokens
+
+    @property
+    def tokens(self):
+        return tuple(t for event in self.events if isinstance(event, RoundDone) for t in event.round.emitted)
+
+
+def desk_of(pair, **options):
+    return GenerationDesk(lambda: pair, DeskOptions(**{"cache_bytes": 1 << 30, **options}))
+
+
+def answer(desk, job):
+    return Client(desk, job).wait()
+
+
+def alone(pair, job):
+    """The tokens of the same request in a session of its own."""
+    return list(pair.session().reply(job.prompt, job.request, raw=job.raw))[-1].tokens

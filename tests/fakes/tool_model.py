@@ -1,0 +1,47 @@
+"""A tiny model over bytes whose template knows functions and thinking, as Qwen's does; scripted or with weights."""
+
+from __future__ import annotations
+
+import json
+
+import mlx.core as mx
+from mlx.utils import tree_flatten
+from tokenizers import AddedToken
+
+from fakes.models import TINY, byte_tokenizer, tiny_network, write_tokenizer
+from specdec_cli.models.tokenizer import Tokenizer
+from specdec_cli.request import Request
+from specdec_cli.serve.model import Model
+
+MARKS = ("<tool_call>", "</tool_call>")
+THINK = ("<think>", "</think>")
+TOOLS_TEMPLATE = (
+    "{%- if tools -%}{{ '<|im_start|>tools\\n' + (tools | tojson) + '<|im_end|>\\n' }}{%- endif -%}"
+    "{%- for m in messages -%}{{ '<|im_start|>' + m['role'] + '\\n' + m['content'] }}"
+    "{%- for tool_call in m.get('tool_calls', []) -%}{%- set tool_call = tool_call.function -%}"
+    '{{ \'<tool_call>\\n{"name": "\' + tool_call.name + \'", "arguments": \' + (tool_call.arguments | tojson) + \'}'
+    "\\n</tool_call>' }}{%- endfor -%}{{ '<|im_end|>\\n' }}{%- endfor -%}"
+    "{%- if add_generation_prompt -%}{{ '<|im_start|>assistant\\n' }}"
+    "{%- if enable_thinking is defined and enable_thinking -%}{{ '<think>\\n' }}{%- endif -%}{%- endif -%}"
+)
+LONG = 65_536
+
+
+def tool_folder(folder, thinks=False):
+    """A loadable folder with random weights."""
+    tokenizer = byte_tokenizer()
+    added = [*MARKS, *(THINK if thinks else ())]
+    tokenizer.add_tokens([AddedToken(text, special=False, normalized=False) for text in added])
+    config = TINY | {"vocab_size": 259 + len(added), "max_position_embeddings": LONG}
+    folder.mkdir(parents=True)
+    weights = dict(tree_flatten(tiny_network(config, seed=3).parameters()))
+    mx.save_safetensors(str(folder / "model.safetensors"), weights)
+    (folder / "config.json").write_text(json.dumps(config))
+    write_tokenizer(folder, tokenizer, chat_template=TOOLS_TEMPLATE)
+    return folder
+
+
+def tool_model(folder, **base):
+    """The facts of the model in `folder`, without its weights."""
+    tokenizer = Tokenizer.load(folder, "tool", {"eos_token_id": [2, 0]})
+    return Model("tool", "tiny/tool", None, tokenizer, 263, LONG, Request(**base), 1)

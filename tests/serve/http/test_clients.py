@@ -1,0 +1,186 @@
+"""Real clients, unmodified: what they read is what `Session.reply` says to the same ids."""
+
+import asyncio
+import itertools
+
+import anthropic
+import openai
+import pytest
+
+from specdec_cli.request import Request
+
+ASKED = [{"role": "user", "content": "Return the lines of a file."}]
+SETTINGS = [{"temperature": 0}, {"temperature": 0.8, "seed": 11}, {"temperature": 1.0, "seed": 5, "top_p": 0.9}]
+
+
+@pytest.fixture(scope="module")
+def gpt(url):
+    with openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def claude(url):
+    with anthropic.Anthropic(base_url=url, api_key="none", max_retries=0) as client:
+        yield client
+
+
+def plainly(pair, prompt, raw=False, **options):
+    """What a fresh session says."""
+    seed = options.pop("seed", None)
+    request = Request(k=4, max_tokens=options.pop("max_tokens", 24), seed=seed, sampling=options)
+    return list(pair.session().reply(prompt, request, raw=raw))[-1]
+
+
+def read_of(message):
+    """Tokens of the prompt, reused or not."""
+    return message.usage.input_tokens + message.usage.cache_read_input_tokens
+
+
+def chat_ids(pair, messages=ASKED):
+    return pair.message_tokens(messages)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_openai_s_client_reads_the_session_s_answer_streamed_or_not(pair, gpt, settings):
+    wanted = plainly(pair, chat_ids(pair), **settings)
+    whole = gpt.chat.completions.create(model="demo", messages=ASKED, max_completion_tokens=24, **settings)
+    chunks = list(gpt.chat.completions.create(model="demo", messages=ASKED, max_tokens=24, stream=True, **settings))
+    assert whole.choices[0].message.content == wanted.text
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == wanted.text
+    reason = {"stop": "stop", "length": "length"}[wanted.reason]
+    assert whole.choices[0].finish_reason == chunks[-1].choices[0].finish_reason == reason
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert (whole.usage.prompt_tokens, whole.usage.completion_tokens) == (18, wanted.stats["emitted_tokens"])
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_anthropic_s_client_reads_the_session_s_answer_streamed_or_not(pair, claude, settings):
+    wanted = plainly(pair, chat_ids(pair), **settings)
+    asked = {"model": "demo", "messages": ASKED, "max_tokens": 24, "extra_body": settings}
+    whole = claude.messages.create(**asked)
+    with claude.messages.stream(**asked) as stream:
+        text = "".join(stream.text_stream)
+        last = stream.get_final_message()
+    assert whole.content[0].text == text == last.content[0].text == wanted.text
+    assert whole.stop_reason == last.stop_reason == ("max_tokens" if wanted.reason == "length" else "end_turn")
+    assert read_of(whole) == claude.messages.count_tokens(model="demo", messages=ASKED).input_tokens == 18
+    assert read_of(last) == 18 and last.usage.cache_read_input_tokens > 0
+    assert last.usage.output_tokens == wanted.stats["emitted_tokens"]
+
+
+def test_responses_are_the_session_s_answer_streamed_or_not(pair, gpt):
+    wanted = plainly(pair, chat_ids(pair), temperature=0, max_tokens=40)
+    asked = {"model": "demo", "input": ASKED[0]["content"], "max_output_tokens": 40, "temperature": 0}
+    whole = gpt.responses.create(**asked)
+    with gpt.responses.stream(**asked) as stream:
+        events = list(stream)
+        last = stream.get_final_response()
+    assert whole.output_text == last.output_text == wanted.text and whole.status == "completed"
+    assert [event.sequence_number for event in events if hasattr(event, "sequence_number")] == list(range(len(events)))
+    assert (events[0].type, events[-1].type) == ("response.created", "response.completed")
+    assert whole.usage.output_tokens == wanted.stats["emitted_tokens"]
+
+
+def test_a_text_is_continued_as_the_session_continues_it(pair, gpt):
+    wanted = plainly(pair, pair.text_tokens("def read("), raw=True, temperature=0)
+    asked = {"model": "demo", "prompt": "def read(", "max_tokens": 24, "temperature": 0}
+    whole = gpt.completions.create(**asked)
+    parts = list(gpt.completions.create(**asked, stream=True, stream_options={"include_usage": True}))
+    ids = gpt.completions.create(**asked | {"prompt": pair.text_tokens("def read(")})
+    assert whole.choices[0].text == ids.choices[0].text == wanted.text
+    assert "".join(part.choices[0].text for part in parts if part.choices) == wanted.text
+    assert parts[-1].choices == [] and parts[-1].usage.completion_tokens == 24
+
+
+def test_several_answers_to_one_prompt_are_a_session_s_further_attempts(pair, gpt):
+    asked = {"model": "demo", "messages": ASKED, "max_tokens": 12, "temperature": 1.0, "seed": 3, "n": 3}
+    whole = gpt.chat.completions.create(**asked)
+    wanted = []
+    for attempt in range(3):
+        request = Request(k=4, max_tokens=12, seed=3, sampling={"temperature": 1.0}, attempt=attempt)
+        wanted.append(list(pair.session().reply(chat_ids(pair), request))[-1].text)
+    assert [choice.message.content for choice in whole.choices] == wanted and len(set(wanted)) > 1
+    texts = ["", "", ""]
+    for chunk in gpt.chat.completions.create(**asked, stream=True):
+        for choice in chunk.choices:
+            texts[choice.index] += choice.delta.content or ""
+    assert texts == wanted
+
+
+def test_asynchronous_clients_at_once_read_their_own_answers(pair, url):
+    prompts = ["Sort a list.", "Open a file.", "Add two numbers.", "Return None."]
+    wanted = [
+        plainly(pair, chat_ids(pair, [{"role": "user", "content": prompt}]), temperature=0, max_tokens=12).text
+        for prompt in prompts
+    ]
+
+    async def ask(gpt, prompt):
+        stream = await gpt.chat.completions.create(
+            model="demo",
+            messages=[{"role": "user", "content": prompt}],
+            max_tokens=12,
+            temperature=0,
+            stream=True,
+        )
+        return "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+
+    async def all_at_once():
+        async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none") as gpt:
+            return await asyncio.gather(*[ask(gpt, prompt) for prompt in prompts])
+
+    assert asyncio.run(all_at_once()) == wanted
+
+
+def test_log_probabilities_are_one_a_token_streamed_or_not(gpt):
+    asked = {"model": "demo", "messages": ASKED, "max_tokens": 8, "temperature": 0, "logprobs": True}
+    whole = gpt.chat.completions.create(**asked, top_logprobs=3).choices[0].logprobs.content
+    chunks = gpt.chat.completions.create(**asked, top_logprobs=3, stream=True)
+    streamed = [chunk.choices[0].logprobs.content for chunk in chunks if chunk.choices[0].logprobs]
+    streamed = list(itertools.chain.from_iterable(streamed))
+    assert [entry.token for entry in whole] == [entry.token for entry in streamed] and len(whole) == 8
+    assert all(len(entry.top_logprobs) == 3 and entry.top_logprobs[0].logprob == entry.logprob for entry in whole)
+    assert all(bytes(entry.bytes).decode() == entry.token for entry in whole)
+
+
+def test_a_stop_string_ends_an_answer_and_anthropic_hears_which(claude, gpt):
+    asked = {"model": "demo", "messages": ASKED, "max_tokens": 40}
+    message = claude.messages.create(**asked, stop_sequences=["zzz", "lines("])
+    choice = gpt.chat.completions.create(**asked, stop=["lines("]).choices[0]
+    assert (message.stop_reason, message.stop_sequence) == ("stop_sequence", "lines(")
+    assert message.content[0].text == choice.message.content == "def get" and choice.finish_reason == "stop"
+
+
+def test_a_schema_given_as_a_class_comes_back_as_an_object_of_it(gpt):
+    from pydantic import BaseModel
+
+    class Found(BaseModel):
+        kind: bool
+        size: int
+
+    asked = {"model": "demo", "messages": ASKED, "max_tokens": 60, "temperature": 0, "response_format": Found}
+    assert isinstance(gpt.chat.completions.parse(**asked).choices[0].message.parsed, Found)
+    parsed = gpt.responses.parse(
+        model="demo", input="Return the lines of a file.", temperature=0, max_output_tokens=60, text_format=Found
+    )
+    assert isinstance(parsed.output_parsed, Found)
+
+
+def test_errors_arrive_as_the_clients_own_kinds(gpt, claude):
+    with pytest.raises(openai.BadRequestError, match="temperature: 300 is outside 0 to 100") as bad:
+        gpt.chat.completions.create(model="demo", messages=ASKED, temperature=300)
+    assert bad.value.param == "temperature"
+    with pytest.raises(openai.NotFoundError, match="what is: demo"):
+        gpt.chat.completions.create(model="gpt-9", messages=ASKED)
+    with pytest.raises(anthropic.BadRequestError, match=r"prompt is too long: [0-9]+ tokens > 1023 maximum") as long:
+        claude.messages.create(model="demo", max_tokens=9, messages=[{"role": "user", "content": "word " * 2000}])
+    assert long.value.body["error"]["type"] == "invalid_request_error"
+    with pytest.raises(openai.BadRequestError) as long:
+        gpt.chat.completions.create(model="demo", messages=[{"role": "user", "content": "word " * 2000}])
+    assert long.value.code == "context_length_exceeded"
+
+
+def test_the_models_are_listed_and_found(gpt):
+    (one,) = gpt.models.list().data
+    assert (one.id, one.object, one.created, one.owned_by) == ("demo", "model", 1_700_000_000, "specdec")
+    assert gpt.models.retrieve("demo").id == "demo"

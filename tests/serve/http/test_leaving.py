@@ -1,0 +1,119 @@
+"""A client that leaves ends its job, whatever that is doing; a queue that is full says when to come back."""
+
+import json
+import socket
+import threading
+import time
+
+import httpx
+import pytest
+
+from fakes.desk import ScriptedDesk
+from fakes.server import serving
+from specdec_cli.serve.http import reply
+from specdec_cli.serve.job import Busy, TooLarge, TooLong
+
+ASKED = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4}
+PATHS = ("/v1/chat/completions", "/v1/messages")
+
+
+def until(condition, seconds=10):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def posted(url, path, body):
+    """A connection on which a request was sent."""
+    host, port = url.removeprefix("http://").split(":")
+    data = json.dumps(body).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\n"
+    connection = socket.create_connection((host, int(port)), timeout=10)
+    connection.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % len(data) + data)
+    return connection
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("stream", [True, False])
+def test_whoever_leaves_during_an_answer_ends_it(tooled, path, stream):
+    desk = ScriptedDesk(["word " * 100_000], steps=str.split, between=lambda ticket: time.sleep(0.002))
+    records = []
+    with serving(tooled, desk, records) as (url, service):
+        connection = posted(url, path, {**ASKED, "stream": stream})
+        until(lambda: desk.passes > 3)
+        connection.close()
+        until(lambda: desk.jobs[0].cancelled and desk.running is None)
+        until(lambda: records)
+        assert [record.status for record in records] == [499] and not service.open
+        after = desk.passes
+        time.sleep(0.05)
+        assert desk.passes == after < 3000
+    desk.close()
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_whoever_leaves_while_the_prompt_is_read_or_waits_ends_that(tooled, stream):
+    reading = threading.Event()
+
+    def read(ticket):
+        reading.set()
+        until(lambda: ticket.cancelled, 20)
+
+    desk = ScriptedDesk(["a", "b"], between=read)
+    with serving(tooled, desk) as (url, service):
+        first = posted(url, PATHS[0], {**ASKED, "stream": stream})
+        assert reading.wait(10)
+        second = posted(url, PATHS[1], {**ASKED, "stream": stream})
+        until(lambda: len(desk.jobs) == 2)
+        health = httpx.get(f"{url}/health").json()
+        assert (health["running"], health["queue"]) == (1, [{"position": 1, "noun": "messages"}])
+        second.close()
+        until(lambda: desk.jobs[1].cancelled)
+        assert not desk.jobs[0].cancelled
+        first.close()
+        until(lambda: desk.jobs[0].cancelled)
+        until(lambda: not service.open)
+    desk.close()
+
+
+@pytest.mark.parametrize("path, sign", [(PATHS[0], b": still reading\n\n"), (PATHS[1], b"event: ping\n")])
+def test_a_stream_gives_signs_of_life_while_the_prompt_is_read(tooled, monkeypatch, path, sign):
+    monkeypatch.setattr(reply.Reply, "silence_seconds", 0.1)
+    desk = ScriptedDesk(["a"], between=lambda ticket: time.sleep(0.6))
+    with serving(tooled, desk) as (url, _):
+        said = httpx.post(url + path, json={**ASKED, "stream": True}, timeout=20).content
+    desk.close()
+    assert said.count(sign) >= 2
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    "refusal, status, word",
+    [
+        (Busy("8 requests wait already", "later", 7), 429, "wait"),
+        (TooLong("prompt is too long: 9 tokens > 4 maximum", "shorten"), 400, "prompt is too long"),
+        (TooLarge("9 GB are needed and 4 GB are free", "shorten"), 413, "9 GB"),
+    ],
+    ids=["busy", "long", "large"],
+)
+def test_what_the_desk_refuses_is_told_with_its_status(tooled, path, refusal, status, word):
+    desk = ScriptedDesk(["ok"])
+    desk.refusal = refusal
+    with serving(tooled, desk) as (url, _):
+        for stream in (True, False):
+            refused = httpx.post(url + path, json={**ASKED, "stream": stream}, timeout=20)
+            assert refused.status_code == status and word in refused.json()["error"]["message"]
+            assert refused.headers.get("retry-after") == ("7" if status == 429 else None)
+    desk.close()
+
+
+def test_the_end_of_the_server_ends_its_replies(tooled):
+    desk = ScriptedDesk(["word " * 100_000], steps=str.split, between=lambda ticket: time.sleep(0.002))
+    with serving(tooled, desk) as (url, _):
+        connection = posted(url, PATHS[0], {**ASKED, "stream": True})
+        until(lambda: desk.passes > 3)
+        began = time.monotonic()
+    assert time.monotonic() - began < 2 and desk.jobs[0].cancelled
+    connection.close()
+    desk.close()

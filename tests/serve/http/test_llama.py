@@ -1,0 +1,152 @@
+"""llama.cpp's small endpoints, the metrics, and what speculation did for a request."""
+
+import json
+import re
+
+import pytest
+
+from specdec_cli.events import from_dict
+from specdec_cli.request import Request
+
+ASKED = [{"role": "user", "content": "Return the lines of a file."}]
+
+
+def answered(client, path="/v1/chat/completions", **body):
+    reply = client.post(path, json={"messages": ASKED, "max_tokens": 24, "temperature": 0, **body})
+    assert reply.status_code == 200, reply.text
+    return reply
+
+
+def chunks_of(reply):
+    return [json.loads(line[6:]) for line in reply.text.splitlines() if line.startswith("data: {")]
+
+
+def test_text_becomes_ids_and_ids_text(client, pair):
+    ids = client.post("/tokenize", json={"content": "def f(x):"}).json()["tokens"]
+    assert ids == pair.text_tokens("def f(x):")
+    assert client.post("/detokenize", json={"tokens": ids}).json() == {"content": "def f(x):"}
+    pieces = client.post("/tokenize", json={"content": "def f", "with_pieces": True}).json()["tokens"]
+    assert "".join(piece["piece"] for piece in pieces) == "def f"
+    assert client.post("/detokenize", json={"tokens": [99_999]}).status_code == 400
+
+
+def test_the_template_s_prompt_is_the_one_that_is_answered(client, pair):
+    prompt = client.post("/apply-template", json={"messages": ASKED}).json()["prompt"]
+    assert client.post("/tokenize", json={"content": prompt}).json()["tokens"] == pair.message_tokens(ASKED)
+
+
+def test_health_and_props_say_what_the_server_is(client, model):
+    health = client.get("/health").json()
+    assert (health["status"], health["server"], health["running"], health["queue"]) == ("ok", "specdec", 0, [])
+    props = client.get("/props").json()
+    assert props["default_generation_settings"]["n_ctx"] == 1024 and props["total_slots"] == 16
+    assert props["chat_template"] == model.tokenizer.template and props["model_alias"] == "demo"
+
+
+def test_timings_are_those_of_the_stats(client, pair):
+    asked = {"max_tokens": 64}
+    timings = answered(client, **asked).json()["timings"]
+    request = Request(k=4, max_tokens=64, sampling={"temperature": 0})
+    stats = list(pair.session().reply(pair.message_tokens(ASKED), request))[-1].stats
+    assert timings["cache_n"] + timings["prompt_n"] == 18 and timings["predicted_n"] == stats["emitted_tokens"]
+    assert (
+        timings["draft_n"] > timings["draft_n_accepted"] > 0
+        and timings["prompt_ms"] > 0
+        and timings["predicted_per_second"] > 0
+    )
+    streamed = chunks_of(answered(client, **asked, stream=True, stream_options={"include_usage": True}))
+    assert streamed[-1]["choices"] == [] and streamed[-1]["usage"]["completion_tokens"] == stats["emitted_tokens"]
+    assert streamed[-2]["timings"] == streamed[-1]["timings"] and streamed[-1]["timings"]["cache_n"] > 0
+    assert streamed[-1]["usage"]["prompt_tokens_details"]["cached_tokens"] == streamed[-1]["timings"]["cache_n"]
+
+
+def test_without_drafting_the_timings_name_no_drafts(tooled):
+    import httpx
+
+    from fakes.desk import ScriptedDesk
+    from fakes.server import serving
+
+    desk = ScriptedDesk(["ok"])
+    with serving(tooled, desk) as (url, _):
+        timings = httpx.post(f"{url}/v1/chat/completions", json={"messages": ASKED}).json()["timings"]
+    desk.close()
+    assert "draft_n" not in timings
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
+def test_rounds_are_shown_to_whoever_asks_and_to_nobody_else(client, path):
+    whole = answered(client, path, specdec=True).json()
+    rounds = [from_dict(values) for values in whole["specdec"]]
+    text = whole["choices"][0]["message"]["content"] if "choices" in whole else whole["content"][0]["text"]
+    assert text.startswith("".join(round.text for round in rounds)) and len(rounds) > 2
+    streamed = chunks_of(answered(client, path, specdec=True, stream=True))
+    shown = [from_dict(chunk["specdec"]) for chunk in streamed if "specdec" in chunk]
+    assert [round.round.emitted for round in shown] == [round.round.emitted for round in rounds]
+    assert "specdec" not in answered(client, path).json()
+    assert not any("specdec" in chunk for chunk in chunks_of(answered(client, path, stream=True)))
+
+
+def test_the_metrics_count_under_llama_cpp_s_names(client, served):
+    before = served[1].totals.draft_tokens, served[1].totals.accepted_tokens
+    timings = answered(client, max_tokens=64).json()["timings"]
+    totals = served[1].totals
+    assert (totals.draft_tokens - before[0], totals.accepted_tokens - before[1]) == (
+        timings["draft_n"],
+        timings["draft_n_accepted"],
+    )
+    text = client.get("/metrics").text
+    values = dict(re.findall(r"^(llamacpp:\S+) (\S+)$", text, re.M))
+    assert float(values["llamacpp:spec_decode_num_draft_tokens_total"]) == totals.draft_tokens
+    assert float(values["llamacpp:spec_decode_num_accepted_tokens_total"]) == totals.accepted_tokens
+    by_position = [
+        float(value)
+        for name, value in values.items()
+        if name.startswith("llamacpp:spec_decode_num_accepted_tokens_per")
+    ]
+    assert sum(by_position) == totals.accepted_tokens and by_position == sorted(by_position, reverse=True)
+    assert float(values["llamacpp:requests_processing"]) == 0
+
+
+def test_suffix_is_refused_by_name_for_now(client):
+    refused = client.post("/v1/completions", json={"prompt": "a", "suffix": "b"})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "suffix")
+
+
+@pytest.mark.parametrize(
+    "field, value",
+    [
+        ("top_p", 2),
+        ("n", 0),
+        ("stop", 4),
+        ("seed", 1.5),
+        ("max_tokens", 0),
+        ("logit_bias", {"99999": 1}),
+        ("top_logprobs", 2),
+        ("functions", [{}]),
+        ("modalities", ["audio"]),
+        ("prediction", {"type": "other"}),
+        ("stream", "yes"),
+        ("messages", []),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused_by_name(client, field, value):
+    refused = client.post("/v1/chat/completions", json={"messages": ASKED, field: value})
+    assert refused.status_code == 400, refused.text
+    assert refused.json()["error"]["param"].startswith(field)
+
+
+def test_what_nobody_knows_is_ignored_and_null_is_absent(client):
+    plain = answered(client).json()["choices"]
+    more = answered(client, store=True, metadata={"a": "b"}, user="me", whatever=[1], top_p=None, stop=None, tools=None)
+    assert more.json()["choices"] == plain
+
+
+@pytest.mark.parametrize("name", ["demo", "default", "", None, "specdec:demo/target"])
+def test_the_pair_answers_to_its_names_and_to_none(client, name):
+    assert answered(client, model=name).json()["model"] == (name or "demo")
+
+
+def test_images_are_refused_where_they_stand(client):
+    picture = [{"type": "text", "text": "What?"}, {"type": "image_url", "image_url": {"url": "data:,"}}]
+    refused = client.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": picture}]})
+    assert refused.json()["error"]["param"] == "messages[0].content[1].type"

@@ -1,0 +1,332 @@
+"""Calls of functions: split out of the stream wherever its pieces end, and carried in all three dialects."""
+
+import json
+import random
+
+import anthropic
+import httpx
+import openai
+import pytest
+
+import specdec_cli
+from fakes.desk import ScriptedDesk, SequentialDesk
+from fakes.server import serving
+from fakes.tool_model import LONG
+from specdec_cli.serve.http.tools import Call, CallStream
+from specdec_cli.serve.model import Model
+
+PARAMETERS = {
+    "type": "object",
+    "properties": {"path": {"enum": ["a.py", "b.py"]}, "deep": {"type": "boolean"}},
+    "required": ["path", "deep"],
+    "additionalProperties": False,
+}
+FUNCTION = {"name": "read", "description": "Reads a file.", "parameters": PARAMETERS}
+TOOLS = [{"type": "function", "function": FUNCTION}]
+ASKED = [{"role": "user", "content": "Read a.py."}]
+
+
+def written(path, deep=True, name="read"):
+    return f"<tool_call>\n{json.dumps({'name': name, 'arguments': {'path': path, 'deep': deep}})}\n</tool_call>"
+
+
+def split(model, text, sizes):
+    """(text, [(name, arguments)]) as a CallStream gives them for `text` in pieces of these sizes."""
+    stream, said, calls = CallStream(model.tokenizer, TOOLS), "", []
+    at = 0
+    pieces = []
+    while at < len(text):
+        size = next(sizes)
+        pieces += stream.feed(text[at : at + size])
+        at += size
+    for piece in pieces + stream.finish():
+        if isinstance(piece, Call):
+            calls.append((piece.name, json.loads(piece.arguments)))
+        else:
+            assert piece
+            said += piece
+    return said, calls
+
+
+A, B = ("read", {"path": "a.py", "deep": True}), ("read", {"path": "b.py", "deep": False})
+CASES = [
+    ("no call <tool> at all\n", ("no call <tool> at all\n", [])),
+    (written("a.py"), ("", [A])),
+    ("I look.\n\n" + written("a.py") + "\n" + written("b.py", False), ("I look.", [A, B])),
+    (written("a.py") + "\nDone. ", ("Done. ", [A])),
+    ("<tool_call>\nnot json\n</tool_call> so", ("<tool_call>\nnot json\n</tool_call> so", [])),
+    ("<tool_call>\n[1]\n</tool_call>", ("<tool_call>\n[1]\n</tool_call>", [])),
+    ('<tool_call>{"name": 3}</tool_call>', ('<tool_call>{"name": 3}</tool_call>', [])),
+    ('Look:\n<tool_call>\n{"name": "re', ('Look:\n<tool_call>\n{"name": "re', [])),
+    ("a <tool_call", ("a <tool_call", [])),
+    ("<tool_call>{broken</tool_call>\n" + written("a.py"), ("<tool_call>{broken</tool_call>", [A])),
+]
+
+
+@pytest.mark.parametrize("text, wanted", CASES, ids=range(len(CASES)))
+def test_what_is_text_and_what_is_a_call_does_not_depend_on_where_pieces_end(tooled, text, wanted):
+    luck = random.Random(text)
+    assert split(tooled, text, iter(lambda: 1, None)) == wanted
+    assert split(tooled, text, iter(lambda: 10_000, None)) == wanted
+    for _ in range(20):
+        assert split(tooled, text, iter(lambda: luck.randint(1, 9), None)) == wanted
+
+
+def test_text_before_a_call_is_not_held_back_but_for_what_may_begin_one(tooled):
+    stream = CallStream(tooled.tokenizer, TOOLS)
+    assert stream.feed("I look at <") == ["I look at"]
+    assert stream.feed("b>") == [" <b>"]
+
+
+def by_letters(text):
+    return [text[at : at + 3] for at in range(0, len(text), 3)]
+
+
+SAID = "I look.\n" + written("a.py") + "\n" + written("b.py", False)
+
+
+@pytest.fixture
+def scripted(tooled):
+    """Starts a server whose model says a script."""
+    from contextlib import ExitStack
+
+    with ExitStack() as stack:
+
+        def start(*script, model=tooled, **more):
+            desk = ScriptedDesk(script, steps=by_letters, **more)
+            stack.callback(desk.close)
+            return *stack.enter_context(serving(model, desk)), desk
+
+        yield start
+
+
+def test_openai_s_client_gets_several_calls_streamed_or_not(scripted):
+    url, _, _ = scripted(SAID, SAID)
+    gpt = openai.OpenAI(base_url=f"{url}/v1", api_key="none")
+    choice = gpt.chat.completions.create(model="tool", messages=ASKED, tools=TOOLS).choices[0]
+    calls = [(call.function.name, json.loads(call.function.arguments)) for call in choice.message.tool_calls]
+    assert (choice.message.content, calls, choice.finish_reason) == ("I look.", [A, B], "tool_calls")
+    with gpt.chat.completions.stream(model="tool", messages=ASKED, tools=TOOLS) as stream:
+        for _ in stream:
+            pass
+        last = stream.get_final_completion().choices[0]
+    calls = [(call.function.name, json.loads(call.function.arguments)) for call in last.message.tool_calls]
+    assert (last.message.content, calls, last.finish_reason) == ("I look.", [A, B], "tool_calls")
+    gpt.close()
+
+
+def test_a_call_is_told_as_soon_as_it_is_whole_and_its_arguments_in_pieces(scripted):
+    url, _, _ = scripted(
+        "<tool_call>" + json.dumps({"name": "read", "arguments": {"path": "x" * 200}}) + "</tool_call> on"
+    )
+    asked = {"messages": ASKED, "tools": TOOLS, "stream": True}
+    with httpx.stream("POST", f"{url}/v1/chat/completions", json=asked, timeout=30) as reply:
+        chunks = [json.loads(line[6:]) for line in reply.iter_lines() if line.startswith("data: {")]
+    deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
+    told = [delta["tool_calls"][0] for delta in deltas if "tool_calls" in delta]
+    assert told[0]["function"] == {"name": "read", "arguments": ""} and told[0]["type"] == "function"
+    assert {one["index"] for one in told} == {0} and len(told) > 3
+    assert json.loads("".join(one["function"]["arguments"] for one in told)) == {"path": "x" * 200}
+    assert "".join(delta.get("content") or "" for delta in deltas).strip() == "on"
+
+
+def test_anthropic_s_client_gets_several_calls_streamed_or_not(scripted):
+    url, _, _ = scripted(SAID, SAID)
+    claude = anthropic.Anthropic(base_url=url, api_key="none")
+    tools = [{"name": "read", "description": "Reads.", "input_schema": PARAMETERS}]
+    asked = {"model": "tool", "max_tokens": 50, "messages": ASKED, "tools": tools}
+    whole = claude.messages.create(**asked)
+    with claude.messages.stream(**asked) as stream:
+        last = stream.get_final_message()
+    for message in (whole, last):
+        assert [block.type for block in message.content] == ["text", "tool_use", "tool_use"]
+        assert [(block.name, block.input) for block in message.content[1:]] == [A, B]
+        assert (message.content[0].text, message.stop_reason) == ("I look.", "tool_use")
+    claude.close()
+
+
+def test_responses_carry_calls_as_items_streamed_or_not(scripted):
+    url, _, _ = scripted(SAID, SAID)
+    gpt = openai.OpenAI(base_url=f"{url}/v1", api_key="none")
+    asked = {"model": "tool", "input": "Read.", "tools": [{"type": "function", **FUNCTION}, {"type": "web_search"}]}
+    whole = gpt.responses.create(**asked)
+    with gpt.responses.stream(**asked) as stream:
+        for _ in stream:
+            pass
+        last = stream.get_final_response()
+    for response in (whole, last):
+        assert [item.type for item in response.output] == ["message", "function_call", "function_call"]
+        assert [(item.name, json.loads(item.arguments)) for item in response.output[1:]] == [A, B]
+    gpt.close()
+
+
+def test_a_broken_call_is_text_and_the_stream_goes_on(scripted):
+    broken = "<tool_call>{oops}</tool_call> and on"
+    url, _, _ = scripted(broken)
+    asked = {"messages": ASKED, "tools": TOOLS, "stream": True}
+    text = httpx.post(f"{url}/v1/chat/completions", json=asked, timeout=30).text
+    chunks = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+    assert "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks) == broken
+    assert chunks[-1]["choices"][0]["finish_reason"] == "stop" and text.endswith("data: [DONE]\n\n")
+
+
+def test_one_call_is_enough_where_the_client_says_so(scripted):
+    url, _, desk = scripted(SAID + "x" * 3000)
+    asked = {"messages": ASKED, "tools": TOOLS, "parallel_tool_calls": False}
+    (call,) = httpx.post(f"{url}/v1/chat/completions", json=asked, timeout=30).json()["choices"][0]["message"][
+        "tool_calls"
+    ]
+    assert json.loads(call["function"]["arguments"]) == A[1] and desk.jobs[0].cancelled
+
+
+@pytest.mark.parametrize("dialect", ["chat", "messages", "responses"])
+def test_calls_and_results_go_back_into_the_prompt_as_they_were(tooled, scripted, dialect):
+    """The three round trips of one conversation are one and the same prompt."""
+    url, _, desk = scripted("ok")
+    arguments = json.dumps(A[1])
+    posted = {
+        "chat": {
+            "messages": [
+                {"role": "developer", "content": [{"type": "text", "text": "Be brief."}]},
+                *ASKED,
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [
+                        {"id": "c1", "type": "function", "function": {"name": "read", "arguments": arguments}}
+                    ],
+                },
+                {"role": "tool", "tool_call_id": "c1", "content": "text"},
+            ],
+            "tools": TOOLS,
+        },
+        "messages": {
+            "system": [
+                {"type": "text", "text": "x-anthropic-billing-header: cch=1"},
+                {"type": "text", "text": "Be brief."},
+            ],
+            "messages": [
+                *ASKED,
+                {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "read", "input": A[1]}]},
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "text"}]}
+                    ],
+                },
+            ],
+            "tools": [{"name": "read", "description": "Reads a file.", "input_schema": PARAMETERS}],
+            "max_tokens": 9,
+        },
+        "responses": {
+            "instructions": "Be brief.",
+            "input": [
+                *ASKED,
+                {"type": "function_call", "call_id": "c1", "name": "read", "arguments": arguments},
+                {"type": "function_call_output", "call_id": "c1", "output": "text"},
+            ],
+            "tools": [{"type": "function", **FUNCTION}],
+        },
+    }[dialect]
+    path = {"chat": "chat/completions"}.get(dialect, dialect)
+    assert httpx.post(f"{url}/v1/{path}", json=posted, timeout=30).status_code == 200
+    prompt = tooled.text(desk.jobs[0].job.prompt)
+    call = '<tool_call>\n{"name": "read", "arguments": {"path": "a.py", "deep": true}}\n</tool_call>'
+    assert prompt == (
+        f"<|im_start|>tools\n{json.dumps(TOOLS)}<|im_end|>\n<|im_start|>system\nBe brief.<|im_end|>\n"
+        f"<|im_start|>user\nRead a.py.<|im_end|>\n<|im_start|>assistant\n{call}<|im_end|>\n"
+        "<|im_start|>tool\ntext<|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+def test_the_prefixes_that_other_prompts_share_are_named(tooled, scripted):
+    url, _, desk = scripted("ok", "ok")
+    first = [{"role": "system", "content": "Be brief."}, *ASKED]
+    second = [*first, {"role": "assistant", "content": "ok"}, {"role": "user", "content": "More."}]
+    for messages in (first, second):
+        httpx.post(f"{url}/v1/chat/completions", json={"messages": messages}, timeout=30).raise_for_status()
+    one, two = (ticket.job for ticket in desk.jobs)
+    assert one.prompt[: one.ends[-1]] == two.prompt[: one.ends[-1]]
+    assert tooled.text(one.prompt[: one.ends[0]]) == "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n"
+
+
+def test_thinking_is_apart_from_the_answer_in_every_dialect(thinking, scripted):
+    url, _, _ = scripted(*["Hm, a.\n</think>\n\nYes."] * 5, model=thinking)
+    gpt = openai.OpenAI(base_url=f"{url}/v1", api_key="none")
+    claude = anthropic.Anthropic(base_url=url, api_key="none")
+    message = gpt.chat.completions.create(model="tool", messages=ASKED).choices[0].message
+    assert (message.reasoning_content, message.content) == ("Hm, a.", "Yes.")
+    deltas = [
+        chunk.choices[0].delta for chunk in gpt.chat.completions.create(model="tool", messages=ASKED, stream=True)
+    ]
+    assert "".join(getattr(delta, "reasoning_content", None) or "" for delta in deltas) == "Hm, a."
+    assert "".join(delta.content or "" for delta in deltas) == "Yes."
+    assert not any(getattr(delta, "reasoning_content", None) == "" for delta in deltas)
+    thought = {"type": "enabled", "budget_tokens": 1024}
+    with claude.messages.stream(model="tool", max_tokens=2000, messages=ASKED, thinking=thought) as stream:
+        blocks = stream.get_final_message().content
+    assert [(block.type, getattr(block, block.type)) for block in blocks] == [("thinking", "Hm, a."), ("text", "Yes.")]
+    response = gpt.responses.create(model="tool", input="Read.")
+    assert [item.type for item in response.output] == ["reasoning", "message"] and response.output_text == "Yes."
+    gpt.close(), claude.close()
+
+
+def test_thinking_is_decided_by_the_prompt_that_the_template_made(thinking, scripted):
+    said = "Hm.</think>Yes."
+    url, _, desk = scripted(said, said, said, model=thinking)
+    bodies = [{"reasoning_effort": "none"}, {"chat_template_kwargs": {"enable_thinking": False}}, {}]
+    texts = []
+    for body in bodies:
+        reply = httpx.post(f"{url}/v1/chat/completions", json={"messages": ASKED, **body}, timeout=30).json()
+        texts.append(reply["choices"][0]["message"]["content"])
+    assert texts == [said, said, "Yes."]
+    ends = [thinking.text(ticket.job.prompt).endswith("<think>\n") for ticket in desk.jobs]
+    assert ends == [False, False, True]
+
+
+def test_a_model_that_knows_no_functions_refuses_them_by_name(client):
+    refused = client.post("/v1/chat/completions", json={"messages": ASKED, "tools": TOOLS})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "tools")
+
+
+@pytest.fixture(scope="module")
+def random_model(tool_folders):
+    """A model of random weights: what it says has a shape only where one is forced on it."""
+    pair = specdec_cli.load(target=str(tool_folders[0]), drafter="none")
+    desk = SequentialDesk(pair)
+    with serving(Model.of(pair, specdec_cli.Request(k=0, drafter="none", max_context=LONG), 1), desk) as (url, _):
+        yield f"{url}/v1"
+    desk.close()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_call_that_is_required_is_made_with_arguments_of_its_schema(random_model, seed):
+    asked = {"messages": ASKED, "tools": TOOLS, "seed": seed, "temperature": 1, "max_tokens": 400}
+    named = {"type": "function", "function": {"name": "read"}}
+    for choice in ("required", named):
+        one = {**asked, "tool_choice": choice, "parallel_tool_calls": False}
+        message = httpx.post(f"{random_model}/chat/completions", json=one, timeout=60).json()["choices"][0]["message"]
+        arguments = json.loads(message["tool_calls"][0]["function"]["arguments"])
+        assert set(arguments) == {"path", "deep"} and arguments["path"] in ("a.py", "b.py") and not message["content"]
+
+
+def test_a_shape_beside_functions_is_kept_unless_one_is_called(random_model):
+    shape = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"enum": [1, 2, 3]}}}
+    asked = {"messages": ASKED, "tools": TOOLS, "seed": 1, "temperature": 1, "response_format": shape}
+    message = httpx.post(f"{random_model}/chat/completions", json=asked, timeout=60).json()["choices"][0]["message"]
+    assert message.get("tool_calls") or json.loads(message["content"]) in (1, 2, 3)
+
+
+def test_what_cannot_be_enforced_is_refused_by_name(random_model):
+    def refused(**more):
+        reply = httpx.post(f"{random_model}/chat/completions", json={"messages": ASKED, **more}, timeout=30)
+        assert reply.status_code == 400, reply.text
+        return reply.json()["error"]["param"]
+
+    endless = {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}
+    strict = [{"type": "function", "function": {"name": "f", "parameters": endless, "strict": True}}]
+    assert refused(tools=strict) == "tools"
+    assert refused(tools=TOOLS, tool_choice="required", stop="}") == "stop"
+    assert refused(tools=TOOLS, tool_choice={"type": "function", "function": {"name": "g"}}) == "tool_choice"
+    assert refused(tool_choice="required") == "tool_choice"
+    assert refused(response_format={"type": "json_schema", "json_schema": {"schema": endless}}) == "response_format"

@@ -1,0 +1,325 @@
+"""Jobs from many threads, one thread that runs them: turns, cancelling, failures, memory of what was read."""
+
+import random
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from fakes.serving import Client, alone, answer, desk_of, ids, job, tiny_loaded
+from specdec_cli.errors import NotAvailable
+from specdec_cli.events import Failure, Finish, Prefill, Reading, RoundDone, Start
+from specdec_cli.serve.desk import GenerationDesk
+from specdec_cli.serve.job import Busy, TooLarge, TooLong
+from specdec_cli.serve.options import DeskOptions
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    return tiny_loaded(tmp_path_factory.mktemp("pair"))
+
+
+@pytest.fixture
+def desk(pair):
+    desk = desk_of(pair)
+    yield desk
+    desk.close()
+
+
+def test_an_answer_is_that_of_a_session_alone(pair, desk):
+    for request in (job(ids(40)), job(ids(40), seed=7, sampling={"temperature": 0.9})):
+        client = answer(desk, request)
+        assert [type(event) for event in client.events[:3]] == [Start, Prefill, RoundDone]
+        assert client.end.tokens == alone(pair, request)
+
+
+def storm(pair, desk, jobs, seed, cancel_share=0.3):
+    """8 threads hand in `jobs`, in any order; some are cancelled after some events. The clients, by job."""
+    rng, found, lock = random.Random(seed), {}, threading.Lock()
+    order = [(number, rng.random() < cancel_share, rng.randrange(1, 8)) for number in range(len(jobs))]
+    rng.shuffle(order)
+
+    def submitter(mine):
+        for number, cancels, after in mine:
+
+            def cancel(client, event, after=after, cancels=cancels):
+                if cancels and len(client.events) >= after and client.ticket:
+                    client.ticket.cancel()
+
+            client = Client(desk, jobs[number], cancel)
+            with lock:
+                found[number] = client
+            if rng.random() < 0.5:
+                client.wait()
+
+    threads = [threading.Thread(target=submitter, args=(order[at::8],)) for at in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [found[number].wait() for number in range(len(jobs))]
+
+
+def storm_jobs(count, seed):
+    rng, jobs = random.Random(seed), []
+    texts = [ids(60, 1), ids(60, 2), ids(30, 3)]
+    for number in range(count):
+        prompt = (*rng.choice(texts)[: rng.randrange(20, 60)], *ids(rng.randrange(1, 30), number))
+        sampled = {"seed": number, "sampling": {"temperature": 0.9}} if rng.random() < 0.5 else {}
+        k = rng.choice([0, 3, "auto"])
+        jobs.append(job(prompt, rng.randrange(1, 24), (min(19, len(prompt)),), k=k, **sampled))
+    return jobs
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(s, marks=pytest.mark.slow) for s in (2, 3))])
+@pytest.mark.parametrize("kind", ["plain", *(pytest.param(k, marks=pytest.mark.slow) for k in ("window", "recurrent"))])
+def test_eight_threads_at_random_get_the_answers_of_sessions_alone(tmp_path, kind, seed):
+    """Greedy and coupled, with cancellations among them: a cancelled answer is a beginning of the whole one."""
+    pair = tiny_loaded(tmp_path, kind)
+    jobs = storm_jobs(24, seed)
+    desk = desk_of(pair, parallel=3, queue=64, slots=4)
+    clients = storm(pair, desk, jobs, seed)
+    desk.close()
+    whole = 0
+    for one, client in zip(jobs, clients, strict=True):
+        assert isinstance(client.end, Finish), client.end
+        expected = alone(pair, one)
+        assert client.end.tokens == expected[: len(client.end.tokens)]
+        if client.end.reason != "interrupted":
+            assert client.end.tokens == expected
+            whole += 1
+    assert len(jobs) > whole >= len(jobs) // 3
+    assert any(client.prefill.cached_tokens for client in clients if len(client.events) > 2)
+
+
+def passes_of(pair, monkeypatch):
+    """How often the target is fed from now on."""
+    count, forward = [], pair.first.target.network.forward
+
+    def counted(tokens, caches):
+        count.append(tokens.size)
+        return forward(tokens, caches)
+
+    monkeypatch.setattr(pair.first.target.network, "forward", counted)
+    return count
+
+
+def test_a_cancelled_answer_costs_no_pass_after_the_round_it_was_in(pair, desk, monkeypatch):
+    passes, seen = passes_of(pair, monkeypatch), []
+
+    def cancel(client, event):
+        if len(client.tokens) >= 20 and not seen:
+            seen.append(len(passes))
+            client.ticket.cancel()
+
+    client = Client(desk, job(ids(30), 4000, k=3), cancel).wait()
+    assert (client.end.reason, len(client.tokens) < 30) == ("interrupted", True)
+    assert len(passes) - seen[0] <= 1  # what was queued ahead
+    time.sleep(0.05)
+    assert len(passes) - seen[0] <= 1
+    assert answer(desk, job(ids(30))).end.tokens == alone(pair, job(ids(30)))
+
+
+def test_a_client_that_stays_costs_passes_to_the_end(pair, desk, monkeypatch):
+    """Negative control of the test above: its count counts."""
+    passes = passes_of(pair, monkeypatch)
+    answer(desk, job(ids(30), 100, k=3))
+    assert len(passes) > 25
+
+
+def test_a_prompt_that_nobody_waits_for_is_not_read_to_its_end(pair, desk, monkeypatch):
+    monkeypatch.setattr("specdec_cli.engine.device.prefill_tokens", lambda: 32)
+    passes, seen = passes_of(pair, monkeypatch), []
+
+    def cancel(client, event):
+        if isinstance(event, Reading) and not seen:
+            seen.append(len(passes))
+            client.ticket.cancel()
+
+    client = Client(desk, job(ids(1000), 10), cancel).wait()
+    assert client.end.reason == "interrupted" and len(passes) - seen[0] <= 1
+    again = answer(desk, job(ids(1000), 10))
+    assert again.prefill.cached_tokens >= 32
+    assert again.end.tokens == alone(pair, job(ids(1000), 10))
+
+
+def turns_before_the_first_token(desk, long, short, started):
+    """Turns of `long` (rounds or chunks) between the coming of `short` and its first token."""
+    turns, begun, first = [], threading.Event(), []
+
+    def count(client, event):
+        if isinstance(event, Reading | RoundDone):
+            turns.append(event)
+        if isinstance(event, started):
+            begun.set()
+
+    running = Client(desk, long, count)
+    begun.wait(10)
+    before = len(turns)
+
+    def stop(client, event):
+        if isinstance(event, RoundDone) and not first:
+            first.append(len(turns) - before)
+
+    beside = Client(desk, short, stop).wait()
+    assert not running.done.is_set(), "the long job was over before the short one: nothing was shown"
+    running.ticket.cancel()
+    running.wait()
+    return first[0], beside
+
+
+def test_a_short_answer_does_not_wait_for_a_long_one(pair, desk):
+    short = job(ids(20, 5), 10)
+    waited, client = turns_before_the_first_token(desk, job(ids(30), 4000), short, RoundDone)
+    print(f"rounds of the long answer before the first token of the short one: {waited}")
+    assert waited <= 4 and client.end.tokens == alone(pair, short)
+
+
+def test_a_short_answer_does_not_wait_for_a_long_prompt(pair, desk, monkeypatch):
+    monkeypatch.setattr("specdec_cli.engine.device.prefill_tokens", lambda: 16)
+    waited, _ = turns_before_the_first_token(desk, job(ids(8000), 10), job(ids(10, 5), 10), Reading)
+    print(f"chunks of the long prompt before the first token of the short one: {waited}")
+    assert waited <= 2
+
+
+def test_one_at_a_time_lets_the_short_one_wait(pair):
+    """Negative control: without turns the same count is large."""
+    desk, turns = desk_of(pair, parallel=1), []
+    long = Client(desk, job(ids(30), 100), lambda client, event: turns.append(event))
+    answer(desk, job(ids(20, 5), 10))
+    assert long.done.is_set() and len(turns) > 30
+    desk.close()
+
+
+def test_beyond_the_bound_a_job_is_refused_and_told_when_to_come_back(pair):
+    desk = desk_of(pair, parallel=1, queue=2)
+    first = Client(desk, job(ids(30), 4000))
+    while desk.health().running < 1:
+        time.sleep(0.001)
+    waiting = [Client(desk, job(ids(20, n), 2)) for n in (1, 2)]
+    assert [client.ticket.position for client in (first, *waiting)] == [0, 0, 1]
+    with pytest.raises(Busy, match="2 requests wait already, and 2 may") as refused:
+        Client(desk, job(ids(20), 2))
+    assert 1 <= refused.value.retry_seconds <= 60
+    assert (desk.health().running, desk.health().waiting, desk.health().jobs) == (1, 2, ("test",) * 3)
+    assert [one.position for one in desk.status().waiting] == [0, 1]
+    waiting[0].ticket.cancel()
+    first.ticket.cancel()
+    assert waiting[0].wait().end.reason == "interrupted" and len(waiting[0].events) == 1
+    assert waiting[1].wait().end.reason == "length"
+    desk.close()
+
+
+def test_a_job_that_fails_says_so_in_two_lines_and_the_next_one_runs(pair, desk, monkeypatch):
+    def broken(tokens, caches):
+        raise ZeroDivisionError("in the network")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pair.first.target.network, "forward", broken)
+        end = answer(desk, job(ids(30))).end
+    assert end == Failure(
+        "the request failed: in the network", "try again; specdec doctor --selftest checks the device", 1
+    )
+    refused = answer(desk, job(ids(30), logit_bias=((9999, 1.0),))).end
+    assert (refused.exit_code, "9999" in refused.message) == (2, True)
+    assert answer(desk, job(ids(30))).end.tokens == alone(pair, job(ids(30)))
+    assert (desk.status().totals.failed, desk.status().totals.jobs) == (2, 3)
+
+
+def test_a_client_that_raises_is_as_one_that_left(pair, desk, monkeypatch):
+    passes = passes_of(pair, monkeypatch)
+    taken = desk.submit(job(ids(30), 4000), lambda event: 1 / 0)
+    while desk.status().totals.jobs < 1:
+        time.sleep(0.001)
+    assert len(passes) <= 3 and taken.position == 0
+    assert answer(desk, job(ids(30))).end.reason == "length"
+
+
+def test_what_exceeds_the_context_or_the_memory_is_refused_before_anything_is_allocated(tmp_path):
+    pair = tiny_loaded(tmp_path, context_limit=128)
+    desk = desk_of(pair)
+    with pytest.raises(TooLong, match=r"prompt is too long: 200 tokens > 127 maximum"):
+        desk.submit(job(ids(200)), print)
+    assert answer(desk, job(ids(120), 1000)).end.reason == "length"
+    weights = desk._generation.capacity.weight_bytes
+    desk.close()
+    small = desk_of(pair, usable_bytes=int(weights / 0.92) + 1000)
+    with pytest.raises(TooLarge, match=r"128 tokens.* need 0\.00 GB.*; 0\.00 GB are usable") as refused:
+        small.submit(job(ids(120)), print)
+    assert refused.value.hint and not small.status().running and not small.status().slots
+    small.close()
+
+
+def test_idle_models_are_dropped_and_come_back(tmp_path):
+    loads = []
+
+    def load():
+        loads.append(threading.current_thread())
+        return tiny_loaded(tmp_path / str(len(loads)))
+
+    desk = GenerationDesk(load, DeskOptions(idle_seconds=0.05, cache_bytes=1 << 30))
+    expected = answer(desk, job(ids(30))).end.tokens
+    while desk.health().loaded:
+        time.sleep(0.01)
+    assert desk.status().slots == ()
+    assert answer(desk, job(ids(30))).end.tokens == expected
+    assert len(loads) == 2 and set(loads) == {desk._thread}
+    desk.close()
+
+
+def test_a_pair_that_cannot_be_loaded_is_an_error_at_once_and_later_one_of_the_job(tmp_path):
+    def fail():
+        raise NotAvailable("gone", "pull it")
+
+    with pytest.raises(NotAvailable, match="gone"):
+        GenerationDesk(fail)
+    answers = iter([lambda: tiny_loaded(tmp_path), fail, lambda: tiny_loaded(tmp_path)])
+    desk = GenerationDesk(lambda: next(answers)(), DeskOptions(idle_seconds=0.02, cache_bytes=1 << 30))
+    while desk.health().loaded:
+        time.sleep(0.01)
+    assert answer(desk, job(ids(9))).end == Failure("gone", "pull it", 3)
+    assert answer(desk, job(ids(9))).end.reason == "length"
+    desk.close()
+
+
+def test_closing_ends_every_job_and_the_thread(pair):
+    desk = desk_of(pair, parallel=1)
+    clients = [Client(desk, job(ids(30, n), 4000)) for n in range(3)]
+    while not clients[0].tokens:
+        time.sleep(0.001)
+    desk.close()
+    assert [client.wait().end.reason for client in clients] == ["interrupted"] * 3
+    assert not desk._thread.is_alive()
+    with pytest.raises(Busy, match="stopping"):
+        desk.submit(job(ids(9)), print)
+
+
+def test_rounds_are_not_billed_for_another_jobs_turns(pair, desk):
+    """Costs, and so K, are learned from a round's seconds: beside another job they are those of the round alone."""
+    both = [Client(desk, job(ids(30, n), 200, k=0)) for n in (1, 2)]
+    began = time.perf_counter()
+    ends = [client.wait().end for client in both]
+    wall = time.perf_counter() - began
+    assert sum(end.stats["decode_seconds"] for end in ends) <= wall * 1.05
+
+
+def test_the_same_prompt_twice_at_once_is_read_once(pair, monkeypatch):
+    monkeypatch.setattr("specdec_cli.engine.device.prefill_tokens", lambda: 64)
+    desk, prompt = desk_of(pair), ids(1500, 3)
+    clients = [Client(desk, job(prompt, 8)), Client(desk, replace(job(prompt, 8), noun="other"))]
+    read = [client.wait().read_tokens for client in clients]
+    assert sorted(read) == [1, 1500]
+    assert clients[0].end.tokens == clients[1].end.tokens
+    desk.close()
+
+
+def test_the_totals_are_the_sums_of_all_jobs(pair, desk):
+    clients = [answer(desk, job(ids(30, n), 12)) for n in range(3)]
+    totals, stats = desk.status().totals, [client.end.stats for client in clients]
+    assert totals.jobs == 3 and totals.prompt_tokens == 90
+    assert totals.generated_tokens == sum(s["emitted_tokens"] for s in stats)
+    assert totals.draft_tokens == sum(s["draft_n"] for s in stats) == sum(totals.drafted_per_position)
+    assert totals.accepted_tokens == sum(s["draft_n_accepted"] for s in stats) == sum(totals.accepted_per_position)
+    slots = desk.status().slots
+    assert slots and all(slot.tokens >= 30 and slot.nbytes > 0 and not slot.busy for slot in slots)

@@ -1,0 +1,37 @@
+"""The server's plain lines: figures alone, on one line of 80 columns."""
+
+from specdec_cli.ui.serve.lines import reply_line, started_lines
+
+FACTS = {
+    "path": "/v1/chat/completions",
+    "status": 200,
+    "seconds": 1.234,
+    "prompt_tokens": 57,
+    "cached_tokens": 40,
+    "emitted_tokens": 120,
+    "tokens_per_second": 118.3,
+    "draft_n": 96,
+    "draft_n_accepted": 60,
+}
+
+
+def test_a_reply_is_one_line_of_figures():
+    line = reply_line("12:00:00", FACTS)
+    assert (
+        line
+        == "12:00:00 chat/completions 200 · 17 + 40 reused read · 120 written · 118 tok/s · 62 % of 96 accepted · 1.2 s"
+    )
+
+
+def test_a_reply_without_drafts_or_tokens_names_none():
+    plain = reply_line("12:00:00", FACTS | {"draft_n": 0, "cached_tokens": 0, "tokens_per_second": None})
+    assert plain == "12:00:00 chat/completions 200 · 57 read · 120 written · 1.2 s"
+    left = reply_line("12:00:00", FACTS | {"status": 499, "emitted_tokens": 0})
+    assert left == "12:00:00 chat/completions left · 1.2 s"
+
+
+def test_the_first_lines_say_where_the_server_is_and_for_whom():
+    lines = started_lines("demo", "http://127.0.0.1:8040", wants_key=False)
+    assert lines[0] == "demo answers this machine alone. OpenAI's clients take http://127.0.0.1:8040/v1,"
+    assert all(len(line) <= 80 for line in lines)
+    assert "whoever has its key" in started_lines("demo", "http://127.0.0.1:8040", wants_key=True)[0]
