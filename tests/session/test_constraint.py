@@ -97,6 +97,40 @@ def test_another_attempt_at_an_answer_begins_at_the_beginning(session):
         assert finish.complete and validate(json.loads(finish.text), SCHEMA) is None
 
 
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    folder = tiny_folder(tmp_path_factory.mktemp("small") / "target", seed=3)
+    return open_session(Pair("small", str(folder), str(folder)))
+
+
+def said_after(session, request, cancelled=lambda: False):
+    finish = list(session.reply("import json", request, cancelled, raw=True))[-1]
+    return finish.tokens, finish.complete
+
+
+@pytest.mark.parametrize("how", ["closed", "cancelled", "failed"])
+@pytest.mark.parametrize("rounds", [0, 1, 3])
+def test_an_answer_that_was_broken_off_leaves_nothing_to_the_next(small, how, rounds):
+    """Grammar, several answers to one prompt, and an abort in the middle of them crashed the engine: vLLM #11484."""
+    request = Request(max_tokens=30, k=3, seed=4, sampling={"temperature": 1.0}, constraint=CONSTRAINT)
+    one, seen = small.pair.session(), []
+    for attempt in range(3):
+        seen.clear()
+        again = replace(request, attempt=attempt)
+        stream = one.reply("import json", again, lambda: how == "cancelled" and len(seen) >= rounds, raw=True)
+        for event in stream:
+            seen.extend([event] * isinstance(event, RoundDone))
+            if len(seen) >= rounds and how != "cancelled":
+                break
+        if how == "failed":
+            with pytest.raises(ZeroDivisionError):
+                stream.throw(ZeroDivisionError)
+        stream.close()
+    for shape in (CONSTRAINT, SHORT, None):
+        asked = replace(request, constraint=shape)
+        assert said_after(one, asked) == said_after(small.pair.session(), asked)
+
+
 @pytest.fixture(scope="module", params=[True, False], ids=["opened by the prompt", "opened by the model"])
 def thinker(request, tmp_path_factory):
     folder = tiny_folder(tmp_path_factory.mktemp("thinker") / "target", THINKS, seed=3)
