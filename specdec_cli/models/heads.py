@@ -14,22 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from specdec_cli.errors import NotAvailable, Refused
+from specdec_cli.models import head_families as families
 from specdec_cli.models.checkpoint import SIDECARS, Checkpoint, read_checkpoint
+from specdec_cli.models.head_families import PREFIX, Family
 from specdec_cli.models.headers import Header, Stored, read_header
 from specdec_cli.models.packing import Packing, packing_of
 
 # Configuration keys that announce heads, with their number.
 ANNOUNCING = ("mtp_num_hidden_layers", "num_nextn_predict_layers")
-PREFIX = re.compile(r"^(?:language_model\.|model\.)*mtp\.")
 # Every head of Qwen3-Next, 3.5, 3.6 and 3.8 has these, whatever else it has.
 QWEN = ("fc.weight", "pre_fc_norm_embedding.weight", "pre_fc_norm_hidden.weight", "norm.weight")
-# Heads of other families, by a tensor that only they have.
-FOREIGN = {
-    "DeepSeek V3 or GLM": re.compile(r"\.eh_proj\."),
-    "DeepSeek V4": re.compile(r"(^|\.)mtp\..*\be_proj\."),
-    "MiMo": re.compile(r"mtp_layers\.\d+\.|(^|\.)mtp\..*\binput_proj\."),
-    "Nemotron-H": re.compile(r"(^|\.)mtp\..*\bmixer\."),
-}
 QUANTIZED = (".scales", ".biases")
 FLOATS = ("F32", "F16", "BF16")
 # The embedding of a whole model. A head's own copy of it lies below its layer.
@@ -54,6 +48,7 @@ class HeadFiles:
     zero_centred: bool
     declared_dtype: str | None = None
     packing: Packing | None = None
+    family: Family = families.QWEN
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -115,20 +110,17 @@ def head_in(checkpoint: Checkpoint, headers: Mapping[Path, Header]) -> HeadFiles
     """As `find_head`, by the headers of files that may be elsewhere."""
     names = {name: stored for header in headers.values() for name, stored in header.tensors.items()}
     prefixed = {PREFIX.sub("", name): stored for name, stored in names.items() if PREFIX.match(name)}
-    tensors = prefixed or _bare(headers)
+    tensors, family = prefixed or _bare(headers), families.QWEN
+    shift = _zero_centred(headers, bool(prefixed))
     if not set(QWEN[:3]) & set(tensors):
-        _refuse_foreign(checkpoint, names)
-        if tensors:
-            first = next(iter(tensors.values())).name
-            raise Refused(
-                f"{checkpoint.name} has an MTP head of a kind that specdec does not know (it has {first})",
-                "use a small language model of the target's family as draft instead",
-            )
-        _refuse_announcement(checkpoint, len(headers))
-        return None
+        other = families.family_of(names, str(checkpoint.text_config.get("model_type")), checkpoint.name)
+        if other is None:
+            _refuse_unknown(checkpoint, tensors, len(headers))
+            return None
+        family, shift = other[0], False
+        tensors = {own: names[name] for own, name in other[1].items()}
     _require_readable(checkpoint.name, tensors)
-    shift, dtype = _zero_centred(headers, bool(prefixed)), checkpoint.declared_dtype
-    return HeadFiles(checkpoint.name, tensors, checkpoint.text_config, shift, dtype)
+    return HeadFiles(checkpoint.name, tensors, checkpoint.text_config, shift, checkpoint.declared_dtype, family=family)
 
 
 def read_head(folder: Path, name: str) -> HeadFiles:
@@ -162,8 +154,7 @@ def is_head_only(folder: Path) -> bool:
 
 
 def _is_of_a_head(name: str) -> bool:
-    known = PREFIX.match(name) or name in QWEN[1:3]
-    return bool(known) or any(pattern.search(name) for pattern in FOREIGN.values())
+    return bool(PREFIX.match(name)) or name in QWEN[1:3] or families.is_foreign(name)
 
 
 def head_files(folder: Path) -> list[Path]:
@@ -196,16 +187,14 @@ def _zero_centred(headers: Mapping[Path, Header], prefixed: bool) -> bool:
     return prefixed and not any(header.metadata.get("format") == "mlx" for header in headers.values())
 
 
-def _refuse_foreign(checkpoint: Checkpoint, names: Mapping[str, Stored]) -> None:
-    for family, pattern in FOREIGN.items():
-        if found := next((name for name in names if pattern.search(name)), None):
-            raise Refused(
-                f"{checkpoint.name} has a head of the {family} family ({found}), which specdec does not know yet",
-                "use a small language model of the target's family as draft instead",
-            )
-
-
-def _refuse_announcement(checkpoint: Checkpoint, files: int) -> None:
+def _refuse_unknown(checkpoint: Checkpoint, tensors: Mapping[str, Stored], files: int) -> None:
+    """Raises: Refused for a head of no family that is known, NotAvailable for one that is announced and not there."""
+    if tensors:
+        raise Refused(
+            f"{checkpoint.name} has an MTP head of a kind that specdec does not know (it has "
+            f"{next(iter(tensors.values())).name})",
+            families.OTHERWISE,
+        )
     for key in ANNOUNCING:
         if isinstance(announced := checkpoint.text_config.get(key), int) and announced > 0:
             raise NotAvailable(

@@ -6,32 +6,33 @@ Letters: E experts, I their inner size, D hidden size.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten
-from mlx_lm.models import qwen3_5, qwen3_next
 
 from specdec_cli.engine.failure import device_failure
 from specdec_cli.engine.heads.agreement import is_norm
-from specdec_cli.engine.heads.mtp import QWEN, MtpHead, Recipe
+from specdec_cli.engine.heads.families import BUILDS, Tensors
+from specdec_cli.engine.heads.mtp import MtpHead, Recipe
 from specdec_cli.errors import NotAvailable, Refused
 from specdec_cli.models.heads import HeadFiles
 from specdec_cli.models.packing import Packing
 
-Tensors = dict[str, mx.array]
 ONE_EXPERT = re.compile(r"(.*\.)experts\.(\d+)\.(.+)")
 # Scales without biases: the type of 32 or 16 numbers that share one.
 MODES = {(32, 4): "mxfp4", (32, 8): "mxfp8", (16, 4): "nvfp4"}
 
 
-def load_head(files: HeadFiles, hidden_size: int, zero_centred: bool | None = None, recipe: Recipe = QWEN) -> MtpHead:
+def load_head(
+    files: HeadFiles, hidden_size: int, zero_centred: bool | None = None, recipe: Recipe | None = None
+) -> MtpHead:
     """The head with its weights in memory, for a target of `hidden_size`.
 
-    `zero_centred` other than None takes the place of what the files' layout says of the norms.
+    `zero_centred` and `recipe` other than None take the place of what the files' layout says of the norms, and of the
+    family's own way to use it.
 
     Raises: NotAvailable where tensors are missing, of another shape than the configuration says, or not to be placed;
     Refused for a head of another target.
@@ -56,7 +57,7 @@ def load_head(files: HeadFiles, hidden_size: int, zero_centred: bool | None = No
     return head
 
 
-def _empty(files: HeadFiles, hidden_size: int, recipe: Recipe) -> MtpHead:
+def _empty(files: HeadFiles, hidden_size: int, recipe: Recipe | None) -> MtpHead:
     """The head's network of its configuration, with weights that were never computed."""
     files.require_size(hidden_size)
     if second := next((name for name in files.tensors if re.match(r"layers\.[1-9]", name)), None):
@@ -65,25 +66,13 @@ def _empty(files: HeadFiles, hidden_size: int, recipe: Recipe) -> MtpHead:
             "use a small language model of the target's family as draft instead",
         )
     dense = not any(".mlp.experts." in name or ".mlp.switch_mlp." in name for name in files.tensors)
-    config = dict(files.config) | ({"num_experts": 0} if dense else {})
     try:
-        layer, eps = _layer(config)
-        return MtpHead(layer, hidden_size, eps, recipe)
+        return BUILDS[files.family.name].head(files.config, dense, hidden_size, recipe)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NotAvailable(
             f"the MTP head of {files.name} cannot be built: {str(error).splitlines()[0][:160]}",
             "its config.json lacks the language model's own values; take the head from another repository",
         ) from error
-
-
-def _layer(config: Mapping[str, Any]) -> tuple[Any, float]:
-    """(maker of the trunk's own decoder layer in its full-attention kind, epsilon of its norms)."""
-    if "qwen3_next" in str(config.get("model_type")):
-        old = qwen3_next.ModelArgs.from_dict(dict(config))
-        old = replace(old, full_attention_interval=1, mlp_only_layers=[], decoder_sparse_step=1)
-        return lambda: qwen3_next.Qwen3NextDecoderLayer(old, 0), old.rms_norm_eps
-    args = qwen3_5.TextModelArgs.from_dict(dict(config) | {"full_attention_interval": 1})
-    return lambda: qwen3_5.DecoderLayer(args, 0), args.rms_norm_eps
 
 
 def _placed(files: HeadFiles, zero_centred: bool) -> Tensors:
@@ -92,7 +81,7 @@ def _placed(files: HeadFiles, zero_centred: bool) -> Tensors:
     for path in files.files:
         loaded[path] = mx.load(str(path))
     tensors: Tensors = {name: loaded[stored.file][stored.name] for name, stored in files.tensors.items()}
-    tensors = _stacked(_unfused(tensors))
+    tensors = BUILDS[files.family.name].converted(files.config, _stacked(_unfused(tensors)))
     if zero_centred:
         tensors |= {name: value + 1.0 for name, value in tensors.items() if is_norm(name, value.ndim)}
     return tensors
@@ -102,15 +91,15 @@ def _unfused(tensors: Tensors) -> Tensors:
     """`experts.gate_up_proj` [E, 2 I, D] as two matrices; `experts.down_proj` under its new name."""
     found: Tensors = {}
     for name, value in tensors.items():
-        base, fused, part = name.partition("experts.gate_up_proj")
+        base, fused, part = name.partition(".experts.gate_up_proj")
         if fused and part in ("", ".weight", "_scales", ".scales", ".biases"):
             end = part.replace("_", ".") or ".weight"
             gate, up = mx.split(value, 2, axis=-2)
-            found |= {f"{base}switch_mlp.gate_proj{end}": gate, f"{base}switch_mlp.up_proj{end}": up}
+            found |= {f"{base}.switch_mlp.gate_proj{end}": gate, f"{base}.switch_mlp.up_proj{end}": up}
             continue
-        base, down, part = name.partition("experts.down_proj")
+        base, down, part = name.partition(".experts.down_proj")
         if down:
-            found[f"{base}switch_mlp.down_proj{part.replace('_', '.') or '.weight'}"] = value
+            found[f"{base}.switch_mlp.down_proj{part.replace('_', '.') or '.weight'}"] = value
             continue
         found[name] = value
     return found

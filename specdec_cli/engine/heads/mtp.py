@@ -51,9 +51,17 @@ class Step:
 class MtpHead(nn.Module):  # type: ignore[misc]  # mlx.nn has no types
     """One decoder layer over norms of a token's embedding and of a hidden state. Names are those of its tensors."""
 
-    def __init__(self, layer: Callable[[], nn.Module], hidden_size: int, eps: float, recipe: Recipe = QWEN) -> None:
-        """`layer` makes the decoder layer, of the full-attention kind."""
+    def __init__(
+        self,
+        layer: Callable[[], nn.Module],
+        hidden_size: int,
+        eps: float,
+        recipe: Recipe = QWEN,
+        array_mask: bool = False,
+    ) -> None:
+        """`layer` makes the decoder layer, of the full-attention kind; `array_mask`: it takes masks as arrays only."""
         super().__init__()
+        self._array_mask = array_mask
         self.fc = nn.Linear(2 * hidden_size, hidden_size, bias=False)
         self.pre_fc_norm_embedding = nn.RMSNorm(hidden_size, eps=eps)
         self.pre_fc_norm_hidden = nn.RMSNorm(hidden_size, eps=eps)
@@ -66,6 +74,7 @@ class MtpHead(nn.Module):  # type: ignore[misc]  # mlx.nn has no types
         parts = [self.pre_fc_norm_embedding(embedded), self.pre_fc_norm_hidden(hidden)]
         joined = mx.concatenate(parts if self.recipe.embedding_first else parts[::-1], axis=-1)
         states = self.fc(joined)[None]
-        raw = self.layers[0](states, create_attention_mask(states, cache), cache)
+        mask = create_attention_mask(states, cache, return_array=self._array_mask)
+        raw = self.layers[0](states, mask, cache)
         normed = self.norm(raw)
         return Step(normed[0], (normed if self.recipe.carries == "normed" else raw)[0])

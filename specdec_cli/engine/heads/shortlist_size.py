@@ -20,6 +20,7 @@ from specdec_cli.engine.heads.mtp import MtpHead
 from specdec_cli.engine.heads.shortlist import Shortlist
 from specdec_cli.engine.model import CachedModel
 
+Clock = Callable[[], float]
 # Parts of the vocabulary that are tried; one with fewer tokens than LEAST costs next to nothing anyway.
 SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2)
 LEAST = 8192

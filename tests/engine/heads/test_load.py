@@ -146,9 +146,6 @@ def test_a_head_in_16_bits_is_packed_as_mlx_lm_packed_its_targets_last_layer(tmp
     assert not moe or ours["mlp.gate"] == (64, 8, "affine")  # mlx-lm's own rule for routers
     loaded_bytes = sum(value.nbytes for _, value in tree_flatten(head.parameters()))
     assert loaded_bytes * 0.6 < files.loaded_bytes <= loaded_bytes  # scales are float32 here, and of 16 bits elsewhere
-    exact = load_head(read_head(source, "m"), SIZE)
-    inputs = mx.random.normal((3, 2 * SIZE), key=mx.random.key(1))
-    assert float(mx.abs(head.fc(inputs) - exact.fc(inputs)).mean()) < (0.2 if bits == 4 else 0.02)
 
 
 def test_a_head_that_is_packed_already_stays_as_it_is(tmp_path):
@@ -235,7 +232,7 @@ def test_scales_that_fit_no_quantization_are_named(tmp_path):
 @pytest.mark.parametrize(
     ("tensor", "family"),
     [
-        ("model.layers.61.eh_proj.weight", "DeepSeek V3 or GLM"),
+        ("model.layers.61.eh_proj.weight", "DeepSeek or GLM"),
         ("mtp.0.e_proj.weight", "DeepSeek V4"),
         ("model.mtp_layers.0.input_proj.weight", "MiMo"),
         ("mtp.layers.0.mixer.q_proj.weight", "Nemotron-H"),

@@ -1,0 +1,166 @@
+"""Heads of families beyond Qwen's: found by their tensors, and their proposals those of the published equations.
+
+The oracle is `fakes.plain_head`, numpy without a cache: no public implementation of these heads runs on a CPU (mlx-vlm
+0.7.10 has none for these three, transformers leaves their tensors out). It shares the target's hidden states alone.
+"""
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from fakes.plain_head import PlainHead
+from fakes.raw_families import CONFIGS, NAMES, raw_family
+from fakes.raw_qwen import write_checkpoint
+from specdec_cli.engine.drafters.base import Verified
+from specdec_cli.engine.drafters.mtp import MtpDrafter
+from specdec_cli.engine.heads.branches import Text, guesses
+from specdec_cli.engine.heads.cached import CachedHead, Head
+from specdec_cli.engine.heads.load import load_head
+from specdec_cli.engine.heads.mtp import Recipe
+from specdec_cli.engine.hidden import READ
+from specdec_cli.engine.load import load
+from specdec_cli.engine.sampling.acceptance import greedy
+from specdec_cli.errors import NotAvailable, Refused
+from specdec_cli.models.checkpoint import read_checkpoint
+from specdec_cli.models.heads import find_head, is_head_only, read_head
+
+K, ROUNDS, SIZE = 4, 30, 64
+PROMPT = [(7 * i) % 89 + 3 for i in range(11)]
+
+
+@pytest.fixture(scope="module", params=CONFIGS)
+def case(request, tmp_path_factory):
+    """(family, target, its head's files, embedding and output head, the oracle)."""
+    family, root = request.param, tmp_path_factory.mktemp(request.param)
+    trunk, own = raw_family(family)
+    target = load(read_checkpoint(write_checkpoint(root / "target", trunk, CONFIGS[family]), "t"))
+    files = read_head(write_checkpoint(root / "head", own, CONFIGS[family]), "m")
+    return family, target, files, (trunk["model.embed_tokens.weight"], trunk["lm_head.weight"]), PlainHead(family, own)
+
+
+def verdict(index):
+    """(accepted, correction): each number of accepted tokens 0 … K comes six times in 30 rounds."""
+    return (3 * index) % (K + 1), (11 * index) % 89 + 3
+
+
+def played(case, **more):
+    """[(the head's proposals, the context, the states before its last token)] of each round, verdicts scripted."""
+    _, target, files, _, _ = case
+    target = target.fresh()
+    head = CachedHead(Head(load_head(files, SIZE, **more), target.network, "m"))
+    drafter, context, found = MtpDrafter(head, target, greedy(target.vocab_size)), [*PROMPT, 5], []
+    for chunk in target.prefill(context):
+        drafter.commit(Verified(context[: target.length + 1], chunk.hidden))
+    for index in range(ROUNDS):
+        draft = drafter.propose(context, K).tokens.tolist()
+        states = target.fresh().forward(mx.array(context[:-1])).hidden[READ]
+        found.append((draft, list(context), np.array(states, np.float64)))
+        output, (accepted, correction) = target.outputs(context, mx.array(draft, dtype=mx.int32)), verdict(index)
+        context += [*draft[:accepted], correction]
+        target.commit(context, len(context) - 1)
+        drafter.commit(Verified(context, {READ: output.hidden[READ][: accepted + 1]}))
+        assert head.cached <= len(context) - 1
+    return found
+
+
+def test_every_proposal_is_the_equations_after_every_number_of_accepted_tokens(case):
+    embedding, output_head = (part.astype(np.float64) for part in case[3])
+    counts = [verdict(index)[0] for index in range(ROUNDS)]
+    assert all(counts.count(accepted) >= 5 for accepted in range(K + 1))
+    for draft, context, states in played(case):
+        expected, lead = case[4].proposals(embedding, output_head, context, states, K)
+        assert lead > 1e-4  # no near-tie decides
+        assert draft == expected
+
+
+WRONG = {
+    "state and token in the other order": lambda recipe: Recipe(READ, recipe.carries, not recipe.embedding_first),
+    "what is carried on": lambda recipe: Recipe(
+        READ, "raw" if recipe.carries == "normed" else "normed", recipe.embedding_first
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_head_that_is_used_otherwise_proposes_otherwise(case, wrong):
+    """Negative control: the equations tell each of the ways apart."""
+    known = load_head(case[2], SIZE).recipe
+    right, other = ([draft for draft, _, _ in played(case, **more)] for more in ({}, {"recipe": WRONG[wrong](known)}))
+    assert right != other
+    assert (right[0][0] == other[0][0]) == (wrong == "what is carried on")
+
+
+def test_side_by_side_guesses_of_the_check_are_those_of_a_draft(case):
+    _, target, files, _, _ = case
+    head, readout = load_head(files, SIZE), target.network.hidden.readout
+    target.network.hidden.expose([READ])
+    rounds = played(case)
+    draft, context, states = rounds[7]
+    whole = [*context, *draft]
+    text = Text(whole, len(context), {READ: mx.array(states.astype(np.float32))})
+    found = guesses(head, readout, text, range(len(context), len(context) + 1), K)
+    assert [tokens[0] for tokens in found] == draft
+
+
+def test_the_tensors_are_found_by_name_and_copies_of_the_targets_are_left(case):
+    family, _, files, _, _ = case
+    assert set(files.tensors) >= {"fc.weight", "norm.weight", "layers.0.input_layernorm.weight"}
+    assert not any("embed_tokens" in name or "shared_head" in name for name in files.tensors)
+    assert (
+        not files.zero_centred and files.cache_bytes(10) == 10 * (40 if family == "deepseek_v3" else KEPT[family]) * 4
+    )
+
+
+KEPT = {"glm4_moe": 2 * 2 * 32, "mimo": 2 * 2 * 16}
+
+
+def test_a_folder_with_the_head_alone_is_a_draft_and_one_with_both_has_its_own(tmp_path):
+    for family, config in CONFIGS.items():
+        trunk, own = raw_family(family)
+        assert is_head_only(write_checkpoint(tmp_path / f"{family} head", own, config))
+        both = write_checkpoint(tmp_path / f"{family} both", trunk | own, config)
+        assert not is_head_only(both)
+        assert (
+            find_head(read_checkpoint(both, "m")).tensors.keys()
+            == read_head(tmp_path / f"{family} head", "m").tensors.keys()
+        )
+
+
+def refused(tmp_path, family, change, error, config=None):
+    own = change(raw_family(family)[1])
+    folder = write_checkpoint(tmp_path / "head", own, CONFIGS[family] | (config or {}))
+    with pytest.raises(error) as caught:
+        load_head(read_head(folder, "m"), SIZE)
+    assert caught.value.exit_code == (3 if error is NotAvailable else 4)
+    assert "\n" not in caught.value.message + caught.value.hint
+    return caught.value.message
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_a_second_layer_is_refused_with_both_names(tmp_path, family):
+    path = NAMES[family][0]
+    second = f"{path[:-1]}{int(path[-1]) + 1}"
+    message = refused(tmp_path, family, lambda own: own | {n.replace(path, second): v for n, v in own.items()}, Refused)
+    assert message.startswith(f"the MTP head of m has 2 layers ({path}.* and {second}.*)")
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_a_missing_tensor_and_one_of_another_shape_are_named(tmp_path, family):
+    def without(own):
+        return {name: value for name, value in own.items() if "o_proj" not in name}
+
+    assert "lacks 1 of" in refused(tmp_path, family, without, NotAvailable)
+
+    def cut(own):
+        return {name: value[:-1] if "o_proj" in name else value for name, value in own.items()}
+
+    assert "where its config.json says" in refused(tmp_path, family, cut, NotAvailable)
+
+
+@pytest.mark.parametrize("model_type", ["deepseek_v32", "glm_moe_dsa", "glm4_moe_lite", "step3p5", "qwen4"])
+def test_a_family_with_these_names_that_is_not_known_is_refused_by_its_type(tmp_path, model_type):
+    message = refused(tmp_path, "glm4_moe", lambda own: own, Refused, {"model_type": model_type})
+    assert message == (
+        f"m ({model_type}) has a head of the DeepSeek or GLM family (model.layers.2.eh_proj.weight), "
+        "which specdec does not know yet"
+    )
