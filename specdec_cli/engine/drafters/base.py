@@ -23,8 +23,9 @@ from specdec_cli.kinds import NONE
 class Parts:
     """The parts a drafter is made of. `length` chooses K; `lookups` holds this session's acceptance rates of lookups.
 
-    `rule` says how the draft draws. `head` is the pair's draft where that reads the target's hidden states. `target` is
-    there for its vocabulary size and, on request, its hidden states.
+    What is `predicted` to follow the `prompt` is drafted from by lookup. `rule` says how the draft draws. `head` is the
+    pair's draft where that reads the target's hidden states. `target` is there for its vocabulary size and, on request,
+    its hidden states.
     """
 
     target: CachedModel
@@ -33,6 +34,8 @@ class Parts:
     length: DraftLength
     lookups: LookupAcceptance = field(default_factory=LookupAcceptance)
     head: CachedHead | None = None
+    prompt: Sequence[int] = ()
+    predicted: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
