@@ -32,6 +32,7 @@ class DrafterKind:
     `learns`: what it drafts is judged by its position in the draft, so `-k auto` learns rates by position from it.
     `draft_alone`: it is the pair's draft that drafts, so where that is a head, the head's kind takes its place.
     `mixed`: several kinds draft in its name, each round one of them.
+    `looks_up`: it drafts from text that was there before, and so from what a caller predicts.
     `offline`: what it drafts follows from the text alone, so a finished answer tells the rounds of every K.
     """
 
@@ -44,6 +45,7 @@ class DrafterKind:
     offline: bool = True
     mixed: bool = False
     drafts: bool = True
+    looks_up: bool = False
     about: str = ""
 
     @property
@@ -82,7 +84,7 @@ class RuleKind:
 
 _DRAFT = frozenset({Need.DRAFT_MODEL})
 NONE = DrafterKind("none", "specdec_cli.engine.drafters.base:no_drafter", drafts=False, about="plain decoding")
-LOOKUP = DrafterKind("ngram", "specdec_cli.engine.drafters.ngram:make", about="the text itself")
+LOOKUP = DrafterKind("ngram", "specdec_cli.engine.drafters.ngram:make", looks_up=True, about="the text itself")
 MODEL = DrafterKind(
     "model",
     "specdec_cli.engine.drafters.model:make",
@@ -107,10 +109,13 @@ AUTO = DrafterKind(
     LOOKUP.name,
     offline=False,
     mixed=True,
+    looks_up=True,
     about="the better of both",
 )
 # Drafts in every round of a constrained answer that can use it, beside whoever was chosen; nobody chooses it.
 FORCED = DrafterKind("grammar", "", about="what the schema or grammar forces")
+# Lookups in what the caller predicted; part of every drafter that looks up.
+PREDICTED = DrafterKind("prediction", "", about="what was predicted")
 # What `--drafter` takes, every kind that rounds may name included; and the kinds of heads among them.
 DRAFTERS: dict[str, DrafterKind] = {kind.name: kind for kind in (MODEL, LOOKUP, AUTO, MTP, NONE)}
 HEADS: dict[str, DrafterKind] = {kind.name: kind for kind in (MTP,)}

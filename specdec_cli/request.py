@@ -114,6 +114,14 @@ def _texts(stop: str | Sequence[str]) -> tuple[str, ...]:
     return (stop,) if isinstance(stop, str) else tuple(stop)
 
 
+def require_lookups(predict: str, drafter: str, k: K) -> None:
+    """Raises: UsageError for a prediction that a drafter would leave aside. Plain decoding may be asked for it."""
+    kind = DRAFTERS[drafter]
+    if predict and k and kind.drafts and not kind.looks_up:
+        known = " or ".join(f"--drafter {name}" for name, kind in DRAFTERS.items() if kind.looks_up)
+        raise UsageError(f"a prediction is looked up, and --drafter {drafter} looks nothing up", f"take {known}")
+
+
 def defaults(config: Mapping[str, Any]) -> dict[str, float]:
     """The sampling values of a generation_config.json.
 

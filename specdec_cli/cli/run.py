@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,12 +15,13 @@ from specdec_cli.cli.asked import Asked
 from specdec_cli.cli.demo import introduce_demo, without_reason
 from specdec_cli.cli.groups import grouped
 from specdec_cli.cli.opened import opened, resolved
-from specdec_cli.cli.options import AnswerOptions, DisplayOptions, ModelOptions, Raw
+from specdec_cli.cli.options import AnswerOptions, DisplayOptions, ModelOptions, Raw, option
 from specdec_cli.cli.pipes import ignore_broken_pipe
 from specdec_cli.cli.sampling import SamplingOptions
 from specdec_cli.cli.shape import ShapeOptions
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Failure, Finish
+from specdec_cli.request import require_lookups
 from specdec_cli.session.interrupt import Interrupt
 
 if TYPE_CHECKING:
@@ -30,6 +32,15 @@ Prompt = Annotated[
     str | None, typer.Argument(help="The prompt; piped stdin, then --file, come before it.", show_default=False)
 ]
 File = Annotated[Path | None, typer.Option("--file", "-f", metavar="FILE", help="A prompt in a file, before PROMPT.")]
+Predict = Annotated[
+    Path | None,
+    option(
+        "--predict",
+        metavar="FILE",
+        help="Text that the answer will resemble, such as a file to edit: drafted from, never shown to the model.",
+        advanced=True,
+    ),
+]
 EXAMPLES = """[dim]Examples:[/dim]\n
 [dim]  specdec run 'Return the lines of a file.'[/dim]\n
 [dim]  cat notes.txt | specdec run --raw -n 64 --json[/dim]\n
@@ -46,14 +57,17 @@ def run(
     models: ModelOptions,
     answer: AnswerOptions,
     shape: ShapeOptions,
+    predict: Predict = None,
     raw: Raw = False,
     display: DisplayOptions,
     sampling: SamplingOptions,
 ) -> None:
     """Answer one prompt: the text on stdout, the panel and the summary on stderr."""
     asked = Asked.of(answer, sampling, shape)
-    text = read_prompt(prompt, file)
+    text, predicted = read_prompt(prompt, file), _file_text(predict, "--predict", "name a file of what you expect")
     found = without_reason(resolved(models, () if asked.k is None else (asked.k,)))
+    request = replace(asked.request(found), predict=predicted)
+    require_lookups(predicted, request.drafter, request.k)
     with ExitStack() as stack:
         screen = stack.enter_context(display.open(found.pair.name))
         reserve_tokens = answer.max_tokens + len(text) // 3
@@ -62,7 +76,7 @@ def run(
         introduce_demo(found.pair.name, shown=display.notices, plain=display.plain)
         interrupt = stack.enter_context(Interrupt())
         stack.enter_context(display.no_echo())
-        finish = show_events(session.reply(ids, asked.request(found), interrupt.requested, raw), screen)
+        finish = show_events(session.reply(ids, request, interrupt.requested, raw), screen)
     if finish.reason == "interrupted":
         raise typer.Exit(130)
 
@@ -83,13 +97,13 @@ def read_prompt(argument: str | None, file: Path | None = None) -> str:
     return text
 
 
-def _file_text(file: Path | None) -> str:
+def _file_text(file: Path | None, option: str = "--file", hint: str = "name a file with the prompt") -> str:
     if file is None:
         return ""
     try:
         return _decoded(file.read_bytes(), str(file), str(file))
     except OSError as error:
-        raise UsageError(f"--file {file} cannot be read: {error.strerror}", "name a file with the prompt") from error
+        raise UsageError(f"{option} {file} cannot be read: {error.strerror}", hint) from error
 
 
 def _decoded(data: bytes, source: str, file: str) -> str:

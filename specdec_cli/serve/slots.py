@@ -81,7 +81,7 @@ class Slots:
             found = self._added(found.slot.copy(reach) if reach >= SHORTEST_COPY else None)
         found.busy, found.prefix_only, found.used_at, found.key = True, False, self._clock(), job.key or found.key
         found.system_tokens = job.ends[0] if job.ends else 0
-        found.goes_on_at = job.ends[-1] if job.ends else len(prompt) // 2
+        found.goes_on_at = job.ends[-1] if len(job.ends) > 1 else (found.system_tokens + len(prompt)) // 2
         found.slot.mark(prompt, job.ends, SNAPSHOTS)
         self.fit(self._budget_bytes)
         return found
@@ -96,13 +96,13 @@ class Slots:
         self._kept.remove(kept)
 
     def fit(self, budget_bytes: int) -> None:
-        """Drop what nobody uses until the rest is within the budget: whole conversations, then shared prefixes."""
+        """Drop what nobody uses until the rest is within the budget: conversations, then prefixes, the newest last."""
         while self.nbytes > budget_bytes or self._conversations() > self._most:
             idle = [kept for kept in self._kept if not kept.busy]
             if not idle:
                 return
-            oldest = min(idle, key=lambda kept: (kept.prefix_only, kept.used_at))
-            self._drop(oldest)
+            newest = max(idle, key=lambda kept: kept.used_at)
+            self._drop(min(idle, key=lambda kept: (kept is newest, kept.prefix_only, kept.used_at)))
 
     def _conversations(self) -> int:
         return sum(not kept.prefix_only for kept in self._kept)

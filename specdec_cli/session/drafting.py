@@ -66,15 +66,22 @@ class DraftController:
         self._masking: dict[str, DraftMasking] = {}
 
     def begin(
-        self, kind: DrafterKind, k: K, rule: AcceptanceRule, prompt: Sequence[int], max_tokens: int
+        self,
+        kind: DrafterKind,
+        k: K,
+        rule: AcceptanceRule,
+        prompt: Sequence[int],
+        max_tokens: int,
+        predicted: Sequence[int] = (),
     ) -> tuple[Drafter, DraftLength]:
-        """For one reply to `prompt`."""
+        """For one reply to `prompt`, whose first tokens are `predicted`."""
         draft = self._draft if kind.uses_draft else None
         head = self._head if kind.by_network else None
         k = k if kind.drafts else 0
         length: DraftLength = Fixed(k) if k != "auto" else self._adaptive_for(kind, head or draft, prompt, max_tokens)
         self._situation = _situation(prompt)
-        drafter: Drafter = made(kind)(Parts(self._target, draft, rule, length, self._lookups, head, self._pace))
+        parts = Parts(self._target, draft, rule, length, self._lookups, head, prompt, predicted, self._pace)
+        drafter: Drafter = made(kind)(parts)
         return drafter, drafter.length(length)
 
     def masking(self, prompt: Sequence[int]) -> DraftMasking:

@@ -30,7 +30,7 @@ from specdec_cli.kinds import DrafterKind, effective_drafter, effective_rule
 from specdec_cli.models.grammar import Matcher, require_uncut
 from specdec_cli.models.text import StopStrings, Thinking
 from specdec_cli.models.tokenizer import Message
-from specdec_cli.request import Request, asked_of, effective
+from specdec_cli.request import Request, asked_of, effective, require_lookups
 from specdec_cli.session.drafting import DraftController
 from specdec_cli.session.gain_meter import GainMeter
 from specdec_cli.session.load import LoadedPair
@@ -143,7 +143,8 @@ class Session:
         self.pair.residency.hold(len(prompt) + max_tokens)
         device.reset_peak_memory()
         began = clock()
-        drafter, length = self._controller.begin(self.drafter(request), request.k, rule, context, max_tokens)
+        kind = self.drafter(request)
+        drafter, length = self._controller.begin(kind, request.k, rule, context, max_tokens, self.predicted(request))
         if matcher is not None:
             drafter = ConstrainedDrafter(drafter, length, matcher, self._controller.masking(context))
             length = drafter.length(length)
@@ -197,6 +198,12 @@ class Session:
         # What ends a loop cuts its round, and the matcher stands behind the whole of it.
         complete = None if matcher is None else matcher.complete and reason != "repetition"
         yield writer.finish(reason, stats, complete)
+
+    def predicted(self, request: Request) -> list[int]:
+        """Ids of the text that the answer will probably resemble. Raises: UsageError if nobody would look it up."""
+        require_lookups(request.predict, request.drafter, request.k)
+        opening = self.pair.text_tokens("") if request.predict else []
+        return self.pair.text_tokens(request.predict)[len(opening) :] if request.predict else []
 
     def matcher(self, prompt: Sequence[int], request: Request) -> Matcher | None:
         """The request's constraint at the beginning of the answer, if it has one.

@@ -17,7 +17,7 @@ from specdec_cli.engine.drafters.model import make as make_model
 from specdec_cli.engine.drafters.mtp import make as make_head
 from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton
 from specdec_cli.events import Round
-from specdec_cli.kinds import AUTO, LOOKUP
+from specdec_cli.kinds import AUTO, LOOKUP, PREDICTED
 
 
 class AutoDrafter(Drafter):
@@ -27,10 +27,16 @@ class AutoDrafter(Drafter):
     outlive this object and serve the next reply. Without a `model` only lookups draft.
     """
 
-    def __init__(self, model_length: DraftLength, lookups: LookupAcceptance, model: Drafter | None) -> None:
+    def __init__(
+        self,
+        model_length: DraftLength,
+        lookups: LookupAcceptance,
+        model: Drafter | None,
+        text: SuffixAutomaton | None = None,
+    ) -> None:
         self.name = AUTO.name if model else LOOKUP.name
         self._model_length, self._lookups, self._model = model_length, lookups, model
-        self._text = SuffixAutomaton()
+        self._text = text or SuffixAutomaton()
         self._looked_up = self._match = self._model_k = 0
 
     def length(self, given: DraftLength) -> DraftLength:
@@ -78,8 +84,7 @@ class AutoDrafter(Drafter):
         self._text.follow(context)
         self._match, self._looked_up = self._text.match.length, self._choose_source()
         if self._looked_up:
-            found = self._text.continuation(min(self._looked_up, k))
-            return Draft(mx.array(found, dtype=mx.int32), drafter=LOOKUP.name)
+            return looked_up(self._text, min(self._looked_up, k))
         return self._model.propose(context, min(self._model_k, k)) if self._model and self._model_k else NOTHING
 
     def commit(self, verified: Verified) -> None:
@@ -102,4 +107,10 @@ class AutoDrafter(Drafter):
 def make(parts: Parts) -> Drafter:
     """The pair's draft, of whatever kind, and lookups; lookups alone where it has none."""
     made = make_head(parts) if parts.head else make_model(parts) if parts.draft else None
-    return AutoDrafter(parts.length, parts.lookups, made)
+    return AutoDrafter(parts.length, parts.lookups, made, SuffixAutomaton(parts.prompt, parts.predicted))
+
+
+def looked_up(text: SuffixAutomaton, k: int) -> Draft:
+    """`k` tokens at most that followed the match before; the draft says whether they were predicted."""
+    source = PREDICTED if text.predicts else LOOKUP
+    return Draft(mx.array(text.continuation(k), dtype=mx.int32), drafter=source.name)

@@ -25,8 +25,9 @@ class Parts:
     """The parts a drafter is made of.
 
     `length` chooses K; `lookups` holds this session's acceptance rates of lookups. `rule` says how the draft draws,
-    `pace` how far it runs ahead. `head` is the pair's draft where that reads the target's hidden states. `target` is
-    there for its vocabulary size and, on request, its hidden states.
+    `pace` how far it runs ahead. What is `predicted` to follow the `prompt` is drafted from by lookup. `head` is the
+    pair's draft where that reads the target's hidden states. `target` is there for its vocabulary size and, on request,
+    its hidden states.
     """
 
     target: CachedModel
@@ -35,6 +36,8 @@ class Parts:
     length: DraftLength
     lookups: LookupAcceptance = field(default_factory=LookupAcceptance)
     head: CachedHead | None = None
+    prompt: Sequence[int] = ()
+    predicted: Sequence[int] = ()
     pace: Pace = field(default_factory=Pace)
 
 

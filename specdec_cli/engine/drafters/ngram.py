@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import mlx.core as mx
-
 from specdec_cli.engine.draft import NOTHING, Draft
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.draft_length.lookup_acceptance import SHORTEST_MATCH
-from specdec_cli.engine.drafters.auto import AutoDrafter
+from specdec_cli.engine.drafters.auto import AutoDrafter, looked_up
 from specdec_cli.engine.drafters.base import Drafter, Parts, Verified
 from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton
 from specdec_cli.kinds import LOOKUP
@@ -26,14 +24,14 @@ class NgramDrafter(Drafter):
 
     name = LOOKUP.name
 
-    def __init__(self) -> None:
-        self.text = SuffixAutomaton()
+    def __init__(self, text: SuffixAutomaton | None = None) -> None:
+        self.text = text or SuffixAutomaton()
 
     def propose(self, context: Sequence[int], k: int) -> Draft:
         self.text.follow(context)
         if self.text.match.length < SHORTEST_MATCH:
             return NOTHING
-        return Draft(mx.array(self.text.continuation(k), dtype=mx.int32), drafter=self.name)
+        return looked_up(self.text, k)
 
     def commit(self, verified: Verified) -> None:
         self.text.follow(verified.context)
@@ -41,4 +39,7 @@ class NgramDrafter(Drafter):
 
 def make(parts: Parts) -> Drafter:
     """Every match under a fixed K; under `-k auto` those that cost less than plain decoding."""
-    return NgramDrafter() if isinstance(parts.length, Fixed) else AutoDrafter(parts.length, parts.lookups, None)
+    text = SuffixAutomaton(parts.prompt, parts.predicted)
+    if isinstance(parts.length, Fixed):
+        return NgramDrafter(text)
+    return AutoDrafter(parts.length, parts.lookups, None, text)

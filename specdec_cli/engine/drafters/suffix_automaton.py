@@ -9,6 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+# No token: what was predicted ends there, and no match runs across.
+BREAK = -1
+# Tokens of the prompt's end that what was predicted is found by, before anything was emitted.
+REMEMBERED = 8
+
 
 class Match(NamedTuple):
     """The last `length` tokens occurred before, and were followed by position `start`."""
@@ -20,7 +25,8 @@ class Match(NamedTuple):
 class SuffixAutomaton:
     """A text that only grows, and its automaton. State 0 is the empty word."""
 
-    def __init__(self) -> None:
+    def __init__(self, prompt: Sequence[int] = (), predicted: Sequence[int] = ()) -> None:
+        """With ids that are `predicted` to follow `prompt`, the text begins as if they had done so once before."""
         self._text: list[int] = []
         self._next: list[dict[int, int]] = [{}]
         self._link = [-1]
@@ -29,13 +35,27 @@ class SuffixAutomaton:
         self._after = [0]
         self._whole = 0
         self.match = Match(0, 0)
+        self._beside = 0
+        self._predicted = range(0)
+        if predicted:
+            self.follow(prompt)
+            self.follow([*prompt, *predicted])
+            self._predicted = range(len(prompt), len(self._text))
+            for token in (BREAK, *prompt[-REMEMBERED:]):
+                self._append(token)
+            self._beside = len(self._text) - len(prompt)
+
+    @property
+    def predicts(self) -> bool:
+        """Whether what followed the match is what was predicted."""
+        return self.match.start in self._predicted
 
     def __len__(self) -> int:
         return len(self._text)
 
     def follow(self, context: Sequence[int]) -> None:
         """The text is now `context`, which begins with the old one; `match` is of its new end."""
-        for token in context[len(self._text) :]:
+        for token in context[len(self._text) - self._beside :]:
             self._append(token)
 
     def continuation(self, k: int) -> list[int]:
@@ -43,6 +63,8 @@ class SuffixAutomaton:
         length, start = self.match
         if not length:
             return []
+        if start < self._predicted.stop:
+            return self._text[start : min(start + k, self._predicted.stop)]
         period = len(self._text) - start
         return [self._text[start + i % period] for i in range(k)]
 
@@ -57,6 +79,8 @@ class SuffixAutomaton:
         self._whole = whole
         found = self._link[whole]
         self.match = Match(self._longest[found], self._after[found])
+        if self._predicted and self.match.start == self._predicted.stop:
+            self.match = Match(0, 0)  # nothing is predicted beyond the end
         self._after[found] = len(self._text)
 
     def _linked(self, state: int, token: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from specdec_cli.format import percent, speed
+from specdec_cli.format import count, percent, speed
 
 LEFT = 499
 
@@ -22,15 +22,13 @@ def started_lines(name: str, url: str, wants_key: bool) -> list[str]:
 
 def reply_line(clock: str, facts: Mapping[str, Any]) -> str:
     """One reply: when, what, how much was read and written, how fast, how well was drafted."""
-    status = "left" if facts["status"] == LEFT else str(facts["status"])
-    parts = [clock, str(facts["path"]).removeprefix("/").removeprefix("v1/"), status]
-    if not facts["emitted_tokens"]:
-        return " ".join(parts) + f" · {facts['seconds']:.1f} s"
-    read = facts["prompt_tokens"] - facts["cached_tokens"]
-    reused = f" + {facts['cached_tokens']} reused" if facts["cached_tokens"] else ""
-    said = [f"{read}{reused} read", f"{facts['emitted_tokens']} written"]
+    status = {200: "", LEFT: " left"}.get(facts["status"], f" {facts['status']}")
+    said = [f"{clock} {str(facts['path']).removeprefix('/').removeprefix('v1/')}{status}"]
+    if facts["emitted_tokens"]:
+        reused = f" ({facts['cached_tokens']} reused)" if facts["cached_tokens"] else ""
+        said.append(f"{facts['prompt_tokens']}{reused} → {count(facts['emitted_tokens'], 'token')}")
     if facts["tokens_per_second"]:
         said.append(speed(facts["tokens_per_second"]))
     if facts["draft_n"]:
-        said.append(f"{percent(facts['draft_n_accepted'] / facts['draft_n'])} of {facts['draft_n']} accepted")
-    return " · ".join([" ".join(parts), *said, f"{facts['seconds']:.1f} s"])
+        said.append(f"{percent(facts['draft_n_accepted'] / facts['draft_n'])} accepted")
+    return "  ".join([*said, f"{facts['seconds']:.1f} s"])

@@ -1,4 +1,4 @@
-"""The server's plain lines: figures alone, on one line of 80 columns."""
+"""The server's plain lines: figures alone, one line a reply."""
 
 from specdec_cli.ui.serve.lines import reply_line, started_lines
 
@@ -17,17 +17,14 @@ FACTS = {
 
 def test_a_reply_is_one_line_of_figures():
     line = reply_line("12:00:00", FACTS)
-    assert (
-        line
-        == "12:00:00 chat/completions 200 · 17 + 40 reused read · 120 written · 118 tok/s · 62 % of 96 accepted · 1.2 s"
-    )
+    assert line == "12:00:00 chat/completions  57 (40 reused) → 120 tokens  118 tok/s  62 % accepted  1.2 s"
 
 
-def test_a_reply_without_drafts_or_tokens_names_none():
+def test_what_did_not_happen_is_not_said():
     plain = reply_line("12:00:00", FACTS | {"draft_n": 0, "cached_tokens": 0, "tokens_per_second": None})
-    assert plain == "12:00:00 chat/completions 200 · 57 read · 120 written · 1.2 s"
-    left = reply_line("12:00:00", FACTS | {"status": 499, "emitted_tokens": 0})
-    assert left == "12:00:00 chat/completions left · 1.2 s"
+    assert plain == "12:00:00 chat/completions  57 → 120 tokens  1.2 s"
+    left = reply_line("12:00:00", FACTS | {"status": 499, "emitted_tokens": 0, "draft_n": 0, "tokens_per_second": None})
+    assert left == "12:00:00 chat/completions left  1.2 s"
 
 
 def test_the_first_lines_say_where_the_server_is_and_for_whom():

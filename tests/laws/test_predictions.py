@@ -1,0 +1,91 @@
+"""Law: what a caller predicts is a guess like any other. It changes the rounds and never a token of the answer."""
+
+import pytest
+
+from fakes.serving import ids, tiny_loaded
+from specdec_cli.errors import UsageError
+from specdec_cli.events import RoundDone
+from specdec_cli.kinds import PREDICTED
+from specdec_cli.request import Request
+
+PROMPT = list(ids(50))
+SAMPLED = {"seed": 11, "sampling": {"temperature": 0.9}}
+# Small letters alone, so that the answer's text becomes the answer's ids again, and a capital is always wrong.
+LETTERS = tuple((token, -1e9) for token in range(259) if not 67 <= token <= 92)
+SLOW = (("ngram", "auto"), ("auto", 4))
+CHOICES = [("ngram", 4), ("auto", "auto"), *(pytest.param(*choice, marks=pytest.mark.slow) for choice in SLOW)]
+
+
+@pytest.fixture(scope="module", params=["plain", pytest.param("recurrent", marks=pytest.mark.slow)])
+def pair(request, tmp_path_factory):
+    return tiny_loaded(tmp_path_factory.mktemp("pair"), request.param)
+
+
+def reply(pair, predict="", drafter="ngram", k=4, **more):
+    """(rounds, finish) of a fresh session."""
+    more = {"max_tokens": 60, "logit_bias": LETTERS, **more}
+    events = list(pair.session().reply(PROMPT, Request(predict=predict, drafter=drafter, k=k, **more)))
+    return [event.round for event in events if isinstance(event, RoundDone)], events[-1]
+
+
+@pytest.mark.parametrize("more", [{}, SAMPLED], ids=["greedy", "coupled"])
+@pytest.mark.parametrize(("drafter", "k"), CHOICES)
+def test_right_wrong_or_empty_the_answer_is_the_same(pair, drafter, k, more):
+    _, plain = reply(pair, k=0, **more)
+    half = len(plain.text) // 2
+    texts = {
+        "right": plain.text,
+        "half right": plain.text[:half] + "Q" * 30,
+        "edited in the middle": plain.text[: half - 5] + "QQQQQ" + plain.text[half:],
+        "wrong": "ZzZyZx" * 20,
+        "longer": plain.text + "and so on",
+        "empty": "",
+    }
+    for name, text in texts.items():
+        assert reply(pair, text, drafter, k, **more)[1].tokens == plain.tokens, name
+
+
+@pytest.mark.parametrize("more", [{}, SAMPLED], ids=["greedy", "coupled"])
+def test_a_right_prediction_is_accepted_from_the_second_round_on_and_counted_apart(pair, more):
+    _, plain = reply(pair, k=0, **more)
+    rounds, finish = reply(pair, plain.text, **more)
+    assert [round.drafter for round in rounds[1:]] == [PREDICTED.name] * (len(rounds) - 1)
+    assert all(round.accepted == len(round.draft) for round in rounds)
+    assert len(rounds) == 13  # the first token, and 59 by fives
+    assert finish.stats["drafted_by"] == finish.stats["accepted_by"] == {PREDICTED.name: 47}
+
+
+def test_a_wrong_prediction_is_counted_as_rejected_or_not_used_at_all(pair):
+    _, plain = reply(pair, k=0)
+    half = len(plain.text) // 2
+    _, finish = reply(pair, plain.text[: half - 2] + "Q" * 30)
+    drafted, accepted = (finish.stats[name].get(PREDICTED.name, 0) for name in ("drafted_by", "accepted_by"))
+    assert drafted > accepted > half // 2
+    assert PREDICTED.name not in reply(pair, "ZzZyZx")[1].stats["accepted_by"]
+
+
+def test_after_an_edit_the_prediction_is_found_again(pair):
+    """The answer leaves the prediction for some tokens in the middle, as an edited file does."""
+    _, plain = reply(pair, k=0)
+    rounds, finish = reply(pair, plain.text[:20] + "QQQQQ" + plain.text[26:])
+    assert finish.tokens == plain.tokens
+    late = [round for round in rounds[-5:] if round.drafter == PREDICTED.name]
+    assert late and all(round.accepted for round in late)
+
+
+def test_the_model_never_sees_it(pair):
+    """The prompt has no token more, and the first token comes from the prompt alone."""
+    with_it, without = (reply(pair, text) for text in ("Q" * 200, ""))
+    assert with_it[0][0].next == without[0][0].next
+    assert len(with_it[1].tokens) == len(without[1].tokens)
+
+
+@pytest.mark.parametrize("drafter", ["model", "mtp"])
+def test_a_drafter_that_looks_nothing_up_is_refused_instead_of_leaving_it_aside(pair, drafter):
+    with pytest.raises(UsageError, match=f"--drafter {drafter} looks nothing up") as refused:
+        reply(pair, "text", drafter)
+    assert refused.value.hint == "take --drafter ngram or --drafter auto"
+
+
+def test_plain_decoding_may_be_given_one(pair):
+    assert reply(pair, "text", "model", 0)[1].tokens == reply(pair, "", "none")[1].tokens

@@ -1,0 +1,62 @@
+"""Memory stays within its budget, however many conversations come."""
+
+import pytest
+
+from fakes.serving import answer, desk_of, ids, job, tiny_loaded
+from specdec_cli.engine import device
+
+
+def held(pair, requests, budget_bytes, kind_system=60):
+    """(bytes accounted, bytes that mlx holds) after every request."""
+    desk, system, found = desk_of(pair, cache_bytes=budget_bytes, slots=1000), ids(kind_system, 5), []
+    for number in range(requests):
+        answer(desk, job((*system, *ids(40 + 13 * number % 90, number)), 4, (kind_system,)))
+        found.append((desk.status().cache_bytes, device.active_memory_bytes()))
+    desk.close()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "requests"),
+    [
+        ("plain", 20),
+        *(pytest.param(kind, 300, marks=pytest.mark.slow) for kind in ("plain", "window", "recurrent")),
+    ],
+)
+def test_memory_is_flat_over_many_requests(tmp_path, kind, requests):
+    """A budget of about five conversations: accounted bytes stay below, and mlx's do not grow."""
+    pair = tiny_loaded(tmp_path, kind)
+    budget = 5 * max(accounted for accounted, _ in held(pair, 1, 1 << 30))
+    found = held(pair, requests, budget)
+    half = [active for _, active in found[requests // 3 : 2 * requests // 3]]
+    last = [active for _, active in found[2 * requests // 3 :]]
+    print(
+        f"{kind}, {requests} requests, budget {budget:,}: accounted at most {max(a for a, _ in found):,}; "
+        f"mlx at most {max(half):,} in the second third, {max(last):,} in the last"
+    )
+    assert all(accounted <= budget for accounted, _ in found)
+    assert max(last) <= max(half) + budget // 5
+
+
+def test_without_a_budget_it_grows(tmp_path):
+    """Negative control: the same requests with a budget that nothing reaches."""
+    found = held(tiny_loaded(tmp_path), 16, 1 << 40)
+    assert found[-1][0] > 3 * found[3][0] and found[-1][1] > found[3][1] + 2 * found[3][0]
+
+
+@pytest.mark.parametrize(
+    "kind", ["plain", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("window", "recurrent"))]
+)
+def test_accounted_bytes_are_those_that_mlx_holds(tmp_path, kind):
+    """What twelve conversations add to mlx's memory is what the slots say, within a fifth."""
+    pair = tiny_loaded(tmp_path, kind)
+    held(pair, 1, 1 << 30)  # whatever is made once
+    device.settle()
+    before = device.active_memory_bytes()
+    desk = desk_of(pair, slots=100)
+    for number in range(12):
+        answer(desk, job(ids(150, number), 4))
+    accounted, grown = desk.status().cache_bytes, device.active_memory_bytes() - before
+    desk.close()
+    print(f"{kind}: accounted {accounted:,}, mlx grew by {grown:,}")
+    assert 0.8 * grown <= accounted <= 1.2 * grown
