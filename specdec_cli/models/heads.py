@@ -15,7 +15,7 @@ from typing import Any
 
 from specdec_cli.errors import NotAvailable, Refused
 from specdec_cli.models import head_families as families
-from specdec_cli.models.checkpoint import SIDECARS, Checkpoint, read_checkpoint
+from specdec_cli.models.checkpoint import SIDECARS, Checkpoint, read_checkpoint, read_json
 from specdec_cli.models.head_families import PREFIX, Family
 from specdec_cli.models.headers import Header, Stored, read_header
 from specdec_cli.models.packing import Packing, packing_of
@@ -139,6 +139,14 @@ def announces_head_only(config: Mapping[str, Any]) -> bool:
     """Whether a configuration says that its folder holds a head and no model."""
     labels = [str(config.get("model_type")), *map(str, config.get("architectures") or ())]
     return any(SIDECARS["MTP"].search(label) for label in labels)
+
+
+def is_for_a_head(folder: Path, name: str) -> bool:
+    """Whether `folder` holds a head and no model, by its weights or its own word; of the latter `read_head` complains.
+
+    Raises: NotAvailable if it has no configuration that can be read.
+    """
+    return is_head_only(folder) or announces_head_only(read_json(folder / "config.json", name))
 
 
 def is_head_only(folder: Path) -> bool:

@@ -12,7 +12,15 @@ from specdec_cli import hub
 from specdec_cli.errors import NotAvailable, Refused, SpecdecError
 from specdec_cli.kinds import HEAD
 from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint, read_json
-from specdec_cli.models.heads import HeadFiles, announces_head_only, find_head, head_in, is_head_only, read_head
+from specdec_cli.models.heads import (
+    HeadFiles,
+    announces_head_only,
+    find_head,
+    head_in,
+    is_for_a_head,
+    is_head_only,
+    read_head,
+)
 from specdec_cli.models.vocab import VocabVerdict, compare
 from specdec_cli.pairs.advice import Side, advise, break_even
 from specdec_cli.pairs.catalog import is_local, network_forbidden
@@ -66,11 +74,12 @@ def locate_draft(name: str, revision: str | None, offline: bool) -> Located:
         source = find_source(name.removeprefix(HEAD), revision)
         return Located(source.checkpoint, source.files.loaded_bytes, None, source.files, source)
     if is_local(name):
-        return _head_here(hub.locate(name), name) or locate_model(name, revision, offline)
+        folder = hub.locate(name)
+        return _head_of(folder, name) if is_for_a_head(folder, name) else locate_model(name, revision, offline)
     snapshot = hub.resolve(name, revision, offline=offline)
     folder = hub.fetch_small(snapshot)
-    if here := _head_here(folder, snapshot.name):
-        return replace(here, snapshot=snapshot)
+    if is_head_only(folder):
+        return replace(_head_of(folder, snapshot.name), snapshot=snapshot)
     config = read_json(folder / "config.json", snapshot.name)
     if snapshot.held or not announces_head_only(config):
         return _listed(snapshot, folder)
@@ -81,10 +90,8 @@ def locate_draft(name: str, revision: str | None, offline: bool) -> Located:
     return Located(checkpoint, head.loaded_bytes, snapshot, head)
 
 
-def _head_here(folder: Path, name: str) -> Located | None:
-    """The head in `folder`, if a head is all it holds. Raises: NotAvailable, Refused for one that cannot be read."""
-    if not is_head_only(folder):
-        return None
+def _head_of(folder: Path, name: str) -> Located:
+    """The head in `folder`. Raises: NotAvailable, Refused for one that is not there or cannot be read."""
     head = read_head(folder, name)
     return Located(read_checkpoint(folder, name, weights=False, heads=True), head.loaded_bytes, None, head)
 

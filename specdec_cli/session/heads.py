@@ -27,7 +27,7 @@ from specdec_cli.engine.pipeline import Clock
 from specdec_cli.errors import NotAvailable, Refused
 from specdec_cli.kinds import HEAD, DrafterKind
 from specdec_cli.models.checkpoint import WEIGHTS, Checkpoint
-from specdec_cli.models.heads import HeadFiles, find_head, is_head_only, read_head
+from specdec_cli.models.heads import HeadFiles, find_head, is_for_a_head, read_head
 from specdec_cli.pairs.here import model_folder
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.session.cost_file import CostFile, CostStore
@@ -60,7 +60,7 @@ def named_head(pair: Pair, target: Checkpoint, kind: DrafterKind) -> HeadFiles |
     """
     if pair.draft and (kind.uses_draft or kind.reads_hidden):
         folder = model_folder(pair, pair.draft, pair.draft_revision)
-        if is_head_only(folder):
+        if is_for_a_head(folder, pair.draft):
             return drafting_head(folder, pair.draft, target)
     if not kind.reads_hidden:
         return None

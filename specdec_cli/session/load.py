@@ -21,7 +21,7 @@ from specdec_cli.kinds import DEFAULT_DRAFTER, DRAFTERS, NONE
 from specdec_cli.machine import low_power_mode, power_source
 from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.grammar import Vocabulary
-from specdec_cli.models.heads import HeadFiles, is_head_only
+from specdec_cli.models.heads import HeadFiles, is_for_a_head
 from specdec_cli.models.tokenizer import Message, Tokenizer, ToolCall
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.resolve import resolve_pair
@@ -123,7 +123,7 @@ class LoadedPair:
         Raises: NotAvailable, Refused.
         """
         folder = locate(draft, revision)
-        if is_head_only(folder):
+        if is_for_a_head(folder, draft):
             target = read_checkpoint(locate(self.pair.target, self.pair.target_revision), self.pair.target)
             files = drafting_head(folder, draft, target)
             return self.with_head(files, agreement_key(files, target), self.checks, lambda sentence: None)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 
+import numpy as np
 import pytest
 from safetensors.numpy import save
 
 from fakes.counting import CONFIG, SMALL, counting_folder, counting_tensors
 from fakes.hub_server import HubServer
+from fakes.raw_qwen import raw_tensors
 from fakes.world import World
 
 pytestmark = pytest.mark.slow
@@ -114,6 +116,60 @@ def test_a_failure_on_the_way_is_two_lines_and_leaves_nothing(world, fault):
     message, hint = done.errors()
     assert done.code == 3 and words in message + hint
     assert not kept(world).exists() or list(kept(world).iterdir()) == []
+
+
+def in_fp8(data):
+    """The same file, whose `mtp.fc.weight` says that it is in FP8."""
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    begin, end = header["mtp.fc.weight"]["data_offsets"]
+    shape = header["mtp.fc.weight"]["shape"]
+    header["mtp.fc.weight"] |= {"dtype": "F8_E4M3", "shape": [shape[0], (end - begin) // shape[0]]}
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + data[8 + size :]
+
+
+def with_head(change):
+    tensors = counting_tensors()
+    return save({name: value for name, value in tensors.items() if not name.startswith("mtp.")} | change)
+
+
+WRONG = {
+    "in FP8": (lambda: in_fp8(save(counting_tensors())), 3, "stores mtp.fc.weight as F8_E4M3"),
+    "announced only": (
+        lambda: with_head({}),
+        3,
+        "announces an MTP head (mtp_num_hidden_layers is 1), but none of its 1",
+    ),
+    "that lacks a tensor": (lambda: with_head(part_without("mtp.norm.weight")), 3, "lacks norm.weight, and has 14"),
+    "of another size": (lambda: with_head(raw_head()), 4, "reads states of [64], and the target's have 32"),
+    "of another family": (
+        lambda: with_head({"mtp.layers.0.mixer.q_proj.weight": np.zeros((2, 2), np.float32)}),
+        4,
+        "has a head of the Nemotron-H family",
+    ),
+}
+
+
+def part_without(*names):
+    return {n: value for n, value in counting_tensors().items() if n.startswith("mtp.") and n not in names}
+
+
+def raw_head():
+    return {name: value for name, value in raw_tensors().items() if name.startswith("mtp.")}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_head_that_cannot_be_used_is_refused_from_its_headers_and_leaves_nothing(world, wrong):
+    make, code, words = WRONG[wrong]
+    data = make()
+    world.hub.commit(ORIGINAL, {"config.json": json.dumps(CONFIG).encode(), "model.safetensors": data})
+    done = world("pull", "--target", TARGET, "--head-from", ORIGINAL)
+    message, hint = done.errors()
+    assert done.code == code and words in message and hint
+    assert world.hub.fetched().get("model.safetensors", 0) <= header_bytes(data)
+    assert not kept(world).exists() or list(kept(world).iterdir()) == []
+    assert not world.models.exists() or ORIGINAL not in world.models.read_text()
 
 
 def test_a_head_that_is_not_here_names_the_pull_that_brings_it(world):

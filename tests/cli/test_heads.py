@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from fakes.counting import CONFIG, SMALL, counting_folder, counting_tensors, random_head
@@ -74,6 +75,11 @@ def test_a_bench_times_and_predicts_a_head_at_every_k(specdec, folders, tmp_path
     assert {cost["k"] for cost in result["costs"]} == {1, 2}
 
 
+PACKED_WRONG = {
+    "mtp.fc.weight": np.zeros((32, 8), np.uint32),
+    "mtp.fc.scales": np.zeros((32, 3), np.float32),
+    "mtp.fc.biases": np.zeros((32, 3), np.float32),
+}
 REFUSED = {
     "of another target": (lambda: part(random_head(counting_tensors()), True), 4, "guesses"),
     "of another size": (lambda: part(raw_tensors(), True), 4, "reads states of [64], and the target's have 32"),
@@ -81,6 +87,21 @@ REFUSED = {
         lambda: {n: v for n, v in part(counting_tensors(), True).items() if "q_norm" not in n},
         3,
         "lacks 1 of 15 tensors, first layers.0.self_attn.q_norm.weight",
+    ),
+    "that is announced only": (
+        lambda: {"mtp_extra.weight": np.zeros(3, np.float32)},
+        3,
+        "announces an MTP head (mtp_num_hidden_layers is 1), but none of its 1 weight files holds one",
+    ),
+    "in numbers that are no floats": (
+        lambda: part(counting_tensors(), True) | {"mtp.fc.weight": np.zeros((32, 64), np.int8)},
+        3,
+        "stores mtp.fc.weight as I8, which specdec does not read",
+    ),
+    "in groups that fit no quantization": (
+        lambda: part(counting_tensors(), True) | PACKED_WRONG,
+        3,
+        "stores fc in a quantization that mlx does not have",
     ),
 }
 

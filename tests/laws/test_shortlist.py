@@ -34,12 +34,11 @@ def pair(tmp_path_factory):
     return LoadedPair(Pair("tiny", "t", "h"), ("t", "h"), tokenizer, Slot(target, None, head))
 
 
-@pytest.mark.parametrize("k", range(1, 9))
 @pytest.mark.parametrize("seed", [None, 11])
-def test_every_k_says_the_same(pair, k, seed):
-    """At temperature 0, and under one seed at 0.8."""
+def test_words_that_no_draft_can_have_are_said_as_ever(pair, seed):
+    """At temperature 0, and under one seed at 0.8. `test_heads` has every K, turns with edits, two slots, the soak."""
     plain = said(pair.session().reply(*asked(PROMPTS[0], 0, seed, "none", 24)))
-    events = list(pair.session().reply(*asked(PROMPTS[0], k, seed, tokens=24)))
+    events = list(pair.session().reply(*asked(PROMPTS[0], 3, seed, tokens=24)))
     assert said(events) == plain
     drafted = {token for round in rounds_of(events) for token in round.draft}
     assert drafted and any(round.accepted for round in rounds_of(events))
