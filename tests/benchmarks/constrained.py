@@ -21,6 +21,7 @@ os.environ.setdefault("MLX_ENABLE_TF32", "0")
 
 import numpy as np
 from paired import Ratio, environment, interleaved, timed
+from speed import CLOCKS
 from texts import of_kind
 from tokenizers import Tokenizer as Trained
 from tokenizers import decoders, models, pre_tokenizers, trainers
@@ -61,11 +62,21 @@ ASKED = ("forced", "legal", "masks", "advance")
 K = 4
 
 
+class Always:
+    """Drafts are masked, or never."""
+
+    def __init__(self, masked):
+        self.masked = masked
+
+    def observe(self, round, legal, drafted):
+        pass
+
+
 class Ways:
     """The ways to answer a prompt; `said` holds what plain decoding says under the schema."""
 
     def __init__(self, session, tokens):
-        self._session, self._tokens = session, tokens
+        self._session, self._tokens, self._clock = session, tokens, session.clock
         self.said, self.stats = {}, []
 
     def free(self, prompt):
@@ -73,8 +84,8 @@ class Ways:
         network = self._session.slot.target.network.module
         began = first = None
         tokens = []
-        for round in baseline(network, prompt, self._tokens, frozenset(), time.perf_counter):
-            began = time.perf_counter()
+        for round in baseline(network, prompt, self._tokens, frozenset(), self._clock):
+            began = self._clock()
             first = first or began
             tokens.append(round.next)
         return (began - first) / (len(tokens) - 1)
@@ -83,23 +94,28 @@ class Ways:
         """mlx-lm, under the schema."""
         tokens, first, last = [], None, None
         for step in self._session.plain(prompt, Request(self._tokens, k=0, constraint=SCHEMA)):
-            last = time.perf_counter()
+            last = self._clock()
             first = first or last
             tokens.append(step.token)
         self.said[tuple(prompt)] = tokens
         return (last - first) / (len(tokens) - 1)
 
-    def ours(self, drafter, k):
+    def ours(self, drafter, k, name, masking=None):
+        """`masking`: whether drafts are masked, or not; None: as the product chooses."""
+        session = self._session.pair.session(self._session.slot, self._clock)
+        if masking is not None:
+            session._controller.masking = lambda prompt: masking
+
         def answer(prompt):
-            self._session.slot.forget()
+            session.slot.forget()
             request = Request(self._tokens, k=k, drafter=drafter, constraint=SCHEMA)
-            events = list(self._session.reply(prompt, request, raw=True))
+            events = list(session.reply(prompt, request, raw=True))
             rounds = [event.round for event in events if isinstance(event, RoundDone)]
             tokens = [token for round in rounds for token in round.emitted]
             if tokens != self.said[tuple(prompt)]:
-                raise SystemExit(f"{drafter} at K {k} says something else than plain decoding")
+                raise SystemExit(f"{name} says something else than plain decoding")
             stats = next(event.stats for event in events if isinstance(event, Finish))
-            self.stats.append((f"{drafter} k {k}", stats))
+            self.stats.append((name, stats))
             return stats["decode_seconds"] / (len(tokens) - 1)
 
         return answer
@@ -110,14 +126,16 @@ def speed(session, args):
     ways = Ways(session, args.tokens)
     named = {"plain": ways.plain, "free": ways.free}
     for drafter, k in (("none", 0), ("model", K), ("auto", "auto")):
-        named[f"{drafter} k {k}"] = ways.ours(drafter, k)
+        named[f"{drafter} k {k}"] = ways.ours(drafter, k, f"{drafter} k {k}")
+    for name, masked in (("masked", True), ("unmasked", False)):
+        named[name] = ways.ours("model", K, name, Always(masked))
     prompts = of_kind("code", args.prompts, session.pair.tokenizer)
     for prompt in prompts:  # what all others must say; it warms the machine as well
         ways.plain(prompt)
     ways.free(prompts[0])
     found = interleaved(named, prompts)
     print(f"{args.prompts} prompts, up to {args.tokens} tokens, greedy; median [95 % interval] of paired ratios")
-    print(f"plain under the schema over plain without: {Ratio(found['free'], found['plain'])}")
+    print(f"{args.clock} time; plain under the schema over plain without: {Ratio(found['free'], found['plain'])}")
     for name in list(named)[2:]:
         stats = [one for other, one in ways.stats if other == name]
         tokens = sum(one["emitted_tokens"] for one in stats)
@@ -126,6 +144,8 @@ def speed(session, args):
         print(f"{name:>11}: over plain under the schema {Ratio(found['plain'], found[name])}, ", end="")
         print(f"over plain without {Ratio(found['free'], found[name])}, ", end="")
         print(f"{tokens / passes:.2f} tokens a pass, {forced / tokens:.0%} forced")
+    print(f"as the product chooses over always masked: {Ratio(found['masked'], found[f'model k {K}'])}, ", end="")
+    print(f"over never: {Ratio(found['unmasked'], found[f'model k {K}'])}")
 
 
 def host(vocabulary, label, args):
@@ -194,6 +214,7 @@ def main():
     parser.add_argument("--prompts", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=160)
     parser.add_argument("--documents", type=int, default=20)
+    parser.add_argument("--clock", choices=CLOCKS, default="wall", help="of speeds; host time is processor time")
     parser.add_argument("--only", choices=["speed", "host"])
     args = parser.parse_args()
     print(environment())
@@ -201,7 +222,7 @@ def main():
     names = [str(args.pair / part) if args.pair else f"specdec:demo/{part}" for part in parts]
     if args.only != "host":
         loaded = load(Pair("pair", *names), drafter="model")
-        speed(loaded.session(loaded.first), args)
+        speed(loaded.session(loaded.first, CLOCKS[args.clock]), args)
     if args.only != "speed":
         loaded = load(Pair("pair", *names), drafter="none")
         width, tokenizer = loaded.first.target.vocab_size, loaded.tokenizer
