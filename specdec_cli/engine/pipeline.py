@@ -122,8 +122,8 @@ class Pipeline:
         prefill_seconds, self._prefill_seconds = self._prefill_seconds, 0.0
         draft = self._drafter.propose(self._context, k) if k else NOTHING
         output = self._target.outputs(self._context, draft.tokens)
+        drafted_at = self._wait_for(draft)  # before the verdict: where masks are to be computed, it queues the pass
         verdict = self._rule.judge(draft, output.logits, len(self._context))
-        drafted_at = self._wait_for(draft)
         self._pass = self._queue(draft, output, verdict, prefill_seconds, drafted_at)
         return True
 

@@ -15,8 +15,10 @@ def typed(kind: ShapeKind, value: str, option: str) -> Constraint:
     """What `value` says after `option`, such as --schema: a regular expression itself, a schema itself or its file, and
     a grammar's file.
 
-    Raises: UsageError for a file that cannot be read as UTF-8.
+    Raises: UsageError for no value at all, and for a file that cannot be read as UTF-8.
     """
+    if not value.strip():
+        raise UsageError(f"{option} is empty", "leave it out, or say what the answer must be")
     inline = kind == "regex" or (kind == "schema" and value.lstrip().startswith(("{", "[")))
     return Constraint(kind, value if inline else _text(kind, Path(value).expanduser(), option))
 

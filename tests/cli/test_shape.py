@@ -85,6 +85,8 @@ def test_an_unknown_word_of_a_schema_is_named(specdec):
             "--schema missing.json cannot be read: No such file",
             "give a file",
         ),
+        (("--schema", ""), "--schema is empty", "leave it out"),
+        (("--regex", " "), "--regex is empty", "leave it out"),
         (("--schema", "latin1"), "--schema latin1 is not UTF-8", "give a file"),
         (("--schema", "[1]"), "the schema cannot be read: it holds a list", "for example"),
         (("--schema", '{"type": "frob"}'), "cannot be enforced: Invalid type: frob", "leave --schema out"),
