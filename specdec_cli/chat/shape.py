@@ -21,7 +21,7 @@ def shape_command(kind: ShapeKind) -> Callable[[Chat, str], None]:
         if argument:
             shape = None if argument == "off" else _possible(kind, argument, chat.settings.stop)
             chat.settings = replace(chat.settings, constraint=shape)
-        chat.screen.show(Notice(_sentence(kind, chat.settings.constraint)))
+        chat.screen.show(Notice(_sentence(kind, chat.settings.constraint, whole=not argument)))
 
     return act
 
@@ -49,8 +49,9 @@ def _possible(kind: ShapeKind, argument: str, stop: tuple[str, ...]) -> Constrai
     return shape
 
 
-def _sentence(kind: ShapeKind, shape: Constraint | None) -> str:
+def _sentence(kind: ShapeKind, shape: Constraint | None, whole: bool) -> str:
     if shape is None:
         what = {"schema": "FILE|JSON", "regex": "RE", "grammar": "FILE"}[kind]
         return f"answers have no shape to keep; /{kind} {what} gives them one"
-    return f"every answer keeps the shape of this {shape.noun}: {' '.join(shape.text.split())}"
+    held = f"every answer keeps the shape of this {shape.noun}"
+    return f"{held}: {' '.join(shape.text.split())}" if whole else f"{held}; /{kind} shows it"
