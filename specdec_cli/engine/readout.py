@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import mlx.core as mx
@@ -46,6 +46,7 @@ class Readout:
     `head` is the path of the module that scores the vocabulary, `method` what is called of it: `as_linear` where it is
     the embedding as well. `last_layer` and `norm` are paths with head(norm(last layer's output)) = logits, None where
     more lies between them. `embedding` is the path of the module that embeds the tokens, None if it was not found.
+    `output`, where it is not None, scores in place of the network's own head.
     """
 
     network: nn.Module = field(repr=False)
@@ -57,10 +58,15 @@ class Readout:
     last_layer: str | None
     norm: str | None
     embedding: str | None
+    output: nn.Module | None = field(default=None, repr=False)
 
     @property
     def head_module(self) -> nn.Module:
-        return _module(self.network, self.head)
+        return _module(self.network, self.head) if self.output is None else self.output
+
+    def scored_by(self, output: nn.Module | None) -> Readout:
+        """The same with `output` [D -> V or more] in place of the network's own head; None: as it is."""
+        return self if output is None else replace(self, output=output, method="__call__", adjustment=Adjustment())
 
     def logits(self, hidden: mx.array) -> mx.array:
         """Logits [T, V] of what the head would read, `hidden` [T, D]. Not seen by those who watch the network."""

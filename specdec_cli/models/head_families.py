@@ -73,10 +73,19 @@ AFTER_THE_TRUNK = re.compile(r"^(?:language_model\.|model\.)*layers\.\d+\.")
 MTP_LAYERS = re.compile(r"^(?:model\.)?mtp_layers\.\d+\.")
 DEEPSEEK = Family("DeepSeek V3", frozenset({"deepseek_v3"}), AFTER_THE_TRUNK, "eh_proj.", NEXTN, COPIES)
 GLM = Family("GLM-4.5", frozenset({"glm4_moe"}), AFTER_THE_TRUNK, "eh_proj.", NEXTN, COPIES)
+# The only one whose output head is its own, and not a copy of the target's.
+FLASH = Family(
+    "GLM-4.7-Flash",
+    frozenset({"glm4_moe_lite"}),
+    AFTER_THE_TRUNK,
+    "eh_proj.",
+    NEXTN | {"shared_head.head": "output"},
+    frozenset({"embed_tokens.weight"}),
+)
 MIMO_7B = Family("MiMo", frozenset({"mimo"}), MTP_LAYERS, "input_proj.", MIMO)
-KNOWN = (DEEPSEEK, GLM, MIMO_7B)
-# Heads of other families, by a tensor that only they have. Of some the reference leaves open how they are used, others
-# need more than one cache or an output head of their own.
+KNOWN = (DEEPSEEK, GLM, FLASH, MIMO_7B)
+# Heads of other families, by a tensor that only they have. Of some it is open how they are used, others need more than
+# one cache, or have several layers.
 FOREIGN = {
     "Step": re.compile(r"transformer\.shared_head\."),
     "DeepSeek or GLM": re.compile(r"\.eh_proj\."),

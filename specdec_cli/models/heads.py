@@ -24,6 +24,7 @@ from specdec_cli.models.packing import Packing, packing_of
 ANNOUNCING = ("mtp_num_hidden_layers", "num_nextn_predict_layers")
 # Every head of Qwen3-Next, 3.5, 3.6 and 3.8 has these, whatever else it has.
 QWEN = ("fc.weight", "pre_fc_norm_embedding.weight", "pre_fc_norm_hidden.weight", "norm.weight")
+OUTPUT = "output.weight"
 QUANTIZED = (".scales", ".biases")
 FLOATS = ("F32", "F16", "BF16")
 # The embedding of a whole model. A head's own copy of it lies below its layer.
@@ -79,6 +80,19 @@ class HeadFiles:
         if rows != (hidden_size,):
             raise Refused(
                 f"the MTP head of {self.name} reads states of {list(rows)}, and the target's have {hidden_size}",
+                "a head drafts only for the target it was trained with",
+            )
+
+    @property
+    def scores(self) -> bool:
+        """Whether it has an output head of its own."""
+        return OUTPUT in self.tensors
+
+    def require_outputs(self, vocab_size: int) -> None:
+        """Raises: Refused for an output head of its own that has no score for some of the target's tokens."""
+        if self.scores and (rows := self.tensors[OUTPUT].shape[0]) < vocab_size:
+            raise Refused(
+                f"the MTP head of {self.name} scores {rows} tokens, and its target has {vocab_size}",
                 "a head drafts only for the target it was trained with",
             )
 

@@ -179,7 +179,7 @@ def _of_another_size(head: HeadFiles, target: Checkpoint) -> list[SpecdecError]:
 def _step_bytes(head: HeadFiles, target: Side) -> int:
     """Bytes that a drafted token reads: the head, and the target's output head at the target's bits."""
     sizes = target.text_config
-    rows = int(sizes.get("vocab_size", 0)) * int(sizes.get("hidden_size", 0))
+    rows = 0 if head.scores else int(sizes.get("vocab_size", 0)) * int(sizes.get("hidden_size", 0))
     return head.loaded_bytes + rows * target.bits // 8
 
 

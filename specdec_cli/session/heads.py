@@ -107,6 +107,7 @@ def checked_head(
     """
     readout = readout_for(target.network, files.name)
     module = load_head(files, readout.hidden_size)
+    files.require_outputs(readout.vocab_size)
     found = remembered(store, key)
     if found is None:
         tell(f"checking the head of {files.name} against {LOOKS[0]} tokens of the target's own, once")
@@ -120,6 +121,7 @@ def checked_head(
     if found.variant.zero_centred != files.zero_centred:
         module = load_head(files, readout.hidden_size, found.variant.zero_centred)
     module.recipe = found.variant.recipe
+    readout = readout.scored_by(module.output)
     cut = Shortlist(readout, found.shortlist, stops) if 0 < found.shortlist < readout.vocab_size else None
     return CachedHead(Head(module, target.network, files.name, found, cut))
 

@@ -23,10 +23,12 @@ CONFIGS = {
     },
     "mimo": SHARED | {"model_type": "mimo", "num_key_value_heads": 2},
 }  # fmt: skip
+CONFIGS["glm4_moe_lite"] = CONFIGS["deepseek_v3"] | {"model_type": "glm4_moe_lite"}
 NEXTN = {"fc": "eh_proj", "token": "enorm", "state": "hnorm", "norm": "shared_head.norm"}
 NAMES = {
     "deepseek_v3": ("model.layers.2", NEXTN),
     "glm4_moe": ("model.layers.2", NEXTN),
+    "glm4_moe_lite": ("model.layers.2", NEXTN),
     "mimo": (
         "model.mtp_layers.0",
         {"fc": "input_proj", "token": "token_layernorm", "state": "hidden_layernorm", "norm": "final_layernorm"},
@@ -107,4 +109,6 @@ def raw_family(family, seed=5):
     if "eh_proj" in names.values():  # copies of the target's own
         drawn.tensors[f"{path}.embed_tokens.weight"] = trunk["model.embed_tokens.weight"]
         drawn.tensors[f"{path}.shared_head.head.weight"] = trunk["lm_head.weight"]
+    if family == "glm4_moe_lite":  # whose output head is its own
+        drawn.matrix(f"{path}.shared_head.head", c["vocab_size"], c["hidden_size"])
     return trunk, drawn.tensors

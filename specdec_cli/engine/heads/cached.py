@@ -48,7 +48,7 @@ class Head:
         Raises: Refused where the target has no such state, or no embedding was found.
         """
         self.module, self.name, self.agreement, self.shortlist = module, name, agreement, shortlist
-        self.readout = readout_for(target, name)
+        self.readout = readout_for(target, name).scored_by(module.output)
         target.hidden.expose([module.recipe.reads])
 
     @property

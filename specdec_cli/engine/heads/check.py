@@ -44,7 +44,8 @@ def check(head: MtpHead, target: CachedModel, zero_centred: bool, texts: Iterato
 
     `zero_centred` is how the norms of `head` were taken to be stored when it was loaded. Leaves `head` as it was.
     """
-    contest = Contest(head, target.network.hidden.readout, Variant(head.recipe, zero_centred), readable(target))
+    readout = target.network.hidden.readout.scored_by(head.output)
+    contest = Contest(head, readout, Variant(head.recipe, zero_centred), readable(target))
     for look in LOOKS:
         contest.read(texts, look)
         found = contest.result()

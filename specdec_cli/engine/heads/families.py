@@ -13,7 +13,7 @@ from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
-from mlx_lm.models import deepseek_v3, glm4_moe, mimo, qwen3_5, qwen3_next
+from mlx_lm.models import deepseek_v3, glm4_moe, glm4_moe_lite, mimo, qwen3_5, qwen3_next
 
 from specdec_cli.engine.heads.mtp import QWEN, MtpHead, Recipe
 from specdec_cli.models import head_families as families
@@ -28,18 +28,20 @@ LayerOf = Callable[[Config, bool], tuple[Callable[[], nn.Module], float]]
 class Build:
     """How a family's head is made. `converted` turns tensors of its layer as they are stored into those of the layer.
 
-    `array_mask`: its attention takes no other mask.
+    `array_mask`: its attention takes no other mask. `scores`: it has an output head of its own.
     """
 
     layer: LayerOf
     recipe: Recipe
     converted: Callable[[Config, Tensors], Tensors] = lambda config, tensors: tensors
     array_mask: bool = False
+    scores: bool = False
 
     def head(self, config: Config, dense: bool, hidden_size: int, recipe: Recipe | None = None) -> MtpHead:
         """An empty head. Raises: ValueError, KeyError, TypeError, AttributeError for an unfit configuration."""
         layer, eps = self.layer(config, dense)
-        return MtpHead(layer, hidden_size, eps, recipe or self.recipe, self.array_mask)
+        outputs = int(config["vocab_size"]) if self.scores else 0
+        return MtpHead(layer, hidden_size, eps, recipe or self.recipe, self.array_mask, outputs)
 
 
 def _qwen(config: Config, dense: bool) -> tuple[Callable[[], nn.Module], float]:
@@ -79,9 +81,11 @@ def _latent(config: Config, tensors: Tensors) -> Tensors:
 
 
 _DEEPSEEK = _after_the_trunk(deepseek_v3.ModelArgs, deepseek_v3.DeepseekV3DecoderLayer)
+_FLASH = _after_the_trunk(glm4_moe_lite.ModelArgs, glm4_moe_lite.Glm4MoeLiteDecoderLayer)
 BUILDS = {
     families.QWEN.name: Build(_qwen, QWEN),
     families.DEEPSEEK.name: Build(_DEEPSEEK, Recipe(carries="raw"), _latent, array_mask=True),
     families.GLM.name: Build(_after_the_trunk(glm4_moe.ModelArgs, glm4_moe.DecoderLayer), Recipe()),
+    families.FLASH.name: Build(_FLASH, Recipe(), _latent, array_mask=True, scores=True),
     families.MIMO_7B.name: Build(_mimo, Recipe(embedding_first=False)),
 }

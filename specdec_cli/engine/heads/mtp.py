@@ -58,8 +58,12 @@ class MtpHead(nn.Module):  # type: ignore[misc]  # mlx.nn has no types
         eps: float,
         recipe: Recipe = QWEN,
         array_mask: bool = False,
+        outputs: int = 0,
     ) -> None:
-        """`layer` makes the decoder layer, of the full-attention kind; `array_mask`: it takes masks as arrays only."""
+        """`layer` makes the decoder layer, of the full-attention kind; `array_mask`: it takes masks as arrays only.
+
+        `outputs` are the tokens that an output head of its own scores, 0: the target's scores.
+        """
         super().__init__()
         self._array_mask = array_mask
         self.fc = nn.Linear(2 * hidden_size, hidden_size, bias=False)
@@ -67,6 +71,7 @@ class MtpHead(nn.Module):  # type: ignore[misc]  # mlx.nn has no types
         self.pre_fc_norm_hidden = nn.RMSNorm(hidden_size, eps=eps)
         self.layers = [layer()]
         self.norm = nn.RMSNorm(hidden_size, eps=eps)
+        self.output = nn.Linear(hidden_size, outputs, bias=False) if outputs else None
         self.recipe = recipe
 
     def __call__(self, embedded: mx.array, hidden: mx.array, cache: Any = None) -> Step:

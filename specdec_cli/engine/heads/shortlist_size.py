@@ -42,7 +42,7 @@ def useful_tokens(
 
     `texts` are the target's own.
     """
-    readout, always = target.network.hidden.readout, tuple(always)
+    readout, always = target.network.hidden.readout.scored_by(head.output), tuple(always)
     sizes = [round(share * readout.vocab_size) for share in SHARES if share * readout.vocab_size >= LEAST]
     lists = [Shortlist(readout, size, always) for size in sizes]
     if not lists or not texts or not lists[0].proven:

@@ -35,7 +35,8 @@ def case(request, tmp_path_factory):
     trunk, own = raw_family(family)
     target = load(read_checkpoint(write_checkpoint(root / "target", trunk, CONFIGS[family]), "t"))
     files = read_head(write_checkpoint(root / "head", own, CONFIGS[family]), "m")
-    return family, target, files, (trunk["model.embed_tokens.weight"], trunk["lm_head.weight"]), PlainHead(family, own)
+    own_scores = own.get(f"{NAMES[family][0]}.shared_head.head.weight", trunk["lm_head.weight"])
+    return family, target, files, (trunk["model.embed_tokens.weight"], own_scores), PlainHead(family, own)
 
 
 def verdict(index):
@@ -92,7 +93,8 @@ def test_a_head_that_is_used_otherwise_proposes_otherwise(case, wrong):
 
 def test_side_by_side_guesses_of_the_check_are_those_of_a_draft(case):
     _, target, files, _, _ = case
-    head, readout = load_head(files, SIZE), target.network.hidden.readout
+    head = load_head(files, SIZE)
+    readout = target.network.hidden.readout.scored_by(head.output)
     target.network.hidden.expose([READ])
     rounds = played(case)
     draft, context, states = rounds[7]
@@ -106,12 +108,11 @@ def test_the_tensors_are_found_by_name_and_copies_of_the_targets_are_left(case):
     family, _, files, _, _ = case
     assert set(files.tensors) >= {"fc.weight", "norm.weight", "layers.0.input_layernorm.weight"}
     assert not any("embed_tokens" in name or "shared_head" in name for name in files.tensors)
-    assert (
-        not files.zero_centred and files.cache_bytes(10) == 10 * (40 if family == "deepseek_v3" else KEPT[family]) * 4
-    )
+    assert not files.zero_centred and files.cache_bytes(10) == 10 * KEPT[family] * 4
+    assert files.scores == (family == "glm4_moe_lite")
 
 
-KEPT = {"glm4_moe": 2 * 2 * 32, "mimo": 2 * 2 * 16}
+KEPT = {"deepseek_v3": 40, "glm4_moe_lite": 40, "glm4_moe": 2 * 2 * 32, "mimo": 2 * 2 * 16}
 
 
 def test_a_folder_with_the_head_alone_is_a_draft_and_one_with_both_has_its_own(tmp_path):
@@ -157,10 +158,18 @@ def test_a_missing_tensor_and_one_of_another_shape_are_named(tmp_path, family):
     assert "where its config.json says" in refused(tmp_path, family, cut, NotAvailable)
 
 
-@pytest.mark.parametrize("model_type", ["deepseek_v32", "glm_moe_dsa", "glm4_moe_lite", "step3p5", "qwen4"])
+@pytest.mark.parametrize("model_type", ["deepseek_v32", "glm_moe_dsa", "step3p5", "qwen4"])
 def test_a_family_with_these_names_that_is_not_known_is_refused_by_its_type(tmp_path, model_type):
     message = refused(tmp_path, "glm4_moe", lambda own: own, Refused, {"model_type": model_type})
     assert message == (
         f"m ({model_type}) has a head of the DeepSeek or GLM family (model.layers.2.eh_proj.weight), "
         "which specdec does not know yet"
     )
+
+
+def test_an_output_head_of_its_own_that_lacks_tokens_of_the_target_is_refused(case):
+    family, target, files, _, _ = case
+    files.require_outputs(target.vocab_size)
+    if family == "glm4_moe_lite":
+        with pytest.raises(Refused, match="scores 96 tokens, and its target has 97"):
+            files.require_outputs(97)

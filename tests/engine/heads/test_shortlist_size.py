@@ -33,18 +33,22 @@ def test_the_gain_is_s_at_the_best_k():
 
 
 class World:
-    """A target whose parts take the seconds that are asked for: a plain step 1 s, a head's layer, a row of scores."""
+    """Target and head whose parts take the seconds asked for: a plain step 1 s, the head's layer, a row of scores."""
 
     def __init__(self, layer, row, monkeypatch):
         self.now = 0.0
         monkeypatch.setattr(shortlist_size, "LEAST", 4)
         monkeypatch.setattr(shortlist_size, "Shortlist", self.shortlist)
         whole = self.shortlist(None, V, ())
-        whole.vocab_size, whole.hidden_size = V, 8
+        whole.vocab_size, whole.hidden_size, whole.scored_by = V, 8, lambda output: whole
         fresh = lambda: SimpleNamespace(forward=lambda tokens: SimpleNamespace(logits=self.taking(1.0)))  # noqa: E731
         network = SimpleNamespace(hidden=SimpleNamespace(readout=whole))
         self.target, self.row = SimpleNamespace(network=network, fresh=fresh), row
-        self.head = lambda *_: SimpleNamespace(scored=self.taking(layer))
+        self.layer, self.output = layer, None
+
+    def __call__(self, *_):
+        """As the head."""
+        return SimpleNamespace(scored=self.taking(self.layer))
 
     def taking(self, seconds):
         self.now += seconds
@@ -54,7 +58,7 @@ class World:
         return SimpleNamespace(logits=lambda hidden: self.taking(self.row * first), proven=True)
 
     def chosen(self, texts, acceptance=0.85):
-        return useful_tokens(self.head, self.target, texts, acceptance, (), lambda: self.now)
+        return useful_tokens(self, self.target, texts, acceptance, (), lambda: self.now)
 
 
 FREQUENT = [text([], [1, 2, 3, 1, 2, 0] * 50)]
