@@ -1,7 +1,7 @@
 """What a request over HTTP costs beside `Session.reply` on the same ids, at the demo pair.
 
-Prints milliseconds of a round trip (one token) and tokens per second of a longer answer, streamed, each in turns with
-the session's own: N pairs, median and quartiles of the differences.
+Prints milliseconds of a round trip (one token) and of a longer answer, streamed, each in turns with the session's own:
+N pairs, medians and quartiles, by the clock and by computing, which other programs disturb less.
 
     python tests/benchmarks/serve_overhead.py [N]
 """
@@ -35,19 +35,30 @@ def quartiles(values):
 
 
 def timed(work):
-    began = time.perf_counter()
+    """(seconds on the clock, seconds of computing in this process: client, server and models)."""
+    began = time.perf_counter(), time.process_time()
     work()
-    return time.perf_counter() - began
+    return time.perf_counter() - began[0], time.process_time() - began[1]
+
+
+def told(name, own, served):
+    """The lines about one kind of request."""
+    for place, clock in enumerate(("on the clock", "of computing")):
+        mine, theirs = ([1e3 * one[place] for one in each] for each in (own, served))
+        more = [b - a for a, b in zip(mine, theirs, strict=True)]
+        print(f"{name}, ms {clock}: session {quartiles(mine)}, over HTTP {quartiles(theirs)}, more {quartiles(more)}")
 
 
 def main(count):
-    """Prints the two tables' lines."""
+    """Prints a line for each kind of request and clock."""
     pair = specdec_cli.load("demo")
     base = specdec_cli.Request(k=K, sampling={"temperature": 0.0})
     desk = make_desk(lambda: pair, idle_seconds=None)
-    session, ids = pair.session(), pair.message_tokens(ASKED)
+    # A conversation each, as the desk keeps them: one session would read its prompt anew at every change.
+    chat, text, ids = pair.session(), pair.session(), pair.message_tokens(ASKED)
 
     def reply(prompt, tokens, raw=False):
+        session = text if raw else chat
         request = specdec_cli.Request(k=K, max_tokens=tokens, sampling={"temperature": 0.0})
         return list(session.reply(prompt, request, raw=raw))
 
@@ -61,15 +72,19 @@ def main(count):
         for _ in range(5):
             reply(ids, 1), ask("/v1/chat/completions", messages=ASKED, max_tokens=1)
             reply(texts, 96, True), ask("/v1/completions", prompt=TEXT, max_tokens=96)
-        trips, longer = [], []
-        for _ in range(count):
-            own = timed(lambda: reply(ids, 1))
-            trips.append(1e3 * (timed(lambda: ask("/v1/chat/completions", messages=ASKED, max_tokens=1)) - own))
-            own = timed(lambda: reply(texts, 96, True))
-            longer.append(100 * (timed(lambda: ask("/v1/completions", prompt=TEXT, max_tokens=96)) / own - 1))
+        ways = {
+            "one token": (lambda: reply(ids, 1), lambda: ask("/v1/chat/completions", messages=ASKED, max_tokens=1)),
+            "96 tokens": (lambda: reply(texts, 96, True), lambda: ask("/v1/completions", prompt=TEXT, max_tokens=96)),
+        }
+        seconds = {name: ([], []) for name in ways}
+        for turn in range(count):
+            for name, both in ways.items():
+                for place in (0, 1) if turn % 2 else (1, 0):
+                    seconds[name][place].append(timed(both[place]))
     desk.close()
-    print(f"round trip of one token over Session.reply: {quartiles(trips)} ms, N {count}")
-    print(f"time of 96 streamed tokens over Session.reply: {quartiles(longer)} %, N {count}")
+    print(f"N {count}, median (quartiles)")
+    for name, (own, served) in seconds.items():
+        told(name, own, served)
 
 
 if __name__ == "__main__":
