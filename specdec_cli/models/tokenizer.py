@@ -130,7 +130,10 @@ class Tokenizer:
 
     def token_of(self, text: str) -> int | None:
         """The one token that `text` is, if the vocabulary has such an entry."""
-        found: int | None = self._wrapper._tokenizer.get_vocab().get(text)
+        if self._backend is None:
+            found: int | None = self._wrapper._tokenizer.get_vocab().get(text)
+        else:
+            found = self._backend.token_to_id(text)
         return found
 
     @property
@@ -161,8 +164,8 @@ class Tokenizer:
         if self._wrapper.has_thinking:
             opened = self._wrapper.rfind_think_start(prompt) > self._wrapper.rfind_think_end(prompt)
             return Thinking(self._wrapper.think_start, self._wrapper.think_end, opened)
-        vocabulary = self._wrapper._tokenizer.get_vocab()
-        return CHANNELS if {"<|channel|>", "<|message|>", "<|start|>"} <= vocabulary.keys() else None
+        marks = map(self.token_of, ("<|channel|>", "<|message|>", "<|start|>"))
+        return None if None in marks else CHANNELS
 
     def to_json(self) -> str:
         """The tokenizer as `tokenizer.json` says it. Raises: UsageError for one without a fast backend."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -125,7 +124,7 @@ class BlockVoice:
 
     ask: Ask
     model: str
-    id: str = field(default_factory=lambda: f"msg_{secrets.token_hex(12)}")
+    id: str = field(default_factory=lambda: voice.new_id("msg_"))
     silence: bytes = b'event: ping\ndata: {"type":"ping"}\n\n'
     _place: int = -1
     _open: str = ""
@@ -174,10 +173,8 @@ class BlockVoice:
         for call in answer.calls:
             given = json.loads(call.arguments)
             blocks.append({"type": "tool_use", "id": call.id, "name": call.name, "input": given})
-        found = {**self._message(answer, blocks, reason(answer)), "timings": voice.timings(answers)}
-        if self.ask.rounds:
-            found["specdec"] = [voice.round_values(round) for round in answer.rounds]
-        return found
+        message = self._message(answer, blocks, reason(answer))
+        return {**message, "timings": voice.timings(answers), **voice.rounds_of(answers)}
 
     def _message(
         self, answer: Answer, blocks: list[dict[str, Any]], ended: tuple[str | None, str | None]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import secrets
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from specdec_cli.events import RoundDone, TokenLogprob
+from specdec_cli.events import TokenLogprob
 from specdec_cli.serve.http import voice
 from specdec_cli.serve.http.answer import Answer, Piece, Said, Thought
 from specdec_cli.serve.http.ask import Ask
-from specdec_cli.serve.http.errors import HttpError, bad_field, shaped
+from specdec_cli.serve.http.chunks import ChunkVoice
+from specdec_cli.serve.http.errors import bad_field
 from specdec_cli.serve.http.fields import Fields
 from specdec_cli.serve.http.functions import openai_offer
 from specdec_cli.serve.http.messages import openai_messages
@@ -21,7 +20,6 @@ from specdec_cli.serve.http.scores import chat_scores
 from specdec_cli.serve.http.tools import Call
 from specdec_cli.serve.model import Model
 
-PATH = "/v1/chat/completions"
 MOST_CHOICES, MOST_TOP = 16, 20
 UNKNOWN_HERE = {
     "functions": "it was replaced by tools",
@@ -91,30 +89,24 @@ def reason(answer: Answer) -> str:
 
 
 @dataclass(slots=True)
-class ChatVoice:
+class ChatVoice(ChunkVoice):
     """An answer as a `chat.completion`, or as its chunks."""
 
-    ask: Ask
-    model: str
-    id: str = field(default_factory=lambda: f"chatcmpl-{secrets.token_hex(12)}")
-    created: int = field(default_factory=lambda: int(time.time()))
-    silence: bytes = voice.COMMENT
+    chunk, object, prefix = "chat.completion.chunk", "chat.completion", "chatcmpl-"
     _calls: dict[int, int] = field(default_factory=dict)
 
     def begin(self) -> bytes:
+        """Whose words follow."""
         role = {"role": "assistant", "content": ""}
         return voice.joined(self._delta(choice, role) for choice in range(self.ask.choices))
 
-    def read(self, answer: Answer) -> bytes:
-        return b""
-
     def say(self, choice: int, piece: Piece, answer: Answer) -> bytes:
-        scores = self._scores(answer, answer.new_scores())
+        """A delta, or those of a call."""
         match piece:
             case Thought(text):
-                return self._delta(choice, {"reasoning_content": text}, scores)
+                return self._delta(choice, {"reasoning_content": text}, self._scores(answer, answer.new_scores()))
             case Said(text):
-                return self._delta(choice, {"content": text}, scores)
+                return self._delta(choice, {"content": text}, self._scores(answer, answer.new_scores()))
         return self._call(choice, piece)
 
     def _call(self, choice: int, call: Call) -> bytes:
@@ -124,24 +116,13 @@ class ChatVoice:
         pieces = [{"index": place, "function": {"arguments": piece}} for piece in call.pieces]
         return voice.joined(self._delta(choice, {"tool_calls": [one]}) for one in (head, *pieces))
 
-    def show(self, choice: int, round: RoundDone) -> bytes:
-        return voice.event({**self._head(), "choices": [], "specdec": {**voice.round_values(round), "choice": choice}})
-
     def close(self, choice: int, answer: Answer) -> bytes:
+        """Why it ended."""
         scores = self._scores(answer, answer.new_scores())
-        values = {"delta": {}, "finish_reason": reason(answer), "logprobs": scores}
-        last = {"timings": voice.timings([answer])} if self.ask.choices == 1 else {}
-        return voice.event({**self._head(), "choices": [{"index": choice, **values}], **last})
-
-    def end(self, answers: Sequence[Answer]) -> bytes:
-        totals = {"usage": voice.usage(answers), "timings": voice.timings(answers)}
-        closing = voice.event({**self._head(), "choices": [], **totals}) if self.ask.extra.get("usage") else b""
-        return closing + b"data: [DONE]\n\n"
-
-    def failed(self, error: HttpError) -> bytes:
-        return voice.event(shaped(PATH, error)) + b"data: [DONE]\n\n"
+        return self.finished(choice, answer, {"delta": {}, "logprobs": scores, "finish_reason": reason(answer)})
 
     def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
+        """A message each."""
         choices = [
             {
                 "index": choice,
@@ -151,18 +132,10 @@ class ChatVoice:
             }
             for choice, answer in enumerate(answers)
         ]
-        found = {**self._head("chat.completion"), "choices": choices, "usage": voice.usage(answers)}
-        found["timings"] = voice.timings(answers)
-        if self.ask.rounds:
-            found["specdec"] = [voice.round_values(round) for answer in answers for round in answer.rounds]
-        return found
-
-    def _head(self, kind: str = "chat.completion.chunk") -> dict[str, Any]:
-        return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
+        return self.complete(choices, answers)
 
     def _delta(self, choice: int, delta: dict[str, Any], scores: dict[str, Any] | None = None) -> bytes:
-        one = {"index": choice, "delta": delta, "logprobs": scores, "finish_reason": None}
-        return voice.event({**self._head(), "choices": [one]})
+        return self.event([{"index": choice, "delta": delta, "logprobs": scores, "finish_reason": None}])
 
     def _scores(self, answer: Answer, scores: Sequence[TokenLogprob]) -> dict[str, Any] | None:
         if self.ask.request.logprobs is None:

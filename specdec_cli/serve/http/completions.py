@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import secrets
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from specdec_cli.events import RoundDone, TokenLogprob
-from specdec_cli.serve.http import voice
+from specdec_cli.events import TokenLogprob
 from specdec_cli.serve.http.answer import Answer, Piece, Said
 from specdec_cli.serve.http.ask import Ask
 from specdec_cli.serve.http.chat import MOST_CHOICES, MOST_TOP, wants_usage
-from specdec_cli.serve.http.errors import HttpError, bad_field, shaped
+from specdec_cli.serve.http.chunks import ChunkVoice
+from specdec_cli.serve.http.errors import bad_field
 from specdec_cli.serve.http.fields import Fields
 from specdec_cli.serve.http.sampling import constraint_of, predicted, request_of
 from specdec_cli.serve.http.scores import text_scores
 from specdec_cli.serve.model import Model
-
-PATH = "/v1/completions"
 
 
 def read(body: Fields, model: Model) -> Ask:
@@ -69,43 +65,28 @@ def token_ids(name: str, value: Any, model: Model) -> tuple[int, ...]:
 
 
 @dataclass(slots=True)
-class TextVoice:
+class TextVoice(ChunkVoice):
     """An answer as a `text_completion`, or as its chunks."""
 
-    ask: Ask
-    model: str
-    id: str = field(default_factory=lambda: f"cmpl-{secrets.token_hex(12)}")
-    created: int = field(default_factory=lambda: int(time.time()))
-    silence: bytes = voice.COMMENT
+    chunk, object, prefix = "text_completion", "text_completion", "cmpl-"
 
     def begin(self) -> bytes:
-        return b""
-
-    def read(self, answer: Answer) -> bytes:
+        """Text has no beginning of its own."""
         return b""
 
     def say(self, choice: int, piece: Piece, answer: Answer) -> bytes:
+        """Text as it comes."""
         assert isinstance(piece, Said)
-        one = {"index": choice, "text": piece.text, "logprobs": self._scores(answer, answer.new_scores())}
-        return voice.event({**self._head(), "choices": [{**one, "finish_reason": None}]})
-
-    def show(self, choice: int, round: RoundDone) -> bytes:
-        return voice.event({**self._head(), "choices": [], "specdec": {**voice.round_values(round), "choice": choice}})
+        scores = self._scores(answer, answer.new_scores())
+        return self.event([{"index": choice, "text": piece.text, "logprobs": scores, "finish_reason": None}])
 
     def close(self, choice: int, answer: Answer) -> bytes:
-        last = {"timings": voice.timings([answer])} if self.ask.choices == 1 else {}
-        ended = {"index": choice, "text": "", "logprobs": self._scores(answer, answer.new_scores())}
-        return voice.event({**self._head(), "choices": [{**ended, "finish_reason": _reason(answer)}], **last})
-
-    def end(self, answers: Sequence[Answer]) -> bytes:
-        totals = {"usage": voice.usage(answers), "timings": voice.timings(answers)}
-        closing = voice.event({**self._head(), "choices": [], **totals}) if self.ask.extra.get("usage") else b""
-        return closing + b"data: [DONE]\n\n"
-
-    def failed(self, error: HttpError) -> bytes:
-        return voice.event(shaped(PATH, error)) + b"data: [DONE]\n\n"
+        """Why it ended."""
+        scores = self._scores(answer, answer.new_scores())
+        return self.finished(choice, answer, {"text": "", "logprobs": scores, "finish_reason": _reason(answer)})
 
     def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
+        """A text each."""
         choices = [
             {
                 "index": choice,
@@ -115,13 +96,7 @@ class TextVoice:
             }
             for choice, answer in enumerate(answers)
         ]
-        found = {**self._head(), "choices": choices, "usage": voice.usage(answers), "timings": voice.timings(answers)}
-        if self.ask.rounds:
-            found["specdec"] = [voice.round_values(round) for answer in answers for round in answer.rounds]
-        return found
-
-    def _head(self) -> dict[str, Any]:
-        return {"id": self.id, "object": "text_completion", "created": self.created, "model": self.model}
+        return self.complete(choices, answers)
 
     def _scores(self, answer: Answer, scores: Sequence[TokenLogprob]) -> dict[str, Any] | None:
         if self.ask.request.logprobs is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from specdec_cli.serve.http.tools import Call
 
 
 def _new(prefix: str) -> str:
-    return f"{prefix}_{secrets.token_hex(12)}"
+    return voice.new_id(f"{prefix}_")
 
 
 def _message(identity: str, text: str, status: str) -> dict[str, Any]:
@@ -96,10 +95,7 @@ class ResponseVoice:
         if answer.text or not answer.calls:
             items.append(_message(_new("msg"), answer.text, "completed"))
         items += [_function(_new("fc"), call, "completed") for call in answer.calls]
-        found = self._ended(answer, items)
-        if self.ask.rounds:
-            found["specdec"] = [voice.round_values(round) for round in answer.rounds]
-        return found
+        return {**self._ended(answer, items), **voice.rounds_of(answers)}
 
     def _opened(self, kind: str) -> bytes:
         identity = _new(kind)

@@ -25,8 +25,9 @@ PROBE_SECONDS = 0.5
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens there. Raises: SpecdecError for a port in use, UsageError for no address of ours."""
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        found = socket.socket(family, socket.SOCK_STREAM)
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        # Only of a socket that says it is TCP does asyncio know that its small writes must not wait for each other.
+        found = socket.socket(family, kind, protocol)
     except OSError as error:
         raise UsageError(f"--host {host} is no address: {error.strerror}", "leave it out for 127.0.0.1") from error
     try:

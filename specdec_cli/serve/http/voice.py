@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
@@ -71,6 +72,18 @@ def round_values(round: RoundDone) -> dict[str, Any]:
     """A round as DESIGN's contract has it."""
     values: dict[str, Any] = json.loads(json.dumps(to_dict(replace(round, gain=None))))
     return values
+
+
+def new_id(prefix: str) -> str:
+    """A name that no other reply has."""
+    return f"{prefix}{secrets.token_hex(12)}"
+
+
+def rounds_of(answers: Sequence[Answer]) -> dict[str, Any]:
+    """All rounds, for whoever asked to see them."""
+    if not answers[0].ask.rounds:
+        return {}
+    return {"specdec": [round_values(round) for answer in answers for round in answer.rounds]}
 
 
 def timings(answers: Sequence[Answer]) -> dict[str, Any]:

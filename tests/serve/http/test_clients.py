@@ -184,3 +184,14 @@ def test_the_models_are_listed_and_found(gpt):
     (one,) = gpt.models.list().data
     assert (one.id, one.object, one.created, one.owned_by) == ("demo", "model", 1_700_000_000, "specdec")
     assert gpt.models.retrieve("demo").id == "demo"
+
+
+def test_a_prediction_changes_no_word_and_its_tokens_are_counted(pair, gpt):
+    asked = {"model": "demo", "messages": ASKED, "max_tokens": 24, "temperature": 0}
+    wanted = plainly(pair, chat_ids(pair), temperature=0)
+    for content in (wanted.text, [{"type": "text", "text": wanted.text}]):
+        found = gpt.chat.completions.create(**asked, prediction={"type": "content", "content": content})
+        details = found.usage.completion_tokens_details
+        assert found.choices[0].message.content == wanted.text
+        assert details.accepted_prediction_tokens > 5 and details.rejected_prediction_tokens >= 0
+    assert gpt.chat.completions.create(**asked).usage.completion_tokens_details is None

@@ -87,6 +87,17 @@ def test_a_stream_gives_signs_of_life_while_the_prompt_is_read(tooled, monkeypat
     assert said.count(sign) >= 2
 
 
+def test_a_stream_gives_signs_of_life_while_much_happens_that_is_not_told_yet(tooled, monkeypatch):
+    monkeypatch.setattr(reply.Reply, "silence_seconds", 0.1)
+    letters = "<tool_call>" + json.dumps({"name": "f", "arguments": {"a": "x" * 40}}) + "</tool_call>"
+    desk = ScriptedDesk([letters], steps=list, between=lambda ticket: time.sleep(0.01))
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    with serving(tooled, desk) as (url, _):
+        said = httpx.post(url + PATHS[0], json={**ASKED, "tools": tools, "stream": True}, timeout=20).content
+    desk.close()
+    assert said.count(b": still reading") >= 2 and b'"name":"f"' in said
+
+
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize(
     "refusal, status, word",
