@@ -17,7 +17,7 @@ from specdec_cli.foreign import guarded
 from specdec_cli.serve.admission import room_beside
 from specdec_cli.serve.options import DeskOptions
 from specdec_cli.serve.queue import Queue
-from specdec_cli.serve.slots import SNAPSHOTS, Kept, Slots
+from specdec_cli.serve.slots import Kept, Slots
 from specdec_cli.serve.work import Taken, Work, failure_of
 from specdec_cli.session.capacity import Capacity, capacity_of
 from specdec_cli.session.idle import IDLE_SECONDS
@@ -57,14 +57,11 @@ class Generation:
             self._end_cancelled()
             self._begin()
             if self.works:
-                for work in self.works:
-                    self._turn(work)
+                self._turns()
             else:
                 self._rest()
-        for work in self.works:
-            work.taken.cancel()
-            while work in self.works:
-                self._turn(work)
+        while self.works:
+            self._turns(cancelled=True)
         self._end_cancelled()
         self._unload()
 
@@ -72,9 +69,11 @@ class Generation:
         """The models, loaded if they are not here. Raises: what `load` raises, in two lines."""
         if self._pair is None:
             with guarded(failure_of):
-                self._pair = self._load()
-                self.capacity = self.capacity or capacity_of(self._pair, SNAPSHOTS, self._options.usable_bytes)
-            self.slots = Slots(self._kept, self.budget_bytes, self._options.slots, self._clock)
+                pair = self._load()
+                self.capacity = capacity_of(pair, self._options.usable_bytes)
+                most, kept = self._options.slots, self.capacity.snapshots
+                self.slots = Slots(self._kept, self.budget_bytes, most, kept, self._clock)
+                self._pair = pair
         return self._pair
 
     @property
@@ -116,6 +115,12 @@ class Generation:
         jobs = [work.taken.job for work in works]
         held = sum(work.kept.nbytes for work in works)
         self.slots.fit(min(self.budget_bytes, max(room_beside(jobs, self.capacity), 0) + held))
+
+    def _turns(self, cancelled: bool = False) -> None:
+        """A turn of each job. No name of this thread's loop may hold one: its models could not be dropped."""
+        for work in self.works:
+            work.taken.cancelled |= cancelled
+            self._turn(work)
 
     def _turn(self, work: Work) -> None:
         for event in work.turn():

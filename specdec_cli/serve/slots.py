@@ -16,8 +16,6 @@ from specdec_cli.session.session import Session
 from specdec_cli.session.slot import Slot
 from specdec_cli.session.stopwatch import Stopwatch
 
-# Snapshots that a slot keeps where caches cannot be trimmed: a few ends of turns, and a few on the way there.
-SNAPSHOTS = 8
 # Templates end a prompt with the opening of an answer, and may write it otherwise once the answer is there.
 OPENING_TOKENS = 8
 # A shorter prefix is not worth a copy.
@@ -57,10 +55,16 @@ class Slots:
     """At most `most` conversations in `budget_bytes`, those in use included; the least recently used go first."""
 
     def __init__(
-        self, open: Callable[[Slot | None], Kept], budget_bytes: int, most: int, clock: Clock = time.perf_counter
+        self,
+        open: Callable[[Slot | None], Kept],
+        budget_bytes: int,
+        most: int,
+        snapshots: int,
+        clock: Clock = time.perf_counter,
     ) -> None:
-        """`open` begins a session in a slot, None being a new one."""
-        self._open, self._clock, self._budget_bytes, self._most = open, clock, budget_bytes, most
+        """`open` begins a session in a slot, None being a new one. A slot keeps so many `snapshots`."""
+        self._open, self._budget_bytes, self._most = open, budget_bytes, most
+        self._snapshots, self._clock = snapshots, clock
         self._kept: list[Kept] = []
 
     def __iter__(self) -> Iterator[Kept]:
@@ -82,7 +86,7 @@ class Slots:
         found.busy, found.prefix_only, found.used_at, found.key = True, False, self._clock(), job.key or found.key
         found.system_tokens = job.ends[0] if job.ends else 0
         found.goes_on_at = job.ends[-1] if len(job.ends) > 1 else (found.system_tokens + len(prompt)) // 2
-        found.slot.mark(prompt, job.ends, SNAPSHOTS)
+        found.slot.mark(prompt, job.ends, self._snapshots)
         self.fit(self._budget_bytes)
         return found
 

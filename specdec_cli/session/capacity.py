@@ -16,15 +16,22 @@ from specdec_cli.session.load import LoadedPair
 
 # Caches are sized at these lengths; between two of them they grow in a straight line, or not at all.
 SHORTEST, LONGEST = 1024, 1 << 20
+# Snapshots that a slot keeps where caches cannot be trimmed: a few ends of turns, and a few on the way there. They may
+# take a small share of the memory beside the weights: those of wide windows are large.
+MOST_SNAPSHOTS, LEAST_SNAPSHOTS, SNAPSHOT_SHARE = 8, 2, 1 / 16
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """`caches` are (length, bytes) of one conversation of that length, ascending; `limit_bytes` is what may be used."""
+    """`caches` are (length, bytes) of one conversation of that length, ascending; `limit_bytes` is what may be used.
+
+    `snapshots` are how many a slot is to keep where caches cannot be trimmed; `caches` count them.
+    """
 
     weight_bytes: int
     limit_bytes: int
     caches: tuple[tuple[int, int], ...]
+    snapshots: int = LEAST_SNAPSHOTS
     target_limit: int | None = None
     draft_limit: int | None = None
     has_draft: bool = False
@@ -46,27 +53,36 @@ class Capacity:
         return low_bytes + (high_bytes - low_bytes) * (tokens - low) // (high - low)
 
 
-def capacity_of(pair: LoadedPair, snapshots: int, usable_bytes: int | None = None) -> Capacity:
-    """Measured on the models' own caches, built lazily and never computed. `snapshots` are those that a slot keeps."""
+def capacity_of(pair: LoadedPair, usable_bytes: int | None = None) -> Capacity:
+    """Measured on the models' own caches, built lazily and never computed."""
     slot, first = pair.slot(), pair.first
-    slot.mark((), (), snapshots)
     models = [model for model in (slot.target, slot.draft) if model is not None]
+    values = [4 if model.dtype == "float32" else 2 for model in models]
+
+    def held(tokens: int) -> int:
+        return sum(model.cache_bytes(tokens, value) for model, value in zip(models, values, strict=True))
+
+    weight_bytes = sum(model.weight_bytes for model in models)
+    limit_bytes = int((device.usable_bytes() if usable_bytes is None else usable_bytes) * HEADROOM)
+    sizes = []
+    for kept in (LEAST_SNAPSHOTS, LEAST_SNAPSHOTS + 1):
+        slot.mark((), (), kept)
+        sizes.append(held(LONGEST))
+    affordable = int((limit_bytes - weight_bytes) * SNAPSHOT_SHARE) // max(sizes[1] - sizes[0], 1)
+    snapshots = max(LEAST_SNAPSHOTS, min(affordable, MOST_SNAPSHOTS))
+    slot.mark((), (), snapshots)
     limit = first.target.context_limit or LONGEST
     lengths = [SHORTEST]
     while lengths[-1] < limit:
         lengths.append(min(2 * lengths[-1], limit))
-    values = [4 if model.dtype == "float32" else 2 for model in models]
-    caches = tuple(
-        (length, sum(model.cache_bytes(length, value) for model, value in zip(models, values, strict=True)))
-        for length in lengths
-    )
-    if first.head is not None:  # of one layer, like one of the target's
-        caches = tuple((length, held + held // first.target.layers) for length, held in caches)
-    usable = device.usable_bytes() if usable_bytes is None else usable_bytes
+    # A head's cache is of one layer, like one of the target's.
+    layers = first.target.layers
+    beside = (layers + 1) / layers if first.head else 1
     return Capacity(
-        weight_bytes=sum(model.weight_bytes for model in models),
-        limit_bytes=int(usable * HEADROOM),
-        caches=caches,
+        weight_bytes=weight_bytes,
+        limit_bytes=limit_bytes,
+        caches=tuple((length, int(held(length) * beside)) for length in lengths),
+        snapshots=snapshots,
         target_limit=first.target.context_limit,
         draft_limit=first.draft.context_limit if first.draft else None,
         has_draft=pair.has_draft,

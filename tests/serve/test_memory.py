@@ -1,9 +1,18 @@
 """Memory stays within its budget, however many conversations come."""
 
+import time
+
 import pytest
 
+from fakes.chat import networks, tokenizer_in
 from fakes.serving import answer, desk_of, ids, job, tiny_loaded
 from specdec_cli.engine import device
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.pairs.pair import Pair
+from specdec_cli.serve.desk import GenerationDesk
+from specdec_cli.serve.options import DeskOptions
+from specdec_cli.session.load import LoadedPair
+from specdec_cli.session.slot import Slot
 
 
 def held(pair, requests, budget_bytes, kind_system=60):
@@ -42,6 +51,27 @@ def test_without_a_budget_it_grows(tmp_path):
     """Negative control: the same requests with a budget that nothing reaches."""
     found = held(tiny_loaded(tmp_path), 16, 1 << 40)
     assert found[-1][0] > 3 * found[3][0] and found[-1][1] > found[3][1] + 2 * found[3][0]
+
+
+def test_idle_models_take_no_memory(tmp_path):
+    """Weights, caches and everything learned of them go; and come back with the next job."""
+
+    def load():
+        target, draft = (CachedModel(network, "m") for network in networks("qwen3"))
+        return LoadedPair(Pair("tiny", "t", "d"), ("t", "d"), tokenizer_in(tmp_path), Slot(target, draft))
+
+    device.settle()
+    before = device.active_memory_bytes()
+    desk = GenerationDesk(load, DeskOptions(idle_seconds=0.05, cache_bytes=1 << 30))
+    for _ in range(2):
+        answer(desk, job(ids(200), 20))
+        loaded = device.active_memory_bytes() - before
+        end = time.monotonic() + 5
+        while (left := device.active_memory_bytes() - before) > loaded / 20 and time.monotonic() < end:
+            time.sleep(0.01)
+        print(f"{loaded:,} bytes with the models, {left:,} without")
+        assert left < loaded / 20
+    desk.close()
 
 
 @pytest.mark.parametrize(

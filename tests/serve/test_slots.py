@@ -43,7 +43,7 @@ class Store(Slots):
 
     def __init__(self, budget_bytes=1 << 20, most=9):
         self.now = 0
-        super().__init__(lambda slot: Kept(Opened(slot), Stopwatch(self.tick)), budget_bytes, most, self.tick)
+        super().__init__(lambda slot: Kept(Opened(slot), Stopwatch(self.tick)), budget_bytes, most, 8, self.tick)
 
     def tick(self):
         self.now += 1
