@@ -116,8 +116,10 @@ def _texts(stop: str | Sequence[str]) -> tuple[str, ...]:
 
 def require_lookups(predict: str, drafter: str, k: K) -> None:
     """Raises: UsageError for a prediction that a drafter would leave aside. Plain decoding may be asked for it."""
+    if not predict or drafter not in DRAFTERS:  # an unknown one is refused by whoever looks for it
+        return
     kind = DRAFTERS[drafter]
-    if predict and k and kind.drafts and not kind.looks_up:
+    if k and kind.drafts and not kind.looks_up:
         known = " or ".join(f"--drafter {name}" for name, kind in DRAFTERS.items() if kind.looks_up)
         raise UsageError(f"a prediction is looked up, and --drafter {drafter} looks nothing up", f"take {known}")
 

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from specdec_cli.cli.demo import introduce_demo, without_reason
 from specdec_cli.cli.groups import grouped
 from specdec_cli.cli.opened import opened, resolved
-from specdec_cli.cli.options import DraftLength, MaxContext, ModelOptions, Plain, Quiet, StopRepetition
+from specdec_cli.cli.options import DraftLength, MaxContext, ModelOptions, Plain, StopRepetition, option
 from specdec_cli.cli.pipes import ignore_broken_pipe
 from specdec_cli.cli.serve_options import NEVER, NO_KEY, DoorOptions, KeepOptions
 from specdec_cli.errors import UsageError
@@ -41,7 +41,7 @@ EXAMPLES = """[dim]Examples:[/dim]\n
 class ServeDisplay:
     """What the operator sees."""
 
-    quiet: Quiet = False
+    quiet: Annotated[bool, option("--quiet", "-q", help="Errors only: no line for each reply.")] = False
     plain: Plain = False
 
 

@@ -13,11 +13,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from specdec_cli.foreign import reason
 from specdec_cli.serve.http import anthropic, chat, completions, llama, responses
 from specdec_cli.serve.http.errors import FAILED, HttpError
 from specdec_cli.serve.http.fields import Fields
 from specdec_cli.serve.http.guard import Guard
 from specdec_cli.serve.http.metrics import CONTENT_TYPE
+from specdec_cli.serve.http.record import Record
 from specdec_cli.serve.http.reply import error_response, json_response
 from specdec_cli.serve.http.response_voice import ResponseVoice
 from specdec_cli.serve.http.service import Read, Service, Speak
@@ -56,7 +58,8 @@ def make_app(service: Service) -> ASGIApp:
         "/metrics": _metrics,
     }.items():
         routes.append(Route(path, partial(show, service), methods=["GET"]))
-    handlers: dict[Any, Any] = {HttpError: _refused, HTTPException: _unknown, Exception: _broken}
+    broken = partial(_broken, service)
+    handlers: dict[Any, Any] = {HttpError: _refused, HTTPException: _unknown, Exception: broken}
     return Guard(Starlette(routes=routes, exception_handlers=handlers), service.door)
 
 
@@ -115,5 +118,6 @@ async def _unknown(request: Request, error: HTTPException) -> Response:
     return error_response(request.url.path, HttpError(error.status_code, message, headers=headers))
 
 
-async def _broken(request: Request, error: Exception) -> Response:
+async def _broken(service: Service, request: Request, error: Exception) -> Response:
+    service.tell(Record(request.url.path, 500, 0.0, broken=reason(error)))
     return error_response(request.url.path, HttpError(500, FAILED))

@@ -11,12 +11,20 @@ from specdec_cli.serve.http.answer import Answer
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A reply of `path` with its answers; status 499 where the client left."""
+    """A reply of `path` with its answers; status 499 where the client left. `broken` says what failed
+    before there was any."""
 
     path: str
     status: int
     seconds: float
     answers: tuple[Answer, ...] = ()
+    broken: str = ""
+
+    @property
+    def failure(self) -> str:
+        """Why the server failed, in the operator's words; empty where it did not."""
+        failures = (answer.failure.message for answer in self.answers if answer.failure)
+        return self.broken or next(failures, "")
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -32,6 +40,7 @@ class Record:
             "cached_tokens": sum(answer.cached for answer in self.answers),
             "emitted_tokens": emitted,
             "tokens_per_second": round((emitted - 1) / seconds, 1) if seconds and emitted > 1 else None,
+            "failure": self.failure,
             "draft_n": sum(one.get("draft_n", 0) for one in stats),
             "draft_n_accepted": sum(one.get("draft_n_accepted", 0) for one in stats),
         }
@@ -39,6 +48,8 @@ class Record:
     @property
     def words(self) -> dict[str, Any]:
         """Prompt and answers as text."""
+        if not self.answers:
+            return {}
         first = self.answers[0]
         return {
             "prompt": first.model.text(first.prompt),

@@ -91,8 +91,9 @@ class Reply(Response):
 
     async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
         letters = await self._mailbox.take(self.silence_seconds)
-        for _, event in letters:
+        for choice, event in letters:
             if isinstance(event, Failure):
+                self._feed(choice, event)
                 return await self._fail(of_failure(event), scope, receive, send)
         if self._mailbox.gone:
             return await self._fail(ENDING, scope, receive, send)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import socket
 from collections.abc import Callable
 from contextlib import closing
@@ -79,7 +80,9 @@ class Server(uvicorn.Server):
             h11_max_incomplete_event_size=MOST_HEAD_BYTES,
         )
         super().__init__(config)
-        logging.getLogger("uvicorn").setLevel(logging.CRITICAL + 1)
+        # What happens is told to the operator in lines of our own; a traceback only to whoever asks for it.
+        silent = os.environ.get("SPECDEC_DEBUG") != "1"
+        logging.getLogger("uvicorn").setLevel(logging.CRITICAL + 1 if silent else logging.ERROR)
         self._service, self._told = service, started
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

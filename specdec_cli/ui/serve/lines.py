@@ -31,4 +31,5 @@ def reply_line(clock: str, facts: Mapping[str, Any]) -> str:
         said.append(speed(facts["tokens_per_second"]))
     if facts["draft_n"]:
         said.append(f"{percent(facts['draft_n_accepted'] / facts['draft_n'])} accepted")
-    return "  ".join([*said, f"{facts['seconds']:.1f} s"])
+    failed = [f"failed: {facts['failure']}"] if facts["failure"] else []
+    return "  ".join([*said, f"{facts['seconds']:.1f} s", *failed])

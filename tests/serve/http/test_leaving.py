@@ -10,6 +10,7 @@ import pytest
 
 from fakes.desk import ScriptedDesk
 from fakes.server import serving
+from specdec_cli.errors import SpecdecError
 from specdec_cli.serve.http import reply
 from specdec_cli.serve.job import Busy, TooLarge, TooLong
 
@@ -117,6 +118,25 @@ def test_what_the_desk_refuses_is_told_with_its_status(tooled, path, refusal, st
             assert refused.status_code == status and word in refused.json()["error"]["message"]
             assert refused.headers.get("retry-after") == ("7" if status == 429 else None)
     desk.close()
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_failure_of_ours_is_told_to_the_operator_and_not_to_the_client(tooled, path, stream):
+    def fail(ticket):
+        raise SpecdecError("/secret/place is damaged", "mend it")
+
+    records = []
+    broken, failing = ScriptedDesk([]), ScriptedDesk(["a"], between=fail)
+    broken.refusal = RuntimeError("/secret/place is odd")
+    for desk in (broken, failing):
+        with serving(tooled, desk, records) as (url, _):
+            reply = httpx.post(url + path, json={**ASKED, "stream": stream}, timeout=20)
+            assert "secret" not in reply.text and "the answer failed on the server" in reply.text
+            assert reply.status_code == 500 or (stream and desk is failing)
+            assert httpx.get(f"{url}/health").status_code == 200
+        desk.close()
+    assert [record.failure for record in records] == ["/secret/place is odd", "/secret/place is damaged"]
 
 
 def test_the_end_of_the_server_ends_its_replies(tooled):

@@ -12,6 +12,7 @@ FACTS = {
     "tokens_per_second": 118.3,
     "draft_n": 96,
     "draft_n_accepted": 60,
+    "failure": "",
 }
 
 
@@ -25,6 +26,11 @@ def test_what_did_not_happen_is_not_said():
     assert plain == "12:00:00 chat/completions  57 → 120 tokens  1.2 s"
     left = reply_line("12:00:00", FACTS | {"status": 499, "emitted_tokens": 0, "draft_n": 0, "tokens_per_second": None})
     assert left == "12:00:00 chat/completions left  1.2 s"
+
+
+def test_a_failure_is_told_to_the_operator_in_full():
+    failed = {"status": 500, "emitted_tokens": 0, "draft_n": 0, "tokens_per_second": None, "failure": "no memory"}
+    assert reply_line("12:00:00", FACTS | failed) == "12:00:00 chat/completions 500  1.2 s  failed: no memory"
 
 
 def test_the_first_lines_say_where_the_server_is_and_for_whom():
