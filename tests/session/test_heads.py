@@ -5,14 +5,11 @@ import shutil
 
 import numpy as np
 import pytest
-from mlx.utils import tree_flatten
 
 from fakes.counting import CONFIG, SMALL, counting_folder, counting_tensors, random_head
-from fakes.packed import packed_folder
 from fakes.raw_qwen import raw_tensors, write_checkpoint
 from specdec_cli.errors import DoesNotFit, NotAvailable, Refused
 from specdec_cli.events import Finish, RoundDone, Start
-from specdec_cli.pairs.check import check_pair, locate_pair
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
 from specdec_cli.session.cost_file import CostFile, MemoryCostStore
@@ -233,38 +230,3 @@ def test_heads_and_targets_of_other_files_have_keys_of_their_own(folders, tmp_pa
     loaded(other, drafter="mtp", checks=store)
     assert len(store._entries) == 2
     assert np.unique(list(store._entries)).size == 2
-
-
-@pytest.fixture
-def kept(folders, tmp_path, monkeypatch):
-    """A head that specdec took out of org/counting, in 16 bits."""
-    monkeypatch.setattr("specdec_cli.hub.kept.heads_folder", lambda: tmp_path / "heads")
-    folder = write_checkpoint(tmp_path / "heads" / "org--counting", head_alone(counting_tensors()), HEAD_CONFIG)
-    (folder / "source.json").write_text("{}")
-    return "head:org/counting"
-
-
-@pytest.mark.parametrize("bits", [4, 8])
-def test_a_kept_head_is_packed_like_its_target_checked_as_such_and_keeps_the_words(folders, kept, tmp_path, bits):
-    target = packed_folder(tmp_path / "packed", folders[0], bits)
-    found = loaded(target, kept, checks=MemoryCostStore())
-    head = found.first.head.head
-    assert {module.bits for _, module in head.module.named_modules() if hasattr(module, "bits")} == {bits}
-    assert head.agreement.guesses and head.agreement.positions >= 200
-    exact = loaded(folders[0], kept)
-    assert head.step_bytes < 0.6 * exact.first.head.head.step_bytes
-    for k in (1, 3, 8):
-        drafted, rounds, _ = said(found.session(), k=k, drafter="model")
-        assert drafted == said(found.session(), k=0)[0]
-        assert any(round.accepted for round in rounds)
-
-
-def test_a_verdict_counts_a_kept_head_as_packed(folders, kept, tmp_path):
-    sizes = []
-    for target in (folders[0], packed_folder(tmp_path / "packed", folders[0], 4)):
-        pair = Pair("counting", str(target), kept)
-        verdict = check_pair(pair, locate_pair(pair, offline=True), 64)
-        sizes.append(verdict.memory.footprints[-1].weight_bytes)
-    head = loaded(target, kept).first.head.head.module
-    assert sizes[1] < 0.3 * sizes[0]
-    assert sizes[1] <= sum(value.nbytes for _, value in tree_flatten(head.parameters()))

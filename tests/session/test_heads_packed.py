@@ -1,0 +1,78 @@
+"""Heads that draft cheaper than they were stored: packed like their target, and over some of its tokens."""
+
+import pytest
+from mlx.utils import tree_flatten
+
+from fakes.counting import CONFIG, SMALL, counting_folder, counting_tensors
+from fakes.packed import packed_folder
+from fakes.raw_qwen import write_checkpoint
+from session.test_heads import HEAD_CONFIG, Told, head_alone, loaded, said, trunk
+from specdec_cli.pairs.check import check_pair, locate_pair
+from specdec_cli.pairs.pair import Pair
+from specdec_cli.session import heads
+from specdec_cli.session.cost_file import MemoryCostStore
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """The target without its head; the target with it."""
+    root = tmp_path_factory.mktemp("heads")
+    text = SMALL | {"mtp_num_hidden_layers": 0}
+    bare = counting_folder(root / "bare", trunk(counting_tensors()), CONFIG | {"text_config": text})
+    return bare, counting_folder(root / "whole")
+
+
+@pytest.fixture
+def kept(folders, tmp_path, monkeypatch):
+    """A head that specdec took out of org/counting, in 16 bits."""
+    monkeypatch.setattr("specdec_cli.hub.kept.heads_folder", lambda: tmp_path / "heads")
+    folder = write_checkpoint(tmp_path / "heads" / "org--counting", head_alone(counting_tensors()), HEAD_CONFIG)
+    (folder / "source.json").write_text("{}")
+    return "head:org/counting"
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_a_kept_head_is_packed_like_its_target_checked_as_such_and_keeps_the_words(folders, kept, tmp_path, bits):
+    target = packed_folder(tmp_path / "packed", folders[0], bits)
+    found = loaded(target, kept, checks=MemoryCostStore())
+    head = found.first.head.head
+    assert {module.bits for _, module in head.module.named_modules() if hasattr(module, "bits")} == {bits}
+    assert head.agreement.guesses and head.agreement.positions >= 200
+    exact = loaded(folders[0], kept)
+    assert head.step_bytes < 0.6 * exact.first.head.head.step_bytes
+    for k in (1, 3, 8):
+        drafted, rounds, _ = said(found.session(), k=k, drafter="model")
+        assert drafted == said(found.session(), k=0)[0]
+        assert any(round.accepted for round in rounds)
+
+
+def test_a_verdict_counts_a_kept_head_as_packed(folders, kept, tmp_path):
+    sizes = []
+    for target in (folders[0], packed_folder(tmp_path / "packed", folders[0], 4)):
+        pair = Pair("counting", str(target), kept)
+        verdict = check_pair(pair, locate_pair(pair, offline=True), 64)
+        sizes.append(verdict.memory.footprints[-1].weight_bytes)
+    head = loaded(target, kept).first.head.head.module
+    assert sizes[1] < 0.3 * sizes[0]
+    assert sizes[1] <= sum(value.nbytes for _, value in tree_flatten(head.parameters()))
+
+
+def test_drafts_are_cut_where_that_was_found_to_gain_and_it_is_remembered(folders, monkeypatch):
+    store, told, asked = MemoryCostStore(), Told(), []
+
+    def useful(module, target, texts, acceptance, always, clock):
+        asked.append((len(texts), acceptance, set(always)))
+        return 128
+
+    monkeypatch.setattr(heads, "useful_tokens", useful)
+    found = loaded(folders[1], drafter="mtp", checks=store, tell=told)
+    again = loaded(folders[1], drafter="mtp", checks=store)
+    ((texts, acceptance, always),) = asked
+    assert texts and acceptance > 0.9 and always == set(found.tokenizer.stop_tokens)
+    assert "; drafts from the first 128 tokens; the check took" in told[1]
+    for pair in (found, again):
+        head = pair.first.head.head
+        assert head.shortlist.first == head.agreement.shortlist == 128
+        for k in (1, 4, 8):
+            drafted, rounds, _ = said(pair.session(), k=k, drafter="mtp")
+            assert drafted == said(pair.session(), k=0)[0] and any(round.accepted for round in rounds)
