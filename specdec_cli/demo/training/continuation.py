@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from network import Network, Past
+from network import Network
 
 LOOP_GRAM = 8
 
@@ -15,7 +15,7 @@ LOOP_GRAM = 8
 def continue_text(network: Network, prompts: Tensor, count: int, temperature: float, seed: int) -> Tensor:
     """[B, T + count] ids: the prompts and what the network writes after them; temperature 0 is greedy."""
     generator = torch.Generator().manual_seed(seed)
-    pasts = [Past(prompts.shape[0], network.shape, torch.bfloat16) for _ in range(network.shape.layers)]
+    pasts = network.pasts(prompts.shape[0])
     ids, fed = prompts, prompts
     with torch.autocast("cpu", dtype=torch.bfloat16):
         for _ in range(count):

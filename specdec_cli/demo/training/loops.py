@@ -39,10 +39,12 @@ SHARES = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 WANTED_REPETITION = 0.12
 
 
-def unlearn_loops(network: Network, streams: Streams, validation: np.ndarray, work: Path, log: Log) -> Network:
+def unlearn_loops(
+    network: Network, streams: Streams, validation: np.ndarray, work: Path, log: Log, passes: tuple[Pass, ...] = PASSES
+) -> Network:
     """The least averaged step that repeats at most WANTED_REPETITION; else the one that repeats least."""
     before = {name: value.clone() for name, value in network.state_dict().items()}
-    for number, each in enumerate(PASSES):
+    for number, each in enumerate(passes):
         loss = _loss(network, streams, each, log)
         fit("loops", network, Schedule(each.steps, 0.6, each.peak), loss, work / f"loops-{number}.pt", log)
     after = {name: value.clone() for name, value in network.state_dict().items()}

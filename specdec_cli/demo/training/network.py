@@ -140,6 +140,10 @@ class Network(nn.Module):
             x = layer(x, cos, sin, pasts[i] if pasts else None)
         return F.linear(self.model.norm(x), self.model.embed_tokens.weight)
 
+    def pasts(self, batch: int) -> list[Past]:
+        """An empty memory of each layer."""
+        return [Past(batch, self.shape, torch.bfloat16) for _ in self.model.layers]
+
 
 class Past:
     """Keys and values of one layer, [B, kv_heads, T, HEAD], grown in place."""
@@ -157,7 +161,7 @@ class Past:
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary embedding on halves (RoFormer, arXiv:2104.09864): x [B, T, H, HEAD], cos and sin [T, 1, HEAD]."""
-    half = HEAD // 2
+    """Rotary embedding on halves (RoFormer, arXiv:2104.09864): x [B, T, H, R], cos and sin [T, 1, R]."""
+    half = x.shape[-1] // 2
     turned = torch.cat((-x[..., half:], x[..., :half]), -1)
     return (x * cos + turned * sin).to(x.dtype)

@@ -87,10 +87,10 @@ def stacked(state: dict[str, Tensor]) -> dict[str, Tensor]:
     return deep
 
 
-def write_own_text(target: Network, streams: Streams, work: Path, log: Log) -> Tensor:
+def write_own_text(target: Network, streams: Streams, work: Path, log: Log, batches: int = OWN_BATCHES) -> Tensor:
     """[rows, OWN_PROMPT + OWN_TOKENS]: training prompts continued, half greedy, half at temperature 1, no loops."""
     kept = []
-    for index in range(OWN_BATCHES):
+    for index in range(batches):
         part = work / f"own-{index}.pt"
         if not part.exists():
             rng = np.random.default_rng(10_000 + index)

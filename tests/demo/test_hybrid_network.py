@@ -1,0 +1,85 @@
+"""Law: what the recipe trains is what mlx-lm loads: trunk and head give the same logits, in float32."""
+
+from pathlib import Path
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+import specdec_cli
+from specdec_cli.engine.heads.branches import Branches
+from specdec_cli.engine.heads.load import load_head
+from specdec_cli.engine.load import load
+from specdec_cli.models.checkpoint import read_checkpoint
+from specdec_cli.models.heads import find_head
+
+TOKENS, STEPS = 70, 3
+
+
+@pytest.fixture(scope="module")
+def network(recipe):
+    """Random, of four layers; its weights are numbers that float16 holds, and so are the norms' with 1 added."""
+    torch, hybrid = recipe("torch"), recipe("hybrid_network")
+    torch.manual_seed(0)
+    made = hybrid.Hybrid(hybrid.HybridShape(layers=4, width=64, hidden=96, heads=3, kv_heads=1, vocabulary=2048))
+    with torch.no_grad():
+        for name, value in made.named_parameters():
+            value.mul_(3 if value.dim() == 2 else 1)
+            if name.endswith("norm.weight") or "norm_" in name:
+                value.add_(torch.randn_like(value) * 0.1).mul_(256).round_().div_(256)
+            value.copy_(value.half().float())
+    return made.requires_grad_(False)
+
+
+@pytest.fixture(scope="module")
+def folder(recipe, network, tmp_path_factory):
+    tokenizers = recipe("tokenizers")
+    tokenizer = tokenizers.Tokenizer.from_file(str(Path(specdec_cli.__file__).parent / "demo/target/tokenizer.json"))
+    made = tmp_path_factory.mktemp("hybrid")
+    recipe("export").write_model(network, tokenizer, (0, 2), made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def ids(recipe):
+    torch = recipe("torch")
+    return torch.randint(0, 2048, (1, TOKENS), generator=torch.Generator().manual_seed(1))
+
+
+def test_the_trunk_is_mlx_lms_qwen3_5(network, folder, ids):
+    target = load(read_checkpoint(folder, "hybrid")).network.module
+    theirs, ours = np.array(target(mx.array(ids.numpy()))), network(ids).numpy()
+    difference = np.abs(theirs - ours).max()
+    print(f"max abs logit difference {difference:.1e} of {np.abs(ours).max():.1f}")
+    assert difference < 1e-4 * np.abs(ours).max()
+
+
+def test_the_head_is_specdecs_at_every_step(network, folder, ids):
+    readout = load(read_checkpoint(folder, "hybrid")).network.hidden.readout
+    files = find_head(read_checkpoint(folder, "hybrid"))
+    assert files.zero_centred and len(files.tensors) == 15
+    head, cache = load_head(files, 64), Branches()
+    states = network.states(ids)
+    carried, tokens = mx.array(states[0].numpy()), np.append(ids[0].numpy(), [0] * STEPS)
+    for step, ours in enumerate(network.guesses(ids, states, STEPS), 1):
+        done = head(readout.embed(mx.array(tokens[step : step + TOKENS])), carried, cache)
+        carried = done.carried
+        theirs = np.array(readout.logits(done.scored))[: TOKENS - step]
+        assert np.abs(theirs - ours[0].numpy()).max() < 1e-4 * float(ours.abs().max())
+
+
+def test_reading_in_parts_is_reading_at_once(recipe, network, ids):
+    torch = recipe("torch")
+    pasts = network.pasts(1, torch.float32)
+    parts = [network(ids[:, :41], pasts), *(network(ids[:, at : at + 1], pasts) for at in range(41, TOKENS))]
+    assert float((torch.cat(parts, 1) - network(ids)).abs().max()) < 1e-4
+
+
+def test_a_guess_reads_no_later_token(recipe, network, ids):
+    """Step s behind position p knows the tokens up to p + s, and no more."""
+    other = ids.clone()
+    other[0, 40:] = (other[0, 40:] + 1) % 2048
+    pairs = (network.guesses(each, network.states(each), STEPS) for each in (ids, other))
+    for step, (one, two) in enumerate(zip(*pairs, strict=True), 1):
+        assert bool((one[0, : 40 - step] == two[0, : 40 - step]).all())
+        assert not bool((one[0, 40 - step] == two[0, 40 - step]).all())
