@@ -40,18 +40,20 @@ from windows import TOKENS_PER_STEP, Streams, windows
 TOKENIZER = Path(__file__).parents[1] / "target" / "tokenizer.json"
 SHAPE = HybridShape(layers=8, width=192, hidden=256, heads=3, kv_heads=1, vocabulary=VOCABULARY)
 JOINT_STEPS, HEAD_STEPS = 1000, 300
+JOINT_TOKENS = 2048  # of a batch, half as many as the demo pair's: more steps in the same time
 JOINT_DEPTH, HEAD_DEPTH = 2, 3  # steps of the head that learn
-HEAD_WEIGHT = 0.3
+HEAD_WEIGHT, HEAD_SHARE = 0.3, 4  # of the loss; one of so many rows
 LOOPS = (Pass(64, 0.15, 64, 384, 2.0, 70_000),)
 OWN_BATCHES = 2
 
 
 def train_jointly(network: Hybrid, streams: Streams, work: Path, log: Log) -> None:
-    """Cross-entropy of the corpus, and HEAD_WEIGHT of the head's over half of the rows."""
+    """Cross-entropy of the corpus, and HEAD_WEIGHT of the head's over some of the rows."""
 
     def loss_of(step: int) -> Tensor:
-        ids = windows(streams, length_of(step), np.random.default_rng(300_000 + step))
-        read, some = ids[:, :-1], len(ids) // 2
+        length = length_of(step)
+        ids = windows(streams, length, np.random.default_rng(300_000 + step), JOINT_TOKENS // length)
+        read, some = ids[:, :-1], max(len(ids) // HEAD_SHARE, 1)
         with torch.autocast("cpu", dtype=torch.bfloat16):
             states = network.states(read)
             logits, guesses = network.logits(states), network.guesses(read[:some], states[:some], JOINT_DEPTH)
