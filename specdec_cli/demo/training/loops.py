@@ -40,7 +40,13 @@ WANTED_REPETITION = 0.12
 
 
 def unlearn_loops(
-    network: Network, streams: Streams, validation: np.ndarray, work: Path, log: Log, passes: tuple[Pass, ...] = PASSES
+    network: Network,
+    streams: Streams,
+    validation: np.ndarray,
+    work: Path,
+    log: Log,
+    passes: tuple[Pass, ...] = PASSES,
+    shares: tuple[float, ...] = SHARES,
 ) -> Network:
     """The least averaged step that repeats at most WANTED_REPETITION; else the one that repeats least."""
     before = {name: value.clone() for name, value in network.state_dict().items()}
@@ -51,7 +57,7 @@ def unlearn_loops(
     chosen = work / "calm.pt"
     if not chosen.exists():
         tried = []
-        for share in SHARES:
+        for share in shares:
             network.load_state_dict({name: torch.lerp(value, after[name], share) for name, value in before.items()})
             repetition, loss = _judge(network, validation)
             log.say(stage="average", share=share, repetition_rate=repetition, validation_loss=loss)

@@ -87,18 +87,20 @@ def stacked(state: dict[str, Tensor]) -> dict[str, Tensor]:
     return deep
 
 
-def write_own_text(target: Network, streams: Streams, work: Path, log: Log, batches: int = OWN_BATCHES) -> Tensor:
+def write_own_text(
+    target: Network, streams: Streams, work: Path, log: Log, batches: int = OWN_BATCHES, of_rows: int = OWN_ROWS
+) -> Tensor:
     """[rows, OWN_PROMPT + OWN_TOKENS]: training prompts continued, half greedy, half at temperature 1, no loops."""
     kept = []
     for index in range(batches):
         part = work / f"own-{index}.pt"
         if not part.exists():
             rng = np.random.default_rng(10_000 + index)
-            prompts = windows(streams, OWN_PROMPT, rng, OWN_ROWS)[:, :OWN_PROMPT]
+            prompts = windows(streams, OWN_PROMPT, rng, of_rows)[:, :OWN_PROMPT]
             ids = continue_text(target, prompts, OWN_TOKENS, float(index % 2), index)
             ids = ids[torch.tensor([repetition_rate(row[OWN_PROMPT:].numpy()) < 0.5 for row in ids])]
             torch.save(ids.to(torch.int16), part)
-            log.say(stage="text", batch=index, rows=len(ids), of=OWN_ROWS)
+            log.say(stage="text", batch=index, rows=len(ids), of=of_rows)
         kept.append(torch.load(part).long())
     return torch.cat(kept)
 

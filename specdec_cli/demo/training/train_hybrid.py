@@ -35,16 +35,26 @@ from fitting import Log, Schedule, fit
 from hybrid_network import Hybrid, HybridShape
 from loops import Pass, unlearn_loops
 from train import SHORT, length_of, write_own_text
-from windows import TOKENS_PER_STEP, Streams, windows
+from windows import Streams, windows
 
 TOKENIZER = Path(__file__).parents[1] / "target" / "tokenizer.json"
 SHAPE = HybridShape(layers=8, width=192, hidden=256, heads=3, kv_heads=1, vocabulary=VOCABULARY)
-JOINT_STEPS, HEAD_STEPS = 1000, 300
-JOINT_TOKENS = 2048  # of a batch, half as many as the demo pair's: more steps in the same time
+JOINT_STEPS, HEAD_STEPS = 1000, 220
+TOKENS = 2048  # of a batch, half as many as the demo pair's: more steps in the same time
 JOINT_DEPTH, HEAD_DEPTH = 2, 3  # steps of the head that learn
 HEAD_WEIGHT, HEAD_SHARE = 0.3, 4  # of the loss; one of so many rows
-LOOPS = (Pass(64, 0.15, 64, 384, 2.0, 70_000),)
-OWN_BATCHES = 2
+LOOPS, LOOP_SHARES = (Pass(24, 0.25, 64, 288, 2.0, 70_000),), (0.5, 0.75, 1.0)
+OWN_BATCHES, OWN_ROWS = 2, 256
+
+
+def kept_streams(tokenizer: Tokenizer, work: Path) -> Streams:
+    """The training streams, which take a minute to make, from `work` where an earlier run left them."""
+    kept = work / "streams.npz"
+    if not kept.exists():
+        streams = training_streams(tokenizer, standard_library())
+        np.savez(kept, shares=[share for share, _ in streams], **{f"ids{i}": ids for i, (_, ids) in enumerate(streams)})
+    found = np.load(kept)
+    return [(float(share), found[f"ids{i}"]) for i, share in enumerate(found["shares"])]
 
 
 def train_jointly(network: Hybrid, streams: Streams, work: Path, log: Log) -> None:
@@ -52,7 +62,7 @@ def train_jointly(network: Hybrid, streams: Streams, work: Path, log: Log) -> No
 
     def loss_of(step: int) -> Tensor:
         length = length_of(step)
-        ids = windows(streams, length, np.random.default_rng(300_000 + step), JOINT_TOKENS // length)
+        ids = windows(streams, length, np.random.default_rng(300_000 + step), TOKENS // length)
         read, some = ids[:, :-1], max(len(ids) // HEAD_SHARE, 1)
         with torch.autocast("cpu", dtype=torch.bfloat16):
             states = network.states(read)
@@ -74,9 +84,9 @@ def train_head(network: Hybrid, streams: Streams, text: Tensor, work: Path, log:
     def loss_of(step: int) -> Tensor:
         rng = np.random.default_rng(400_000 + step)
         if rng.random() < 0.2:
-            ids = windows(streams, SHORT, rng)
+            ids = windows(streams, SHORT, rng, TOKENS // SHORT)
         else:
-            ids = text[torch.from_numpy(rng.integers(0, len(text), TOKENS_PER_STEP // text.shape[1]))]
+            ids = text[torch.from_numpy(rng.integers(0, len(text), TOKENS // text.shape[1]))]
         with torch.autocast("cpu", dtype=torch.bfloat16):
             with torch.no_grad():
                 states = network.states(ids)
@@ -110,13 +120,13 @@ def main() -> None:
     log = Log(args.work / "log.jsonl")
 
     sources, tokenizer = standard_library(), Tokenizer.from_file(str(TOKENIZER))
-    streams = training_streams(tokenizer, sources)
+    streams = kept_streams(tokenizer, args.work)
     log.say(stage="corpus", files=len(sources), tokens=[len(ids) for _, ids in streams], threads=args.threads)
 
     network = Hybrid(SHAPE)
     train_jointly(network, streams, args.work, log)
-    unlearn_loops(network, streams, validation_prompts(tokenizer, sources, 64, 128), args.work, log, LOOPS)
-    text = write_own_text(network, streams, args.work, log, OWN_BATCHES)
+    unlearn_loops(network, streams, validation_prompts(tokenizer, sources, 64, 128), args.work, log, LOOPS, LOOP_SHARES)
+    text = write_own_text(network, streams, args.work, log, OWN_BATCHES, OWN_ROWS)
     train_head(network, streams, text, args.work, log)
     log.say(stage="measure", **measure_head(network, held_out_prompts(tokenizer, sources, 256, 128)))
     ends = tokenizer.token_to_id(END_OF_TEXT), tokenizer.token_to_id(TURN_END)
