@@ -86,7 +86,7 @@ def _play(
     from specdec_cli.ui.display import open_display, print_error, print_notice
     from specdec_cli.ui.replay import play
 
-    name = DEMO if trace.replies[0].start.target.startswith(f"specdec:{DEMO}/") else ""
+    name = DEMO if trace.replies[0].start.target == f"specdec:{DEMO}/target" else ""
     with ExitStack() as stack:
         screen = open_display(
             sys.stdout,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from specdec_cli.errors import NotAvailable
-from specdec_cli.kinds import HEAD
+from specdec_cli.kinds import DRAFTERS, HEAD
 from specdec_cli.request import DEFAULT_K
 
 DEMO = "demo"
@@ -52,10 +52,17 @@ class Pair:
         return ["--target", self.target, *draft_options(self.draft)]
 
     @property
+    def own_head(self) -> bool:
+        """Whether a head among the target's own files drafts."""
+        return self.draft is None and self.drafter is not None and DRAFTERS[self.drafter].reads_hidden
+
+    @property
     def described(self) -> str:
         """Its models, with the revisions that are pinned."""
         named = [name if revision is None else f"{name} at {revision}" for name, revision in self.models]
-        return f"{named[0]} with {named[1]}" if len(named) > 1 else f"{named[0]} without a draft"
+        if len(named) > 1:
+            return f"{named[0]} with {named[1]}"
+        return f"{named[0]} with its own head" if self.own_head else f"{named[0]} without a draft"
 
     @property
     def models(self) -> tuple[tuple[str, str | None], ...]:

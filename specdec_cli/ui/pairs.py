@@ -124,7 +124,9 @@ def _size(row: PairRow) -> str:
 
 def _models(pair: Pair) -> str:
     """`target + draft`."""
-    return f"{_short(pair.target)}, no draft" if pair.draft is None else f"{_short(pair.target)} + {_short(pair.draft)}"
+    if pair.draft is None:
+        return f"{_short(pair.target)}, {'its own head' if pair.own_head else 'no draft'}"
+    return f"{_short(pair.target)} + {_short(pair.draft)}"
 
 
 def _short(name: str) -> str:

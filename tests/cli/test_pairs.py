@@ -24,9 +24,11 @@ def test_pairs_shows_figures_and_models_within_80_columns(world):
     lines = done.out.splitlines()
     assert lines[0] == "ready to run here"
     assert re.fullmatch(r"  demo \* +2\d\.\d MB  K 2", lines[1])
-    assert lines[2:5] == ["      specdec:demo/target + specdec:demo/draft", "", "to download: specdec pull NAME"]
-    assert re.fullmatch(r"  tiny +–  K auto  yours, unverified", lines[5])
-    assert lines[6] == "      org/big + org/small"
+    assert lines[2] == "      specdec:demo/target + specdec:demo/draft"
+    assert re.fullmatch(r"  demo-hybrid +[56]\.\d MB  K \d", lines[3])
+    assert lines[4:7] == ["      specdec:demo/hybrid, its own head", "", "to download: specdec pull NAME"]
+    assert re.fullmatch(r"  tiny +–  K auto  yours, unverified", lines[7])
+    assert lines[8] == "      org/big + org/small"
     assert "* the default pair: it answers when none is named" in lines
     assert "ids without an organisation are mlx-community/…" in lines
     assert max(map(len, lines)) <= 80

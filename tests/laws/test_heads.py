@@ -1,7 +1,7 @@
 """Law: a conversation whose draft is a head says what its target says, and the head keeps what the target keeps.
 
 Whole sessions over tiny random Qwen3.5 targets (gated delta and attention), whose head agrees now and then; and over a
-pair that was loaded from its folders as the product does it, whose head was checked.
+pair that was loaded from its folders as the product does it, whose head was checked. The hybrid that ships was trained.
 """
 
 import gc
@@ -26,6 +26,7 @@ from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.events import Finish, Prefill, RoundDone, Start
 from specdec_cli.pairs.pair import Pair
+from specdec_cli.pairs.registry import packaged_file, read_registry
 from specdec_cli.request import Request
 from specdec_cli.session.load import LoadedPair, load
 from specdec_cli.session.slot import Slot
@@ -33,8 +34,13 @@ from specdec_cli.session.slot import Slot
 PROMPTS = [list(range(3, 60)), [(7 * i) % 97 + 3 for i in range(41)]]
 
 
-@pytest.fixture(scope="module", params=["qwen3_5", "qwen3_5_moe", "cut", "from folders"])
+SHIPPED = pytest.param("demo-hybrid", marks=pytest.mark.slow)
+
+
+@pytest.fixture(scope="module", params=["qwen3_5", "qwen3_5_moe", "cut", "from folders", SHIPPED])
 def pair(request, tmp_path_factory):
+    if request.param == "demo-hybrid":
+        return load(read_registry(packaged_file(), "packaged").find(request.param), drafter="mtp")
     if request.param == "from folders":
         folder = counting_folder(tmp_path_factory.mktemp("counting") / "m", counting_tensors(head_noise=1.3))
         return load(Pair("counting", str(folder), None), drafter="mtp")

@@ -18,6 +18,14 @@ def test_the_packaged_file_holds_the_demo_pair():
     assert (demo.target, demo.draft, demo.k) == ("specdec:demo/target", "specdec:demo/draft", 2)
 
 
+def test_the_packaged_hybrid_is_drafted_for_by_its_own_head():
+    known = read_registry(packaged_file(), "packaged")
+    hybrid = known.find("demo-hybrid")
+    assert (hybrid.target, hybrid.draft, hybrid.own_head) == ("specdec:demo/hybrid", None, True)
+    assert hybrid.described == "specdec:demo/hybrid with its own head"
+    assert not known.find("demo").own_head
+
+
 def test_a_pair_without_k_adapts(tmp_path):
     path = write(tmp_path, 'schema_version = 1\n[pairs.a]\ntarget = "org/t"\n')
     assert read_registry(path, "yours").find("a").k == "auto"

@@ -40,9 +40,10 @@ def test_the_packaged_pairs_are_sound():
     known = read_registry(packaged_file(), "packaged")
     assert len(known.pairs) >= 20
     for pair in known.pairs.values():
-        assert pair.verified == (pair.name == "demo")
-        assert pair.draft and pair.draft != pair.target
-        assert pair.name == "demo" or pair.min_memory_gb
+        shipped = pair.target.startswith("specdec:")
+        assert pair.verified == shipped == (pair.name in ("demo", "demo-hybrid"))
+        assert pair.own_head or (pair.draft and pair.draft != pair.target)
+        assert shipped or pair.min_memory_gb
 
 
 def test_every_packaged_pair_fits_the_memory_it_names():

@@ -39,13 +39,13 @@ from windows import Streams, windows
 
 TOKENIZER = Path(__file__).parents[1] / "target" / "tokenizer.json"
 SHAPE = HybridShape(layers=8, width=192, hidden=256, heads=3, kv_heads=1, vocabulary=VOCABULARY)
-JOINT_STEPS, HEAD_STEPS = 800, 220
+JOINT_STEPS, HEAD_STEPS = 800, 140
 TOKENS = 2048  # of a batch, half as many as the demo pair's: more steps in the same time
 JOINT_DEPTH, HEAD_DEPTH = 2, 3  # steps of the head that learn
 HEAD_WEIGHT, HEAD_SHARE = 0.3, 4  # of the loss; one of so many rows
 LOOPS = (Pass(24, 0.25, 64, 288, 2.0, 70_000), Pass(56, 0.4, 64, 288, 4.0, 80_000))
 LOOP_SHARES = (0.5, 0.75, 1.0)
-OWN_BATCHES, OWN_ROWS = 2, 256
+OWN_BATCHES, OWN_ROWS = 2, 128
 
 
 def kept_streams(tokenizer: Tokenizer, work: Path) -> Streams:
@@ -129,7 +129,7 @@ def main() -> None:
     unlearn_loops(network, streams, validation_prompts(tokenizer, sources, 64, 128), args.work, log, LOOPS, LOOP_SHARES)
     text = write_own_text(network, streams, args.work, log, OWN_BATCHES, OWN_ROWS)
     train_head(network, streams, text, args.work, log)
-    log.say(stage="measure", **measure_head(network, held_out_prompts(tokenizer, sources, 256, 128)))
+    log.say(stage="measure", **measure_head(network, held_out_prompts(tokenizer, sources, 128, 128)))
     ends = tokenizer.token_to_id(END_OF_TEXT), tokenizer.token_to_id(TURN_END)
     write_model(network, tokenizer, ends, args.out)
     log.say(stage="done", out=args.out.name)
