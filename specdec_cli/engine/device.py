@@ -145,6 +145,16 @@ def settle() -> None:
         mx.synchronize()
 
 
+def leave_thread() -> None:
+    """The last call in a thread that computed: its streams end with it.
+
+    Without it mlx 0.32 destroys a running worker at the process's exit, in one of two runs ("terminate called without
+    an active exception", mlx/scheduler.h).
+    """
+    settle()
+    mx.clear_streams()
+
+
 def to_list(array: mx.array) -> list[int]:
     """The integers of `array` [N]; waits for them. mlx types every nesting that `tolist` may give; one axis has one."""
     return cast(list[int], array.tolist())

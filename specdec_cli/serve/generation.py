@@ -9,6 +9,7 @@ import gc
 import threading
 from collections.abc import Callable
 
+from specdec_cli.engine import device
 from specdec_cli.engine.memory import clear_cache
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.errors import SpecdecError, UsageError
@@ -47,6 +48,12 @@ class Generation:
 
     def run(self) -> None:
         """The thread."""
+        try:
+            self._run()
+        finally:
+            device.leave_thread()
+
+    def _run(self) -> None:
         try:
             self._open()
         except SpecdecError as error:
