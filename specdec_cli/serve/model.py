@@ -58,7 +58,9 @@ class Model:
         """
         instructions = [message for message in messages[:1] if message["role"] == "system"]
         user = {"role": "user", "content": OTHER}
-        others = [[*messages, {"role": "assistant", "content": OTHER}, user], [*instructions, user]]
+        others = [[*messages, {"role": "assistant", "content": OTHER}, user]]
+        if instructions or tools:
+            others.append([*instructions, user])
         found: set[int] = set()
         for other in others if self.tokenizer.has_template else ():
             try:
