@@ -20,7 +20,7 @@ def memory(tmp_path):
     return CostFile(tmp_path / "state" / "costs.json")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 99, "entries": {"x": {}}}', '{"schema": 4, "entries": 3}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 99, "entries": {"x": {}}}', '{"schema": 5, "entries": 3}'])
 def test_a_damaged_file_is_as_good_as_none_and_is_replaced(memory, text):
     memory._path.parent.mkdir()
     memory._path.write_text(text)
@@ -85,10 +85,10 @@ def test_it_lies_in_the_users_own_folder(monkeypatch, tmp_path):
 
 NONSENSE = [
     "[" * 100_000 + "]" * 100_000,
-    '{"schema": 4, "entries": ' + "9" * 5000 + "}",
+    '{"schema": 5, "entries": ' + "9" * 5000 + "}",
     "null",
     b"\xff\xfe",
-    '{"schema": 4, "entries": []}',
+    '{"schema": 5, "entries": []}',
     '{"schema": [], "entries": {"x": 5}}',
 ]
 
