@@ -40,7 +40,6 @@ WRONG = {
 }
 FLOOR = (0.5, 0.3, 0.15)
 NO_MATTER = ("carried before the norm", "the state before the last norm")
-QUICK = ("norms not shifted",)
 # Of the agreements at steps 1 to 3 together.
 HARMLESS = 0.1
 WRONG["all at once"] = Variant(replace(QWEN, reads=LAST, embedding_first=False, lag=1, carries="raw"), False)
@@ -100,9 +99,8 @@ def test_the_head_is_used_as_its_family_is_and_agrees_with_the_targets_own_words
     assert all(share > least for share, least in zip(honest.by_step, FLOOR, strict=True))
 
 
-@pytest.mark.parametrize(
-    "mistake", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in WRONG]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("mistake", WRONG)
 def test_each_wrong_way_to_use_it_is_found_and_repaired_where_it_matters(pair, texts, files, honest, mistake):
     """Before or after a norm is nearly the same to this head: its own first norm undoes most of the difference."""
     found = checked(pair, texts, files, WRONG[mistake])
@@ -139,10 +137,10 @@ def test_a_head_that_is_damaged_is_refused_with_the_numbers(pair, texts, files):
         found.require_guesses("hybrid", "hybrid")
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("k", [2, 8])
 @pytest.mark.parametrize("seed", [None, 7])
-def test_every_k_says_what_the_target_says(pair, k, seed):
-    """At temperature 0, and under one seed at 0.8."""
+def test_it_says_what_the_target_says(pair, k, seed):
+    """At temperature 0, and under one seed at 0.8. Every K, and all else, is in `laws/test_heads.py`."""
     drafted, rounds = said(pair, CODE[0], k, seed)
     assert drafted == said(pair, CODE[0], 0, seed)[0]
     assert any(round.accepted for round in rounds) and any(round.rejected is not None for round in rounds)
