@@ -99,13 +99,22 @@ class Generation:
         while len(self.works) < self._options.parallel and (taken := self._queue.take(self._may_begin)):
             try:
                 with guarded(failure_of):
-                    self._open()
-                    assert self.slots is not None
-                    works = (*self.works, Work(taken, self.slots.take(taken.job)))
-                    self._make_room(works)
-                    self.works = works
+                    self.works = self._with(taken)
             except SpecdecError as error:
                 self._end(taken, Failure(error.message, error.hint, error.exit_code))
+
+    def _with(self, taken: Taken) -> tuple[Work, ...]:
+        """The jobs that run and `taken`, in a slot of its own."""
+        self._open()
+        assert self.slots is not None
+        kept = self.slots.take(taken.job)
+        works = (*self.works, Work(taken, kept))
+        try:
+            self._make_room(works)
+        except BaseException:
+            self.slots.discard(kept)
+            raise
+        return works
 
     def _may_begin(self, taken: Taken) -> bool:
         """Whether its caches fit beside those of the jobs that run, and none of them is reading the same text now.

@@ -15,6 +15,7 @@ from fakes.serving import Client, alone, answer, desk_of, ids, job, tiny_loaded
 from specdec_cli.errors import NotAvailable
 from specdec_cli.events import Failure, Finish, Prefill, Reading, RoundDone, Start
 from specdec_cli.serve.desk import GenerationDesk
+from specdec_cli.serve.generation import Generation
 from specdec_cli.serve.job import Busy, TooLarge, TooLong
 from specdec_cli.serve.options import DeskOptions
 
@@ -232,6 +233,19 @@ def test_a_job_that_fails_says_so_in_two_lines_and_the_next_one_runs(pair, desk,
     assert (refused.exit_code, "9999" in refused.message) == (2, True)
     assert answer(desk, job(ids(30))).end.tokens == alone(pair, job(ids(30)))
     assert (desk.status().totals.failed, desk.status().totals.jobs) == (2, 3)
+
+
+def test_a_job_for_which_no_room_can_be_made_leaves_no_slot_in_use(pair, desk, monkeypatch):
+    """The bug: its slot stayed busy for good, and could neither be used nor dropped."""
+
+    def broken(self, works):
+        raise ZeroDivisionError("while making room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Generation, "_make_room", broken)
+        assert "while making room" in answer(desk, job(ids(30))).end.message
+    assert not desk.status().slots
+    assert answer(desk, job(ids(30))).end.tokens == alone(pair, job(ids(30)))
 
 
 def test_a_client_that_raises_is_as_one_that_left(pair, desk, monkeypatch):
