@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,7 +13,6 @@ from tokenizers.decoders import DecodeStream
 from transformers import CONFIG_MAPPING, PreTrainedConfig
 from transformers.utils import chat_template_utils
 
-from specdec_cli import jsonfile
 from specdec_cli.errors import NotAvailable, SpecdecError, UsageError
 from specdec_cli.foreign import guarded
 from specdec_cli.models.checkpoint import stop_ids
@@ -23,19 +20,12 @@ from specdec_cli.models.template import BoundedEnvironment, limited
 from specdec_cli.models.text import Thinking
 from specdec_cli.models.token_files import damaged_file, require_small_ids
 from specdec_cli.models.token_text import byte_level, sentence_piece
+from specdec_cli.models.tool_call import ToolCall, read_calls
 from specdec_cli.models.vocab import TokenTable
 
 Message = Mapping[str, Any]
 # gpt-oss answers in channels; mlx-lm knows no tags for them.
 CHANNELS = Thinking("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>")
-
-
-@dataclass(frozen=True, slots=True)
-class ToolCall:
-    """A function that the model wants called."""
-
-    name: str
-    arguments: Mapping[str, Any]
 
 
 class TextStream(Protocol):
@@ -149,15 +139,7 @@ class Tokenizer:
         """
         if self.call_marks is None:
             raise UsageError("this model's template knows no tools", "take a model that was trained to call tools")
-        (start, end), parse = self.call_marks, self._wrapper.tool_parser
-        rest, calls = "", []
-        while (at := text.find(start)) >= 0:
-            rest, text = rest + text[:at], text[at + len(start) :]
-            inner, _, text = text.partition(end) if end else (text, "", "")
-            with guarded(partial(_unreadable_call, inner)):
-                found = parse(inner, [dict(tool) for tool in tools] or None)
-                calls += [_tool_call(one) for one in (found if isinstance(found, list) else [found])]
-        return rest + text, calls
+        return read_calls(text, self.call_marks, self._wrapper.tool_parser, tools)
 
     def thinking(self, prompt: Sequence[int]) -> Thinking | None:
         """The tags around the model's thinking, and whether `prompt` leaves them open; None if it has none."""
@@ -225,17 +207,6 @@ def require_characters(text: str) -> None:
         if "\ud800" <= character <= "\udfff":
             byte = f"byte 0x{ord(character) - 0xDC00:02x}" if "\udc80" <= character <= "\udcff" else "half a character"
             raise UsageError(f"the text is not UTF-8: {byte} at {at} of {len(text)}", "type it again, or leave it out")
-
-
-def _tool_call(found: Mapping[str, Any]) -> ToolCall:
-    arguments = found.get("arguments", found.get("parameters", {}))
-    if isinstance(arguments, str):
-        arguments = jsonfile.parse_object(arguments)
-    return ToolCall(found["name"], arguments)
-
-
-def _unreadable_call(written: str, reason: str) -> SpecdecError:
-    return UsageError(f"a tool call cannot be read: {written.strip()[:120]} ({reason})", "ask again")
 
 
 class _FastStream:

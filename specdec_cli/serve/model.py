@@ -8,7 +8,8 @@ from typing import Any
 
 from specdec_cli.errors import UsageError
 from specdec_cli.models.text import Thinking
-from specdec_cli.models.tokenizer import Message, Tokenizer, ToolCall
+from specdec_cli.models.tokenizer import Message, Tokenizer
+from specdec_cli.models.tool_call import ToolCall
 from specdec_cli.request import Request
 from specdec_cli.session.load import LoadedPair, conversation_tokens
 

@@ -22,7 +22,8 @@ from specdec_cli.machine import low_power_mode, power_source
 from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.grammar import Vocabulary
 from specdec_cli.models.heads import HeadFiles, is_for_a_head
-from specdec_cli.models.tokenizer import Message, Tokenizer, ToolCall
+from specdec_cli.models.tokenizer import Message, Tokenizer
+from specdec_cli.models.tool_call import ToolCall
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.resolve import resolve_pair
 from specdec_cli.session.cost_file import CostStore, MemoryCostStore
