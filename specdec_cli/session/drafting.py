@@ -17,10 +17,12 @@ from specdec_cli.engine.draft_length.fixed import DraftLength, Fixed
 from specdec_cli.engine.draft_length.lookup_acceptance import LookupAcceptance
 from specdec_cli.engine.draft_length.masking import DraftMasking
 from specdec_cli.engine.drafters.base import Drafter, Parts
+from specdec_cli.engine.drafters.constrained import ConstrainedDrafter
 from specdec_cli.engine.drafters.pace import Pace
 from specdec_cli.engine.heads.cached import MOST_WAITING, CachedHead
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
+from specdec_cli.engine.sampling.constraint import Constraint
 from specdec_cli.kinds import DrafterKind, K, made
 from specdec_cli.request import MAX_K
 from specdec_cli.session.cost_file import CostStore, NullCostStore
@@ -73,8 +75,9 @@ class DraftController:
         prompt: Sequence[int],
         max_tokens: int,
         predicted: Sequence[int] = (),
+        constraint: Constraint | None = None,
     ) -> tuple[Drafter, DraftLength]:
-        """For one reply to `prompt`, whose first tokens are `predicted`."""
+        """For one reply to `prompt`, whose first tokens are `predicted`, inside `constraint` if there is one."""
         draft = self._draft if kind.uses_draft else None
         head = self._head if kind.by_network else None
         k = k if kind.drafts else 0
@@ -82,7 +85,11 @@ class DraftController:
         self._situation = _situation(prompt)
         parts = Parts(self._target, draft, rule, length, self._lookups, head, prompt, predicted, self._pace)
         drafter: Drafter = made(kind)(parts)
-        return drafter, drafter.length(length)
+        length = drafter.length(length)
+        if constraint is not None:
+            drafter = ConstrainedDrafter(drafter, length, constraint, self.masking(prompt))
+            length = drafter.length(length)
+        return drafter, length
 
     def masking(self, prompt: Sequence[int]) -> DraftMasking:
         """Whether drafts of a constrained reply to `prompt` are masked, as this session and earlier ones found it."""

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from specdec_cli.engine import device
 from specdec_cli.engine.baseline import PlainStep, plain_steps, target_scores
 from specdec_cli.engine.decode import decode
-from specdec_cli.engine.drafters.base import read_together
-from specdec_cli.engine.drafters.constrained import ConstrainedDrafter
 from specdec_cli.engine.drafters.pace import Pace
 from specdec_cli.engine.failure import recovering
 from specdec_cli.engine.memory import clear_cache
@@ -25,7 +23,7 @@ from specdec_cli.engine.sampling.noise import Noise, attempt_seed
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.errors import DoesNotFit, UsageError
-from specdec_cli.events import Event, FinishReason, Prefill, Reading
+from specdec_cli.events import Event, Finish, FinishReason, Reading
 from specdec_cli.kinds import DrafterKind, effective_drafter, effective_rule
 from specdec_cli.models.grammar import Matcher, require_uncut
 from specdec_cli.models.text import StopStrings, Thinking
@@ -34,12 +32,11 @@ from specdec_cli.request import Request, asked_of, effective, require_lookups
 from specdec_cli.session.drafting import DraftController
 from specdec_cli.session.gain_meter import GainMeter
 from specdec_cli.session.load import LoadedPair
+from specdec_cli.session.reading import Cancelled, read_prompt
 from specdec_cli.session.slot import Slot
 from specdec_cli.session.start import start_of
 from specdec_cli.session.writer import Writer
 from specdec_cli.stats import Stats
-
-Cancelled = Callable[[], bool]
 
 
 class Session:
@@ -138,34 +135,20 @@ class Session:
     def _events(self, prompt: Sequence[int], request: Request, cancelled: Cancelled, raw: bool) -> Iterator[Event]:
         max_tokens, matcher = self.allowed_tokens(prompt, request), self.matcher(prompt, request)
         rule = self.rule(prompt, request, matcher)
-        clock, stats, context, target = self.clock, Stats(), list(prompt), self.slot.target
+        clock, stats, context = self.clock, Stats(), list(prompt)
         yield start_of(self, prompt, request, max_tokens, rule.name)
         self.pair.residency.hold(len(prompt) + max_tokens)
         device.reset_peak_memory()
         began = clock()
-        kind = self.drafter(request)
-        drafter, length = self._controller.begin(kind, request.k, rule, context, max_tokens, self.predicted(request))
-        if matcher is not None:
-            drafter = ConstrainedDrafter(drafter, length, matcher, self._controller.masking(context))
-            length = drafter.length(length)
-        target.reuse(context)
-        # A head that lacks states which the target would not compute again lets it read more.
-        target.commit(context, min(target.length, drafter.keeps(context)))
-        cached, halted = target.length, False
-        for _ in read_together(target, drafter, context):
-            if halted := cancelled():
-                break
-            if target.length < len(context) - 1:
-                yield Reading("target", target.length, len(context))
-        prefill_seconds = clock() - began
-        self._controller.prompt_was_read(prefill_seconds)
-        yield Prefill(prompt_tokens=len(prompt), cached_tokens=cached, seconds=prefill_seconds)
+        kind, predicted = self.drafter(request), self.predicted(request)
+        drafter, length = self._controller.begin(kind, request.k, rule, context, max_tokens, predicted, matcher)
+        halted, seconds = yield from read_prompt(self.slot.target, drafter, context, clock, cancelled)
+        self._controller.prompt_was_read(seconds)
         tokenizer, stop_strings = self.pair.tokenizer, StopStrings(request.stop)
         writer = Writer(tokenizer.stream(prompt if raw else ()), stop_strings, tokenizer, request.stop_repetition)
-        stops = tokenizer.stop_tokens
-        meter = GainMeter(target, rule, context, self._controller.known_costs(), clock, max_tokens)
+        meter = GainMeter(self.slot.target, rule, context, self._controller.known_costs(), clock, max_tokens)
         rounds = decode(
-            target, drafter, rule, length, context, max_tokens, stops, meter.clock,
+            self.slot.target, drafter, rule, length, context, max_tokens, tokenizer.stop_tokens, meter.clock,
             lambda: halted or cancelled(), request.logprobs,
         )  # fmt: skip
         first = last = meter.clock()
@@ -186,10 +169,16 @@ class Session:
         rounds.close()
         stats.decode_seconds = last - first - stats.draft_prefill_seconds
         stats.total_seconds = clock() - began
-        stats.peak_memory_bytes = device.peak_memory_bytes()
+        yield self._finish(writer, stats, meter, matcher, max_tokens)
+
+    def _finish(
+        self, writer: Writer, stats: Stats, meter: GainMeter, matcher: Matcher | None, max_tokens: int
+    ) -> Finish:
+        """The reply's end; what it taught of costs is kept."""
         reason: FinishReason = writer.stopped or "length"
         if not writer.stopped and stats.emitted_tokens < max_tokens:
             reason = "interrupted"
+        stats.peak_memory_bytes = device.peak_memory_bytes()
         stats.measuring_seconds = meter.seconds
         stats.gain = meter.finish(complete=reason != "interrupted")
         self._controller.learn_costs(meter.learned())
@@ -197,7 +186,7 @@ class Session:
         clear_cache()
         # What ends a loop cuts its round, and the matcher stands behind the whole of it.
         complete = None if matcher is None else matcher.complete and reason != "repetition"
-        yield writer.finish(reason, stats, complete)
+        return writer.finish(reason, stats, complete)
 
     def predicted(self, request: Request) -> list[int]:
         """Ids of the text that the answer will probably resemble. Raises: UsageError if nobody would look it up."""
