@@ -12,7 +12,7 @@ def words(typed):
 def test_commands_values_pairs_and_files_are_completed(tmp_path, monkeypatch):
     assert words("/s") == ["/system", "/set", "/show", "/stats", "/schema", "/save"]
     assert words("/draft o") == ["on", "off"]
-    assert words("/pair dem") == ["demo"]
+    assert words("/pair dem") == ["demo", "demo-hybrid"]
     assert words("/set te") == ["temp"]
     assert words("/set think h") == ["think hidden"]
     assert words("/k a") == ["auto"]

@@ -51,10 +51,10 @@ def test_no_help_speaks_of_bool(specdec, path, option):
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        ("specdec run -p dem", ["demo"]),
+        ("specdec run -p dem", ["demo", "demo-hybrid"]),
         ("specdec run --pair qwen3-8b", ["qwen3-8b", "qwen3-8b-8bit"]),
         ("specdec check llama-3", ["llama-3b"]),
-        ("specdec pairs use dem", ["demo"]),
+        ("specdec pairs use dem", ["demo", "demo-hybrid"]),
         ("specdec run --drafter n", ["ngram", "none"]),
         ("specdec bench --drafter n", ["ngram"]),
         ("specdec chat --rule co", ["coupled"]),
