@@ -11,10 +11,10 @@ pytestmark = pytest.mark.slow
 
 TYPOS = [
     (["pul", "tiny"], 2, "No such command 'pul'. Did you mean 'pull'?", "specdec --help"),
-    (["pull", "tinny"], 3, "no pair named tinny; 28 are known", "did you mean tiny?"),
-    (["check", "quen3-8b"], 3, "no pair named quen3-8b; 28 are known", "did you mean qwen3-8b"),
-    (["run", "-p", "tinny", "hi"], 3, "no pair named tinny; 28 are known", "did you mean tiny?"),
-    (["pairs", "use", "dmeo"], 3, "no pair named dmeo; 28 are known", "did you mean demo?"),
+    (["pull", "tinny"], 3, "no pair named tinny; 29 are known", "did you mean tiny?"),
+    (["check", "quen3-8b"], 3, "no pair named quen3-8b; 29 are known", "did you mean qwen3-8b"),
+    (["run", "-p", "tinny", "hi"], 3, "no pair named tinny; 29 are known", "did you mean tiny?"),
+    (["pairs", "use", "dmeo"], 3, "no pair named dmeo; 29 are known", "did you mean demo?"),
     (["pairs", "ad", "x"], 2, "No such command 'ad'. Did you mean 'add'?", "specdec --help"),
     (["pairs", "add", "x"], 2, "pair x has no target", "specdec pairs add x --target ID --draft ID"),
     (["pairs", "add", "a b", "--target", "o/t"], 2, "'a b' is no name for a pair", "use letters"),

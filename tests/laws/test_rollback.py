@@ -20,7 +20,7 @@ from specdec_cli.engine.cache.recompute import Recorder
 from specdec_cli.engine.cache.window import WindowKVCache
 from specdec_cli.engine.conformance.networks import tiny_network
 from specdec_cli.engine.conformance.suite import check
-from specdec_cli.engine.decode import decode
+from specdec_cli.engine.decode import decode, rounds_of
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.drafters.model import ModelDrafter
 from specdec_cli.engine.model import CachedModel
@@ -249,7 +249,7 @@ def test_quantized_caches_give_mlx_lms_tokens_with_the_same_caches():
         for _ in target.prefill(context):
             pass
         drafter = ModelDrafter(draft, target.vocab_size, greedy(target.vocab_size))
-        rounds = decode(
+        steps = decode(
             target, drafter, greedy(target.vocab_size), Fixed(k), context, tokens, frozenset(), time.perf_counter
         )
-        assert [token for round in rounds for token in round.emitted] == expected
+        assert [token for round in rounds_of(steps) for token in round.emitted] == expected

@@ -25,17 +25,18 @@ def turn(prompt, tokens=12, ends=()):
 
 
 def test_conversations_of_a_pair_with_a_head_are_those_of_fresh_sessions_and_read_what_is_new(pair):
-    desk, read = desk_of(pair), []
+    desk, read, accepted = desk_of(pair), [], 0
     prompts = [[*SYSTEM, *[5 + n] * 3, *range(9, 30)] for n in range(2)]
     for _ in range(3):
         clients = [Client(desk, turn(prompt, ends=(80, len(prompt)))) for prompt in prompts]
         for number, client in enumerate(clients):
             prompt = prompts[number]
             assert client.wait().end.tokens == alone(pair, turn(prompt))
-            assert client.end.stats["draft_n_accepted"] > 0
+            accepted += client.end.stats["draft_n_accepted"]
             read.append(client.read_tokens)
             prompts[number] = [*prompt, *client.end.tokens, 7, 8, 9]
     print("tokens read, turn by turn:", read)
+    assert accepted > 0, "the head guessed nothing: nothing of it is tested here"
     assert read[0] == 104 and all(tokens <= 26 for tokens in read[1:2]) and all(tokens <= 6 for tokens in read[2:])
     desk.close()
 
