@@ -8,6 +8,7 @@ import numpy as np
 
 from fakes.models import TINY
 from specdec_cli.engine.decode import decode
+from specdec_cli.engine.sampling.warps import Sampling
 
 PROMPT, K = [1, 2, 3], 2
 SMALL = TINY | {
@@ -18,6 +19,14 @@ SMALL = TINY | {
     "num_attention_heads": 1,
     "num_key_value_heads": 1,
 }
+# (rule, warps) under which answers from drafts of any kind follow the target.
+CASES = (
+    ("token", Sampling(1.0)),
+    ("block", Sampling(1.0)),
+    ("coupled", Sampling(0.6)),
+    ("match", Sampling(1.0)),
+    ("block", Sampling(0.6, top_p=0.9)),
+)
 
 
 def answers(target, begin, n, prompt=PROMPT, k=K):

@@ -15,7 +15,7 @@ from fakes.counting import counting_folder, counting_tensors
 from fakes.heads import agreeing_head, cached_head, tiny_target
 from fakes.models import tiny_network
 from laws.exact_law import assert_follows
-from laws.seeded_answers import PROMPT, SMALL, K, answers
+from laws.seeded_answers import CASES, PROMPT, SMALL, K, answers
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.drafters.mtp import MtpDrafter
 from specdec_cli.engine.memory import memory_use
@@ -176,16 +176,7 @@ def assert_engine_follows(rule_for, sampling):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(
-    ("rule", "sampling"),
-    [
-        ("token", Sampling(1.0)),
-        ("block", Sampling(1.0)),
-        ("coupled", Sampling(0.6)),
-        ("match", Sampling(1.0)),
-        ("block", Sampling(0.6, top_p=0.9)),
-    ],
-)
+@pytest.mark.parametrize(("rule", "sampling"), CASES)
 def test_answers_drafted_by_a_head_follow_the_target(rule, sampling):
     """N = 1000 answers of 4 tokens, K = 2; odds to fail by chance as in `test_engine_law`."""
     assert_engine_follows(lambda sampler: make_rule(rule, sampler), sampling)

@@ -10,7 +10,7 @@ from fakes.chat import tokenizer_in
 from fakes.heads import agreeing_head, cached_head, tiny_target
 from fakes.models import tiny_network
 from laws.exact_law import assert_follows
-from laws.seeded_answers import PROMPT, SMALL, K, answers
+from laws.seeded_answers import CASES, PROMPT, SMALL, K, answers
 from laws.test_heads import PROMPTS, asked, rounds_of, said
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.drafters.mtp import MtpDrafter
@@ -79,16 +79,7 @@ def assert_engine_follows(rule_for, sampling, first, n=1000):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(
-    ("rule", "sampling"),
-    [
-        ("token", Sampling(1.0)),
-        ("block", Sampling(1.0)),
-        ("coupled", Sampling(0.6)),
-        ("match", Sampling(1.0)),
-        ("block", Sampling(0.6, top_p=0.9)),
-    ],
-)
+@pytest.mark.parametrize(("rule", "sampling"), CASES)
 def test_answers_from_a_cut_vocabulary_follow_the_target(rule, sampling):
     assert_engine_follows(lambda sampler: make_rule(rule, sampler), sampling, SMALL_FIRST)
 
