@@ -25,7 +25,7 @@ def guarded(refused: Callable[[str], SpecdecError]) -> Iterator[None]:
         yield
     except SpecdecError:
         raise
-    except Exception as error:
+    except Exception as error:  # code and files of others: what they raise cannot be listed
         raise refused(reason(error)) from error
 
 
