@@ -50,12 +50,14 @@ def _shake(network, scale):
     )
 
 
-def byte_tokenizer():
-    """Ids 0-2 are special, 3-258 the bytes: every split of a character over tokens happens."""
+def byte_tokenizer(words=()):
+    """Ids 0-2 are special, 3-258 the bytes: every split of a character over tokens happens; `words` are never read."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {token: i for i, token in enumerate(SPECIALS + alphabet)}
+    level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    names = [level.pre_tokenize_str(word)[0][0] for word in words]
+    vocabulary = {token: i for i, token in enumerate(SPECIALS + alphabet + names)}
     tokenizer = Tokenizer(models.BPE(vocabulary, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = level
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(SPECIALS)
     return tokenizer

@@ -15,12 +15,14 @@ from specdec_cli.serve.model import Model
 
 MARKS = ("<tool_call>", "</tool_call>")
 THINK = ("<think>", "</think>")
-TOOLS_TEMPLATE = (
+SAID = (
     "{%- if tools -%}{{ '<|im_start|>tools\\n' + (tools | tojson) + '<|im_end|>\\n' }}{%- endif -%}"
     "{%- for m in messages -%}{{ '<|im_start|>' + m['role'] + '\\n' + m['content'] }}"
     "{%- for tool_call in m.get('tool_calls', []) -%}{%- set tool_call = tool_call.function -%}"
     '{{ \'<tool_call>\\n{"name": "\' + tool_call.name + \'", "arguments": \' + (tool_call.arguments | tojson) + \'}'
     "\\n</tool_call>' }}{%- endfor -%}{{ '<|im_end|>\\n' }}{%- endfor -%}"
+)
+TOOLS_TEMPLATE = SAID + (
     "{%- if add_generation_prompt -%}{{ '<|im_start|>assistant\\n' }}"
     "{%- if enable_thinking is defined and enable_thinking -%}{{ '<think>\\n' }}{%- endif -%}{%- endif -%}"
 )
