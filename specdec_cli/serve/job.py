@@ -12,6 +12,7 @@ from typing import Protocol
 from specdec_cli.errors import SpecdecError
 from specdec_cli.events import Event
 from specdec_cli.request import Request
+from specdec_cli.serve.status import DeskStatus
 
 Deliver = Callable[[Event], None]
 
@@ -73,6 +74,10 @@ class Desk(Protocol):
 
     def health(self) -> Health:
         """How busy it is; from any thread, without waiting."""
+        ...
+
+    def status(self) -> DeskStatus:
+        """What it is doing and has done; from any thread, without waiting. A job's last event comes after its sums."""
         ...
 
     def close(self) -> None:

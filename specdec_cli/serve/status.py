@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from specdec_cli.stats import ChatStats
+from specdec_cli.stats import ChatStats, ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +41,26 @@ class JobStatus:
     @property
     def acceptance_rate(self) -> float | None:
         """accepted / drafted."""
-        return self.accepted_tokens / self.draft_tokens if self.draft_tokens else None
+        return ratio(self.accepted_tokens, self.draft_tokens)
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums since the desk began. `drafts` are rounds that drafted; [i] of the last two counts draft position i."""
+    """Sums since the desk began. `drafts` are rounds that drafted; [i] of the last two counts draft position i.
+
+    `prompt_tokens` has those that were reused, too. `passes` are the target's; seconds of a job that is not over yet
+    are not in `generated_seconds`.
+    """
 
     jobs: int = 0
     failed: int = 0
     cancelled: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    prompt_seconds: float = 0.0
     generated_tokens: int = 0
+    generated_seconds: float = 0.0
+    passes: int = 0
     drafts: int = 0
     draft_tokens: int = 0
     accepted_tokens: int = 0
@@ -70,13 +77,26 @@ class Totals:
             cancelled=cancelled,
             prompt_tokens=stats.prompt_tokens,
             cached_tokens=stats.cached_tokens,
+            prompt_seconds=stats.prefill_seconds,
             generated_tokens=rounds.emitted_tokens,
+            generated_seconds=rounds.decode_seconds,
+            passes=rounds.target_passes,
             drafts=sum(rounds.accepted_histogram),
             draft_tokens=rounds.draft_n,
             accepted_tokens=rounds.draft_n_accepted,
             drafted_per_position=tuple(rounds.drafted_at),
             accepted_per_position=tuple(rounds.accepted_at),
         )
+
+    @property
+    def read_tokens(self) -> int:
+        """Tokens of all prompts that no cache held."""
+        return self.prompt_tokens - self.cached_tokens
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        """accepted / drafted."""
+        return ratio(self.accepted_tokens, self.draft_tokens)
 
 
 @dataclass(frozen=True, slots=True)

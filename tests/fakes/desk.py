@@ -8,6 +8,8 @@ from collections import deque
 from specdec_cli.errors import SpecdecError
 from specdec_cli.events import Failure, Finish
 from specdec_cli.serve.job import Health
+from specdec_cli.serve.status import DeskStatus, Totals
+from specdec_cli.stats import ChatStats
 
 
 class Ticket:
@@ -30,6 +32,7 @@ class SequentialDesk:
     def __init__(self, pair, refusal=None):
         self.pair, self.refusal = pair, refusal
         self.jobs, self.waiting, self.running, self.passes = [], deque(), None, 0
+        self._stats = ChatStats()
         self._wake = threading.Condition()
         self._open = True
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -50,6 +53,9 @@ class SequentialDesk:
         running = self.running
         nouns = (*((running.job.noun,) if running else ()), *waiting)
         return Health(running=int(running is not None), waiting=len(waiting), slots=1, loaded=True, jobs=nouns)
+
+    def status(self):
+        return DeskStatus(True, totals=Totals.of(self._stats, self._stats.replies, 0, 0))
 
     def close(self):
         with self._wake:
@@ -73,6 +79,7 @@ class SequentialDesk:
         try:
             for event in self.events(ticket):
                 self.passes += event.event == "round"
+                self._stats.fold(event)
                 ticket.deliver(event)
         except SpecdecError as error:
             ticket.deliver(Failure(error.message, error.hint, error.exit_code))

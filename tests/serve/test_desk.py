@@ -42,6 +42,21 @@ def test_an_answer_is_that_of_a_session_alone(pair, desk):
         assert client.end.tokens == alone(pair, request)
 
 
+def test_a_job_is_counted_before_its_last_event_is_delivered(desk):
+    seen = []
+
+    def look(client, event):
+        if isinstance(event, Finish):
+            seen.append(desk.status())
+
+    end = Client(desk, job(ids(40)), look).wait().end
+    (status,) = seen
+    totals, stats = status.totals, end.stats
+    assert (totals.jobs, totals.generated_tokens, totals.passes) == (1, stats["emitted_tokens"], stats["rounds"])
+    assert (totals.draft_tokens, totals.generated_seconds) == (stats["draft_n"], stats["decode_seconds"])
+    assert not status.running and not any(slot.busy for slot in status.slots)
+
+
 def storm(pair, desk, jobs, seed, cancel_share=0.3):
     """8 threads hand in `jobs`, in any order; some are cancelled after some events. The clients, by job."""
     rng, found, lock = random.Random(seed), {}, threading.Lock()

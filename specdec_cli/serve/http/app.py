@@ -18,7 +18,7 @@ from specdec_cli.serve.http import anthropic, chat, completions, llama, response
 from specdec_cli.serve.http.errors import FAILED, HttpError
 from specdec_cli.serve.http.fields import Fields
 from specdec_cli.serve.http.guard import Guard
-from specdec_cli.serve.http.metrics import CONTENT_TYPE
+from specdec_cli.serve.http.metrics import CONTENT_TYPE, metrics
 from specdec_cli.serve.http.record import Record
 from specdec_cli.serve.http.reply import error_response, json_response
 from specdec_cli.serve.http.response_voice import ResponseVoice
@@ -103,7 +103,7 @@ async def _props(service: Service, request: Request) -> Response:
 
 
 async def _metrics(service: Service, request: Request) -> Response:
-    return Response(service.totals.lines(service.desk.health()), media_type=CONTENT_TYPE)
+    return Response(metrics(service.desk.status()), media_type=CONTENT_TYPE)
 
 
 async def _refused(request: Request, error: HttpError) -> Response:

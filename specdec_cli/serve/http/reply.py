@@ -23,7 +23,7 @@ ENDING = HttpError(503, "the server is ending")
 # Proxies and clients take a silent connection for a dead one.
 SILENCE_SECONDS = 12.0
 Done = Callable[[Sequence[Answer], int], None]
-"""Told of the answers and the status once a reply is over."""
+"""Told of the answers and the status once a reply is over: before the client has the end of it, or has left."""
 
 
 def json_response(values: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -51,7 +51,7 @@ class Reply(Response):
     ) -> None:
         self._voice, self._answers, self._tickets = voice, answers, tickets
         self._mailbox, self._done = mailbox, done
-        self._status = 499  # the client left
+        self._status, self._over = 499, False  # the client left
         self._sent = time.monotonic()
         self.background = None
 
@@ -69,6 +69,12 @@ class Reply(Response):
             for ticket, answer in zip(self._tickets, self._answers, strict=True):
                 if not answer.over:
                     ticket.cancel()
+            self._end()
+
+    def _end(self) -> None:
+        """It is over; whoever asks for figures after its last byte finds it among them."""
+        if not self._over:
+            self._over = True
             self._done(self._answers, self._status)
 
     async def _watch(self, receive: Receive) -> None:
@@ -86,6 +92,7 @@ class Reply(Response):
             if failed := self._failure():
                 return await self._fail(failed, scope, receive, send)
         self._status = 200
+        self._end()
         await json_response(self._voice.whole(self._answers))(scope, receive, send)
         return None
 
@@ -103,12 +110,11 @@ class Reply(Response):
         await self._send(send, self._voice.begin())
         while True:
             said = b"".join(self._say(choice, event) for choice, event in letters)
-            await self._send(send, said or self._silence())
-            if failed := self._failure():
-                await self._send(send, self._voice.failed(failed))
-                break
-            if all(answer.over for answer in self._answers):
-                await self._send(send, self._voice.end(self._answers))
+            last = self._last()
+            if last:
+                self._end()
+            await self._send(send, said + last or self._silence())
+            if last:
                 break
             letters = await self._mailbox.take(self._until_silence())
             if self._mailbox.gone:
@@ -117,6 +123,12 @@ class Reply(Response):
         with suppress(OSError):
             await send({"type": "http.response.body", "body": b""})
         return None
+
+    def _last(self) -> bytes:
+        """What ends the stream, once it is over."""
+        if failed := self._failure():
+            return self._voice.failed(failed)
+        return self._voice.end(self._answers) if all(answer.over for answer in self._answers) else b""
 
     def _until_silence(self) -> float:
         """Seconds until the client must hear something: much may happen of which it is told nothing."""
@@ -150,6 +162,7 @@ class Reply(Response):
 
     async def _fail(self, error: HttpError, scope: Scope, receive: Receive, send: Send) -> None:
         self._status = self._status if error is ENDING else error.status
+        self._end()
         await error_response(scope["path"], error)(scope, receive, send)
 
     async def _send(self, send: Send, body: bytes) -> None:

@@ -28,7 +28,6 @@ from specdec_cli.serve.http.fields import Fields
 from specdec_cli.serve.http.functions import described
 from specdec_cli.serve.http.guard import Door, read_body
 from specdec_cli.serve.http.mailbox import Mailbox
-from specdec_cli.serve.http.metrics import Totals
 from specdec_cli.serve.http.record import Record, Told
 from specdec_cli.serve.http.reply import Reply
 from specdec_cli.serve.http.voice import Voice
@@ -50,7 +49,6 @@ class Service:
     desk: Desk
     door: Door
     tell: Told
-    totals: Totals = field(default_factory=Totals)
     open: set[Mailbox] = field(default_factory=set)
     _reader: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "reader"))
 
@@ -84,7 +82,6 @@ class Service:
 
         def done(answers: Sequence[Answer], status: int) -> None:
             self.open.discard(mailbox)
-            self.totals.count(answers, status)
             self.tell(Record(request.url.path, status, time.monotonic() - began, tuple(answers)))
 
         return Reply(speak(ask, ask.model), answers, tickets, mailbox, done)

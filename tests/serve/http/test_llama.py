@@ -86,13 +86,19 @@ def test_rounds_are_shown_to_whoever_asks_and_to_nobody_else(client, path):
     assert not any("specdec" in chunk for chunk in chunks_of(answered(client, path, stream=True)))
 
 
-def test_the_metrics_count_under_llama_cpp_s_names(client, served):
-    before = served[1].totals.draft_tokens, served[1].totals.accepted_tokens
+def test_the_metrics_count_under_llama_cpp_s_names(client, desk):
+    before = desk.status().totals
     timings = answered(client, max_tokens=64).json()["timings"]
-    totals = served[1].totals
-    assert (totals.draft_tokens - before[0], totals.accepted_tokens - before[1]) == (
-        timings["draft_n"],
-        timings["draft_n_accepted"],
+    totals = desk.status().totals
+    assert (
+        totals.draft_tokens - before.draft_tokens,
+        totals.accepted_tokens - before.accepted_tokens,
+        totals.read_tokens - before.read_tokens,
+        totals.generated_tokens - before.generated_tokens,
+    ) == tuple(timings[name] for name in ("draft_n", "draft_n_accepted", "prompt_n", "predicted_n"))
+    assert 1e3 * (totals.prompt_seconds - before.prompt_seconds) == pytest.approx(timings["prompt_ms"], abs=1e-3)
+    assert 1e3 * (totals.generated_seconds - before.generated_seconds) == pytest.approx(
+        timings["predicted_ms"], abs=1e-3
     )
     text = client.get("/metrics").text
     values = dict(re.findall(r"^(llamacpp:\S+) (\S+)$", text, re.M))
