@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from specdec_cli.events import Finish, RoundDone, Start, from_dict
-from specdec_cli.ui.fates import FateStream
+from specdec_cli.fates import FateStream
 from specdec_cli.ui.panel.answer import ANSWER_STYLES
 from specdec_cli.ui.panel.frame import render
 from specdec_cli.ui.panel.state import PanelState

@@ -9,9 +9,9 @@ from typing import Final, TextIO
 
 from rich.text import Text
 
+from specdec_cli.fates import Fate
 from specdec_cli.format import count
 from specdec_cli.models.text import Thinking, ThinkingStream
-from specdec_cli.ui.fates import Fate
 from specdec_cli.ui.panel.answer import AnswerRows, Codes
 from specdec_cli.ui.plain import AnswerWriter
 

@@ -7,13 +7,13 @@ from html import escape
 from typing import Any, Final
 
 from specdec_cli.events import Start
+from specdec_cli.fates import Fate
 from specdec_cli.format import percent, speed
 from specdec_cli.gain import Gain
 from specdec_cli.kinds import kind_of
 from specdec_cli.stats import ratio
 from specdec_cli.trace import Reply, Trace
 from specdec_cli.ui.export.tokens import MEANINGS, ColouredToken, coloured, drawn
-from specdec_cli.ui.fates import Fate
 from specdec_cli.ui.html import Markup, element, fill, joined
 from specdec_cli.ui.summary import SEPARATOR
 

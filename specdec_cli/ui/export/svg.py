@@ -13,11 +13,11 @@ from xml.sax.saxutils import escape
 
 from rich.cells import cell_len
 
+from specdec_cli.fates import Fate
 from specdec_cli.kinds import kind_of
 from specdec_cli.trace import Reply, Trace
 from specdec_cli.ui.export.html import figures, heading, settings
 from specdec_cli.ui.export.tokens import GLYPHS, MEANINGS, ColouredToken, coloured, drawn
-from specdec_cli.ui.fates import Fate
 from specdec_cli.ui.html import picture_style
 from specdec_cli.ui.summary import SEPARATOR
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
-from specdec_cli.ui.fates import Fate
+from specdec_cli.fates import Fate
 from specdec_cli.ui.terminal import TerminalFilter
 
 GUESSED: Final = "green"

@@ -14,7 +14,7 @@ from typing import Final, TextIO
 from rich.text import Text
 
 from specdec_cli.events import Event, Failure, Finish, RoundDone, Start
-from specdec_cli.ui.fates import FateStream, Span
+from specdec_cli.fates import FateStream, Span
 from specdec_cli.ui.panel.answer import AnswerRows, Codes, codes
 from specdec_cli.ui.panel.frame import frame_rows, render
 from specdec_cli.ui.panel.region import LiveRegion, folds_rows

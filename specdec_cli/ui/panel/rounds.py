@@ -12,8 +12,8 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from specdec_cli.events import RoundDone
+from specdec_cli.fates import Fate, fates
 from specdec_cli.format import count
-from specdec_cli.ui.fates import Fate, fates
 from specdec_cli.ui.panel.answer import GUESSED, OWN
 from specdec_cli.ui.terminal import MUTED, visible
 

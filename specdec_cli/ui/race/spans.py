@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from specdec_cli.events import Finish, RoundDone, Start
+from specdec_cli.fates import Fate
 from specdec_cli.trace import Reply
 from specdec_cli.ui.export.tokens import coloured
-from specdec_cli.ui.fates import Fate
 
 
 class Author(StrEnum):

@@ -10,9 +10,9 @@ import pytest
 
 from fakes.ui_script import PREFILL, ROUNDS, START, drafted, finish
 from specdec_cli.events import Finish
+from specdec_cli.fates import Fate
 from specdec_cli.trace import Reply, Trace
 from specdec_cli.ui.export.svg import COLUMNS, svg_picture
-from specdec_cli.ui.fates import Fate
 
 SCRIPT = Reply(START, PREFILL, ROUNDS, finish())
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from specdec_cli.ui.fates import Fate
+from specdec_cli.fates import Fate
 from specdec_cli.ui.panel.answer import Unfinished, codes, folds
 
 CODES = {Fate.ACCEPTED: "\x1b[32m", Fate.BONUS: "\x1b[1;33m"}

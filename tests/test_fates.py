@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fakes.ui_script import ROUNDS, drafted
 from specdec_cli.events import RoundDone
-from specdec_cli.ui.fates import Fate, FateStream, fates
+from specdec_cli.fates import Fate, FateStream, fates
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
+from specdec_cli.alignment import Alignment
 from specdec_cli.events import RoundDone
-from specdec_cli.ui.alignment import Alignment
 
 
 class Fate(StrEnum):
