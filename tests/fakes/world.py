@@ -88,7 +88,7 @@ class World:
     def without_network(self, *arguments: str, **extra: str) -> Done:
         """The same, where opening any socket fails."""
         command = [sys.executable, "-c", BLOCKED, *arguments]
-        pipes = {"capture_output": True, "stdin": subprocess.DEVNULL, "text": True, "timeout": 60}
+        pipes = {"capture_output": True, "stdin": subprocess.DEVNULL, "text": True, "timeout": 180}
         done = subprocess.run(command, env=self.environment(**extra), check=False, **pipes)
         return Done(done.returncode, done.stdout, done.stderr)
 
