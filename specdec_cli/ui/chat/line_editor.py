@@ -140,7 +140,12 @@ class LineEditor:
         As long as `text` is unchanged the bottom line says `refusal`: a long text fills the screen.
         """
         self._given, self._refusal = safe(text), safe(refusal)  # either may come from a file
-        return characters(self._session.prompt(default=self._given))
+        try:
+            return characters(self._session.prompt(default=self._given))
+        except (SystemExit, KeyboardInterrupt):
+            # A signal between its first frame and its first key ends prompt_toolkit without this.
+            self._session.app.renderer.reset()
+            raise
 
     def no_echo(self) -> AbstractContextManager[None]:
         """In this context keys are not echoed but kept for the next line; Ctrl-C still interrupts."""

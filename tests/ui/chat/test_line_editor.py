@@ -7,9 +7,12 @@ import stat
 import threading
 
 import pytest
+from prompt_toolkit.application import Application
+from prompt_toolkit.data_structures import Size
 from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
+from prompt_toolkit.output.vt100 import Vt100_Output
 
 from specdec_cli.chat.completion import suggestions
 from specdec_cli.chat.loop import is_open
@@ -17,20 +20,23 @@ from specdec_cli.ui.chat import line_editor
 from specdec_cli.ui.chat.line_editor import KEPT_ENTRIES, LineEditor, PrivateHistory, open_history
 
 
+def editor_of(keyboard, history=None, output=None):
+    return LineEditor(
+        history or InMemoryHistory(),
+        lambda width: "bar",
+        io.StringIO(),
+        keyboard,
+        output or DummyOutput(),
+        complete=suggestions,
+        is_open=is_open,
+    )
+
+
 def typed(keys, text="", history=None):
     """What the editor returns for these keys."""
     with create_pipe_input() as keyboard:
-        editor = LineEditor(
-            history or InMemoryHistory(),
-            lambda width: "bar",
-            io.StringIO(),
-            keyboard,
-            DummyOutput(),
-            complete=suggestions,
-            is_open=is_open,
-        )
         keyboard.send_text(keys)
-        return editor.read(text)
+        return editor_of(keyboard, history).read(text)
 
 
 @pytest.mark.parametrize(
@@ -66,18 +72,26 @@ def test_ctrl_c_and_ctrl_d_are_told_apart():
     assert typed("half\x04\r") == "half"
 
 
+@pytest.mark.parametrize("ending", [SystemExit(143), KeyboardInterrupt()])
+def test_a_signal_between_the_first_frame_and_the_first_key_leaves_no_paste_marked(monkeypatch, ending):
+    written = io.StringIO()
+    output = Vt100_Output(written, lambda: Size(24, 80), enable_cpr=False)
+
+    def end(*_):
+        raise ending
+
+    # What prompt_toolkit does next once the first frame is drawn.
+    monkeypatch.setattr(Application, "_start_auto_refresh_task", end)
+    with create_pipe_input() as keyboard, pytest.raises(type(ending)):
+        editor_of(keyboard, output=output).read("")
+    drawn = written.getvalue()
+    assert 0 < drawn.rfind("\x1b[?2004h") < drawn.rfind("\x1b[?2004l")
+
+
 def test_tab_completes_commands_and_pair_names():
     for keys, line in (("/ret", "/retry"), ("/pair dem", "/pair demo")):
         with create_pipe_input() as keyboard:
-            editor = LineEditor(
-                InMemoryHistory(),
-                lambda width: "bar",
-                io.StringIO(),
-                keyboard,
-                DummyOutput(),
-                complete=suggestions,
-                is_open=is_open,
-            )
+            editor = editor_of(keyboard)
             keyboard.send_text(keys)
             for number, key in enumerate("\t\r\r", 1):  # completions come a moment later
                 threading.Timer(0.3 * number, keyboard.send_text, [key]).start()
