@@ -66,3 +66,42 @@ class FateStream:
     def tail(self, text: str) -> list[Span]:
         """The text that was held back until the end."""
         return self._alignment.feed(text)
+
+
+class TokenStream:
+    """Every token of a reply as its text comes, unsaid ones where they were proposed.
+
+    Law: the pieces of the said tokens, joined, are the text. A token that became no text, such as a stop token, never
+    comes, and one whose text comes in parts comes in parts.
+    """
+
+    def __init__(self) -> None:
+        self._alignment: Alignment[int] = Alignment()
+        self._tokens: list[Judged] = []
+        self._past = 0
+
+    def expect(self, done: RoundDone) -> None:
+        """The tokens of a round; their text is fed after it."""
+        first = len(self._tokens)
+        self._tokens += fates(done)
+        new = enumerate(self._tokens[first:], first)
+        self._alignment.expect((place, token.piece) for place, token in new if token.said)
+
+    def feed(self, text: str) -> list[Judged]:
+        """The tokens that `text` is from; what no token explains is plain."""
+        found: list[Judged] = []
+        for place, share in self._alignment.feed(text):
+            if place is not None:
+                found += self._unsaid(place)
+            if share:
+                found.append(Judged(Fate.PLAIN if place is None else self._tokens[place].fate, share, True))
+        return found
+
+    def rest(self) -> list[Judged]:
+        """Unsaid tokens after the last text."""
+        return self._unsaid(len(self._tokens))
+
+    def _unsaid(self, end: int) -> list[Judged]:
+        """The rejected and discarded tokens before place `end` that did not come yet."""
+        tokens, self._past = self._tokens[self._past : end], max(self._past, end)
+        return [token for token in tokens if token.fate in (Fate.REJECTED, Fate.DISCARDED)]

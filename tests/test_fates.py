@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fakes.ui_script import ROUNDS, drafted
 from specdec_cli.events import RoundDone
-from specdec_cli.fates import Fate, FateStream, fates
+from specdec_cli.fates import Fate, FateStream, TokenStream, fates
 
 
 @pytest.mark.parametrize(
@@ -135,3 +135,48 @@ def test_a_reply_is_coloured_from_its_first_draft_on():
         ("correction", "!"),
         ("plain", " d"),
     ]
+
+
+def tokens(rounds, tail=""):
+    """(fate, piece) of every token of the reply, as they come."""
+    stream = TokenStream()
+    found = []
+    for done in rounds:
+        stream.expect(done)
+        found += stream.feed(done.text)
+    return [(token.fate.value, token.piece) for token in [*found, *stream.feed(tail), *stream.rest()]]
+
+
+def test_what_was_drafted_and_not_said_stands_where_it_was_proposed():
+    assert tokens([drafted(0, [], 0, "a"), drafted(1, ["b", "x", "y"], 1, "c"), drafted(2, ["z"], 0, "d")]) == [
+        ("plain", "a"),
+        ("accepted", "b"),
+        ("rejected", "x"),
+        ("discarded", "y"),
+        ("correction", "c"),
+        ("rejected", "z"),
+        ("correction", "d"),
+    ]
+
+
+def test_a_token_that_became_no_text_never_comes_but_what_was_rejected_before_it_does():
+    ended = with_text(drafted(2, ["x"], 0, "<|end|>"), "")
+    assert tokens([drafted(1, ["a"], 1, "b"), ended]) == [("accepted", "a"), ("bonus", "b"), ("rejected", "x")]
+
+
+def test_text_that_waits_brings_what_was_rejected_before_it_and_brings_it_once():
+    held = with_text(drafted(1, ["a", "x"], 1, "bc"), "ab")
+    assert tokens([held], "c") == [("accepted", "a"), ("rejected", "x"), ("correction", "b"), ("correction", "c")]
+
+
+@given(st.lists(st.tuples(PIECES, st.integers(0, 4), st.text(st.sampled_from("ab \ufffd日é"), max_size=6)), max_size=5))
+def test_the_said_tokens_join_to_the_text_whatever_the_pieces_are(parts):
+    stream, lost = TokenStream(), []
+    for index, (pieces, accepted, text) in enumerate(parts):
+        done = replace(drafted(index, pieces, min(accepted, len(pieces)), "b"), text=text)
+        stream.expect(done)
+        found = stream.feed(text)
+        assert "".join(token.piece for token in found if token.said) == text
+        lost += [token for token in found if not token.said]
+    drafts = [piece for pieces, accepted, _ in parts for piece in pieces[accepted:]]
+    assert [token.piece for token in lost + stream.rest()] == drafts

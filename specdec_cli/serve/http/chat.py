@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from specdec_cli.events import TokenLogprob
+from specdec_cli.events import RoundDone, TokenLogprob
+from specdec_cli.fates import Judged, TokenStream
 from specdec_cli.serve.http import voice
 from specdec_cli.serve.http.answer import Answer, Piece, Said, Thought
 from specdec_cli.serve.http.ask import Ask
@@ -94,20 +96,30 @@ class ChatVoice(ChunkVoice):
 
     chunk, object, prefix = "chat.completion.chunk", "chat.completion", "chatcmpl-"
     _calls: dict[int, int] = field(default_factory=dict)
+    _tokens: defaultdict[int, TokenStream] = field(default_factory=lambda: defaultdict(TokenStream))
 
     def begin(self) -> bytes:
         """Whose words follow."""
         role = {"role": "assistant", "content": ""}
         return voice.joined(self._delta(choice, role) for choice in range(self.ask.choices))
 
+    def show(self, choice: int, round: RoundDone) -> bytes:
+        """As any round; the deltas after it say which of its tokens their text is from."""
+        self._tokens[choice].expect(round)
+        return ChunkVoice.show(self, choice, round)
+
     def say(self, choice: int, piece: Piece, answer: Answer) -> bytes:
         """A delta, or those of a call."""
         match piece:
             case Thought(text):
-                return self._delta(choice, {"reasoning_content": text}, self._scores(answer, answer.new_scores()))
+                delta: dict[str, Any] = {"reasoning_content": text}
             case Said(text):
-                return self._delta(choice, {"content": text}, self._scores(answer, answer.new_scores()))
-        return self._call(choice, piece)
+                delta = {"content": text}
+            case Call():
+                return self._call(choice, piece)
+        if self.ask.rounds:
+            delta["specdec"] = _told(self._tokens[choice].feed(text))
+        return self._delta(choice, delta, self._scores(answer, answer.new_scores()))
 
     def _call(self, choice: int, call: Call) -> bytes:
         place = self._calls.get(choice, 0)
@@ -119,7 +131,9 @@ class ChatVoice(ChunkVoice):
     def close(self, choice: int, answer: Answer) -> bytes:
         """Why it ended."""
         scores = self._scores(answer, answer.new_scores())
-        return self.finished(choice, answer, {"delta": {}, "logprobs": scores, "finish_reason": reason(answer)})
+        unsaid = _told(self._tokens[choice].rest())
+        delta = {"specdec": unsaid} if unsaid else {}
+        return self.finished(choice, answer, {"delta": delta, "logprobs": scores, "finish_reason": reason(answer)})
 
     def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
         """A message each."""
@@ -141,6 +155,11 @@ class ChatVoice(ChunkVoice):
         if self.ask.request.logprobs is None:
             return None
         return {"content": chat_scores(answer.model.tokenizer, scores), "refusal": None}
+
+
+def _told(tokens: Sequence[Judged]) -> list[tuple[str, str]]:
+    """[fate, text] of each; the texts of those that are neither rejected nor discarded are the delta's."""
+    return [(token.fate.value, token.piece) for token in tokens]
 
 
 def message_of(answer: Answer) -> dict[str, Any]:

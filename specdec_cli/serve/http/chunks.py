@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from specdec_cli.events import RoundDone
+from specdec_cli.events import RoundDone, to_dict
 from specdec_cli.serve.http import voice
 from specdec_cli.serve.http.answer import Answer
 from specdec_cli.serve.http.ask import Ask
@@ -33,8 +33,9 @@ class ChunkVoice:
         self.id = self.id or voice.new_id(self.prefix)
 
     def read(self, answer: Answer) -> bytes:
-        """Nobody waits for it."""
-        return b""
+        """How much was read, for clients that asked to see what happens; nobody else waits for it."""
+        shown = self.ask.rounds and answer.prefill
+        return self.event([], specdec=to_dict(shown)) if shown else b""
 
     def show(self, choice: int, round: RoundDone) -> bytes:
         """A chunk without choices."""

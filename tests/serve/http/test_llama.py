@@ -80,7 +80,8 @@ def test_rounds_are_shown_to_whoever_asks_and_to_nobody_else(client, path):
     text = whole["choices"][0]["message"]["content"] if "choices" in whole else whole["content"][0]["text"]
     assert text.startswith("".join(round.text for round in rounds)) and len(rounds) > 2
     streamed = chunks_of(answered(client, path, specdec=True, stream=True))
-    shown = [from_dict(chunk["specdec"]) for chunk in streamed if "specdec" in chunk]
+    told = [from_dict(chunk["specdec"]) for chunk in streamed if "specdec" in chunk]
+    shown = [event for event in told if event.event == "round"]
     assert [round.round.emitted for round in shown] == [round.round.emitted for round in rounds]
     assert "specdec" not in answered(client, path).json()
     assert not any("specdec" in chunk for chunk in chunks_of(answered(client, path, stream=True)))

@@ -1,0 +1,88 @@
+"""Whose each word of a stream is: every delta says it, of thinking, of answers, and of what was drafted in vain."""
+
+import json
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from fakes.desk import ScriptedDesk, SequentialDesk
+from fakes.server import serving
+from fakes.ui_script import drafted
+from specdec_cli.events import Finish, Prefill
+
+ASKED = {"messages": [{"role": "user", "content": "Return the lines of a file."}], "stream": True}
+UNSAID = ("rejected", "discarded")
+
+
+def chunks(url, **body):
+    reply = httpx.post(f"{url}/v1/chat/completions", json={**ASKED, **body}, timeout=60)
+    assert reply.status_code == 200, reply.text
+    return [json.loads(line[6:]) for line in reply.text.splitlines() if line.startswith("data: {")]
+
+
+def deltas(url, **body):
+    return [choice["delta"] for chunk in chunks(url, specdec=True, **body) for choice in chunk["choices"]]
+
+
+def said(delta):
+    return "".join(text for fate, text in delta.get("specdec", ()) if fate not in UNSAID)
+
+
+@pytest.mark.parametrize("more", [{}, {"temperature": 0.8, "seed": 7}, {"stop": ["path)"]}])
+def test_the_tokens_of_a_delta_join_to_its_text_and_count_as_the_rounds_do(url, more):
+    told = chunks(url, specdec=True, max_tokens=80, **more)
+    parts = [choice["delta"] for chunk in told for choice in chunk["choices"]]
+    assert all(said(delta) == delta.get("content", "") for delta in parts)
+    rounds = [chunk["specdec"] for chunk in told if chunk.get("specdec", {}).get("event") == "round"]
+    unsaid = [text for delta in parts for fate, text in delta.get("specdec", ()) if fate in UNSAID]
+    assert unsaid == [piece for round in rounds for piece in round["pieces"][round["accepted"] :]] != []
+
+
+def test_how_much_was_read_is_told_before_the_first_round(url):
+    first, second = [chunk["specdec"] for chunk in chunks(url, specdec=True, max_tokens=9) if "specdec" in chunk][:2]
+    assert (first["event"], first["prompt_tokens"], second["event"]) == ("prefill", 18, "round")
+
+
+def test_nobody_else_is_told(url):
+    told = chunks(url, max_tokens=9)
+    assert not any("specdec" in part for chunk in told for part in [chunk, *(c["delta"] for c in chunk["choices"])])
+
+
+class Thinker(ScriptedDesk):
+    """Thinks and answers in rounds whose tokens do not end where the tags do."""
+
+    ROUNDS = (
+        drafted(0, [], 0, "Let"),
+        drafted(1, [" me", " no"], 1, " see"),
+        drafted(2, ["\n</think>\n\nA", "b"], 2, "c"),
+        drafted(3, ["x", "y"], 0, "<|im_end|>"),
+    )
+
+    def events(self, ticket):
+        yield Prefill(len(ticket.job.prompt), 0, 0.001)
+        *before, last = self.ROUNDS
+        yield from before
+        yield replace(last, text="")
+        yield Finish("stop", "".join(done.text for done in before), (5,), "", {"emitted_tokens": 2})
+
+
+def test_thinking_and_answer_each_say_whose_they_are(thinking):
+    desk = Thinker([])
+    with serving(thinking, desk) as (url, _):
+        parts = deltas(url, reasoning_effort="high")
+    desk.close()
+    thoughts = [pair for delta in parts if "reasoning_content" in delta for pair in delta["specdec"]]
+    words = [pair for delta in parts if "reasoning_content" not in delta for pair in delta.get("specdec", ())]
+    assert thoughts == [["plain", "Let"], ["accepted", " me"], ["rejected", " no"], ["correction", " see"]]
+    assert words == [["accepted", "A"], ["accepted", "b"], ["bonus", "c"], ["rejected", "x"], ["discarded", "y"]]
+
+
+def test_each_of_several_answers_has_its_own(pair, model):
+    desk = SequentialDesk(pair)
+    with serving(model, desk) as (url, _):
+        told = chunks(url, specdec=True, n=2, max_tokens=20, temperature=1, seed=3)
+    desk.close()
+    for place in range(2):
+        own = [choice["delta"] for chunk in told for choice in chunk["choices"] if choice["index"] == place]
+        assert all(said(delta) == delta.get("content", "") for delta in own) and len(own) > 2
