@@ -70,6 +70,7 @@ class Request:
     `stop_repetition`: the answer ends when its last so many tokens repeat one phrase; 0 lets it go on.
     `logprobs`: rounds carry each token's log-probability and that many of the best ones; None: they do not.
     `predict` is text that the answer will probably resemble: it is drafted from, and never shown to the model.
+    `stop_tokens` end the answer as the target's own do.
     """
 
     max_tokens: int = 512
@@ -86,6 +87,7 @@ class Request:
     stop_repetition: int = 0
     constraint: Constraint | None = None
     predict: str = ""
+    stop_tokens: tuple[int, ...] = ()
 
 
 def asked_of(options: Mapping[str, Any]) -> Request:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from specdec_cli.errors import UsageError
+
 
 def _byte_alphabet() -> dict[str, int]:
     """GPT-2's printable stand-ins for the 256 bytes."""
@@ -23,3 +25,11 @@ def sentence_piece(token: str) -> bytes:
     if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
         return bytes([int(token[3:5], 16)])
     return token.replace("\u2581", " ").encode()
+
+
+def require_characters(text: str) -> None:
+    """Raises: UsageError for a half of a character, which is how Python keeps a byte that is not UTF-8."""
+    for at, character in enumerate(text):
+        if "\ud800" <= character <= "\udfff":
+            byte = f"byte 0x{ord(character) - 0xDC00:02x}" if "\udc80" <= character <= "\udcff" else "half a character"
+            raise UsageError(f"the text is not UTF-8: {byte} at {at} of {len(text)}", "type it again, or leave it out")

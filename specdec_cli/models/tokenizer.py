@@ -19,7 +19,7 @@ from specdec_cli.models.checkpoint import stop_ids
 from specdec_cli.models.template import BoundedEnvironment, limited
 from specdec_cli.models.text import Thinking
 from specdec_cli.models.token_files import damaged_file, require_small_ids
-from specdec_cli.models.token_text import byte_level, sentence_piece
+from specdec_cli.models.token_text import byte_level, require_characters, sentence_piece
 from specdec_cli.models.tool_call import ToolCall, read_calls
 from specdec_cli.models.vocab import TokenTable
 
@@ -126,6 +126,10 @@ class Tokenizer:
             found = self._backend.token_to_id(text)
         return found
 
+    def added_tokens(self) -> dict[int, tuple[str, bool]]:
+        """The tokens beside the vocabulary proper: id -> (text, whether it is special)."""
+        return {token: (str(one), one.special) for token, one in self._wrapper._tokenizer.added_tokens_decoder.items()}
+
     @property
     def template(self) -> str:
         """The chat template's own text; empty where there is none, or where it is a program."""
@@ -177,7 +181,7 @@ class Tokenizer:
         if self._table is None:
             inner = self._wrapper._tokenizer
             added = {str(token) for token in inner.added_tokens_decoder.values()}
-            to_bytes = byte_level if self._is_byte_level() else sentence_piece
+            to_bytes = byte_level if self.is_byte_level else sentence_piece
             texts: dict[int, str] = {}
             for text, token in sorted(inner.get_vocab().items()):
                 other = texts.get(token)
@@ -197,16 +201,10 @@ class Tokenizer:
         parts = {"merges": rules["model"].get("merges"), **{k: rules[k] for k in ("normalizer", "pre_tokenizer")}}
         return {name.replace("_", "-") + "s" * (name != "merges"): json.dumps(part) for name, part in parts.items()}
 
-    def _is_byte_level(self) -> bool:
+    @property
+    def is_byte_level(self) -> bool:
+        """Whether every token stands for bytes, so that no space is put before a text."""
         return self._backend is not None and "ByteLevel" in repr(self._backend.decoder)
-
-
-def require_characters(text: str) -> None:
-    """Raises: UsageError for a half of a character, which is how Python keeps a byte that is not UTF-8."""
-    for at, character in enumerate(text):
-        if "\ud800" <= character <= "\udfff":
-            byte = f"byte 0x{ord(character) - 0xDC00:02x}" if "\udc80" <= character <= "\udcff" else "half a character"
-            raise UsageError(f"the text is not UTF-8: {byte} at {at} of {len(text)}", "type it again, or leave it out")
 
 
 class _FastStream:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from specdec_cli.errors import UsageError
+from specdec_cli.models.fill import Fill
 from specdec_cli.models.text import Thinking
 from specdec_cli.models.tokenizer import Message, Tokenizer
 from specdec_cli.models.tool_call import ToolCall
@@ -29,6 +30,7 @@ class Model:
     context_limit: int | None
     base: Request = field(default_factory=Request)
     since: int = 0
+    _fill: list[Fill | None] = field(default_factory=list, repr=False, compare=False)
 
     @classmethod
     def of(cls, pair: LoadedPair, base: Request, since: int) -> Model:
@@ -69,6 +71,12 @@ class Model:
             except UsageError:
                 continue  # a template may refuse turns that nobody asked for
         return tuple(sorted(found - {0}))
+
+    def fill(self) -> Fill | None:
+        """How it fills a gap between two texts; None if it cannot."""
+        if not self._fill:
+            self._fill.append(Fill.of(self.tokenizer))
+        return self._fill[0]
 
     def thinking(self, prompt: Sequence[int]) -> Thinking | None:
         """The tags around the thinking, as this prompt leaves them."""

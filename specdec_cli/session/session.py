@@ -94,9 +94,13 @@ class Session:
         """
         noise = Noise(attempt_seed(request.seed or 0, request.attempt))
         scores = target_scores(self.sampling(request), noise, prompt, self.matcher(prompt, request))
-        tokens, stops = self.allowed_tokens(prompt, request), self.pair.tokenizer.stop_tokens
+        tokens, stops = self.allowed_tokens(prompt, request), self.stop_tokens(request)
         network = self.slot.target.network
         return plain_steps(network.module, prompt, tokens, stops, scores, network.kv)
+
+    def stop_tokens(self, request: Request) -> frozenset[int]:
+        """The tokens that end an answer: the target's own, and the request's."""
+        return self.pair.tokenizer.stop_tokens.union(request.stop_tokens)
 
     def context_limit(self, request: Request) -> int | None:
         """Tokens that prompt and answer may have together: the tightest of both models and --max-context."""
@@ -145,10 +149,11 @@ class Session:
         halted, seconds = yield from read_prompt(self.slot.target, drafter, context, clock, cancelled)
         self._controller.prompt_was_read(seconds)
         tokenizer, stop_strings = self.pair.tokenizer, StopStrings(request.stop)
-        writer = Writer(tokenizer.stream(prompt if raw else ()), stop_strings, tokenizer, request.stop_repetition)
+        stream, ends = tokenizer.stream(prompt if raw else ()), self.stop_tokens(request)
+        writer = Writer(stream, stop_strings, tokenizer, request.stop_repetition, ends)
         meter = GainMeter(self.slot.target, rule, context, self._controller.known_costs(), clock, max_tokens)
         rounds = decode(
-            self.slot.target, drafter, rule, length, context, max_tokens, tokenizer.stop_tokens, meter.clock,
+            self.slot.target, drafter, rule, length, context, max_tokens, ends, meter.clock,
             lambda: halted or cancelled(), request.logprobs,
         )  # fmt: skip
         first = last = meter.clock()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from specdec_cli.events import Finish, FinishReason, Round, RoundDone
@@ -17,8 +18,17 @@ class Writer:
     `stopped` says which of them ended the answer, None while it goes on.
     """
 
-    def __init__(self, stream: TextStream, stops: StopStrings, tokenizer: Tokenizer, stop_repetition: int = 0) -> None:
+    def __init__(
+        self,
+        stream: TextStream,
+        stops: StopStrings,
+        tokenizer: Tokenizer,
+        stop_repetition: int = 0,
+        ends: Collection[int] = (),
+    ) -> None:
+        """`ends` are tokens that end the answer beside the tokenizer's own."""
         self._stream, self._stops, self._tokenizer = stream, stops, tokenizer
+        self._ends = tokenizer.stop_tokens.union(ends)
         self._repetition = Repetition(stop_repetition)
         self._tokens: list[int] = []
         self._texts: list[str] = []
@@ -30,7 +40,7 @@ class Writer:
         text, kept = "", 0
         for token in round.emitted:
             kept += 1
-            if token in self._tokenizer.stop_tokens:
+            if token in self._ends:
                 self.stopped = "stop"
                 break
             self._tokens.append(token)

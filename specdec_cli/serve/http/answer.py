@@ -12,6 +12,7 @@ from typing import Any
 from specdec_cli.events import Event, Failure, Finish, Prefill, RoundDone, TokenLogprob
 from specdec_cli.models.text import ThinkingStream
 from specdec_cli.serve.http.ask import Ask
+from specdec_cli.serve.http.lines import Lines
 from specdec_cli.serve.http.tools import Call, CallStream
 from specdec_cli.serve.model import Model
 
@@ -51,12 +52,15 @@ class Answer:
     _told_scores: int = 0
     _thinking: ThinkingStream | None = None
     _calls: CallStream | None = None
+    _lines: Lines | None = None
 
     def __post_init__(self) -> None:
         chat = self.ask.text is None
         self._thinking = ThinkingStream(self.model.thinking(self.prompt) if chat else None)
         if self.ask.tools:
             self._calls = CallStream(self.model.tokenizer, self.ask.tools)
+        if self.ask.lines is not None:
+            self._lines = Lines(self.ask.lines)
 
     @property
     def over(self) -> bool:
@@ -64,7 +68,11 @@ class Answer:
 
     @property
     def full(self) -> bool:
-        """Whether it holds all that may be said: further calls are not wanted."""
+        """Whether it holds all that may be said: further calls are not wanted, or its lines came to an end."""
+        return self._called or (self._lines is not None and self._lines.over)
+
+    @property
+    def _called(self) -> bool:
         return self.ask.one_call and bool(self.calls)
 
     def feed(self, event: Event) -> list[Piece]:
@@ -94,14 +102,19 @@ class Answer:
             found += [Thought(part)] if thinks else self._sorted(part)
         if last and self._calls is not None:
             found += [_piece(piece) for piece in self._calls.finish()]
+        if last and self._lines is not None and (rest := self._lines.finish()):
+            found.append(Said(rest))
         return [piece for piece in found if self._keep(piece)]
 
     def _sorted(self, text: str) -> list[Piece]:
+        if self._lines is not None:
+            text = self._lines.feed(text)
+            return [Said(text)] if text else []
         return [Said(text)] if self._calls is None else [_piece(piece) for piece in self._calls.feed(text)]
 
     def _keep(self, piece: Piece) -> bool:
-        """Take it into the whole answer, unless that is full."""
-        if self.full:
+        """Take it into the whole answer, unless no more calls are wanted."""
+        if self._called:
             return False
         match piece:
             case Thought(text):

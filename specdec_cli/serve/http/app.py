@@ -14,7 +14,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from specdec_cli.foreign import reason
-from specdec_cli.serve.http import anthropic, chat, completions, llama, responses
+from specdec_cli.serve.http import anthropic, chat, completions, infill, llama, responses
 from specdec_cli.serve.http.errors import FAILED, HttpError
 from specdec_cli.serve.http.fields import Fields
 from specdec_cli.serve.http.guard import Guard
@@ -31,6 +31,7 @@ ANSWERS: dict[str, tuple[Read, Speak]] = {
     "/completions": (completions.read, completions.TextVoice),
     "/responses": (responses.read, ResponseVoice),
     "/messages": (anthropic.read, anthropic.BlockVoice),
+    "/infill": (infill.read, infill.InfillVoice),
 }
 SMALL: dict[str, Callable[[Fields, Model], dict[str, Any]]] = {
     "/tokenize": llama.tokenize,

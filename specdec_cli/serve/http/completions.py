@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from specdec_cli.events import TokenLogprob
+from specdec_cli.models.fill import Gap
 from specdec_cli.serve.http.answer import Answer, Piece, Said
 from specdec_cli.serve.http.ask import Ask
 from specdec_cli.serve.http.chat import MOST_CHOICES, MOST_TOP, wants_usage
 from specdec_cli.serve.http.chunks import ChunkVoice
 from specdec_cli.serve.http.errors import bad_field
 from specdec_cli.serve.http.fields import Fields
+from specdec_cli.serve.http.infill import filled
 from specdec_cli.serve.http.sampling import constraint_of, predicted, request_of
 from specdec_cli.serve.http.scores import text_scores
 from specdec_cli.serve.model import Model
@@ -21,7 +23,6 @@ from specdec_cli.serve.model import Model
 def read(body: Fields, model: Model) -> Ask:
     """What the body asks for. Raises: HttpError."""
     body.refuse(
-        suffix="filling in between two texts is not offered yet; send the text before it as prompt",
         echo="the prompt is not repeated; put it before the answer yourself",
     )
     choices = body.whole("n", 1, MOST_CHOICES) or 1
@@ -33,9 +34,11 @@ def read(body: Fields, model: Model) -> Ask:
         logprobs=body.whole("logprobs", 0, MOST_TOP),
         predict=predicted(body),
     )
+    text, ends, stops = _prompt(body, model)
     return Ask(
-        request=request,
-        text=_prompt(body, model),
+        request=replace(request, stop_tokens=stops),
+        text=text,
+        ends=ends,
         choices=choices,
         stream=body.flag("stream"),
         rounds=body.flag("specdec"),
@@ -45,7 +48,18 @@ def read(body: Fields, model: Model) -> Ask:
     )
 
 
-def _prompt(body: Fields, model: Model) -> str | tuple[int, ...]:
+def _prompt(body: Fields, model: Model) -> tuple[str | tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """(a text or ids, lengths of what others share of them, tokens that end the answer)."""
+    text, after = _text(body, model), body.text("suffix")
+    if not after:
+        return text, (), ()
+    if not isinstance(text, str):
+        raise bad_field("suffix", "it goes with a prompt that is a text")
+    filling, stops = filled("suffix", Gap(text, after), model)
+    return filling.tokens, filling.ends, stops
+
+
+def _text(body: Fields, model: Model) -> str | tuple[int, ...]:
     """A text, ids, or a list of one of either."""
     value = body.raw("prompt")
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str | list):

@@ -126,7 +126,7 @@ class Service:
                 raise explained(error, "messages") from error
             ends = model.ends(ids, ask.messages, ask.thinks, tools)
         else:
-            ids, ends = model.tokenizer.encode(ask.text) if isinstance(ask.text, str) else list(ask.text), ()
+            ids, ends = model.tokenizer.encode(ask.text) if isinstance(ask.text, str) else list(ask.text), ask.ends
         if not ids:
             raise bad_field("prompt", "it is empty: 0 tokens")
         limit = model.context_limit

@@ -114,11 +114,6 @@ def test_the_metrics_count_under_llama_cpp_s_names(client, desk):
     assert float(values["llamacpp:requests_processing"]) == 0
 
 
-def test_suffix_is_refused_by_name_for_now(client):
-    refused = client.post("/v1/completions", json={"prompt": "a", "suffix": "b"})
-    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "suffix")
-
-
 @pytest.mark.parametrize(
     "field, value",
     [

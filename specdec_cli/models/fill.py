@@ -1,0 +1,158 @@
+"""Fill-in-the-middle: a prompt from what stands before and after a gap. Law: a model is known by its tokens alone.
+
+A family's marks must be tokens of their own in the vocabulary; a model without any cannot fill. What a user's text
+spells like a mark stays text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from specdec_cli.models.tokenizer import Tokenizer
+
+# A character that merges with none: SentencePiece puts its space before the first one of a text.
+ANCHOR = "\u263a"
+# Names that nobody gives.
+PROJECT, FILE = "project", "file"
+# Between other files where the family has no mark for them, as llama.cpp does.
+SNIPPET = "\n\n--- snippet ---\n\n"
+
+Encode = Callable[[str], list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The marks of one kind of training; a `middle` that is empty: the answer goes on after the text before the gap.
+
+    `repository` and `file` come before names. `suffix_first`: the text after the gap comes first. `named_inside`: the
+    name of the file with the gap comes after the mark of its text, and no line ends after the repository's.
+    """
+
+    prefix: str
+    suffix: str
+    middle: str = ""
+    suffix_first: bool = False
+    repository: str = ""
+    file: str = ""
+    named_inside: bool = False
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """Those without which nothing is filled."""
+        return tuple(mark for mark in (self.prefix, self.suffix, self.middle) if mark)
+
+
+FAMILIES = (
+    # Qwen2.5-Coder and Qwen3-Coder (2409.12186), then CodeGemma.
+    Family("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", repository="<|repo_name|>", file="<|file_sep|>"),
+    Family("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", file="<|file_separator|>"),
+    # StarCoder2 (2402.19173); Granite Code, SmolLM and the first StarCoder have its three marks.
+    Family(
+        "<fim_prefix>", "<fim_suffix>", "<fim_middle>", repository="<repo_name>", file="<file_sep>", named_inside=True
+    ),
+    Family("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),  # SantaCoder
+    Family("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"),  # DeepSeek-Coder, with bars of its own
+    Family("▁<PRE>", "▁<SUF>", "▁<MID>"),  # CodeLlama (2308.12950)
+    Family("<[fim-prefix]>", "<[fim-suffix]>", "<[fim-middle]>", suffix_first=True),  # Seed-Coder
+    Family("<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"),  # GLM-4
+    Family("<|prefix|>", "<|suffix|>", "<|middle|>"),  # Falcon-H1
+    Family("[PREFIX]", "[SUFFIX]", suffix_first=True),  # Codestral
+)
+# Tokens that end an answer wherever a vocabulary has them: the next file begins, or nothing comes any more.
+ENDS = (
+    *("<|fim_pad|>", "<fim_pad>", "<fim-pad>", "<|file_sep|>", "<file_sep>", "<|file_separator|>"),
+    *("<|repo_name|>", "<repo_name>", "<reponame>", "<filename>", "<|endoftext|>", "<|end_of_text|>", "<|EOT|>"),
+    "▁<EOT>",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Text `before` and `after` what is wanted, what is already there of it, and other `files` as (name, text)."""
+
+    before: str
+    after: str
+    begun: str = ""
+    files: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """A prompt as ids; `ends` are the lengths of its beginnings that the next prompt will probably share."""
+
+    tokens: tuple[int, ...]
+    ends: tuple[int, ...]
+
+
+class Fill:
+    """How one model fills gaps; `stop_tokens` end what it writes into one."""
+
+    def __init__(self, tokenizer: Tokenizer, family: Family, added: dict[str, int], special: Iterable[int]) -> None:
+        self._tokenizer, self._family, self._added = tokenizer, family, added
+        self._opening = tokenizer.encode("")
+        self.stop_tokens = tuple(added[mark] for mark in (*family.marks, *ENDS) if mark in added)
+        self._special = {*special, *self.stop_tokens}
+        self._texts = {token: text for text, token in added.items()}
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> Fill | None:
+        """How the model of `tokenizer` does it; None if it cannot."""
+        tokens = tokenizer.added_tokens()
+        added = {text: token for token, (text, _) in tokens.items()}
+        found = [family for family in FAMILIES if all(mark in added for mark in family.marks)]
+        if not found:
+            return None
+        best = next((family for family in found if family.file in added), found[0])
+        return cls(tokenizer, best, added, (token for token, (_, special) in tokens.items() if special))
+
+    def prompt(self, gap: Gap) -> Filling:
+        """The ids that ask for what `gap` lacks: other files first, what is there of it last."""
+        family = self._family
+        head, name = self._files(gap.files)
+        before = [*self._mark(family.prefix), *name, *self._ids(gap.before, self._first)]
+        after = [*self._mark(family.suffix), *self._ids(gap.after)]
+        tokens = [*self._opening, *head, *(after if family.suffix_first else ()), *before]
+        ends = (len(self._opening) + len(head), len(tokens))
+        tokens += [] if family.suffix_first else after
+        return Filling((*tokens, *self._mark(family.middle), *self._ids(gap.begun)), ends)
+
+    def _files(self, files: Sequence[tuple[str, str]]) -> tuple[list[int], list[int]]:
+        """(other files, what comes behind the mark of the text before the gap)."""
+        family, found = self._family, list[int]()
+        if not files:
+            return [], []
+        if family.file not in self._added:
+            return self._ids("".join(SNIPPET + text for _, text in files), self._first), []
+        if family.repository in self._added:
+            found += [*self._mark(family.repository), *self._ids(PROJECT + "\n" * (not family.named_inside))]
+        for name, text in files:
+            found += [*self._mark(family.file), *self._ids(f"{name or FILE}\n{text}")]
+        found += self._mark(family.file)
+        own = self._ids(FILE + "\n")
+        return (found, own) if family.named_inside else (found + own, [])
+
+    def _mark(self, mark: str) -> list[int]:
+        return [self._added[mark]] if mark else []
+
+    def _ids(self, text: str, encode: Encode | None = None) -> list[int]:
+        """Ids of a text that is never a mark: one that spells some is encoded in parts."""
+        ids = (encode or self._after)(text)
+        forged = {self._texts[token] for token in ids if token in self._special}
+        cuts = [f"(?<={re.escape(one[0])})(?={re.escape(one[1:])})" for one in sorted(forged) if len(one) > 1]
+        parts = re.split("|".join(cuts), text) if cuts else [text]
+        if len(parts) == 1:
+            return ids
+        first, *rest = parts
+        return [*self._ids(first, encode), *(token for part in rest for token in self._ids(part))]
+
+    def _first(self, text: str) -> list[int]:
+        """Ids of a text of its own, without what the model begins every text with."""
+        return self._tokenizer.encode(text)[len(self._opening) :]
+
+    def _after(self, text: str) -> list[int]:
+        """Ids of a text that goes on after some other, so no space is put before it."""
+        if self._tokenizer.is_byte_level:
+            return self._first(text)
+        return self._tokenizer.encode(ANCHOR + text)[len(self._tokenizer.encode(ANCHOR)) :]

@@ -1,0 +1,162 @@
+"""llama.cpp's /infill (pure): what stands before and after a gap, and what belongs into it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from specdec_cli.events import RoundDone
+from specdec_cli.models.fill import FAMILIES, Filling, Gap
+from specdec_cli.serve.http import voice
+from specdec_cli.serve.http.answer import Answer, Piece, Said
+from specdec_cli.serve.http.ask import Ask
+from specdec_cli.serve.http.errors import HttpError, bad_field, shaped
+from specdec_cli.serve.http.fields import Fields
+from specdec_cli.serve.http.lines import LineLimits
+from specdec_cli.serve.http.sampling import predicted, request_of
+from specdec_cli.serve.model import Model
+
+PATH = "/infill"
+MOST_INDENT, MOST_MS = 1000, 10_000_000
+# How llama.cpp's clients say that they name no seed.
+NO_SEED = (-1, 2**32 - 1)
+UNKNOWN_HERE = {
+    "grammar": "what is filled in is not constrained",
+    "json_schema": "what is filled in is not constrained",
+    "ignore_eos": "the model's end of a text is the answer's",
+    "n_probs": "/v1/completions gives logprobs",
+    "lora": "adapters are not loaded",
+}
+
+
+def read(body: Fields, model: Model) -> Ask:
+    """What the body asks for. Raises: HttpError."""
+    body.refuse(**UNKNOWN_HERE)
+    if body.whole("n_cmpl", 1) not in (None, 1):
+        raise bad_field("n_cmpl", "one answer is made for a request")
+    files = tuple((one.text("filename", "") or "", one.needed("text")) for one in body.each("input_extra"))
+    gap = Gap(body.needed("input_prefix"), body.needed("input_suffix"), body.text("prompt", "") or "", files)
+    filling, ends = filled("input_suffix", gap, model)
+    request = request_of(_usual(body), model.base, model.vocab_size)
+    if body.has("n_predict") and body.raw("n_predict") == 0:  # the prompt is only to be read, for the next one
+        request = replace(request, max_tokens=0)
+    return Ask(
+        request=replace(request, predict=predicted(body), stop_tokens=ends),
+        text=filling.tokens,
+        ends=filling.ends,
+        lines=LineLimits(
+            body.whole("n_indent", 0, MOST_INDENT) or 0, max(body.number("t_max_predict_ms", -1, MOST_MS) or 0, 0) / 1e3
+        ),
+        stream=body.flag("stream"),
+        rounds=body.flag("specdec"),
+        noun="infill",
+        extra={"fields": body.texts("response_fields"), "tokens": body.flag("return_tokens")},
+    )
+
+
+def _usual(body: Fields) -> Fields:
+    """The body without what llama.cpp's clients send for nothing."""
+    values = dict(body.values)
+    if values.get("seed") in NO_SEED:
+        del values["seed"]
+    if values.get("n_predict") == 0:
+        del values["n_predict"]
+    return Fields(values)
+
+
+def filled(name: str, gap: Gap, model: Model) -> tuple[Filling, tuple[int, ...]]:
+    """(the prompt, the tokens that end its answer). Raises: HttpError, with the field `name`, where none can be."""
+    fill = model.fill()
+    if fill is None:
+        known = ", ".join(dict.fromkeys(family.prefix for family in FAMILIES))
+        raise bad_field(name, f"{model.name} has no tokens for filling in: it would need one of {known}")
+    return fill.prompt(gap), fill.stop_tokens
+
+
+@dataclass(slots=True)
+class InfillVoice:
+    """An answer in the shape of llama.cpp's own completions; a stream ends with its last chunk."""
+
+    ask: Ask
+    model: str
+    silence: bytes = voice.COMMENT
+
+    def begin(self) -> bytes:
+        """Text has no beginning of its own."""
+        return b""
+
+    def read(self, answer: Answer) -> bytes:
+        """Nobody waits for it."""
+        return b""
+
+    def say(self, choice: int, piece: Piece, answer: Answer) -> bytes:
+        """Text as it comes."""
+        assert isinstance(piece, Said)
+        return voice.event({"index": choice, "content": piece.text, "stop": False, **_read(answer)})
+
+    def show(self, choice: int, round: RoundDone) -> bytes:
+        """A chunk without text."""
+        return voice.event({"index": choice, "content": "", "stop": False, "specdec": voice.round_values(round)})
+
+    def close(self, choice: int, answer: Answer) -> bytes:
+        """All that is known of it; the text was said."""
+        return voice.event(self._shown(self._all(answer) | {"index": choice, "content": ""}))
+
+    def end(self, answers: Sequence[Answer]) -> bytes:
+        """The last chunk was the end."""
+        return b""
+
+    def failed(self, error: HttpError) -> bytes:
+        """The error as an event."""
+        return voice.event(shaped(PATH, error))
+
+    def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
+        """The one answer."""
+        return self._shown(self._all(answers[0]) | voice.rounds_of(answers))
+
+    def _all(self, answer: Answer) -> dict[str, Any]:
+        finish = answer.finish
+        return {
+            "index": 0,
+            "content": answer.text,
+            "tokens": list(finish.tokens) if finish and self.ask.extra.get("tokens") else [],
+            "stop": True,
+            "model": self.model,
+            "tokens_predicted": answer.emitted,
+            **_read(answer),
+            "tokens_cached": answer.cached,
+            "generation_settings": _settings(answer),
+            "has_new_line": "\n" in answer.text,
+            "truncated": False,
+            **_stopped(answer),
+            "timings": voice.timings([answer]),
+        }
+
+    def _shown(self, values: dict[str, Any]) -> dict[str, Any]:
+        """The fields that were asked for, each under its whole path; without any, all."""
+        paths: Iterable[str] = self.ask.extra.get("fields", ())
+        found = {path: _at(values, path.split("/")) for path in paths}
+        return {path: value for path, value in found.items() if value is not None} if found else values
+
+
+def _at(values: Any, path: Sequence[str]) -> Any:
+    for key in path:
+        values = values.get(key) if isinstance(values, dict) else None
+    return values
+
+
+def _read(answer: Answer) -> dict[str, Any]:
+    return {"tokens_evaluated": len(answer.prompt)}
+
+
+def _settings(answer: Answer) -> dict[str, Any]:
+    request, limit = answer.ask.request, answer.model.context_limit
+    sampling = {name: value for name, value in request.sampling.items() if value is not None}
+    return {"n_ctx": limit, "n_predict": request.max_tokens, "seed": request.seed, "stop": request.stop, **sampling}
+
+
+def _stopped(answer: Answer) -> dict[str, Any]:
+    word = answer.stop_string
+    own = answer.finish is not None and answer.finish.reason == "stop" and not answer.full
+    return {"stop_type": ("eos" if word is None else "word") if own else "limit", "stopping_word": word or ""}
