@@ -111,10 +111,10 @@ class Reply(Response):
         while True:
             said = b"".join(self._say(choice, event) for choice, event in letters)
             last = self._last()
-            if last:
+            if last is not None:
                 self._end()
-            await self._send(send, said + last or self._silence())
-            if last:
+            await self._send(send, said + (last or b"") or self._silence())
+            if last is not None:
                 break
             letters = await self._mailbox.take(self._until_silence())
             if self._mailbox.gone:
@@ -124,11 +124,11 @@ class Reply(Response):
             await send({"type": "http.response.body", "body": b""})
         return None
 
-    def _last(self) -> bytes:
-        """What ends the stream, once it is over."""
+    def _last(self) -> bytes | None:
+        """What ends the stream, which may be nothing; None as long as it is not over."""
         if failed := self._failure():
             return self._voice.failed(failed)
-        return self._voice.end(self._answers) if all(answer.over for answer in self._answers) else b""
+        return self._voice.end(self._answers) if all(answer.over for answer in self._answers) else None
 
     def _until_silence(self) -> float:
         """Seconds until the client must hear something: much may happen of which it is told nothing."""
