@@ -7,19 +7,18 @@ Letters: K drafted tokens, V the target's vocabulary size, W = ceil(V / 32) word
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby, takewhile
-from typing import Any
 
 import numpy as np
 from llguidance import LLMatcher, LLTokenizer
-from llguidance.numpy import fill_next_token_bitmask
 
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.models import schema, shape
+from specdec_cli.models.scout import LEAST_VOCAB, WORD_BITS, Row, Scout, ScoutBeside, one_line
 from specdec_cli.models.text import Thinking
-from specdec_cli.request import Constraint
+from specdec_cli.request import MAX_DRAFT, Constraint
 
-WORD_BITS = 32
 EVERYTHING = np.int32(-1)
 # Forced bytes at the beginning of an answer; what forces more has no end, or none that a model would reach.
 MOST_FORCED_BYTES = 20_000
@@ -28,56 +27,14 @@ MOST_FORCED_BYTES = 20_000
 SLICES = tuple(rf'[^"\\\x00-\x1F\x7F]{{1,{length}}}' for length in (10, 14, 20, 30))
 
 
-class Scout:
-    """Goes ahead of an answer along its drafts; every row is computed once, however often a draft is asked for.
-
-    A draft model asks after each of its tokens, and the verification for all of them.
-    """
-
-    def __init__(self, matcher: LLMatcher, vocab_size: int) -> None:
-        """`matcher` is where the answer stands; it is not moved."""
-        self._base, self._words = matcher, -(-vocab_size // WORD_BITS)
-        self._ahead: LLMatcher | None = None
-        self._taken: list[int] = []
-        self._rows: list[Any] = []
-
-    def rows(self, draft: Sequence[int]) -> list[Any]:
-        """Rows [W] after the first i of the `draft` tokens [K]; K + 1, or those up to the first illegal token."""
-        both = takewhile(lambda pair: pair[0] == pair[1], zip(self._taken, draft, strict=False))
-        shared = sum(1 for _ in both)
-        if self._ahead is None or shared < len(self._taken):
-            self._ahead = self._base.deep_copy()
-            self._ahead.try_consume_tokens(list(draft[:shared]))
-            del self._taken[shared:], self._rows[shared + 1 :]
-        if not self._rows:
-            self._rows.append(self._row(self._ahead))
-        for token in draft[shared:]:
-            if self._ahead.try_consume_tokens([token]) != 1:
-                break
-            self._taken.append(token)
-            self._rows.append(self._row(self._ahead))
-        return self._rows
-
-    def _row(self, matcher: LLMatcher) -> Any:
-        """Raises: SpecdecError where the library gives up, as for a grammar of too many states."""
-        row = np.zeros((1, self._words), dtype=np.int32)
-        fill_next_token_bitmask(matcher, row)
-        if matcher.is_error():
-            raise SpecdecError(
-                f"the grammar cannot be followed any further: {_line(matcher.get_error())}",
-                "simplify the schema or grammar",
-            )
-        return row[0]
-
-
 class Matcher:
     """Where one answer stands in its grammar, behind the tokens that `advance` was given."""
 
-    def __init__(self, matcher: LLMatcher, vocab_size: int, stop_tokens: frozenset[int]) -> None:
-        self._matcher, self._vocab_size, self._stops = matcher, vocab_size, stop_tokens
+    def __init__(self, matcher: LLMatcher, vocab_size: int, stop_tokens: frozenset[int], scout: Scout) -> None:
+        """`scout` stands where `matcher` does; nothing else moves either."""
+        self._matcher, self._vocab_size, self._stops, self._scout = matcher, vocab_size, stop_tokens, scout
         self._ended = False
         self._forced: list[int] | None = None
-        self._scout = Scout(matcher, vocab_size)
 
     @property
     def complete(self) -> bool:
@@ -88,17 +45,21 @@ class Matcher:
         """Tokens that spell what must come next. Only a guess: other tokens may spell the same bytes."""
         if self._forced is None:
             self._forced = [] if self._ended else list(self._matcher.compute_ff_tokens())
+            if self._forced:
+                self._scout.begin(self._forced[:MAX_DRAFT])
         return self._forced
 
     def legal(self, draft: Sequence[int]) -> int:
         """How many of the `draft` tokens may follow, the first stop token included and nothing after it."""
         words = next((place for place, token in enumerate(draft) if token in self._stops), len(draft))
         valid = self._validated(draft[:words])
+        if not self._ended:
+            self._scout.begin(draft[:valid])
         if valid < words or words == len(draft):
             return valid
         return valid + self._may_end_after(draft[:words], draft[words])
 
-    def masks(self, draft: Sequence[int]) -> np.ndarray[Any, np.dtype[np.int32]]:
+    def masks(self, draft: Sequence[int]) -> Row:
         """[K + 1, W] packed bits: row i says which tokens may follow the first i of the `draft` tokens [K].
 
         Rows after an illegal token or a stop token allow everything: nothing of them is ever emitted.
@@ -112,15 +73,17 @@ class Matcher:
 
     def advance(self, emitted: Sequence[int]) -> None:
         """These tokens are the answer's next ones. Raises: SpecdecError for one that the grammar forbids."""
-        self._forced, self._scout = None, Scout(self._matcher, self._vocab_size)
-        for place, token in enumerate(emitted):
-            if token in self._stops:
-                self._ended = True
-                return
+        self._forced = None
+        words = list(takewhile(lambda token: token not in self._stops, emitted))
+        for place, token in enumerate(words):
             if self._matcher.try_consume_tokens([token]) != 1:
                 raise SpecdecError(
                     f"token {token}, number {place + 1} of a round, is not in the grammar", "please report this"
                 )
+        self._ended |= len(words) < len(emitted)
+        self._scout.advance(words)
+        if not self._ended:
+            self._scout.begin([])
 
     def _validated(self, tokens: Sequence[int]) -> int:
         return 0 if self._ended else int(self._matcher.validate_tokens(list(tokens)))
@@ -136,6 +99,7 @@ class Vocabulary:
     def __init__(self, tokenizer: LLTokenizer, vocab_size: int, stop_tokens: frozenset[int]) -> None:
         """`vocab_size` is the width of the target's logits."""
         self._tokenizer, self._vocab_size, self.stop_tokens = tokenizer, vocab_size, stop_tokens
+        self._thread = ThreadPoolExecutor(1, "masks") if vocab_size >= LEAST_VOCAB else None
 
     @classmethod
     def of_model(cls, tokenizer_json: str, vocab_size: int, stop_tokens: frozenset[int]) -> Vocabulary:
@@ -144,7 +108,7 @@ class Vocabulary:
             tokenizer = LLTokenizer(tokenizer_json, vocab_size, sorted(stop_tokens), _slices())
         except ValueError as error:
             raise UsageError(
-                f"this model's tokenizer cannot be constrained: {_line(str(error))}", "take another model"
+                f"this model's tokenizer cannot be constrained: {one_line(str(error))}", "take another model"
             ) from error
         return cls(tokenizer, vocab_size, stop_tokens)
 
@@ -160,15 +124,31 @@ class Vocabulary:
         Raises: UsageError for a constraint that cannot be read, contradicts itself or uses what is not enforced.
         """
         if thinking is not None:
-            self.matcher(constraint)  # where an answer may think first, what is wrong behind it does not show
-        matcher = LLMatcher(self._tokenizer, shape.grammar(constraint, thinking, self._tag), log_level=0)
+            self._checked(constraint, None)  # where an answer may think first, what is wrong behind it does not show
+        matcher = self._checked(constraint, thinking)
+        return Matcher(matcher, self._vocab_size, self.stop_tokens, self._scout(matcher, constraint, thinking))
+
+    def _checked(self, constraint: Constraint, thinking: Thinking | None) -> LLMatcher:
+        """Raises: UsageError as `matcher`."""
+        matcher = self._made(constraint, thinking)
         reason = "; ".join([_reason(matcher.get_error())] if matcher.is_error() else matcher.get_grammar_warnings())
         if reason := reason or _impossible(matcher, constraint):
             raise UsageError(
-                f"this {constraint.noun} cannot be enforced: {_line(reason)}",
+                f"this {constraint.noun} cannot be enforced: {one_line(reason)}",
                 f"change it, or leave {constraint.flag} out",
             )
-        return Matcher(matcher, self._vocab_size, self.stop_tokens)
+        return matcher
+
+    def _made(self, constraint: Constraint, thinking: Thinking | None) -> LLMatcher:
+        return LLMatcher(self._tokenizer, shape.grammar(constraint, thinking, self._tag), log_level=0)
+
+    def _scout(self, matcher: LLMatcher, constraint: Constraint, thinking: Thinking | None) -> Scout:
+        if self._thread is None:
+            copy = matcher.deep_copy()
+            return Scout(lambda: copy, self._vocab_size)
+        scout = ScoutBeside(lambda: self._made(constraint, thinking), self._vocab_size, self._thread)
+        scout.begin([])
+        return scout
 
     def _tag(self, tag: str) -> shape.Tag:
         """The pieces of a tag: its special tokens by id, and the text between them."""
@@ -250,9 +230,3 @@ def _reason(error: str) -> str:
         return "two branches of a oneOf may fit one document, as far as their type, const and enum tell; try anyOf"
     said = error.partition("\n   1 | ")[0]
     return said.rpartition("\nerror: ")[2].rpartition("failed to compile JSON schema: ")[2].partition(". Enable ")[0]
-
-
-def _line(text: str) -> str:
-    """A foreign message on one line of at most 160 characters."""
-    words = " ".join(text.split())
-    return words if len(words) <= 160 else words[:157] + "..."

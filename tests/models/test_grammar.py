@@ -12,7 +12,7 @@ from llguidance import LLTokenizer
 
 import specdec_cli
 from specdec_cli.errors import SpecdecError, UsageError
-from specdec_cli.models import grammar
+from specdec_cli.models import grammar, scout
 from specdec_cli.models.grammar import Vocabulary, require_possible, require_uncut
 from specdec_cli.models.schema import HINT
 from specdec_cli.request import Constraint
@@ -29,9 +29,12 @@ PERSON = json.dumps(
 )
 
 
-@pytest.fixture(scope="module")
-def vocabulary():
-    return Vocabulary.of_model(TOKENIZER, V, STOPS)
+@pytest.fixture(scope="module", params=[V + 1, V], ids=["in place", "beside"])
+def vocabulary(request):
+    """Its masks computed where they are asked for, or in a thread, as those of big vocabularies are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grammar, "LEAST_VOCAB", request.param)
+        return Vocabulary.of_model(TOKENIZER, V, STOPS)
 
 
 @pytest.fixture(scope="module")
@@ -243,8 +246,8 @@ def test_a_grammar_in_lark_form_is_taken(vocabulary, encode):
 def test_no_row_is_computed_twice_for_a_draft_and_its_verification(vocabulary, encode, monkeypatch):
     """The bound of host work: K + 1 rows a round, though a draft model asks after each of its tokens."""
     asked = []
-    fill = grammar.fill_next_token_bitmask
-    monkeypatch.setattr(grammar, "fill_next_token_bitmask", lambda *given: asked.append(given) or fill(*given))
+    fill = scout.fill_next_token_bitmask
+    monkeypatch.setattr(scout, "fill_next_token_bitmask", lambda *given: asked.append(given) or fill(*given))
     matcher, draft = vocabulary.matcher(regex("[a-z]{30}")), encode("abcdefgh")[:5]
     for place in range(len(draft)):
         matcher.masks(draft[:place])
