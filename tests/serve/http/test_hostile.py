@@ -8,7 +8,10 @@ import httpx
 import pytest
 
 from fakes.desk import ScriptedDesk, SequentialDesk
+from fakes.fill_model import MARKS, fill_folder
 from fakes.server import serving
+from specdec_cli.models.tokenizer import Tokenizer
+from specdec_cli.serve.model import Model
 
 FIELDS = (
     *(
@@ -46,6 +49,7 @@ FIELDS = (
         "metadata",
     ),
     *("content", "tokens", "instructions", "suffix", "echo", "best_of", "parallel_tool_calls", "chat_template_kwargs"),
+    *("input_prefix", "input_suffix", "input_extra", "n_predict", "n_indent", "t_max_predict_ms", "response_fields"),
 )
 PATHS = (
     *("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"),
@@ -82,7 +86,11 @@ ODD = (
     *([{"type": "function_call_output", "call_id": "x", "output": 4}], {"effort": []}, {"include_usage": "yes"}),
 )
 ASKED = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 3, "content": "hi", "tokens": [5]}
-MORE = {"/v1/responses": {"input": "hi"}, "/v1/completions": {"prompt": "hi"}}
+MORE = {
+    "/v1/responses": {"input": "hi"},
+    "/v1/completions": {"prompt": "hi"},
+    "/infill": {"input_prefix": "a", "input_suffix": "b"},
+}
 
 
 def odd_body(luck, path):
@@ -126,6 +134,14 @@ class Brief(SequentialDesk):
 @pytest.mark.parametrize("path", PATHS)
 def test_odd_bodies_are_answered_or_refused_in_the_shape_of_their_dialect(tooled, path):
     require_order(tooled, ScriptedDesk(["ok"] * 5000), path, 500 // len(PATHS) + 1)
+
+
+@pytest.mark.parametrize("path", ["/infill", "/v1/completions"])
+def test_nor_do_odd_gaps_break_a_model_that_fills_them(tmp_path, path):
+    folder = fill_folder(tmp_path / "fill")
+    tokenizer = Tokenizer.load(folder, "fill", {"eos_token_id": [2, 0]})
+    model = Model("fill", "tiny/fill", None, tokenizer, 259 + len(MARKS), 1024)
+    require_order(model, ScriptedDesk(["ok"] * 5000), path, 150)
 
 
 @pytest.mark.slow

@@ -34,9 +34,9 @@ def filler(folders):
 def editor(filler, folders):
     """A client of a server that can fill; its desk loads the pair in its own thread."""
     desk = make_desk(lambda: specdec_cli.load(**folders), idle_seconds=None)
-    with serving(Model.of(filler, specdec_cli.Request(k=4), 1), desk, RECORDS) as (url, _):
-        with httpx.Client(base_url=url, timeout=60) as client:
-            yield client
+    model = Model.of(filler, specdec_cli.Request(k=4), 1)
+    with serving(model, desk, RECORDS) as (url, _), httpx.Client(base_url=url, timeout=60) as client:
+        yield client
     desk.close()
 
 
