@@ -17,6 +17,7 @@ from specdec_cli.cli.groups import grouped
 from specdec_cli.cli.opened import opened, resolved
 from specdec_cli.cli.options import DraftLength, MaxContext, ModelOptions, Plain, StopRepetition, option
 from specdec_cli.cli.pipes import ignore_broken_pipe
+from specdec_cli.cli.serve_config import PrintConfig, print_config
 from specdec_cli.cli.serve_options import NEVER, NO_KEY, DoorOptions, KeepOptions
 from specdec_cli.errors import UsageError
 from specdec_cli.kinds import K
@@ -56,6 +57,7 @@ def serve(
     k: DraftLength = None,
     max_context: MaxContext = None,
     stop_repetition: StopRepetition = None,
+    config: PrintConfig = None,
     display: ServeDisplay,
 ) -> None:
     """Answer editors, agents and scripts: OpenAI's, Anthropic's and llama.cpp's protocols, closed to others."""
@@ -69,6 +71,11 @@ def serve(
 
         if key is None and not is_loopback(door.host):
             raise UsageError(f"--host {door.host} lets other machines in, and there is no key", NO_KEY)
+        if config is not None:
+            found = resolved(models, () if draft_length is None else (draft_length,))
+            url = Door(door.port, door.host).url
+            print_config(config, found, url, key is not None, max_context, display.plain)
+            return
         log = stack.enter_context(ServerLog(sys.stderr, display.quiet, display.plain, desk.log))
         socket = stack.enter_context(closing(listen(door.host, door.port)))
         entrance = Door(socket.getsockname()[1], door.host, key, origins)

@@ -1,0 +1,159 @@
+"""How other programs are told of this server (pure). Law: each in the form that its own documentation gives.
+
+The names of the settings are those of November 2026.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+KEY = "SPECDEC_API_KEY"
+# What a server without a key gets from clients that insist on one.
+ANY_KEY = "specdec"
+# Of a pair whose context has no end, for clients that must be told a number; and the longest answers to ask for.
+USUAL_CONTEXT, MOST_ANSWER = 32_768, 8192
+# Claude Code keeps its own window below that.
+LEAST_COMPACT_WINDOW = 100_000
+# What coding agents send with their first word.
+AGENT_TOKENS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A server's address, the model's name and its context in tokens; whether a key is needed, and whether functions
+    can be called."""
+
+    url: str
+    model: str
+    context: int | None
+    wants_key: bool = False
+    tools: bool = True
+
+    @property
+    def tokens(self) -> int:
+        """Its context, or a usual one."""
+        return self.context or USUAL_CONTEXT
+
+    @property
+    def answer_tokens(self) -> int:
+        """The longest answer to ask for: a quarter of the context."""
+        return max(1, min(MOST_ANSWER, self.tokens // 4))
+
+    def key(self, held: str) -> str:
+        """Where the key is `held`, or what stands for none."""
+        return held if self.wants_key else ANY_KEY
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A program: `place` is where its settings go, `first` what is done before it starts; an `agent` sends much."""
+
+    write: Callable[[Connection], str]
+    place: str
+    first: str = f"start it with {KEY} in the environment"
+    agent: bool = True
+
+
+def codex(to: Connection) -> str:
+    """TOML. Codex speaks /v1/responses alone."""
+    lines = [f"model = {_quoted(to.model)}", 'model_provider = "specdec"', f"model_context_window = {to.tokens}"]
+    lines += ["", "[model_providers.specdec]", 'name = "specdec"', f"base_url = {_quoted(to.url + '/v1')}"]
+    lines += ['wire_api = "responses"', *([f'env_key = "{KEY}"'] if to.wants_key else [])]
+    return "\n".join(lines)
+
+
+def claude(to: Connection) -> str:
+    """Shell. Every tier of models is this one."""
+    tiers = ("OPUS", "SONNET", "HAIKU", "FABLE")
+    models = ["ANTHROPIC_MODEL", *(f"ANTHROPIC_DEFAULT_{tier}_MODEL" for tier in tiers), "CLAUDE_CODE_SUBAGENT_MODEL"]
+    values = {"ANTHROPIC_BASE_URL": to.url, **dict.fromkeys(models, to.model)}
+    values["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] = str(to.answer_tokens)
+    if to.tokens >= LEAST_COMPACT_WINDOW:
+        values["CLAUDE_CODE_AUTO_COMPACT_WINDOW"] = str(to.tokens)
+    values["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"] = "1"
+    return _exports(values, "ANTHROPIC_AUTH_TOKEN", to)
+
+
+def opencode(to: Connection) -> str:
+    """JSON."""
+    limit = {"context": to.tokens, "output": to.answer_tokens}
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "name": "specdec",
+        "options": {"baseURL": f"{to.url}/v1", "apiKey": to.key(f"{{env:{KEY}}}")},
+        "models": {to.model: {"name": to.model, "tool_call": to.tools, "limit": limit}},
+    }
+    name = f"specdec/{to.model}"
+    found = {"model": name, "small_model": name, "provider": {"specdec": provider}}
+    return _json({"$schema": "https://opencode.ai/config.json", **found})
+
+
+def continue_(to: Connection) -> str:
+    """YAML."""
+    lines = ["name: specdec", "version: 1.0.0", "schema: v1", "models:", f"  - name: {_quoted(to.model)}"]
+    lines += ["    provider: openai", f"    model: {_quoted(to.model)}", f"    apiBase: {_quoted(to.url + '/v1')}"]
+    lines += [f"    apiKey: {_quoted(to.key('${{ secrets.' + KEY + ' }}'))}", "    roles: [chat, edit, apply]"]
+    lines += ["    capabilities: [tool_use]"] if to.tools else []
+    options = {"contextLength": to.tokens, "maxTokens": to.answer_tokens}
+    lines += ["    defaultCompletionOptions:", *(f"      {name}: {value}" for name, value in options.items())]
+    return "\n".join(lines)
+
+
+def zed(to: Connection) -> str:
+    """JSON. The key is never in it: Zed reads the variable that the provider's name gives."""
+    able = {"tools": to.tools, "images": False, "parallel_tool_calls": to.tools, "prompt_cache_key": True}
+    model = {"name": to.model, "display_name": to.model, "max_tokens": to.tokens}
+    model |= {"max_output_tokens": to.answer_tokens, "capabilities": able}
+    provider = {"api_url": f"{to.url}/v1", "available_models": [model]}
+    default = {"provider": "specdec", "model": to.model}
+    return _json({"language_models": {"openai_compatible": {"specdec": provider}}, "agent": {"default_model": default}})
+
+
+def aider(to: Connection) -> str:
+    """Shell."""
+    values = {"OPENAI_API_BASE": f"{to.url}/v1", "AIDER_MODEL": f"openai/{to.model}"}
+    values |= {"AIDER_MAX_CHAT_HISTORY_TOKENS": str(to.tokens // 4), "AIDER_SHOW_MODEL_WARNINGS": "false"}
+    return _exports(values, "OPENAI_API_KEY", to)
+
+
+CLIENTS: Mapping[str, Client] = {
+    "codex": Client(codex, "~/.codex/specdec.config.toml; then codex --profile specdec"),
+    "claude": Client(claude, "the shell that then starts claude"),
+    "opencode": Client(opencode, "opencode.json in the project, or ~/.config/opencode/opencode.json"),
+    "continue": Client(continue_, "~/.continue/config.yaml", f"a key goes into ~/.continue/.env as {KEY}=…"),
+    "zed": Client(zed, "Zed's settings.json"),
+    "aider": Client(aider, "the shell that then starts aider", agent=False),
+}
+
+
+def notes(name: str, to: Connection) -> list[str]:
+    """What a person has to know beside the settings, the place first."""
+    client = CLIENTS[name]
+    found = [f"this goes into {client.place}"]
+    if to.wants_key:
+        found.append(client.first)
+    elif name == "zed":
+        found.append(f"{client.first}: it wants a key, and any will do")
+    if client.agent and to.context is not None and to.context < AGENT_TOKENS:
+        found.append(f"{to.model} holds {to.context} tokens, and agents begin with up to {AGENT_TOKENS}: --pair NAME")
+    if client.agent and not to.tools:
+        found.append(f"{to.model} calls no functions, and agents work with them: --pair NAME")
+    return found
+
+
+def _exports(values: Mapping[str, str], key_name: str, to: Connection) -> str:
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
+    key = '"$' + KEY + '"'
+    return "\n".join([lines[0], f"export {key_name}={to.key(key)}", *lines[1:]])
+
+
+def _quoted(text: str) -> str:
+    """A string as JSON, TOML and YAML alike write it."""
+    return json.dumps(text)
+
+
+def _json(values: Mapping[str, object]) -> str:
+    return json.dumps(values, indent=2)
