@@ -39,6 +39,12 @@ def test_the_wheel_holds_the_documents_but_not_their_pictures(wheel):
     assert len(names) >= 8
 
 
+def test_the_wheel_holds_what_pages_are_made_of(wheel):
+    names = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("specdec_cli/ui/pages/")}
+    files = (path for path in (ROOT / "specdec_cli/ui/pages").rglob("*") if path.is_file())
+    assert names == {path.relative_to(ROOT).as_posix() for path in files}
+
+
 @pytest.mark.parametrize(("folders", "most"), [(("target", "draft"), 24e6), (("hybrid",), 6e6)])
 def test_the_demo_pairs_stay_small(wheel, folders, most):
     infos = zipfile.ZipFile(wheel).infolist()

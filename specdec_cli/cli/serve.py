@@ -68,6 +68,7 @@ def serve(
         from specdec_cli.serve.http.server import Server, listen
         from specdec_cli.serve.http.service import Service
         from specdec_cli.ui.serve.log import ServerLog
+        from specdec_cli.ui.serve.page import page_files
 
         if key is None and not is_loopback(door.host):
             raise UsageError(f"--host {door.host} lets other machines in, and there is no key", NO_KEY)
@@ -84,7 +85,7 @@ def serve(
         model, work = seated(loader(found, models, display), base, desk, idle_seconds)
         stack.callback(work.close)
         introduce_demo(found.pair.name, shown=not display.quiet, plain=display.plain)
-        service = Service(model, work, entrance, log.reply)
+        service = Service(model, work, entrance, log.reply, page_files())
         started = partial(log.started, found.pair.name, entrance.url, key is not None)
         Server(service, started).run([socket])
 

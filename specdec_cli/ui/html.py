@@ -25,8 +25,8 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
     Raises: KeyError for a value that is missing.
     """
-    known = {"style": Markup(_packaged("palette.css") + _packaged("style.css")), **values}
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: markup(known[found[1]]), _packaged(f"{template}.html"))
+    known = {"style": Markup(packaged("palette.css") + packaged("style.css")), **values}
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: markup(known[found[1]]), packaged(f"{template}.html"))
 
 
 def markup(text: str) -> str:
@@ -51,18 +51,18 @@ def joined(parts: list[Markup] | tuple[Markup, ...], between: str = "") -> Marku
 
 def style_sheet(name: str) -> Markup:
     """`pages/<name>.css`, for a page that has the palette."""
-    return Markup(_packaged(f"{name}.css"))
+    return Markup(packaged(f"{name}.css"))
 
 
 def part(name: str) -> Markup:
     """`pages/<name>.html`, a part of a page."""
-    return Markup(_packaged(f"{name}.html"))
+    return Markup(packaged(f"{name}.html"))
 
 
 def picture_style(name: str) -> Markup:
     """`pages/<name>.css` for a stand-alone picture, with its colours written out: not every viewer knows variables."""
-    light, dark = (dict(re.findall(r"--([\w-]+): ([^;]+);", part)) for part in _packaged("palette.css").split("@media"))
-    sheet = _packaged(f"{name}.css")
+    light, dark = (dict(re.findall(r"--([\w-]+): ([^;]+);", part)) for part in packaged("palette.css").split("@media"))
+    sheet = packaged(f"{name}.css")
     return Markup(f"{_coloured(sheet, light)}@media (prefers-color-scheme: dark) {{\n{_coloured(sheet, dark)}}}\n")
 
 
@@ -70,5 +70,6 @@ def _coloured(sheet: str, colours: Mapping[str, str]) -> str:
     return re.sub(r"var\(--([\w-]+)\)", lambda found: colours[found[1]], sheet)
 
 
-def _packaged(name: str) -> str:
+def packaged(name: str) -> str:
+    """The text of `pages/<name>`."""
     return (resources.files("specdec_cli.ui") / "pages" / name).read_text(encoding="utf-8")

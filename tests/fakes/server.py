@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,15 +14,15 @@ from specdec_cli.serve.http.service import Service
 
 
 @contextmanager
-def serving(model, desk, records=None, **door):
+def serving(model, desk, records=None, page=None, **door):
     """(base URL, service) of a server that listens; it ends with the block."""
-    socket = listen("127.0.0.1", 0)
-    port = socket.getsockname()[1]
+    listening = listen("127.0.0.1", 0)
+    port = listening.getsockname()[1]
     tell = (lambda record: None) if records is None else records.append
-    service = Service(model, desk, replace(Door(port), **door), tell)
+    service = Service(model, desk, replace(Door(port), **door), tell, page or {})
     started = threading.Event()
     server = Server(service, started.set)
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve([socket])), daemon=True)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])), daemon=True)
     thread.start()
     try:
         assert started.wait(30)
@@ -30,3 +31,17 @@ def serving(model, desk, records=None, **door):
         server.should_exit = True
         thread.join(30)
         assert not thread.is_alive()
+
+
+def raw(url, data, seconds=5.0):
+    """What comes back on a connection of one's own until it is closed, or for so long."""
+    host, port = url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=seconds) as connection:
+        connection.sendall(data.replace(b"HOST", f"{host}:{port}".encode()))
+        found = b""
+        try:
+            while part := connection.recv(65_536):
+                found += part
+        except TimeoutError:
+            return found, False
+    return found, True

@@ -19,6 +19,7 @@ from specdec_cli.serve.http.errors import FAILED, HttpError
 from specdec_cli.serve.http.fields import Fields
 from specdec_cli.serve.http.guard import Guard
 from specdec_cli.serve.http.metrics import CONTENT_TYPE, metrics
+from specdec_cli.serve.http.page import file_response
 from specdec_cli.serve.http.record import Record
 from specdec_cli.serve.http.reply import error_response, json_response
 from specdec_cli.serve.http.response_voice import ResponseVoice
@@ -59,6 +60,7 @@ def make_app(service: Service) -> ASGIApp:
         "/metrics": _metrics,
     }.items():
         routes.append(Route(path, partial(show, service), methods=["GET"]))
+    routes += [Route(path, partial(_file, content), methods=["GET"]) for path, content in service.page.items()]
     broken = partial(_broken, service)
     handlers: dict[Any, Any] = {HttpError: _refused, HTTPException: _unknown, Exception: broken}
     return Guard(Starlette(routes=routes, exception_handlers=handlers), service.door)
@@ -105,6 +107,10 @@ async def _props(service: Service, request: Request) -> Response:
 
 async def _metrics(service: Service, request: Request) -> Response:
     return Response(metrics(service.desk.status()), media_type=CONTENT_TYPE)
+
+
+async def _file(content: bytes, request: Request) -> Response:
+    return file_response(request.url.path, content)
 
 
 async def _refused(request: Request, error: HttpError) -> Response:

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from specdec_cli.jsonfile import shown
 from specdec_cli.serve.http.errors import HttpError
+from specdec_cli.serve.http.page import is_page
 from specdec_cli.serve.http.reply import error_response
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -52,7 +53,7 @@ class Door:
         self._require_origin(headers.get("origin"), headers.get("host", ""))
         if method == "OPTIONS":
             return
-        if self.key is not None and path != "/health":
+        if self.key is not None and path != "/health" and not is_page(path):
             self._require_key(headers)
         if method == "POST":
             self._require_json(headers)

@@ -28,6 +28,7 @@ from specdec_cli.serve.http.fields import Fields
 from specdec_cli.serve.http.functions import described
 from specdec_cli.serve.http.guard import Door, read_body
 from specdec_cli.serve.http.mailbox import Mailbox
+from specdec_cli.serve.http.page import Files
 from specdec_cli.serve.http.record import Record, Told
 from specdec_cli.serve.http.reply import Reply
 from specdec_cli.serve.http.voice import Voice
@@ -43,12 +44,13 @@ NO_HINT = "shorten it"
 
 @dataclass(slots=True)
 class Service:
-    """The pair at a desk, for all clients; `tell` hears of every reply once it is over."""
+    """The pair at a desk, for all clients; `tell` hears of every reply once it is over. `page` is what browsers get."""
 
     model: Model
     desk: Desk
     door: Door
     tell: Told
+    page: Files = field(default_factory=dict)
     open: set[Mailbox] = field(default_factory=set)
     _reader: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "reader"))
 

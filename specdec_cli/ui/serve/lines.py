@@ -15,7 +15,7 @@ def started_lines(name: str, url: str, wants_key: bool) -> list[str]:
     door = "whoever has its key" if wants_key else "this machine alone"
     return [
         f"{name} answers {door}. OpenAI's clients take {url}/v1,",
-        f"Anthropic's and llama.cpp's {url}",
+        f"Anthropic's, llama.cpp's and any browser (for a chat) {url}",
         "Ctrl-C ends it; specdec help serve says what each client wants",
     ]
 

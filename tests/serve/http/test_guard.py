@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from fakes.desk import ScriptedDesk
-from fakes.server import serving
+from fakes.server import raw, serving
 from specdec_cli.serve.http.wire import Wire
 
 ASKED = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4}
@@ -120,20 +120,6 @@ def test_chunked_bodies_are_read(door):
     parts = [json.dumps(ASKED)[at : at + 7].encode() for at in range(0, 200, 7)]
     headers = {"Content-Type": "application/json"}
     assert httpx.post(door() + "/v1/chat/completions", content=iter(parts), headers=headers).status_code == 200
-
-
-def raw(url, data, seconds=5.0):
-    """What comes back on a connection of one's own until it is closed, or for so long."""
-    host, port = url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=seconds) as connection:
-        connection.sendall(data.replace(b"HOST", f"{host}:{port}".encode()))
-        found = b""
-        try:
-            while part := connection.recv(65_536):
-                found += part
-        except TimeoutError:
-            return found, False
-    return found, True
 
 
 def test_a_body_that_never_ends_is_given_up(door):

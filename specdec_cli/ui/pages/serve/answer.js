@@ -1,0 +1,108 @@
+// Questions and answers on the page. Law: text of a model or a server enters by textContent alone, and an answer's
+// said tokens, joined, are its text.
+
+import { NOTHING, figures, fold, guessed, sentence } from "./figures.js";
+
+const UNSAID = new Set(["rejected", "discarded"]);
+const ENDED = { length: "Stopped at the longest length allowed." };
+const PARTIAL = "Stopped: the text above is partial.", EMPTY = "Stopped before the first word.";
+
+/** An element with its class, its text, and what is inside. */
+export function element(tag, name = "", text = "", ...inside) {
+  const made = document.createElement(tag);
+  if (name) made.className = name;
+  made.textContent = text;
+  made.append(...inside);
+  return made;
+}
+
+/** A question as it stands in the log. */
+export function questionElement(text) {
+  return turn("question", "You", element("p", "text", text));
+}
+
+function turn(kind, who, ...inside) {
+  const made = element("article", kind, "", element("h2", "", who), ...inside);
+  made.setAttribute("aria-label", who);
+  return made;
+}
+
+/** An answer that grows; `titles` says what the fate of a token means. */
+export class Answer {
+  constructor(who, titles) {
+    this.titles = titles;
+    this.sums = NOTHING;
+    this.text = "";
+    this.reason = null;
+    this.body = element("div", "text");
+    this.thought = element("div", "text");
+    this.thinking = element("details", "thinking", "", element("summary", "", "Thinking"), this.thought);
+    this.thinking.hidden = true;
+    this.bar = element("div", "share", "", element("i"));
+    this.facts = element("dl", "facts");
+    this.whole = turn("answer writing", who, this.thinking, this.body, this.bar, this.facts);
+    this.bar.hidden = true;
+  }
+
+  /** Takes a chunk of the stream in. */
+  take({ choices, specdec }) {
+    if (specdec) this.#count(specdec);
+    for (const { delta, finish_reason } of choices) {
+      this.#write(delta);
+      this.reason = finish_reason ?? this.reason;
+    }
+  }
+
+  /** Nothing more comes. */
+  end() {
+    this.whole.classList.remove("writing");
+    const note = this.reason ? ENDED[this.reason] : this.text ? PARTIAL : EMPTY;
+    if (note) this.body.after(element("p", "note", note));
+    return `${note ?? "The answer is complete."} ${sentence(this.sums)}`;
+  }
+
+  /** It failed: the two lines that say why. */
+  fail({ message, hint }) {
+    this.whole.classList.remove("writing");
+    const lines = [["error:", message], ["hint:", hint]];
+    const error = element("p", "error", "", ...lines.map(([name, text]) => element("span", "", "", element("b", "", name), ` ${text}`)));
+    error.setAttribute("role", "alert");
+    this.body.after(error);
+  }
+
+  #write({ content, reasoning_content: thought, specdec: tokens = [] }) {
+    this.text += content ?? "";
+    const place = thought ? this.thought : this.body;
+    if (thought) this.thinking.hidden = false;
+    place.append(...tokens.map(([fate, text]) => this.#token(fate, text)));
+  }
+
+  #token(fate, text) {
+    const unsaid = UNSAID.has(fate);
+    const made = element(unsaid ? "del" : "span", fate, unsaid ? signs(text) : text);
+    made.classList.toggle("blank", !unsaid && !text.trim());
+    made.title = `${fate}: ${this.titles[fate]}`;
+    return made;
+  }
+
+  #count(event) {
+    this.sums = fold(this.sums, event);
+    this.whole.classList.toggle("drafted", this.sums.drafted > 0);
+    this.bar.hidden = !this.sums.drafted;
+    this.bar.title = `${this.sums.accepted} of ${this.sums.emitted} tokens were drafted`;
+    this.bar.firstChild.style.width = `${100 * guessed(this.sums)}%`;
+    this.facts.replaceChildren(...figures(this.sums).map(figureElement));
+  }
+}
+
+/** Blanks of a token that is not said, as signs: it must not break the line. */
+function signs(text) {
+  const drawn = text.replaceAll("\n", "↵").replaceAll("\t", "⇥");
+  return drawn.trim() ? drawn : drawn.replaceAll(" ", "␣");
+}
+
+function figureElement([value, name, definition]) {
+  const made = element("div", "", "", element("dd", "", value), element("dt", "", name));
+  made.title = definition;
+  return made;
+}

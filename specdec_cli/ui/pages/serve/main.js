@@ -1,0 +1,162 @@
+// The chat: a conversation with the loaded pair. Law: the key is kept for this tab alone, and one answer runs at a time.
+
+import { Answer, questionElement } from "./answer.js";
+import { chunks, loadedModel } from "./stream.js";
+
+const KEY = "specdec-key";
+const NEAR_END_PIXELS = 60;
+const EXAMPLES = { demo: "Return the lines of a file.", other: "Write a Python function that merges two sorted lists." };
+
+const at = (id) => document.getElementById(id);
+const [log, question, send, stop, door, key] = ["log", "question", "send", "stop", "door", "key"].map(at);
+const titles = Object.fromEntries([...at("legend").children].map((item) => [item.className, item.title]));
+const welcome = at("welcome");
+
+const chat = { model: "specdec", turns: [], running: null, follows: true };
+
+/** Who answers here; asks for the key where the server wants one. */
+async function greet() {
+  try {
+    const { id, target, draft } = await loadedModel(sessionStorage.getItem(KEY));
+    chat.model = id;
+    document.title = `${id} · specdec`;
+    at("models").textContent = `${id}: ${[target, draft].filter(Boolean).map(shortened).join(" with ")}`;
+    at("example").textContent = EXAMPLES[id.startsWith("demo") ? "demo" : "other"];
+    at("example").hidden = false;
+    question.placeholder = `Ask ${id}`;
+    closeDoor();
+  } catch (error) {
+    if (error.status === 401) return openDoor();
+    at("models").textContent = `${error.message}: ${error.hint ?? ""}`;
+  }
+}
+
+function shortened(name) {
+  return name.replace(/^specdec:/, "").split("/").slice(-2).join("/");
+}
+
+/** Asks `text`; what got no answer is in the field again. */
+async function ask(text) {
+  const [turns, controller] = [chat.turns, new AbortController()];
+  const [asked, answer] = [questionElement(text), new Answer(chat.model, titles)];
+  welcome.remove();
+  log.append(asked, answer.whole);
+  run(controller);
+  follow(true);
+  try {
+    for await (const chunk of chunks(request(text), sessionStorage.getItem(KEY), controller.signal)) {
+      answer.take(chunk);
+      follow();
+    }
+    say(answer.end());
+  } catch (error) {
+    if (error.name === "AbortError") say(answer.end());
+    else refuse(error, asked, answer);
+  }
+  if (chat.turns !== turns) return;
+  run(null);
+  if (answer.text) turns.push({ role: "user", content: text }, { role: "assistant", content: answer.text });
+  else question.value ||= text;
+  follow();
+}
+
+function request(text) {
+  const system = at("system").value.trim();
+  const first = system ? [{ role: "system", content: system }] : [];
+  const messages = [...first, ...chat.turns, { role: "user", content: text }];
+  const settings = { temperature: at("temperature"), max_tokens: at("longest") };
+  const chosen = Object.entries(settings).filter(([, input]) => input.value !== "");
+  const numbers = Object.fromEntries(chosen.map(([name, input]) => [name, input.valueAsNumber]));
+  return { messages, stream: true, specdec: true, ...numbers };
+}
+
+function refuse(error, asked, answer) {
+  if (!("hint" in error)) throw error;
+  if (error.status !== 401) return answer.fail(error);
+  asked.remove();
+  answer.whole.remove();
+  if (!log.firstChild) log.append(welcome);
+  openDoor();
+}
+
+function run(controller) {
+  chat.running = controller;
+  send.hidden = controller !== null;
+  stop.hidden = controller === null;
+}
+
+/** Tells a screen reader once, at the end. */
+function say(text) {
+  at("status").textContent = text;
+}
+
+/** Keeps the end in view for a reader who is there already. */
+function follow(always = false) {
+  chat.follows ||= always;
+  if (chat.follows) log.scrollTop = log.scrollHeight;
+}
+
+function openDoor() {
+  at("refused").textContent = sessionStorage.getItem(KEY) ? "That is not its key." : "";
+  sessionStorage.removeItem(KEY);
+  key.value = "";
+  door.hidden = false;
+  key.focus();
+}
+
+function closeDoor() {
+  if (door.hidden) return;
+  door.hidden = true;
+  question.focus();
+}
+
+function submit(event) {
+  event.preventDefault();
+  const text = question.value.trim();
+  const wrong = [...at("settings").querySelectorAll("input")].find((input) => !input.checkValidity());
+  if (wrong) at("settings").open = true;
+  if (chat.running || !text || (wrong && !wrong.reportValidity())) return;
+  question.value = "";
+  question.focus();
+  ask(text);
+}
+
+function clear() {
+  chat.running?.abort();
+  chat.turns = [];
+  run(null);
+  log.replaceChildren(welcome);
+  question.value = "";
+  question.focus();
+}
+
+at("ask").addEventListener("submit", submit);
+question.addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && !event.shiftKey && !event.isComposing) submit(event);
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") chat.running?.abort();
+});
+stop.addEventListener("click", () => {
+  chat.running?.abort();
+  question.focus();
+});
+at("fresh").addEventListener("click", clear);
+at("example").addEventListener("click", ({ target }) => {
+  question.focus();
+  ask(target.textContent);
+});
+at("unsaid").addEventListener("change", ({ target }) => {
+  document.body.classList.toggle("shows-unsaid", target.checked);
+  follow();
+});
+new ResizeObserver(() => follow()).observe(log);
+log.addEventListener("scroll", () => {
+  chat.follows = log.scrollHeight - log.scrollTop - log.clientHeight < NEAR_END_PIXELS;
+});
+door.addEventListener("submit", (event) => {
+  event.preventDefault();
+  sessionStorage.setItem(KEY, key.value);
+  greet();
+});
+greet();

@@ -1,0 +1,143 @@
+"""A real Chromium without a window, over the pipe of its DevTools protocol: keys, pictures, what it asked for."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run")
+QUIET = ("--disable-background-networking", "--disable-sync", "--disable-extensions", "--hide-scrollbars")
+SECONDS = 60.0
+# Chromium reads its commands from descriptor 3, and answers on 4.
+LAUNCH = (
+    "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execv(sys.argv[3], sys.argv[3:])"
+)
+CODES = {"Enter": 13, "Escape": 27, "Tab": 9, " ": 32}
+TEXTS = {"Enter": "\r"}
+SHIFT = 8
+
+
+class Pipe:
+    """Commands to a browser and what comes back; `events` keeps every (method, parameters)."""
+
+    def __init__(self, commands, answers):
+        self.events = []
+        self._commands, self._answers = commands, answers
+        self._sent, self._held = 0, b""
+
+    def call(self, method, session=None, **parameters):
+        """The result of a command."""
+        self._sent += 1
+        message = {"id": self._sent, "method": method, "params": parameters}
+        os.write(self._commands, json.dumps(message | ({"sessionId": session} if session else {})).encode() + b"\0")
+        while True:
+            answer = self._next()
+            if answer.get("id") == self._sent:
+                assert "error" not in answer, (method, answer["error"])
+                return answer["result"]
+            self.events.append((answer["method"], answer["params"]))
+
+    def _next(self):
+        deadline = time.monotonic() + SECONDS
+        while b"\0" not in self._held:
+            ready, _, _ = select.select([self._answers], [], [], max(0.0, deadline - time.monotonic()))
+            assert ready, "the browser says nothing"
+            part = os.read(self._answers, 1 << 20)
+            assert part, "the browser is gone"
+            self._held += part
+        message, _, self._held = self._held.partition(b"\0")
+        return json.loads(message)
+
+
+class Tab:
+    """A page; it fails where it does not come to what it waits for."""
+
+    def __init__(self, pipe):
+        self._pipe = pipe
+        target = pipe.call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = pipe.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            self.call(f"{domain}.enable")
+
+    def call(self, method, **parameters):
+        return self._pipe.call(method, self._session, **parameters)
+
+    def open(self, url):
+        self.call("Page.navigate", url=url)
+        self.until("document.readyState === 'complete'")
+
+    def evaluate(self, expression):
+        """The value of some JavaScript."""
+        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in found, found["exceptionDetails"]
+        return found["result"].get("value")
+
+    def until(self, expression, seconds=SECONDS):
+        """Waits until `expression` is true."""
+        deadline = time.monotonic() + seconds
+        while not self.evaluate(f"Boolean({expression})"):
+            assert time.monotonic() < deadline, f"never came true: {expression}"
+            time.sleep(0.02)
+
+    def press(self, key, modifiers=0):
+        """A key goes down and up."""
+        code = CODES[key] if key in CODES else ord(key.upper()) if key.isalnum() else 0
+        named = {"key": key, "windowsVirtualKeyCode": code, "modifiers": modifiers}
+        text = TEXTS.get(key, key if len(key) == 1 else "")
+        self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **named)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **named)
+
+    def type(self, text):
+        for letter in text:
+            self.press(letter)
+
+    def look(self, width, height=800, scheme="light"):
+        """The size of the window, and the colours that its owner likes."""
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+        )
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def picture(self, path):
+        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
+
+    @property
+    def requests(self):
+        """Every address that was asked for."""
+        return [event["request"]["url"] for method, event in self._pipe.events if method == "Network.requestWillBeSent"]
+
+    @property
+    def complaints(self):
+        """What the browser holds against the page: exceptions, and what its policy forbids."""
+        found = [
+            event["exceptionDetails"] for method, event in self._pipe.events if method == "Runtime.exceptionThrown"
+        ]
+        entries = [event["entry"] for method, event in self._pipe.events if method == "Log.entryAdded"]
+        return found + [entry for entry in entries if entry["level"] == "error" and entry["source"] != "network"]
+
+
+@contextmanager
+def browser(folder):
+    """The pipe of a browser whose profile is in `folder`."""
+    (theirs, commands), (answers, their_answers) = os.pipe(), os.pipe()
+    arguments = [CHROMIUM, *FLAGS, *QUIET, f"--user-data-dir={folder}", "--remote-debugging-pipe", "about:blank"]
+    launch = [sys.executable, "-c", LAUNCH, str(theirs), str(their_answers), *arguments]
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(launch, pass_fds=(theirs, their_answers), **silent)
+    os.close(theirs)
+    os.close(their_answers)
+    try:
+        yield Pipe(commands, answers)
+    finally:
+        process.terminate()
+        process.wait(30)
+        os.close(commands)
+        os.close(answers)
