@@ -62,8 +62,9 @@ def make_app(service: Service) -> ASGIApp:
         routes.append(Route(path, partial(show, service), methods=["GET"]))
     routes += [Route(path, partial(_file, content), methods=["GET"]) for path, content in service.page.items()]
     broken = partial(_broken, service)
-    handlers: dict[Any, Any] = {HttpError: _refused, HTTPException: _unknown, Exception: broken}
-    return Guard(Starlette(routes=routes, exception_handlers=handlers), service.door)
+    refused, unknown = partial(_refused, service), partial(_unknown, service)
+    handlers: dict[Any, Any] = {HttpError: refused, HTTPException: unknown, Exception: broken}
+    return Guard(Starlette(routes=routes, exception_handlers=handlers), service.door, service.tell)
 
 
 async def _answer(service: Service, read: Read, speak: Speak, request: Request) -> Response:
@@ -113,16 +114,17 @@ async def _file(content: bytes, request: Request) -> Response:
     return file_response(request.url.path, content)
 
 
-async def _refused(request: Request, error: HttpError) -> Response:
+async def _refused(service: Service, request: Request, error: HttpError) -> Response:
+    service.tell(Record.of_refusal(request.url.path, error))
     return error_response(request.url.path, error)
 
 
-async def _unknown(request: Request, error: HTTPException) -> Response:
+async def _unknown(service: Service, request: Request, error: HTTPException) -> Response:
     """No such address, or not with this method."""
     said = {404: f"there is nothing at {request.url.path}", 405: f"{request.method} is not what this address takes"}
     message = said.get(error.status_code, str(error.detail))
     headers = dict(error.headers or {})
-    return error_response(request.url.path, HttpError(error.status_code, message, headers=headers))
+    return await _refused(service, request, HttpError(error.status_code, message, headers=headers))
 
 
 async def _broken(service: Service, request: Request, error: Exception) -> Response:

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from specdec_cli.jsonfile import shown
 from specdec_cli.serve.http.errors import HttpError
 from specdec_cli.serve.http.page import is_page
+from specdec_cli.serve.http.record import Record, Told
 from specdec_cli.serve.http.reply import error_response
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -124,10 +125,10 @@ def is_loopback(host: str) -> bool:
 
 
 class Guard:
-    """The app behind its door."""
+    """The app behind its door; `tell` hears of who was not let in."""
 
-    def __init__(self, app: ASGIApp, door: Door) -> None:
-        self._app, self._door = app, door
+    def __init__(self, app: ASGIApp, door: Door, tell: Told) -> None:
+        self._app, self._door, self._tell = app, door, tell
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -144,6 +145,7 @@ class Guard:
         try:
             self._door.require(scope["method"], scope["path"], headers)
         except HttpError as error:
+            self._tell(Record.of_refusal(scope["path"], error))
             await drain(receive)
             await error_response(scope["path"], closing(error))(scope, receive, answer)
             return

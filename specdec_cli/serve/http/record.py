@@ -6,19 +6,29 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from specdec_cli.jsonfile import shown
 from specdec_cli.serve.http.answer import Answer
+from specdec_cli.serve.http.errors import HttpError
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A reply of `path` with its answers; status 499 where the client left. `broken` says what failed
-    before there was any."""
+    """A reply of `path` with its answers; status 499 where the client left.
+
+    `broken` says what failed before there was any, `refused` names the field or the rule for which nothing was done.
+    """
 
     path: str
     status: int
     seconds: float
     answers: tuple[Answer, ...] = ()
     broken: str = ""
+    refused: str = ""
+
+    @classmethod
+    def of_refusal(cls, path: str, error: HttpError) -> Record:
+        """A request that was not let in; what it said is not kept, and its path may be anything."""
+        return cls(shown(path).strip('"'), error.status, 0.0, refused=error.param or error.code or "")
 
     @property
     def failure(self) -> str:
@@ -41,6 +51,7 @@ class Record:
             "emitted_tokens": emitted,
             "tokens_per_second": round((emitted - 1) / seconds, 1) if seconds and emitted > 1 else None,
             "failure": self.failure,
+            "refused": self.refused,
             "draft_n": sum(one.get("draft_n", 0) for one in stats),
             "draft_n_accepted": sum(one.get("draft_n_accepted", 0) for one in stats),
         }

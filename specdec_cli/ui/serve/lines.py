@@ -31,5 +31,5 @@ def reply_line(clock: str, facts: Mapping[str, Any]) -> str:
         said.append(speed(facts["tokens_per_second"]))
     if facts["draft_n"]:
         said.append(f"{percent(facts['draft_n_accepted'] / facts['draft_n'])} accepted")
-    failed = [f"failed: {facts['failure']}"] if facts["failure"] else []
+    failed = [f"{what}: {facts[name]}" for name, what in (("refused", "refused"), ("failure", "failed")) if facts[name]]
     return "  ".join([*said, f"{facts['seconds']:.1f} s", *failed])

@@ -2,11 +2,15 @@
 
 import socket
 
+import httpx
 import pytest
 
+from fakes.desk import ScriptedDesk
+from fakes.server import serving
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.serve.http.guard import is_loopback
 from specdec_cli.serve.http.server import listen
+from specdec_cli.ui.serve.lines import reply_line
 
 
 def test_small_writes_do_not_wait_for_each_other():
@@ -31,3 +35,16 @@ def test_an_address_that_is_not_this_machine_s_is_a_usage_error(host):
 )
 def test_only_addresses_of_the_loopback_need_no_key(host, alone):
     assert is_loopback(host) is alone and not is_loopback("192.168.0.9") and not is_loopback("example.org")
+
+
+def test_the_operator_hears_of_requests_that_were_refused_but_not_what_they_said(tooled):
+    desk, records = ScriptedDesk(["ok"]), []
+    with serving(tooled, desk, records) as (url, _):
+        httpx.post(f"{url}/v1/chat/completions", json={"messages": "my secret"})
+        httpx.post(f"{url}/v1/chat/completions", json={"messages": []}, headers={"Host": "evil.example"})
+        httpx.post(f"{url}/v1/nothing/%1b[2J" + "x" * 500, json={})
+        httpx.get(f"{url}/health")
+    desk.close()
+    assert [(record.status, record.refused) for record in records] == [(400, "messages"), (403, "host"), (404, "")]
+    lines = [reply_line("12:00:00", record.facts) for record in records]
+    assert all("secret" not in line and "\x1b" not in line and len(line) < 140 for line in lines)

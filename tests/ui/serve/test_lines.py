@@ -13,6 +13,7 @@ FACTS = {
     "draft_n": 96,
     "draft_n_accepted": 60,
     "failure": "",
+    "refused": "",
 }
 
 
@@ -31,6 +32,11 @@ def test_what_did_not_happen_is_not_said():
 def test_a_failure_is_told_to_the_operator_in_full():
     failed = {"status": 500, "emitted_tokens": 0, "draft_n": 0, "tokens_per_second": None, "failure": "no memory"}
     assert reply_line("12:00:00", FACTS | failed) == "12:00:00 chat/completions 500  1.2 s  failed: no memory"
+
+
+def test_a_refusal_names_the_field():
+    refused = {"status": 400, "emitted_tokens": 0, "draft_n": 0, "tokens_per_second": None, "refused": "top_p"}
+    assert reply_line("12:00:00", FACTS | refused) == "12:00:00 chat/completions 400  1.2 s  refused: top_p"
 
 
 def test_the_first_lines_say_where_the_server_is_and_for_whom():
