@@ -17,16 +17,19 @@ FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-u
 QUIET = ("--disable-background-networking", "--disable-sync", "--disable-extensions", "--hide-scrollbars")
 SECONDS = 60.0
 # Chromium reads its commands from descriptor 3, and answers on 4.
-LAUNCH = (
-    "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execv(sys.argv[3], sys.argv[3:])"
-)
+LAUNCH = """
+import os, sys
+for theirs, wanted in zip(map(int, sys.argv[1:3]), (3, 4)):
+    os.dup2(theirs, wanted)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 CODES = {"Enter": 13, "Escape": 27, "Tab": 9, " ": 32}
 TEXTS = {"Enter": "\r"}
 SHIFT = 8
 
 
 class Pipe:
-    """Commands to a browser and what comes back; `events` keeps every (method, parameters)."""
+    """Commands to a browser and what comes back; `events` keeps every (session, method, parameters)."""
 
     def __init__(self, commands, answers):
         self.events = []
@@ -43,7 +46,7 @@ class Pipe:
             if answer.get("id") == self._sent:
                 assert "error" not in answer, (method, answer["error"])
                 return answer["result"]
-            self.events.append((answer["method"], answer["params"]))
+            self.events.append((answer.get("sessionId"), answer["method"], answer["params"]))
 
     def _next(self):
         deadline = time.monotonic() + SECONDS
@@ -62,13 +65,16 @@ class Tab:
 
     def __init__(self, pipe):
         self._pipe = pipe
-        target = pipe.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = pipe.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._target = pipe.call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = pipe.call("Target.attachToTarget", targetId=self._target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
 
     def call(self, method, **parameters):
         return self._pipe.call(method, self._session, **parameters)
+
+    def close(self):
+        self._pipe.call("Target.closeTarget", targetId=self._target)
 
     def open(self, url):
         self.call("Page.navigate", url=url)
@@ -86,6 +92,30 @@ class Tab:
         while not self.evaluate(f"Boolean({expression})"):
             assert time.monotonic() < deadline, f"never came true: {expression}"
             time.sleep(0.02)
+
+    def count(self, selector):
+        """How many elements there are of a kind."""
+        return self.evaluate(f"document.querySelectorAll({json.dumps(selector)}).length")
+
+    def texts(self, selector):
+        """The text of each, shown or not."""
+        return self._each(selector, "one.textContent")
+
+    def seen(self, selector):
+        """What a reader sees of each."""
+        return self._each(selector, "one.innerText")
+
+    def styles(self, selector, name):
+        """A computed style of each."""
+        return self._each(selector, f"getComputedStyle(one).{name}")
+
+    def _each(self, selector, value):
+        return self.evaluate(f"[...document.querySelectorAll({json.dumps(selector)})].map((one) => {value})")
+
+    @property
+    def focused(self):
+        """The id of what has the focus, else its tag."""
+        return self.evaluate("document.activeElement.id || document.activeElement.tagName")
 
     def press(self, key, modifiers=0):
         """A key goes down and up."""
@@ -112,16 +142,19 @@ class Tab:
     @property
     def requests(self):
         """Every address that was asked for."""
-        return [event["request"]["url"] for method, event in self._pipe.events if method == "Network.requestWillBeSent"]
+        return [event["request"]["url"] for event in self._told("Network.requestWillBeSent")]
 
     @property
     def complaints(self):
         """What the browser holds against the page: exceptions, and what its policy forbids."""
-        found = [
-            event["exceptionDetails"] for method, event in self._pipe.events if method == "Runtime.exceptionThrown"
-        ]
-        entries = [event["entry"] for method, event in self._pipe.events if method == "Log.entryAdded"]
-        return found + [entry for entry in entries if entry["level"] == "error" and entry["source"] != "network"]
+        thrown = [event["exceptionDetails"] for event in self._told("Runtime.exceptionThrown")]
+        entries = [event["entry"] for event in self._told("Log.entryAdded")]
+        return thrown + [entry for entry in entries if entry["level"] == "error" and entry["source"] != "network"]
+
+    def _told(self, kind):
+        """The events of one kind in this tab, up to now."""
+        self.evaluate("0")
+        return [event for session, method, event in self._pipe.events if (session, method) == (self._session, kind)]
 
 
 @contextmanager

@@ -6,10 +6,10 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from fakes.desk import ScriptedDesk, SequentialDesk
+from fakes.desk import SequentialDesk
 from fakes.server import serving
+from fakes.spoken import SpokenDesk
 from fakes.ui_script import drafted
-from specdec_cli.events import Finish, Prefill
 
 ASKED = {"messages": [{"role": "user", "content": "Return the lines of a file."}], "stream": True}
 UNSAID = ("rejected", "discarded")
@@ -49,26 +49,17 @@ def test_nobody_else_is_told(url):
     assert not any("specdec" in part for chunk in told for part in [chunk, *(c["delta"] for c in chunk["choices"])])
 
 
-class Thinker(ScriptedDesk):
-    """Thinks and answers in rounds whose tokens do not end where the tags do."""
-
-    ROUNDS = (
-        drafted(0, [], 0, "Let"),
-        drafted(1, [" me", " no"], 1, " see"),
-        drafted(2, ["\n</think>\n\nA", "b"], 2, "c"),
-        drafted(3, ["x", "y"], 0, "<|im_end|>"),
-    )
-
-    def events(self, ticket):
-        yield Prefill(len(ticket.job.prompt), 0, 0.001)
-        *before, last = self.ROUNDS
-        yield from before
-        yield replace(last, text="")
-        yield Finish("stop", "".join(done.text for done in before), (5,), "", {"emitted_tokens": 2})
+# The tokens do not end where the tags do, and the stop token is no text.
+THINKING = (
+    drafted(0, [], 0, "Let"),
+    drafted(1, [" me", " no"], 1, " see"),
+    drafted(2, ["\n</think>\n\nA", "b"], 2, "c"),
+    replace(drafted(3, ["x", "y"], 0, "<|im_end|>"), text=""),
+)
 
 
 def test_thinking_and_answer_each_say_whose_they_are(thinking):
-    desk = Thinker([])
+    desk = SpokenDesk(THINKING)
     with serving(thinking, desk) as (url, _):
         parts = deltas(url, reasoning_effort="high")
     desk.close()

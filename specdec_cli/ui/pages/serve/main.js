@@ -75,7 +75,7 @@ function refuse(error, asked, answer) {
   if (error.status !== 401) return answer.fail(error);
   asked.remove();
   answer.whole.remove();
-  if (!log.firstChild) log.append(welcome);
+  if (!log.firstElementChild) log.append(welcome);
   openDoor();
 }
 

@@ -1,0 +1,171 @@
+"""A conversation in a real Chromium: typed, answered, stopped, gone on with."""
+
+import threading
+from collections import Counter
+
+from fakes.browser import SHIFT
+from fakes.desk import ScriptedDesk
+from fakes.page import IN_BROWSER, SAID, answer_of, asked, asking, greeted, slowly, until
+from fakes.spoken import SpokenDesk
+from fakes.ui_script import ROUNDS, drafted
+from specdec_cli.fates import fates
+from specdec_cli.request import Request
+from specdec_cli.serve.desk import make_desk
+
+pytestmark = IN_BROWSER
+QUESTION = "Return the lines of a file."
+UNSAID = ("rejected", "discarded")
+
+
+def replied(pair, text):
+    """(rounds, finish) as `specdec run` has them."""
+    prompt = pair.message_tokens([{"role": "user", "content": text}])
+    *events, finish = pair.session().reply(prompt, Request(k=4, max_tokens=400))
+    return [event for event in events if event.event == "round"], finish
+
+
+def test_a_question_typed_by_keyboard_alone_gets_the_answer_of_specdec_run(tab, start, pair, model):
+    url = start(make_desk(lambda: pair, idle_seconds=None), model)
+    asked(greeted(tab, url, "demo"), QUESTION)
+    rounds, finish = replied(pair, QUESTION)
+    assert answer_of(tab) == finish.text != ""
+    told = [token.fate.value for done in rounds for token in fates(done) if token.said or token.fate in UNSAID]
+    shown = tab.evaluate("[...document.querySelectorAll('.answer > .text > *')].map((one) => one.classList[0])")
+    assert Counter(told) - Counter(shown) == Counter({"accepted": 1})  # the stop token is no text
+    figures = dict(zip(tab.texts(".facts dt"), tab.texts(".facts dd"), strict=True))
+    stats = finish.stats
+    assert figures["of drafted accepted"] == f"{100 * stats['draft_acceptance_rate']:.0f} %"
+    assert figures["tokens per pass"] == f"{stats['mean_acceptance_length']:.1f}"
+    assert figures[f"tokens in {stats['target_passes']} passes"] == str(stats["emitted_tokens"])
+    assert figures["prompt tokens read"] == "18" and float(figures["tok/s"]) > 0
+    assert tab.complaints == [] and all(address.startswith(url) for address in tab.requests)
+
+
+def test_the_next_question_goes_on_and_a_new_chat_does_not(tab, start):
+    desk = ScriptedDesk(["one", "two", "three"])
+    greeted(tab, start(desk))
+    asked(tab, "First?")
+    asked(tab, "Second?")
+    tab.evaluate("document.getElementById('fresh').click()")
+    assert tab.focused == "question" and tab.count("article") == 0 and tab.count("#welcome") == 1
+    asked(tab, "Third?")
+    first, second, third = [len(ticket.job.prompt) for ticket in desk.jobs]
+    assert second > first + len("one") and third == first
+    assert tab.texts(".question p") == ["Third?"] and answer_of(tab) == "three"
+
+
+def test_what_a_cache_held_is_told(tab, start):
+    asked(greeted(tab, start(SpokenDesk(ROUNDS, cached_tokens=7))), "Hi.")
+    assert "prompt tokens read, 7 reused" in tab.texts(".facts dt")
+
+
+def test_settings_and_system_prompt_are_sent(tab, start):
+    desk = ScriptedDesk(["ok"])
+    greeted(tab, start(desk))
+    for field, value in {"temperature": "0.5", "longest": "77", "system": "Be short."}.items():
+        tab.evaluate(f"document.getElementById('{field}').value = '{value}'")
+    asked(tab, "Hi.")
+    (ticket,) = desk.jobs
+    assert (ticket.job.request.sampling["temperature"], ticket.job.request.max_tokens) == (0.5, 77)
+    assert tab.evaluate("document.getElementById('question').value") == ""
+
+
+def test_a_setting_that_cannot_be_is_shown_and_not_sent(tab, start):
+    desk = ScriptedDesk(["ok"])
+    greeted(tab, start(desk))
+    tab.evaluate("document.getElementById('longest').value = '0'")
+    tab.type("Hi.")
+    tab.press("Enter")
+    assert tab.focused == "longest" and tab.evaluate("document.getElementById('settings').open") and not desk.jobs
+
+
+def test_the_whole_page_is_worked_by_keys(tab, start):
+    greeted(tab, start(SpokenDesk(ROUNDS)))
+    assert tab.focused == "question"
+    tab.type("one")
+    tab.press("Enter", SHIFT)
+    tab.type("two")
+    assert tab.evaluate("document.getElementById('question').value") == "one\ntwo"
+    reached = set()
+    for _ in range(9):
+        tab.press("Tab")
+        reached.add(tab.focused)
+        assert tab.focused == "BODY" or tab.styles(":focus", "outlineStyle") == ["solid"]
+    assert {"question", "send", "SUMMARY", "fresh", "log", "example", "unsaid"} <= reached
+
+
+def test_what_was_rejected_is_shown_on_demand_and_is_no_part_of_the_text(tab, start):
+    asked(greeted(tab, start(SpokenDesk(ROUNDS))), "Hi.")
+    whole = "".join(done.text for done in ROUNDS)
+    assert answer_of(tab) == whole and set(tab.styles("del", "display")) == {"none"}
+    while tab.focused != "unsaid":
+        tab.press("Tab")
+    tab.press(" ")
+    lost = [token for done in ROUNDS for token in fates(done) if not token.said]
+    assert tab.evaluate("[...document.querySelectorAll('.answer del')].map((one) => one.className)") == [
+        token.fate.value for token in lost
+    ]
+    assert set(tab.styles("del", "textDecorationLine")) == {"line-through"}
+    assert set(tab.styles("del", "display")) == {"inline"} and answer_of(tab) == whole
+    assert tab.styles(f"{SAID}.accepted", "textDecorationLine")[0] == "underline"
+
+
+def test_escape_stops_the_answer_on_the_server_within_a_round(tab, start):
+    desk = ScriptedDesk(["word " * 100_000], steps=str.split, between=slowly)
+    asking(greeted(tab, start(desk)), "Hi.")
+    tab.press("Escape")
+    tab.until("document.querySelector('.note')")
+    until(lambda: desk.running is None)
+    assert desk.jobs[0].cancelled and desk.passes < 5000
+    assert tab.texts(".note") == ["Stopped: the text above is partial."] and tab.focused == "question"
+    assert tab.styles("#send", "display") != ["none"] and tab.styles("#stop", "display") == ["none"]
+
+
+def test_a_new_chat_ends_the_answer_of_the_old_one(tab, start):
+    desk = ScriptedDesk(["word " * 100_000, "new"], steps=str.split, between=slowly)
+    asking(greeted(tab, start(desk)), "Hi.")
+    tab.evaluate("document.getElementById('fresh').click()")
+    asked(tab, "Who?")
+    assert answer_of(tab) == "new" and desk.jobs[0].cancelled and tab.texts(".question p") == ["Who?"]
+
+
+def test_thinking_is_folded_and_shows_its_tokens_when_opened(tab, start, thinking):
+    rounds = (drafted(0, [], 0, "Let"), drafted(1, [" me"], 1, "\n</think>\n\nYes"))
+    asked(greeted(tab, start(SpokenDesk(rounds), thinking)), "Hi.")
+    assert answer_of(tab) == "Yes" and "Let me" not in tab.seen(".answer")[0]
+    tab.evaluate("document.querySelector('.thinking summary').focus()")
+    tab.press("Enter")
+    tab.until("document.querySelector('.thinking').open")
+    assert "Let me" in tab.seen(".answer")[0]
+
+
+def test_a_reader_who_scrolls_up_is_left_there_and_one_at_the_end_stays_at_it(tab, start):
+    go = threading.Semaphore(0)
+    desk = ScriptedDesk(["line\n" * 300], steps=str.splitlines, between=lambda ticket: go.acquire())
+    desk.steps = lambda text: text.splitlines(keepends=True)
+    tab.look(800, 500)
+    greeted(tab, start(desk))
+    log = "document.getElementById('log')"
+    gap = f"{log}.scrollHeight - {log}.scrollTop - {log}.clientHeight"
+    drawn = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    try:
+        go.release(100)
+        asking(tab, "Hi.", tokens=99)
+        assert tab.evaluate(gap) < 2
+        tab.evaluate(f"{log}.scrollTop = 40; {drawn}")
+        go.release(100)
+        tab.until(f"document.querySelectorAll('{SAID}').length === 200")
+        assert tab.evaluate(f"{log}.scrollTop") == 40
+        tab.evaluate(f"{log}.scrollTop = 1e6; {drawn}")
+    finally:
+        go.release(1000)
+    tab.until("!document.querySelector('.writing')")
+    assert tab.evaluate(gap) < 2
+
+
+def test_a_screen_reader_is_told_once_at_the_end(tab, start):
+    asked(greeted(tab, start(SpokenDesk(ROUNDS))), "Hi.")
+    tab.until("document.getElementById('status').textContent")
+    (told,) = tab.texts("[role=status]")
+    assert told.startswith("The answer is complete. ") and "tokens per pass" in told
+    assert tab.evaluate("document.getElementById('log').ariaLive") == "off"
