@@ -143,13 +143,15 @@ class Stats:
 class ChatStats:
     """Sums over the replies of a chat.
 
-    `rounds` counts all rounds of all replies; of its clocks only `decode_seconds` is kept.
+    `rounds` counts all rounds of all replies; of its clocks only `decode_seconds` is kept, once a reply is over.
+    `timed_tokens` are those of such replies.
     """
 
     replies: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
     prefill_seconds: float = 0.0
+    timed_tokens: int = 0
     rounds: Stats = field(default_factory=Stats)
 
     def fold(self, event: Event) -> None:
@@ -163,6 +165,7 @@ class ChatStats:
                 self.rounds.fold(event.round)
             case Finish():
                 self.replies += 1
+                self.timed_tokens += event.stats.get("emitted_tokens", 0)
                 self.rounds.decode_seconds += event.stats.get("decode_seconds", 0.0)
             case _:
                 pass
@@ -175,7 +178,7 @@ class ChatStats:
     @property
     def tokens_per_second(self) -> float | None:
         """Decode only: tokens after the first of each reply / seconds after the first."""
-        return ratio(max(self.rounds.emitted_tokens - self.replies, 0), self.rounds.decode_seconds)
+        return ratio(max(self.timed_tokens - self.replies, 0), self.rounds.decode_seconds)
 
 
 def _count(histogram: list[int], index: int) -> None:

@@ -15,7 +15,7 @@ import typer
 from specdec_cli.cli.demo import introduce_demo, without_reason
 from specdec_cli.cli.groups import grouped
 from specdec_cli.cli.opened import opened, resolved
-from specdec_cli.cli.options import DraftLength, MaxContext, ModelOptions, Plain, StopRepetition, option
+from specdec_cli.cli.options import DraftLength, MaxContext, ModelOptions, Panel, Plain, StopRepetition, option
 from specdec_cli.cli.pipes import ignore_broken_pipe
 from specdec_cli.cli.serve_config import PrintConfig, print_config
 from specdec_cli.cli.serve_options import NEVER, NO_KEY, DoorOptions, KeepOptions
@@ -42,8 +42,16 @@ EXAMPLES = """[dim]Examples:[/dim]\n
 class ServeDisplay:
     """What the operator sees."""
 
-    quiet: Annotated[bool, option("--quiet", "-q", help="Errors only: no line for each reply.")] = False
+    panel: Panel = None
+    quiet: Annotated[bool, option("--quiet", "-q", help="Errors only: no panel, no line for each reply.")] = False
     plain: Plain = False
+
+    @property
+    def draws(self) -> bool:
+        """Whether there is a live panel."""
+        from specdec_cli.ui.terminal import can_draw
+
+        return self.panel is not False and not self.quiet and not self.plain and can_draw(sys.stderr)
 
 
 @app.command(short_help="Answer editors, agents and scripts over local HTTP.", epilog=EXAMPLES)
@@ -67,6 +75,7 @@ def serve(
         from specdec_cli.serve.http.guard import Door, is_loopback
         from specdec_cli.serve.http.server import Server, listen
         from specdec_cli.serve.http.service import Service
+        from specdec_cli.ui.echo import no_echo
         from specdec_cli.ui.serve.log import ServerLog
         from specdec_cli.ui.serve.page import page_files
 
@@ -85,6 +94,9 @@ def serve(
         model, work = seated(loader(found, models, display), base, desk, idle_seconds)
         stack.callback(work.close)
         introduce_demo(found.pair.name, shown=not display.quiet, plain=display.plain)
+        if display.draws:
+            stack.enter_context(no_echo(sys.stdin))
+            stack.enter_context(log.panel(found.pair.name, entrance.url, work))
         service = Service(model, work, entrance, log.reply, page_files())
         started = partial(log.started, found.pair.name, entrance.url, key is not None)
         Server(service, started).run([socket])
@@ -109,10 +121,11 @@ def idle(text: str) -> float | None:
 
 
 def loader(found: Resolved, models: ModelOptions, display: ServeDisplay) -> Callable[[], LoadedPair]:
-    """What loads the pair, the first time and after every unloading."""
+    """What loads the pair, the first time and after every unloading, when the panel says so itself."""
+    first = iter([not display.quiet])
 
     def load() -> LoadedPair:
-        shown = not display.quiet
+        shown = next(first, not display.quiet and not display.draws)
         return opened(found, models, reserve_tokens=RESERVE_TOKENS, shown=shown, plain=display.plain).pair
 
     return load

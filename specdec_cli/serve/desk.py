@@ -70,8 +70,8 @@ class GenerationDesk:
 
     def health(self) -> Health:
         """How busy it is; from any thread, without waiting."""
-        running, waiting = self._generation.works, self._queue.waiting()
-        jobs = tuple(taken.job.noun for taken in [*(work.taken for work in running), *waiting])
+        running, waiting = self._generation.running, self._queue.waiting()
+        jobs = tuple(taken.job.noun for taken in [*running, *waiting])
         return Health(len(running), len(waiting), self.options.slots, self._generation.loaded, jobs)
 
     def status(self) -> DeskStatus:
@@ -81,12 +81,13 @@ class GenerationDesk:
         totals = Totals.of(made.totals, made.jobs, made.failed, made.cancelled)
         return DeskStatus(
             loaded=made.loaded,
-            running=tuple(work.taken.status(0, now) for work in made.works),
+            running=tuple(taken.status(0, now) for taken in made.running),
             waiting=tuple(taken.status(place, now) for place, taken in enumerate(self._queue.waiting())),
             slots=tuple(
                 SlotStatus(one.length, one.nbytes, now - one.used_at, one.busy, one.key, one.prefix_only)
                 for one in kept
             ),
+            most_slots=self.options.slots,
             cache_bytes=sum(one.nbytes for one in kept),
             budget_bytes=made.budget_bytes,
             totals=totals,

@@ -36,6 +36,7 @@ class Generation:
         self._pair: LoadedPair | None = None
         self.slots: Slots | None = None
         self.works: tuple[Work, ...] = ()
+        self._beginning: Taken | None = None
         self.capacity: Capacity | None = None
         self.failure: SpecdecError | None = None
         self.opened = threading.Event()
@@ -45,6 +46,12 @@ class Generation:
     def loaded(self) -> bool:
         """Whether the models are in memory."""
         return self._pair is not None
+
+    @property
+    def running(self) -> tuple[Taken, ...]:
+        """The jobs that wait no longer; the last one may still wait for the models."""
+        beginning, running = self._beginning, tuple(work.taken for work in self.works)
+        return running if beginning is None or beginning in running else (*running, beginning)
 
     def run(self) -> None:
         """The thread."""
@@ -97,11 +104,14 @@ class Generation:
     def _begin(self) -> None:
         """Jobs that wait begin, while there is room for them."""
         while len(self.works) < self._options.parallel and (taken := self._queue.take(self._may_begin)):
+            self._beginning = taken
             try:
                 with guarded(failure_of):
                     self.works = self._with(taken)
             except SpecdecError as error:
+                self._beginning = None
                 self._end(taken, Failure(error.message, error.hint, error.exit_code))
+            self._beginning = None
 
     def _with(self, taken: Taken) -> tuple[Work, ...]:
         """The jobs that run and `taken`, in a slot of its own."""

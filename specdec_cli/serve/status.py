@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from specdec_cli.events import Reading, RoundDone
 from specdec_cli.stats import ChatStats, ratio
+
+# What one row of a wide terminal can show.
+KEPT_ROUNDS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,7 @@ class JobStatus:
     """One job. `position` counts the jobs before it, 0 for one that runs. `seconds` are since it came.
 
     `read_tokens` of the prompt were read and `cached_tokens` reused; `tokens_per_second` is what its client sees.
+    `reading` is the last chunk of a text that is being read now, `rounds` are the newest ones, newest last.
     """
 
     noun: str
@@ -35,8 +40,11 @@ class JobStatus:
     generated_tokens: int = 0
     draft_tokens: int = 0
     accepted_tokens: int = 0
+    passes: int = 0
     tokens_per_second: float | None = None
     key: str | None = None
+    reading: Reading | None = None
+    rounds: tuple[RoundDone, ...] = ()
 
     @property
     def acceptance_rate(self) -> float | None:
@@ -48,8 +56,8 @@ class JobStatus:
 class Totals:
     """Sums since the desk began. `drafts` are rounds that drafted; [i] of the last two counts draft position i.
 
-    `prompt_tokens` has those that were reused, too. `passes` are the target's; seconds of a job that is not over yet
-    are not in `generated_seconds`.
+    `prompt_tokens` has those that were reused, too. `passes` are the target's.
+    `timed_seconds` went into generating `timed_tokens`, those of jobs that are over.
     """
 
     jobs: int = 0
@@ -59,7 +67,8 @@ class Totals:
     cached_tokens: int = 0
     prompt_seconds: float = 0.0
     generated_tokens: int = 0
-    generated_seconds: float = 0.0
+    timed_tokens: int = 0
+    timed_seconds: float = 0.0
     passes: int = 0
     drafts: int = 0
     draft_tokens: int = 0
@@ -79,7 +88,8 @@ class Totals:
             cached_tokens=stats.cached_tokens,
             prompt_seconds=stats.prefill_seconds,
             generated_tokens=rounds.emitted_tokens,
-            generated_seconds=rounds.decode_seconds,
+            timed_tokens=stats.timed_tokens,
+            timed_seconds=rounds.decode_seconds,
             passes=rounds.target_passes,
             drafts=sum(rounds.accepted_histogram),
             draft_tokens=rounds.draft_n,
@@ -101,12 +111,16 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class DeskStatus:
-    """`running` and `waiting` jobs, the slots, and the totals; `loaded`: whether the models are in memory."""
+    """`running` and `waiting` jobs, the slots, of which `most_slots` are kept, and the totals.
+
+    `loaded`: whether the models are in memory.
+    """
 
     loaded: bool
     running: tuple[JobStatus, ...] = ()
     waiting: tuple[JobStatus, ...] = ()
     slots: tuple[SlotStatus, ...] = ()
+    most_slots: int = 1
     cache_bytes: int = 0
     budget_bytes: int = 0
     totals: Totals = field(default_factory=Totals)

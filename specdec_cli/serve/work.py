@@ -13,7 +13,7 @@ from specdec_cli.events import Event, Failure, Finish, Prefill, Reading, RoundDo
 from specdec_cli.foreign import guarded
 from specdec_cli.serve.job import Deliver, Job
 from specdec_cli.serve.slots import Kept
-from specdec_cli.serve.status import JobStatus
+from specdec_cli.serve.status import KEPT_ROUNDS, JobStatus
 
 
 class Taken:
@@ -23,7 +23,9 @@ class Taken:
         self.job, self.came = job, came
         self.cancelled = False
         self.failed = False
-        self.prompt_read = self.cached = self.generated = self.drafted = self.accepted = 0
+        self.prompt_read = self.cached = self.generated = self.drafted = self.accepted = self.passes = 0
+        self.reading: Reading | None = None
+        self.rounds: tuple[RoundDone, ...] = ()
         self.first_at: float | None = None
         self._deliver = deliver
 
@@ -34,11 +36,17 @@ class Taken:
     def tell(self, event: Event, now: float) -> None:
         """Count `event` and hand it on. A client that cannot take it is gone, which cancels the job."""
         match event:
-            case Reading(reader="target"):
-                self.prompt_read = event.read_tokens
+            case Reading():
+                self.reading = event
+                if event.reader == "target":
+                    self.prompt_read = event.read_tokens
             case Prefill():
+                self.reading = None
                 self.prompt_read, self.cached = event.prompt_tokens, event.cached_tokens
             case RoundDone(round=round):
+                self.reading = None
+                self.rounds = (*self.rounds[1 - KEPT_ROUNDS :], event)
+                self.passes += 1
                 self.first_at = now if self.first_at is None else self.first_at
                 self.generated += len(round.emitted)
                 self.drafted += len(round.draft)
@@ -64,8 +72,11 @@ class Taken:
             generated_tokens=self.generated,
             draft_tokens=self.drafted,
             accepted_tokens=self.accepted,
+            passes=self.passes,
             tokens_per_second=(self.generated - 1) / seconds if seconds and self.generated > 1 else None,
             key=self.job.key,
+            reading=self.reading,
+            rounds=self.rounds,
         )
 
 

@@ -18,7 +18,7 @@ def metrics(status: DeskStatus) -> str:
         "prompt_tokens_cached_total": ("Prompt tokens that a cache held", totals.cached_tokens),
         "prompt_seconds_total": ("Seconds spent reading prompts", totals.prompt_seconds),
         "tokens_predicted_total": ("Tokens generated", totals.generated_tokens),
-        "tokens_predicted_seconds_total": ("Seconds spent generating", totals.generated_seconds),
+        "tokens_predicted_seconds_total": ("Seconds spent generating", totals.timed_seconds),
         "n_decode_total": ("Target passes", totals.passes),
         "spec_decode_num_drafts_total": ("Rounds that drafted", totals.drafts),
         "spec_decode_num_draft_tokens_total": ("Tokens drafted", totals.draft_tokens),
@@ -31,7 +31,7 @@ def metrics(status: DeskStatus) -> str:
     found += [f'{PREFIX}{name}{{position="{at}"}} {count}' for at, count in enumerate(totals.accepted_per_position)]
     gauges = {
         "prompt_tokens_seconds": ("Prompt tokens a second", ratio(totals.read_tokens, totals.prompt_seconds)),
-        "predicted_tokens_seconds": ("Tokens a second", ratio(totals.generated_tokens, totals.generated_seconds)),
+        "predicted_tokens_seconds": ("Tokens a second", ratio(totals.timed_tokens, totals.timed_seconds)),
         "requests_processing": ("Requests that run", len(status.running)),
         "requests_deferred": ("Requests that wait", len(status.waiting)),
     }

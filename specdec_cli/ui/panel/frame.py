@@ -10,7 +10,8 @@ from specdec_cli.format import count, percent, speed
 from specdec_cli.kinds import kind_of
 from specdec_cli.ui.panel import gauges
 from specdec_cli.ui.panel.answer import GUESSED
-from specdec_cli.ui.panel.rounds import STYLES, labelled, own_token, round_rows, shortened, spread, strip
+from specdec_cli.ui.panel.box import boxed, edge
+from specdec_cli.ui.panel.rounds import STYLES, labelled, own_token, round_rows, shortened, strip
 from specdec_cli.ui.panel.state import PanelState
 from specdec_cli.ui.summary import SEPARATOR
 from specdec_cli.ui.terminal import MUTED, safe
@@ -38,10 +39,10 @@ def frame_rows(state: PanelState, width: int, height: int, small: bool = False) 
     if small or width < NARROWEST or height < LOWEST:
         return [_line(state, width)] if height > 2 else []
     width = min(width, WIDEST)
-    top = _edge("╭╮", _titles(state), _verdict(state), width)
-    bottom = _edge("╰╯", [Text()], _legends(state, width), width)
-    middle = _edge("├┤", [Text(words, "dim") for words in _reasons(state)], [Text()], width)
-    body = [middle if row is RULE else _boxed(row, width) for row in _body(state, width - 4, height)]
+    top = edge("╭╮", _titles(state), _verdict(state), width)
+    bottom = edge("╰╯", [Text()], _legends(state, width), width)
+    middle = edge("├┤", [Text(words, "dim") for words in _reasons(state)], [Text()], width)
+    body = [middle if row is RULE else boxed(row, width) for row in _body(state, width - 4, height)]
     return [top, *body, bottom]
 
 
@@ -140,24 +141,6 @@ def _legends(state: PanelState, width: int) -> list[Text]:
         return [Text()]
     drawn = [Text(gap).join(Text(words, STYLES[words[0]]) for words in marks) for marks, gap in _LEGENDS]
     return [*drawn, Text()]
-
-
-def _edge(ends: str, lefts: list[Text], rights: list[Text], width: int) -> Text:
-    """A horizontal edge with words in it; the left ones are shortened first, then the right ones left out."""
-    room = width - 9  # ends, dashes and spaces around both
-    pairs = [(left, right) for right in rights for left in lefts]
-    left, right = next((pair for pair in pairs if pair[0].cell_len + pair[1].cell_len <= room), (lefts[-1], Text()))
-    left = left.copy()
-    left.truncate(room, overflow="ellipsis")
-    words = [Text.assemble(" ", end, " ") if end else Text() for end in (left, right)]
-    dashes = "─" * (width - 4 - words[0].cell_len - words[1].cell_len)
-    edges = ((ends[0] + "─", MUTED), (dashes, MUTED), ("─" + ends[1], MUTED))
-    return Text.assemble(edges[0], words[0], edges[1], words[1], edges[2])
-
-
-def _boxed(row: Text, width: int) -> Text:
-    side = ("│", MUTED)
-    return Text.assemble(side, " ", spread(row, Text(), width - 4), " ", side)
 
 
 def _line(state: PanelState, width: int) -> Text:

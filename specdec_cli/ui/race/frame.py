@@ -14,6 +14,7 @@ from rich.text import Text
 from specdec_cli.format import count, speed
 from specdec_cli.race.events import DRAFTED, LANES, PLAIN, LaneName
 from specdec_cli.race.state import RaceState
+from specdec_cli.ui.panel.box import boxed
 from specdec_cli.ui.panel.rounds import shortened, spread
 from specdec_cli.ui.race.column import GUESSED, OWN, LaneText
 from specdec_cli.ui.race.sentences import NAMES, TITLES, figures, headline, settings
@@ -36,7 +37,7 @@ def frame_rows(state: RaceState, texts: Texts, width: int, height: int) -> list[
     if width < NARROWEST or height < 7:
         return [_line(state, lane, width) for lane in LANES][: height - 2]
     width = min(width, WIDEST)
-    tracks = [_boxed(row, width) for row in _tracks(state, width - 4)]
+    tracks = [boxed(row, width) for row in _tracks(state, width - 4)]
     top = _edge("╭╮", [Text("race", "bold"), *map(Text, settings(state))], Text(headline(state), "bold"), width)
     room = height - 2
     if width >= SIDE_BY_SIDE and room >= 7:
@@ -98,7 +99,7 @@ def _stacked(state: RaceState, texts: Texts, width: int, height: int) -> list[Te
     rows: list[Text] = []
     for name in LANES:
         rows.append(_edge("├┤", _name(name), _figures(state, name, "pass"), width))
-        rows += [_boxed(row, width) for row in _text(state, texts, name, width - 4, height)]
+        rows += [boxed(row, width) for row in _text(state, texts, name, width - 4, height)]
     return [*rows, _edge("╰╯", [], Text(), width)]
 
 
@@ -174,11 +175,6 @@ def _cut(words: Text, room: int) -> Text:
 
 def _spaced(words: Text) -> Text:
     return Text.assemble(" ", words, " ") if words else Text()
-
-
-def _boxed(row: Text, width: int) -> Text:
-    side = ("│", MUTED)
-    return Text.assemble(side, " ", spread(row, Text(), width - 4), " ", side)
 
 
 def _line(state: RaceState, name: LaneName, width: int) -> Text:

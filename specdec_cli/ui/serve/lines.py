@@ -20,8 +20,20 @@ def started_lines(name: str, url: str, wants_key: bool) -> list[str]:
     ]
 
 
-def reply_line(clock: str, facts: Mapping[str, Any]) -> str:
-    """One reply: when, what, how much was read and written, how fast, how well was drafted."""
+def reply_line(clock: str, facts: Mapping[str, Any], width: int | None = None) -> str:
+    """One reply: when, what, how much was read and written, how fast, how well was drafted.
+
+    Where `width` cells are too few for all of it, the words that the figures can do without are left out.
+    """
+    line = _reply_line(clock, facts)
+    for word in (" tokens", " token", " accepted") if width is not None else ():
+        if len(line) <= (width or 0):
+            break
+        line = line.replace(word, "", 1)
+    return line
+
+
+def _reply_line(clock: str, facts: Mapping[str, Any]) -> str:
     status = {200: "", LEFT: " left"}.get(facts["status"], f" {facts['status']}")
     said = [f"{clock} {str(facts['path']).removeprefix('/').removeprefix('v1/')}{status}"]
     if facts["emitted_tokens"]:

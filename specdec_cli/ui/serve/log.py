@@ -6,7 +6,8 @@ import json
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, TextIO
@@ -14,6 +15,8 @@ from typing import Any, Protocol, TextIO
 from specdec_cli.errors import UsageError
 from specdec_cli.ui.display import print_notice
 from specdec_cli.ui.serve.lines import reply_line, started_lines
+from specdec_cli.ui.serve.panel import ServerPanel, Watched
+from specdec_cli.ui.terminal import is_terminal, terminal_size
 
 
 class Reply(Protocol):
@@ -36,6 +39,7 @@ class ServerLog:
     def __init__(self, err: TextIO, quiet: bool, plain: bool, file: Path | None) -> None:
         self._err, self._quiet, self._plain, self._path = err, quiet, plain, file
         self._file: TextIO | None = None
+        self._panel: ServerPanel | None = None
         self._lock = threading.Lock()
 
     def __enter__(self) -> ServerLog:
@@ -61,13 +65,25 @@ class ServerLog:
 
     def reply(self, reply: Reply) -> None:
         """A reply is over."""
-        self._say(reply_line(time.strftime("%H:%M:%S"), reply.facts))
+        width = terminal_size(self._err)[0] if is_terminal(self._err) else None
+        self._say(reply_line(time.strftime("%H:%M:%S"), reply.facts, width))
         if self._file is not None:
             said = {"time": round(time.time(), 3), **reply.facts, **reply.words}
             with self._lock:
                 self._file.write(json.dumps(said) + "\n")
                 self._file.flush()
 
+    @contextmanager
+    def panel(self, name: str, url: str, desk: Watched) -> Iterator[None]:
+        """While open, lines go above a live panel of `desk`."""
+        try:
+            with ServerPanel(self._err, name, url, desk) as self._panel:
+                yield
+        finally:
+            self._panel = None
+
     def _say(self, line: str) -> None:
-        if not self._quiet:
+        if self._panel is not None:
+            self._panel.say(line)
+        elif not self._quiet:
             print_notice(self._err, line, self._plain)
