@@ -62,7 +62,7 @@ export class Answer {
   }
 
   /** It failed: the two lines that say why. */
-  fail({ message, hint }) {
+  fail({ message, hint = "load this page again" }) {
     this.whole.classList.remove("writing");
     const lines = [["error:", message], ["hint:", hint]];
     const error = element("p", "error", "", ...lines.map(([name, text]) => element("span", "", "", element("b", "", name), ` ${text}`)));

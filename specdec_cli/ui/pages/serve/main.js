@@ -4,7 +4,7 @@ import { Answer, questionElement } from "./answer.js";
 import { chunks, loadedModel } from "./stream.js";
 
 const KEY = "specdec-key";
-const NEAR_END_PIXELS = 60;
+const NEAR_END_PIXELS = 60, MOST_ROWS = 8;
 const EXAMPLES = { demo: "Return the lines of a file.", other: "Write a Python function that merges two sorted lists." };
 
 const at = (id) => document.getElementById(id);
@@ -56,7 +56,7 @@ async function ask(text) {
   if (chat.turns !== turns) return;
   run(null);
   if (answer.text) turns.push({ role: "user", content: text }, { role: "assistant", content: answer.text });
-  else question.value ||= text;
+  else write(question.value || text);
   follow();
 }
 
@@ -71,12 +71,21 @@ function request(text) {
 }
 
 function refuse(error, asked, answer) {
-  if (!("hint" in error)) throw error;
   if (error.status !== 401) return answer.fail(error);
   asked.remove();
   answer.whole.remove();
   if (!log.firstElementChild) log.append(welcome);
   openDoor();
+}
+
+function write(text) {
+  question.value = text;
+  fit();
+}
+
+/** The field is as high as its lines; browsers that know `field-sizing` count folded ones, too. */
+function fit() {
+  question.rows = Math.min(question.value.split("\n").length, MOST_ROWS);
 }
 
 function run(controller) {
@@ -116,7 +125,7 @@ function submit(event) {
   const wrong = [...at("settings").querySelectorAll("input")].find((input) => !input.checkValidity());
   if (wrong) at("settings").open = true;
   if (chat.running || !text || (wrong && !wrong.reportValidity())) return;
-  question.value = "";
+  write("");
   question.focus();
   ask(text);
 }
@@ -126,7 +135,7 @@ function clear() {
   chat.turns = [];
   run(null);
   log.replaceChildren(welcome);
-  question.value = "";
+  write("");
   question.focus();
 }
 
@@ -134,6 +143,7 @@ at("ask").addEventListener("submit", submit);
 question.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && !event.shiftKey && !event.isComposing) submit(event);
 });
+question.addEventListener("input", fit);
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") chat.running?.abort();
 });

@@ -85,7 +85,10 @@ def test_the_whole_page_is_worked_by_keys(tab, start):
     tab.type("one")
     tab.press("Enter", SHIFT)
     tab.type("two")
-    assert tab.evaluate("document.getElementById('question').value") == "one\ntwo"
+    assert tab.evaluate("[document.getElementById('question').value, document.getElementById('question').rows]") == [
+        "one\ntwo",
+        2,
+    ]
     reached = set()
     for _ in range(9):
         tab.press("Tab")
@@ -119,6 +122,20 @@ def test_escape_stops_the_answer_on_the_server_within_a_round(tab, start):
     assert desk.jobs[0].cancelled and desk.passes < 5000
     assert tab.texts(".note") == ["Stopped: the text above is partial."] and tab.focused == "question"
     assert tab.styles("#send", "display") != ["none"] and tab.styles("#stop", "display") == ["none"]
+
+
+def test_whoever_stops_before_the_first_word_has_the_question_again(tab, start):
+    go = threading.Event()
+    desk = ScriptedDesk(["late"], between=lambda ticket: go.wait(30))
+    greeted(tab, start(desk))
+    tab.type("Hi.")
+    tab.press("Enter")
+    until(lambda: desk.running is not None)
+    tab.press("Escape")
+    tab.until("document.querySelector('.note')")
+    go.set()
+    assert tab.texts(".note") == ["Stopped before the first word."]
+    assert tab.evaluate("document.getElementById('question').value") == "Hi."
 
 
 def test_a_new_chat_ends_the_answer_of_the_old_one(tab, start):
