@@ -138,7 +138,7 @@ def inflated_folder(
     sizes = {"H": hidden_size, "I": intermediate_size, "L": layers}
     parts = list(_parts(checkpoint.config, weights, sizes, dtype, seed))
     destination.mkdir(parents=True, exist_ok=True)
-    _write_weights(destination, parts)
+    write_weights(destination, parts)
     config = _inflated_config(checkpoint.config, sizes, dtype)
     (destination / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
     for path in sorted(source.iterdir()):
@@ -251,7 +251,7 @@ def _grown(
         elif any(word in name for word in WRITES_RESIDUAL):
             grown[name] = mx.zeros(shape, dtype)
         else:
-            grown[name] = _random(shape, deviation, dtype, own_key)
+            grown[name] = of_deviation(shape, deviation, dtype, own_key)
     return grown
 
 
@@ -265,15 +265,15 @@ def _padded(
     padded = mx.pad(value, more).astype(dtype)
     if rows == shape[0]:
         return padded
-    return mx.concatenate([padded, _random((shape[0] - rows, *shape[1:]), deviation, dtype, key)])
+    return mx.concatenate([padded, of_deviation((shape[0] - rows, *shape[1:]), deviation, dtype, key)])
 
 
-def _random(shape: tuple[int, ...], deviation: mx.array, dtype: mx.Dtype, key: mx.array) -> mx.array:
+def of_deviation(shape: tuple[int, ...], deviation: mx.array, dtype: mx.Dtype, key: mx.array) -> mx.array:
     """Uniform (five times faster to draw than normal) with mean zero and the given standard deviation."""
     return (mx.random.uniform(-(3**0.5), 3**0.5, shape, dtype, key) * deviation).astype(dtype)
 
 
-def _write_weights(folder: Path, parts: list[Weights]) -> None:
+def write_weights(folder: Path, parts: list[Weights]) -> None:
     """One file, or shards of up to SHARD_BYTES with their index. Empties `parts`, so that what is written is freed."""
     shards: list[Weights] = [{}]
     sizes_bytes = [0]
