@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from specdec_cli.errors import UsageError
@@ -20,7 +21,10 @@ OTHER = "?"
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A pair's name, tokenizer and limits; `base` is the request that bodies change. `since`: seconds of the epoch."""
+    """A pair's name, tokenizer and limits; `base` is the request that bodies change. `since`: seconds of the epoch.
+
+    No name is a path: where this machine's files are is nobody's business.
+    """
 
     name: str
     target: str
@@ -38,7 +42,9 @@ class Model:
         slot = pair.first
         limits = [slot.target.context_limit, slot.draft.context_limit if slot.draft else None, base.max_context]
         limit = min((limit for limit in limits if limit is not None), default=None)
-        return cls(pair.pair.name, *pair.names, pair.tokenizer, slot.target.vocab_size, limit, base, since)
+        target, draft = pair.names
+        names = shown(pair.pair.name), shown(target), draft and shown(draft)
+        return cls(*names, pair.tokenizer, slot.target.vocab_size, limit, base, since)
 
     def answers_to(self, name: str | None) -> bool:
         """Whether a request for the model `name` is for this one."""
@@ -90,6 +96,12 @@ class Model:
         """The text of these tokens, special ones included."""
         stream = self.tokenizer.stream()
         return "".join([*map(stream.step, tokens), stream.finish()])
+
+
+def shown(name: str) -> str:
+    """`name`, or of a folder only its last part."""
+    folder = Path(name).expanduser()
+    return folder.absolute().name if folder.is_dir() else name
 
 
 def _shared(one: Sequence[int], other: Sequence[int]) -> int:
