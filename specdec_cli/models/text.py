@@ -61,21 +61,29 @@ class Thinking:
 
 
 class ThinkingStream:
-    """Splits streamed text into thinking and answer, each piece as soon as its side is certain; tags are dropped."""
+    """Splits streamed text into thinking and answer, each piece as soon as its side is certain; tags are dropped.
 
-    __slots__ = ("_fresh", "_held", "_state", "_tags")
+    `thought`: whether there was any thinking.
+    """
+
+    __slots__ = ("_fresh", "_held", "_state", "_tags", "thought")
 
     def __init__(self, tags: Thinking | None) -> None:
         """Without tags all text is the answer."""
         self._tags = tags
         self._state = "answer" if tags is None else "thinking" if tags.opened else "before"
-        self._fresh = tags is not None and tags.opened  # leading newlines of either side are dropped
+        self._fresh = self.thought = tags is not None and tags.opened  # leading newlines of either side are dropped
         self._held = ""
 
     @property
     def thinks(self) -> bool:
         """Whether the last text was thinking."""
         return self._state == "thinking"
+
+    @property
+    def answers(self) -> bool:
+        """Whether all that follows is the answer."""
+        return self._state == "answer"
 
     def feed(self, text: str) -> list[Piece]:
         """The pieces that `text` made certain; none is empty."""
@@ -97,7 +105,7 @@ class ThinkingStream:
         assert self._tags is not None
         said = self._held.lstrip()
         if said.startswith(self._tags.start):
-            self._state, self._fresh = "thinking", True
+            self._state, self._fresh, self.thought = "thinking", True, True
             self._held = said.removeprefix(self._tags.start)
         elif not self._tags.start.startswith(said):
             self._state = "answer"
@@ -120,3 +128,24 @@ class ThinkingStream:
             text = text.lstrip("\n")
             self._fresh = not text
         return [(self.thinks, text)] if text else []
+
+
+class ThinkingCount:
+    """Counts the tokens of a reply until its thinking is closed, those of the tags included; all if it never is."""
+
+    def __init__(self, tags: Thinking | None) -> None:
+        self._stream = ThinkingStream(tags)
+        self._seen = 0
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of thinking so far."""
+        return self._seen if self._stream.thought else 0
+
+    def feed(self, pieces: Sequence[str]) -> None:
+        """Take the texts of further tokens, one each."""
+        for piece in pieces:
+            if self._stream.answers:
+                return
+            self._stream.feed(piece)
+            self._seen += 1

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from specdec_cli.events import Event, Failure, Finish, Prefill, RoundDone, TokenLogprob
-from specdec_cli.models.text import ThinkingStream
+from specdec_cli.models.text import ThinkingCount, ThinkingStream
 from specdec_cli.serve.http.ask import Ask
 from specdec_cli.serve.http.lines import Lines
 from specdec_cli.serve.http.tools import Call, CallStream
@@ -51,12 +51,14 @@ class Answer:
     failure: Failure | None = None
     _told_scores: int = 0
     _thinking: ThinkingStream | None = None
+    _thought: ThinkingCount | None = None
     _calls: CallStream | None = None
     _lines: Lines | None = None
 
     def __post_init__(self) -> None:
-        chat = self.ask.text is None
-        self._thinking = ThinkingStream(self.model.thinking(self.prompt) if chat else None)
+        tags = self.model.thinking(self.prompt) if self.ask.text is None else None
+        self._thinking = ThinkingStream(tags)
+        self._thought = ThinkingCount(tags) if tags else None
         if self.ask.tools:
             self._calls = CallStream(self.model.tokenizer, self.ask.tools)
         if self.ask.lines is not None:
@@ -82,6 +84,9 @@ class Answer:
                 self.prefill = event
             case RoundDone():
                 self.scores += event.round.logprobs
+                if self._thought is not None:
+                    pieces = (*event.pieces[: event.round.accepted], event.next_piece)
+                    self._thought.feed(pieces[: len(event.round.emitted)])
                 if self.ask.rounds:
                     self.rounds.append(event)
                 return self._said(event.text)
@@ -139,6 +144,11 @@ class Answer:
     def emitted(self) -> int:
         """Tokens that were generated, the stop token included."""
         return int(self.stats.get("emitted_tokens", 0))
+
+    @property
+    def thought(self) -> int | None:
+        """Tokens until the thinking was closed; None where nothing marks any."""
+        return None if self._thought is None else self._thought.tokens
 
     @property
     def cached(self) -> int:

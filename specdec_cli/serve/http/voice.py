@@ -118,11 +118,18 @@ def usage(answers: Sequence[Answer]) -> dict[str, Any]:
         "total_tokens": prompt + emitted,
         "prompt_tokens_details": {"cached_tokens": answers[0].cached},
     }
+    if details := _details(answers):
+        found["completion_tokens_details"] = details
+    return found
+
+
+def _details(answers: Sequence[Answer]) -> dict[str, int]:
+    """What of the answers was thinking, and what became of a prediction, where there may be any."""
+    found: dict[str, int] = {}
+    if answers[0].thought is not None:
+        found["reasoning_tokens"] = sum(answer.thought or 0 for answer in answers)
     if answers[0].ask.request.predict:
         accepted = sum(answer.stats.get("accepted_by", {}).get("prediction", 0) for answer in answers)
         drafted = sum(answer.stats.get("drafted_by", {}).get("prediction", 0) for answer in answers)
-        found["completion_tokens_details"] = {
-            "accepted_prediction_tokens": accepted,
-            "rejected_prediction_tokens": drafted - accepted,
-        }
+        found |= {"accepted_prediction_tokens": accepted, "rejected_prediction_tokens": drafted - accepted}
     return found
