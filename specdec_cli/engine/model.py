@@ -15,7 +15,10 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from specdec_cli.engine import device
+from specdec_cli.engine.array_file import Unusable
+from specdec_cli.engine.array_tree import ArrayNames, NamedArrays, Tree
 from specdec_cli.engine.cache.rollback import Caches, common_prefix
+from specdec_cli.engine.cache.stored import held_of, tree_of
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.memory import READ_TOKENS, FreedBuffers
 from specdec_cli.engine.network import Network, Output
@@ -58,6 +61,27 @@ class CachedModel:
         twin._caches = self._caches.copy(min(length, len(self._read)))
         twin._read = self._read[: twin.length]
         return twin
+
+    def stored(self, names: ArrayNames) -> Tree:
+        """Its caches as JSON, whose arrays get `names`. Raises: Unusable for a kind that cannot be kept."""
+        self.commit(self._read, len(self._read))  # nothing of what is queued
+        return tree_of(self._caches.held(), names)
+
+    def restore(self, read: Sequence[int], tree: Tree, arrays: NamedArrays) -> None:
+        """Hold what was `stored`, after the ids `read`. Raises: Unusable, and is empty then."""
+        self._dry_run()
+        like = self._caches.held()
+        self.forget()
+        held = held_of(tree, arrays, like)
+        if held.length != len(read) or min(read, default=0) < 0:
+            raise Unusable(f"its caches hold {held.length} tokens, and {len(read)} ids belong to them")
+        self._caches.take_up(held)
+        self._read = list(read)
+
+    @property
+    def places(self) -> tuple[int, tuple[int, ...]]:
+        """(the least length from which on `reuse` returns to every length, lengths below it that it returns to)."""
+        return self._caches.places
 
     def mark(self, ends: Sequence[int], kept: int) -> None:
         """From now on prompts are read such that a rollback can come back to any length in `ends`.

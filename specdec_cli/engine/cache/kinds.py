@@ -114,8 +114,15 @@ def own(attributes: Mapping[str, Any], copies: dict[int, mx.array]) -> dict[str,
 
 def give_back_room(part: Any) -> None:
     """A trimmed cache keeps the rows that it holds, and none for the tokens to come."""
+    vars(part).update(without_room(part))
+
+
+def without_room(part: Any) -> dict[str, Any]:
+    """A cache's attributes; of one that is trimmed, with no row for tokens to come."""
+    state = dict(vars(part))
     if type(part) in TRIMMED and not part.empty():
-        part.keys, part.values = tree_map(lambda rows: rows[..., : part.offset, :], (part.keys, part.values))
+        state["keys"], state["values"] = tree_map(lambda rows: rows[..., : part.offset, :], (part.keys, part.values))
+    return state
 
 
 def _own(value: Any, copies: dict[int, mx.array]) -> Any:

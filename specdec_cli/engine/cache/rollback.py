@@ -6,9 +6,11 @@ Only this module, `kinds`, `window` and `recompute` know that there are differen
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
@@ -31,30 +33,14 @@ from specdec_cli.engine.cache.kinds import (
     reaches,
     rolling,
     state_of,
+    without_room,
 )
-from specdec_cli.engine.cache.recompute import Recording, install_recorder, readers_of, recorder_of
+from specdec_cli.engine.cache.past import Fed, Held, Snapshot, thinned
+from specdec_cli.engine.cache.recompute import install_recorder, readers_of, recorder_of
 from specdec_cli.errors import SpecdecError
 from specdec_cli.request import MAX_ROWS
 
 BLOCK = 512
-
-
-@dataclass(frozen=True, slots=True)
-class Fed:
-    """A pass that can be taken back: positions `start` to `end`, the states from before it, its recording if any."""
-
-    start: int
-    end: int
-    states: tuple[dict[str, Any], ...]
-    recording: Recording | None
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """States at `length` of all parts that cannot be trimmed back to it however much is fed later."""
-
-    length: int
-    states: tuple[dict[str, Any], ...]
 
 
 class Caches:
@@ -163,6 +149,28 @@ class Caches:
         for part in self._trimmed:
             give_back_room(part)
 
+    def held(self) -> Held:
+        """Contents and snapshots, none of which may be written to while this is in use."""
+        parts = leaves(self.layers)
+        kinds = tuple(type(part).__name__ for part in parts)
+        return Held(self.length, kinds, tuple(without_room(part) for part in parts), tuple(self._snapshots))
+
+    def take_up(self, held: Held) -> None:
+        """From now on hold that, which is of the same network, and nothing else."""
+        self.reset()
+        for part, state in zip(leaves(self.layers), held.states, strict=True):
+            vars(part).update(state)
+        self.length, self._snapshots = held.length, list(held.snapshots)
+
+    @property
+    def places(self) -> tuple[int, tuple[int, ...]]:
+        """(the least length from which on a rollback reaches every length, lengths below it that it reaches)."""
+        floor = self.length
+        if not self._rewound:
+            known = partial(all_reach, self._bounded)
+            floor = bisect_left(range(self.length), True, key=known) if self._bounded else 0
+        return floor, tuple(snapshot.length for snapshot in self._snapshots if snapshot.length < floor)
+
     def rollback(self, length: int) -> int:
         """Take back what lies after `length`; returns the length reached, which is less only if it must be.
 
@@ -186,7 +194,7 @@ class Caches:
         """The pass to take back and the length then reached; None where only a snapshot can help."""
         fed = next((fed for fed in reversed(self._fed) if fed.start <= length), None)
         kept = fed.start if fed and not fed.recording else length
-        if (self._rewound and not fed) or not all(reaches(part, kept) for part in self._bounded):
+        if (self._rewound and not fed) or not all_reach(self._bounded, kept):
             return None, None
         return fed, kept
 
@@ -234,14 +242,9 @@ class Caches:
         mx.eval([layer.state for layer in self.layers])
 
 
-def thinned(snapshots: list[Snapshot], kept: int) -> list[Snapshot]:
-    """At most `kept` of them: the two newest, and of the others those that leave no large gap."""
-    lengths = [0, *(snapshot.length for snapshot in snapshots)]
-    if len(snapshots) <= kept:
-        return snapshots
-    old = range(len(snapshots) - 2) or range(1)
-    dropped = min(old, key=lambda at: lengths[at + 2] - lengths[at])
-    return thinned(snapshots[:dropped] + snapshots[dropped + 1 :], kept)
+def all_reach(parts: Sequence[Any], position: int) -> bool:
+    """Whether all of these bounded caches still hold what attention at `position` reads."""
+    return all(reaches(part, position) for part in parts)
 
 
 def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:

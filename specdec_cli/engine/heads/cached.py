@@ -15,9 +15,10 @@ import mlx.nn as nn
 from mlx.utils import tree_flatten
 from mlx_lm.models.cache import KVCache
 
-from specdec_cli.engine.cache.kinds import detached
+from specdec_cli.engine.cache.kinds import detached, without_room
 from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.heads.agreement import Agreement
+from specdec_cli.engine.heads.held import HeldHead
 from specdec_cli.engine.heads.mtp import MtpHead, Recipe, Step
 from specdec_cli.engine.heads.shortlist import Shortlist
 from specdec_cli.engine.network import Network
@@ -110,6 +111,20 @@ class CachedHead:
         self._last: Step | None = None
         self._late: mx.array | None = None
         self._drafted = 0
+
+    def held(self) -> HeldHead:
+        """All that it holds, drafted tokens left out; none of it may be written to while this is in use."""
+        self._take_back()
+        waiting = mx.concatenate(self._waiting) if self._waiting else None
+        return HeldHead(self._context, without_room(self._cache), waiting, None if self._waiting else self._last)
+
+    def take_up(self, held: HeldHead) -> None:
+        """From now on hold that and nothing else."""
+        self.forget()
+        vars(self._cache).update(held.cache)
+        self._context, self._last = list(held.context), held.last
+        self._waiting = [] if held.waiting is None else [held.waiting]
+        self.see(held.context)
 
     @property
     def length(self) -> int:
