@@ -23,6 +23,8 @@ ROWED = frozenset(kind.__name__ for kind in TRIMMED + BOUNDED)
 TRIMMED_NAMES = frozenset(kind.__name__ for kind in TRIMMED)
 ROWS = 2
 """The axis of a key's or value's positions."""
+STATE_ROWS = 1
+"""The axis on which a recurrent state may keep its last tokens: few at first."""
 
 
 def tree_of(held: Held, names: ArrayNames) -> Tree:
@@ -88,9 +90,9 @@ def _alike(value: Any, usual: Any, kind: str) -> bool:
 def _form(value: Any, kind: str) -> Any:
     if not isinstance(value, mx.array):
         return value
-    shape = list(value.shape)
-    if kind in ROWED and len(shape) > ROWS:
-        shape[ROWS] = 0
+    shape, rows = list(value.shape), ROWS if kind in ROWED else STATE_ROWS
+    if len(shape) > rows:
+        shape[rows] = 0
     return value.dtype, shape
 
 
