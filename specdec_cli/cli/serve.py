@@ -25,6 +25,7 @@ from specdec_cli.request import Request, parse_k
 
 if TYPE_CHECKING:
     from specdec_cli.pairs.resolve import Resolved
+    from specdec_cli.serve.folder import Folder
     from specdec_cli.serve.job import Desk
     from specdec_cli.serve.model import Model
     from specdec_cli.session.load import LoadedPair
@@ -72,6 +73,7 @@ def serve(
     draft_length, idle_seconds = parse_k(k), idle(desk.idle_unload)
     key, origins = door.key(), door.origins()
     with ExitStack() as stack:
+        from specdec_cli.serve import folder as folders
         from specdec_cli.serve.http.guard import Door, is_loopback
         from specdec_cli.serve.http.server import Server, listen
         from specdec_cli.serve.http.service import Service
@@ -91,7 +93,10 @@ def serve(
         entrance = Door(socket.getsockname()[1], door.host, key, origins)
         found = without_reason(resolved(models, () if draft_length is None else (draft_length,)))
         base = base_request(found, draft_length, max_context, stop_repetition)
-        model, work = seated(loader(found, models, display), base, desk, idle_seconds)
+        folder = None
+        if desk.cache_dir is not None:
+            folder = stack.enter_context(folders.opened(desk.cache_dir, desk.cache_dir_bytes, log.note))
+        model, work = seated(loader(found, models, display), base, desk, idle_seconds, folder)
         stack.callback(work.close)
         introduce_demo(found.pair.name, shown=not display.quiet, plain=display.plain)
         if display.draws:
@@ -132,7 +137,11 @@ def loader(found: Resolved, models: ModelOptions, display: ServeDisplay) -> Call
 
 
 def seated(
-    load: Callable[[], LoadedPair], base: Request, options: KeepOptions, idle_seconds: float | None
+    load: Callable[[], LoadedPair],
+    base: Request,
+    options: KeepOptions,
+    idle_seconds: float | None,
+    folder: Folder | None = None,
 ) -> tuple[Model, Desk]:
     """The pair's facts, and the desk that owns the pair: nobody else keeps it, or it could not be unloaded."""
     from specdec_cli.serve.desk import make_desk
@@ -152,5 +161,6 @@ def seated(
         cache_bytes=options.cache_bytes,
         parallel=options.parallel,
         idle_seconds=idle_seconds,
+        folder=folder,
     )
     return facts[0], desk

@@ -95,6 +95,21 @@ class KeepOptions:
             advanced=True,
         ),
     ] = None
+    cache_dir: Annotated[
+        Path | None,
+        option(metavar="DIR", env="CACHE_DIR", help="Keep conversations there, beyond the server's end."),
+    ] = None
+    cache_dir_bytes: Annotated[
+        int | None,
+        option(
+            metavar="N",
+            env="CACHE_DIR_BYTES",
+            callback=within("--cache-dir-bytes", 1),
+            help="Bytes of disk for --cache-dir.",
+            show_default="four times --cache-bytes",
+            advanced=True,
+        ),
+    ] = None
     parallel: Annotated[
         int,
         option(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.serve.admission import require_room
+from specdec_cli.serve.folder import Folder
 from specdec_cli.serve.generation import Generation
 from specdec_cli.serve.job import Deliver, Health, Job, Ticket
 from specdec_cli.serve.options import DeskOptions
@@ -46,11 +47,15 @@ class GenerationDesk:
     """
 
     def __init__(
-        self, load: Callable[[], LoadedPair], options: DeskOptions | None = None, clock: Clock = time.perf_counter
+        self,
+        load: Callable[[], LoadedPair],
+        options: DeskOptions | None = None,
+        clock: Clock = time.perf_counter,
+        folder: Folder | None = None,
     ) -> None:
         self.options, self._clock = options or DeskOptions(), clock
         self._queue = Queue(self.options.queue)
-        self._generation = Generation(load, self._queue, self.options, clock)
+        self._generation = Generation(load, self._queue, self.options, clock, folder)
         self._thread = threading.Thread(target=self._generation.run, name="generation", daemon=True)
         self._thread.start()
         self._generation.opened.wait()
@@ -96,7 +101,12 @@ class GenerationDesk:
     def close(self) -> None:
         """End every job and the thread; from any thread but its own."""
         self._queue.close()
-        self._thread.join(CLOSING_SECONDS)
+        try:
+            self._thread.join(CLOSING_SECONDS)
+        except KeyboardInterrupt:  # a second Ctrl-C: conversations that are not written yet are not waited for
+            self._generation.hurried = True
+            self._thread.join(CLOSING_SECONDS)
+            raise
 
 
 def make_desk(
@@ -107,6 +117,7 @@ def make_desk(
     parallel: int = DEFAULTS.parallel,
     idle_seconds: float | None = DEFAULTS.idle_seconds,
     queue: int = DEFAULTS.queue,
+    folder: Folder | None = None,
 ) -> GenerationDesk:
-    """A desk that runs. Raises: what `load` raises."""
-    return GenerationDesk(load, DeskOptions(parallel, queue, slots, cache_bytes, idle_seconds))
+    """A desk that runs; conversations outlive it in `folder`. Raises: what `load` raises."""
+    return GenerationDesk(load, DeskOptions(parallel, queue, slots, cache_bytes, idle_seconds), folder=folder)

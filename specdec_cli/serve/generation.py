@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from specdec_cli.engine import device
 from specdec_cli.engine.memory import clear_cache
@@ -16,6 +16,8 @@ from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Failure, Finish
 from specdec_cli.foreign import guarded
 from specdec_cli.serve.admission import room_beside
+from specdec_cli.serve.folder import Folder
+from specdec_cli.serve.keeping import Keeper
 from specdec_cli.serve.options import DeskOptions
 from specdec_cli.serve.queue import Queue
 from specdec_cli.serve.slots import Kept, Slots
@@ -27,12 +29,26 @@ from specdec_cli.session.slot import Slot
 from specdec_cli.session.stopwatch import Stopwatch
 from specdec_cli.stats import ChatStats, Stats
 
+# Longest time to write conversations when the server ends: less than whoever ended it is sure to wait.
+ENDING_SECONDS = 6.0
+
 
 class Generation:
-    """Runs `queue`'s jobs until it is closed. `opened` is set once the models were loaded, or could not be."""
+    """Runs `queue`'s jobs until it is closed. `opened` is set once the models were loaded, or could not be.
 
-    def __init__(self, load: Callable[[], LoadedPair], queue: Queue, options: DeskOptions, clock: Clock) -> None:
+    Conversations outlive it in `folder`; `hurried`: it ends without writing more of them.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[], LoadedPair],
+        queue: Queue,
+        options: DeskOptions,
+        clock: Clock,
+        folder: Folder | None = None,
+    ) -> None:
         self._load, self._queue, self._options, self._clock = load, queue, options, clock
+        self._folder, self._keeper = folder, Keeper(folder, clock) if folder else None
         self._pair: LoadedPair | None = None
         self.slots: Slots | None = None
         self.works: tuple[Work, ...] = ()
@@ -40,6 +56,7 @@ class Generation:
         self.capacity: Capacity | None = None
         self.failure: SpecdecError | None = None
         self.opened = threading.Event()
+        self.hurried = False
         self.totals, self.jobs, self.failed, self.cancelled = ChatStats(), 0, 0, 0
 
     @property
@@ -77,6 +94,7 @@ class Generation:
         while self.works:
             self._turns(cancelled=True)
         self._end_cancelled()
+        self._write(before=self._clock() + ENDING_SECONDS)
         self._unload()
 
     def _open(self) -> LoadedPair:
@@ -86,7 +104,10 @@ class Generation:
                 pair = self._load()
                 self.capacity = capacity_of(pair, self._options.usable_bytes)
                 most, kept = self._options.slots, self.capacity.snapshots
-                self.slots = Slots(self._kept, self.budget_bytes, most, kept, self._clock)
+                folder = self._folder if pair.fingerprint else None
+                if folder is not None:
+                    folder.index(pair.fingerprint, self.budget_bytes)
+                self.slots = Slots(self._kept, self.budget_bytes, most, kept, self._clock, folder)
                 self._pair = pair
         return self._pair
 
@@ -185,13 +206,35 @@ class Generation:
             self._end(taken, Finish("interrupted", "", (), "", Stats().to_dict()))
 
     def _rest(self) -> None:
-        """Until a job comes. Meanwhile first the memory is no longer wired, then the models are dropped."""
-        unload = self._options.idle_seconds if self._pair is not None else None
-        if unload is None or unload > IDLE_SECONDS:
-            if self._pair is not None and not self._queue.wait(IDLE_SECONDS):
-                self._pair.residency.drop()
-            unload = None if unload is None else unload - IDLE_SECONDS
-        if not self._queue.wait(unload):
+        """Until a job comes. Meanwhile conversations are written, the memory is no longer wired, the models dropped."""
+        waited = 0.0
+        for seconds, act in sorted(self._pastimes(), key=lambda pastime: pastime[0]):
+            if self._queue.wait(seconds - waited):
+                return
+            waited = seconds
+            act()
+        self._queue.wait(None)
+
+    def _pastimes(self) -> Iterator[tuple[float, Callable[[], object]]]:
+        """(seconds without a job, what is done then)."""
+        if self._pair is None:
+            return
+        if self._keeper is not None:
+            yield self._keeper.pause_seconds, self._write
+        yield IDLE_SECONDS, self._pair.residency.drop
+        if self._options.idle_seconds is not None:
+            yield self._options.idle_seconds, self._unload_idle
+
+    def _write(self, before: float | None = None) -> bool:
+        """Write what is not in the folder, until a job comes or it is `before`; whether all of it is written."""
+        if self._keeper is None or self.slots is None or not self._pair or not self._pair.fingerprint:
+            return True
+        if before is None:
+            return self._keeper.write(self.slots, lambda: self._queue.wait(0))
+        return self._keeper.write(self.slots, lambda: self.hurried or self._clock() > before)
+
+    def _unload_idle(self) -> None:
+        if self._write():
             self._unload()
 
     def _unload(self) -> None:

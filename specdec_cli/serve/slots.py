@@ -6,11 +6,14 @@ taken away, and one that is in use is never shared. All sizes in bytes.
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from specdec_cli.engine.pipeline import Clock
+from specdec_cli.serve.conversation_file import Facts
+from specdec_cli.serve.folder import Folder
 from specdec_cli.serve.job import Job
 from specdec_cli.session.session import Session
 from specdec_cli.session.slot import Slot
@@ -28,7 +31,7 @@ class Kept:
 
     `system_tokens` is the prefix that other conversations probably begin with.
     `goes_on_at`: a prompt that shares so many tokens continues this conversation; others only begin like it.
-    `prefix_only`: nothing but such a prefix is left.
+    `prefix_only`: nothing but such a prefix is left. `name` is that of its file, `written` whether that holds it all.
     """
 
     session: Session
@@ -40,6 +43,13 @@ class Kept:
     system_tokens: int = 0
     goes_on_at: int = 0
     prefix_only: bool = False
+    name: str = field(default_factory=lambda: secrets.token_hex(8))
+    written: bool = False
+
+    @property
+    def facts(self) -> Facts:
+        """What its file says of it."""
+        return Facts(self.key, self.system_tokens, self.goes_on_at, self.prefix_only)
 
     @property
     def slot(self) -> Slot:
@@ -61,10 +71,14 @@ class Slots:
         most: int,
         snapshots: int,
         clock: Clock = time.perf_counter,
+        folder: Folder | None = None,
     ) -> None:
-        """`open` begins a session in a slot, None being a new one. A slot keeps so many `snapshots`."""
+        """`open` begins a session in a slot, None being a new one. A slot keeps so many `snapshots`.
+
+        What is no longer in memory may come from `folder`.
+        """
         self._open, self._budget_bytes, self._most = open, budget_bytes, most
-        self._snapshots, self._clock = snapshots, clock
+        self._snapshots, self._clock, self._folder = snapshots, clock, folder
         self._kept: list[Kept] = []
 
     def __iter__(self) -> Iterator[Kept]:
@@ -79,11 +93,16 @@ class Slots:
         """The slot in which `job` has the least to read, in use from now on."""
         prompt = list(job.prompt)
         found, reach = self._nearest(prompt, job.key)
+        if (read := self._read_back(prompt, job.key, reach)) is not None:
+            found, reach = read, read.slot.reach(prompt)
         if found is None:
             found = self._added(None)
         elif found.busy or not self._continues(found, prompt, job.key):
             found = self._added(found.slot.copy(reach) if reach >= SHORTEST_COPY else None)
+            if read is not None:
+                self._kept.remove(read)  # its file goes on
         found.busy, found.prefix_only, found.used_at, found.key = True, False, self._clock(), job.key or found.key
+        found.written = False
         found.system_tokens = job.ends[0] if job.ends else 0
         found.goes_on_at = job.ends[-1] if len(job.ends) > 1 else (found.system_tokens + len(prompt)) // 2
         found.slot.mark(prompt, job.ends, self._snapshots)
@@ -119,6 +138,23 @@ class Slots:
         if best is None or not reached[best][0]:
             return None, 0
         return reached[best][1], reached[best][0]
+
+    def _read_back(self, prompt: Sequence[int], key: str | None, reach: int) -> Kept | None:
+        """A conversation of the folder that has more of `prompt`, now in memory; None if none has, or has no room."""
+        while self._folder and (entry := self._folder.nearest(prompt, key, reach, self._budget_bytes)):
+            self.fit(self._budget_bytes - entry.file.nbytes)
+            if self.nbytes + entry.file.nbytes > self._budget_bytes:
+                return None
+            kept = self._open(None)
+            if self._folder.restore(entry, kept.slot):
+                kept.key, kept.prefix_only = entry.facts.key, entry.facts.prefix_only
+                kept.system_tokens, kept.goes_on_at = entry.facts.system_tokens, entry.facts.goes_on_at
+                if all(self._folder.name_of(entry) != other.name for other in self._kept):
+                    kept.name = self._folder.name_of(entry)
+                kept.nbytes, kept.used_at = kept.slot.nbytes, self._clock()
+                self._kept.append(kept)
+                return kept
+        return None
 
     def _continues(self, kept: Kept, prompt: Sequence[int], key: str | None) -> bool:
         """Whether `prompt` goes on with this conversation, whose last answer it may leave out or change."""

@@ -31,6 +31,7 @@ from specdec_cli.models.heads import HeadFiles, find_head, is_for_a_head, read_h
 from specdec_cli.pairs.here import model_folder
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.session.cost_file import CostFile, CostStore
+from specdec_cli.session.fingerprint import identity_of
 
 # Of the check itself, and of how heads are loaded: a result of another version is measured anew.
 VERSION = 2
@@ -148,7 +149,7 @@ def agreement_key(files: HeadFiles, target: Checkpoint) -> str:
     """Of one head and one target: another file, size or date of either is another key."""
     digest = hashlib.sha256()
     for path in [*files.files, *sorted(target.folder.glob(WEIGHTS)), target.folder / "config.json"]:
-        digest.update(_identity(path).encode())
+        digest.update(identity_of(path).encode())
     return f"{files.name} for {target.name} · {digest.hexdigest()[:16]}"
 
 
@@ -165,9 +166,3 @@ def agreement_here(files: HeadFiles, target: Checkpoint) -> str:
         return ""
     found = remembered(agreement_file(), agreement_key(files, target))
     return found.summary if found else ""
-
-
-def _identity(path: Path) -> str:
-    real = path.resolve()
-    status = real.stat()
-    return f"{real} {status.st_size} {status.st_mtime_ns}\n"

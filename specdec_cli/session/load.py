@@ -27,6 +27,7 @@ from specdec_cli.models.tool_call import ToolCall
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.resolve import resolve_pair
 from specdec_cli.session.cost_file import CostStore, MemoryCostStore
+from specdec_cli.session.fingerprint import fingerprint_of
 from specdec_cli.session.heads import PROMPTS, Tell, agreement_key, checked_head, drafting_head
 from specdec_cli.session.parts import PairFiles, fitting, pair_files, require_draft
 from specdec_cli.session.slot import Slot
@@ -41,7 +42,8 @@ class LoadedPair:
 
     `names` are the target's and the draft's; `costs` keeps what rounds cost, by `identity` and length of context,
     `checks` how well heads guess.
-    `residency` keeps them in memory while they decode.
+    `residency` keeps them in memory while they decode. Caches of another `fingerprint` are another pair's; empty is
+    unknown.
     """
 
     pair: Pair
@@ -54,6 +56,7 @@ class LoadedPair:
     identity: str = ""
     reload_seconds: float = 0.0
     residency: Residency = field(default_factory=Residency)
+    fingerprint: str = ""
     _vocabularies: list[Vocabulary] = field(default_factory=list, repr=False)
 
     @property
@@ -116,7 +119,8 @@ class LoadedPair:
         prompts = [self.message_tokens([{"role": "user", "content": text}]) for text in PROMPTS]
         target = self.first.target
         head = checked_head(files, target, prompts, self.tokenizer.stop_tokens, checks, key, tell)
-        return replace(self, names=(self.names[0], files.name), first=Slot(target, None, head))
+        slot = Slot(target, None, head)
+        return replace(self, names=(self.names[0], files.name), first=slot, fingerprint="")
 
     def beside(self, draft: str, revision: str | None = None) -> LoadedPair:
         """The same target with another draft, whose weights are read from `draft`.
@@ -179,7 +183,14 @@ def load(
     parts = pair_files(pair, DRAFTERS[drafter or DEFAULT_DRAFTER], kv_bits, tell)
     if reserve_tokens is not None:
         parts = fitting(parts, reserve_tokens, kv_bits, tell)
-    loaded = _load(pair, parts, reserve_tokens, kv_bits, costs, checks or MemoryCostStore(), clock)
+    loaded = _with_head(
+        _load(pair, parts, reserve_tokens, kv_bits, costs, checks or MemoryCostStore(), clock), parts, tell
+    )
+    return replace(loaded, fingerprint=fingerprint_of(loaded.first, parts.target, parts.draft, parts.head))
+
+
+def _with_head(loaded: LoadedPair, parts: PairFiles, tell: Tell) -> LoadedPair:
+    """The same with the head in `parts`, if there is one that may draft. Raises: as `load`."""
     if parts.head is None:
         return loaded
     try:

@@ -11,6 +11,8 @@ import urllib.request
 
 import pytest
 
+from specdec_cli.locking import locked
+
 
 def test_another_interface_needs_a_key(specdec):
     code, message, hint = specdec.refused("serve", "--host", "0.0.0.0")
@@ -34,6 +36,8 @@ def test_a_port_in_use_is_named_with_the_next(specdec):
         (("--api-key-file", "/none/such"), "--api-key-file /none/such cannot be read: No such file or directory"),
         (("--allow-origin", "localhost"), "--allow-origin localhost is no origin of a page"),
         (("--idle-unload", "soon"), "--idle-unload soon is no time"),
+        (("--cache-dir", "/dev/null"), "--cache-dir /dev/null cannot be used: File exists"),
+        (("--cache-dir-bytes", "0"), "--cache-dir-bytes 0 is below 1"),
         (("--log", "/none/such/log"), "--log /none/such/log cannot be written: No such file or directory"),
         (("-k", "99"), "-k 99 is outside 0 to 16"),
     ],
@@ -49,17 +53,22 @@ def test_an_empty_key_is_no_key(specdec, monkeypatch, tmp_path):
     assert specdec.refused("serve")[:2] == (2, "SPECDEC_API_KEY holds no key: one line of ASCII is expected")
 
 
+def test_a_folder_of_conversations_is_one_servers(specdec, tmp_path):
+    with locked(tmp_path):
+        code, message, hint = specdec.refused("serve", "--port", 0, "--cache-dir", tmp_path)
+    assert (code, message) == (2, f"--cache-dir {tmp_path} is in use by another specdec server")
+    assert hint == "give another folder: --cache-dir DIR"
+
+
 def free_port():
     with socket.create_server(("127.0.0.1", 0)) as found:
         return found.getsockname()[1]
 
 
-@pytest.fixture
-def running(tmp_path):
-    """A server as a process: (process, port)."""
-    port = free_port()
+def started(tmp_path, port, *options):
+    """A server as a process, which answers."""
     environment = {**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path), "COLUMNS": "80"}
-    command = [sys.executable, "-m", "specdec_cli", "serve", "--port", str(port), "--log", str(tmp_path / "log")]
+    command = [sys.executable, "-m", "specdec_cli", "serve", "--port", str(port), *map(str, options)]
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
     while True:
@@ -69,13 +78,21 @@ def running(tmp_path):
             break
         except OSError:
             time.sleep(0.1)
+    return process
+
+
+@pytest.fixture
+def running(tmp_path):
+    """A server as a process: (process, port)."""
+    port = free_port()
+    process = started(tmp_path, port, "--log", tmp_path / "log")
     yield process, port
     process.kill()
     process.communicate()
 
 
-def post(port, stream):
-    body = json.dumps({"prompt": "def f(", "max_tokens": 900, "stream": stream}).encode()
+def post(port, stream, prompt="def f(", tokens=900):
+    body = json.dumps({"prompt": prompt, "max_tokens": tokens, "stream": stream, "temperature": 0}).encode()
     headers = {"Content-Type": "application/json"}
     return urllib.request.Request(f"http://127.0.0.1:{port}/v1/completions", body, headers)
 
@@ -110,3 +127,54 @@ def test_a_second_server_says_that_the_first_is_there(running, specdec):
         1,
         f"port {port} of 127.0.0.1 is in use by another specdec server",
     )
+
+
+def answered(port, prompt):
+    """(text, tokens of the prompt that were not read again) of a short answer."""
+    with urllib.request.urlopen(post(port, False, prompt, 16), timeout=60) as reply:
+        found = json.load(reply)
+    return found["choices"][0]["text"], found["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+def killed(process):
+    process.kill()
+    process.communicate()
+
+
+def waited_for(true, seconds=60):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+    return True
+
+
+@pytest.mark.slow
+def test_a_killed_server_begins_again_with_what_was_written_whole(tmp_path):
+    """SIGKILL during an answer, and then while a conversation is written; each time on the same port at once."""
+    port, folder = free_port(), tmp_path / "kept"
+    prompt = "def lines(path):\n" + "    # every line of the file, in order\n" * 12
+    process = started(tmp_path, port, "--cache-dir", folder)
+    expected, cached = answered(port, prompt)
+    assert cached == 0
+    waited_for(lambda: list(folder.glob("*.conversation")))
+    with urllib.request.urlopen(post(port, stream=True), timeout=60) as reply:
+        assert reply.readline().startswith(b"data: ")
+        killed(process)
+    process = started(tmp_path, port, "--cache-dir", folder)
+    text, cached = answered(port, prompt)
+    assert text == expected and cached > 100
+    answered(port, "import os\n" * 40)
+    waited_for(lambda: list(folder.glob("*.part")))
+    killed(process)
+    halves = len(list(folder.glob("*.part")))
+    process = started(tmp_path, port, "--cache-dir", folder)
+    assert not list(folder.glob("*.part"))
+    text, cached = answered(port, prompt)
+    print(f"{halves} half written when it was killed; {cached} tokens read back")
+    assert text == expected and cached > 100
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode == 143 and not list(folder.glob("*.part"))
+    files = list(folder.glob("*.conversation"))
+    assert files and all(file.stat().st_mode & 0o777 == 0o600 for file in files)
+    assert folder.stat().st_mode & 0o777 == 0o700

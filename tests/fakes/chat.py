@@ -33,10 +33,10 @@ def tokenizer_in(folder, **extra):
     return Tokenizer.load(folder, "tiny", TINY)
 
 
-def networks(architecture):
-    """(target, draft) of one architecture over bytes; the draft agrees now and then."""
+def networks(architecture, **more):
+    """(target, draft) of one architecture, with `more` in its configuration, over bytes; the draft agrees at times."""
     found = architectures()[architecture]
-    config = dict(found.config)
+    config = found.config | more
     if "text_config" in config:
         config["text_config"] = config["text_config"] | {"vocab_size": BYTES}
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import ExitStack
 from functools import cache
 
 from fakes.chat import BYTES, networks, tokenizer_in
@@ -11,6 +12,7 @@ from specdec_cli.events import Failure, Finish, Prefill, RoundDone
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
 from specdec_cli.serve.desk import GenerationDesk
+from specdec_cli.serve.folder import opened
 from specdec_cli.serve.job import Job
 from specdec_cli.serve.options import DeskOptions
 from specdec_cli.session.load import LoadedPair
@@ -22,15 +24,17 @@ WAIT_SECONDS = 60.0
 
 
 @cache
-def _networks(kind):
-    return networks(KINDS[kind])
+def _networks(kind, **more):
+    return networks(KINDS[kind], **more)
 
 
-def tiny_loaded(folder, kind="plain", context_limit=None, draft=True):
+def tiny_loaded(folder, kind="plain", context_limit=None, draft=True, kv_bits=None):
     """A LoadedPair of that kind of cache over bytes, its weights shared by all that are made so."""
-    target, other = (CachedModel(network, kind, context_limit) for network in _networks(kind))
+    made = _networks(kind, **({"head_dim": 32} if kv_bits else {}))
+    target, other = (CachedModel(network, kind, context_limit, kv_bits) for network in made)
     slot = Slot(target, other if draft else None)
-    return LoadedPair(Pair("tiny", "t", "d"), ("t", "d" if draft else None), tokenizer_in(folder), slot)
+    names, fingerprint = ("t", "d" if draft else None), f"tiny {kind} {draft} {kv_bits}"
+    return LoadedPair(Pair("tiny", "t", "d"), names, tokenizer_in(folder), slot, fingerprint=fingerprint)
 
 
 def ids(tokens, seed=0):
@@ -86,6 +90,33 @@ def desk_of(pair, **options):
 
 def answer(desk, job):
     return Client(desk, job).wait()
+
+
+class Restarting:
+    """A desk over `pair` that can be ended and begun again: only what `folder` keeps survives."""
+
+    def __init__(self, pair, folder, folder_bytes=1 << 30, **options):
+        self.said, self.restarts = [], -1
+        self._pair, self._path, self._bytes, self._options = pair, folder, folder_bytes, options
+        self._ends = ExitStack()
+        self.restart()
+
+    def restart(self):
+        self._ends.close()
+        self.folder = self._ends.enter_context(opened(self._path, self._bytes, self.said.append))
+        options = DeskOptions(**{"cache_bytes": 1 << 30, **self._options})
+        self.desk = GenerationDesk(lambda: self._pair, options, folder=self.folder)
+        self._ends.callback(self.desk.close)
+        self.restarts += 1
+
+    def ask(self, job):
+        return answer(self.desk, job)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self._ends.close()
 
 
 def alone(pair, job):

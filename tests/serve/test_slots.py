@@ -1,8 +1,11 @@
 """Which conversation a prompt goes on with, what is copied, what is dropped; and how little is read again."""
 
+from functools import partial
+
 import pytest
 
 from fakes.serving import Client, alone, answer, desk_of, ids, job, tiny_loaded
+from fakes.transcripts import allowed_tokens, turns_of, unread
 from specdec_cli.serve.slots import Kept, Slots
 from specdec_cli.session.slot import Slot
 from specdec_cli.session.stopwatch import Stopwatch
@@ -142,36 +145,9 @@ def test_no_more_conversations_than_allowed_stay():
     assert len(list(store)) == 4 and all(kept.busy for kept in taken)  # those in use stay
 
 
-def turns_of(desk, seed, turns, system, ends_of_turns=True):
-    """A conversation of so many turns, one at a time: yields the client of each."""
-    prompt = [*system]
-    for turn in range(turns):
-        prompt += ids(30 + 7 * turn % 50, seed + turn)
-        ends = (len(system), len(prompt)) if ends_of_turns else ()
-        client = answer(desk, job(prompt, 8, ends))
-        yield prompt[:], client
-        # Of some answers later prompts leave a part out, as templates do with thinking.
-        said = list(client.end.tokens)
-        prompt += said[5:] if turn % 3 == 2 else said
-
-
-def unread(before, prompt):
-    """Tokens of `prompt` behind the first that differs from all that was said before."""
-    shared = 0
-    for earlier in before:
-        here = next((i for i, (a, b) in enumerate(zip(earlier, prompt, strict=False)) if a != b), len(earlier))
-        shared = max(shared, min(here, len(prompt)))
-    return len(prompt) - shared
-
-
-def allowed_tokens(kind):
-    """The distance to the nearest snapshot, taken one token before an end; and the last token is always fed."""
-    return {"plain": 1, "window": 2, "recurrent": 2}[kind]
-
-
-def read_again(desk, kind, conversations, turns, system):
+def read_again(ask, kind, conversations, turns, system):
     """(tokens read, tokens behind the first changed id) of every turn, the conversations taking turns."""
-    talks, heard, found = [turns_of(desk, 100 * n, turns, system) for n in range(conversations)], [], []
+    talks, heard, found = [turns_of(ask, 100 * n, turns, system) for n in range(conversations)], [], []
     for _ in range(turns):
         for talk in talks:
             prompt, client = next(talk)
@@ -192,7 +168,7 @@ def test_a_turn_reads_what_is_new_and_the_way_to_the_nearest_snapshot(
 ):
     pair = tiny_loaded(tmp_path, kind, context_limit=65536)
     desk = desk_of(pair)
-    found = read_again(desk, kind, conversations, turns, ids(system_tokens, 77))
+    found = read_again(partial(answer, desk), kind, conversations, turns, ids(system_tokens, 77))
     assert found[0][0] == found[0][1] > system_tokens
     for read, new in found[1:]:
         assert read <= new + allowed_tokens(kind)
@@ -203,7 +179,7 @@ def test_without_snapshots_at_the_ends_a_recurrent_model_reads_far_more(tmp_path
     """Negative control: the second conversation finds no place to come back to."""
     monkeypatch.setattr(Slot, "mark", lambda self, prompt, ends, snapshots: None)
     desk = desk_of(tiny_loaded(tmp_path, "recurrent", context_limit=65536))
-    found = read_again(desk, "recurrent", 2, 3, ids(600, 77))
+    found = read_again(partial(answer, desk), "recurrent", 2, 3, ids(600, 77))
     desk.close()
     assert any(read > new + 500 for read, new in found[1:])
 

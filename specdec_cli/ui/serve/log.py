@@ -63,6 +63,10 @@ class ServerLog:
         for line in started_lines(name, url, wants_key):
             self._say(line)
 
+    def note(self, line: str) -> None:
+        """Something that the operator may want to know."""
+        self._say(line)
+
     def reply(self, reply: Reply) -> None:
         """A reply is over."""
         width = terminal_size(self._err)[0] if is_terminal(self._err) else None

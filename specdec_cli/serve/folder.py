@@ -1,0 +1,198 @@
+"""The folder of conversations that outlive the server. Law: losing it, or finding nonsense in it, harms nothing.
+
+It belongs to one server at a time and stays within its bytes: those not used for longest go first. Sizes in bytes,
+`used_at` in seconds of the epoch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from specdec_cli.engine.array_file import ArrayFile, Unusable
+from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.foreign import guarded
+from specdec_cli.foreign import reason as reason_of
+from specdec_cli.format import count, size
+from specdec_cli.locking import locked
+from specdec_cli.serve.conversation_file import PART, Draft, Entry, Facts, entry_of, fingerprint_in
+from specdec_cli.session.slot import Slot
+
+SUFFIX = ".conversation"
+NAME = re.compile(rf"[0-9a-f]{{16}}{SUFFIX}({PART})?")
+# Where nothing else was asked for, so many times what the caches may take in memory.
+USUAL_SHARE = 4
+# Bytes that are read from a disk in about the time in which a large model reads a token.
+BYTES_A_TOKEN = 4 << 20
+# A disk with less room than that is full.
+LEAST_FREE_BYTES = 256 << 20
+# Fewer tokens are sooner read anew.
+LEAST_GAIN = 16
+ANOTHER = "give another folder: --cache-dir DIR"
+Tell = Callable[[str], None]
+
+
+class Folder:
+    """`budget_bytes` None is decided at `index`. What went wrong is told to `tell`, in one line."""
+
+    def __init__(self, path: Path, budget_bytes: int | None = None, tell: Tell = lambda line: None) -> None:
+        self.path, self._tell = path, tell
+        self._asked_bytes, self.budget_bytes = budget_bytes, budget_bytes or 0
+        self._fingerprint = ""
+        self._files: dict[str, tuple[int, float]] = {}
+        self._entries: dict[str, Entry] = {}
+        self._said = ""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all conversations, those of other models included."""
+        return sum(held for held, _ in self._files.values())
+
+    def index(self, fingerprint: str, cache_bytes: int) -> None:
+        """Find what models of that `fingerprint` wrote, whose caches may take `cache_bytes` in memory."""
+        self._fingerprint = fingerprint
+        self.budget_bytes = USUAL_SHARE * cache_bytes if self._asked_bytes is None else self._asked_bytes
+        self._files, self._entries = {}, {}
+        others = 0
+        for path in sorted(self.path.iterdir() if fingerprint else ()):
+            if NAME.fullmatch(path.name) and path.is_file() and not path.is_symlink():
+                others += not self._add(path)
+        if others:
+            self._say(f"{self.path} has {count(others, 'conversation')} of other models or versions: kept for those")
+        self._make_room(0, time.time())
+
+    def nearest(self, prompt: Sequence[int], key: str | None, reach: int, most_bytes: int) -> Entry | None:
+        """The conversation that has the most of `prompt`, if that is worth reading its bytes, `most_bytes` at most.
+
+        `reach` tokens of it need not be read anyway.
+        """
+        ranked = []
+        for name, entry in self._entries.items():
+            here = entry.reach(prompt)
+            gain = here - reach
+            if gain >= LEAST_GAIN and entry.file.nbytes <= min(most_bytes, gain * BYTES_A_TOKEN):
+                ranked.append((here, key is not None and entry.facts.key == key, self._files[name][1], name))
+        return self._entries[max(ranked)[-1]] if ranked else None
+
+    def holds(self, tokens: Sequence[int]) -> bool:
+        """Whether all of them could be read back."""
+        return any(entry.reach([*tokens, 0]) == len(tokens) for entry in self._entries.values())
+
+    def restore(self, entry: Entry, slot: Slot) -> bool:
+        """Fill the empty `slot`. A file that cannot be believed goes, and false is returned."""
+        path = entry.file.path
+        try:
+            with guarded(lambda reason: SpecdecError(reason, "")):
+                entry.restore(slot)
+                self._touch(path, time.time())
+                return True
+        except SpecdecError as error:
+            slot.forget()
+            self._distrust(path, error.message, isinstance(error.__cause__, Unusable))
+            return False
+
+    def write(self, name: str, slot: Slot, facts: Facts, used_at: float) -> Generator[None, None, None]:
+        """Keep a conversation under `name`, a piece a step. Nothing may be read into `slot` meanwhile.
+
+        Raises: Unusable for one that cannot be kept, OSError for a disk that is full or gone.
+        """
+        draft = Draft(slot, facts, self._fingerprint)
+        path = self.path / (name + SUFFIX)
+        if not self._make_room(draft.nbytes, used_at, path.name):
+            self._say(
+                f"a conversation of {size(draft.nbytes)} has no room in {self.path}, which may have "
+                f"{size(self.budget_bytes)}: --cache-dir-bytes N gives it more"
+            )
+            return
+        free = os.statvfs(self.path)
+        if free.f_bavail * free.f_frsize < draft.nbytes + LEAST_FREE_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+        yield from draft.written(path)
+        self._touch(path, used_at)
+        self._add(path)
+
+    def failed(self, reason: str) -> None:
+        """A conversation was not written."""
+        self._say(f"a conversation was not written to {self.path}: {reason}")
+
+    def name_of(self, entry: Entry) -> str:
+        """The name that `write` gave it."""
+        return entry.file.path.name.removesuffix(SUFFIX)
+
+    def _add(self, path: Path) -> bool:
+        """Whether the file at `path` is, or was, of these models."""
+        if path.name.endswith(PART):
+            self._remove(path)  # its writer was killed
+            return True
+        try:
+            status = path.stat()
+            self._files[path.name] = status.st_size, status.st_mtime
+            file = ArrayFile(path)
+            if fingerprint_in(file) != self._fingerprint:
+                return False
+            self._entries[path.name] = entry_of(file)
+        except (Unusable, OSError) as error:
+            self._distrust(path, reason_of(error), isinstance(error, Unusable))
+        return True
+
+    def _distrust(self, path: Path, reason: str, damaged: bool) -> None:
+        """Never look at it again; what is damaged goes."""
+        self._entries.pop(path.name, None)
+        if damaged:
+            self._remove(path)
+        self._say(f"{path} is {'removed' if damaged else 'left alone'}: {reason}")
+
+    def _remove(self, path: Path) -> None:
+        self._entries.pop(path.name, None)
+        self._files.pop(path.name, None)
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+
+    def _make_room(self, needed: int, used_at: float, name: str = "") -> bool:
+        """Whether `needed` bytes fit, once what was used before `used_at` went; the file `name` goes last."""
+        while self.nbytes + needed > self.budget_bytes:
+            older = [file for file, (_, at) in self._files.items() if at < used_at or file == name]
+            if needed > self.budget_bytes or not older:
+                return False
+            self._remove(self.path / min(older, key=lambda file: (file == name, self._files[file][1])))
+        return True
+
+    def _touch(self, path: Path, used_at: float) -> None:
+        """It was used then."""
+        with contextlib.suppress(OSError):
+            os.utime(path, (used_at, used_at))
+        if path.name in self._files:
+            self._files[path.name] = self._files[path.name][0], used_at
+
+    def _say(self, line: str) -> None:
+        """Once, however often it happens in a row."""
+        if line != self._said:
+            self._tell(line)
+        self._said = line
+
+
+@contextmanager
+def opened(path: Path, budget_bytes: int | None, tell: Tell) -> Iterator[Folder]:
+    """The folder, made if need be so that its owner alone looks into it; nobody else uses it meanwhile.
+
+    Raises: UsageError.
+    """
+    with ExitStack() as stack:
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if path.stat().st_uid != os.getuid():
+                raise UsageError(f"--cache-dir {path} belongs to another user", ANOTHER)
+            stack.enter_context(locked(path, patience_seconds=0))
+            if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+                raise UsageError(f"--cache-dir {path} cannot be written", ANOTHER)
+        except BlockingIOError as error:
+            raise UsageError(f"--cache-dir {path} is in use by another specdec server", ANOTHER) from error
+        except OSError as error:
+            raise UsageError(f"--cache-dir {path} cannot be used: {error.strerror}", ANOTHER) from error
+        yield Folder(path, budget_bytes, tell)

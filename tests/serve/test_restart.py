@@ -1,0 +1,323 @@
+"""Conversations that outlive the server: nothing is read twice, and no answer changes."""
+
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from fakes.chat import tokenizer_in
+from fakes.heads import agreeing_head, cached_head, tiny_target
+from fakes.serving import Restarting, alone, answer, desk_of, ids, job, tiny_loaded
+from fakes.transcripts import allowed_tokens, turns_of, unread
+from specdec_cli.engine import device
+from specdec_cli.pairs.pair import Pair
+from specdec_cli.serve import keeping
+from specdec_cli.serve.desk import GenerationDesk
+from specdec_cli.serve.options import DeskOptions
+from specdec_cli.session.load import LoadedPair
+from specdec_cli.session.slot import Slot
+
+SLOW = ("window", "recurrent")
+EACH = ["plain", *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW)]
+SEEDED = {"seed": 7, "sampling": {"temperature": 0.8}}
+
+
+def with_head(folder):
+    """A hybrid target, whose own head drafts."""
+    target = tiny_target("qwen3_5")
+    slot = Slot(target, None, cached_head(target, agreeing_head(target)))
+    return LoadedPair(Pair("tiny", "t", "h"), ("t", "h"), tokenizer_in(folder), slot, fingerprint="head")
+
+
+MAKERS = {
+    "plain": lambda folder: tiny_loaded(folder, "plain", 65536),
+    "window": lambda folder: tiny_loaded(folder, "window", 65536),
+    "recurrent": lambda folder: tiny_loaded(folder, "recurrent", 65536),
+    "quantized": lambda folder: tiny_loaded(folder, "plain", 65536, kv_bits=8),
+    "alone": lambda folder: tiny_loaded(folder, "plain", 65536, draft=False),
+    "head": with_head,
+}
+
+
+def transcript(server, conversations, turns, system, restart_at=(), **more):
+    """(prompt, tokens read, tokens behind the first change, answer) of every turn, the conversations taking turns."""
+    talks, heard, found = [turns_of(server.ask, 40 * n, turns, system, **more) for n in range(conversations)], [], []
+    for number in range(turns * conversations):
+        if number in restart_at:
+            server.restart()
+        prompt, client = next(talks[number % conversations])
+        found.append((prompt, client.read_tokens, unread(heard, prompt), list(client.end.tokens)))
+        heard.append([*prompt, *client.end.tokens])
+    return found
+
+
+@pytest.mark.parametrize("kind", EACH)
+@pytest.mark.parametrize("conversations", [1, 2])
+@pytest.mark.parametrize(
+    ("turns", "system_tokens"), [(4, 600), pytest.param(30, 6000, marks=pytest.mark.slow)], ids=["short", "agent"]
+)
+def test_after_a_restart_a_turn_reads_what_is_new_and_the_way_to_the_nearest_snapshot(
+    tmp_path, kind, conversations, turns, system_tokens
+):
+    restart_at = range(2, turns * conversations, 3)
+    with Restarting(MAKERS[kind](tmp_path), tmp_path / "kept") as server:
+        found = transcript(server, conversations, turns, ids(system_tokens, 77), restart_at)
+        assert not server.said
+    figures = [f"{'|' if at in restart_at else ''}{read}/{new}" for at, (_, read, new, _) in enumerate(found)]
+    print(f"{kind}, {conversations} x {turns} turns, {server.restarts} restarts (|): read {sum(f[1] for f in found)}")
+    print("  tokens read / behind the first change, turn by turn:", *figures)
+    for _, read, new, _ in found[1:]:
+        assert read <= new + allowed_tokens(kind)
+
+
+def test_without_a_folder_everything_is_read_again(tmp_path):
+    """Negative control."""
+    with Restarting(MAKERS["plain"](tmp_path), tmp_path / "kept", folder_bytes=1) as server:
+        found = transcript(server, 1, 3, ids(600, 77), (2,))
+    assert found[2][1] > 600
+
+
+@pytest.mark.parametrize("more", [{}, SEEDED], ids=["greedy", "seeded"])
+@pytest.mark.parametrize(
+    ("kind", "drafter"),
+    [
+        ("plain", "model"),
+        *(pytest.param(kind, "auto", marks=pytest.mark.slow) for kind in ("plain", "window", "recurrent", "head")),
+        *(pytest.param(kind, "ngram", marks=pytest.mark.slow) for kind in ("plain", "recurrent", "alone", "quantized")),
+        *(pytest.param(kind, "model", marks=pytest.mark.slow) for kind in ("window", "recurrent", "head", "quantized")),
+    ],
+)
+def test_answers_after_a_restart_are_the_uninterrupted_ones(tmp_path, kind, drafter, more):
+    """Turn by turn, two conversations of one system prompt, with a restart before every second turn."""
+    pair, asked = MAKERS[kind](tmp_path), {"drafter": drafter, **more}
+    system = ids(90, 5)
+    if kind == "head":
+        system = [token % 90 for token in system]
+        asked |= {"logit_bias": (), "below": 90}
+    with Restarting(pair, tmp_path / "one") as whole, Restarting(pair, tmp_path / "other") as restarted:
+        runs = [transcript(whole, 2, 3, system, **asked), transcript(restarted, 2, 3, system, range(1, 6, 2), **asked)]
+        assert whole.restarts == 0 and restarted.restarts == 3 and not restarted.said
+    asked.pop("below", None)
+    for (prompt, _, _, expected), (_, read, new, found) in zip(*runs, strict=True):
+        assert found == expected == list(alone(pair, job(prompt, 8, **asked)))
+        assert len(found) <= 8 and (read <= new + 2 or new == len(prompt))
+
+
+def test_a_restored_draft_and_head_read_nothing_again(tmp_path):
+    """Of a conversation that goes on, draft and head keep what they read, too."""
+    for kind in ("plain", "head"):
+        pair = MAKERS[kind](tmp_path / kind)
+        prompt = [token % 90 for token in ids(200, 5)]
+        with Restarting(pair, tmp_path / kind / "kept") as server:
+            said = server.ask(job(prompt, 8, (100, 200), logit_bias=(), drafter="model")).end.tokens
+            before = next(kept.slot for kept in server.desk._generation.slots)
+            server.restart()
+            going_on = [*prompt, *said, 5, 6, 7]
+            slots = server.desk._generation.slots
+            read = slots._read_back(going_on, None, 0).slot
+        assert list(read.tokens) == list(before.tokens) and len(read.tokens) >= 200
+        if kind == "plain":
+            assert list(read.draft.read) == list(before.draft.read) and len(read.draft.read) >= 200
+        else:
+            assert read.head.length == before.head.length and read.head.follows(going_on[: read.head.length + 1])
+
+
+def test_a_prompt_that_only_begins_alike_leaves_the_file_to_its_conversation(tmp_path):
+    pair, system = MAKERS["plain"](tmp_path), ids(300, 7)
+    prompts = [[*system, *ids(80, seed)] for seed in (1, 2)]
+    with Restarting(pair, tmp_path / "kept") as server:
+        answer_one = server.ask(job(prompts[0], 8, (300, 380))).end.tokens
+        server.restart()
+        assert server.ask(job(prompts[1], 8, (300, 380))).prefill.cached_tokens == 300
+        assert len(server.desk.status().slots) == 1
+        server.restart()
+        assert len(list((tmp_path / "kept").iterdir())) == 2
+        again = server.ask(job([*prompts[0], *answer_one, 9], 8, (300, 389)))
+        assert again.read_tokens <= 2
+        assert server.ask(job([*prompts[1], 9], 8, (300, 381))).read_tokens <= 2
+
+
+def waited_for(true, seconds=20.0):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def test_idle_unloading_keeps_conversations(tmp_path):
+    pair, prompt = MAKERS["plain"](tmp_path), ids(200, 5)
+    with Restarting(pair, tmp_path / "kept", idle_seconds=0.05) as server:
+        said = server.ask(job(prompt, 8)).end.tokens
+        waited_for(lambda: not server.desk.health().loaded)
+        assert len(list((tmp_path / "kept").iterdir())) == 1
+        assert server.ask(job([*prompt, *said, 9], 8)).read_tokens <= 2
+
+
+def test_a_conversation_that_memory_has_no_room_for_comes_back_from_the_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(keeping, "PAUSE_SECONDS", 0.01)
+    pair, prompts = MAKERS["plain"](tmp_path), [ids(200, seed) for seed in (1, 2, 3)]
+    with Restarting(pair, tmp_path / "kept", slots=1) as server:
+        for number, prompt in enumerate(prompts):
+            server.ask(job(prompt, 8))
+            waited_for(lambda number=number: len(list((tmp_path / "kept").glob("*.conversation"))) > number)
+        assert len(server.desk.status().slots) == 1
+        assert all(server.ask(job([*prompt, 9], 8)).read_tokens <= 2 for prompt in prompts)
+
+
+def test_what_memory_cannot_hold_is_not_read_back(tmp_path):
+    pair, prompt = MAKERS["plain"](tmp_path), ids(400, 5)
+    with Restarting(pair, tmp_path / "kept") as server:
+        server.ask(job(prompt, 8))
+    (path,) = (tmp_path / "kept").iterdir()
+    with Restarting(pair, tmp_path / "kept", cache_bytes=path.stat().st_size - 1) as server:
+        client = server.ask(job([*prompt, 9], 8))
+        assert client.read_tokens == 401 and client.end.tokens == alone(pair, job([*prompt, 9], 8))
+    assert path.exists()
+
+
+def test_a_damaged_file_costs_only_its_reading(tmp_path):
+    pair, prompt = MAKERS["plain"](tmp_path), ids(400, 5)
+    with Restarting(pair, tmp_path / "kept") as server:
+        expected = server.ask(job([*prompt, 9], 8)).end.tokens
+    (path,) = (tmp_path / "kept").iterdir()
+    whole = bytearray(path.read_bytes())
+    whole[-5000] ^= 4
+    path.write_bytes(whole)
+    with Restarting(pair, tmp_path / "kept") as server:
+        client = server.ask(job([*prompt, 9], 8))
+        assert (client.end.tokens, client.read_tokens) == (expected, 401)
+        assert len(server.said) == 1 and f"{path} is removed: its array" in server.said[0]
+
+
+def test_a_pair_of_unknown_files_keeps_nothing(tmp_path):
+    pair = replace(MAKERS["plain"](tmp_path), fingerprint="")
+    with Restarting(pair, tmp_path / "kept") as server:
+        server.ask(job(ids(100), 4))
+    assert not list((tmp_path / "kept").iterdir())
+
+
+def test_who_comes_while_a_conversation_is_written_waits_for_one_piece(tmp_path, monkeypatch):
+    """The writer is stopped at a piece; a job that comes then begins before the next one."""
+    monkeypatch.setattr(keeping, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("specdec_cli.engine.array_file.PIECE_BYTES", 4096)
+    pieces, at_a_piece, go_on = [], threading.Event(), threading.Event()
+    pair, path = MAKERS["plain"](tmp_path), tmp_path / "kept"
+    with Restarting(pair, path) as server:
+        write = server.folder.write
+
+        def slow(*arguments):
+            for piece in write(*arguments):
+                pieces.append(piece)
+                if len(pieces) == 5:
+                    at_a_piece.set()
+                    go_on.wait(20)
+                yield piece
+
+        monkeypatch.setattr(server.folder, "write", slow)
+        prompt = ids(300, 5)
+        server.ask(job(prompt, 8))
+        assert at_a_piece.wait(20) and len(list(path.glob("*.part"))) == 1
+        before = len(pieces)
+        threading.Timer(0.1, go_on.set).start()
+        client = server.ask(job([*prompt, 9], 8))
+        assert len(pieces) == before and client.end.tokens == alone(pair, job([*prompt, 9], 8))
+        waited_for(lambda: len(list(path.glob("*.conversation"))) == 1)
+        assert not list(path.glob("*.part"))
+
+
+def test_ending_takes_no_longer_than_it_may(tmp_path, monkeypatch):
+    monkeypatch.setattr("specdec_cli.serve.generation.ENDING_SECONDS", 0.2)
+    pair, path = MAKERS["plain"](tmp_path), tmp_path / "kept"
+    with Restarting(pair, path) as server:
+        write = server.folder.write
+
+        def slow(*arguments):
+            for piece in write(*arguments):
+                time.sleep(0.05)
+                yield piece
+
+        for seed in range(3):
+            server.ask(job(ids(100, seed), 4))
+        monkeypatch.setattr(server.folder, "write", slow)
+        began = time.monotonic()
+    assert time.monotonic() - began < 2 and not list(path.glob("*.part"))
+
+
+def test_writing_is_paced_but_for_the_end(tmp_path, monkeypatch):
+    """A conversation that was written is not written again at once, however often it goes on; the end writes it."""
+    monkeypatch.setattr(keeping, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(keeping, "BYTES_A_SECOND", 1)
+    pair, path = MAKERS["plain"](tmp_path), tmp_path / "kept"
+    with Restarting(pair, path) as server:
+        server.ask(job(ids(100), 4))
+        waited_for(lambda: list(path.glob("*.conversation")))
+        (file,) = path.iterdir()
+        size = file.stat().st_size
+        server.ask(job(ids(200), 4))
+        time.sleep(0.2)
+        assert file.stat().st_size == size
+    assert sum(file.stat().st_size for file in path.iterdir()) > 1.5 * size
+
+
+def test_a_full_disk_is_one_line_and_the_server_lives(tmp_path, monkeypatch):
+    monkeypatch.setattr("specdec_cli.serve.folder.LEAST_FREE_BYTES", 1 << 60)
+    monkeypatch.setattr(keeping, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(keeping, "RETRY_SECONDS", 0.02)
+    pair, path = MAKERS["plain"](tmp_path), tmp_path / "kept"
+    with Restarting(pair, path) as server:
+        for seed in range(3):
+            assert server.ask(job(ids(100, seed), 4)).end.tokens == alone(pair, job(ids(100, seed), 4))
+            time.sleep(0.1)
+        expected = [f"a conversation was not written to {path}: {path}: No space left on device"]
+        assert server.said == expected
+    assert server.said == expected and not list(path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["plain", "window", "recurrent"])
+def test_memory_and_folder_are_flat_over_many_requests_and_restarts(tmp_path, monkeypatch, kind):
+    """200 requests, a restart every 20, budgets of about five conversations in memory and ten in the folder."""
+    monkeypatch.setattr(keeping, "PAUSE_SECONDS", 0.001)
+    pair, path, system = MAKERS[kind](tmp_path), tmp_path / "kept", ids(60, 5)
+    probe = desk_of(pair)
+    answer(probe, job([*system, *ids(130)], 4, (60,)))
+    one = probe.status().cache_bytes
+    probe.close()
+    found = []
+    with Restarting(pair, path, 10 * one, cache_bytes=5 * one, slots=1000) as server:
+        for number in range(200):
+            if number % 20 == 19:
+                server.restart()
+            server.ask(job([*system, *ids(40 + 13 * number % 90, number % 12)], 4, (60,)))
+            if number % 5 == 0:
+                time.sleep(0.03)
+            held = sum(file.stat().st_size for file in path.iterdir() if file.exists())
+            found.append((server.desk.status().cache_bytes, held, device.active_memory_bytes()))
+    thirds = [max(active for _, _, active in found[at : at + 66]) for at in (66, 133)]
+    print(
+        f"{kind}, 200 requests, {server.restarts} restarts, budgets {5 * one:,} and {10 * one:,}: accounted at most "
+        f"{max(f[0] for f in found):,}, folder at most {max(f[1] for f in found):,}; mlx {thirds[0]:,}, {thirds[1]:,}"
+    )
+    assert all(accounted <= 5 * one and held <= 10 * one for accounted, held, _ in found)
+    assert max(held for _, held, _ in found) > 5 * one
+    assert thirds[1] <= thirds[0] + one and not server.said
+
+
+def test_loading_again_finds_the_conversations_of_the_pair_that_was_loaded(tmp_path):
+    """As when another pair is switched to: its fingerprint is another, and neither loses its own."""
+    pairs = [MAKERS["plain"](tmp_path), MAKERS["recurrent"](tmp_path)]
+    turn = iter([0, 1, 0])
+    with Restarting(pairs[0], tmp_path / "kept") as server:
+        prompt = ids(200, 5)
+        server.ask(job(prompt, 4))
+        server.desk.close()
+        desk = GenerationDesk(
+            lambda: pairs[next(turn)], DeskOptions(cache_bytes=1 << 30, idle_seconds=0.02), folder=server.folder
+        )
+        read = []
+        for _ in range(3):
+            read.append(answer(desk, job([*prompt, 9], 4)).read_tokens)
+            waited_for(lambda: not desk.health().loaded)
+        desk.close()
+    assert read[1] == 201 and read[0] <= 2 and read[2] <= 2
