@@ -244,6 +244,35 @@ def test_ending_takes_no_longer_than_it_may(tmp_path, monkeypatch):
     assert time.monotonic() - began < 2 and not list(path.glob("*.part"))
 
 
+def test_a_second_ctrl_c_does_not_wait_for_the_writing(tmp_path, monkeypatch):
+    pair, path, at_a_piece = MAKERS["plain"](tmp_path), tmp_path / "kept", threading.Event()
+    with Restarting(pair, path) as server:
+        write, desk = server.folder.write, server.desk
+
+        def slow(*arguments):
+            for piece in write(*arguments):
+                at_a_piece.set()
+                time.sleep(0.05)
+                yield piece
+
+        server.ask(job(ids(100), 4))
+        monkeypatch.setattr(server.folder, "write", slow)
+        join, presses = desk._thread.join, iter([KeyboardInterrupt])
+
+        def pressed(seconds):
+            for press in presses:
+                assert at_a_piece.wait(20)
+                raise press
+            join(seconds)
+
+        monkeypatch.setattr(desk._thread, "join", pressed)
+        began = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            desk.close()
+        assert not desk._thread.is_alive() and time.monotonic() - began < 5
+    assert not list(path.iterdir())
+
+
 def test_writing_is_paced_but_for_the_end(tmp_path, monkeypatch):
     """A conversation that was written is not written again at once, however often it goes on; the end writes it."""
     monkeypatch.setattr(keeping, "PAUSE_SECONDS", 0.01)
