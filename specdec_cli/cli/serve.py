@@ -19,8 +19,9 @@ from specdec_cli.cli.options import DraftLength, MaxContext, ModelOptions, Panel
 from specdec_cli.cli.pipes import ignore_broken_pipe
 from specdec_cli.cli.serve_config import PrintConfig, print_config
 from specdec_cli.cli.serve_options import NEVER, NO_KEY, DoorOptions, KeepOptions
+from specdec_cli.cli.serve_switch import Others
 from specdec_cli.errors import UsageError
-from specdec_cli.kinds import K
+from specdec_cli.kinds import NONE, K
 from specdec_cli.request import Request, parse_k
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from specdec_cli.serve.job import Desk
     from specdec_cli.serve.model import Model
     from specdec_cli.session.load import LoadedPair
+    from specdec_cli.ui.serve.log import ServerLog
 
 app = typer.Typer()
 # A pair must fit with caches of so many tokens; what a longer conversation needs is looked at when it comes.
@@ -54,6 +56,15 @@ class ServeDisplay:
 
         return self.panel is not False and not self.quiet and not self.plain and can_draw(sys.stderr)
 
+    def begin(self, stack: ExitStack, log: ServerLog, name: str, url: str, desk: Desk) -> None:
+        """What the demo is, if the pair `name` is that; and the panel, until `stack` ends."""
+        from specdec_cli.ui.echo import no_echo
+
+        introduce_demo(name, shown=not self.quiet, plain=self.plain)
+        if self.draws:
+            stack.enter_context(no_echo(sys.stdin))
+            stack.enter_context(log.panel(name, url, desk))
+
 
 @app.command(short_help="Answer editors, agents and scripts over local HTTP.", epilog=EXAMPLES)
 @grouped
@@ -72,39 +83,43 @@ def serve(
     """Answer editors, agents and scripts: OpenAI's, Anthropic's and llama.cpp's protocols, closed to others."""
     draft_length, idle_seconds = parse_k(k), idle(desk.idle_unload)
     key, origins = door.key(), door.origins()
+    require_key(door.host, key)
+    found = without_reason(resolved(models, () if draft_length is None else (draft_length,)))
+    if config is not None:
+        print_config(config, found, door.host, door.port, key is not None, max_context, display.plain)
+        return
     with ExitStack() as stack:
         from specdec_cli.serve import folder as folders
-        from specdec_cli.serve.http.guard import Door, is_loopback
+        from specdec_cli.serve.http.guard import Door
         from specdec_cli.serve.http.server import Server, listen
         from specdec_cli.serve.http.service import Service
-        from specdec_cli.ui.echo import no_echo
         from specdec_cli.ui.serve.log import ServerLog
         from specdec_cli.ui.serve.page import page_files
 
-        if key is None and not is_loopback(door.host):
-            raise UsageError(f"--host {door.host} lets other machines in, and there is no key", NO_KEY)
-        if config is not None:
-            found = resolved(models, () if draft_length is None else (draft_length,))
-            url = Door(door.port, door.host).url
-            print_config(config, found, url, key is not None, max_context, display.plain)
-            return
         log = stack.enter_context(ServerLog(sys.stderr, display.quiet, display.plain, desk.log))
         socket = stack.enter_context(closing(listen(door.host, door.port)))
         entrance = Door(socket.getsockname()[1], door.host, key, origins)
-        found = without_reason(resolved(models, () if draft_length is None else (draft_length,)))
-        base = base_request(found, draft_length, max_context, stop_repetition)
+        based = partial(base_request, k=draft_length, max_context=max_context, stop_repetition=stop_repetition)
+        load = Loader(models, display)
+        others = Others(found.pair.name, NONE.name if draft_length == 0 else models.drafter, based, load)
         folder = None
         if desk.cache_dir is not None:
             folder = stack.enter_context(folders.opened(desk.cache_dir, desk.cache_dir_bytes, log.note))
-        model, work = seated(loader(found, models, display), base, desk, idle_seconds, folder)
+        model, work = seated(partial(load, found), based(found), desk, idle_seconds, others.loaded, folder)
         stack.callback(work.close)
-        introduce_demo(found.pair.name, shown=not display.quiet, plain=display.plain)
-        if display.draws:
-            stack.enter_context(no_echo(sys.stdin))
-            stack.enter_context(log.panel(found.pair.name, entrance.url, work))
-        service = Service(model, work, entrance, log.reply, page_files())
+        display.begin(stack, log, found.pair.name, entrance.url, work)
+        switch = others.switch() if desk.switch else None
+        service = Service(model, work, entrance, log.reply, page_files(), switch)
         started = partial(log.started, found.pair.name, entrance.url, key is not None)
         Server(service, started).run([socket])
+
+
+def require_key(host: str, key: str | None) -> None:
+    """Raises: UsageError for an interface that others reach, without a key."""
+    from specdec_cli.serve.http.guard import is_loopback
+
+    if key is None and not is_loopback(host):
+        raise UsageError(f"--host {host} lets other machines in, and there is no key", NO_KEY)
 
 
 def base_request(found: Resolved, k: K | None, max_context: int | None, stop_repetition: int | None) -> Request:
@@ -125,15 +140,19 @@ def idle(text: str) -> float | None:
     return None if text in NEVER else parse_seconds("--idle-unload", text)
 
 
-def loader(found: Resolved, models: ModelOptions, display: ServeDisplay) -> Callable[[], LoadedPair]:
-    """What loads the pair, the first time and after every unloading, when the panel says so itself."""
-    first = iter([not display.quiet])
+@dataclass(slots=True)
+class Loader:
+    """Loads pairs, the first time and after every unloading, when a panel says so itself."""
 
-    def load() -> LoadedPair:
-        shown = next(first, not display.quiet and not display.draws)
-        return opened(found, models, reserve_tokens=RESERVE_TOKENS, shown=shown, plain=display.plain).pair
+    models: ModelOptions
+    display: ServeDisplay
+    first: bool = True
 
-    return load
+    def __call__(self, found: Resolved) -> LoadedPair:
+        """The pair. Raises: NotAvailable, Refused, DoesNotFit."""
+        shown = not self.display.quiet and (self.first or not self.display.draws)
+        self.first = False
+        return opened(found, self.models, reserve_tokens=RESERVE_TOKENS, shown=shown, plain=self.display.plain).pair
 
 
 def seated(
@@ -141,6 +160,7 @@ def seated(
     base: Request,
     options: KeepOptions,
     idle_seconds: float | None,
+    switch: Callable[[str], LoadedPair],
     folder: Folder | None = None,
 ) -> tuple[Model, Desk]:
     """The pair's facts, and the desk that owns the pair: nobody else keeps it, or it could not be unloaded."""
@@ -162,5 +182,6 @@ def seated(
         parallel=options.parallel,
         idle_seconds=idle_seconds,
         folder=folder,
+        switch=switch,
     )
     return facts[0], desk

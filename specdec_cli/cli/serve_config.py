@@ -35,18 +35,21 @@ PrintConfig = Annotated[
 ]
 
 
-def print_config(name: str, found: Resolved, url: str, wants_key: bool, max_context: int | None, plain: bool) -> None:
-    """Settings of the client `name` for this pair at `url`. Raises: NotAvailable, Refused; UsageError for port 0."""
+def print_config(
+    name: str, found: Resolved, host: str, port: int, wants_key: bool, max_context: int | None, plain: bool
+) -> None:
+    """Settings of the client `name` for this pair at that address. Raises: NotAvailable, Refused, UsageError."""
     from specdec_cli.kinds import DRAFTERS
+    from specdec_cli.serve.http.guard import Door
     from specdec_cli.session.facts import pair_facts
     from specdec_cli.ui.display import print_notice
 
-    if url.endswith(":0"):
+    if port == 0:
         raise UsageError(f"{NAME} {name} needs the port that clients will find", "for example: --port 8040")
     facts = pair_facts(found.pair, DRAFTERS[found.drafter])
     limits = [limit for limit in (facts.context_limit, max_context) if limit is not None]
     tools = facts.tokenizer.call_marks is not None
-    to = Connection(url, found.pair.name, min(limits, default=None), wants_key, tools)
+    to = Connection(Door(port, host).url, found.pair.name, min(limits, default=None), wants_key, tools)
     for note in notes(name, to):
         print_notice(sys.stderr, note, plain)
     typer.echo(CLIENTS[name].write(to))

@@ -122,6 +122,9 @@ class KeepOptions:
     idle_unload: Annotated[
         str, option(metavar="TIME", env="IDLE_UNLOAD", help="Idle time until the models are let go; never: they stay.")
     ] = "10m"
+    switch: Annotated[
+        bool, option("--switch", help="A request may name any pair that is here; then that one is loaded instead.")
+    ] = False
     log: Annotated[
         Path | None, option(metavar="FILE", help="Write every prompt and answer to FILE, as JSON Lines.", advanced=True)
     ] = None

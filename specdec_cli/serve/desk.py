@@ -43,6 +43,8 @@ class QueueTicket:
 class GenerationDesk:
     """Implements `Desk`. `load` gives the pair, now and again after every unloading, always in the desk's own thread.
 
+    `switch` gives the pair that a job names, in the place of the one that is loaded.
+
     Raises: what `load` raises now.
     """
 
@@ -52,10 +54,12 @@ class GenerationDesk:
         options: DeskOptions | None = None,
         clock: Clock = time.perf_counter,
         folder: Folder | None = None,
+        switch: Callable[[str], LoadedPair] | None = None,
     ) -> None:
         self.options, self._clock = options or DeskOptions(), clock
         self._queue = Queue(self.options.queue)
-        self._generation = Generation(load, self._queue, self.options, clock, folder)
+        named = (lambda name: switch(name) if name else load()) if switch else lambda name: load()
+        self._generation = Generation(named, self._queue, self.options, clock, folder)
         self._thread = threading.Thread(target=self._generation.run, name="generation", daemon=True)
         self._thread.start()
         self._generation.opened.wait()
@@ -67,17 +71,18 @@ class GenerationDesk:
 
         Raises: Busy if too many wait, TooLong if the prompt exceeds the context, TooLarge for the memory.
         """
-        assert self._generation.capacity is not None
-        require_room(job, self._generation.capacity)
+        if (capacity := self._generation.capacities.get(job.pair)) is not None:
+            require_room(job, capacity)
         taken = Taken(job, deliver, self._clock())
         self._queue.put(taken)
         return QueueTicket(taken, self._queue)
 
     def health(self) -> Health:
         """How busy it is; from any thread, without waiting."""
-        running, waiting = self._generation.running, self._queue.waiting()
+        made, waiting = self._generation, self._queue.waiting()
+        running = made.running
         jobs = tuple(taken.job.noun for taken in [*running, *waiting])
-        return Health(len(running), len(waiting), self.options.slots, self._generation.loaded, jobs)
+        return Health(len(running), len(waiting), self.options.slots, made.loaded, jobs, made.pair_name)
 
     def status(self) -> DeskStatus:
         """Everything an operator may want to see; from any thread, without waiting."""
@@ -118,6 +123,8 @@ def make_desk(
     idle_seconds: float | None = DEFAULTS.idle_seconds,
     queue: int = DEFAULTS.queue,
     folder: Folder | None = None,
+    switch: Callable[[str], LoadedPair] | None = None,
 ) -> GenerationDesk:
     """A desk that runs; conversations outlive it in `folder`. Raises: what `load` raises."""
-    return GenerationDesk(load, DeskOptions(parallel, queue, slots, cache_bytes, idle_seconds), folder=folder)
+    options = DeskOptions(parallel, queue, slots, cache_bytes, idle_seconds)
+    return GenerationDesk(load, options, folder=folder, switch=switch)

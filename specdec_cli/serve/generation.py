@@ -15,7 +15,7 @@ from specdec_cli.engine.pipeline import Clock
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Failure, Finish
 from specdec_cli.foreign import guarded
-from specdec_cli.serve.admission import room_beside
+from specdec_cli.serve.admission import require_room, room_beside
 from specdec_cli.serve.folder import Folder
 from specdec_cli.serve.keeping import Keeper
 from specdec_cli.serve.options import DeskOptions
@@ -41,7 +41,7 @@ class Generation:
 
     def __init__(
         self,
-        load: Callable[[], LoadedPair],
+        load: Callable[[str], LoadedPair],
         queue: Queue,
         options: DeskOptions,
         clock: Clock,
@@ -53,7 +53,9 @@ class Generation:
         self.slots: Slots | None = None
         self.works: tuple[Work, ...] = ()
         self._beginning: Taken | None = None
+        self.pair_name = ""
         self.capacity: Capacity | None = None
+        self.capacities: dict[str, Capacity] = {}
         self.failure: SpecdecError | None = None
         self.opened = threading.Event()
         self.hurried = False
@@ -79,7 +81,7 @@ class Generation:
 
     def _run(self) -> None:
         try:
-            self._open()
+            self._open(self.pair_name)
         except SpecdecError as error:
             self.failure = error
             self._queue.close()
@@ -97,12 +99,16 @@ class Generation:
         self._write(before=self._clock() + ENDING_SECONDS)
         self._unload()
 
-    def _open(self) -> LoadedPair:
-        """The models, loaded if they are not here. Raises: what `load` raises, in two lines."""
+    def _open(self, name: str) -> LoadedPair:
+        """The pair `name`, loaded if it is not here; one at a time. Raises: what `load` raises, in two lines."""
+        if name != self.pair_name:
+            self._write(before=self._clock() + ENDING_SECONDS)
+            self._unload()
         if self._pair is None:
             with guarded(failure_of):
-                pair = self._load()
-                self.capacity = capacity_of(pair, self._options.usable_bytes)
+                pair = self._load(name)
+                self.pair_name = name
+                self.capacity = self.capacities[name] = capacity_of(pair, self._options.usable_bytes)
                 most, kept = self._options.slots, self.capacity.snapshots
                 folder = self._folder if pair.fingerprint else None
                 if folder is not None:
@@ -120,11 +126,11 @@ class Generation:
 
     def _kept(self, slot: Slot | None) -> Kept:
         watch = Stopwatch(self._clock)
-        return Kept(self._open().session(slot, watch), watch)
+        return Kept(self._open(self.pair_name).session(slot, watch), watch)
 
     def _begin(self) -> None:
         """Jobs that wait begin, while there is room for them."""
-        while len(self.works) < self._options.parallel and (taken := self._queue.take(self._may_begin)):
+        while len(self.works) < self._options.parallel and (taken := self._take()):
             self._beginning = taken
             try:
                 with guarded(failure_of):
@@ -134,10 +140,16 @@ class Generation:
                 self._end(taken, Failure(error.message, error.hint, error.exit_code))
             self._beginning = None
 
+    def _take(self) -> Taken | None:
+        """The next job that may begin now, for the loaded pair while any of its jobs runs."""
+        loaded = None if self._pair is None else self.pair_name
+        return self._queue.take(self._may_begin, loaded, busy=bool(self.works))
+
     def _with(self, taken: Taken) -> tuple[Work, ...]:
         """The jobs that run and `taken`, in a slot of its own."""
-        self._open()
-        assert self.slots is not None
+        self._open(taken.job.pair)
+        assert self.slots is not None and self.capacity is not None
+        require_room(taken.job, self.capacity)
         kept = self.slots.take(taken.job)
         works = (*self.works, Work(taken, kept))
         try:

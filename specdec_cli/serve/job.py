@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from specdec_cli.errors import SpecdecError
+from specdec_cli.errors import DoesNotFit, SpecdecError, UsageError
 from specdec_cli.events import Event
 from specdec_cli.request import Request
 from specdec_cli.serve.status import DeskStatus
@@ -24,7 +24,7 @@ class Job:
     `ends` are the lengths of the prompt's prefixes that later prompts probably share (system message, each turn), in
     ascending order: where a cache cannot be trimmed, a snapshot is worth most there. `key` names the conversation
     where the client does. `noun` says who asks, for the operator, such as `chat/completions`. With `raw` the answer
-    continues the prompt's text, as in `Session.reply`.
+    continues the prompt's text, as in `Session.reply`. `pair` is the one that answers, empty for the desk's first.
     """
 
     prompt: tuple[int, ...]
@@ -33,6 +33,7 @@ class Job:
     key: str | None = None
     noun: str = ""
     raw: bool = False
+    pair: str = ""
 
 
 class Ticket(Protocol):
@@ -52,7 +53,8 @@ class Ticket(Protocol):
 class Health:
     """How busy a desk is: jobs that run, jobs that wait, conversations it can keep, and whether the models are here.
 
-    `jobs` are the nouns of all of them, the running ones first, so a waiting job's place is its position.
+    `jobs` are the nouns of all of them, the running ones first, so a waiting job's place is its position. `pair` is the
+    one that is here or was last, empty for the desk's first.
     """
 
     running: int = 0
@@ -60,6 +62,7 @@ class Health:
     slots: int = 1
     loaded: bool = True
     jobs: tuple[str, ...] = ()
+    pair: str = ""
 
 
 class Desk(Protocol):
@@ -96,6 +99,10 @@ class Busy(SpecdecError):
 class TooLong(SpecdecError):
     """The prompt does not fit into the context (HTTP 400, "prompt is too long")."""
 
+    exit_code = UsageError.exit_code
+
 
 class TooLarge(SpecdecError):
     """Its caches do not fit into the memory (HTTP 413)."""
+
+    exit_code = DoesNotFit.exit_code

@@ -13,6 +13,7 @@ from specdec_cli.models.text import Thinking
 from specdec_cli.models.tokenizer import Message, Tokenizer
 from specdec_cli.models.tool_call import ToolCall
 from specdec_cli.request import Request
+from specdec_cli.session.facts import PairFacts
 from specdec_cli.session.load import LoadedPair, conversation_tokens
 
 # Stands for what another turn would say; only where it begins matters.
@@ -23,7 +24,8 @@ OTHER = "?"
 class Model:
     """A pair's name, tokenizer and limits; `base` is the request that bodies change. `since`: seconds of the epoch.
 
-    No name is a path: where this machine's files are is nobody's business.
+    `pair` is what a desk calls it; empty for the pair that the desk began with. No name is a path: where this machine's
+    files are is nobody's business.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Model:
     context_limit: int | None
     base: Request = field(default_factory=Request)
     since: int = 0
+    pair: str = ""
     _fill: list[Fill | None] = field(default_factory=list, repr=False, compare=False)
 
     @classmethod
@@ -45,6 +48,15 @@ class Model:
         target, draft = pair.names
         names = shown(pair.pair.name), shown(target), draft and shown(draft)
         return cls(*names, pair.tokenizer, slot.target.vocab_size, limit, base, since)
+
+    @classmethod
+    def of_facts(cls, name: str, facts: PairFacts, base: Request, since: int) -> Model:
+        """The same of another pair, of which no weight was read."""
+        limits = [limit for limit in (facts.context_limit, base.max_context) if limit is not None]
+        limit = min(limits, default=None)
+        target, draft = facts.names
+        names = shown(name), shown(target), draft and shown(draft)
+        return cls(*names, facts.tokenizer, facts.vocab_size, limit, base, since, name)
 
     def answers_to(self, name: str | None) -> bool:
         """Whether a request for the model `name` is for this one."""

@@ -1,4 +1,7 @@
-"""Jobs that wait for the generation thread. Law: bounded, first come first served, and safe from any thread."""
+"""Jobs that wait for the generation thread. Law: bounded, first come first served, and safe from any thread.
+
+A job for a pair that is not loaded lets those for the loaded one go first that wait when it is the next, and no more.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ class Queue:
         self._changed = threading.Condition()
         self._waiting: deque[Taken] = deque()
         self._job_seconds = FIRST_JOB_SECONDS
+        self._ahead: int | None = None
         self.closed = False
 
     def put(self, taken: Taken) -> None:
@@ -38,10 +42,29 @@ class Queue:
             self._waiting.append(taken)
             self._changed.notify_all()
 
-    def take(self, chosen: Callable[[Taken], bool]) -> Taken | None:
-        """The next job if it is `chosen` now; it waits no longer."""
+    def take(self, chosen: Callable[[Taken], bool], pair: str | None = None, busy: bool = False) -> Taken | None:
+        """The next job for the loaded `pair` if it is `chosen` now; it waits no longer. None: none is loaded.
+
+        Once no such job may go first any more the next is one for another pair, unless that `pair` is `busy`.
+        """
         with self._changed:
-            return self._waiting.popleft() if self._waiting and chosen(self._waiting[0]) else None
+            found = self._next(pair, busy)
+            if found is None or not chosen(found):
+                return None
+            self._ahead = None if found is self._waiting[0] or self._ahead is None else self._ahead - 1
+            self._waiting.remove(found)
+            return found
+
+    def _next(self, pair: str | None, busy: bool) -> Taken | None:
+        first = self._waiting[0] if self._waiting else None
+        if first is None or pair is None or first.job.pair == pair:
+            self._ahead = None
+            return first
+        same = [taken for taken in self._waiting if taken.job.pair == pair]
+        self._ahead = len(same) if self._ahead is None else self._ahead
+        if self._ahead and same:
+            return same[0]
+        return None if busy else first
 
     def take_cancelled(self) -> list[Taken]:
         """The jobs that nobody waits for any more, or all of them once the queue is closed."""

@@ -73,7 +73,7 @@ async def _answer(service: Service, read: Read, speak: Speak, request: Request) 
 
 async def _small(service: Service, work: Callable[[Fields, Model], dict[str, Any]], request: Request) -> Response:
     body = await service.body(request)
-    return json_response(await service.aside(partial(work, body, service.model)))
+    return json_response(await service.aside(lambda: work(body, service.found(body.text("model")))))
 
 
 async def _count(service: Service, request: Request) -> Response:
@@ -88,18 +88,16 @@ async def _count(service: Service, request: Request) -> Response:
 
 
 async def _models(service: Service, request: Request) -> Response:
-    return json_response(llama.models(service.model))
+    return json_response(await service.aside(lambda: llama.models(service.model, service.switch)))
 
 
 async def _model(service: Service, request: Request) -> Response:
     name = request.path_params["name"]
-    if not service.model.answers_to(name):
-        raise HttpError(404, f"there is no model {name!r}; what is loaded: {service.model.name}", "model")
-    return json_response(llama.one_model(service.model))
+    return json_response(await service.aside(lambda: llama.one_model(service.found(name))))
 
 
 async def _health(service: Service, request: Request) -> Response:
-    return json_response(llama.health(service.desk.health()))
+    return json_response(llama.health(service.model, service.desk.health()))
 
 
 async def _props(service: Service, request: Request) -> Response:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from specdec_cli.errors import DoesNotFit, SpecdecError, UsageError
+from specdec_cli.errors import DoesNotFit, NotAvailable, Refused, SpecdecError, UsageError
 from specdec_cli.events import Failure
 from specdec_cli.serve.job import Busy, TooLarge, TooLong
 
@@ -73,10 +73,19 @@ def explained(error: SpecdecError, param: str | None = None) -> HttpError:
             return HttpError(413, error.message, code="does_not_fit")
         case UsageError():
             return HttpError(400, error.message, param)
+        case NotAvailable() | Refused():
+            return not_loaded(error.message, error.hint)
     return HttpError(500, FAILED)
+
+
+def not_loaded(message: str, hint: str) -> HttpError:
+    """A pair that could not be loaded: the person who asked for it is told what the operator would be."""
+    return HttpError(503, f"{message}; {hint}", "model", "model_not_loaded")
 
 
 def of_failure(failure: Failure) -> HttpError:
     """The same of a job that failed in its first steps, or later."""
+    if failure.exit_code in (NotAvailable.exit_code, Refused.exit_code):
+        return not_loaded(failure.message, failure.hint)
     status = {UsageError.exit_code: 400, DoesNotFit.exit_code: 413}.get(failure.exit_code, 500)
     return HttpError(status, FAILED if status == 500 else failure.message)

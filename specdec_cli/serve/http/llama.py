@@ -11,14 +11,15 @@ from specdec_cli.serve.http.fields import Fields
 from specdec_cli.serve.http.functions import described, openai_offer
 from specdec_cli.serve.http.messages import openai_messages
 from specdec_cli.serve.job import Health
-from specdec_cli.serve.model import Model
+from specdec_cli.serve.model import Model, shown
+from specdec_cli.serve.switch import Switch
 
 
-def health(state: Health) -> dict[str, Any]:
-    """Well, and how busy; a waiting job's place is its position in the queue."""
+def health(model: Model, state: Health) -> dict[str, Any]:
+    """Well, which pair is loaded or was last, and how busy; a waiting job's place is its position in the queue."""
     waiting = [{"position": place + 1, "noun": noun} for place, noun in enumerate(state.jobs[state.running :])]
     busy = {"running": state.running, "waiting": state.waiting, "queue": waiting}
-    return {"status": "ok", "server": "specdec", "loaded": state.loaded, **busy}
+    return {"status": "ok", "server": "specdec", "model": state.pair or model.name, "loaded": state.loaded, **busy}
 
 
 def props(model: Model, state: Health) -> dict[str, Any]:
@@ -63,13 +64,21 @@ def apply_template(body: Fields, model: Model) -> dict[str, Any]:
     return {"prompt": model.text(prompt)}
 
 
-def models(model: Model) -> dict[str, Any]:
-    """OpenAI's list of models: the pair that is loaded."""
-    return {"object": "list", "data": [one_model(model)]}
+def models(model: Model, switch: Switch | None = None) -> dict[str, Any]:
+    """OpenAI's list of models: the server's own pair, then those that can take its place."""
+    others = switch.here().values() if switch else ()
+    listed = [
+        {**_head(pair.name, model.since), "target": shown(pair.target), "draft": pair.draft and shown(pair.draft)}
+        for pair in others
+    ]
+    return {"object": "list", "data": [one_model(model), *listed]}
 
 
 def one_model(model: Model) -> dict[str, Any]:
     """One entry of it."""
-    head = {"id": model.name, "object": "model", "created": model.since, "owned_by": "specdec"}
     meta = {"n_ctx_train": model.context_limit, "n_vocab": model.vocab_size}
-    return {**head, "target": model.target, "draft": model.draft, "meta": meta}
+    return {**_head(model.name, model.since), "target": model.target, "draft": model.draft, "meta": meta}
+
+
+def _head(name: str, since: int) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": since, "owned_by": "specdec"}

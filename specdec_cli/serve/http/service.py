@@ -34,6 +34,7 @@ from specdec_cli.serve.http.reply import Reply
 from specdec_cli.serve.http.voice import Voice
 from specdec_cli.serve.job import Desk, Job, Ticket, TooLong
 from specdec_cli.serve.model import Model
+from specdec_cli.serve.switch import Switch
 
 T = TypeVar("T")
 Read = Callable[[Fields, Model], Ask]
@@ -44,13 +45,17 @@ NO_HINT = "shorten it"
 
 @dataclass(slots=True)
 class Service:
-    """The pair at a desk, for all clients; `tell` hears of every reply once it is over. `page` is what browsers get."""
+    """The pair at a desk, for all clients, or those of `switch`; `tell` hears of every reply once it is over.
+
+    `page` is what browsers get.
+    """
 
     model: Model
     desk: Desk
     door: Door
     tell: Told
     page: Files = field(default_factory=dict)
+    switch: Switch | None = None
     open: set[Mailbox] = field(default_factory=set)
     _reader: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "reader"))
 
@@ -92,14 +97,15 @@ class Service:
         """Hand in the jobs of a body."""
         ask = self.ask(body, read)
         prompt, ends = self.prompt(ask)
-        request = ask.request
+        request, model = ask.request, self.found(ask.model)
         if request.constraint is not None:
             require(request.constraint, ask)
-        answers = [Answer(self.model, ask, prompt) for _ in range(ask.choices)]
+        answers = [Answer(model, ask, prompt) for _ in range(ask.choices)]
         tickets: list[Ticket] = []
         try:
             for choice in range(ask.choices):
-                job = Job(prompt, replace(request, attempt=choice), ends, ask.key, ask.noun, raw=ask.text is not None)
+                each, raw = replace(request, attempt=choice), ask.text is not None
+                job = Job(prompt, each, ends, ask.key, ask.noun, raw, model.pair)
                 tickets.append(self.desk.submit(job, partial(mailbox.deliver, choice)))
         except SpecdecError:
             for ticket in tickets:
@@ -108,19 +114,30 @@ class Service:
         return answers, tickets
 
     def ask(self, body: Fields, read: Read) -> Ask:
-        """What the body asks of this model. Raises: HttpError."""
+        """What the body asks of its model. Raises: HttpError, SpecdecError."""
         name = body.text("model")
-        if not self.model.answers_to(name):
-            message = f"the model {jsonfile.shown(name)} is not loaded; what is: {self.model.name}"
-            raise HttpError(404, message, "model", "model_not_found")
-        ask = replace(read(body, self.model), model=name or self.model.name)
-        if ask.tools and self.model.tokenizer.call_marks is None:
-            raise bad_field("tools", f"the template of {self.model.name} knows none that could be read")
-        return calls.constrained(ask, self.model)
+        model = self.found(name)
+        ask = replace(read(body, model), model=name or model.name)
+        if ask.tools and model.tokenizer.call_marks is None:
+            raise bad_field("tools", f"the template of {model.name} knows none that could be read")
+        return calls.constrained(ask, model)
+
+    def found(self, name: str | None) -> Model:
+        """The model of that name. Raises: HttpError with those that there are; NotAvailable, Refused."""
+        if self.model.answers_to(name):
+            return self.model
+        other = self.switch.find(str(name)) if self.switch else None
+        if other is not None:
+            return other
+        message = f"the model {jsonfile.shown(name)} is not loaded; what is: {self.model.name}"
+        if self.switch is not None:
+            names = ", ".join([self.model.name, *self.switch.here()])
+            message = f"the model {jsonfile.shown(name)} is not here; what is: {names}"
+        raise HttpError(404, message, "model", "model_not_found")
 
     def prompt(self, ask: Ask) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """(ids, lengths of prefixes worth keeping). Raises: HttpError, SpecdecError."""
-        model, tools = self.model, described(ask.tools)
+        model, tools = self.found(ask.model), described(ask.tools)
         if ask.text is None:
             try:
                 ids = model.prompt(ask.messages, ask.thinks, tools)
