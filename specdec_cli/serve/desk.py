@@ -101,6 +101,7 @@ class GenerationDesk:
             cache_bytes=sum(one.nbytes for one in kept),
             budget_bytes=made.budget_bytes,
             totals=totals,
+            pair=made.pair_name,
         )
 
     def close(self) -> None:

@@ -113,7 +113,7 @@ class Totals:
 class DeskStatus:
     """`running` and `waiting` jobs, the slots, of which `most_slots` are kept, and the totals.
 
-    `loaded`: whether the models are in memory.
+    `loaded`: whether the models are in memory. `pair` is the one that is there or was last, empty for the first.
     """
 
     loaded: bool
@@ -124,3 +124,4 @@ class DeskStatus:
     cache_bytes: int = 0
     budget_bytes: int = 0
     totals: Totals = field(default_factory=Totals)
+    pair: str = ""

@@ -54,7 +54,7 @@ def test_each_job_is_answered_by_its_pair_and_one_is_in_memory_at_a_time(shelf, 
     for name in ("", "b", "c", "b", ""):
         own = tiny_loaded(tmp_path / f"own{len(shelf.loads)}", KINDS[name])
         assert answer(desk, of(name)).end.tokens == alone(own, of(name))
-        assert desk.health().pair == name
+        assert desk.health().pair == desk.status().pair == name
     assert shelf.loads == ["", "b", "c", "b", ""] and shelf.threads == {desk._thread}
     assert shelf.most == 1
     desk.close()

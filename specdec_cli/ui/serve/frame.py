@@ -30,7 +30,11 @@ _LEGEND = ("✓ accepted", "✗ rejected", "– nothing drafted")
 
 
 def frame_rows(status: DeskStatus, name: str, url: str, width: int, height: int, least: int = 0) -> list[Text]:
-    """The panel for a screen of `width` × `height` cells, `least` rows high if that fits: it should not jump."""
+    """The panel for a screen of `width` × `height` cells, `least` rows high if that fits: it should not jump.
+
+    `name` is the server's own pair; where it loaded another one, that is named.
+    """
+    name = status.pair or name
     if width < NARROWEST or height < LOWEST:
         running = status.running
         return [summary_line(name, running, len(status.waiting), status.totals, width)] if height > 2 else []

@@ -105,3 +105,7 @@ def test_no_word_of_an_answer_is_drawn_and_nothing_foreign_acts_on_the_terminal(
 
 def test_a_slot_in_use_whose_size_is_unknown_has_none():
     assert "    – " in drawn(replace(BUSY, slots=(SlotStatus(20, 0, 0.0, True),)))[-2]
+
+
+def test_the_pair_that_took_the_place_of_the_first_is_named():
+    assert "other" in drawn(replace(BUSY, pair="other"))[0]
