@@ -114,7 +114,7 @@ def report(ways, found, ks):
         print(flush=True)
     best = min((f"mtp {k}" for k in ks), key=lambda name: sum(found[name]))
     print(f"auto over the best fixed K ({best}): {Ratio(found[best], found['mtp auto'])}")
-    if "mlx-vlm 1" in found:
+    if "mlx-vlm 0" in found:
         peers = [f"mlx-vlm {k}" for k in (0, *ks)]
         best = min(peers, key=lambda name: sum(found[name]))
         print(f"auto over mlx-vlm's best ({best}): {Ratio(found[best], found['mtp auto'])}")

@@ -6,7 +6,8 @@ Runs in an environment of its own, since mlx-vlm brings its own models:
     peer/bin/python tests/tools/answer_mtp.py FOLDER
 
 FOLDER holds a Qwen3.5 with its own MTP tensors. Asked is {"prompt": [ids], "k": K, "tokens": most}, K = 0 for plain
-decoding; answered {"seconds": of the whole answer, "first": until its first token, "tokens": [ids]}. Greedy; no token ends an answer.
+decoding; answered {"seconds": of the whole answer, "first": until its first token, "tokens": [ids]}. Greedy; no token
+ends an answer.
 """
 
 import json
