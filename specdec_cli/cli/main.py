@@ -5,6 +5,7 @@ Heavy modules are imported inside the commands, so that `--help` answers at once
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -138,5 +139,6 @@ def main() -> NoReturn:
         # From here on a late signal could only take the place of the exit code: CPython, ending, undoes our handlers.
         for number in (signal.SIGINT, *ENDING):
             signal.signal(number, signal.SIG_IGN)
+        gc.freeze()  # CPython, ending, would look through all objects several times: seconds on a busy machine
     exec("")  # CPython would die of an interrupt that it met inside exec(), whatever the exit code: this forgets it
     sys.exit(code)

@@ -64,6 +64,7 @@ class ServeDisplay:
         if self.draws:
             stack.enter_context(no_echo(sys.stdin))
             stack.enter_context(log.panel(name, url, desk))
+            stack.callback(desk.close)  # before the panel goes, whose sums are then those of all requests
 
 
 @app.command(short_help="Answer editors, agents and scripts over local HTTP.", epilog=EXAMPLES)

@@ -13,7 +13,7 @@ from specdec_cli.serve.http.errors import HttpError
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A reply of `path` with its answers; status 499 where the client left.
+    """A reply of `path` with its answers; status 499 where the client left, 503 where the server ended.
 
     `broken` says what failed before there was any, `refused` names the field or the rule for which nothing was done.
     """

@@ -18,7 +18,7 @@ from specdec_cli.serve.http.mailbox import Mailbox
 from specdec_cli.serve.http.voice import SSE, Voice
 from specdec_cli.serve.job import Ticket
 
-# Whoever left does not read it; whoever is still there is told why.
+LEFT = 499
 ENDING = HttpError(503, "the server is ending")
 # Proxies and clients take a silent connection for a dead one.
 SILENCE_SECONDS = 12.0
@@ -51,7 +51,8 @@ class Reply(Response):
     ) -> None:
         self._voice, self._answers, self._tickets = voice, answers, tickets
         self._mailbox, self._done = mailbox, done
-        self._status, self._over = 499, False  # the client left
+        self._left = False
+        self._status, self._over = LEFT, False
         self._sent = time.monotonic()
         self.background = None
 
@@ -81,6 +82,7 @@ class Reply(Response):
         """Starlette tells nobody that a client left: it has to be asked."""
         while (await receive())["type"] != "http.disconnect":
             pass
+        self._left = True
         self._mailbox.leave()
 
     async def _whole(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -118,7 +120,10 @@ class Reply(Response):
                 break
             letters = await self._mailbox.take(self._until_silence())
             if self._mailbox.gone:
-                self._status = 499
+                self._status = self._gone
+                self._end()
+                if not self._left:
+                    await self._send(send, self._voice.failed(ENDING))
                 break
         with suppress(OSError):
             await send({"type": "http.response.body", "body": b""})
@@ -129,6 +134,11 @@ class Reply(Response):
         if failed := self._failure():
             return self._voice.failed(failed)
         return self._voice.end(self._answers) if all(answer.over for answer in self._answers) else None
+
+    @property
+    def _gone(self) -> int:
+        """The status of a reply that nobody waits for any more: its client left, or the server ends."""
+        return LEFT if self._left else ENDING.status
 
     def _until_silence(self) -> float:
         """Seconds until the client must hear something: much may happen of which it is told nothing."""
@@ -161,7 +171,7 @@ class Reply(Response):
         return next((of_failure(answer.failure) for answer in self._answers if answer.failure), None)
 
     async def _fail(self, error: HttpError, scope: Scope, receive: Receive, send: Send) -> None:
-        self._status = self._status if error is ENDING else error.status
+        self._status = self._gone if error is ENDING else error.status
         self._end()
         await error_response(scope["path"], error)(scope, receive, send)
 

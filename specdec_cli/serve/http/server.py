@@ -19,7 +19,7 @@ from specdec_cli.serve.http.wire import Wire
 MOST_HEAD_BYTES = 65_536
 KEEP_ALIVE_SECONDS = 30
 # Replies end at once; this is for whoever does not take the end of one.
-ENDING_SECONDS = 2
+ENDING_SECONDS = 1
 PROBE_SECONDS = 0.5
 
 

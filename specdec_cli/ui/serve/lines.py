@@ -7,7 +7,7 @@ from typing import Any
 
 from specdec_cli.format import count, percent, speed
 
-LEFT = 499
+WORDS = {200: "", 499: " left", 503: " cut short"}
 
 
 def started_lines(name: str, url: str, wants_key: bool) -> list[str]:
@@ -34,7 +34,7 @@ def reply_line(clock: str, facts: Mapping[str, Any], width: int | None = None) -
 
 
 def _reply_line(clock: str, facts: Mapping[str, Any]) -> str:
-    status = {200: "", LEFT: " left"}.get(facts["status"], f" {facts['status']}")
+    status = WORDS.get(facts["status"], f" {facts['status']}")
     said = [f"{clock} {str(facts['path']).removeprefix('/').removeprefix('v1/')}{status}"]
     if facts["emitted_tokens"]:
         reused = f" ({facts['cached_tokens']} reused)" if facts["cached_tokens"] else ""

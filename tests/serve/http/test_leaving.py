@@ -15,7 +15,7 @@ from specdec_cli.serve.http import reply
 from specdec_cli.serve.job import Busy, TooLarge, TooLong
 
 ASKED = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4}
-PATHS = ("/v1/chat/completions", "/v1/messages")
+PATHS = ("/v1/chat/completions", "/v1/messages", "/v1/responses")
 
 
 def until(condition, seconds=10):
@@ -35,7 +35,7 @@ def posted(url, path, body):
     return connection
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", PATHS[:2])
 @pytest.mark.parametrize("stream", [True, False])
 def test_whoever_leaves_during_an_answer_ends_it(tooled, path, stream):
     desk = ScriptedDesk(["word " * 100_000], steps=str.split, between=lambda ticket: time.sleep(0.002))
@@ -99,7 +99,7 @@ def test_a_stream_gives_signs_of_life_while_much_happens_that_is_not_told_yet(to
     assert said.count(b": still reading") >= 2 and b'"name":"f"' in said
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", PATHS[:2])
 @pytest.mark.parametrize(
     "refusal, status, word",
     [
@@ -120,7 +120,7 @@ def test_what_the_desk_refuses_is_told_with_its_status(tooled, path, refusal, st
     desk.close()
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", PATHS[:2])
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_failure_of_ours_is_told_to_the_operator_and_not_to_the_client(tooled, path, stream):
     def fail(ticket):
@@ -139,12 +139,33 @@ def test_a_failure_of_ours_is_told_to_the_operator_and_not_to_the_client(tooled,
     assert [record.failure for record in records] == ["/secret/place is odd", "/secret/place is damaged"]
 
 
-def test_the_end_of_the_server_ends_its_replies(tooled):
+def received(connection):
+    """All that comes until the other side closes."""
+    found = b""
+    while part := connection.recv(65_536):
+        found += part
+    return found
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    "path, event", [(PATHS[0], b"data: {"), (PATHS[1], b"event: error"), (PATHS[2], b"event: response.failed")]
+)
+def test_the_end_of_the_server_ends_its_replies_and_says_so(tooled, path, event, stream):
+    """Streams once broke off without a word, as if the network had failed."""
     desk = ScriptedDesk(["word " * 100_000], steps=str.split, between=lambda ticket: time.sleep(0.002))
-    with serving(tooled, desk) as (url, _):
-        connection = posted(url, PATHS[0], {**ASKED, "stream": True})
+    records = []
+    with serving(tooled, desk, records) as (url, _):
+        connection = posted(url, path, {**ASKED, "input": "Hi", "stream": stream})
         until(lambda: desk.passes > 3)
         began = time.monotonic()
     assert time.monotonic() - began < 2 and desk.jobs[0].cancelled
+    said = received(connection)
     connection.close()
     desk.close()
+    assert b"the server is ending" in said and [record.status for record in records] == [503]
+    if stream:
+        last = next(line for line in said.split(b"\n\n") if b"the server is ending" in line)
+        assert event in last
+    else:
+        assert said.startswith(b"HTTP/1.1 503")
