@@ -90,9 +90,11 @@ class Table:
         assert job.reading is not None
         read, tokens = job.reading.read_tokens, job.reading.prompt_tokens
         who = "draft reads" if job.reading.reader == "draft" else "reads"
-        right = f"  {who} {grouped(read)} of {grouped(tokens)}"
-        drawn = bar(ratio(read, tokens), None, max(width - len(right), 0))
-        return drawn.append(right, "dim") if len(right) + 4 <= width else Text(shortened(right.strip(), width), "dim")
+        words = f"{who} {grouped(read)} of {grouped(tokens)}"
+        room = width - len(words) - 2
+        if room < 4:
+            return Text(shortened(words, width), "dim")
+        return Text.assemble(bar(ratio(read, tokens), None, room), "  ", (words, "dim"))
 
     def _row(self, name: str, figures: dict[str, str]) -> str:
         cells = "".join(f"{figures.get(title, ''):>{cells}}" for title, cells in self.columns)
