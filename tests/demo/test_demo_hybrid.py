@@ -38,10 +38,11 @@ WRONG = {
     "carried before the norm": replace(HONEST, recipe=replace(QWEN, carries="raw")),
     "the state before the last norm": replace(HONEST, recipe=replace(QWEN, reads=LAST)),
 }
-FLOOR = (0.5, 0.3, 0.15)
-NO_MATTER = ("carried before the norm", "the state before the last norm")
-# Of the agreements at steps 1 to 3 together.
-HARMLESS = 0.1
+FLOOR = (0.55, 0.35, 0.2)
+# Of the agreements at steps 1 to 3 together, which more text changes a little.
+LUCK = 0.1
+# Of what it starts from; one that takes long to tell costs little.
+LEAST_COST = 0.05
 WRONG["all at once"] = Variant(replace(QWEN, reads=LAST, embedding_first=False, lag=1, carries="raw"), False)
 
 
@@ -64,7 +65,7 @@ def texts(pair):
     """What the target says to the check's own prompts and after some code; read once for all tests."""
     prompts = [pair.message_tokens([{"role": "user", "content": text}]) for text in PROMPTS]
     prompts = [*prompts, *map(pair.text_tokens, CODE)]
-    return list(islice(own_texts(pair.first.target, prompts, pair.tokenizer.stop_tokens), 11))
+    return list(islice(own_texts(pair.first.target, prompts, pair.tokenizer.stop_tokens), 60))
 
 
 @pytest.fixture(scope="module")
@@ -101,22 +102,20 @@ def test_the_head_is_used_as_its_family_is_and_agrees_with_the_targets_own_words
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mistake", WRONG)
-def test_each_wrong_way_to_use_it_is_found_and_repaired_where_it_matters(pair, texts, files, honest, mistake):
-    """Before or after a norm is nearly the same to this head: its own first norm undoes most of the difference."""
+def test_each_wrong_way_to_use_it_is_found_and_repaired(pair, texts, files, honest, mistake):
     found = checked(pair, texts, files, WRONG[mistake])
     print(f"{mistake}: {found.summary}")
-    assert found.guesses and sum(found.by_step) > sum(honest.by_step) - HARMLESS
-    assert found.repaired or mistake in NO_MATTER
-    if mistake in NO_MATTER:
-        assert sum(found.known_by_step) > sum(honest.by_step) - HARMLESS
+    assert found.repaired and found.variant == HONEST
+    assert sum(found.by_step) > sum(honest.by_step) - LUCK
+    assert sum(found.known_by_step) < sum(found.by_step) - LEAST_COST
 
 
 @pytest.mark.slow
-def test_norms_that_were_shifted_twice_cost_next_to_nothing_or_are_repaired(pair, texts, files, honest):
+def test_norms_that_were_shifted_twice_are_repaired(pair, texts, files, honest):
     """What the file holds is already multiplied with, and its layout says that it is less 1."""
     found = checked(pair, texts, files, HONEST, shifted)
     print(found.summary)
-    assert found.repaired or sum(found.by_step) > sum(honest.by_step) - HARMLESS
+    assert found.repaired and sum(found.by_step) > sum(honest.by_step) - LUCK
 
 
 def shifted(head):

@@ -26,7 +26,7 @@ def network(recipe):
         for name, value in made.named_parameters():
             value.mul_(3 if value.dim() == 2 else 1)
             if name.endswith("norm.weight") or "norm_" in name:
-                value.add_(torch.randn_like(value) * 0.1).mul_(256).round_().div_(256)
+                value.add_(torch.randn_like(value) * 0.1).mul_(64).round_().div_(64)
             value.copy_(value.half().float())
     return made.requires_grad_(False)
 

@@ -19,6 +19,8 @@ from network import EPSILON, HEAD, MLP, THETA, Past, Shape, rotate
 ROTATED = 16  # dimensions of a head that turn with the position: a quarter
 EVERY = 4  # each fourth layer attends
 DEEPEST = 8  # steps of the head, at most
+# Deviation of the logarithm of a norm's first weights. Long training spreads them; norms that stay flat hide mistakes.
+SPREAD = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +174,9 @@ class Hybrid(nn.Module):
         self.model = HybridTrunk(shape)
         self.mtp = Head(shape)
         for name, weight in self.named_parameters():
-            if weight.dim() == 2:
+            if weight.shape == (shape.width,):
+                weight.data = (SPREAD * torch.randn(shape.width)).exp() - 1
+            elif weight.dim() == 2:
                 ends = ("down_proj", "o_proj", "out_proj")
                 scale = 0.02 / (2 * shape.layers) ** 0.5 if any(end in name for end in ends) else 0.02
                 nn.init.normal_(weight, std=scale)

@@ -39,13 +39,13 @@ from windows import Streams, windows
 
 TOKENIZER = Path(__file__).parents[1] / "target" / "tokenizer.json"
 SHAPE = HybridShape(layers=8, width=192, hidden=256, heads=3, kv_heads=1, vocabulary=VOCABULARY)
-JOINT_STEPS, HEAD_STEPS = 800, 140
+JOINT_STEPS, HEAD_STEPS = 3600, 300
 TOKENS = 2048  # of a batch, half as many as the demo pair's: more steps in the same time
 JOINT_DEPTH, HEAD_DEPTH = 2, 3  # steps of the head that learn
 HEAD_WEIGHT, HEAD_SHARE = 0.3, 4  # of the loss; one of so many rows
-LOOPS = (Pass(24, 0.25, 64, 288, 2.0, 70_000), Pass(56, 0.4, 64, 288, 4.0, 80_000))
+LOOPS = (Pass(24, 0.25, 64, 288, 2.0, 70_000), Pass(80, 0.4, 64, 288, 4.0, 80_000))
 LOOP_SHARES = (0.5, 0.75, 1.0)
-OWN_BATCHES, OWN_ROWS = 2, 128
+OWN_BATCHES, OWN_ROWS = 2, 256
 
 
 def kept_streams(tokenizer: Tokenizer, work: Path) -> Streams:

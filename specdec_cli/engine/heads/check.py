@@ -30,7 +30,7 @@ LOOKS = (200, 500, 1000)
 MOST_TOKENS = 1000
 # A position is told from another by so many words before it, and those that are guessed.
 WORDS_BEFORE = 2
-# A variant that is better than the family's by less than these odds is worth more text.
+# A variant that is better than the chosen one by less than these odds, among those left, is worth more text.
 SUGGESTIVE = 0.1
 TEXT_TOKENS = 50
 CARRIES: tuple[Literal["normed", "raw"], ...] = ("normed", "raw")
@@ -154,8 +154,10 @@ class Contest:
 
     def undecided(self, found: Agreement) -> bool:
         """Whether more text may change what is chosen, or whether anything guesses at all."""
-        better = any(self._odds(variant) < SUGGESTIVE / self._tried for variant in self._left[1:])
-        return (better and not found.repaired) or (not found.guesses and found.odds < SUGGESTIVE)
+        others, chosen = [one for one in self._left if one != found.variant], self._runs.get(found.variant, [])
+        odds = (sign_test(self._runs.get(variant, []), chosen) for variant in others)
+        better = any(one < SUGGESTIVE / len(others) for one in odds)
+        return better or (not found.guesses and found.odds < SUGGESTIVE)
 
     def _odds(self, variant: Variant) -> float:
         """That luck alone makes `variant` so much better than the family's."""
