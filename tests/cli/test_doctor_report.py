@@ -13,7 +13,7 @@ import pytest
 
 from specdec_cli.audit.report import loaded
 from specdec_cli.audit.report.loaded import LoadedParts
-from specdec_cli.ui.html import fill
+from specdec_cli.ui.html import packaged
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_neither_file_holds_the_user_the_host_or_the_home(specdec, quick, tiny_p
     for text in (json_text, page):
         assert not any(name in text for name in ("ada-lovelace", "analytical-engine", str(home), str(Path.home())))
     shown = re.sub(r"<style>.*?</style>", "", page, flags=re.S)
-    template = fill.__globals__["_packaged"]("report.html")
+    template = packaged("report.html")
     for name in real:
         whole = re.compile(rf"(?<![^\W_]){re.escape(name)}(?![^\W_])")
         assert not whole.search(json_text) and len(whole.findall(shown)) <= len(whole.findall(template))

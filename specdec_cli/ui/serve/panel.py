@@ -120,8 +120,8 @@ class ServerPanel:
 
     def _leave(self) -> None:
         """In a signal's handler, before the process stops."""
+        self._left = True  # at once: no frame begins any more
         drawn = self._drawing.acquire(timeout=LEAVING_SECONDS)
-        self._left = True
         self._region.leave()
         if drawn:
             self._drawing.release()
