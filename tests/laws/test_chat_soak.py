@@ -119,7 +119,7 @@ def test_fifty_turns_of_the_demo_hybrid_stay_flat_and_say_what_plain_decoding_sa
         parts = [part for session in sessions.values() for part in leaves(session.slot.target._caches.layers)]
         caches = sum(part.nbytes for part in parts) + sum(session.slot.head.nbytes for session in sessions.values())
         held.append(mx.get_active_memory() - caches)
-    assert drafted > 500 and max(held[30:]) <= 1.02 * max(held[10:30]), held
+    assert drafted > 250 and max(held[30:]) <= 1.02 * max(held[10:30]), held
 
 
 class Instant:
