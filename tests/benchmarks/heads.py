@@ -3,10 +3,9 @@
 FOLDER is a target with its own MTP head, as `inflate_hybrid.py --out FOLDER` writes it; without it the demo hybrid
 answers. Every prompt is answered in every way before the next one, in an order that turns; the prompt is the unit.
 Speeds are tokens after the first by their seconds, or with `--whole` all tokens by the seconds of the whole answer, the
-reading of the prompt included; no token ends an answer. Greedy
-answers must be equal token for token; where float32 decides otherwise, it is said. `--peer PYTHON` is an interpreter
-that has mlx-vlm (`tests/tools/answer_mtp.py`): its loop runs beside on the same weights,
-and its K is the most it drafts. On a CPU preload a real BLAS.
+reading of the prompt included; no token ends an answer. Greedy answers must be equal token for token; where float32
+decides otherwise, it is said. `--peer PYTHON` is an interpreter that has mlx-vlm (`tests/tools/answer_mtp.py`): its
+loop runs beside on the same weights, and its K is the most it drafts. On a CPU preload a real BLAS.
 """
 
 import argparse
