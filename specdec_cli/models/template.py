@@ -57,52 +57,81 @@ def limited(seconds: float = LIMIT_SECONDS, limit_bytes: int = LIMIT_BYTES) -> I
     A watchdog raises TemplateStopped in the thread at its next step of Python; a signal would do so in the main thread
     alone. Raises: TimeoutError, in words.
     """
-    watchdog = _Watchdog(threading.get_ident(), seconds, limit_bytes)
+    watch = _Watch(threading.get_ident(), seconds, limit_bytes)
     try:
-        with watchdog:
+        with watch:
             yield
     except TemplateStopped as error:
-        raise TimeoutError(watchdog.reason) from error
+        raise TimeoutError(watch.reason) from error
 
 
-class _Watchdog:
-    """Looks on from another thread; at most once it raises TemplateStopped in the thread `watched`."""
+class _Watch:
+    """What the watchdog looks at: the thread `watched`, in which it raises TemplateStopped at most once."""
 
     def __init__(self, watched: int, seconds: float, limit_bytes: int) -> None:
         self._watched, self._seconds, self._limit_bytes = watched, seconds, limit_bytes
-        self._ended, self._lock = threading.Event(), threading.Lock()
-        self._before_bytes = peak_bytes()
-        self._raised = False
+        self._lock, self._began, self._before_bytes = threading.Lock(), time.monotonic(), peak_bytes()
+        self._ended = self._raised = False
         self.reason = ""
 
     def __enter__(self) -> None:
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
+        WATCHDOG.add(self)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self._lock:
-            self._ended.set()
+            self._ended = True
         while self._raised and kind is not TemplateStopped:
             pass  # it is on its way, and arrives within a few steps of Python: here at the latest
 
-    def _watch(self) -> None:
-        began = time.monotonic()
-        while not self._ended.wait(STEP_SECONDS):
-            if time.monotonic() - began >= self._seconds:
-                return self._stop(f"it did not end within {self._seconds:g} s")
-            if peak_bytes() - self._before_bytes > self._limit_bytes:
-                return self._stop(f"it took more than {self._limit_bytes / 1e9:g} GB of memory")
-        return None
+    def look(self) -> bool:
+        """Stop the thread if it has taken too much. Whether to look again."""
+        if time.monotonic() - self._began >= self._seconds:
+            self._stop(f"it did not end within {self._seconds:g} s")
+        elif peak_bytes() - self._before_bytes > self._limit_bytes:
+            self._stop(f"it took more than {self._limit_bytes / 1e9:g} GB of memory")
+        return not (self._ended or self._raised)
 
     def _stop(self, reason: str) -> None:
         with self._lock:
-            if not self._ended.is_set():
+            if not self._ended and not self._raised:
                 self.reason, self._raised = reason, True
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(
                     ctypes.c_ulong(self._watched), ctypes.py_object(TemplateStopped)
                 )
+
+
+class _Watchdog:
+    """One thread for every watch: to begin one each time would take longer than most templates do."""
+
+    def __init__(self) -> None:
+        self._watches: set[_Watch] = set()
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def add(self, watch: _Watch) -> None:
+        """Look at it every STEP_SECONDS, until it is over. No watched thread holds the lock."""
+        with self._changed:
+            self._watches.add(watch)
+            if self._thread is None or not self._thread.is_alive():  # a forked process has none
+                self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: bool(self._watches))
+            time.sleep(STEP_SECONDS)
+            with self._changed:
+                watches = tuple(self._watches)
+            over = {watch for watch in watches if not watch.look()}
+            with self._changed:
+                self._watches -= over
+
+
+WATCHDOG = _Watchdog()
 
 
 def peak_bytes() -> int:

@@ -1,27 +1,24 @@
 """What a request over HTTP costs beside `Session.reply` on the same ids, at the demo pair.
 
-Prints milliseconds of a round trip (one token) and of a longer answer, streamed, each in turns with the session's own:
-N pairs, medians and quartiles, by the clock and by computing, which other programs disturb less.
+The client is a process of its own, as clients are: it writes each request on a connection that it keeps, reads to the
+end of the stream, and keeps the time. Prints milliseconds of a round trip (one token) and of a longer answer, each in
+turns with the session's own: N pairs, medians and quartiles.
 
     python tests/benchmarks/serve_overhead.py [N]
 """
 
 from __future__ import annotations
 
+import http.client
 import json
 import statistics
+import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
-
 sys.path.insert(0, str(Path(__file__).parents[1]))
-
-import specdec_cli
-from fakes.server import serving
-from specdec_cli.serve.desk import make_desk
-from specdec_cli.serve.model import Model
 
 ASKED = [{"role": "user", "content": "Return the lines of a file."}]
 TEXT = "def read_lines(path):"
@@ -35,57 +32,87 @@ def quartiles(values):
 
 
 def timed(work):
-    """(seconds on the clock, seconds of computing in this process: client, server and models)."""
-    began = time.perf_counter(), time.process_time()
+    """Seconds on the clock."""
+    began = time.perf_counter()
     work()
-    return time.perf_counter() - began[0], time.process_time() - began[1]
+    return time.perf_counter() - began
 
 
-def told(name, own, served):
-    """The lines about one kind of request."""
-    for place, clock in enumerate(("on the clock", "of computing")):
-        mine, theirs = ([1e3 * one[place] for one in each] for each in (own, served))
-        more = [b - a for a, b in zip(mine, theirs, strict=True)]
-        print(f"{name}, ms {clock}: session {quartiles(mine)}, over HTTP {quartiles(theirs)}, more {quartiles(more)}")
+def client(host):
+    """The other process: for each line of JSON, [path, body], a line with the seconds until its answer had ended."""
+    connection = http.client.HTTPConnection(host, timeout=60)
+    for line in sys.stdin:
+        path, body = json.loads(line)
+
+        def ask(path=path, body=body):
+            connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            said = answer.read()
+            assert answer.status == 200 and said.endswith(b"data: [DONE]\n\n"), said
+
+        print(timed(ask), flush=True)
+
+
+@contextmanager
+def asking(url):
+    """`ask(path, body)` of the other process -> seconds."""
+    command = [sys.executable, __file__, "--client", url.removeprefix("http://")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+
+        def ask(path, **body):
+            process.stdin.write(json.dumps([path, {**body, "stream": True}]) + "\n")
+            process.stdin.flush()
+            return float(process.stdout.readline())
+
+        yield ask
+        process.stdin.close()
 
 
 def main(count):
-    """Prints a line for each kind of request and clock."""
+    """Prints a line for each kind of request."""
+    import specdec_cli
+    from fakes.server import serving
+    from specdec_cli.serve.desk import make_desk
+    from specdec_cli.serve.model import Model
+
     pair = specdec_cli.load("demo")
     base = specdec_cli.Request(k=K, sampling={"temperature": 0.0})
     desk = make_desk(lambda: pair, idle_seconds=None)
     # A conversation each, as the desk keeps them: one session would read its prompt anew at every change.
-    chat, text, ids = pair.session(), pair.session(), pair.message_tokens(ASKED)
+    chat, text = pair.session(), pair.session()
+    ids, texts = pair.message_tokens(ASKED), pair.text_tokens(TEXT)
 
-    def reply(prompt, tokens, raw=False):
-        session = text if raw else chat
+    def reply(session, prompt, tokens, raw=False):
         request = specdec_cli.Request(k=K, max_tokens=tokens, sampling={"temperature": 0.0})
-        return list(session.reply(prompt, request, raw=raw))
+        return timed(lambda: list(session.reply(prompt, request, raw=raw)))
 
-    with serving(Model.of(pair, base, 1), desk) as (url, _), httpx.Client(base_url=url, timeout=60) as client:
-
-        def ask(path, **body):
-            with client.stream("POST", path, json={**body, "stream": True}) as answer:
-                return [json.loads(line[6:]) for line in answer.iter_lines() if line.startswith("data: {")]
-
-        texts = pair.text_tokens(TEXT)
-        for _ in range(5):
-            reply(ids, 1), ask("/v1/chat/completions", messages=ASKED, max_tokens=1)
-            reply(texts, 96, True), ask("/v1/completions", prompt=TEXT, max_tokens=96)
+    with serving(Model.of(pair, base, 1), desk) as (url, _), asking(url) as ask:
         ways = {
-            "one token": (lambda: reply(ids, 1), lambda: ask("/v1/chat/completions", messages=ASKED, max_tokens=1)),
-            "96 tokens": (lambda: reply(texts, 96, True), lambda: ask("/v1/completions", prompt=TEXT, max_tokens=96)),
+            "one token": (
+                lambda: reply(chat, ids, 1),
+                lambda: ask("/v1/chat/completions", messages=ASKED, max_tokens=1),
+            ),
+            "96 tokens": (
+                lambda: reply(text, texts, 96, True),
+                lambda: ask("/v1/completions", prompt=TEXT, max_tokens=96),
+            ),
         }
         seconds = {name: ([], []) for name in ways}
-        for turn in range(count):
+        for turn in range(-5, count):  # the first ones warm up
             for name, both in ways.items():
                 for place in (0, 1) if turn % 2 else (1, 0):
-                    seconds[name][place].append(timed(both[place]))
+                    took = both[place]()
+                    if turn >= 0:
+                        seconds[name][place].append(1e3 * took)
     desk.close()
-    print(f"N {count}, median (quartiles)")
+    print(f"N {count}, ms on the clock, median (quartiles)")
     for name, (own, served) in seconds.items():
-        told(name, own, served)
+        more = [b - a for a, b in zip(own, served, strict=True)]
+        print(f"{name}: session {quartiles(own)}, over HTTP {quartiles(served)}, more {quartiles(more)}")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 50)
+    if sys.argv[1:2] == ["--client"]:
+        client(sys.argv[2])
+    else:
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 50)
