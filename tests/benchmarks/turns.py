@@ -49,7 +49,7 @@ class Plain:
 class Paired:
     """One reply of exactly `tokens` tokens: its `stats`, its tokens, and `truth`, the plain seconds ÷ its own."""
 
-    def __init__(self, pair, prompt, tokens, k, drafter):
+    def __init__(self, pair, prompt, tokens, k, drafter, turn_rounds=TURN_ROUNDS):
         stops = tuple((token, NEVER) for token in pair.tokenizer.stop_tokens)
         self.clock = StoppedClock()
         self.session = pair.session(pair.slot(), self.clock)
@@ -63,7 +63,7 @@ class Paired:
                 continue
             self.emitted += event.round.emitted
             rounds += 1
-            if rounds % TURN_ROUNDS == 0 or len(self.emitted) == tokens:
+            if rounds % turn_rounds == 0 or len(self.emitted) == tokens:
                 stopped = time.perf_counter()
                 device.settle()
                 plain.catch_up(len(self.emitted) - 1)

@@ -4,6 +4,9 @@ Each reply is decoded twice in one process, in turns of a few rounds (`turns`): 
 truth, as far as so few tokens can tell it. The replies share what they learn about the pair, as those of a chat do.
 `--load N` starts N processes that compute for a second or two and rest for as long. The figure of before, from four
 plain steps at the reply's end, is shown beside it.
+
+`--control` decodes plainly on both sides: every ratio should be 1, and what they are instead is the truth's own noise,
+which no estimate can be better than.
 """
 
 import argparse
@@ -25,6 +28,9 @@ from specdec_cli.pairs.catalog import registry
 from specdec_cli.request import parse_k
 from specdec_cli.session.load import load
 
+# What four drafted rounds of the demo pair emit.
+CONTROL_TURN_TOKENS = 8
+
 
 def busy(seed):
     luck = random.Random(seed)
@@ -44,6 +50,18 @@ def measured(pair, prompt, args):
     return found.stats, found.truth, before
 
 
+def control(pair, prompt, args):
+    """The ratio of plain decoding to itself, in turns of as many tokens as drafting's."""
+    return Paired(pair, prompt, args.tokens, 0, "none", CONTROL_TURN_TOKENS).truth
+
+
+def report_control(found):
+    off = sorted(abs(math.log(ratio)) for ratio in found)
+    inner = math.expm1(off[math.ceil(0.9 * len(off)) - 1])
+    print("ratios of plain decoding to itself:", " ".join(f"{ratio:.2f}" for ratio in found))
+    print(f"standard deviation (log) {statistics.pstdev(map(math.log, found)):.3f}; 90 % of them within {inner:.1%} of 1")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--replies", type=int, default=20)
@@ -51,6 +69,7 @@ def main():
     parser.add_argument("--load", type=int, default=0)
     parser.add_argument("--k", default="4")
     parser.add_argument("--drafter", default="model")
+    parser.add_argument("--control", action="store_true")
     args = parser.parse_args()
     pair = load(registry().find("demo"))
     print(environment(), f"K {args.k}, {args.tokens} tokens, temperature 0, own load {args.load}")
@@ -61,7 +80,10 @@ def main():
     for worker in workers:
         worker.start()
     try:
-        report(_each(pair, prompts[: args.replies], args))
+        if args.control:
+            report_control([control(pair, prompt, args) for prompt in prompts[: args.replies]])
+        else:
+            report(_each(pair, prompts[: args.replies], args))
     finally:
         for worker in workers:
             worker.terminate()
