@@ -104,8 +104,9 @@ class Bench:
         every, tokens = self._request.prompts, self._max_tokens
         fitting = self._machine.fitting(every, tokens)
         if not fitting:
+            none = f"none of the {len(every)} prompts leaves" if len(every) > 1 else "the only prompt leaves no"
             raise DoesNotFit(
-                f"none of the {len(every)} prompts leaves room for {tokens} tokens in these models' context",
+                f"{none} room for {count(tokens, 'token')} in these models' context",
                 "ask for shorter answers (-n) or give shorter prompts (--prompts FILE)",
             )
         if len(fitting) < len(every):
@@ -115,8 +116,8 @@ class Bench:
 
     def _settings(self) -> BenchSettings:
         request, kinds = self._request, kinds_of(self._prompts)
-        bundled = f"{len(self._prompts)} bundled prompts of {count(len(kinds), 'kind')}"
-        prompts = f"{len(self._prompts)} prompts of {request.source}" if request.source else bundled
+        bundled = f"{count(len(self._prompts), 'bundled prompt')} of {count(len(kinds), 'kind')}"
+        prompts = f"{count(len(self._prompts), 'prompt')} of {request.source}" if request.source else bundled
         held = f", every answer held to a {request.constraint.noun}" if request.constraint else ""
         return BenchSettings(
             pair=request.pair.name,

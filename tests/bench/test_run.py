@@ -54,6 +54,21 @@ def test_a_bench_that_ran_has_a_whole_result_with_its_settings():
     assert result.settings.prompts == "12 bundled prompts of 2 kinds"
 
 
+def test_one_kind_one_prompt_and_one_file_are_counted_as_one():
+    """The bug: "1 kinds", and "1 prompts of" a file."""
+    code = PROMPTS[:6]
+    found = bench(machine(), prompts=code)
+    found.run()
+    assert found.result().settings.prompts == "6 bundled prompts of 1 kind"
+    one = bench(machine(), prompts=code[:1], source="mine.txt")
+    one.run()
+    assert one.result().settings.prompts == "1 prompt of mine.txt"
+    small = machine()
+    small.fit = 0
+    with pytest.raises(DoesNotFit, match="the only prompt leaves no room for 128 tokens"):
+        bench(small, prompts=code[:1]).run()
+
+
 def test_answers_are_as_long_as_the_budget_allows_unless_a_length_was_requested():
     free, fixed = machine(), machine()
     bench(free).run()

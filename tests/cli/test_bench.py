@@ -156,7 +156,7 @@ def test_prompts_that_leave_no_room_are_left_out_and_said(home):
     assert code == 0 and "1 of 7 prompts leave no room for 16 tokens: left out" in err
     (home / "prompts.txt").write_text("x" * 300)
     code, _, err = specdec(home, *bench(home, "--time-budget", "4s"))
-    assert code == 5 and "none of the 1 prompts leaves room" in err
+    assert code == 5 and "the only prompt leaves no room" in err
 
 
 # Files
