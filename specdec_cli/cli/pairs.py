@@ -189,14 +189,16 @@ def _bring(pair: Pair, yes: bool) -> None:
 def remove(name: PairName, yes: Yes = False) -> None:
     """Take a pair out of your models.toml; a packaged pair of that name comes back. No model is deleted."""
     from specdec_cli.pairs import userfile
-    from specdec_cli.pairs.catalog import registry
+    from specdec_cli.pairs.catalog import is_local, registry
     from specdec_cli.pairs.registry import packaged_file, read_registry, user_file
     from specdec_cli.ui.pairs import print_line
 
     known, file = registry(), user_file()
     pair = known.find(name)
     if pair.source != "yours":
-        hint = f"specdec rm {name} removes its downloaded files"
+        shipped = all(is_local(model) for model, _ in pair.models)
+        here = "its models ship inside specdec: nothing was downloaded"
+        hint = here if shipped else f"specdec rm {name} removes its downloaded files"
         raise UsageError(f"{name} is packaged with specdec; it is not in {file}", hint)
     ask(f"Take {name} ({pair.described}) out of {file}?", yes)
     packaged = read_registry(packaged_file(), "packaged").pairs.get(name)

@@ -273,6 +273,13 @@ def test_a_packaged_pair_cannot_be_removed(specdec):
     assert hint == "specdec rm llama-3b removes its downloaded files"
 
 
+@pytest.mark.parametrize("name", ["demo", "demo-hybrid"])
+def test_a_shipped_pair_has_no_downloaded_files_to_remove(specdec, name):
+    """The bug: the hint named `specdec rm`, which refuses a pair whose models are part of the package."""
+    code, _, hint = specdec.refused("pairs", "remove", name, "--yes")
+    assert (code, hint) == (2, "its models ship inside specdec: nothing was downloaded")
+
+
 def test_the_draft_of_a_named_pair_can_be_swapped(specdec, tiny_pair):
     code, message, _ = specdec.refused("run", "-p", "llama-3b", "--draft", tiny_pair[1], "hi")
     assert (code, "Llama-3.2-3B-Instruct-4bit is neither" in message) == (3, True)
