@@ -110,6 +110,7 @@ def test_plain_decoding_is_not_compared_with_itself() -> None:
 def test_a_reply_cut_short_says_why() -> None:
     assert lines(reason="length")[-1] == "stopped at --max-tokens 100"
     assert lines(reason="interrupted")[-1] == "interrupted: the text above is partial"
+    assert lines(reason="repetition")[-1] == "stopped: the answer had become a loop · --stop-repetition 0 goes on"
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def _reason(start: Start, finish: Finish) -> str:
     if finish.reason == "interrupted":
         return "interrupted: the conversation keeps the text above" if finish.text else ""
     if finish.reason == "repetition":
-        return "stopped: the answer had become a loop; --stop-repetition 0 goes on"
+        return "stopped: the answer had become a loop; /set stop-repetition 0 goes on"
     if finish.reason != "length":
         return ""
     if start.context_limit is not None and start.prompt_tokens + start.max_tokens >= start.context_limit:

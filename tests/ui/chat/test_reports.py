@@ -29,6 +29,8 @@ def test_a_reply_that_was_cut_says_so():
     full = replace(START, context_limit=1334)
     assert turn_lines(START, PREFILL, finish("length"), 80)[1].plain == "stopped at 100 tokens: /set max-tokens N"
     assert turn_lines(full, PREFILL, finish("length"), 80)[1].plain == "the context of 1334 tokens is full"
+    looped = turn_lines(START, PREFILL, finish("repetition"), 80)[1].plain
+    assert looped == "stopped: the answer had become a loop; /set stop-repetition 0 goes on"
     assert "keeps the text above" in turn_lines(START, PREFILL, finish("interrupted"), 80)[1].plain
 
 
