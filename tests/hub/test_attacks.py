@@ -7,6 +7,7 @@ is compared before and after.
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -234,6 +235,15 @@ def test_an_answer_that_is_json_but_no_models_is_told_in_two_lines(server, home)
     answers = attack(server, home, lies)
     assert {answer[0] for answer in answers.values()} == {3}
     assert sum("does not answer like a Hub" in answer[1] for answer in answers.values()) >= 5
+
+
+def test_an_answer_nested_100_000_deep_is_told_in_two_lines(server, home, monkeypatch):
+    """Reading it ends in a RecursionError."""
+    (name,) = publish(server, 1)
+    deep = "[" * 100_000 + "]" * 100_000
+    monkeypatch.setattr("fakes.hub_server.json", SimpleNamespace(dumps=lambda value: deep, loads=json.loads))
+    code, message = attack(server, home, [name])[name]
+    assert (code, "does not answer like a Hub" in message) == (3, True)
 
 
 @pytest.mark.parametrize(
