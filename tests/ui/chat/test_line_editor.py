@@ -56,6 +56,15 @@ def test_keys_make_messages(keys, message):
     assert typed(keys) == message
 
 
+@pytest.mark.parametrize("keys", [b"a\xffb\r", b"\x1b[200~a\xffb\x1b[201~\r"], ids=["typed", "pasted"])
+def test_a_byte_that_is_not_utf_8_comes_back_as_one_sign_typed_or_pasted(keys):
+    """The bug: it reached the history and the tokenizer as half a character, which neither can write."""
+    history = InMemoryHistory()
+    with create_pipe_input() as keyboard:
+        keyboard.send_bytes(keys)
+        assert editor_of(keyboard, history).read("") == "a\ufffdb"
+
+
 def test_a_message_that_was_given_back_can_be_edited():
     assert typed(" again\r", "hello") == "hello again"
 
