@@ -59,7 +59,9 @@ def report_control(found):
     off = sorted(abs(math.log(ratio)) for ratio in found)
     inner = math.expm1(off[math.ceil(0.9 * len(off)) - 1])
     print("ratios of plain decoding to itself:", " ".join(f"{ratio:.2f}" for ratio in found))
-    print(f"standard deviation (log) {statistics.pstdev(map(math.log, found)):.3f}; 90 % of them within {inner:.1%} of 1")
+    print(
+        f"standard deviation (log) {statistics.pstdev(map(math.log, found)):.3f}; 90 % of them within {inner:.1%} of 1"
+    )
 
 
 def main():
