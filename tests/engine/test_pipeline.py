@@ -2,7 +2,9 @@
 
 import pytest
 
+from fakes.chips import CURVES, steeper
 from fakes.device import FakeDevice, TextModel
+from fakes.machine import Machine
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.draft_length.fixed import Fixed
@@ -56,6 +58,33 @@ def test_a_timed_round_bills_the_draft_and_its_verification_what_they_took(fake,
     for round in drafted(rounds)[:-1]:
         assert round.draft_seconds == pytest.approx(k * DRAFT_STEP, rel=0.05)
         assert round.verify_seconds == pytest.approx(verify(k + 1), rel=0.05)
+
+
+# A pass of an 8B target fills about 33 command buffers; that is an estimate, and so are the curves not measured.
+ESTIMATED_BUFFERS = (TARGET_BUFFERS // 2, TARGET_BUFFERS, 2 * TARGET_BUFFERS)
+ON_CHIPS = [
+    pytest.param(steeper(rows, factor), buffers, id=f"{name}, rows × {factor:g}, {buffers} buffers")
+    for name, rows, measured in CURVES
+    for factor in ((1.0,) if measured else (0.5, 1.0, 2.0))
+    for buffers in ESTIMATED_BUFFERS
+]
+
+
+@pytest.mark.parametrize(("rows", "buffers"), ON_CHIPS)
+def test_on_every_chip_a_timed_round_bills_both_passes_what_they_took(fake, monkeypatch, rows, buffers):
+    """Negative control in the same test: read late, the draft's clock holds most of the verification."""
+    curve = Machine("", DRAFT_STEP, rows).rows
+    monkeypatch.setattr(f"{__name__}.verify", curve)
+    monkeypatch.setattr(f"{__name__}.TARGET_BUFFERS", buffers)
+    timed = drafted(run(fake, Fixed(4), tokens=60)[0])[:-1]
+    assert len(timed) > 5
+    for round in timed:
+        assert round.draft_seconds == pytest.approx(4 * DRAFT_STEP, rel=0.05)
+        assert round.verify_seconds == pytest.approx(curve(5), rel=0.05)
+    wait = fake.wait
+    monkeypatch.setattr("specdec_cli.engine.device.wait", lambda array: (fake.queue(), wait(array)))
+    late = drafted(run(fake, Fixed(4))[0])[0]
+    assert late.draft_seconds > 4 * DRAFT_STEP + 0.3 * curve(5)
 
 
 def test_a_clock_read_after_the_verification_is_queued_is_noticed(fake, monkeypatch):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from specdec_cli.engine.draft_length.adaptive import Adaptive
 from specdec_cli.request import MAX_K
-from specdec_cli.session.cost_file import KEPT_ENTRIES, CostFile, MemoryCostStore, NullCostStore, cost_file
+from specdec_cli.session.cost_file import KEPT_ENTRIES, SCHEMA, CostFile, MemoryCostStore, NullCostStore, cost_file
 
 VALUES = st.dictionaries(st.text(max_size=4), st.one_of(st.integers(), st.floats(allow_nan=False), st.text()))
 
@@ -27,6 +27,17 @@ def test_a_damaged_file_is_as_good_as_none_and_is_replaced(memory, text):
     assert memory.read("x") is None
     memory.write("x", {"at": 1})
     assert memory.read("x") == {"at": 1}
+
+
+@pytest.mark.parametrize("schema", [None, *range(1, SCHEMA)])
+def test_costs_that_were_billed_to_the_wrong_pass_are_not_believed(memory, schema):
+    """Before schema 3 the draft was billed the verification on Metal; a later one had shifted plain steps."""
+    memory._path.parent.mkdir()
+    entries = {"x": json.loads(json.dumps(Adaptive().to_dict(1.0)))}
+    memory._path.write_text(json.dumps({"schema": schema, "entries": entries}))
+    assert memory.read("x") is None
+    memory._path.write_text(json.dumps({"schema": SCHEMA, "entries": entries}))
+    assert CostFile(memory._path).read("x") == entries["x"]
 
 
 def test_the_oldest_entries_go_first(memory):

@@ -5,6 +5,8 @@ import json
 import pytest
 
 from fakes.models import tiny_network
+from specdec_cli.chips import LAUNCH_SHARE, chip_of
+from specdec_cli.engine import device
 from specdec_cli.engine.draft_length.adaptive import BELIEVED_SECONDS, Adaptive
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.drafters.auto import AutoDrafter
@@ -42,6 +44,17 @@ def taught(length):
         length.observe(Round(index, "none", (), 0, 7, (7,), 0.0, 1.0))
     for index in range(8, 16):
         length.observe(Round(index, "model", (1, 2), 2, 7, (1, 2, 7), 0.2, 2.0))
+
+
+@pytest.mark.parametrize("name", ["Apple M1 Pro", "Apple M4 Pro", "Apple M3 Ultra"])
+@pytest.mark.parametrize("launches", [False, True])
+def test_unmeasured_costs_are_those_of_the_chip_and_a_draft_step_has_its_launches(monkeypatch, name, launches):
+    monkeypatch.setattr(device, "device_name", lambda: name)
+    monkeypatch.setattr(device, "queues_ahead", lambda: launches)
+    assumed = begun(drafting())[1].costs.assumed
+    assert assumed.verify == chip_of(name).rows(TARGET.network.widest)
+    floor = LAUNCH_SHARE * DRAFT.layers / TARGET.layers * launches
+    assert assumed.draft[1] == pytest.approx(DRAFT.step_bytes / TARGET.weight_bytes + floor)
 
 
 @pytest.mark.parametrize(

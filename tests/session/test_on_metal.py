@@ -122,6 +122,38 @@ def test_a_clock_read_after_the_verification_is_queued_bills_it_to_the_draft(mon
     assert timed.draft_seconds > 4 * pair.step * M4.plain_seconds + 0.5 * pair.target(5)
 
 
+LOOKUPS = 4 * "x = read(path)\ny = parse(x)\n"
+
+
+def looked_up(fake, pair, k="auto"):
+    """(rounds that looked tokens up, finish) of a reply without a draft model; the text has many matches."""
+    *events, finish = reply(driven(fake, pair), k, 128, "ngram", ends=False, text=LOOKUPS)
+    return [round for round in rounds_of(events) if round.draft], finish
+
+
+@pytest.mark.parametrize("pair", PAIRS[::3], ids=lambda pair: pair.chip[6:])
+def test_a_lookup_is_billed_its_whole_verification_and_never_makes_a_reply_slower(monkeypatch, pair):
+    """The bug: it seemed to cost less than half a plain step, so tokens were looked up at every match."""
+    fixed, _ = looked_up(FakeDevice().install_as(pair.chip, monkeypatch), pair, 4)
+    assert len(fixed) > 10
+    for round in fixed:
+        assert round.draft_seconds == pytest.approx(0.0, abs=0.05 * M4.plain_seconds)
+        assert round.verify_seconds == pytest.approx(pair.target(len(round.draft) + 1), rel=0.05)
+    _, finish = looked_up(FakeDevice().install_as(pair.chip, monkeypatch), pair)
+    plain = pair.machine.plain_seconds * finish.stats["emitted_tokens"]
+    assert plain / finish.stats["decode_seconds"] >= 0.97
+
+
+def test_a_lookup_whose_clock_is_read_late_seems_nearly_free(monkeypatch):
+    """Negative control: with the order of before, its verification's own seconds are those of the last buffers."""
+    pair = PAIRS[3]
+    fake = FakeDevice().install_as(pair.chip, monkeypatch)
+    wait = fake.wait
+    monkeypatch.setattr("specdec_cli.engine.device.wait", lambda *arrays: (fake.queue(), wait(*arrays)))
+    fixed, _ = looked_up(fake, pair, 4)
+    assert all(round.verify_seconds < 0.5 * pair.target(len(round.draft) + 1) for round in fixed[1:-1])
+
+
 @pytest.mark.parametrize("ahead", [True, False], ids=["runs ahead", "waits"])
 def test_each_plain_step_that_is_measured_has_its_own_seconds_where_a_full_queue_blocks_the_host(monkeypatch, ahead):
     """The bug: on a CPU, too, a deep target fills the queue. Of four steps the first took two, and the last nothing."""

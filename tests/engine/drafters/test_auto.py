@@ -6,6 +6,7 @@ import mlx.core as mx
 import pytest
 
 from fakes.models import tiny_network
+from specdec_cli.chips import chip_of
 from specdec_cli.engine import device
 from specdec_cli.engine.baseline import baseline
 from specdec_cli.engine.decode import decode
@@ -109,6 +110,21 @@ def test_a_lookup_drafts_only_where_its_tokens_cost_less_than_a_plain_step():
     assert length.lookup_k([0.5] * MAX_LOOKUP) == 0
     assert length.lookup_k([0.99] * MAX_LOOKUP) > 0
     assert length.next() == 0  # there is no model
+
+
+@pytest.mark.parametrize(
+    ("name", "copied", "guessed"), [("Apple M1", 31, 0), ("Apple M4 Pro", 31, 4), ("Apple M5 Max", 31, 4)]
+)
+def test_copied_text_is_looked_up_to_the_end_of_a_flat_tile_and_a_guess_to_that_of_the_cheap_rows(
+    name, copied, guessed
+):
+    """A tile of 32 rows costs the same for 13 rows as for 32; five rows share one reading of the weights since M3."""
+    length = Adaptive(Costs(chip_of(name).rows(14336), {1: 0.1}), 0)
+    length.begin(1000, 100)
+    for index in range(6):
+        length.observe(plain(index))
+    assert length.lookup_k([0.999] * MAX_LOOKUP) == copied == MAX_LOOKUP
+    assert length.lookup_k([0.8] * MAX_LOOKUP) == guessed
 
 
 class Proposing(Drafter):
