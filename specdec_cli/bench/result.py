@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from statistics import median
 from typing import Literal
 
 from specdec_cli.kinds import NONE, kind_of
 from specdec_cli.machine import MachineState
 
 SCHEMA = 1
+# Measured rounds of one kind, at either end of a bench, that are needed to say that its passes became dearer.
+FEWEST_COSTS = 3
 Length = int | Literal["auto"]
 Phase = Literal["learn", "confirm", "drift"]
 
@@ -216,3 +219,19 @@ class BenchResult:
             return None
         first = next(s for s in self.samples if s.arm == last.arm and s.prompt == last.prompt)
         return last.tokens_per_second / first.tokens_per_second - 1.0
+
+    @property
+    def row_drift(self) -> float | None:
+        """How much more a pass of several rows costs at the end than at the start, in plain steps: 0.1 is 10 % more.
+
+        A hot machine may verify slower while its plain steps stay as they were. None where too little was measured.
+        """
+        ratios: dict[tuple[Condition, int], list[float]] = {}
+        for cost in self.costs:
+            ratios.setdefault((cost.condition, cost.k), []).append(cost.verify_seconds / cost.plain_seconds)
+        changes = []
+        for found in ratios.values():
+            third = len(found) // 3
+            if third >= FEWEST_COSTS:
+                changes.append(median(found[-third:]) / median(found[:third]))
+        return median(changes) - 1.0 if changes else None

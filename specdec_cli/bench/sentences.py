@@ -14,6 +14,8 @@ from specdec_cli.machine import MachineState
 
 # A baseline whose speed changed by more makes the intervals doubtful.
 DRIFTED = 0.05
+# Passes of several rows whose cost in plain steps changed by more: a hot machine, and another K than a cool one's.
+ROWS_DRIFTED = 0.10
 # Between a number and its unit, so that no line breaks there.
 NARROW = "\u00a0"
 # A speed-up of at least this may be real although its interval includes 1.
@@ -66,6 +68,11 @@ def break_even(report: Report) -> str:
     )
 
 
+def drifted(result: BenchResult) -> bool:
+    """Whether the machine changed so much that the figures are in doubt."""
+    return abs(result.drift or 0.0) > DRIFTED or abs(result.row_drift or 0.0) > ROWS_DRIFTED
+
+
 def surroundings(result: BenchResult) -> str:
     """Drift, power, heat and load: how steady the machine was."""
     before, after = result.environment.before, result.environment.after
@@ -75,6 +82,9 @@ def surroundings(result: BenchResult) -> str:
         parts.append(
             f"baseline {100 * drift:+.1f}{NARROW}% from first to last" + (" (!)" if abs(drift) > DRIFTED else "")
         )
+    rows = result.row_drift
+    if rows is not None and abs(rows) > ROWS_DRIFTED:
+        parts.append(f"passes of several rows {100 * rows:+.0f}{NARROW}% in plain steps (!): try --cooldown 10s")
     parts += [f"on {power}" for power in _changes(before.power, after.power)]
     low = _changes(_switch(before.low_power_mode), _switch(after.low_power_mode))
     parts += [f"low-power mode {state}" for state in low]

@@ -42,3 +42,22 @@ def test_drift_compares_the_repeated_baseline_with_the_first_of_its_prompt():
     slower = replace(first, phase="drift", decode_seconds=2 * first.decode_seconds)
     assert replace(result, samples=(first, slower)).drift == pytest.approx(-0.5)
     assert replace(result, samples=(first,)).drift is None
+
+
+def slower_at_the_end(result, verify, plain_step):
+    """`result` with the later half of its rounds dearer by these factors."""
+    middle = len(result.costs) // 2
+    later = [
+        replace(one, verify_seconds=verify * one.verify_seconds, plain_seconds=plain_step * one.plain_seconds)
+        for one in result.costs[middle:]
+    ]
+    return replace(result, costs=(*result.costs[:middle], *later))
+
+
+def test_passes_of_several_rows_that_become_dearer_are_seen_though_plain_steps_do_not():
+    """An M5 Max verified four rows in 37 ms and three runs later in 50; one row stayed, and so did every reading."""
+    result = sample_result(budget_seconds=120.0)
+    assert result.row_drift == pytest.approx(0.0, abs=0.05)
+    assert slower_at_the_end(result, 1.35, 1.0).row_drift == pytest.approx(0.35, abs=0.07)
+    assert slower_at_the_end(result, 1.35, 1.35).row_drift == pytest.approx(0.0, abs=0.05)
+    assert replace(result, costs=result.costs[:8]).row_drift is None

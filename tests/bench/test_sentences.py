@@ -65,6 +65,14 @@ def test_a_state_that_changed_is_told_twice_and_an_unknown_one_never(result):
     assert "on mains then battery" in told and "low-power" not in told and "load" not in told
 
 
+def test_rows_that_became_dearer_are_told_with_what_helps_and_steady_ones_never(result):
+    hot = [replace(one, verify_seconds=1.35 * one.verify_seconds) for one in result.costs[len(result.costs) // 2 :]]
+    heated = replace(result, costs=(*result.costs[: len(result.costs) // 2], *hot))
+    assert "passes of several rows +3" in sentences.surroundings(heated) and sentences.drifted(heated)
+    assert "try --cooldown" in sentences.surroundings(heated)
+    assert "several rows" not in sentences.surroundings(result) and not sentences.drifted(result)
+
+
 @pytest.mark.parametrize(
     ("interval", "text"),
     [

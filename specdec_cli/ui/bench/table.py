@@ -42,8 +42,7 @@ def print_bench(out: TextIO, result: BenchResult, reports: Sequence[Report]) -> 
             console.print(kinds_table(report.kinds, console.width))
         console.print()
         _print_sentences(console, report, chosen=report in best and len(best) < len(reports))
-    moved = abs(result.drift or 0.0) > sentences.DRIFTED
-    console.print(_labelled("machine", sentences.surroundings(result), "yellow" if moved else ""))
+    console.print(_labelled("machine", sentences.surroundings(result), "yellow" if sentences.drifted(result) else ""))
     if result.partial:
         console.print(Text("partial: interrupted, so less was measured than planned", "bold yellow"))
     console.print()
