@@ -9,10 +9,14 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
+from rich.text import Text
 
 from fakes.ui_script import Terminal
+from specdec_cli.ui.panel.rounds import STYLES
 from specdec_cli.ui.terminal import (
     LONGEST_STRING,
+    MUTED,
     TerminalFilter,
     can_draw,
     encodable,
@@ -183,3 +187,13 @@ def test_a_terminal_said_to_have_no_columns_still_gets_the_error(monkeypatch):
     out = io.StringIO()
     make_console(out, plain=False).print("error: x", soft_wrap=True)
     assert out.getvalue() == "error: x\n"
+
+
+@pytest.mark.parametrize("style", sorted({MUTED, *STYLES.values()}))
+def test_no_token_or_frame_is_drawn_in_the_bright_black_that_is_solarizeds_background(style):
+    def codes(style):
+        console = Console(file=io.StringIO(), force_terminal=True, color_system="standard")
+        console.print(Text("x", style), end="")
+        return re.findall(r"\d+", console.file.getvalue())
+
+    assert "90" not in codes(style) and "90" in codes("bright_black")
