@@ -23,7 +23,7 @@ for theirs, wanted in zip(map(int, sys.argv[1:3]), (3, 4)):
     os.dup2(theirs, wanted)
 os.execv(sys.argv[3], sys.argv[3:])
 """
-CODES = {"Enter": 13, "Escape": 27, "Tab": 9, " ": 32}
+CODES = {"Enter": 13, "Escape": 27, "Tab": 9, " ": 32, "ArrowRight": 39}
 TEXTS = {"Enter": "\r"}
 SHIFT = 8
 

@@ -9,7 +9,7 @@ import pytest
 from fakes.browser import CHROMIUM
 
 IN_BROWSER = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")]
-SAID = ".answer:last-child > .text > span"
+SAID = ".answer:last-child > .text span"
 
 
 def greeted(tab, url, name="tool"):

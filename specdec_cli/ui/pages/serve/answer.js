@@ -1,20 +1,13 @@
 // Questions and answers on the page. Law: text of a model or a server enters by textContent alone, and an answer's
 // said tokens, joined, are its text.
 
+import { Tokens, write } from "./code.js";
+import { element } from "./element.js";
 import { NOTHING, figures, fold, guessed, sentence } from "./figures.js";
 
 const UNSAID = new Set(["rejected", "discarded"]);
 const ENDED = { length: "Stopped at the longest length allowed." };
 const PARTIAL = "Stopped: the text above is partial.", EMPTY = "Stopped before the first word.";
-
-/** An element with its class, its text, and what is inside. */
-export function element(tag, name = "", text = "", ...inside) {
-  const made = document.createElement(tag);
-  if (name) made.className = name;
-  made.textContent = text;
-  made.append(...inside);
-  return made;
-}
 
 /** A question as it stands in the log. */
 export function questionElement(text) {
@@ -42,10 +35,21 @@ export class Answer {
     this.facts = element("dl", "facts");
     this.whole = turn("answer writing", who, this.thinking, this.body, this.bar, this.facts);
     this.bar.hidden = true;
+    [this.said, this.thoughts] = [this.body, this.thought].map((place) => new Tokens(place));
+    this.wait = element("p", "note loading");
+  }
+
+  /** Its first event has to wait until its pair is loaded: says so, unless there was one. */
+  loads(words) {
+    if (this.begun) return false;
+    this.wait.textContent = words;
+    this.body.before(this.wait);
+    return true;
   }
 
   /** Takes a chunk of the stream in. */
   take({ choices, specdec }) {
+    this.#begin();
     if (specdec) this.#count(specdec);
     for (const { delta, finish_reason } of choices) {
       this.#write(delta);
@@ -55,6 +59,7 @@ export class Answer {
 
   /** Nothing more comes. */
   end() {
+    this.#begin();
     this.whole.classList.remove("writing");
     const note = this.reason ? ENDED[this.reason] : this.text ? PARTIAL : EMPTY;
     if (note) this.body.after(element("p", "note", note));
@@ -63,6 +68,7 @@ export class Answer {
 
   /** It failed: the two lines that say why. */
   fail({ message, hint = "load this page again" }) {
+    this.#begin();
     this.whole.classList.remove("writing");
     const lines = [["error:", message], ["hint:", hint]];
     const error = element("p", "error", "", ...lines.map(([name, text]) => element("span", "", "", element("b", "", name), ` ${text}`)));
@@ -70,17 +76,22 @@ export class Answer {
     this.body.after(error);
   }
 
+  #begin() {
+    this.begun = true;
+    this.wait.remove();
+  }
+
   #write({ content, reasoning_content: thought, specdec: tokens = [] }) {
     this.text += content ?? "";
-    const place = thought ? this.thought : this.body;
+    const place = thought ? this.thoughts : this.said;
     if (thought) this.thinking.hidden = false;
-    place.append(...tokens.map(([fate, text]) => this.#token(fate, text)));
+    for (const [fate, text] of tokens) place[UNSAID.has(fate) ? "lose" : "say"](this.#token(fate, text));
   }
 
   #token(fate, text) {
     const unsaid = UNSAID.has(fate);
-    const made = element(unsaid ? "del" : "span", fate, unsaid ? signs(text) : text);
-    made.classList.toggle("blank", !unsaid && !text.trim());
+    const made = element(unsaid ? "del" : "span", fate);
+    write(made, unsaid ? signs(text) : text);
     made.title = `${fate}: ${this.titles[fate]}`;
     return made;
   }

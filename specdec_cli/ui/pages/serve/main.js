@@ -1,34 +1,44 @@
-// The chat: a conversation with the loaded pair. Law: the key is kept for this tab alone, and one answer runs at a time.
+// The chat: a conversation with the pair that is chosen. Law: the key is kept for this tab alone, and one answer runs at a time.
 
 import { Answer, questionElement } from "./answer.js";
-import { chunks, loadedModel } from "./stream.js";
+import { element } from "./element.js";
+import { chunks, loadedModel, models } from "./stream.js";
 
 const KEY = "specdec-key";
 const NEAR_END_PIXELS = 60, MOST_ROWS = 8;
 const EXAMPLES = { demo: "Return the lines of a file.", other: "Write a Python function that merges two sorted lists." };
 
 const at = (id) => document.getElementById(id);
-const [log, question, send, stop, door, key] = ["log", "question", "send", "stop", "door", "key"].map(at);
+const [log, question, send, stop, door, key, model] = ["log", "question", "send", "stop", "door", "key", "model"].map(at);
 const titles = Object.fromEntries([...at("legend").children].map((item) => [item.className, item.title]));
 const welcome = at("welcome");
 
-const chat = { model: "specdec", turns: [], running: null, follows: true };
+const chat = { model: "specdec", models: [], turns: [], running: null, follows: true };
 
 /** Who answers here; asks for the key where the server wants one. */
 async function greet() {
   try {
-    const { id, target, draft } = await loadedModel(sessionStorage.getItem(KEY));
-    chat.model = id;
-    document.title = `${id} · specdec`;
-    at("models").textContent = `${id}: ${[target, draft].filter(Boolean).map(shortened).join(" with ")}`;
-    at("example").textContent = EXAMPLES[id.startsWith("demo") ? "demo" : "other"];
-    at("example").hidden = false;
-    question.placeholder = `Ask ${id}`;
+    chat.models = await models(sessionStorage.getItem(KEY));
+    model.replaceChildren(...chat.models.map(({ id }) => element("option", "", id)));
+    at("choice").hidden = chat.models.length < 2;
+    introduce();
     closeDoor();
   } catch (error) {
     if (error.status === 401) return openDoor();
     at("models").textContent = `${error.message}: ${error.hint ?? ""}`;
   }
+}
+
+/** Says who is chosen. */
+function introduce() {
+  const { id, target, draft } = chat.models[model.selectedIndex];
+  const parts = [target, draft].filter(Boolean).map(shortened).join(" with ");
+  chat.model = id;
+  document.title = `${id} · specdec`;
+  at("models").textContent = at("choice").hidden ? `${id}: ${parts}` : parts;
+  at("example").textContent = EXAMPLES[id.startsWith("demo") ? "demo" : "other"];
+  at("example").hidden = false;
+  question.placeholder = `Ask ${id}`;
 }
 
 function shortened(name) {
@@ -43,6 +53,7 @@ async function ask(text) {
   log.append(asked, answer.whole);
   run(controller);
   follow(true);
+  tellLoading(answer);
   try {
     for await (const chunk of chunks(request(text), sessionStorage.getItem(KEY), controller.signal)) {
       answer.take(chunk);
@@ -60,6 +71,12 @@ async function ask(text) {
   follow();
 }
 
+/** An answer of a pair that is not in memory waits until it is. */
+async function tellLoading(answer) {
+  const words = `loading ${chat.model} …`;
+  if (chat.model !== (await loadedModel()) && answer.loads(words)) say(words);
+}
+
 function request(text) {
   const system = at("system").value.trim();
   const first = system ? [{ role: "system", content: system }] : [];
@@ -67,7 +84,7 @@ function request(text) {
   const settings = { temperature: at("temperature"), max_tokens: at("longest") };
   const chosen = Object.entries(settings).filter(([, input]) => input.value !== "");
   const numbers = Object.fromEntries(chosen.map(([name, input]) => [name, input.valueAsNumber]));
-  return { messages, stream: true, specdec: true, ...numbers };
+  return { model: chat.models.length > 1 ? chat.model : undefined, messages, stream: true, specdec: true, ...numbers };
 }
 
 function refuse(error, asked, answer) {
@@ -156,6 +173,7 @@ at("example").addEventListener("click", ({ target }) => {
   question.focus();
   ask(target.textContent);
 });
+model.addEventListener("change", introduce);
 at("unsaid").addEventListener("change", ({ target }) => {
   document.body.classList.toggle("shows-unsaid", target.checked);
   follow();

@@ -16,12 +16,20 @@ const HINTS = {
 };
 const GONE = ["the server does not answer", "is it still running? start it again: specdec serve"];
 const BROKEN = ["the answer breaks off: the server is gone", GONE[1]];
+const MEND = "mend that, or choose another model, and send it again";
 const REREAD = "change the question or the settings, and send it again";
 
-/** The model that answers: its id, target, draft. */
-export async function loadedModel(key) {
+/** The models that can be asked, the server's own first: id, target, draft of each. */
+export async function models(key) {
   const response = await reach("/v1/models", { headers: headers(key) });
-  return (await response.json()).data[0];
+  return (await response.json()).data;
+}
+
+/** The id of the model that is in memory; undefined if there is none, or nobody knows. */
+export async function loadedModel() {
+  const response = await fetch("/health").catch(() => null);
+  const { model, loaded } = response?.ok ? await response.json() : {};
+  return loaded ? model : undefined;
 }
 
 /** The chunks of the answer to `body`, as they come. */
@@ -52,9 +60,9 @@ async function reach(path, sent) {
 }
 
 function refusal(status, { message, code }, seconds) {
-  const full = code === "context_length_exceeded" ? HINTS[413] : null;
+  const known = { context_length_exceeded: HINTS[413], model_not_loaded: MEND }[code];
   const later = seconds ? `send it again in ${seconds} s` : null;
-  return new Refusal(status, message, full ?? later ?? HINTS[status] ?? REREAD);
+  return new Refusal(status, message, known ?? later ?? HINTS[status] ?? REREAD);
 }
 
 async function* events(body) {

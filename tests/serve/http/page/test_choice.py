@@ -1,0 +1,123 @@
+"""Which pair answers: a chooser where the server may load others, and words while one of them is loaded."""
+
+import threading
+
+import pytest
+
+from fakes.desk import ScriptedDesk
+from fakes.page import IN_BROWSER, answer_of, asked, greeted, until
+from specdec_cli.errors import NotAvailable
+from specdec_cli.pairs.pair import Pair
+from specdec_cli.request import Request
+from specdec_cli.serve.switch import Switch
+
+pytestmark = IN_BROWSER
+
+
+@pytest.fixture
+def switch(tool_folders):
+    """Another pair that is here, and one whose files are gone."""
+    pairs = {"other": Pair("other", str(tool_folders[0]), None), "gone": Pair("gone", "/no/such/folder", None)}
+    return Switch(lambda: pairs, lambda pair: Request(k=0), 2)
+
+
+def choose(tab, letter):
+    """By keyboard alone, from the field."""
+    for _ in range(12):
+        if tab.focused == "model":
+            break
+        tab.press("Tab")
+    assert tab.focused == "model" and tab.styles(":focus", "outlineStyle") == ["solid"]
+    tab.press(letter)
+    tab.evaluate("document.getElementById('question').focus()")
+
+
+def test_one_pair_needs_no_chooser(tab, start):
+    desk = ScriptedDesk(["ok"])
+    asked(greeted(tab, start(desk)), "Hi.")
+    assert tab.styles("#choice", "display") == ["none"] and desk.jobs[0].job.pair == ""
+
+
+def test_the_chosen_pair_is_asked_and_says_who_it_is(tab, start, switch):
+    desk = ScriptedDesk(["one", "two"])
+    greeted(tab, start(desk, switch=switch))
+    assert tab.texts("#model option") == ["tool", "other", "gone"] and tab.seen("#choice")[0].startswith("Model")
+    asked(tab, "First?")
+    choose(tab, "o")
+    assert tab.evaluate("document.title") == "other · specdec" and "other" not in tab.seen("#models")[0]
+    asked(tab, "Second?")
+    assert [ticket.job.pair for ticket in desk.jobs] == ["", "other"]
+    assert tab.texts(".answer h2") == ["tool", "other"] and answer_of(tab) == "two" and tab.complaints == []
+
+
+def test_the_page_says_that_a_pair_is_loaded_until_the_first_event(tab, start, switch):
+    go = threading.Event()
+
+    class Loading(ScriptedDesk):
+        def events(self, ticket):
+            go.wait(30)
+            yield from super().events(ticket)
+
+    desk = Loading(["late"])
+    greeted(tab, start(desk, switch=switch))
+    choose(tab, "o")
+    tab.type("Hi.")
+    tab.press("Enter")
+    tab.until("document.querySelector('.loading')")
+    assert tab.seen(".answer .loading") == ["loading other …"] and tab.texts("[role=status]") == ["loading other …"]
+    assert tab.evaluate("getComputedStyle(document.querySelector('.answer > .text'), '::before').content") == "none"
+    go.set()
+    tab.until("!document.querySelector('.writing')")
+    assert tab.count(".loading") == 0 and answer_of(tab) == "late"
+
+
+def test_nothing_is_said_to_load_when_the_pair_is_there(tab, start, switch):
+    go = threading.Event()
+    desk = ScriptedDesk(["late"], between=lambda ticket: go.wait(30))
+    greeted(tab, start(desk, switch=switch))
+    tab.type("Hi.")
+    tab.press("Enter")
+    until(lambda: desk.running is not None)
+    tab.until("fetch('/health').then(() => new Promise((done) => setTimeout(() => done(true), 100)))")
+    assert tab.count(".loading") == 0
+    go.set()
+    tab.until("!document.querySelector('.writing')")
+
+
+def test_a_pair_that_cannot_be_loaded_is_told_in_two_lines_and_another_can_be_chosen(tab, start, switch):
+    desk = ScriptedDesk(["ok"])
+    greeted(tab, start(desk, switch=switch))
+    choose(tab, "g")
+    asked(tab, "Hi.")
+    (error,) = tab.seen(".error")
+    assert "no folder" in error and error.endswith("\nhint: mend that, or choose another model, and send it again")
+    assert tab.count(".loading") == 0
+    choose(tab, "t")
+    asked(tab, "")
+    assert answer_of(tab) == "ok" and tab.texts(".question p") == ["Hi.", "Hi."]
+
+
+def test_a_load_that_fails_later_is_told_likewise(tab, start, switch):
+    class Failing(ScriptedDesk):
+        def events(self, ticket):
+            raise NotAvailable("other was removed", "specdec pull other")
+            yield
+
+    greeted(tab, start(Failing([]), switch=switch))
+    choose(tab, "o")
+    asked(tab, "Hi.")
+    assert tab.seen(".error")[0].startswith("error: other was removed; specdec pull other\nhint: mend that")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_the_chooser_fits(tab, start, tool_folders, width, scheme):
+    name = "a-name-that-is-much-longer-than-any-pair-s-on-a-small-screen"
+    pairs = {name: Pair(name, str(tool_folders[0]), None)}
+    tab.look(width, 740, scheme)
+    greeted(tab, start(ScriptedDesk([]), switch=Switch(lambda: pairs, lambda pair: Request(k=0), 2)))
+    choose(tab, "a")
+    assert tab.evaluate("document.getElementById('model').value") == name
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    right = "Math.max(...[...document.querySelectorAll('header *')].map((one) => one.getBoundingClientRect().right))"
+    assert tab.evaluate(right) <= width
