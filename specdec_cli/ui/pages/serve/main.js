@@ -11,7 +11,7 @@ const EXAMPLES = { demo: "Return the lines of a file.", other: "Write a Python f
 const at = (id) => document.getElementById(id);
 const [log, question, send, stop, door, key, model] = ["log", "question", "send", "stop", "door", "key", "model"].map(at);
 const titles = Object.fromEntries([...at("legend").children].map((item) => [item.className, item.title]));
-const welcome = at("welcome");
+const [welcome, example] = ["welcome", "example"].map(at); // in the page only until the first question
 
 const chat = { model: "specdec", models: [], turns: [], running: null, follows: true };
 
@@ -36,8 +36,8 @@ function introduce() {
   chat.model = id;
   document.title = `${id} · specdec`;
   at("models").textContent = at("choice").hidden ? `${id}: ${parts}` : parts;
-  at("example").textContent = EXAMPLES[id.startsWith("demo") ? "demo" : "other"];
-  at("example").hidden = false;
+  example.textContent = EXAMPLES[id.startsWith("demo") ? "demo" : "other"];
+  example.hidden = false;
   question.placeholder = `Ask ${id}`;
 }
 
@@ -169,7 +169,7 @@ stop.addEventListener("click", () => {
   question.focus();
 });
 at("fresh").addEventListener("click", clear);
-at("example").addEventListener("click", ({ target }) => {
+example.addEventListener("click", ({ target }) => {
   question.focus();
   ask(target.textContent);
 });
