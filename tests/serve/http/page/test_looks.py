@@ -4,9 +4,14 @@ import pytest
 
 from fakes.page import IN_BROWSER, asked, greeted
 from fakes.spoken import SpokenDesk
-from fakes.ui_script import ROUNDS
+from fakes.ui_script import ROUNDS, drafted
 
 pytestmark = IN_BROWSER
+CODE = (
+    drafted(5, ["\n```", "py\n", "if"], 3, " x:"),
+    drafted(6, ["\n    ", "go", "("], 1, " " + "wide()" * 60),
+    drafted(7, ["\n", "```"], 2, "\n."),
+)
 LEAST_CONTRAST = 4.5  # WCAG 2.2, 1.4.3
 # [[ratio, what], …] of every text that is shown, on what its ancestors paint.
 CONTRASTS = """(() => {
@@ -24,7 +29,8 @@ CONTRASTS = """(() => {
   return [...document.querySelectorAll("body *")].filter((node) => node.checkVisibility() && speaks(node))
     .map((node) => [ratio(node), node.className || node.id || node.tagName]);
 })()"""
-BEYOND = """[...document.querySelectorAll("body *")].filter((one) => one.getBoundingClientRect().right > innerWidth + 1)
+BEYOND = """[...document.querySelectorAll("body *:not(.source > *)")]
+  .filter((one) => one.getBoundingClientRect().right > innerWidth + 1)
   .map((one) => one.id || one.className)"""
 
 
@@ -32,7 +38,7 @@ BEYOND = """[...document.querySelectorAll("body *")].filter((one) => one.getBoun
 @pytest.mark.parametrize("width", [360, 1280])
 def test_everything_fits_and_can_be_read(tab, start, width, scheme):
     tab.look(width, 740, scheme)
-    greeted(tab, start(SpokenDesk(ROUNDS)))
+    greeted(tab, start(SpokenDesk((*ROUNDS, *CODE))))
     contrasts = tab.evaluate(CONTRASTS)
     asked(tab, "A word that cannot be broken: " + "x" * 90)
     tab.evaluate("document.getElementById('unsaid').click(); document.getElementById('settings').open = true")
