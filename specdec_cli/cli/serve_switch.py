@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from specdec_cli.errors import NotAvailable, UsageError
 from specdec_cli.kinds import DEFAULT_DRAFTER
 from specdec_cli.request import Request
 
 if TYPE_CHECKING:
-    from specdec_cli.pairs.pair import Pair
+    from specdec_cli.pairs.pair import Pair, Registry
     from specdec_cli.pairs.resolve import Resolved
     from specdec_cli.serve.switch import Switch
     from specdec_cli.session.load import LoadedPair
@@ -26,10 +27,10 @@ class Others:
     load: Callable[[Resolved], LoadedPair]
 
     def here(self) -> Mapping[str, Pair]:
-        """By name, as models.toml and the model cache are now. Raises: UsageError for a wrong models.toml."""
-        from specdec_cli.pairs.catalog import downloaded, registry
+        """By name, as models.toml and the model cache are now. Raises: NotAvailable for a wrong models.toml."""
+        from specdec_cli.pairs.catalog import downloaded
 
-        return {name: p for name, p in registry().pairs.items() if name != self.first and downloaded(p)}
+        return {name: p for name, p in _registry().pairs.items() if name != self.first and downloaded(p)}
 
     def switch(self) -> Switch:
         """What a server knows of them."""
@@ -39,11 +40,19 @@ class Others:
 
     def loaded(self, name: str) -> LoadedPair:
         """The pair of that name. Raises: NotAvailable, Refused, DoesNotFit."""
-        from specdec_cli.pairs.catalog import registry
-
-        return self.load(self._resolved(registry().find(name)))
+        return self.load(self._resolved(_registry().find(name)))
 
     def _resolved(self, pair: Pair) -> Resolved:
         from specdec_cli.pairs.resolve import Resolved
 
         return Resolved(pair, drafter=self.drafter or pair.drafter or DEFAULT_DRAFTER)
+
+
+def _registry() -> Registry:
+    """All pairs now. Raises: NotAvailable, for no request is to blame."""
+    from specdec_cli.pairs.catalog import registry
+
+    try:
+        return registry()
+    except UsageError as error:
+        raise NotAvailable(error.message, error.hint) from error

@@ -111,9 +111,9 @@ class Model:
 
 
 def shown(name: str) -> str:
-    """`name`, or of a folder only its last part."""
+    """`name`, or of a folder, which may be gone, only its last part."""
     folder = Path(name).expanduser()
-    return folder.absolute().name if folder.is_dir() else name
+    return folder.absolute().name if name.startswith(("/", "~", ".")) or folder.is_dir() else name
 
 
 def _shared(one: Sequence[int], other: Sequence[int]) -> int:

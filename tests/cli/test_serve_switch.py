@@ -46,3 +46,10 @@ def test_a_pair_that_is_added_meanwhile_is_found_and_one_that_is_not_is_none(oth
     assert switch.find("two") is found
     with pytest.raises(NotAvailable, match="no pair named three"):
         others.loaded("three")
+
+
+def test_a_models_toml_that_was_broken_meanwhile_is_the_server_s_fault_and_no_request_s(others, tmp_path):
+    (tmp_path / "models.toml").write_text("nonsense")
+    for ask in (others.here, lambda: others.switch().find("one"), lambda: others.loaded("one")):
+        with pytest.raises(NotAvailable, match="is not valid TOML"):
+            ask()

@@ -8,6 +8,7 @@ from typing import Any
 
 from specdec_cli.errors import DoesNotFit, NotAvailable, Refused, SpecdecError, UsageError
 from specdec_cli.events import Failure
+from specdec_cli.serve.http.places import says_where
 from specdec_cli.serve.job import Busy, TooLarge, TooLong
 
 # OpenAI's and Anthropic's names of a status.
@@ -22,12 +23,18 @@ KINDS = {
     503: ("server_error", "overloaded_error"),
 }
 FAILED = "the answer failed on the server; its log says why"
+NOT_LOADED = "the model cannot be loaded; the server's log says why"
+NO_MEMORY = "the memory is too small for the model; the server's log says both figures"
+SAYS_HOW = "the server's log says what to do"
 ANTHROPIC = "/v1/messages"
 LLAMA = ("/props", "/tokenize", "/detokenize", "/apply-template", "/health", "/metrics", "/slots", "/infill")
 
 
 class HttpError(Exception):
-    """An answer that is an error; `param` names the field, `code` is a name for programs."""
+    """An answer that is an error; `param` names the field, `code` is a name for programs.
+
+    `cause` is what the operator reads of it, who may know where files are.
+    """
 
     def __init__(
         self,
@@ -36,9 +43,10 @@ class HttpError(Exception):
         param: str | None = None,
         code: str | None = None,
         headers: Mapping[str, str] | None = None,
+        cause: str = "",
     ) -> None:
         super().__init__(message)
-        self.status, self.message, self.param, self.code = status, message, param, code
+        self.status, self.message, self.param, self.code, self.cause = status, message, param, code, cause
         self.headers = headers or {}
 
 
@@ -70,7 +78,7 @@ def explained(error: SpecdecError, param: str | None = None) -> HttpError:
         case TooLong():
             return HttpError(400, error.message, "messages" if param is None else param, "context_length_exceeded")
         case TooLarge() | DoesNotFit():
-            return HttpError(413, error.message, code="does_not_fit")
+            return does_not_fit(error.message)
         case UsageError():
             return HttpError(400, error.message, param)
         case NotAvailable() | Refused():
@@ -79,13 +87,20 @@ def explained(error: SpecdecError, param: str | None = None) -> HttpError:
 
 
 def not_loaded(message: str, hint: str) -> HttpError:
-    """A pair that could not be loaded: the person who asked for it is told what the operator would be."""
-    return HttpError(503, f"{message}; {hint}", "model", "model_not_loaded")
+    """A pair that could not be loaded: who asked for it is told what the operator would be, but no path."""
+    told = NOT_LOADED if says_where(message) else f"{message}; {SAYS_HOW if says_where(hint) else hint}"
+    return HttpError(503, told, "model", "model_not_loaded", cause=f"{message}; {hint}")
+
+
+def does_not_fit(message: str) -> HttpError:
+    """A request, or a pair, that the memory has no room for."""
+    return HttpError(413, NO_MEMORY if says_where(message) else message, code="does_not_fit", cause=message)
 
 
 def of_failure(failure: Failure) -> HttpError:
     """The same of a job that failed in its first steps, or later."""
     if failure.exit_code in (NotAvailable.exit_code, Refused.exit_code):
         return not_loaded(failure.message, failure.hint)
-    status = {UsageError.exit_code: 400, DoesNotFit.exit_code: 413}.get(failure.exit_code, 500)
-    return HttpError(status, FAILED if status == 500 else failure.message)
+    if failure.exit_code == DoesNotFit.exit_code:
+        return does_not_fit(failure.message)
+    return HttpError(400, failure.message) if failure.exit_code == UsageError.exit_code else HttpError(500, FAILED)

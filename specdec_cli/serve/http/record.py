@@ -15,7 +15,8 @@ from specdec_cli.serve.http.errors import HttpError
 class Record:
     """A reply of `path` with its answers; status 499 where the client left, 503 where the server ended.
 
-    `broken` says what failed before there was any, `refused` names the field or the rule for which nothing was done.
+    `broken` says what failed before there was any, in the operator's words, `refused` names the field or the rule for
+    which nothing was done.
     """
 
     path: str
@@ -28,7 +29,8 @@ class Record:
     @classmethod
     def of_refusal(cls, path: str, error: HttpError) -> Record:
         """A request that was not let in; what it said is not kept, and its path may be anything."""
-        return cls(shown(path).strip('"'), error.status, 0.0, refused=error.param or error.code or "")
+        name = shown(path).strip('"')
+        return cls(name, error.status, 0.0, broken=error.cause, refused=error.param or error.code or "")
 
     @property
     def failure(self) -> str:

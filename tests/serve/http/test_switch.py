@@ -1,5 +1,7 @@
 """`model` names another pair that is here: it answers, with its own words, limits and template."""
 
+import json
+
 import httpx
 import pytest
 
@@ -48,6 +50,20 @@ def said(client, **body):
     reply = client.post("/v1/chat/completions", json={**ASKED, **body})
     assert reply.status_code == 200, reply.text
     return reply.json()
+
+
+ASKS = {
+    "/v1/chat/completions": ASKED,
+    "/v1/completions": {"prompt": "a", "max_tokens": 4},
+    "/v1/responses": {"input": "a", "max_output_tokens": 16},
+    "/v1/messages": ASKED,
+    "/v1/messages/count_tokens": {"messages": ASKED["messages"]},
+    "/infill": {"input_prefix": "a", "input_suffix": "b", "n_predict": 4},
+    "/tokenize": {"content": "a"},
+    "/detokenize": {"tokens": [5]},
+    "/apply-template": {"messages": ASKED["messages"]},
+}
+LOADS = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/infill")
 
 
 def own(pair, **options):
@@ -108,7 +124,7 @@ def test_a_pair_that_fails_to_load_answers_with_its_two_lines_and_the_next_is_we
 def test_a_pair_whose_files_are_gone_says_so_before_anything_is_let_go(client):
     before = client.get("/health").json()
     refused = client.post("/v1/chat/completions", json={**ASKED, "model": "gone"})
-    assert refused.status_code == 503 and "no folder" in refused.json()["error"]["message"]
+    assert refused.status_code == 503 and "cannot be loaded" in refused.json()["error"]["message"]
     assert client.get("/health").json() == before
 
 
@@ -117,3 +133,49 @@ def test_without_the_option_only_the_server_s_own_answers(model, desk):
         refused = httpx.post(f"{url}/v1/chat/completions", json={**ASKED, "model": "fills"})
         assert refused.status_code == 404 and refused.json()["error"]["message"].endswith("what is: demo")
         assert [one["id"] for one in httpx.get(f"{url}/v1/models").json()["data"]] == ["demo"]
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory):
+    """(folder, client, records) of a server whose other pairs are broken, each in its own way."""
+    root = tmp_path_factory.mktemp("pairs of Jane Doe")
+    pairs = {name: Pair(name, str(fill_folder(root / name)), None) for name in ("cut", "torn", "empty", "foreign")}
+    weights = root / "cut" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    (root / "torn" / "config.json").write_text("{")
+    (root / "empty" / "model.safetensors").unlink()
+    config = root / "foreign" / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "model_type": "foreign"}))
+    pairs["gone"] = Pair("gone", str(root / "gone"), None)
+    demo, records = specdec_cli.load("demo"), []
+    switch = Switch(lambda: pairs, lambda pair: Request(k=0), 2)
+    desk = make_desk(lambda: demo, idle_seconds=None, switch=lambda name: specdec_cli.load(pairs[name]))
+    with (
+        serving(Model.of(demo, Request(k=4), 1), desk, records, switch=switch) as (url, _),
+        httpx.Client(base_url=url, timeout=60) as client,
+    ):
+        yield root, client, records
+    desk.close()
+
+
+@pytest.mark.parametrize("path", ASKS)
+@pytest.mark.parametrize("name", ["cut", "torn", "empty", "foreign", "gone"])
+def test_no_client_hears_where_a_pair_lies_that_cannot_be_loaded_and_the_operator_does(broken, path, name):
+    root, client, records = broken
+    for stream in (False, True) if path in LOADS else (False,):
+        records.clear()
+        refused = client.post(path, json={**ASKS[path], "model": name, "stream": stream})
+        if name in ("cut", "foreign") and path not in LOADS:
+            assert refused.status_code == 200  # its weights are not needed
+            continue
+        assert refused.status_code == 503 and not any(part in refused.text for part in (str(root), "Jane", root.name))
+        said = json.dumps(refused.json(), ensure_ascii=False)
+        assert "the server's log says" in said and "/" not in said.replace("organisation/name", "")
+        assert str(root / name) in records[0].failure
+    assert client.post("/tokenize", json={"content": "a"}).status_code == 200
+
+
+def test_no_list_of_models_says_where_they_lie(broken):
+    root, client, _ = broken
+    for path in ("/v1/models", "/props", "/health", "/v1/models/gone", "/v1/models/torn", "/v1/models/none"):
+        assert not any(part in client.get(path).text for part in (str(root), "Jane"))
