@@ -39,7 +39,7 @@ Tell = Callable[[str], None]
 
 
 class Folder:
-    """`budget_bytes` None is decided at `index`. What went wrong is told to `tell`, in one line."""
+    """`budget_bytes` None is decided at `index`, never less later. What went wrong is told to `tell`, in one line."""
 
     def __init__(self, path: Path, budget_bytes: int | None = None, tell: Tell = lambda line: None) -> None:
         self.path, self._tell = path, tell
@@ -55,15 +55,19 @@ class Folder:
         return sum(held for held, _ in self._files.values())
 
     def index(self, fingerprint: str, cache_bytes: int) -> None:
-        """Find what models of that `fingerprint` wrote, whose caches may take `cache_bytes` in memory."""
-        self._fingerprint = fingerprint
-        self.budget_bytes = USUAL_SHARE * cache_bytes if self._asked_bytes is None else self._asked_bytes
+        """Find what models of that `fingerprint` wrote, whose caches may take `cache_bytes` in memory.
+
+        The first time it is told that others wrote, too; later these are models that were switched to.
+        """
+        first, self._fingerprint = not self._fingerprint, fingerprint
+        if self._asked_bytes is None:
+            self.budget_bytes = max(self.budget_bytes, USUAL_SHARE * cache_bytes)
         self._files, self._entries = {}, {}
         others = 0
         for path in sorted(self.path.iterdir() if fingerprint else ()):
             if NAME.fullmatch(path.name) and path.is_file() and not path.is_symlink():
                 others += not self._add(path)
-        if others:
+        if others and first:
             self._say(f"{self.path} has {count(others, 'conversation')} of other models or versions: kept for those")
         self._make_room(0, time.time())
 

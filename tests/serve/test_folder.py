@@ -239,3 +239,25 @@ def test_a_folder_that_cannot_be_used_is_refused(tmp_path):
 def test_an_error_of_who_uses_it_stays_what_it_is(tmp_path):
     with pytest.raises(BrokenPipeError), opened(tmp_path, None, print):
         raise BrokenPipeError
+
+
+def test_another_pair_that_leaves_less_memory_takes_no_disk_from_the_conversations_that_are_there(pair, tmp_path):
+    """Without --cache-dir-bytes, whose share follows the memory of the pair that is loaded."""
+    kept = Kept(tmp_path, None, "large")
+    kept.folder.index("small", 1 << 20)
+    for number in range(3):
+        kept.put(pair, number, ids(60, number))
+    for cache_bytes in (1 << 10, 0):
+        kept.folder.index("large", cache_bytes)
+        assert kept.folder.budget_bytes == folder.USUAL_SHARE << 20 and kept.names == [0, 1, 2]
+    kept.folder.index("larger", 1 << 21)
+    assert kept.folder.budget_bytes == folder.USUAL_SHARE << 21
+
+
+def test_conversations_of_others_are_told_of_once_and_not_at_every_switch(pair, tmp_path):
+    Kept(tmp_path, fingerprint="them").put(pair, 1, ids(60))
+    kept = Kept(tmp_path)
+    for number, fingerprint in enumerate(["b", "us", "b"]):
+        kept.put(pair, 2 + number, ids(60, number))
+        kept.folder.index(fingerprint, 0)
+    assert kept.said == [f"{tmp_path} has 1 conversation of other models or versions: kept for those"]

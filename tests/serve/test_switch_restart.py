@@ -1,0 +1,118 @@
+"""Several pairs and one folder: each conversation is read back for its own pair, and none is lost by a switch."""
+
+from contextlib import ExitStack
+from dataclasses import replace
+
+import pytest
+
+from fakes.serving import alone, answer, ids, job, tiny_loaded
+from specdec_cli.serve.desk import GenerationDesk
+from specdec_cli.serve.folder import opened
+from specdec_cli.serve.options import DeskOptions
+
+PROMPT = ids(200, 5)
+OTHERS = "{} has 1 conversation of other models or versions: kept for those"
+
+
+class Switching:
+    """A desk over several pairs that can be ended and begun again: only what its folder keeps survives.
+
+    `talk` goes on with the conversation of that number and pair, and gives (tokens read, tokens behind the last turn).
+    """
+
+    def __init__(self, root, kinds, folder_bytes=1 << 30, **options):
+        self.root, self.kinds, self.said, self.held, self._made = root, kinds, [], [], 0
+        self._bytes, self._options, self._ends, self._talks = folder_bytes, options, ExitStack(), {}
+        self.restart()
+
+    def pair(self, name=""):
+        self._made += 1
+        return tiny_loaded(self.root / f"pair{self._made}", self.kinds[name], 65536)
+
+    def restart(self):
+        self._ends.close()
+        self.folder = self._ends.enter_context(opened(self.root / "kept", self._bytes, self.said.append))
+        options = DeskOptions(**{"cache_bytes": 1 << 30, **self._options})
+        self.desk = GenerationDesk(self.pair, options, folder=self.folder, switch=self.pair)
+        self._ends.callback(self.desk.close)
+
+    def talk(self, name, number=0, prompt=PROMPT, **more):
+        told = self._talks.get((name, number))
+        asked = [*prompt, 3 + number] if told is None else [*told, 40 + number, 41, 42]
+        ends = (len(prompt), len(asked))
+        wanted = replace(job(asked, 6, ends, **more), pair=name)
+        client = answer(self.desk, wanted)
+        assert client.end.tokens == alone(self.pair(name), wanted), (name, number)
+        self._talks[name, number] = [*asked, *client.end.tokens]
+        self.held.append(sum(file.stat().st_size for file in (self.root / "kept").iterdir()))
+        return client.read_tokens, len(asked) if told is None else len(asked) - len(told)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self._ends.close()
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        {"": "plain", "b": "recurrent"},
+        pytest.param({"": "plain", "b": "window"}, marks=pytest.mark.slow),
+        pytest.param({"": "window", "b": "recurrent"}, marks=pytest.mark.slow),
+    ],
+    ids="-".join,
+)
+def test_a_conversation_is_read_back_for_its_own_pair_after_every_switch_and_restart(tmp_path, kinds):
+    """Both pairs get the same ids, so a conversation of the other one would be taken if it could."""
+    figures = []
+    with Switching(tmp_path, kinds) as server:
+        for turn in range(6):
+            for name in ("", "b"):
+                figures.append(server.talk(name))
+                if turn % 3 == 2:
+                    server.restart()
+        assert server.said == [OTHERS.format(tmp_path / "kept")] * 4  # once after each restart
+    print("tokens read / new, turn by turn:", *(f"{read}/{new}" for read, new in figures))
+    assert [read for read, _ in figures[:2]] == [201, 201]
+    assert all(read <= new + 2 for read, new in figures[2:])
+    assert len(list((tmp_path / "kept").iterdir())) == 2
+
+
+def test_without_the_folder_every_switch_reads_everything_again(tmp_path):
+    """Negative control."""
+    with Switching(tmp_path, {"": "plain", "b": "recurrent"}, folder_bytes=1) as server:
+        figures = [server.talk(name) for name in ("", "b", "", "b")]
+    assert all(read > 200 for read, _ in figures)
+
+
+def test_the_folder_s_bytes_hold_over_all_pairs_and_who_was_not_used_for_longest_goes(tmp_path):
+    kinds = {"": "plain", "b": "window"}
+    with Switching(tmp_path / "probe", kinds) as server:
+        for name in ("", "b", ""):
+            server.talk(name)
+        sizes = [file.stat().st_size for file in (tmp_path / "probe" / "kept").iterdir()]
+    budget = 4 * max(sizes)
+    with Switching(tmp_path / "full", kinds, folder_bytes=budget) as server:
+        for number in range(6):
+            for name in ("", "b"):
+                server.talk(name, number, ids(200, number))
+        assert len(server.desk._generation.slots._kept) == 1
+        server.restart()
+        server.held.append(server.folder.nbytes)
+        newest = [server.talk(name, 5)[0] for name in ("b", "")]
+        oldest = [server.talk(name, 0)[0] for name in ("", "b")]
+    print(f"budget {budget:,}: at most {max(server.held):,} bytes; newest read {newest}, oldest {oldest}")
+    assert max(sizes) < max(server.held) <= budget
+    assert max(newest) <= 5 and min(oldest) > 200
+
+
+def test_several_conversations_of_each_pair_survive_a_switch_while_memory_has_room_for_one(tmp_path):
+    kinds = {"": "plain", "b": "recurrent"}
+    with Switching(tmp_path, kinds, slots=1) as server:
+        first = [server.talk(name, number, ids(200, number)) for name in ("", "b") for number in range(2)]
+        server.restart()
+        again = [server.talk(name, number) for number in range(2) for name in ("b", "")]
+    assert all(read == 201 for read, _ in first)
+    print("read / new after a restart:", again)
+    assert all(read <= new + 2 for read, new in again[2:])
