@@ -92,6 +92,7 @@ class ArrayFile:
         self._places = self._checked_places(values)
         self._checks = self._read_checks(zlib.crc32(size.to_bytes(LENGTH_BYTES, "little") + header))
         self.facts = _facts_of(values)
+        self._ahead: dict[str, mx.array] = {}
 
     def ids(self, name: str) -> numbers.array[int]:
         """The ids [N] in the array `name`. Raises: Unusable, OSError."""
@@ -101,8 +102,22 @@ class ArrayFile:
         found.frombytes(self._data(name))
         return found
 
+    def ahead(self) -> Iterator[None]:
+        """Read what `array` will be asked for, an array a step; each is given once. Raises: Unusable, OSError."""
+        self.forget()
+        for name in self._places:
+            if name.isdigit():  # the others are ids
+                self._ahead[name] = self.array(name)
+                yield
+
+    def forget(self) -> None:
+        """Nothing is read ahead any more."""
+        self._ahead = {}
+
     def array(self, name: str) -> mx.array:
         """Raises: Unusable, OSError."""
+        if name in self._ahead:
+            return self._ahead.pop(name)
         if name not in self._places:
             raise Unusable(f"it has no array {name}")
         kind, shape, *_ = self._places[name]

@@ -88,11 +88,13 @@ class Folder:
         """Whether all of them could be read back."""
         return any(entry.reach([*tokens, 0]) == len(tokens) for entry in self._entries.values())
 
-    def restore(self, entry: Entry, slot: Slot) -> bool:
-        """Fill the empty `slot`. A file that cannot be believed goes, and false is returned."""
+    def restore(self, entry: Entry, slot: Slot, meanwhile: Callable[[], None] = lambda: None) -> bool:
+        """Fill the empty `slot`, with `meanwhile` after each array. A file that cannot be believed goes: then false."""
         path = entry.file.path
         try:
             with guarded(lambda reason: SpecdecError(reason, "")):
+                for _ in entry.file.ahead():
+                    meanwhile()
                 entry.restore(slot)
                 self._touch(path, time.time())
                 return True
@@ -100,6 +102,8 @@ class Folder:
             slot.forget()
             self._distrust(path, error.message, isinstance(error.__cause__, Unusable))
             return False
+        finally:
+            entry.file.forget()
 
     def write(self, name: str, slot: Slot, facts: Facts, used_at: float) -> Generator[None, None, None]:
         """Keep a conversation under `name`, a piece a step. Nothing may be read into `slot` meanwhile.

@@ -113,7 +113,7 @@ class Generation:
                 folder = self._folder if pair.fingerprint else None
                 if folder is not None:
                     folder.index(pair.fingerprint, self.budget_bytes)
-                self.slots = Slots(self._kept, self.budget_bytes, most, kept, self._clock, folder)
+                self.slots = Slots(self._kept, self.budget_bytes, most, kept, self._clock, folder, self._turns)
                 self._pair = pair
         return self._pair
 

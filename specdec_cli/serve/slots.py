@@ -72,13 +72,15 @@ class Slots:
         snapshots: int,
         clock: Clock = time.perf_counter,
         folder: Folder | None = None,
+        meanwhile: Callable[[], None] = lambda: None,
     ) -> None:
         """`open` begins a session in a slot, None being a new one. A slot keeps so many `snapshots`.
 
-        What is no longer in memory may come from `folder`.
+        What is no longer in memory may come from `folder`, an array a step with a `meanwhile` after each, which may
+        give slots back.
         """
         self._open, self._budget_bytes, self._most = open, budget_bytes, most
-        self._snapshots, self._clock, self._folder = snapshots, clock, folder
+        self._snapshots, self._clock, self._folder, self._meanwhile = snapshots, clock, folder, meanwhile
         self._kept: list[Kept] = []
 
     def __iter__(self) -> Iterator[Kept]:
@@ -92,9 +94,8 @@ class Slots:
     def take(self, job: Job) -> Kept:
         """The slot in which `job` has the least to read, in use from now on."""
         prompt = list(job.prompt)
-        found, reach = self._nearest(prompt, job.key)
-        if (read := self._read_back(prompt, job.key, reach)) is not None:
-            found, reach = read, read.slot.reach(prompt)
+        read = self._read_back(prompt, job.key, self._nearest(prompt, job.key)[1]) if self._folder else None
+        found, reach = (read, read.slot.reach(prompt)) if read else self._nearest(prompt, job.key)
         if found is None:
             found = self._added(None)
         elif found.busy or not self._continues(found, prompt, job.key):
@@ -146,7 +147,7 @@ class Slots:
             if self.nbytes + entry.file.nbytes > self._budget_bytes:
                 return None
             kept = self._open(None)
-            if self._folder.restore(entry, kept.slot):
+            if self._folder.restore(entry, kept.slot, self._meanwhile):
                 kept.key, kept.prefix_only = entry.facts.key, entry.facts.prefix_only
                 kept.system_tokens, kept.goes_on_at = entry.facts.system_tokens, entry.facts.goes_on_at
                 if all(self._folder.name_of(entry) != other.name for other in self._kept):

@@ -1,0 +1,84 @@
+"""A conversation comes back from the folder while others are answered: an array between two rounds, no more."""
+
+import time
+
+import pytest
+
+from fakes.serving import Client, Restarting, alone, ids, job, tiny_loaded
+from specdec_cli.engine.array_file import ArrayFile, Unusable
+from specdec_cli.events import RoundDone
+
+
+@pytest.fixture
+def log(monkeypatch):
+    """What happened, in order: "read" for each array that came from a file."""
+    found, read = [], ArrayFile._data
+
+    def noted(self, name):
+        found.append("read")
+        return read(self, name)
+
+    monkeypatch.setattr(ArrayFile, "_data", noted)
+    return found
+
+
+def longest_step(log):
+    """Most arrays read between two rounds of the answer that runs."""
+    return max(map(len, "".join("r" if what == "read" else " " for what in log).split()))
+
+
+def meanwhile(server, log, wanted):
+    """Hand `wanted` in while a long answer runs, whose rounds are noted; both clients."""
+    running = Client(
+        server.desk, job(ids(20, 9), 300), lambda _, event: isinstance(event, RoundDone) and log.append("")
+    )
+    while not running.tokens:
+        time.sleep(0.001)
+    log.clear()
+    second = Client(server.desk, wanted).wait()
+    assert not running.done.is_set()
+    return running.wait(), second
+
+
+@pytest.mark.parametrize("kind", ["plain", "recurrent"])
+def test_an_answer_that_runs_waits_for_one_array_at_most(tmp_path, kind, log):
+    pair = tiny_loaded(tmp_path, kind, 65536)
+    with Restarting(pair, tmp_path / "kept") as server:
+        said = server.ask(job(ids(200, 5), 4)).end.tokens
+        server.restart()
+        wanted = job([*ids(200, 5), *said, 7], 4)
+        running, second = meanwhile(server, log, wanted)
+        print(f"{kind}: {log.count('read')} arrays read, at most {longest_step(log)} between two rounds")
+        assert log.count("read") >= 8 and second.read_tokens <= 2
+        assert longest_step(log) <= 3  # an array, or the ids of target and draft, which are small
+        assert second.end.tokens == alone(pair, wanted)
+        assert running.end.tokens == alone(pair, job(ids(20, 9), 300))
+
+
+def test_a_file_that_is_damaged_far_behind_goes_and_both_answers_are_right(tmp_path, log):
+    pair = tiny_loaded(tmp_path, "plain", 65536)
+    with Restarting(pair, tmp_path / "kept") as server:
+        said = server.ask(job(ids(200, 5), 4)).end.tokens
+        server.restart()
+        (file,) = (tmp_path / "kept").iterdir()
+        data = bytearray(file.read_bytes())
+        data[-2000] ^= 1
+        file.write_bytes(data)
+        wanted = job([*ids(200, 5), *said, 7], 4)
+        running, second = meanwhile(server, log, wanted)
+        assert second.end.tokens == alone(pair, wanted) and second.read_tokens > 200 and not file.exists()
+        assert running.end.tokens == alone(pair, job(ids(20, 9), 300))
+        assert len(server.said) == 1 and "was changed" in server.said[0]
+
+
+def test_what_was_read_ahead_is_given_once(tmp_path):
+    pair = tiny_loaded(tmp_path, "plain", 65536)
+    with Restarting(pair, tmp_path / "kept") as server:
+        server.ask(job(ids(60, 5), 4))
+    (path,) = (tmp_path / "kept").iterdir()
+    file = ArrayFile(path)
+    steps = sum(1 for _ in file.ahead())
+    path.unlink()
+    assert steps >= 8 and file.array("0").size
+    with pytest.raises((Unusable, OSError)):
+        file.array("0")
