@@ -82,3 +82,24 @@ def test_what_was_read_ahead_is_given_once(tmp_path):
     assert steps >= 8 and file.array("0").size
     with pytest.raises((Unusable, OSError)):
         file.array("0")
+
+
+def test_a_slot_that_goes_while_a_file_is_read_in_vain_is_taken_by_nobody(tmp_path, monkeypatch):
+    """Others give their slots back meanwhile, which may drop the very one that had the most of the prompt."""
+    pair, prompt = tiny_loaded(tmp_path, "plain", 65536), ids(200, 5)
+    with Restarting(pair, tmp_path / "kept") as server:
+        server.ask(job(prompt, 4))
+        server.restart()
+        server.ask(job(prompt[:100], 4))
+        slots = server.desk._generation.slots
+        assert len(list(slots)) == 1
+
+        def in_vain(entry, slot, meanwhile):
+            slots.fit(0)
+            server.folder._entries.clear()
+            return False
+
+        monkeypatch.setattr(server.folder, "restore", in_vain)
+        taken = slots.take(job([*prompt, 7], 4))
+        assert taken in list(slots) and taken.busy and taken.length == 0
+        slots.discard(taken)
