@@ -39,6 +39,8 @@ FEWEST_BESIDE = 8
 WIDEST = 2.0
 # How much (log) a cost in plain steps changes from reply to reply: heat, other programs, a longer context.
 CHANGE = 0.03
+# Other programs come and go by the second: rounds in a row that may have the same luck.
+STREAK_ROUNDS = 4
 # Rounds for each degree of freedom, as their neighbourhoods overlap; and the most degrees, beyond which t is normal.
 FREEDOM_ROUNDS, MOST_FREEDOM = 3, 60
 
@@ -61,6 +63,7 @@ class Comparison:
         self._known = known or {}
         self._kinds: list[RoundKind] = []
         self._seconds: list[float] = []
+        self._waited: list[float] = []
         self._clusters: list[Cluster] = []
         self._run: list[float] = []
         self._even: Scatter | None = None
@@ -73,9 +76,9 @@ class Comparison:
     @property
     def step_seconds(self) -> float | None:
         """A plain step, roughly; None while nothing was drafted."""
-        if not self._seconds:
+        if not self._waited:
             return None
-        mean, k = fmean(self._seconds), fmean(k for _, k in self._kinds)
+        mean, k = fmean(self._waited), fmean(k for _, k in self._kinds)
         cost = self._cost()
         return mean / (exp(cost.log) if cost else 1 + TYPICAL_ROW_COST * k)
 
@@ -94,13 +97,14 @@ class Comparison:
         """The first round of the reply, whose pass belongs to the prompt."""
         self._run = [] if first.draft else [first.verify_seconds]
 
-    def fold(self, round: Round) -> None:
-        """One round after the first.
+    def fold(self, round: Round, computed: float | None = None) -> None:
+        """One round after the first; `computed`: what it took of this process's computing, if that is what is compared.
 
         Of plain rounds in a row the first starts the pipeline and the last ends it: neither is a measure of a step.
         """
         self._tokens += len(round.emitted)
-        seconds = round.draft_seconds + round.verify_seconds
+        waited = round.draft_seconds + round.verify_seconds
+        seconds = waited if computed is None else computed
         if not round.draft:
             self._plain_rounds += 1
             # Only the plain steps next to a drafted round are compared with it.
@@ -110,10 +114,11 @@ class Comparison:
         self._run = []
         self._kinds.append((round.drafter, len(round.draft)))
         self._seconds.append(seconds)
+        self._waited.append(waited)
         self._even = None
 
     def measured(self, seconds: Sequence[float]) -> None:
-        """Counted plain steps, measured after the last round."""
+        """Counted plain steps, measured after the last round, in seconds of the rounds' kind."""
         if seconds:
             self._clusters.append(Cluster(len(self._kinds), tuple(seconds)))
 
@@ -125,11 +130,11 @@ class Comparison:
         cost = self._cost() if self.shows else None
         if cost is None:
             return None
-        n, noise = len(self._kinds), self._scatter().noise
+        n = len(self._kinds)
         drafted = exp(cost.log) * n
         estimate = speedup(self._tokens, self._plain_rounds + drafted) * busy_share
         # Another paired run has other luck: the scatter of as many rounds and of as many plain steps.
-        luck = noise**2 * (1 / self.rounds + 1 / self._tokens)
+        luck = self._luck() * (1 / self.rounds + 1 / self._tokens)
         share = drafted / (self._plain_rounds + drafted)
         spread = sqrt(share**2 * cost.variance + luck)
         off = exp(t_quantile(min(max(n // FREEDOM_ROUNDS, 1), MOST_FREEDOM)) * spread)
@@ -195,10 +200,18 @@ class Comparison:
     def _scatter(self) -> Scatter:
         """Each drafted round as if it had cost the mean of all, the longest cut."""
         if self._even is None:
-            shape = self._shape()
-            even = [seconds / shape[kind] for kind, seconds in zip(self._kinds, self._seconds, strict=True)]
-            self._even = Scatter(_clipped(even))
+            self._even = self._evened(self._seconds)
         return self._even
+
+    def _evened(self, seconds: Sequence[float]) -> Scatter:
+        shape = self._shape()
+        return Scatter(_clipped([value / shape[kind] for kind, value in zip(self._kinds, seconds, strict=True)]))
+
+    def _luck(self) -> float:
+        """Variance of one round on the clock, beside those around it, where each of a streak of them has the same."""
+        scatter = self._evened(self._waited)
+        streak = min(STREAK_ROUNDS, max(len(self._kinds) // FREEDOM_ROUNDS, 1))
+        return max(scatter.noise**2, streak * scatter.placebo(streak).spread ** 2)
 
     def _shape(self) -> dict[RoundKind, float]:
         """The cost of a round of each kind over the mean of all drafted rounds.

@@ -2,18 +2,20 @@
 
 Why extra steps, rolled back, and no plain rounds: under a fixed K every round drafts K, and what a seed draws under
 `token` and `block` depends on the rounds, so a round that is plain because of a clock would change the text.
+
+Where this process's own computing can be counted, costs are compared by that: other programs are not in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from specdec_cli.engine.draft_length.estimates import coming_tokens
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 from specdec_cli.engine.timing import plain_step_seconds
-from specdec_cli.events import Round
+from specdec_cli.events import Reading, Round
 from specdec_cli.gain import Gain
 from specdec_cli.session.comparison import Comparison
 from specdec_cli.session.round_costs import Doubted, RoundKind
@@ -42,9 +44,11 @@ class GainMeter:
         known: Mapping[RoundKind, Doubted],
         clock: Clock,
         max_tokens: int,
+        processor: Clock | None = None,
     ) -> None:
-        """`context` grows with the reply."""
+        """`context` grows with the reply. `processor` counts the seconds that this process computes, if known."""
         self._target, self._rule, self._context, self._clock = target, rule, context, clock
+        self._processor, self._computed = processor, 0.0
         self._comparison = Comparison(known)
         self._left = max_tokens
         self._emitted = 0
@@ -57,6 +61,17 @@ class GainMeter:
     def clock(self) -> float:
         return self._clock() - self.seconds
 
+    def watched(self, rounds: Iterator[Round | Reading]) -> Iterator[Round | Reading]:
+        """The same; how long this process computes for each is counted."""
+        read = self._processor or self._clock
+        while True:
+            began = read()
+            found = next(rounds, None)
+            self._computed = read() - began
+            if found is None:
+                return
+            yield found
+
     def fold(self, round: Round) -> Gain | None:
         """One round; what drafting gained so far."""
         self._left -= len(round.emitted)
@@ -64,7 +79,8 @@ class GainMeter:
         if round.index == 0:
             self._comparison.begin(round)
             return None
-        self._comparison.fold(round)
+        counted = self._processor is not None and not round.draft_prefill_seconds
+        self._comparison.fold(round, self._computed if counted else None)
         self._emitted += len(round.emitted)
         self._round_seconds += round.draft_seconds + round.verify_seconds
         if self._comparison.shows and self._comparison.rounds >= self._refreshed_at * (1 + REFRESHED):
@@ -98,7 +114,7 @@ class GainMeter:
 
     def _measure(self, steps: int) -> None:
         began = self._clock()
-        found = plain_step_seconds(self._target, self._rule, self._context, steps, self._clock)
+        found = plain_step_seconds(self._target, self._rule, self._context, steps, self._processor or self._clock)
         self._comparison.measured(found)
         self.seconds += self._clock() - began
 

@@ -151,13 +151,14 @@ class Session:
         tokenizer, stop_strings = self.pair.tokenizer, StopStrings(request.stop)
         stream, ends = tokenizer.stream(prompt if raw else ()), self.stop_tokens(request)
         writer = Writer(stream, stop_strings, tokenizer, request.stop_repetition, ends)
-        meter = GainMeter(self.slot.target, rule, context, self._controller.known_costs(), clock, max_tokens)
+        known, processor = self._controller.known_costs(), device.processor_clock()
+        meter = GainMeter(self.slot.target, rule, context, known, clock, max_tokens, processor)
         rounds = decode(
             self.slot.target, drafter, rule, length, context, max_tokens, ends, meter.clock,
             lambda: halted or cancelled(), request.logprobs,
         )  # fmt: skip
         first = last = meter.clock()
-        for round in rounds:
+        for round in meter.watched(rounds):
             if isinstance(round, Reading):
                 yield round
                 continue
