@@ -21,7 +21,7 @@ def explained(error: Exception) -> SpecdecError:
     failure = _of_the_device(error) or _of_the_system(error)
     if failure is None:
         hint = "SPECDEC_DEBUG=1 shows where; please report it with that"
-        failure = SpecdecError(f"specdec failed in a way it has no words for: {reason(error)}", hint)
+        failure = SpecdecError(f"specdec failed unexpectedly: {reason(error)}", hint)
     failure.__cause__ = error
     return failure
 

@@ -31,7 +31,7 @@ TERMS: Final = (
     (
         "measured, predicted",
         "measured: confirmed end to end (filled). Predicted: from acceptance and costs (hollow). "
-        f"Too few: seen on fewer than {FEWEST_PROMPTS} prompts, and nobody can predict it (cross).",
+        f"Too few: seen on fewer than {FEWEST_PROMPTS} prompts, and it cannot be predicted (cross).",
     ),
     ("accepted", "accepted ÷ drafted tokens. Of judged: accepted ÷ (accepted + rejected), the draft accuracy a."),
     ("tokens per pass", "emitted tokens ÷ target passes: 1 when nothing is accepted, K + 1 when everything is."),
