@@ -38,9 +38,9 @@ FEWEST_BESIDE = 8
 # An interval that reaches to half and twice the estimate says nothing: the machine was too busy to tell.
 WIDEST = 2.0
 # How much (log) a cost in plain steps changes from reply to reply: heat, other programs, a longer context.
-CHANGE = 0.03
+CHANGE = 0.025
 # Other programs come and go by the second: rounds in a row that may have the same luck.
-STREAK_ROUNDS = 4
+STREAK_ROUNDS = 3
 # Rounds for each degree of freedom, as their neighbourhoods overlap; and the most degrees, beyond which t is normal.
 FREEDOM_ROUNDS, MOST_FREEDOM = 3, 60
 
@@ -208,7 +208,12 @@ class Comparison:
         return Scatter(_clipped([value / shape[kind] for kind, value in zip(self._kinds, seconds, strict=True)]))
 
     def _luck(self) -> float:
-        """Variance of one round on the clock, beside those around it, where each of a streak of them has the same."""
+        """Variance of one round on the clock, beside those around it.
+
+        Where costs were compared by computing, that of a round in a streak of such luck: no ratio has it in its doubt.
+        """
+        if self._waited == self._seconds:
+            return self._scatter().noise ** 2
         scatter = self._evened(self._waited)
         streak = min(STREAK_ROUNDS, max(len(self._kinds) // FREEDOM_ROUNDS, 1))
         return max(scatter.noise**2, streak * scatter.placebo(streak).spread ** 2)

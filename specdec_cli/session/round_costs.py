@@ -27,11 +27,17 @@ class Doubted:
     variance: float
 
     def joined(self, other: Doubted) -> Doubted:
-        """Both together, by their weights. Where they contradict each other, `other` is doubted accordingly."""
-        surprise = (self.log - other.log) ** 2 - self.variance - other.variance
-        doubted = other.variance + max(surprise, 0.0)
-        weight = doubted / (self.variance + doubted)
-        return Doubted(weight * self.log + (1 - weight) * other.log, self.variance * weight)
+        """Both together, by their weights, where `other` was measured before.
+
+        What they contradict each other by more than luck explains is a change since, as far as once their doubts; the
+        rest is a disturbance of this measurement. A disturbed one moves little, and a cost that did change is followed
+        within four to six replies, for each of them doubles the doubt about `other`.
+        """
+        luck = self.variance + other.variance
+        surprise = max((self.log - other.log) ** 2 - luck, 0.0)
+        doubted, disturbed = other.variance + min(surprise, luck), self.variance + max(surprise - luck, 0.0)
+        weight = doubted / (disturbed + doubted)
+        return Doubted(weight * self.log + (1 - weight) * other.log, disturbed * weight)
 
 
 def costs_to_dict(costs: Mapping[RoundKind, Doubted], now_seconds: float) -> dict[str, Any]:

@@ -20,7 +20,9 @@ from specdec_cli.models.template import peak_bytes
 pytestmark = pytest.mark.slow
 SEED = int(os.environ.get("FUZZ_SEED", "16"))
 CODES = {0, 1, 2, 3, 4, 5, 130}
-PYTHON = re.compile(r"Traceback|\b[A-Z]\w*(Error|Exception|Warning)\b|NoneType|<class |object at 0x|failed unexpectedly")
+PYTHON = re.compile(
+    r"Traceback|\b[A-Z]\w*(Error|Exception|Warning)\b|NoneType|<class |object at 0x|failed unexpectedly"
+)
 MOST_BYTES = 1_500_000_000
 
 

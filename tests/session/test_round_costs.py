@@ -7,11 +7,28 @@ import pytest
 from specdec_cli.session.round_costs import BELIEVED_SECONDS, Doubted, costs_from_dict, costs_to_dict
 
 
-def test_a_cost_that_contradicts_what_was_known_is_believed():
+def followed(replies, luck=0.001, change=0.0009):
+    """What is believed of a cost of 1.5 that became 3, after each of so many replies that measured it so."""
+    known = Doubted(log(1.5), luck)
+    for _ in range(replies):
+        known = Doubted(log(3.0), luck).joined(Doubted(known.log, known.variance + change))
+        yield known
+
+
+def test_a_cost_that_changed_is_followed_within_six_replies():
     """A hot machine verifies five rows slower, and one row as before."""
-    known = Doubted(log(1.5), 0.001)
-    found = Doubted(log(3.0), 0.001).joined(known)
-    assert found.log > log(2.8) and found.variance < 0.0011
+    *_, last = followed(6)
+    assert last.log > log(2.8) and last.variance < 0.005
+
+
+def test_one_disturbed_measurement_moves_a_cost_little_and_its_doubt_more():
+    first = next(followed(1))
+    assert first.log < log(1.6) and first.variance > 0.003
+
+
+def test_what_luck_explains_is_joined_by_its_weights():
+    found = Doubted(0.1, 0.01).joined(Doubted(0.0, 0.03))
+    assert found.log == pytest.approx(0.075) and found.variance == pytest.approx(0.0075)
 
 
 def test_costs_survive_the_trip_through_the_file_with_more_doubt_and_not_for_ever():
