@@ -90,7 +90,8 @@ def test_a_pair_that_cannot_be_loaded_is_told_in_two_lines_and_another_can_be_ch
     choose(tab, "g")
     asked(tab, "Hi.")
     (error,) = tab.seen(".error")
-    assert "no folder" in error and error.endswith("\nhint: mend that, or choose another model, and send it again")
+    assert "cannot be loaded" in error
+    assert error.endswith("\nhint: mend that, or choose another model, and send it again")
     assert tab.count(".loading") == 0
     choose(tab, "t")
     asked(tab, "")
