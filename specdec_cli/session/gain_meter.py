@@ -48,7 +48,8 @@ class GainMeter:
     ) -> None:
         """`context` grows with the reply. `processor` counts the seconds that this process computes, if known."""
         self._target, self._rule, self._context, self._clock = target, rule, context, clock
-        self._processor, self._computed = processor, 0.0
+        self._processor = processor
+        self._computed: float | None = None
         self._comparison = Comparison(known)
         self._left = max_tokens
         self._emitted = 0
@@ -62,12 +63,14 @@ class GainMeter:
         return self._clock() - self.seconds
 
     def watched(self, rounds: Iterator[Round | Reading]) -> Iterator[Round | Reading]:
-        """The same; how long this process computes for each is counted."""
-        read = self._processor or self._clock
+        """The same; how long this process computes for each is counted, if it can be."""
+        if self._processor is None:
+            yield from rounds
+            return
         while True:
-            began = read()
+            began = self._processor()
             found = next(rounds, None)
-            self._computed = read() - began
+            self._computed = self._processor() - began
             if found is None:
                 return
             yield found
@@ -79,8 +82,8 @@ class GainMeter:
         if round.index == 0:
             self._comparison.begin(round)
             return None
-        counted = self._processor is not None and not round.draft_prefill_seconds
-        self._comparison.fold(round, self._computed if counted else None)
+        # What the draft computed to read the prompt is in no round's cost.
+        self._comparison.fold(round, None if round.draft_prefill_seconds else self._computed)
         self._emitted += len(round.emitted)
         self._round_seconds += round.draft_seconds + round.verify_seconds
         if self._comparison.shows and self._comparison.rounds >= self._refreshed_at * (1 + REFRESHED):
