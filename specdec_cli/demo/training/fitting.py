@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
-
-from network import Network
+from torch import Tensor, nn
 
 PEAK_MUON, PEAK_ADAM = 4e-3, 3e-3
 WARMUP = 0.02  # share of a run whose learning rate rises linearly
@@ -46,7 +44,7 @@ class Schedule:
         return self.peak * min(1.0, rising, falling)
 
 
-def optimizers(network: Network) -> list[torch.optim.Optimizer]:
+def optimizers(network: nn.Module) -> list[torch.optim.Optimizer]:
     """Muon (Jordan et al. 2024) for the hidden matrices, AdamW for embeddings and norms."""
     hidden = [p for n, p in network.named_parameters() if p.dim() == 2 and "embed" not in n]
     rest = [p for n, p in network.named_parameters() if p.dim() != 2 or "embed" in n]
@@ -58,7 +56,7 @@ def optimizers(network: Network) -> list[torch.optim.Optimizer]:
 
 def fit(
     name: str,
-    network: Network,
+    network: nn.Module,
     schedule: Schedule,
     loss_of: Callable[[int], Tensor],
     checkpoint: Path,
@@ -89,7 +87,7 @@ def fit(
             save(checkpoint, {"network": network.state_dict(), "step": step + 1}, chosen)
 
 
-def resume(network: Network, chosen: list[torch.optim.Optimizer], checkpoint: Path) -> int:
+def resume(network: nn.Module, chosen: list[torch.optim.Optimizer], checkpoint: Path) -> int:
     """The step to go on from: of `checkpoint` where there is one, else 0."""
     if not checkpoint.exists():
         return 0

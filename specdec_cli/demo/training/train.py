@@ -5,9 +5,9 @@
 """Train the demo pair from this machine's own Python: `uv run train.py --out FOLDER`.
 
 Stages, each kept in --work so that a rerun goes on where it stopped: tokenizer, a shallow target, the target
-grown to its full depth, the target unlearning its loops, the target's own text, the draft, measurement, export.
-Speculative acceptance is won by the draft's agreement with the target on text the *target* writes
-(DistillSpec, Zhou et al., arXiv:2310.08461), so the draft learns on exactly that.
+grown to its full depth, the target unlearning its loops, the target's own text, the draft, both learning from each
+other, measurement, export. Speculative acceptance is won by the draft's agreement with the target on text the *target*
+writes (DistillSpec, Zhou et al., arXiv:2310.08461), so the draft learns on exactly that.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from corpus import (
 from export import write_model
 from fitting import Log, Schedule, fit
 from loops import unlearn_loops
+from mutual import learn_mutually
 from network import Network, Shape
 from windows import Streams, windows
 
@@ -152,9 +153,11 @@ def main() -> None:
     log.say(stage="corpus", files=len(sources), tokens=[len(ids) for _, ids in streams], threads=args.threads)
 
     target = train_target(streams, args.work, log)
-    target = unlearn_loops(target, streams, validation_prompts(tokenizer, sources, 64, 128), args.work, log)
+    validation = validation_prompts(tokenizer, sources, 64, 128)
+    target = unlearn_loops(target, streams, validation, args.work, log)
     text = write_own_text(target, streams, args.work, log)
     draft = train_draft(target, streams, text, args.work, log)
+    learn_mutually(target, draft, streams, validation, args.work, log)
     log.say(stage="measure", **measure(target, draft, held_out_prompts(tokenizer, sources, 256, 128)))
     ends = tokenizer.token_to_id(END_OF_TEXT), tokenizer.token_to_id(TURN_END)
     for network, folder in ((target, args.out / "target"), (draft, args.out / "draft")):

@@ -70,8 +70,9 @@ def test_anthropic_s_client_reads_the_session_s_answer_streamed_or_not(pair, cla
 
 
 def test_responses_are_the_session_s_answer_streamed_or_not(pair, gpt):
-    wanted = plainly(pair, chat_ids(pair), temperature=0, max_tokens=40)
-    asked = {"model": "demo", "input": ASKED[0]["content"], "max_output_tokens": 40, "temperature": 0}
+    question = "Open a file."  # its answer ends
+    wanted = plainly(pair, chat_ids(pair, [{"role": "user", "content": question}]), temperature=0, max_tokens=60)
+    asked = {"model": "demo", "input": question, "max_output_tokens": 60, "temperature": 0}
     whole = gpt.responses.create(**asked)
     with gpt.responses.stream(**asked) as stream:
         events = list(stream)
@@ -143,12 +144,14 @@ def test_log_probabilities_are_one_a_token_streamed_or_not(gpt):
     assert all(bytes(entry.bytes).decode() == entry.token for entry in whole)
 
 
-def test_a_stop_string_ends_an_answer_and_anthropic_hears_which(claude, gpt):
+def test_a_stop_string_ends_an_answer_and_anthropic_hears_which(pair, claude, gpt):
+    before, stop, _ = plainly(pair, chat_ids(pair), temperature=0, max_tokens=40).text.partition("number")
+    assert stop, "the answer has no stop string: nothing is tested here"
     asked = {"model": "demo", "messages": ASKED, "max_tokens": 40}
-    message = claude.messages.create(**asked, stop_sequences=["zzz", "lines("])
-    choice = gpt.chat.completions.create(**asked, stop=["lines("]).choices[0]
-    assert (message.stop_reason, message.stop_sequence) == ("stop_sequence", "lines(")
-    assert message.content[0].text == choice.message.content == "def get" and choice.finish_reason == "stop"
+    message = claude.messages.create(**asked, stop_sequences=["zzz", "number"])
+    choice = gpt.chat.completions.create(**asked, stop=["number"]).choices[0]
+    assert (message.stop_reason, message.stop_sequence) == ("stop_sequence", "number")
+    assert message.content[0].text == choice.message.content == before and choice.finish_reason == "stop"
 
 
 def test_a_schema_given_as_a_class_comes_back_as_an_object_of_it(gpt):
