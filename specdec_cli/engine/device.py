@@ -145,13 +145,23 @@ def wait(array: mx.array) -> None:
     mx.eval(array)
 
 
+_settled = 0
+
+
 def settle() -> None:
     """Return when nothing is in flight. The error of a pass that nobody will read is dropped.
 
     mlx keeps one until somebody waits (mlx/backend/metal/device.cpp, CommandEncoder::synchronize).
     """
+    global _settled
     with suppress(RuntimeError):
         mx.synchronize()
+    _settled += 1
+
+
+def times_settled() -> int:
+    """How often `settle` returned: where this changed, what was queued before ran in somebody else's time."""
+    return _settled
 
 
 def leave_thread() -> None:

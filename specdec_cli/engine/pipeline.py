@@ -85,6 +85,7 @@ class Pipeline:
         self._after_full = False
         self._draft_shares: dict[tuple[int, bool], float] = {}
         self._rounds_of: dict[tuple[int, bool], int] = {}
+        self._settled = device.times_settled()
 
     def __enter__(self) -> Self:
         return self
@@ -153,7 +154,7 @@ class Pipeline:
         since, now = self._since + done.prefill_seconds, self._clock()
         draft_seconds = self._draft_seconds(done, since, now)
         self._after_plain, self._after_full = not tokens, 0 < len(tokens) == accepted
-        self._since, self._hidden = now, done.hidden
+        self._since, self._hidden, self._settled = now, done.hidden, device.times_settled()
         emitted = tuple(cut_after_stop([*tokens[:accepted], next_token], stop_tokens))
         return Round(
             index=index,
@@ -201,8 +202,10 @@ class Pipeline:
         kind = len(done.draft), self._after_full
         if done.drafted_at is None:
             return (now - since) * self._draft_shares.get(kind, 0.0)
-        # After plain rounds a draft first reads what they emitted: no measure for others.
-        if len(done.draft) and not self._after_plain and now > since:
+        # After plain rounds a draft first reads what they emitted, and where the device settled since, its first step
+        # ran in the time of whoever waited: no measure for others.
+        own = not self._after_plain and self._settled == device.times_settled()
+        if len(done.draft) and own and now > since:
             self._draft_shares[kind] = (done.drafted_at - since) / (now - since)
         return done.drafted_at - since
 
