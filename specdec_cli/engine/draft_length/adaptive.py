@@ -166,6 +166,8 @@ class Adaptive:
     def _while_parked(self) -> int:
         plain, reading = self.costs.plain_seconds(), self._unread.seconds(self.costs)
         hoped = cheapest([HOPED_RATE] * self._max_k, self.costs)
+        # Rows that were never measured here may cost less than is assumed; only a look tells.
+        possible = hoped._replace(seconds=hoped.seconds * exp(-self.costs.rows_doubt))
         steps = EXPLORED_SHARE * self._since + self._credit_steps
         if not self._known:
             steps = FIRST_LOOK_SHARE * (self._session_tokens + self._left)
@@ -174,8 +176,8 @@ class Adaptive:
         may_lose = min(steps - reading / plain, max(LOOK_STEPS, FIRST_LOOK_SHARE * self._left))
         first = cheapest(self._rates(), self.costs, RISKED_SHARE * may_lose)
         price = loss_steps(first, self.costs) * plain + reading
-        promising = pays(hoped, price, self.costs, coming_tokens(self._left, self._emitted), self._failures)
-        if hoped.seconds >= plain:
+        promising = pays(possible, price, self.costs, coming_tokens(self._left, self._emitted), self._failures)
+        if possible.seconds >= plain:
             # No text could make it pay, unless its costs were measured at a bad moment.
             promising = self.costs.ready and LAST_WAIT_ROUNDS <= self._since < inf
             self._unread.rest()

@@ -146,6 +146,11 @@ class CostRecord:
         return self.assumed.doubt < UNKNOWN_DOUBT
 
     @property
+    def rows_doubt(self) -> float:
+        """How far (log) the cost of further rows may be off: as assumed, until this machine was measured."""
+        return 0.0 if self._verify.confirmed() or self.assumed.doubt <= MEASURED_DOUBT else self.assumed.doubt
+
+    @property
     def prefill_known(self) -> bool:
         return self._prefill.count(1) > 0
 

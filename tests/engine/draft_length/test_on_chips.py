@@ -115,6 +115,19 @@ def test_a_warm_record_serves_short_replies_and_a_cold_one_risks_nothing():
     assert min(against_plain(case, HOSTILE, 32) for case in CASES) >= 0.97
 
 
+def test_rows_that_cost_half_of_what_is_assumed_are_found_out():
+    """Where no text could pay by the estimate, but could within its doubt, one look tells; later processes know."""
+    case = next(case for case in CASES if case.machine.name == "Apple M1, rows × 0.5")
+    assert against_best(case, CODE, 512) >= 0.95
+    assert against_best(case, CODE, 512, warm=True) >= 0.96
+
+
+def test_rows_that_cost_what_is_assumed_cost_one_look_at_most():
+    case = next(case for case in CASES if case.machine.name == "Apple M1, draft 0.15")
+    assert against_plain(case, CODE, 512) >= 0.98
+    assert against_plain(case, CODE, 512, warm=True) >= 0.98
+
+
 def test_without_the_chips_steps_more_of_the_best_k_is_lost():
     """Negative control: a quarter of a step a row, as was assumed of every chip since M3, and little doubt."""
     old = Costs({2: 1.25}, {1: 0.07}, 0.07 / 8, 0.2)
