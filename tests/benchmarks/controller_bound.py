@@ -35,8 +35,10 @@ def known(machine, rate, tokens, ks):
             options = []
             for k in ks:
                 k = min(k, left - 1)
-                after = [rate**a * (1 - rate if a < k else 1) * steps[int(read or k > 0), left - a - 1] for a in range(k + 1)]
-                options.append(cost(machine, k, read, left, tokens) + sum(after))
+                then = steps[int(read or k > 0)]
+                odds = [rate**a * (1 - rate if a < k else 1) for a in range(k + 1)]
+                after = sum(p * then[left - a - 1] for a, p in enumerate(odds))
+                options.append(cost(machine, k, read, left, tokens) + after)
             steps[read, left] = min(options)
     return steps
 
@@ -106,8 +108,10 @@ def main():
             worst = min(float(cell.split()[-1]) for cell in row[1:])
             reached.append(worst)
             print(tokens, *row, f"worst {worst:.3f}", sep=" | ", flush=True)
-        print(f"{tokens} tokens: median {statistics.median(reached):.3f}, worst {min(reached):.3f},",
-              f"at least 0.97 on {sum(one >= 0.97 for one in reached)} of {len(reached)} machines")
+        print(
+            f"{tokens} tokens: median {statistics.median(reached):.3f}, worst {min(reached):.3f},",
+            f"at least 0.97 on {sum(one >= 0.97 for one in reached)} of {len(reached)} machines",
+        )
 
 
 if __name__ == "__main__":
