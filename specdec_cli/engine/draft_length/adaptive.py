@@ -166,8 +166,9 @@ class Adaptive:
     def _while_parked(self) -> int:
         plain, reading = self.costs.plain_seconds(), self._unread.seconds(self.costs)
         hoped = cheapest([HOPED_RATE] * self._max_k, self.costs)
-        # Rows that were never measured here may cost less than is assumed; only a look tells.
-        possible = hoped._replace(seconds=hoped.seconds * exp(-self.costs.rows_doubt))
+        possible = hoped
+        if hoped.seconds >= plain:  # but rows that were never measured here may cost less: only a look tells
+            possible = hoped._replace(seconds=hoped.seconds * exp(-self.costs.rows_doubt))
         steps = EXPLORED_SHARE * self._since + self._credit_steps
         if not self._known:
             steps = FIRST_LOOK_SHARE * (self._session_tokens + self._left)
