@@ -26,7 +26,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("trace", type=Path)
     parser.add_argument("picture", type=Path)
-    parser.add_argument("--prompt", default="def read_lines(path):")
+    parser.add_argument("--prompt", default="def parse_date(text):")
     parser.add_argument("--round", type=int, help="the last round drawn, counted from 1; the middle one")
     parser.add_argument("--ended", action="store_true")
     asked = parser.parse_args()

@@ -1,7 +1,7 @@
 """Takes pictures of a command in real terminals: `python tests/tools/screenshots.py FOLDER -- run -n 60 'x = ['`.
 
 The command runs under tmux at 60, 80 and 120 columns, with and without NO_COLOR; what stands there after each of
-`--after` seconds becomes one PNG on a dark and one on a light ground. Needs tmux, and cairosvg to draw.
+`--after` seconds becomes one PNG on a dark and one on a light ground. Needs tmux, cairosvg and the font DejaVu Sans Mono.
 """
 
 import argparse
@@ -29,6 +29,7 @@ def draw(captured: str, columns: int, picture: Path, ground: str) -> None:
     console = Console(record=True, width=columns, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     console.print(Text.from_ansi(captured.rstrip("\n")))
     svg = console.export_svg(title=f"{columns} columns", theme=GROUNDS[ground])
+    svg = svg.replace("Fira Code", "DejaVu Sans Mono")  # a page fetches its font; cairosvg takes an installed one
     cairosvg.svg2png(svg.encode(), write_to=str(picture), scale=1.5 if columns < 100 else 1.0)
 
 
