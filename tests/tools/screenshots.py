@@ -1,7 +1,8 @@
 """Takes pictures of a command in real terminals: `python tests/tools/screenshots.py FOLDER -- run -n 60 'x = ['`.
 
 The command runs under tmux at 60, 80 and 120 columns, with and without NO_COLOR; what stands there after each of
-`--after` seconds becomes one PNG on a dark and one on a light ground. Needs tmux, cairosvg and the font DejaVu Sans Mono.
+`--after` seconds becomes one PNG on a dark and one on a light ground. Needs tmux, cairosvg and the font DejaVu Sans
+Mono.
 """
 
 import argparse
