@@ -203,8 +203,9 @@ class Pipeline:
         if done.drafted_at is None:
             return (now - since) * self._draft_shares.get(kind, 0.0)
         # After plain rounds a draft first reads what they emitted, and where the device settled since, its first step
-        # ran in the time of whoever waited: no measure for others.
-        own = not self._after_plain and self._settled == device.times_settled()
+        # ran in the time of whoever waited: no measure for others, unless there is none (a race settles every round).
+        alone = self._settled == device.times_settled() or kind not in self._draft_shares
+        own = not self._after_plain and alone
         if len(done.draft) and own and now > since:
             self._draft_shares[kind] = (done.drafted_at - since) / (now - since)
         return done.drafted_at - since

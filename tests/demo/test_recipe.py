@@ -59,7 +59,7 @@ def test_the_least_step_that_repeats_little_is_taken_else_the_one_that_repeats_l
 def test_the_draft_learns_from_the_target_and_the_target_leans_to_the_draft_alone_by_the_lean(recipe, torch):
     mutual = recipe("mutual")
     p, q = (torch.randn(2, 3, 5, requires_grad=True) for _ in range(2))
-    mutual._lesson(p.log_softmax(-1), q.log_softmax(-1)).backward()
+    mutual.lesson(p.log_softmax(-1), q.log_softmax(-1)).backward()
     assert p.grad is None and q.grad.abs().sum() > 0
     alike = torch.randn(2, 3, 5).log_softmax(-1)
     assert mutual._divergence(alike, alike).abs().max() < 1e-6

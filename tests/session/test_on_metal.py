@@ -10,6 +10,7 @@ from fakes.device import TARGET_BUFFERS, DrivenPair, FakeDevice
 from fakes.drafting import open_session
 from fakes.machine import BY_NAME
 from fakes.ui_script import Terminal
+from specdec_cli.engine import device
 from specdec_cli.engine.drafters import pace
 from specdec_cli.engine.timing import plain_step_seconds
 from specdec_cli.events import RoundDone
@@ -105,6 +106,18 @@ def test_every_round_bills_the_draft_and_its_verification_what_they_took(monkeyp
     assert finish.stats["estimated_speedup"] == pytest.approx(truth, rel=0.05)
     assert finish.stats["estimated_speedup_low"] < truth < finish.stats["estimated_speedup_high"]
     assert finish.stats["measuring_seconds"] <= 0.021 * finish.stats["decode_seconds"]
+
+
+def test_where_every_round_settles_the_device_few_drafts_are_waited_for(monkeypatch):
+    """As in a race: a round that settled is a poor measure, and better than to wait for every draft."""
+    fake = FakeDevice().install_as(PAIRS[3].chip, monkeypatch)
+    session, rounds = driven(fake, PAIRS[3]), 0
+    stops = tuple((token, NEVER) for token in session.pair.tokenizer.stop_tokens)
+    asked = Request(max_tokens=96, k=4, drafter="model", logit_bias=stops)
+    for event in session.reply(session.raw_tokens(CODE), asked, raw=True):
+        rounds += isinstance(event, RoundDone)
+        device.settle()
+    assert rounds > 12 and fake.waits < 1.7 * rounds  # one each to read the round, one in eight for a draft, and a few
 
 
 def test_a_clock_read_after_the_verification_is_queued_bills_it_to_the_draft(monkeypatch):

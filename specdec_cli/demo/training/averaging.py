@@ -21,6 +21,7 @@ State = dict[str, Tensor]
 
 
 def state_of(network: nn.Module) -> State:
+    """Its tensors by name, which later training leaves as they are."""
     return {name: value.clone() for name, value in network.state_dict().items()}
 
 

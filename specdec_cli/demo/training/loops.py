@@ -1,8 +1,7 @@
 """Unlearning loops: a model of this size decodes greedily in loops, and loops buy acceptance that means nothing.
 
 Unlikelihood on what the network's own greedy text repeats (Welleck et al., arXiv:1908.04319), likelihood on the
-corpus beside it, then an average with the weights from before (Wortsman et al., arXiv:2109.01903). How far the
-average goes is decided by a rule on validation prompts, never by the prompts of the published table.
+corpus beside it, then an average with the weights from before (`averaging`).
 """
 
 from __future__ import annotations

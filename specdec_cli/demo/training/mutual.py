@@ -79,7 +79,7 @@ def _loss(both: Both, streams: Streams, each: Pass, log: Log):
         p, q = p_own.log_softmax(-1), q_own.log_softmax(-1)
         fresh = torch.cat((torch.ones_like(own[:, 1:PROMPT]), 1 - looping), 1)
         lean = (_divergence(q.detach(), p) * fresh).sum() / fresh.sum()
-        learned = (_lesson(p_corpus.log_softmax(-1), q_corpus.log_softmax(-1)) + _lesson(p, q)) / 2
+        learned = (lesson(p_corpus.log_softmax(-1), q_corpus.log_softmax(-1)) + lesson(p, q)) / 2
         return likelihood + each.lean * lean + each.repeats * unlikelihood(p, own, looping) + learned
 
     def say(step: int, repetition: float) -> None:
@@ -99,7 +99,8 @@ def _divergence(p: Tensor, q: Tensor) -> Tensor:
     return (p.exp() * (p - q)).sum(-1)
 
 
-def _lesson(p: Tensor, q: Tensor) -> Tensor:
-    """What a draft q learns of a target p: KL, and half a cross-entropy to its argmax, as in its own stage."""
+def lesson(p: Tensor, q: Tensor) -> Tensor:
+    """What a draft learns of its target, of log-probabilities q and p [B, T, V]: KL, and half a cross-entropy to p's
+    argmax; p gets no gradient."""
     p = p.detach()
     return _divergence(p, q).mean() + 0.5 * F.nll_loss(q.flatten(0, 1), p.argmax(-1).flatten())

@@ -37,7 +37,7 @@ from corpus import (
 from export import write_model
 from fitting import Log, Schedule, fit
 from loops import unlearn_loops
-from mutual import learn_mutually
+from mutual import learn_mutually, lesson
 from network import Network, Shape
 from windows import Streams, windows
 
@@ -116,11 +116,8 @@ def train_draft(target: Network, streams: Streams, text: Tensor, work: Path, log
     def loss(ids: Tensor) -> Tensor:
         with torch.autocast("cpu", dtype=torch.bfloat16):
             with torch.no_grad():
-                taught = target(ids).float().flatten(0, 1)
-            logits = network(ids).float().flatten(0, 1)
-        learned, wanted = logits.log_softmax(-1), taught.log_softmax(-1)
-        divergence = (wanted.exp() * (wanted - learned)).sum(-1).mean()
-        return divergence + 0.5 * F.nll_loss(learned, taught.argmax(-1))
+                taught = target(ids).float().log_softmax(-1)
+            return lesson(taught, network(ids).float().log_softmax(-1))
 
     def loss_of(step: int) -> Tensor:
         rng = np.random.default_rng(20_000 + step)
