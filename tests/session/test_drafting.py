@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fakes.models import tiny_network
+from fakes.models import TINY, tiny_network
 from specdec_cli.chips import LAUNCH_SHARE, chip_of
 from specdec_cli.engine import device
 from specdec_cli.engine.draft_length.adaptive import BELIEVED_SECONDS, Adaptive
@@ -22,6 +22,7 @@ from specdec_cli.session.drafting import DraftController
 from specdec_cli.session.round_costs import Doubted
 
 TARGET, DRAFT = CachedModel(tiny_network(seed=1), "target"), CachedModel(tiny_network(seed=2), "draft")
+LIGHT = CachedModel(tiny_network(TINY | {"hidden_size": 8, "num_hidden_layers": 1, "intermediate_size": 8}, seed=3), "draft")
 RULE = greedy(TARGET.vocab_size)
 
 
@@ -34,8 +35,8 @@ def drafting(memory=None, identity="a pair", at=1000.0, draft=DRAFT):
     return DraftController(TARGET, draft, memory, identity, now=lambda: at)
 
 
-def begun(drafting, prompt_tokens=10, name="model", k="auto"):
-    return drafting.begin(effective_drafter(name, k, True), k, RULE, [1] * prompt_tokens, 500)
+def begun(drafting, prompt_tokens=10, name="model", k="auto", max_tokens=500):
+    return drafting.begin(effective_drafter(name, k, True), k, RULE, [1] * prompt_tokens, max_tokens)
 
 
 def taught(length):
@@ -99,6 +100,27 @@ def test_a_later_run_starts_from_what_was_written_down(memory):
     _, length = begun(drafting(memory))
     assert length.costs.assumed.verify[3] == pytest.approx(2.0)
     assert length.costs.assumed.draft[2] == pytest.approx(0.2)
+
+
+def first_k(drafting, tokens=40):
+    """The first K over 0 of a plain reply of so many tokens to a prompt of 100; 0 if there was none."""
+    _, length = begun(drafting, prompt_tokens=100, max_tokens=tokens)
+    for index in range(tokens):
+        if k := length.next():
+            return k
+        length.observe(Round(index, "none", (), 0, 7, (7,), 0.0, 1.0))
+    return 0
+
+
+def test_short_runs_add_up_until_one_looks(memory):
+    """The draft's reading of the prompt costs more than a run of 40 tokens may lose."""
+    found = []
+    for _ in range(12):
+        run = drafting(memory, draft=LIGHT)
+        found.append(first_k(run))
+        run.remember()
+    assert found[0] == 0 and 1 in found
+    assert first_k(drafting(draft=LIGHT)) == 0  # negative control: a run that remembers nothing
 
 
 def test_another_pair_machine_or_age_does_not_believe_it(memory):

@@ -23,23 +23,14 @@ from specdec_cli.engine.draft_length.estimates import (
     pays,
     plain_doubt,
 )
-from specdec_cli.engine.draft_length.look import CREDIT_STEPS, RISKED_SHARE, Look
+from specdec_cli.engine.draft_length.exploration import LAST_WAIT_ROUNDS, RECONSIDER_ROUNDS, Exploration
+from specdec_cli.engine.draft_length.look import RISKED_SHARE, Look
 from specdec_cli.engine.draft_length.unread import Unread
 from specdec_cli.events import Round
 from specdec_cli.kinds import learns_from
 from specdec_cli.request import MAX_K
 from specdec_cli.speedup import expected_tokens
 
-# Rounds between looks that did not pay, doubled each time.
-FIRST_WAIT_ROUNDS, LAST_WAIT_ROUNDS = 16, 512
-# Share of the time since the last look that the next one may lose, reading what the draft has missed included.
-EXPLORED_SHARE = 0.02
-# What a first look may lose: this share of (tokens so far + tokens still allowed), at assumed costs.
-FIRST_LOOK_SHARE = 0.02
-# Plain steps that any look may lose of a pair that is known.
-LOOK_STEPS = 2.0
-# Rounds until a refused investment is weighed again.
-RECONSIDER_ROUNDS = 8
 # What was written down longer ago is not believed.
 BELIEVED_SECONDS = 30 * 86400.0
 
@@ -60,14 +51,12 @@ class Adaptive:
         self._max_k = max_k
         self._left: float = inf
         self._unread = Unread(reload_seconds)
-        self._emitted = self._session_tokens = 0
+        self._emitted = 0
         self._after_plain = False
         self._coming = 0
         # Decoding plainly because drafting does not pay, or was not tried yet.
-        self.parked, self._known = True, False
-        self._wait = self._failures = 0
-        self._look = Look()
-        self._since, self._credit_steps = inf, 0.0
+        self.parked = True
+        self._look, self._exploration = Look(), Exploration()
         self.reason = "a plain step is being measured"
 
     def begin(
@@ -80,13 +69,11 @@ class Adaptive:
         """Start a reply: tokens it may have, context the draft has not read, and an estimate of reading it.
 
         `most_unread`: what a draft that keeps up with plain rounds ever has to read at once.
-
-        A new reply is new text: a parked controller looks again soon, within the budget.
         """
         self._left, self._emitted = left_tokens, 0
         self._unread.begin(unread_tokens, unread_seconds, most_unread)
         self._after_plain = False
-        self._wait = min(self._wait, FIRST_WAIT_ROUNDS) if self.parked else 0
+        self._exploration.begin(self.parked)
 
     def expect_reading(self, seconds: float | None) -> None:
         """`seconds` is the estimated cost of reading all unread context; None: as measured or assumed."""
@@ -103,11 +90,7 @@ class Adaptive:
         return self._coming
 
     def _next(self) -> int:
-        if not self._max_k:
-            return 0
-        self._since += 1
-        if self._wait:
-            self._wait -= 1
+        if not self._max_k or self._exploration.waits():
             return 0
         return self._while_parked() if self.parked else self._while_drafting()
 
@@ -131,7 +114,8 @@ class Adaptive:
         """Learn the cost and the acceptance of one round."""
         emitted = len(round.emitted)
         self._left, self._emitted = self._left - emitted, self._emitted + emitted
-        self._unread.context, self._session_tokens = self._unread.context + emitted, self._session_tokens + emitted
+        self._unread.context += emitted
+        self._exploration.tokens += emitted
         if learns_from(round.drafter):
             self._observe_drafted(round)
         else:
@@ -169,28 +153,27 @@ class Adaptive:
         possible = hoped
         if hoped.seconds >= plain:  # but rows that were never measured here may cost less: only a look tells
             possible = hoped._replace(seconds=hoped.seconds * exp(-self.costs.rows_doubt))
-        steps = EXPLORED_SHARE * self._since + self._credit_steps
-        if not self._known:
-            steps = FIRST_LOOK_SHARE * (self._session_tokens + self._left)
+        exploration, left = self._exploration, self._left
         if not self.costs.prefill_known:
             reading *= exp(self.costs.assumed.doubt)  # may cost more than is assumed
-        may_lose = min(steps - reading / plain, max(LOOK_STEPS, FIRST_LOOK_SHARE * self._left))
+        may_lose = min(exploration.steps(left) - reading / plain, exploration.most_steps(left))
         first = cheapest(self._rates(), self.costs, RISKED_SHARE * may_lose)
         price = loss_steps(first, self.costs) * plain + reading
-        promising = pays(possible, price, self.costs, coming_tokens(self._left, self._emitted), self._failures)
+        taught = exploration.taught_tokens(left, self._emitted)
+        promising = pays(possible, price, self.costs, taught, exploration.failures)
         if possible.seconds >= plain:
             # No text could make it pay, unless its costs were measured at a bad moment.
-            promising = self.costs.ready and LAST_WAIT_ROUNDS <= self._since < inf
+            promising = self.costs.ready and exploration.rechecks(price / plain, left)
             self._unread.rest()
         if loss_steps(first, self.costs) > may_lose or not promising:
-            self._wait = RECONSIDER_ROUNDS
-            if self._since == inf:
+            exploration.wait = RECONSIDER_ROUNDS
+            if exploration.rounds_since == inf:
                 self.reason = "not tried yet: so few tokens would not pay for it"
             return 0
         if self._measures_plain(hoped):
             return 0
-        self.parked, self._known, self._look = False, True, Look(may_lose)
-        self._since = self._credit_steps = 0.0
+        self.parked, self._look = False, Look(may_lose)
+        exploration.looked()
         self.reason = "looking whether drafting pays"
         return first.k
 
@@ -199,7 +182,7 @@ class Adaptive:
         if log(max(self.costs.plain_seconds() / choice.seconds, 1.0)) >= plain_doubt(self.costs):
             return False
         # This round and three more: the first starts the pipeline, the last ends it, and neither is counted.
-        self._wait = 3
+        self._exploration.wait = 3
         self.reason = "a plain step is being measured"
         return True
 
@@ -217,7 +200,7 @@ class Adaptive:
             return 0
         reading = self._unread.seconds(self.costs)
         if reading > plain and not pays(best, reading, self.costs, coming_tokens(self._left, self._emitted)):
-            self._wait = RECONSIDER_ROUNDS
+            self._exploration.wait = RECONSIDER_ROUNDS
             unread, steps = self._unread.tokens, reading / plain
             self.reason = f"short answer: reading {unread} tokens would cost the draft {steps:.0f} plain steps"
             return 0
@@ -236,12 +219,9 @@ class Adaptive:
         return cheapest(rates, self.costs).seconds >= self.costs.plain_seconds()
 
     def _park(self) -> None:
-        """Back to 0: for a short wait where drafting had paid until now, else twice as long each time."""
-        self._failures = 0 if self._look.lost < 0 else self._failures + 1
-        self._wait = min(FIRST_WAIT_ROUNDS * 2 ** max(self._failures - 1, 0), LAST_WAIT_ROUNDS)
-        self._credit_steps = min(max(-self._look.lost, 0.0), CREDIT_STEPS)
+        self._exploration.gave_up(self._look)
         self.parked = True
-        if self._wait == LAST_WAIT_ROUNDS:
+        if self._exploration.wait == LAST_WAIT_ROUNDS:
             self._unread.rest()
 
     def _rates(self) -> list[float]:
@@ -254,9 +234,10 @@ class Adaptive:
         return int(min(self._max_k, reach))
 
     def to_dict(self, now_seconds: float) -> dict[str, Any]:
-        """Costs and acceptance for a later process to start from; `now_seconds` since the epoch."""
+        """Costs, acceptance and looks for a later process to start from; `now_seconds` since the epoch."""
         costs = asdict(self.costs.to_costs()) if self.costs.ready else asdict(self.costs.assumed)
-        return {"at": now_seconds, "costs": costs, "acceptance": self.acceptance.to_dict()}
+        looks = self._exploration.to_dict(self.parked)
+        return {"at": now_seconds, "costs": costs, "acceptance": self.acceptance.to_dict(), "looks": looks}
 
     @classmethod
     def from_dict(
@@ -268,5 +249,8 @@ class Adaptive:
             return None
         adaptive = cls(costs_from_dict(values["costs"]), max_k, reload_seconds=reload_seconds)
         adaptive.acceptance.restore(values["acceptance"])
-        adaptive._known = float(values["acceptance"]["judged"]) > 0
+        adaptive._exploration.restore(values["looks"])
+        adaptive._exploration.known = float(values["acceptance"]["judged"]) > 0
+        if cheapest(adaptive._rates(), adaptive.costs).seconds < adaptive.costs.plain_seconds():
+            adaptive._exploration.forgive()
         return adaptive

@@ -11,8 +11,9 @@ import pytest
 
 from fakes.machine import BY_NAME, CODE, COPY, DEEPEST, HOSTILE, MACHINES, PROSE, SWITCHING, TEXTS, heated, play
 from specdec_cli.engine.draft_length.acceptance import AcceptanceRecord
-from specdec_cli.engine.draft_length.adaptive import BELIEVED_SECONDS, FIRST_WAIT_ROUNDS, Adaptive
+from specdec_cli.engine.draft_length.adaptive import BELIEVED_SECONDS, Adaptive
 from specdec_cli.engine.draft_length.costs import Costs
+from specdec_cli.engine.draft_length.exploration import FIRST_WAIT_ROUNDS
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.events import Round
 
@@ -200,8 +201,9 @@ class Incurious(Adaptive):
     """Negative control: once parked, never looks again."""
 
     def next(self):
-        self._since = min(self._since, 0.0) if self._failures else self._since
-        self._credit_steps = 0.0
+        looks = self._exploration
+        looks.rounds_since = min(looks.rounds_since, 0.0) if looks.failures else looks.rounds_since
+        looks.credit_steps = 0.0
         return super().next()
 
 
@@ -228,7 +230,7 @@ def test_without_costs_an_m1_loses():
 def test_while_it_waits_it_computes_nothing():
     length = Adaptive()
     adaptive(BY_NAME["M1 Pro"], HOSTILE, 200, 1, length=length)
-    while not length._wait:
+    while not length._exploration.wait:
         length.next()
     length.costs = type("Ready", (), {"ready": True})()
     assert length.next() == 0

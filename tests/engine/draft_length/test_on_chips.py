@@ -2,7 +2,8 @@
 
 `against_best` is seconds of the best K of 0 … 16 with hindsight over seconds of `Adaptive`, `against_plain` likewise
 with K = 0; both for whole replies, summed over seeds. `cold`: nothing was measured, costs are assumed by the chip.
-`warm`: an earlier process wrote its record after four replies. Plays are seeded: a failure is a change, never chance.
+`warm`: an earlier process wrote its record after four replies. `one_shots`: one process a reply, each from the
+record of the one before, and nothing known at first. Plays are seeded: a failure is a change, never chance.
 The bounds are what was reached, not what was hoped for: 3 % of the best K is the goal and is missed in places, most on
 copied text, where the best K is 16 and M1 and M2 never look (lookups serve that text).
 """
@@ -81,6 +82,18 @@ def mean_against_best(chosen, tokens, disturbed=calm, warm=False, assumed=None):
     return fmean(against_best(case, text, tokens, disturbed, warm, assumed) for case in chosen for text in TYPICAL)
 
 
+def one_shots(case, text, tokens, processes=16, kept=lambda values: values):
+    """(plain, best K) seconds over those of `Adaptive`."""
+    length, took, fixed = Adaptive(case.assumed), 0.0, dict.fromkeys(KS, 0.0)
+    for seed in range(processes):
+        length.begin(tokens, 64)
+        took += play(case.machine, text, length, tokens, seed).seconds
+        for k in KS:
+            fixed[k] += play(case.machine, text, Fixed(k), tokens, seed).seconds
+        length = Adaptive.from_dict(kept(json.loads(json.dumps(length.to_dict(1e9)))), 1e9 + 60)
+    return fixed[0] / took, min(fixed.values()) / took
+
+
 @disturbances
 def test_hostile_text_stays_near_plain_decoding_on_a_few_chips(disturbed):
     assert min(against_plain(case, HOSTILE, 128, disturbed) for case in QUICK) >= WEAKEST_PLAIN[disturbed]
@@ -113,6 +126,32 @@ def test_typical_text_comes_near_the_best_k_over_all_chips(disturbed, tokens, wa
 def test_a_warm_record_serves_short_replies_and_a_cold_one_risks_nothing():
     assert mean_against_best(CASES, 32, warm=True) >= 0.97
     assert min(against_plain(case, HOSTILE, 32) for case in CASES) >= 0.97
+
+
+FORGETFUL = {"tokens": 0, "rounds_since": None, "failures": 0}
+
+
+def test_short_processes_save_up_for_a_look():
+    """Negative control: where nothing is saved, a process of 32 tokens never drafts, and neither does any after it."""
+    assert fmean(one_shots(case, CODE, 32)[0] for case in QUICK) >= 1.15
+    assert min(one_shots(case, HOSTILE, 32)[0] for case in QUICK) >= 0.975
+    forgotten = [one_shots(case, CODE, 32, kept=lambda values: {**values, "looks": FORGETFUL})[0] for case in QUICK]
+    assert forgotten == [pytest.approx(1.0)] * len(QUICK)
+
+
+def test_processes_that_found_drafting_to_lose_look_less_often():
+    """Negative control: where every process looks anew, more is lost."""
+    kept = min(one_shots(case, HOSTILE, 128)[0] for case in QUICK)
+    anew = [one_shots(case, HOSTILE, 128, kept=lambda values: {**values, "looks": FORGETFUL})[0] for case in QUICK]
+    assert kept >= 0.98 > min(anew)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("tokens", "mean"), [(32, 0.94), (128, 0.97)])
+def test_short_processes_come_near_the_best_k_on_all_chips(tokens, mean):
+    played = {text: [one_shots(case, text, tokens) for case in CASES] for text in (CODE, PROSE, HOSTILE)}
+    assert fmean(best for text in TYPICAL for _, best in played[text]) >= mean
+    assert min(plain for pairs in played.values() for plain, _ in pairs) >= 0.97
 
 
 def test_rows_that_cost_half_of_what_is_assumed_are_found_out():
