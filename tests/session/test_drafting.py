@@ -22,7 +22,8 @@ from specdec_cli.session.drafting import DraftController
 from specdec_cli.session.round_costs import Doubted
 
 TARGET, DRAFT = CachedModel(tiny_network(seed=1), "target"), CachedModel(tiny_network(seed=2), "draft")
-LIGHT = CachedModel(tiny_network(TINY | {"hidden_size": 8, "num_hidden_layers": 1, "intermediate_size": 8}, seed=3), "draft")
+NARROW = {"hidden_size": 8, "num_hidden_layers": 1, "intermediate_size": 8}
+LIGHT = CachedModel(tiny_network(TINY | NARROW, seed=3), "draft")
 RULE = greedy(TARGET.vocab_size)
 
 
