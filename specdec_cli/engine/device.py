@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, wraps
@@ -64,14 +63,6 @@ def float32_products() -> str:
 def queues_ahead() -> bool:
     """Whether the host can run ahead of the device: by about ten command buffers on a GPU, not at all on the CPU."""
     return backend() != "cpu"
-
-
-def processor_clock() -> Callable[[], float] | None:
-    """A clock of what this process has computed, on all cores, in seconds; None where a GPU computes.
-
-    It stands still while another program has the cores, so it compares two passes where the wall's compares their luck.
-    """
-    return None if queues_ahead() else time.process_time
 
 
 @cache

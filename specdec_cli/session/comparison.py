@@ -12,14 +12,14 @@ Letters: K drafted tokens. Rounds of one drafter and one K are of one kind: they
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, log, sqrt
 from statistics import fmean, median
 
 from specdec_cli.events import Round
 from specdec_cli.gain import Gain
-from specdec_cli.session.round_costs import Doubted, RoundKind
+from specdec_cli.session.round_costs import Doubted, KnownCosts, RoundKind
 from specdec_cli.session.scatter import BESIDE_ROUNDS, Scatter
 from specdec_cli.speedup import TYPICAL_ROW_COST, break_even_share, speedup
 from specdec_cli.student import t_quantile
@@ -39,8 +39,11 @@ FEWEST_BESIDE = 8
 WIDEST = 2.0
 # How much (log) a cost in plain steps changes from reply to reply: heat, other programs, a longer context.
 CHANGE = 0.025
-# Other programs come and go by the second: rounds in a row that may have the same luck.
-STREAK_ROUNDS = 3
+# Share of the variance of as many rounds as take as long as the steps that is left in their ratio: what interrupts
+# single passes averages out over more of them. Fitted, as ISOLATED is, to simulated and real replies.
+LUCK_LEFT = 0.4
+# How far (log) all plain steps of a reply may be off to one side: isolated ones are not quite those of a whole reply.
+ISOLATED = 0.02
 # Rounds for each degree of freedom, as their neighbourhoods overlap; and the most degrees, beyond which t is normal.
 FREEDOM_ROUNDS, MOST_FREEDOM = 3, 60
 
@@ -56,14 +59,14 @@ class Cluster:
 class Comparison:
     """One reply beside plain decoding: `fold` each round, `measured` each cluster of extra plain steps.
 
-    `known` has the cost of a round of each kind in plain steps, as earlier replies found it.
+    `known` is what earlier replies found.
     """
 
-    def __init__(self, known: Mapping[RoundKind, Doubted] | None = None) -> None:
-        self._known = known or {}
+    def __init__(self, known: KnownCosts | None = None) -> None:
+        self._before = known or KnownCosts()
+        self._known = self._before.costs
         self._kinds: list[RoundKind] = []
         self._seconds: list[float] = []
-        self._waited: list[float] = []
         self._clusters: list[Cluster] = []
         self._run: list[float] = []
         self._even: Scatter | None = None
@@ -76,9 +79,9 @@ class Comparison:
     @property
     def step_seconds(self) -> float | None:
         """A plain step, roughly; None while nothing was drafted."""
-        if not self._waited:
+        if not self._seconds:
             return None
-        mean, k = fmean(self._waited), fmean(k for _, k in self._kinds)
+        mean, k = fmean(self._seconds), fmean(k for _, k in self._kinds)
         cost = self._cost()
         return mean / (exp(cost.log) if cost else 1 + TYPICAL_ROW_COST * k)
 
@@ -97,14 +100,13 @@ class Comparison:
         """The first round of the reply, whose pass belongs to the prompt."""
         self._run = [] if first.draft else [first.verify_seconds]
 
-    def fold(self, round: Round, computed: float | None = None) -> None:
-        """One round after the first; `computed`: what it took of this process's computing, if that is what is compared.
+    def fold(self, round: Round) -> None:
+        """One round after the first.
 
         Of plain rounds in a row the first starts the pipeline and the last ends it: neither is a measure of a step.
         """
         self._tokens += len(round.emitted)
-        waited = round.draft_seconds + round.verify_seconds
-        seconds = waited if computed is None else computed
+        seconds = round.draft_seconds + round.verify_seconds
         if not round.draft:
             self._plain_rounds += 1
             # Only the plain steps next to a drafted round are compared with it.
@@ -114,11 +116,10 @@ class Comparison:
         self._run = []
         self._kinds.append((round.drafter, len(round.draft)))
         self._seconds.append(seconds)
-        self._waited.append(waited)
         self._even = None
 
     def measured(self, seconds: Sequence[float]) -> None:
-        """Counted plain steps, measured after the last round, in seconds of the rounds' kind."""
+        """Counted plain steps, measured after the last round."""
         if seconds:
             self._clusters.append(Cluster(len(self._kinds), tuple(seconds)))
 
@@ -134,7 +135,7 @@ class Comparison:
         drafted = exp(cost.log) * n
         estimate = speedup(self._tokens, self._plain_rounds + drafted) * busy_share
         # Another paired run has other luck: the scatter of as many rounds and of as many plain steps.
-        luck = self._luck() * (1 / self.rounds + 1 / self._tokens)
+        luck = self._scatter().noise ** 2 * (1 / self.rounds + 1 / self._tokens)
         share = drafted / (self._plain_rounds + drafted)
         spread = sqrt(share**2 * cost.variance + luck)
         off = exp(t_quantile(min(max(n // FREEDOM_ROUNDS, 1), MOST_FREEDOM)) * spread)
@@ -143,18 +144,18 @@ class Comparison:
         pays_from = break_even_share(exp(cost.log), fmean(k for _, k in self._kinds))
         return Gain(estimate, estimate / off, estimate * off, pays_from)
 
-    def learned(self) -> dict[RoundKind, Doubted]:
+    def learned(self) -> KnownCosts:
         """What `known` becomes: the cost of a round of each kind that was drafted often enough."""
-        own = self._own()
-        if own is None:
-            return dict(self._known)
+        own, measured = self._own(), self._measured()
+        if own is None or measured is None:
+            return self._before
         shape, counts, noise = self._shape(), Counter(self._kinds), self._scatter().noise
         found = {}
         for kind, count in counts.items():
             if count >= FEWEST_OF_KIND:
                 seen = Doubted(own.log + log(shape[kind]), own.variance + noise**2 / count)
                 found[kind] = seen.joined(self._changed(kind)) if kind in self._known else seen
-        return {**self._known, **found}
+        return self._before.learned({**self._known, **found}, measured.variance)
 
     def _cost(self) -> Doubted | None:
         """The mean cost of a drafted round, by this reply and by what is known."""
@@ -183,7 +184,21 @@ class Comparison:
         return Doubted(known.log, known.variance + CHANGE**2)
 
     def _own(self) -> Doubted | None:
-        """The same by the plain steps of this reply, each cluster weighed by how far luck may have moved it."""
+        """The same by the plain steps of this reply.
+
+        Whether other programs come and go shows in the scatter of one reply by chance only, and they may come just
+        then: so luck is that of the last replies together.
+        """
+        measured = self._measured()
+        if measured is None:
+            return None
+        luck = LUCK_LEFT * self._before.usual_luck(measured.variance)
+        # Interruptions are rare and long, so a short sample is mostly below its mean: by half a variance, as of a
+        # log-normal one.
+        return Doubted(measured.log - 0.5 * luck, luck + ISOLATED**2)
+
+    def _measured(self) -> Doubted | None:
+        """The same by each cluster of plain steps, weighed by how far luck may have moved it."""
         if not self._clusters or not self.comparable:
             return None
         scatter = self._scatter()
@@ -193,30 +208,15 @@ class Comparison:
         found = [_compared(scatter, cluster, typical) for cluster in self._clusters]
         weights = sum(1 / variance for _, variance in found)
         ratio = sum(ratio / variance for ratio, variance in found) / weights
-        # Interruptions are rare and long, so a short sample is mostly below its mean: by half a variance, as of a
-        # log-normal one.
-        return Doubted(-log(ratio) - 0.5 / weights, 1 / weights)
+        return Doubted(-log(ratio), 1 / weights)
 
     def _scatter(self) -> Scatter:
         """Each drafted round as if it had cost the mean of all, the longest cut."""
         if self._even is None:
-            self._even = self._evened(self._seconds)
+            shape = self._shape()
+            even = [value / shape[kind] for kind, value in zip(self._kinds, self._seconds, strict=True)]
+            self._even = Scatter(_clipped(even))
         return self._even
-
-    def _evened(self, seconds: Sequence[float]) -> Scatter:
-        shape = self._shape()
-        return Scatter(_clipped([value / shape[kind] for kind, value in zip(self._kinds, seconds, strict=True)]))
-
-    def _luck(self) -> float:
-        """Variance of one round on the clock, beside those around it.
-
-        Where costs were compared by computing, that of a round in a streak of such luck: no ratio has it in its doubt.
-        """
-        if self._waited == self._seconds:
-            return self._scatter().noise ** 2
-        scatter = self._evened(self._waited)
-        streak = min(STREAK_ROUNDS, max(len(self._kinds) // FREEDOM_ROUNDS, 1))
-        return max(scatter.noise**2, streak * scatter.placebo(streak).spread ** 2)
 
     def _shape(self) -> dict[RoundKind, float]:
         """The cost of a round of each kind over the mean of all drafted rounds.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from specdec_cli import chips
 from specdec_cli.engine import device
@@ -26,7 +26,7 @@ from specdec_cli.engine.sampling.constraint import Constraint
 from specdec_cli.kinds import DrafterKind, K, made
 from specdec_cli.request import MAX_K
 from specdec_cli.session.cost_file import CostStore, NullCostStore
-from specdec_cli.session.round_costs import Doubted, RoundKind, costs_from_dict, costs_to_dict
+from specdec_cli.session.round_costs import KnownCosts, costs_from_dict, costs_to_dict
 
 # Costs change with the length of the context: a measurement at another length is only an assumption.
 CONTEXT_TOKENS = (1024, 4096, 16384, 65536)
@@ -64,7 +64,7 @@ class DraftController:
         self._adaptive: dict[str, Adaptive] = {}
         self._lookups = LookupAcceptance()
         self._situation = ""
-        self._round_costs: dict[str, dict[RoundKind, Doubted]] = {}
+        self._round_costs: dict[str, KnownCosts] = {}
         self._masking: dict[str, DraftMasking] = {}
 
     def begin(
@@ -104,23 +104,23 @@ class DraftController:
         for adaptive in self._adaptive.values():
             adaptive.expect_reading(seconds * self._ratio(self._draft) if self._draft else None)
 
-    def known_costs(self) -> dict[RoundKind, Doubted]:
+    def known_costs(self) -> KnownCosts:
         """Costs of rounds in plain steps at this length of context, as earlier replies and runs found them."""
         if self._situation not in self._round_costs:
             values = self._store.read(f"{self._identity} · {ROUNDS} · {self._situation}")
-            self._round_costs[self._situation] = costs_from_dict(values, self._now()) if values else {}
+            self._round_costs[self._situation] = costs_from_dict(values or {}, self._now())
         return self._round_costs[self._situation]
 
-    def learn_costs(self, found: Mapping[RoundKind, Doubted]) -> None:
+    def learn_costs(self, found: KnownCosts) -> None:
         """What this reply found of them."""
-        self._round_costs[self._situation] = dict(found)
+        self._round_costs[self._situation] = found
 
     def remember(self) -> None:
         """Write the measurements to the store."""
         for situation, adaptive in self._adaptive.items():
             if adaptive.costs.ready:
                 self._store.write(f"{self._identity} · {situation}", adaptive.to_dict(self._now()))
-        if found := self._round_costs.get(self._situation):
+        if (found := self._round_costs.get(self._situation)) and found.costs:
             key = f"{self._identity} · {ROUNDS} · {self._situation}"
             self._store.write(key, costs_to_dict(found, self._now()))
         for situation, masking in self._masking.items():

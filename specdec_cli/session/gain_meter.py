@@ -2,23 +2,21 @@
 
 Why extra steps, rolled back, and no plain rounds: under a fixed K every round drafts K, and what a seed draws under
 `token` and `block` depends on the rounds, so a round that is plain because of a clock would change the text.
-
-Where this process's own computing can be counted, costs are compared by that: other programs are not in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 from specdec_cli.engine.draft_length.estimates import coming_tokens
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 from specdec_cli.engine.timing import plain_step_seconds
-from specdec_cli.events import Reading, Round
+from specdec_cli.events import Round
 from specdec_cli.gain import Gain
 from specdec_cli.session.comparison import Comparison
-from specdec_cli.session.round_costs import Doubted, RoundKind
+from specdec_cli.session.round_costs import KnownCosts
 
 # Share of the time of the tokens so far, and of those that are likely to come, that may be spent on measuring: somewhat
 # less than the law's, because the tokens to come may take less time than those so far.
@@ -41,15 +39,12 @@ class GainMeter:
         target: CachedModel,
         rule: AcceptanceRule,
         context: Sequence[int],
-        known: Mapping[RoundKind, Doubted],
+        known: KnownCosts,
         clock: Clock,
         max_tokens: int,
-        processor: Clock | None = None,
     ) -> None:
-        """`context` grows with the reply. `processor` counts the seconds that this process computes, if known."""
+        """`context` grows with the reply."""
         self._target, self._rule, self._context, self._clock = target, rule, context, clock
-        self._processor = processor
-        self._computed: float | None = None
         self._comparison = Comparison(known)
         self._left = max_tokens
         self._emitted = 0
@@ -62,19 +57,6 @@ class GainMeter:
     def clock(self) -> float:
         return self._clock() - self.seconds
 
-    def watched(self, rounds: Iterator[Round | Reading]) -> Iterator[Round | Reading]:
-        """The same; how long this process computes for each is counted, if it can be."""
-        if self._processor is None:
-            yield from rounds
-            return
-        while True:
-            began = self._processor()
-            found = next(rounds, None)
-            self._computed = self._processor() - began
-            if found is None:
-                return
-            yield found
-
     def fold(self, round: Round) -> Gain | None:
         """One round; what drafting gained so far."""
         self._left -= len(round.emitted)
@@ -82,8 +64,7 @@ class GainMeter:
         if round.index == 0:
             self._comparison.begin(round)
             return None
-        # What the draft computed to read the prompt is in no round's cost.
-        self._comparison.fold(round, None if round.draft_prefill_seconds else self._computed)
+        self._comparison.fold(round)
         self._emitted += len(round.emitted)
         self._round_seconds += round.draft_seconds + round.verify_seconds
         if self._comparison.shows and self._comparison.rounds >= self._refreshed_at * (1 + REFRESHED):
@@ -111,13 +92,13 @@ class GainMeter:
         self._refresh()
         return self.gain
 
-    def learned(self) -> dict[RoundKind, Doubted]:
-        """Costs of rounds for the next reply."""
+    def learned(self) -> KnownCosts:
+        """For the next reply."""
         return self._comparison.learned()
 
     def _measure(self, steps: int) -> None:
         began = self._clock()
-        found = plain_step_seconds(self._target, self._rule, self._context, steps, self._processor or self._clock)
+        found = plain_step_seconds(self._target, self._rule, self._context, steps, self._clock)
         self._comparison.measured(found)
         self.seconds += self._clock() - began
 

@@ -6,14 +6,17 @@ Letters: K drafted tokens.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf, isfinite
+from statistics import fmean
 from typing import Any
 
 # Doubt (log) about what an earlier process measured, which is not believed after so long.
 EARLIER_DOUBT, BELIEVED_SECONDS = 0.1, 30 * 86400.0
 # No round costs e^9 plain steps.
 LARGEST_LOG = 9.0
+# Replies by which the usual luck is known: what other programs do changes by the minute.
+REPLIES = 8
 
 RoundKind = tuple[str, int]
 """The drafter of a round, and its K."""
@@ -40,24 +43,46 @@ class Doubted:
         return Doubted(weight * self.log + (1 - weight) * other.log, disturbed * weight)
 
 
-def costs_to_dict(costs: Mapping[RoundKind, Doubted], now_seconds: float) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class KnownCosts:
+    """The cost of a round of each kind, and how far luck may have moved what the last replies measured of it.
+
+    `lucks` are variances of logarithms, the latest reply's last.
+    """
+
+    costs: Mapping[RoundKind, Doubted] = field(default_factory=dict)
+    lucks: tuple[float, ...] = ()
+
+    def usual_luck(self, luck: float) -> float:
+        """The mean of the last replies', that of the present one included."""
+        return fmean([*self.lucks[-REPLIES + 1 :], luck])
+
+    def learned(self, costs: Mapping[RoundKind, Doubted], luck: float) -> KnownCosts:
+        """After one more reply."""
+        return KnownCosts(costs, (*self.lucks, luck)[-REPLIES:])
+
+
+def costs_to_dict(known: KnownCosts, now_seconds: float) -> dict[str, Any]:
     """For the cost file; `now_seconds` since the epoch."""
-    found = {f"{drafter} {k}": [cost.log, cost.variance] for (drafter, k), cost in costs.items()}
-    return {"at": now_seconds, "costs": found}
+    found = {f"{drafter} {k}": [cost.log, cost.variance] for (drafter, k), cost in known.costs.items()}
+    return {"at": now_seconds, "costs": found, "lucks": list(known.lucks)}
 
 
-def costs_from_dict(values: Mapping[str, Any], now_seconds: float) -> dict[RoundKind, Doubted]:
+def costs_from_dict(values: Mapping[str, Any], now_seconds: float) -> KnownCosts:
     """What `costs_to_dict` wrote, doubted more; nothing of what is too old, or nonsense."""
     try:
         if not 0 <= now_seconds - float(values["at"]) <= BELIEVED_SECONDS:
-            return {}
+            return KnownCosts()
         found = {}
         for name, (log_cost, variance) in values["costs"].items():
             drafter, k = name.rsplit(" ", 1)
             cost = Doubted(float(log_cost), float(variance) + EARLIER_DOUBT**2)
             if not (isfinite(cost.log) and abs(cost.log) < LARGEST_LOG and EARLIER_DOUBT**2 < cost.variance < inf):
-                return {}
+                return KnownCosts()
             found[drafter, int(k)] = cost
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return {}
-    return found
+        lucks = tuple(float(luck) for luck in values["lucks"][-REPLIES:])
+        if not all(0 < luck < inf for luck in lucks):
+            return KnownCosts()
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
+        return KnownCosts()
+    return KnownCosts(found, lucks)

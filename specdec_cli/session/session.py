@@ -151,14 +151,13 @@ class Session:
         tokenizer, stop_strings = self.pair.tokenizer, StopStrings(request.stop)
         stream, ends = tokenizer.stream(prompt if raw else ()), self.stop_tokens(request)
         writer = Writer(stream, stop_strings, tokenizer, request.stop_repetition, ends)
-        known, processor = self._controller.known_costs(), device.processor_clock()
-        meter = GainMeter(self.slot.target, rule, context, known, clock, max_tokens, processor)
+        meter = GainMeter(self.slot.target, rule, context, self._controller.known_costs(), clock, max_tokens)
         rounds = decode(
             self.slot.target, drafter, rule, length, context, max_tokens, ends, meter.clock,
             lambda: halted or cancelled(), request.logprobs,
         )  # fmt: skip
         first = last = meter.clock()
-        for round in meter.watched(rounds):
+        for round in rounds:
             if isinstance(round, Reading):
                 yield round
                 continue

@@ -25,18 +25,26 @@ class StoppedClock:
 
 
 class Plain:
-    """Plain decoding of the same prompt, some tokens at a time."""
+    """Plain decoding of the same prompt, some tokens at a time.
+
+    The first step of each turn does not count: it was computed in the turn before, when nothing followed it.
+    """
 
     def __init__(self, pair, prompt, request):
         self._events = pair.session().reply(prompt, request)
-        self.tokens, self.seconds = 0, 0.0
+        self._done = self.tokens = 0
+        self.seconds = 0.0
         self._advance(1)  # the prompt, and its token
 
     def catch_up(self, tokens):
-        began = time.perf_counter()
-        self.tokens += self._advance(tokens - self.tokens)
-        device.settle()
+        if tokens <= self._done:
+            return
+        self._done += self._advance(1)
+        began, counted = time.perf_counter(), self._advance(tokens - self._done)
         self.seconds += time.perf_counter() - began
+        device.settle()
+        self.tokens += counted
+        self._done += counted
 
     def _advance(self, wanted):
         found = 0
@@ -64,8 +72,8 @@ class Paired:
             self.emitted += event.round.emitted
             rounds += 1
             if rounds % turn_rounds == 0 or len(self.emitted) == tokens:
+                device.settle()  # what is queued for the next round is drafting's own time
                 stopped = time.perf_counter()
-                device.settle()
                 plain.catch_up(len(self.emitted) - 1)
                 self.clock.stopped_seconds += time.perf_counter() - stopped
         seconds = self.stats["decode_seconds"] + self.stats["measuring_seconds"]

@@ -16,7 +16,7 @@ import pytest
 from specdec_cli.events import Round
 from specdec_cli.gain import Gain
 from specdec_cli.session.comparison import FEWEST_ROUNDS, Comparison
-from specdec_cli.session.round_costs import Doubted
+from specdec_cli.session.round_costs import Doubted, KnownCosts
 
 REPLIES, TOKENS = 240, 128
 # What the product may afford amid a reply of this length, and what it measures at its end.
@@ -91,7 +91,7 @@ def a_round(k: int, accepted: int, seconds: float) -> Round:
     return Round(1, "model" if k else "none", tuple(range(k)), accepted, 0, tuple(range(accepted + 1)), 0.0, seconds)
 
 
-def played(machine: Machine, case: Case, known: dict) -> tuple[Comparison, float, float]:
+def played(machine: Machine, case: Case, known: KnownCosts) -> tuple[Comparison, float, float]:
     """(the comparison, the paired truth, the figure of before: four plain steps at the end over the whole reply)."""
     comparison = Comparison(known)
     taken = plain = 0.0
@@ -121,7 +121,7 @@ def simulated(replies: int = REPLIES) -> Iterator[tuple[Comparison, float, float
         case = Case(
             luck.choice((2, 4, 6)), luck.uniform(1.1, 3.0), luck.choice((0.01, 0.02, 0.04)), luck.uniform(0.4, 0.9)
         )
-        known, earlier = {}, luck.randrange(6)
+        known, earlier = KnownCosts(), luck.randrange(6)
         for _ in range(earlier):
             known = played(machine, case, known)[0].learned()
             machine.now = luck.uniform(0, 20)
@@ -165,7 +165,7 @@ def test_an_interval_that_takes_the_reply_s_rounds_and_steps_for_independent_mis
     for seed in range(120):
         luck = random.Random(seed)
         machine, case = Machine(luck, switching), Case(4, 1.8, 0.02, 0.7)
-        comparison, truth, _ = played(machine, case, {})
+        comparison, truth, _ = played(machine, case, KnownCosts())
         steps = [step for cluster in comparison._clusters for step in cluster.seconds]
         rounds = comparison._seconds
         estimate = fmean(steps) * comparison._tokens / sum(rounds)
@@ -176,13 +176,13 @@ def test_an_interval_that_takes_the_reply_s_rounds_and_steps_for_independent_mis
 
 
 def test_nothing_is_claimed_of_few_rounds_of_few_drafts_or_without_a_plain_step():
-    few = Comparison({("model", 4): Doubted(0.5, 0.01)})
+    few = Comparison(KnownCosts({("model", 4): Doubted(0.5, 0.01)}))
     for _ in range(FEWEST_ROUNDS - 1):
         few.fold(a_round(4, 2, 0.03))
     assert few.gain() is None
     few.fold(a_round(4, 2, 0.03))
     assert few.gain() is not None
-    unmeasured, rare = Comparison(), Comparison({("model", 4): Doubted(0.5, 0.01)})
+    unmeasured, rare = Comparison(), Comparison(KnownCosts({("model", 4): Doubted(0.5, 0.01)}))
     for index in range(400):
         unmeasured.fold(a_round(4, 2, 0.03))
         rare.fold(a_round(4 if index % 25 == 0 else 0, 0, 0.02))
@@ -238,7 +238,7 @@ def test_rounds_of_several_k_are_compared_each_at_its_own_cost():
 
 
 def test_what_earlier_replies_found_gives_a_figure_before_anything_is_measured():
-    comparison = Comparison({("model", 4): Doubted(log(2.0), 0.003)})
+    comparison = Comparison(KnownCosts({("model", 4): Doubted(log(2.0), 0.003)}))
     for _ in range(FEWEST_ROUNDS):
         comparison.fold(a_round(4, 3, 0.04))
     gain = comparison.gain()

@@ -19,7 +19,7 @@ from specdec_cli.events import Round
 from specdec_cli.kinds import effective_drafter
 from specdec_cli.session.cost_file import CostFile
 from specdec_cli.session.drafting import DraftController
-from specdec_cli.session.round_costs import Doubted
+from specdec_cli.session.round_costs import Doubted, KnownCosts
 
 TARGET, DRAFT = CachedModel(tiny_network(seed=1), "target"), CachedModel(tiny_network(seed=2), "draft")
 NARROW = {"hidden_size": 8, "num_hidden_layers": 1, "intermediate_size": 8}
@@ -151,13 +151,13 @@ def test_nonsense_is_not_believed(memory, values):
 def test_what_rounds_cost_in_plain_steps_is_kept_for_the_next_run_and_context(memory):
     one = drafting(memory)
     begun(one, k=4)
-    one.learn_costs({("model", 4): Doubted(0.6, 0.01)})
+    one.learn_costs(KnownCosts({("model", 4): Doubted(0.6, 0.01)}))
     one.remember()
     later = drafting(memory)
     begun(later, k=4)
-    assert later.known_costs()["model", 4].log == 0.6
+    assert later.known_costs().costs["model", 4].log == 0.6
     begun(later, prompt_tokens=5000, k=4)
-    assert later.known_costs() == {}
+    assert later.known_costs() == KnownCosts()
 
 
 def test_a_draft_that_nothing_could_make_pay_gives_its_memory_back():

@@ -1,10 +1,18 @@
 """Costs of rounds are kept with their doubt, and nonsense is not believed."""
 
+import json
 from math import log
 
 import pytest
 
-from specdec_cli.session.round_costs import BELIEVED_SECONDS, Doubted, costs_from_dict, costs_to_dict
+from specdec_cli.session.round_costs import (
+    BELIEVED_SECONDS,
+    REPLIES,
+    Doubted,
+    KnownCosts,
+    costs_from_dict,
+    costs_to_dict,
+)
 
 
 def followed(replies, luck=0.001, change=0.0009):
@@ -33,11 +41,13 @@ def test_what_luck_explains_is_joined_by_its_weights():
 
 def test_costs_survive_the_trip_through_the_file_with_more_doubt_and_not_for_ever():
     costs = {("model", 4): Doubted(0.5, 0.01), ("ngram", 8): Doubted(0.9, 0.2)}
-    kept = costs_to_dict(costs, 1000.0)
-    found = costs_from_dict(kept, 2000.0)
+    kept = json.loads(json.dumps(costs_to_dict(KnownCosts(costs, (0.01, 0.02)), 1000.0)))
+    known = costs_from_dict(kept, 2000.0)
+    found = known.costs
+    assert known.lucks == (0.01, 0.02)
     assert {kind: cost.log for kind, cost in found.items()} == {kind: cost.log for kind, cost in costs.items()}
     assert all(found[kind].variance > costs[kind].variance for kind in costs)
-    assert costs_from_dict(kept, 1001.0 + BELIEVED_SECONDS) == costs_from_dict(kept, 999.0) == {}
+    assert costs_from_dict(kept, 1001.0 + BELIEVED_SECONDS) == costs_from_dict(kept, 999.0) == KnownCosts()
 
 
 @pytest.mark.parametrize(
@@ -45,13 +55,27 @@ def test_costs_survive_the_trip_through_the_file_with_more_doubt_and_not_for_eve
     [
         [],
         {"at": 1.0},
-        {"at": "x", "costs": {}},
-        {"at": 1.0, "costs": {"model 4": [float("nan"), 0.1]}},
-        {"at": 1.0, "costs": {"model 4": [0.5, -1]}},
-        {"at": 1.0, "costs": {"model": [0.5, 1]}},
-        {"at": 1.0, "costs": {"model 4": [900.0, 1]}},
-        {"at": 1.0, "costs": {"model 4": 3}},
+        {"at": "x", "costs": {}, "lucks": []},
+        {"at": 1.0, "costs": {"model 4": [float("nan"), 0.1]}, "lucks": []},
+        {"at": 1.0, "costs": {"model 4": [0.5, -1]}, "lucks": []},
+        {"at": 1.0, "costs": {"model": [0.5, 1]}, "lucks": []},
+        {"at": 1.0, "costs": {"model 4": [900.0, 1]}, "lucks": []},
+        {"at": 1.0, "costs": {"model 4": 3}, "lucks": []},
+        {"at": 1.0, "costs": {"model 4": [0.5, 1]}},
+        {"at": 1.0, "costs": {"model 4": [0.5, 1]}, "lucks": 3},
+        {"at": 1.0, "costs": {"model 4": [0.5, 1]}, "lucks": [0.1, 0.0]},
+        {"at": 1.0, "costs": {"model 4": [0.5, 1]}, "lucks": [float("nan")]},
+        {"at": 1.0, "costs": {"model 4": [0.5, 1]}, "lucks": [10**400]},
     ],
 )
 def test_nonsense_in_the_file_is_not_believed(values):
-    assert costs_from_dict(values, 2.0) == {}
+    assert costs_from_dict(values, 2.0) == KnownCosts()
+
+
+def test_the_usual_luck_is_that_of_the_last_replies():
+    known = KnownCosts()
+    for luck in [9.0] * 10 + [0.01] * (REPLIES - 2):
+        known = known.learned({}, luck)
+    assert len(known.lucks) == REPLIES
+    assert known.usual_luck(0.02) == pytest.approx((9.0 + 0.01 * (REPLIES - 2) + 0.02) / REPLIES)
+    assert KnownCosts().usual_luck(0.02) == 0.02
