@@ -37,8 +37,7 @@ TIMED_EVERY = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pass:
-    """One target pass in flight; `packed` is draft tokens, `finite.witness` of its scores, accepted, next: the
-    round's one read-back.
+    """One target pass in flight; `packed` is the round's one read-back (`read_back`).
 
     `drafted_at` is the clock when the draft was done, None where it was not waited for. `reason` is that of K.
     """
@@ -218,13 +217,18 @@ class Pipeline:
         prefill_seconds: float = 0.0,
         drafted_at: float | None = None,
     ) -> Pass:
-        scalars = mx.stack([witness(output.logits, draft.log_q), verdict.accepted, verdict.next])
-        packed = mx.concatenate([draft.tokens, scalars]) if len(draft) else scalars
+        packed = read_back(draft, output.logits, verdict)
         device.queue(packed)
         found = None
         if self._logprobs is not None:
             found = logprobs(output.logits, draft.tokens, verdict, self._logprobs)
         return Pass(draft, packed, verdict.next, output.hidden, self._length.reason, found, prefill_seconds, drafted_at)
+
+
+def read_back(draft: Draft, logits: mx.array, verdict: Verdict) -> mx.array:
+    """What the host reads of a round: draft tokens, `finite.witness` of its scores, accepted, next. Lazy."""
+    scalars = mx.stack([witness(logits, draft.log_q), verdict.accepted, verdict.next])
+    return mx.concatenate([draft.tokens, scalars]) if len(draft) else scalars
 
 
 def cut_after_stop(tokens: list[int], stop_tokens: frozenset[int]) -> list[int]:

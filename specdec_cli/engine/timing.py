@@ -18,7 +18,7 @@ from specdec_cli.engine.decode import decode, rounds_of
 from specdec_cli.engine.draft import NO_TOKENS, NOTHING, Draft
 from specdec_cli.engine.drafters.base import Drafter
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.pipeline import Clock
+from specdec_cli.engine.pipeline import Clock, read_back
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 from specdec_cli.events import Round
 
@@ -30,27 +30,29 @@ NO_STOPS: frozenset[int] = frozenset()
 def plain_step_seconds(
     target: CachedModel, rule: AcceptanceRule, context: Sequence[int], steps: int, clock: Clock
 ) -> list[float]:
-    """Seconds of each of `steps` steps of plain decoding after `context`, pipelined as the loop's; rolled back after.
+    """Seconds of each of `steps` steps of plain decoding after `context`, pipelined and read back as the loop's.
 
-    What is in flight comes first: a reply may leave a pass that nobody reads. One more step, which feeds what the
-    target has not read and wakes the device, is not counted. A full queue blocks the host in one step for another, so
-    each is given the mean of all. `rule` chooses the tokens; it commits none of them.
+    They are rolled back after. What is in flight comes first: a reply may leave a pass that nobody reads. One more
+    step, which feeds what the target has not read and wakes the device, is not counted. A full queue blocks the host in
+    one step for another, so each is given the mean of all. `rule` chooses the tokens; it commits none of them.
     """
     device.settle()
 
-    def queued(logits: mx.array, position: int, before: mx.array) -> mx.array:
-        token = rule.judge(NOTHING, logits[-1:], position, before).next[None]
-        device.queue(token)
-        return token
+    def queued(logits: mx.array, position: int, before: mx.array) -> tuple[mx.array, mx.array]:
+        verdict = rule.judge(NOTHING, logits[-1:], position, before)
+        packed = read_back(NOTHING, logits[-1:], verdict)
+        device.queue(packed)
+        return verdict.next[None], packed
 
-    token = queued(target.logits(context, NO_TOKENS), len(context), NO_TOKENS)
-    device.wait(token)
+    token, packed = queued(target.logits(context, NO_TOKENS), len(context), NO_TOKENS)
+    device.wait(packed)
     since = clock()
-    token = queued(target.extend(token), len(context) + 1, token)
+    token, packed = queued(target.extend(token), len(context) + 1, token)
     for step in range(2, steps + 2):
-        after = queued(target.extend(token), len(context) + step, token) if step <= steps else token
-        device.to_list(token)
-        token = after
+        before = packed
+        if step <= steps:
+            token, packed = queued(target.extend(token), len(context) + step, token)
+        device.to_list(before)
     seconds = clock() - since
     target.commit(context, len(context) - 1)
     return [seconds / steps] * steps

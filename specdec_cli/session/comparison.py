@@ -192,10 +192,10 @@ class Comparison:
         measured = self._measured()
         if measured is None:
             return None
-        luck = LUCK_LEFT * self._before.usual_luck(measured.variance)
+        luck = self._before.usual_luck(measured.variance)
         # Interruptions are rare and long, so a short sample is mostly below its mean: by half a variance, as of a
-        # log-normal one.
-        return Doubted(measured.log - 0.5 * luck, luck + ISOLATED**2)
+        # log-normal one. By as much again, because replies that contradict each other are joined at what most say.
+        return Doubted(measured.log - luck, LUCK_LEFT * luck + ISOLATED**2)
 
     def _measured(self) -> Doubted | None:
         """The same by each cluster of plain steps, weighed by how far luck may have moved it."""

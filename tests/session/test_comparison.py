@@ -1,8 +1,7 @@
 """The interval on what drafting gained holds the truth, on machines that are busy by the second.
 
 The truth of a simulated reply is paired: a plain pass for every emitted token, taken at the very moment of the round
-that emitted it. Of 1,200 such replies the interval held it in 93.7 %; an interval
-of that coverage holds between 90 and 97 % of 240 with odds of 0.97. The seeds are fixed, so nothing flakes.
+that emitted it. Of 600 such replies the interval held it in 96.7 %. The seeds are fixed, so nothing flakes.
 """
 
 import random
