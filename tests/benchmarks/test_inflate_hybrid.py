@@ -44,7 +44,7 @@ def test_every_tensor_grows_and_the_head_with_the_target(inflated):
     assert sorted(silent) == [4, 5, 6, 7, 12, 13, 14, 15]
 
 
-@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("k", [pytest.param(1, marks=pytest.mark.full), 3])
 def test_an_inflated_hybrid_answers_with_the_originals_rounds(inflated, k):
     """The same tokens, the same drafts of the head and the same acceptance, round by round."""
     rounds = []

@@ -94,6 +94,7 @@ def test_it_has_recurrent_and_attention_layers_and_a_head_stored_as_original_rep
     assert files.zero_centred and len(files.tensors) == 15
 
 
+@pytest.mark.slow
 def test_the_head_is_used_as_its_family_is_and_agrees_with_the_targets_own_words(honest):
     print(honest.summary)
     assert not honest.repaired and honest.guesses and honest.odds < 1e-6

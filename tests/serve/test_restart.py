@@ -20,6 +20,13 @@ from specdec_cli.session.slot import Slot
 
 SLOW = ("window", "recurrent")
 EACH = ["plain", *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW)]
+# Conversations, turns of each, and tokens of the system message: two long ones ask more than one, which takes as long.
+LENGTHS = [
+    pytest.param(1, 4, 600, id="short-1"),
+    pytest.param(2, 4, 600, id="short-2"),
+    pytest.param(2, 30, 6000, id="agent-2", marks=pytest.mark.slow),
+    pytest.param(1, 30, 6000, id="agent-1", marks=[pytest.mark.slow, pytest.mark.full]),
+]
 SEEDED = {"seed": 7, "sampling": {"temperature": 0.8}}
 
 
@@ -53,10 +60,7 @@ def transcript(server, conversations, turns, system, restart_at=(), **more):
 
 
 @pytest.mark.parametrize("kind", EACH)
-@pytest.mark.parametrize("conversations", [1, 2])
-@pytest.mark.parametrize(
-    ("turns", "system_tokens"), [(4, 600), pytest.param(30, 6000, marks=pytest.mark.slow)], ids=["short", "agent"]
-)
+@pytest.mark.parametrize(("conversations", "turns", "system_tokens"), LENGTHS)
 def test_after_a_restart_a_turn_reads_what_is_new_and_the_way_to_the_nearest_snapshot(
     tmp_path, kind, conversations, turns, system_tokens
 ):
