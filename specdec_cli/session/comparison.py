@@ -41,7 +41,7 @@ WIDEST = 2.0
 CHANGE = 0.025
 # Share of the variance of as many rounds as take as long as the steps that is left in their ratio: what interrupts
 # single passes averages out over more of them. Fitted, as ISOLATED is, to simulated and real replies.
-LUCK_LEFT = 0.25
+LUCK_LEFT = 0.4
 # How far (log) all plain steps of a reply may be off to one side: isolated ones are not quite those of a whole reply.
 ISOLATED = 0.02
 # Rounds for each degree of freedom, as their neighbourhoods overlap; and the most degrees, beyond which t is normal.
