@@ -17,6 +17,9 @@ EARLIER_DOUBT, BELIEVED_SECONDS = 0.1, 30 * 86400.0
 LARGEST_LOG = 9.0
 # Replies by which the usual luck is known: what other programs do changes by the minute.
 REPLIES = 8
+# No more luck is believed than moves a cost to half or twice in one reply of fourteen (log, squared). A reply of few
+# rounds cannot tell its own, and must not move the figures of the next ones.
+MOST_LUCK = 0.15
 
 RoundKind = tuple[str, int]
 """The drafter of a round, and its K."""
@@ -55,7 +58,7 @@ class KnownCosts:
 
     def usual_luck(self, luck: float) -> float:
         """The mean of the last replies', that of the present one included."""
-        return fmean([*self.lucks[-REPLIES + 1 :], luck])
+        return fmean(min(one, MOST_LUCK) for one in (*self.lucks[-REPLIES + 1 :], luck))
 
     def learned(self, costs: Mapping[RoundKind, Doubted], luck: float) -> KnownCosts:
         """After one more reply."""

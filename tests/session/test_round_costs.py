@@ -7,6 +7,7 @@ import pytest
 
 from specdec_cli.session.round_costs import (
     BELIEVED_SECONDS,
+    MOST_LUCK,
     REPLIES,
     Doubted,
     KnownCosts,
@@ -74,8 +75,13 @@ def test_nonsense_in_the_file_is_not_believed(values):
 
 def test_the_usual_luck_is_that_of_the_last_replies():
     known = KnownCosts()
-    for luck in [9.0] * 10 + [0.01] * (REPLIES - 2):
+    for luck in [0.1] * 10 + [0.01] * (REPLIES - 2):
         known = known.learned({}, luck)
     assert len(known.lucks) == REPLIES
-    assert known.usual_luck(0.02) == pytest.approx((9.0 + 0.01 * (REPLIES - 2) + 0.02) / REPLIES)
+    assert known.usual_luck(0.02) == pytest.approx((0.1 + 0.01 * (REPLIES - 2) + 0.02) / REPLIES)
     assert KnownCosts().usual_luck(0.02) == 0.02
+
+
+def test_a_reply_that_cannot_tell_its_luck_moves_the_next_ones_little():
+    known = KnownCosts({}, (0.01,) * (REPLIES - 1)).learned({}, 1e300)
+    assert known.usual_luck(0.01) < 0.03 and KnownCosts().usual_luck(1.0) == MOST_LUCK
