@@ -103,6 +103,19 @@ def test_a_later_run_starts_from_what_was_written_down(memory):
     assert length.costs.assumed.draft[2] == pytest.approx(0.2)
 
 
+@pytest.mark.parametrize("name", ["ngram", "auto"])
+def test_a_later_run_without_a_draft_starts_from_what_was_written_down_too(memory, name):
+    """There is no K of a model to compare then."""
+    for _ in range(2):
+        one = drafting(memory, draft=None)
+        one.begin(effective_drafter(name, "auto", False), "auto", RULE, [1] * 10, 500)
+        for adaptive in one._adaptive.values():
+            taught(adaptive)
+            assert adaptive.next() == 0
+        assert one._adaptive
+        one.remember()
+
+
 def first_k(drafting, tokens=40):
     """The first K over 0 of a plain reply of so many tokens to a prompt of 100; 0 if there was none."""
     _, length = begun(drafting, prompt_tokens=100, max_tokens=tokens)

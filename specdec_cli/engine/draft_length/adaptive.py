@@ -251,6 +251,6 @@ class Adaptive:
         adaptive.acceptance.restore(values["acceptance"])
         adaptive._exploration.restore(values["looks"])
         adaptive._exploration.known = float(values["acceptance"]["judged"]) > 0
-        if cheapest(adaptive._rates(), adaptive.costs).seconds < adaptive.costs.plain_seconds():
+        if max_k and cheapest(adaptive._rates(), adaptive.costs).seconds < adaptive.costs.plain_seconds():
             adaptive._exploration.forgive()
         return adaptive
