@@ -2,10 +2,10 @@
 drafted rounds beside them, never with the reply's average.
 
 A machine is faster and slower by the second, and drafted rounds and plain steps alike. So each cluster of plain steps
-is divided by the mean of the drafted rounds around it. How far such a ratio may be off by luck is not assumed: every
-drafted round is divided by the rounds around it in the same way (a placebo, whose true ratio is 1), and the spread of
-these is the noise of this reply, heavy tails and busy seconds included. With c, the cost of a drafted round in plain
-steps, the reply was tokens ÷ (plain rounds + c × drafted rounds) times as fast.
+is divided by the mean of the drafted rounds around it. How far luck may move such a ratio is read off the rounds of the
+last replies: every drafted round is divided by the rounds around it in the same way (a placebo, whose true ratio is 1).
+How much of that spread is left in a few steps is fitted. With c, the cost of a drafted round in plain steps, the reply
+was tokens ÷ (plain rounds + c × drafted rounds) times as fast.
 Letters: K drafted tokens. Rounds of one drafter and one K are of one kind: they cost alike.
 """
 

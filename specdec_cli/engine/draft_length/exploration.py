@@ -1,6 +1,7 @@
-"""What looks at drafting may cost while it is parked (pure). Law: all looks of a pair together lose 2 % of its tokens.
+"""What looks at drafting may cost while it is parked (pure). Law: looks at what does not pay lose 2 % of the tokens.
 
-What short replies and short processes do not spend adds up, so they look too, only more rarely.
+What short replies and short processes do not spend adds up, so they look too, only more rarely. A pair that usually
+pays is tried at once by each process: in a short reply to text that it cannot guess, that may lose more.
 """
 
 from __future__ import annotations
