@@ -11,8 +11,9 @@ from math import inf, isfinite
 from statistics import fmean
 from typing import Any
 
-# Doubt (log) about what an earlier process measured, which is not believed after so long.
-EARLIER_DOUBT, BELIEVED_SECONDS = 0.1, 30 * 86400.0
+# Doubt (log) about what an earlier process measured: a moment ago, and an hour ago or more, when the machine is another
+# one (heat, power, other programs). After so long it is not believed.
+LATE_DOUBT, EARLIER_DOUBT, LATE_SECONDS, BELIEVED_SECONDS = 0.05, 0.1, 3600.0, 30 * 86400.0
 # No round costs e^9 plain steps.
 LARGEST_LOG = 9.0
 # Replies by which the usual luck is known: what other programs do changes by the minute.
@@ -72,15 +73,16 @@ def costs_to_dict(known: KnownCosts, now_seconds: float) -> dict[str, Any]:
 
 
 def costs_from_dict(values: Mapping[str, Any], now_seconds: float) -> KnownCosts:
-    """What `costs_to_dict` wrote, doubted more; nothing of what is too old, or nonsense."""
+    """What `costs_to_dict` wrote, doubted more, the older the more; nothing of what is too old, or nonsense."""
     try:
-        if not 0 <= now_seconds - float(values["at"]) <= BELIEVED_SECONDS:
+        age_seconds = now_seconds - float(values["at"])
+        if not 0 <= age_seconds <= BELIEVED_SECONDS:
             return KnownCosts()
-        found = {}
+        found, doubt = {}, _doubt(age_seconds)
         for name, (log_cost, variance) in values["costs"].items():
             drafter, k = name.rsplit(" ", 1)
-            cost = Doubted(float(log_cost), float(variance) + EARLIER_DOUBT**2)
-            if not (isfinite(cost.log) and abs(cost.log) < LARGEST_LOG and EARLIER_DOUBT**2 < cost.variance < inf):
+            cost = Doubted(float(log_cost), float(variance) + doubt)
+            if not (isfinite(cost.log) and abs(cost.log) < LARGEST_LOG and doubt < cost.variance < inf):
                 return KnownCosts()
             found[drafter, int(k)] = cost
         lucks = tuple(float(luck) for luck in values["lucks"][-REPLIES:])
@@ -89,3 +91,8 @@ def costs_from_dict(values: Mapping[str, Any], now_seconds: float) -> KnownCosts
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
         return KnownCosts()
     return KnownCosts(found, lucks)
+
+
+def _doubt(age_seconds: float) -> float:
+    """Variance (log) by which a cost may have changed since another process measured it: a random walk of an hour."""
+    return LATE_DOUBT**2 + (EARLIER_DOUBT**2 - LATE_DOUBT**2) * min(age_seconds / LATE_SECONDS, 1.0)

@@ -55,12 +55,15 @@ class Plain:
 
 
 class Paired:
-    """One reply of exactly `tokens` tokens: its `stats`, its tokens, and `truth`, the plain seconds ÷ its own."""
+    """One reply of exactly `tokens` tokens: its `stats`, its tokens, and `truth`, the plain seconds ÷ its own.
 
-    def __init__(self, pair, prompt, tokens, k, drafter, turn_rounds=TURN_ROUNDS):
+    `session` has a StoppedClock; without one the reply has a session of its own, as that of another process has.
+    """
+
+    def __init__(self, pair, prompt, tokens, k, drafter, turn_rounds=TURN_ROUNDS, session=None):
         stops = tuple((token, NEVER) for token in pair.tokenizer.stop_tokens)
-        self.clock = StoppedClock()
-        self.session = pair.session(pair.slot(), self.clock)
+        self.session = session or pair.session(pair.slot(), StoppedClock())
+        self.clock = self.session.clock
         self.request = Request(max_tokens=tokens, k=k, drafter=drafter, logit_bias=stops)
         plain = Plain(pair, prompt, Request(max_tokens=2 * tokens, k=0, logit_bias=stops))
         self.emitted, rounds = [], 0

@@ -1,9 +1,10 @@
 """Does the interval hold the truth? `python tests/benchmarks/verdict.py --replies 40 --load 1`
 
 Each reply is decoded twice in one process, in turns of a few rounds (`turns`): the ratio of their times is the paired
-truth, as far as so few tokens can tell it. The replies share what they learn about the pair, as those of a chat do.
-`--load N` starts N processes that compute for a second or two and rest for as long. The figure of before, from four
-plain steps at the reply's end, is shown beside it.
+truth, as far as so few tokens can tell it. The replies are those of one session, as a chat's are; with `--apart` each
+has its own, and knows what a file keeps of the others, as one-shots do. `--load N` starts N processes that compute for
+a second or two and rest for as long. The figure of before, from four plain steps at the reply's end, is shown beside
+it.
 
 `--control` decodes plainly on both sides: every ratio should be 1, and what they are instead is the truth's own noise,
 which no estimate can be better than.
@@ -21,7 +22,7 @@ os.environ.setdefault("MLX_ENABLE_TF32", "0")
 
 from paired import environment
 from texts import of_kind
-from turns import Paired
+from turns import Paired, StoppedClock
 
 from specdec_cli.engine.timing import plain_step_seconds
 from specdec_cli.pairs.catalog import registry
@@ -41,9 +42,9 @@ def busy(seed):
         time.sleep(luck.expovariate(1 / 1.5))
 
 
-def measured(pair, prompt, args):
+def measured(pair, prompt, args, session):
     """(stats of a drafted reply, the paired truth, the figure of before)."""
-    found = Paired(pair, prompt, args.tokens, parse_k(args.k), args.drafter)
+    found = Paired(pair, prompt, args.tokens, parse_k(args.k), args.drafter, session=session)
     session, context = found.session, [*prompt, *found.emitted]
     steps = plain_step_seconds(session.slot.target, session.rule(prompt, found.request), context, 4, found.clock)
     before = statistics.fmean(steps) * (len(found.emitted) - 1) / found.stats["decode_seconds"]
@@ -71,10 +72,12 @@ def main():
     parser.add_argument("--load", type=int, default=0)
     parser.add_argument("--k", default="4")
     parser.add_argument("--drafter", default="model")
+    parser.add_argument("--apart", action="store_true")
     parser.add_argument("--control", action="store_true")
     args = parser.parse_args()
     pair = load(registry().find("demo"))
-    print(environment(), f"K {args.k}, {args.tokens} tokens, temperature 0, own load {args.load}")
+    sessions = "sessions apart" if args.apart else "one session"
+    print(environment(), f"K {args.k}, {args.tokens} tokens, temperature 0, own load {args.load}, {sessions}")
     half = (args.replies + 1) // 2
     kinds = [of_kind(kind, half, pair.tokenizer) for kind in ("code", "prose")]
     prompts = [prompt for two in zip(*kinds, strict=True) for prompt in two]
@@ -93,8 +96,9 @@ def main():
 
 
 def _each(pair, prompts, args):
+    session = None if args.apart else pair.session(pair.slot(), StoppedClock())
     for prompt in prompts:
-        yield measured(pair, prompt, args)
+        yield measured(pair, prompt, args, session)
 
 
 def report(found):
