@@ -99,11 +99,11 @@ class Adaptive:
 
         While a look at the model begins nothing is looked up, or it would learn nothing.
         """
-        if not self.costs.ready or self._looking:
+        drafts = bool(self._max_k) and not self.parked
+        if self._looking or not (drafts or self.costs.ready):
             return 0
         tokens = expected_tokens(rates)
         k = min(range(len(tokens)), key=lambda k: self.costs.verify_seconds(k) / tokens[k])
-        drafts = bool(self._max_k) and not self.parked
         rival = cheapest(self._rates(), self.costs).seconds if drafts else self.costs.plain_seconds()
         if not k or self.costs.verify_seconds(k) / tokens[k] >= rival:
             return 0

@@ -23,6 +23,9 @@ HALF_LIFE_ROUNDS = 6
 # One round alone moves an estimate by 35 % at most: a spike is not a trend.
 SPIKE = 0.3
 
+# Sizes within this factor of each other are alike: what one round of each shows, they confirm for each other.
+ALIKE = 1.15
+
 # Rounds in a row, all this far off (log) to one side, after which older ones are forgotten.
 TURN_ROUNDS, TURN = 3, 0.08
 
@@ -104,11 +107,13 @@ class Curve:
 
     def _around(self, n: int, plain: float) -> float:
         """Measured log costs of the neighbours of n, less the assumed shape: linear between them, level beyond them."""
-        off = {
-            m: median - plain - self._shape(m)
-            for m, median in self._medians.items()
-            if m != n and len(self._samples[m]) > 1
-        }
+        every = {m: median - plain - self._shape(m) for m, median in self._medians.items() if m != n}
+        off = {m: value for m, value in every.items() if len(self._samples[m]) > 1}
+        for m in every.keys() - off.keys():
+            # Seen once, it needs another n like it that agrees: lookups are of any length, and none comes twice.
+            alike = [value for other, value in every.items() if other != m and max(m, other) <= ALIKE * min(m, other)]
+            if alike:
+                off[m] = min(every[m], median_low(alike), key=abs)
         if self._anchor:
             off.setdefault(self._anchor, 0.0)
         if not off:

@@ -1,15 +1,13 @@
 """Acceptance rates of looked-up tokens, by the length of the match (pure). Law: where little was seen, claim little.
 
 Letters: position i = 1 … K of a draft after a match of m tokens. When i - 1 tokens were accepted, the match has grown
-to m + i - 1, so each judged token teaches the rate of that length.
+to m + i - 1, so position i has the rate of that length. Every token of the answer teaches one, whoever drafted it.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
 from math import exp
-from typing import Any
 
 from specdec_cli.request import MAX_DRAFT
 
@@ -38,12 +36,15 @@ class LookupAcceptance:
             return []
         return [self._rate(match + i) for i in range(k)]
 
-    def drafted(self, match: int, k: int, accepted: int) -> None:
-        """A draft of `k` looked-up tokens: `accepted` of them, the next (if any) rejected, the rest not judged."""
-        for i in range(min(accepted + 1, k)):
-            place = _class(match + i)
+    def judged(self, match: int, accepted: bool) -> None:
+        """After a match of `match` tokens the text went on as it had before, or did not; whoever drafted.
+
+        The text is what the target chose, so this is what would have been accepted.
+        """
+        if match >= SHORTEST_MATCH:
+            place = _class(match)
             self._judged[place] += 1
-            self._accepted[place] += i < accepted
+            self._accepted[place] += accepted
 
     def passed(self, emitted: int) -> None:
         """A round emitted `emitted` tokens."""
@@ -55,15 +56,6 @@ class LookupAcceptance:
         place = _class(match)
         prior = CLASSES[place] / (CLASSES[place] + 2)
         return (self._accepted[place] + PRIOR_WEIGHT * prior) / (self._judged[place] + PRIOR_WEIGHT)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"judged": self._judged, "accepted": self._accepted}
-
-    def restore(self, values: Mapping[str, Any]) -> None:
-        """Counts that `to_dict` wrote; another set of classes is left out."""
-        judged, accepted = ([float(v) for v in values[name]] for name in ("judged", "accepted"))
-        if len(judged) == len(accepted) == len(CLASSES):
-            self._judged, self._accepted = judged, accepted
 
 
 def _class(match: int) -> int:

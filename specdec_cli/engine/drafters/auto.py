@@ -88,9 +88,18 @@ class AutoDrafter(Drafter):
         return self._model.propose(context, min(self._model_k, k)) if self._model and self._model_k else NOTHING
 
     def commit(self, verified: Verified) -> None:
-        self._text.follow(verified.context)
+        self._judge(verified.context)
         if self._model:
             self._model.commit(verified)
+
+    def _judge(self, context: Sequence[int]) -> None:
+        """The text goes on; each new token of the answer tells what a lookup would have been worth there."""
+        if not len(self._text):
+            self._text.follow(context)  # the prompt: how it repeats itself is not how the answer repeats it
+        for token in self._text.unread(context):
+            if length := self._text.match.length:
+                self._lookups.judged(length, self._text.continuation(1) == [token])
+            self._text.append(token)
 
     def release(self) -> None:
         if self._model:
@@ -98,8 +107,6 @@ class AutoDrafter(Drafter):
 
     def observe(self, round: Round) -> None:
         self._lookups.passed(len(round.emitted))
-        if self._looked_up and round.draft:
-            self._lookups.drafted(self._match, len(round.draft), round.accepted)
         self._looked_up = 0
         self._model_length.observe(round)
 

@@ -42,7 +42,7 @@ class SuffixAutomaton:
             self.follow([*prompt, *predicted])
             self._predicted = range(len(prompt), len(self._text))
             for token in (BREAK, *prompt[-REMEMBERED:]):
-                self._append(token)
+                self.append(token)
             self._beside = len(self._text) - len(prompt)
 
     @property
@@ -55,8 +55,12 @@ class SuffixAutomaton:
 
     def follow(self, context: Sequence[int]) -> None:
         """The text is now `context`, which begins with the old one; `match` is of its new end."""
-        for token in context[len(self._text) - self._beside :]:
-            self._append(token)
+        for token in self.unread(context):
+            self.append(token)
+
+    def unread(self, context: Sequence[int]) -> Sequence[int]:
+        """What `context` has that the text has not."""
+        return context[len(self._text) - self._beside :]
 
     def continuation(self, k: int) -> list[int]:
         """`k` tokens after the earlier occurrence; where the text ends first, what repeated goes round again."""
@@ -68,7 +72,8 @@ class SuffixAutomaton:
         period = len(self._text) - start
         return [self._text[start + i % period] for i in range(k)]
 
-    def _append(self, token: int) -> None:
+    def append(self, token: int) -> None:
+        """The text is one token longer; `match` is of its new end."""
         self._text.append(token)
         whole = self._add(len(self._text), {}, len(self._text))
         state = self._whole

@@ -63,3 +63,20 @@ def test_written_down_every_assumed_row_goes_through_what_was_seen():
     found = seen(curve(), 4, 3.0)
     table = found.table(0.0, (2, 4, 8), 1)
     assert table[4] == pytest.approx(3.0, rel=1e-3) and sorted(table.values()) == list(table.values())
+
+
+def test_sizes_that_are_alike_confirm_each_other_where_each_was_seen_once():
+    """Lookups are of any length: nine of them, each of another, taught nothing, and the tenth was as wrong."""
+    lone, pair, apart = curve(curious=False), curve(curious=False), curve(curious=False)
+    for found, sizes in ((lone, (32,)), (pair, (31, 32)), (apart, (16, 32))):
+        for n in sizes:
+            seen(found, n, 2 * shape(n), times=1)
+    assert lone.estimate(30, 0.0, 1) == apart.estimate(30, 0.0, 1) == pytest.approx(log(shape(30)))
+    assert pair.estimate(30, 0.0, 1) == pytest.approx(log(2 * shape(30)), rel=0.02)
+
+
+def test_of_two_that_are_alike_the_one_nearer_to_the_shape_is_believed():
+    found = curve(curious=False)
+    seen(found, 32, 9 * shape(32), times=1)
+    seen(found, 31, 1.1 * shape(31), times=1)
+    assert found.estimate(33, 0.0, 1) == pytest.approx(log(1.1 * shape(33)))

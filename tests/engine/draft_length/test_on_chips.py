@@ -4,8 +4,8 @@
 with K = 0; both for whole replies, summed over seeds. `cold`: nothing was measured, costs are assumed by the chip.
 `warm`: an earlier process wrote its record after four replies. `one_shots`: one process a reply, each from the
 record of the one before, and nothing known at first. Plays are seeded: a failure is a change, never chance.
-The bounds are what was reached, not what was hoped for: 3 % of the best K is the goal and is missed in places, most on
-copied text, where the best K is 16 and M1 and M2 never look (lookups serve that text).
+The bounds are what was reached, not what was hoped for: 3 % of the best K is the goal and is missed in places. Here the
+draft model is alone; copied text is lookups' (`drafters/test_copying_on_chips.py`).
 """
 
 import json

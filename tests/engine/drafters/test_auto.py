@@ -16,8 +16,9 @@ from specdec_cli.engine.draft_length.costs import Costs
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.draft_length.lookup_acceptance import MAX_LOOKUP, LookupAcceptance
 from specdec_cli.engine.drafters.auto import AutoDrafter
-from specdec_cli.engine.drafters.base import Drafter
+from specdec_cli.engine.drafters.base import Drafter, Verified
 from specdec_cli.engine.drafters.model import ModelDrafter
+from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy, make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
@@ -155,3 +156,60 @@ def test_a_lookup_is_the_reason_of_its_round():
     drafter = AutoDrafter(Always(0), LookupAcceptance(), None)
     drafter.propose(REPEATING, drafter.next())
     assert drafter.reason == "the last 40 tokens occurred before"
+
+
+PERIOD = [5, 6, 7, 8, 9, 10]
+
+
+def followed(drafter, context, rounds):
+    """The drafter sees `rounds` plain rounds that go on with the period."""
+    for index in range(rounds):
+        context.append(PERIOD[len(context) % len(PERIOD)])
+        drafter.commit(Verified(context))
+        drafter.observe(plain(index))
+
+
+def test_every_token_of_the_answer_tells_what_a_lookup_would_have_been_worth_whoever_drafted_it():
+    lookups, context = LookupAcceptance(), PERIOD * 2
+    drafter = AutoDrafter(Fixed(0), lookups, None)
+    before = lookups.rates(20, 1)[0]
+    followed(drafter, context, 40)
+    assert lookups.rates(20, 1)[0] > 0.95 > before
+    mistaken, context = LookupAcceptance(), PERIOD * 2
+    drafter = AutoDrafter(Fixed(0), mistaken, None)
+    for index in range(40):
+        # After 5 6 7 comes another token each time.
+        context += [5, 6, 7, 100 + index]
+        drafter.commit(Verified(context))
+        drafter.observe(plain(index))
+    assert mistaken.rates(3, 1)[0] < 0.1
+
+
+def test_how_a_prompt_repeats_itself_says_nothing_of_the_answer():
+    lookups, untaught = LookupAcceptance(), LookupAcceptance()
+    AutoDrafter(Fixed(0), lookups, None).commit(Verified(PERIOD * 40))
+    assert lookups.rates(2, MAX_LOOKUP) == untaught.rates(2, MAX_LOOKUP)
+
+
+def test_what_is_predicted_is_judged_from_the_first_token_on():
+    lookups, prompt = LookupAcceptance(), list(range(20, 40))
+    drafter = AutoDrafter(Fixed(0), lookups, None, SuffixAutomaton(prompt, PERIOD))
+    before = lookups.rates(8, 1)[0]
+    context = list(prompt)
+    for token in PERIOD:
+        context.append(token)
+        drafter.commit(Verified(context))
+    assert lookups.rates(8, 1)[0] > before
+
+
+def test_where_the_model_drafts_lookups_need_no_plain_step_to_be_compared():
+    """A known chip drafts from the second round on: no plain step is ever measured, and lookups never drafted."""
+    length = Adaptive(Costs({2: 1.0, 9: 1.1, 32: 1.3}, {1: 0.15}, doubt=0.2))
+    length.begin(1000, 10)
+    for index in range(8):
+        k = length.next()
+        length.observe(Round(index, "model", tuple(range(k)), k, 7, tuple(range(k + 1)), 0.15 * k, 1.0 + 0.01 * k))
+        assert k > 0
+    assert not length.costs.ready
+    assert length.lookup_k([0.99] * MAX_LOOKUP) == MAX_LOOKUP
+    assert length.lookup_k([0.3] * MAX_LOOKUP) == 0
