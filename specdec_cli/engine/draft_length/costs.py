@@ -146,6 +146,11 @@ class CostRecord:
         return self.assumed.doubt < UNKNOWN_DOUBT
 
     @property
+    def most_rows(self) -> int:
+        """The most rows of a pass that was measured; 1 before any was."""
+        return self._verify.largest(1)
+
+    @property
     def rows_doubt(self) -> float:
         """How far (log) the cost of further rows may be off: as assumed, until this machine was measured."""
         return 0.0 if self._verify.confirmed() or self.assumed.doubt <= MEASURED_DOUBT else self.assumed.doubt

@@ -66,6 +66,10 @@ class Curve:
     def count(self, n: int) -> int:
         return len(self._samples.get(n, ()))
 
+    def largest(self, least: int) -> int:
+        """The largest n that was seen, and `least` where none was larger."""
+        return max(self._medians, default=least)
+
     def age(self, n: int, now: int) -> int:
         """Drafted rounds since n was last seen; `now` where it never was."""
         return now - self._seen.get(n, 0)

@@ -6,7 +6,7 @@ import mlx.core as mx
 import pytest
 
 from fakes.models import tiny_network
-from specdec_cli.chips import chip_of
+from specdec_cli.chips import CHIP_DOUBT, chip_of
 from specdec_cli.engine import device
 from specdec_cli.engine.baseline import baseline
 from specdec_cli.engine.decode import decode
@@ -120,7 +120,7 @@ def test_copied_text_is_looked_up_to_the_end_of_a_flat_tile_and_a_guess_to_that_
     name, copied, guessed
 ):
     """A tile of 32 rows costs the same for 13 rows as for 32; five rows share one reading of the weights since M3."""
-    length = Adaptive(Costs(chip_of(name).rows(14336), {1: 0.1}), 0)
+    length = Adaptive(Costs(chip_of(name).rows(14336), {1: 0.1}, doubt=CHIP_DOUBT), 0)
     length.begin(1000, 100)
     for index in range(6):
         length.observe(plain(index))
@@ -213,3 +213,15 @@ def test_where_the_model_drafts_lookups_need_no_plain_step_to_be_compared():
     assert not length.costs.ready
     assert length.lookup_k([0.99] * MAX_LOOKUP) == MAX_LOOKUP
     assert length.lookup_k([0.3] * MAX_LOOKUP) == 0
+
+
+def test_on_an_unknown_machine_a_lookup_is_at_most_twice_as_long_as_what_was_verified():
+    """A pass of 32 rows may take a second; what sixteen take tells first."""
+    length, found = Adaptive(Costs.of_ratio(0.1, 0.001), 0), []
+    length.begin(1000, 10)
+    for index in range(6):
+        length.observe(plain(index))
+    for index in range(6):
+        found.append(k := length.lookup_k([0.99] * MAX_LOOKUP))
+        length.observe(Round(index, "ngram", tuple(range(k)), k, 7, tuple(range(k + 1)), 0.0, 1.0 + 0.001 * k))
+    assert found == [2, 4, 8, 16, MAX_LOOKUP, MAX_LOOKUP]
