@@ -18,6 +18,7 @@ from specdec_cli.engine.draft_length.estimates import (
     HOPED_RATE,
     Choice,
     cheapest,
+    cheapest_lookup,
     coming_tokens,
     loss_steps,
     pays,
@@ -28,8 +29,7 @@ from specdec_cli.engine.draft_length.look import RISKED_SHARE, Look
 from specdec_cli.engine.draft_length.unread import Unread
 from specdec_cli.events import Round
 from specdec_cli.kinds import learns_from
-from specdec_cli.request import MAX_DRAFT, MAX_K
-from specdec_cli.speedup import expected_tokens
+from specdec_cli.request import MAX_K
 
 # What was written down longer ago is not believed.
 BELIEVED_SECONDS = 30 * 86400.0
@@ -102,13 +102,12 @@ class Adaptive:
         drafts = bool(self._max_k) and not self.parked
         if self._looking or not (drafts or self.costs.ready):
             return 0
-        tokens = expected_tokens(rates[: self._deepest_lookup()])
-        k = min(range(len(tokens)), key=lambda k: self.costs.verify_seconds(k) / tokens[k])
+        found = cheapest_lookup(rates, self.costs)
         rival = cheapest(self._rates(), self.costs).seconds if drafts else self.costs.plain_seconds()
-        if not k or self.costs.verify_seconds(k) / tokens[k] >= rival:
+        if not found.k or found.seconds >= rival:
             return 0
-        self._coming = k
-        return k
+        self._coming = found.k
+        return found.k
 
     def observe(self, round: Round) -> None:
         """Learn the cost and the acceptance of one round."""
@@ -232,10 +231,6 @@ class Adaptive:
         """Deepest K that may be compared now: where nothing is known of the machine, one more than was judged."""
         reach = self.acceptance.reach if self.costs.shape_known else self.acceptance.frontier + 1
         return int(min(self._max_k, reach))
-
-    def _deepest_lookup(self) -> int:
-        """Likewise of lookups: where nothing is known of the machine, twice as many as were verified at once."""
-        return MAX_DRAFT if self.costs.shape_known else 2 * max(self.costs.most_rows - 1, 1)
 
     def to_dict(self, now_seconds: float) -> dict[str, Any]:
         """Costs, acceptance and looks for a later process to start from; `now_seconds` since the epoch."""

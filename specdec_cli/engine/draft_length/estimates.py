@@ -9,6 +9,7 @@ from math import inf, sqrt
 from typing import NamedTuple
 
 from specdec_cli.engine.draft_length.costs import CostRecord
+from specdec_cli.request import MAX_DRAFT
 from specdec_cli.speedup import expected_tokens
 
 # What a look may hope for: the upper end of the usual acceptance. Where not even this would pay, nothing is tried.
@@ -44,6 +45,17 @@ def cheapest(rates: list[float], costs: CostRecord, stake_steps: float = inf) ->
             best = Choice(k, tokens[k], seconds / tokens[k])
     assert best is not None
     return best
+
+
+def cheapest_lookup(rates: list[float], costs: CostRecord) -> Choice:
+    """The cheapest token of a lookup, which costs nothing but its rows; K = 0, a plain step, is one of the choices.
+
+    Where nothing is known of the machine, K is at most twice what was verified at once: the next one tells the cost.
+    """
+    reach = MAX_DRAFT if costs.shape_known else 2 * max(costs.most_rows - 1, 1)
+    tokens = expected_tokens(rates[:reach])
+    choices = [Choice(k, found, costs.verify_seconds(k) / found) for k, found in enumerate(tokens)]
+    return min(choices, key=lambda choice: choice.seconds)
 
 
 def loss_steps(choice: Choice, costs: CostRecord) -> float:
