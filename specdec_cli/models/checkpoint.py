@@ -58,12 +58,8 @@ class Checkpoint:
     @property
     def context_limit(self) -> int | None:
         """Tokens the model was made for, None where the configuration does not say."""
-        for source in (self.text_config, self.config):
-            for key in CONTEXT_KEYS:
-                value = source.get(key)
-                if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-                    return value
-        return None
+        values = (source.get(key) for source in (self.text_config, self.config) for key in CONTEXT_KEYS)
+        return next((value for value in values if type(value) is int and value > 0), None)
 
     @property
     def generation_config(self) -> Mapping[str, Any]:
@@ -181,6 +177,8 @@ def _require_types(config: Mapping[str, Any], name: str) -> None:
             raise _ill_typed("config.json", name, f"{key} is {shown(value)}, and {wanted} is expected")
     for part in (config, config.get("text_config") or {}):
         for key, value in part.items():
+            if key in CONTEXT_KEYS and not (value is None or type(value) in (int, float)):
+                raise _ill_typed("config.json", name, f"{key} is {shown(value)}, and a number is expected")
             if LAYERS.search(key) and isinstance(value, int | float) and not -MOST_LAYERS <= value <= MOST_LAYERS:
                 raise _ill_typed("config.json", name, f"{key} is {shown(value)}, and no model has that many layers")
 

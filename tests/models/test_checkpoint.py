@@ -133,6 +133,7 @@ ILL_TYPED = {
     "architectures": ("Qwen", 'architectures is "Qwen", and a list is expected'),
     "text_config": ("x", 'text_config is "x", and an object is expected'),
     "quantization": ([4], r"quantization is \[4\], and an object is expected"),
+    "max_position_embeddings": ("many", 'max_position_embeddings is "many", and a number is expected'),
     "num_hidden_layers": (10**30, "and no model has that many layers"),
 }
 
