@@ -41,7 +41,7 @@ WIDEST = 2.0
 CHANGE = 0.025
 # Share of the variance of as many rounds as take as long as the steps that is left in their ratio: what interrupts
 # single passes averages out over more of them. Fitted, as ISOLATED is, to simulated and real replies.
-LUCK_LEFT = 0.4
+LUCK_LEFT = 0.3
 # How far (log) all plain steps of a reply may be off to one side: isolated ones are not quite those of a whole reply.
 ISOLATED = 0.02
 # Rounds for each degree of freedom, as their neighbourhoods overlap; and the most degrees, beyond which t is normal.
@@ -137,7 +137,7 @@ class Comparison:
         # Another paired run has other luck: the scatter of as many rounds and of as many plain steps.
         luck = self._scatter().noise ** 2 * (1 / self.rounds + 1 / self._tokens)
         share = drafted / (self._plain_rounds + drafted)
-        spread = sqrt(share**2 * cost.variance + luck)
+        spread = sqrt(share**2 * (cost.variance + self._before.unevenness(self._surprise())) + luck)
         off = exp(t_quantile(min(max(n // FREEDOM_ROUNDS, 1), MOST_FREEDOM)) * spread)
         if off > WIDEST:
             return None
@@ -155,7 +155,7 @@ class Comparison:
             if count >= FEWEST_OF_KIND:
                 seen = Doubted(own.log + log(shape[kind]), own.variance + noise**2 / count)
                 found[kind] = seen.joined(self._changed(kind)) if kind in self._known else seen
-        return self._before.learned({**self._known, **found}, measured.variance)
+        return self._before.learned({**self._known, **found}, measured.variance, self._surprise())
 
     def _cost(self) -> Doubted | None:
         """The mean cost of a drafted round, by this reply and by what is known."""
@@ -177,6 +177,11 @@ class Comparison:
         level = sum(weight * (self._known[kind].log - log(shape[kind])) for kind, weight in weights.items()) / total
         off = sum(weight * sqrt(self._changed(kind).variance) for kind, weight in weights.items()) / total
         return Doubted(level, off**2)
+
+    def _surprise(self) -> float | None:
+        """How far (log, squared) this reply's own cost is from what was known; None where either is missing."""
+        own, known = self._own(), self._expected()
+        return (own.log - known.log) ** 2 if own and known else None
 
     def _changed(self, kind: RoundKind) -> Doubted:
         """What is known of `kind`, and may have changed since the last reply."""

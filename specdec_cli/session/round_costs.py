@@ -22,6 +22,12 @@ REPLIES = 8
 # rounds cannot tell its own, and must not move the figures of the next ones.
 MOST_LUCK = 0.15
 
+# What slows a machine slows passes of one row and of several unevenly, so a reply's mean cost is not quite that of the
+# moments in which its steps were measured: this share of what the last replies contradicted each other by (variance),
+# and no more than `MOST_UNEVEN`. Fitted to real replies; `TYPICAL_SURPRISE` counts as so many replies.
+UNEVEN_SHARE, MOST_UNEVEN = 0.3, 0.05**2
+TYPICAL_SURPRISE, TYPICAL_REPLIES = 0.05**2, 4
+
 RoundKind = tuple[str, int]
 """The drafter of a round, and its K."""
 
@@ -51,25 +57,34 @@ class Doubted:
 class KnownCosts:
     """The cost of a round of each kind, and how far luck may have moved what the last replies measured of it.
 
-    `lucks` are variances of logarithms, the latest reply's last.
+    `lucks` are variances of logarithms, the latest reply's last; `surprises` are squares of what replies found less
+    what was known before.
     """
 
     costs: Mapping[RoundKind, Doubted] = field(default_factory=dict)
     lucks: tuple[float, ...] = ()
+    surprises: tuple[float, ...] = ()
 
     def usual_luck(self, luck: float) -> float:
         """The mean of the last replies', that of the present one included."""
         return fmean(min(one, MOST_LUCK) for one in (*self.lucks[-REPLIES + 1 :], luck))
 
-    def learned(self, costs: Mapping[RoundKind, Doubted], luck: float) -> KnownCosts:
+    def unevenness(self, surprise: float | None) -> float:
+        """How far (variance) a reply's cost may be from that of its measured moments, the present surprise included."""
+        found = [min(one, MOST_LUCK) for one in (*self.surprises[-REPLIES + 1 :], surprise) if one is not None]
+        mean = (TYPICAL_REPLIES * TYPICAL_SURPRISE + sum(found)) / (TYPICAL_REPLIES + len(found))
+        return min(UNEVEN_SHARE * mean, MOST_UNEVEN)
+
+    def learned(self, costs: Mapping[RoundKind, Doubted], luck: float, surprise: float | None) -> KnownCosts:
         """After one more reply."""
-        return KnownCosts(costs, (*self.lucks, luck)[-REPLIES:])
+        surprises = self.surprises if surprise is None else (*self.surprises, surprise)
+        return KnownCosts(costs, (*self.lucks, luck)[-REPLIES:], surprises[-REPLIES:])
 
 
 def costs_to_dict(known: KnownCosts, now_seconds: float) -> dict[str, Any]:
     """For the cost file; `now_seconds` since the epoch."""
     found = {f"{drafter} {k}": [cost.log, cost.variance] for (drafter, k), cost in known.costs.items()}
-    return {"at": now_seconds, "costs": found, "lucks": list(known.lucks)}
+    return {"at": now_seconds, "costs": found, "lucks": list(known.lucks), "surprises": list(known.surprises)}
 
 
 def costs_from_dict(values: Mapping[str, Any], now_seconds: float) -> KnownCosts:
@@ -85,12 +100,12 @@ def costs_from_dict(values: Mapping[str, Any], now_seconds: float) -> KnownCosts
             if not (isfinite(cost.log) and abs(cost.log) < LARGEST_LOG and doubt < cost.variance < inf):
                 return KnownCosts()
             found[drafter, int(k)] = cost
-        lucks = tuple(float(luck) for luck in values["lucks"][-REPLIES:])
-        if not all(0 < luck < inf for luck in lucks):
+        lucks, surprises = (tuple(float(one) for one in values[key][-REPLIES:]) for key in ("lucks", "surprises"))
+        if not (all(0 < luck < inf for luck in lucks) and all(0 <= one < inf for one in surprises)):
             return KnownCosts()
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
         return KnownCosts()
-    return KnownCosts(found, lucks)
+    return KnownCosts(found, lucks, surprises)
 
 
 def _doubt(age_seconds: float) -> float:
