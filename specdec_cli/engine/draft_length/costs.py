@@ -75,9 +75,11 @@ class CostRecord:
         self._slowed, self._checked = 0.0, 0
         self._surprises: deque[float] = deque(maxlen=TREND_ROUNDS)
         self._now = 0
+        self._passes: dict[int, float] = {}
 
     def plain(self, seconds: float) -> None:
         """A plain round that follows another plain round."""
+        self._passes.clear()
         if seconds > 0:
             self._follow(1, log(seconds) - self._speed)
             self._verify.add(1, log(seconds) - self._speed, self._now)
@@ -93,11 +95,13 @@ class CostRecord:
 
     def restarted(self, seconds: float) -> None:
         """A plain round that nothing was queued for: no measure, but a plain step takes no longer."""
+        self._passes.clear()
         if seconds > 0:
             self._least_restart = min(self._least_restart, log(seconds) - self._speed)
 
     def drafted(self, k: int, draft_seconds: float | None, verify_seconds: float) -> None:
         """A round of k; `draft_seconds` None where they include reading what plain rounds had emitted."""
+        self._passes.clear()
         self._now += 1
         if verify_seconds <= 0:
             return
@@ -205,7 +209,9 @@ class CostRecord:
 
     def verify_seconds(self, k: int) -> float:
         """A pass of K + 1 rows, now."""
-        return self._seconds(self._verify, k + 1) if k else self.plain_seconds()
+        if k not in self._passes:  # every K is asked for several times a round
+            self._passes[k] = self._seconds(self._verify, k + 1) if k else self.plain_seconds()
+        return self._passes[k]
 
     def draft_seconds(self, k: int) -> float:
         """K > 0 draft steps, now."""

@@ -43,12 +43,14 @@ class Curve:
         self._medians: dict[int, float] = {}
         self._seen: dict[int, int] = {}
         self._shapes: dict[int, float] = {}
+        self._offs: tuple[float, dict[int, float]] | None = None
 
     def add(self, n: int, value: float, now: int) -> None:
         """One more log seconds, at drafted round number `now`: only drafted rounds age what is known of others."""
         samples = self._samples.setdefault(n, deque(maxlen=RECENT_ROUNDS))
         samples.append(value)
         self._medians[n], self._seen[n] = median_low(samples), now
+        self._offs = None
 
     def forget_old(self, n: int) -> None:
         """Keep only the last samples of n if all of them are off the median to the same side: its cost has changed."""
@@ -57,6 +59,7 @@ class Curve:
         if len(last) == TURN_ROUNDS and (min(off) > TURN or max(off) < -TURN):
             self._samples[n] = deque(last, maxlen=RECENT_ROUNDS)
             self._medians[n] = median_low(last)
+            self._offs = None
 
     def weight(self, n: int, now: int) -> float:
         """Rounds' worth of knowledge of n."""
@@ -111,13 +114,7 @@ class Curve:
 
     def _around(self, n: int, plain: float) -> float:
         """Measured log costs of the neighbours of n, less the assumed shape: linear between them, level beyond them."""
-        every = {m: median - plain - self._shape(m) for m, median in self._medians.items() if m != n}
-        off = {m: value for m, value in every.items() if len(self._samples[m]) > 1}
-        for m in every.keys() - off.keys():
-            # Seen once, it needs another n like it that agrees: lookups are of any length, and none comes twice.
-            alike = [value for other, value in every.items() if other != m and max(m, other) <= ALIKE * min(m, other)]
-            if alike:
-                off[m] = min(every[m], median_low(alike), key=abs)
+        off = {m: value for m, value in self._confirmed(plain).items() if m != n}
         if self._anchor:
             off.setdefault(self._anchor, 0.0)
         if not off:
@@ -132,3 +129,16 @@ class Curve:
         near, far = (exp(off[m] + self._shape(m)) for m in (first, last))
         line = max(far + (far - near) * (n - last) / (last - first), far)
         return min(off[last], log(line) - self._shape(n))
+
+    def _confirmed(self, plain: float) -> dict[int, float]:
+        """Measured log costs less the assumed shape, of every n but those of one lone round."""
+        if self._offs is None or self._offs[0] != plain:  # asked for every n of every choice, and seldom another answer
+            every = {m: median - plain - self._shape(m) for m, median in self._medians.items()}
+            off = {m: value for m, value in every.items() if len(self._samples[m]) > 1}
+            for m in every.keys() - off.keys():
+                # It needs another n like it that agrees: lookups are of any length, and none comes twice.
+                alike = [value for o, value in every.items() if o != m and max(m, o) <= ALIKE * min(m, o)]
+                if alike:
+                    off[m] = min(every[m], median_low(alike), key=abs)
+            self._offs = plain, off
+        return self._offs[1]

@@ -70,7 +70,7 @@ def test_copied_text_over_all_chips(tokens):
     found = [ratios(case, "copy", tokens) for case in CASES]
     assert min(row[0] for row in found) >= (1.0 if tokens == 128 else 1.4)
     assert fmean(row[1] for row in found) >= 0.84
-    assert min(row[2] for row in found) >= 1.4
+    assert min(row[2] for row in found) >= 1.2
 
 
 @pytest.mark.slow
@@ -81,4 +81,4 @@ def test_edited_text_over_all_chips(tokens):
     as_said = [row for name, row in found.items() if not name.endswith("rows × 2")]
     assert min(row[0] for row in found.values()) >= 1.0
     assert min(row[2] for row in as_said) >= 1.1
-    assert min(row[2] for row in found.values()) >= (0.85 if tokens == 128 else 1.0)
+    assert min(row[2] for row in found.values()) >= (0.85 if tokens == 128 else 0.96)
