@@ -18,7 +18,7 @@ from speed import CLOCKS, NOWHERE, line
 from speed import Pair as Loaded
 from texts import of_kind
 
-from specdec_cli.engine.decode import decode
+from specdec_cli.engine.decode import decode, rounds_of
 from specdec_cli.engine.pipeline import Pipeline
 from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.pairs.pair import Pair as SpecdecPair
@@ -68,7 +68,8 @@ def host_and_round_seconds(pair, prompt, k, tokens):
     hosts, totals, last, used = [], [], pair.clock(), meter.seconds
     try:
         context = list(prompt)
-        for round in decode(watched[1], watched[0], rule, length, context, tokens, frozenset(), pair.clock):
+        steps = decode(watched[1], watched[0], rule, length, context, tokens, frozenset(), pair.clock)
+        for round in rounds_of(steps):
             now = pair.clock()
             if round.draft and round.index > 2:
                 hosts.append(now - last - (meter.seconds - used))

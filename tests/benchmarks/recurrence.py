@@ -28,7 +28,7 @@ from specdec_cli.engine.baseline import baseline
 from specdec_cli.engine.cache.kinds import leaves, put_back
 from specdec_cli.engine.cache.recompute import Call, Recorder, Recording
 from specdec_cli.engine.cache.rollback import Caches
-from specdec_cli.engine.decode import Clock, decode
+from specdec_cli.engine.decode import Clock, decode, rounds_of
 from specdec_cli.engine.draft import Draft
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.drafters.base import Drafter
@@ -179,7 +179,8 @@ def measured(target: Metered, drafter: Drafter, k: int, prompt: list[int], answe
     context, found, clock = list(prompt), [], target.clock
     target.reuse(context)
     deque(target.prefill(context), maxlen=0)
-    rounds = decode(target, drafter, greedy(target.vocab_size), Fixed(k), context, len(answer), frozenset(), clock)
+    steps = decode(target, drafter, greedy(target.vocab_size), Fixed(k), context, len(answer), frozenset(), clock)
+    rounds = rounds_of(steps)
     next(rounds)
     while True:
         target.start()

@@ -21,7 +21,7 @@ from mlx_lm.sample_utils import make_sampler
 from paired import Ratio, environment, interleaved
 from texts import KINDS, of_kind
 
-from specdec_cli.engine.decode import decode
+from specdec_cli.engine.decode import decode, rounds_of
 from specdec_cli.engine.load import load_network
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import make_rule
@@ -75,7 +75,8 @@ class Pair:
             limit = tokens or self.tokens
             chosen, length = self.begin(drafter, k, rule, prompt, limit, seconds)
             context = list(prompt)
-            rounds = list(decode(self.target, chosen, rule, length, context, limit, frozenset(), self.clock))
+            steps = decode(self.target, chosen, rule, length, context, limit, frozenset(), self.clock)
+            rounds = list(rounds_of(steps))
             seconds = self.clock() - began
             self.ks[k, drafter] = [len(round.draft) for round in rounds]
             return self.took(seconds, prompt, context[len(prompt) :], temperature)
