@@ -151,7 +151,8 @@ def test_processes_that_found_drafting_to_lose_look_less_often():
 def test_short_processes_come_near_the_best_k_on_all_chips(tokens, mean):
     played = {text: [one_shots(case, text, tokens) for case in CASES] for text in (CODE, PROSE, HOSTILE)}
     assert fmean(best for text in TYPICAL for _, best in played[text]) >= mean
-    assert min(plain for pairs in played.values() for plain, _ in pairs) >= 0.96
+    assert min(plain for plain, _ in played[HOSTILE]) >= 0.97
+    assert min(plain for text in TYPICAL for plain, _ in played[text]) >= 0.96
 
 
 def test_rows_that_cost_half_of_what_is_assumed_are_found_out():
