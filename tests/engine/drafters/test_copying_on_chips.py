@@ -1,8 +1,8 @@
 """`auto` where the answer copies the prompt, on simulated chips: model and lookups together against each alone.
 
-Ratios are seconds of the best fixed K with hindsight, of the draft model or of lookups, or of plain decoding, over
-seconds of `auto` that knows nothing but the chip. Every thirtieth token is edited, and every tenth; the draft model
-accepts as it does on copied text or on code. Plays are seeded: a failure is a change, never chance.
+Ratios are seconds of the best of some fixed K with hindsight, of the draft model or of lookups, or of plain decoding,
+over seconds of `auto` that knows nothing but the chip. Every thirtieth token is edited, and every tenth; the draft
+model accepts as it does on copied text or on code. Plays are seeded: a failure is a change, never chance.
 """
 
 from functools import cache
