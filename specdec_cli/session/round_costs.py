@@ -13,7 +13,7 @@ from typing import Any
 
 # Doubt (log) about what an earlier process measured: a moment ago, and an hour ago or more, when the machine is another
 # one (heat, power, other programs). After so long it is not believed.
-LATE_DOUBT, EARLIER_DOUBT, LATE_SECONDS, BELIEVED_SECONDS = 0.05, 0.1, 3600.0, 30 * 86400.0
+RECENT_DOUBT, EARLIER_DOUBT, RECENT_SECONDS, BELIEVED_SECONDS = 0.05, 0.1, 3600.0, 30 * 86400.0
 # No round costs e^9 plain steps.
 LARGEST_LOG = 9.0
 # Replies by which the usual luck is known: what other programs do changes by the minute.
@@ -110,4 +110,4 @@ def costs_from_dict(values: Mapping[str, Any], now_seconds: float) -> KnownCosts
 
 def _doubt(age_seconds: float) -> float:
     """Variance (log) by which a cost may have changed since another process measured it: a random walk of an hour."""
-    return LATE_DOUBT**2 + (EARLIER_DOUBT**2 - LATE_DOUBT**2) * min(age_seconds / LATE_SECONDS, 1.0)
+    return RECENT_DOUBT**2 + (EARLIER_DOUBT**2 - RECENT_DOUBT**2) * min(age_seconds / RECENT_SECONDS, 1.0)

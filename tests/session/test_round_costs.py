@@ -8,10 +8,10 @@ import pytest
 from specdec_cli.session.round_costs import (
     BELIEVED_SECONDS,
     EARLIER_DOUBT,
-    LATE_DOUBT,
-    LATE_SECONDS,
     MOST_LUCK,
     MOST_UNEVEN,
+    RECENT_DOUBT,
+    RECENT_SECONDS,
     REPLIES,
     TYPICAL_REPLIES,
     TYPICAL_SURPRISE,
@@ -60,9 +60,9 @@ def test_costs_survive_the_trip_through_the_file_with_more_doubt_and_not_for_eve
 
 def test_what_another_process_found_a_moment_ago_is_doubted_less_than_what_it_found_an_hour_ago():
     kept = costs_to_dict(KnownCosts({("model", 4): Doubted(0.5, 0.01)}), 1000.0)
-    ages = (0.0, LATE_SECONDS / 2, LATE_SECONDS, 10 * LATE_SECONDS)
+    ages = (0.0, RECENT_SECONDS / 2, RECENT_SECONDS, 10 * RECENT_SECONDS)
     doubts = [costs_from_dict(kept, 1000.0 + age).costs["model", 4].variance - 0.01 for age in ages]
-    assert doubts[0] == pytest.approx(LATE_DOUBT**2) and doubts[2] == doubts[3] == pytest.approx(EARLIER_DOUBT**2)
+    assert doubts[0] == pytest.approx(RECENT_DOUBT**2) and doubts[2] == doubts[3] == pytest.approx(EARLIER_DOUBT**2)
     assert doubts[1] == pytest.approx((doubts[0] + doubts[2]) / 2)
 
 
