@@ -8,8 +8,9 @@ from math import log
 from typing import Any
 
 from specdec_cli.bench.intervals import Interval
-from specdec_cli.bench.report import Report, Row, reports
+from specdec_cli.bench.report import Report, reports
 from specdec_cli.bench.result import BenchResult, Condition, Length
+from specdec_cli.bench.rows import Row
 
 
 @dataclass(frozen=True, slots=True)

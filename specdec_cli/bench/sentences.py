@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from specdec_cli.bench.intervals import FEWEST_PROMPTS, Interval
 from specdec_cli.bench.recommend import RULE, Recommendation
-from specdec_cli.bench.report import KindRow, Report, Row
+from specdec_cli.bench.report import Report
 from specdec_cli.bench.result import BenchResult, Length
+from specdec_cli.bench.rows import KindRow, Row
 from specdec_cli.format import percent
 from specdec_cli.kinds import DEFAULT_DRAFTER, MODEL
 from specdec_cli.machine import MachineState

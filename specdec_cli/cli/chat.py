@@ -161,7 +161,8 @@ def _converse(
     history: bool,
     first: str | None,
 ) -> int:
-    from specdec_cli.chat.chat import Chat, Loaded
+    from specdec_cli.chat.chat import Chat
+    from specdec_cli.chat.loaded import Loaded
     from specdec_cli.chat.loop import run_chat
     from specdec_cli.format import count
     from specdec_cli.pairs.pair import Pair

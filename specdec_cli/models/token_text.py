@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
+
 from specdec_cli.errors import UsageError
 
 
@@ -25,6 +27,23 @@ def sentence_piece(token: str) -> bytes:
     if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
         return bytes([int(token[3:5], 16)])
     return token.replace("\u2581", " ").encode()
+
+
+def token_bytes(
+    vocabulary: Mapping[str, int], added: Collection[str], spelling: Callable[[str], bytes]
+) -> dict[int, bytes]:
+    """The bytes of every id; an added token is its own text, and replaces the vocabulary's own of that id.
+
+    Raises: ValueError for two strings of one kind with one id: which of them a reader of the file takes is chance.
+    """
+    texts: dict[int, str] = {}
+    for text, token in sorted(vocabulary.items()):
+        other = texts.get(token)
+        if other is not None and (other in added) == (text in added):
+            raise ValueError(f"id {token} is both {other!r} and {text!r}")
+        if other is None or text in added:
+            texts[token] = text
+    return {token: text.encode() if text in added else spelling(text) for token, text in texts.items()}
 
 
 def require_characters(text: str) -> None:

@@ -19,7 +19,7 @@ from specdec_cli.models.checkpoint import stop_ids
 from specdec_cli.models.template import BoundedEnvironment, limited
 from specdec_cli.models.text import Thinking
 from specdec_cli.models.token_files import damaged_file, require_small_ids
-from specdec_cli.models.token_text import byte_level, require_characters, sentence_piece
+from specdec_cli.models.token_text import byte_level, require_characters, sentence_piece, token_bytes
 from specdec_cli.models.tool_call import ToolCall, read_calls
 from specdec_cli.models.vocab import TokenTable
 
@@ -173,23 +173,11 @@ class Tokenizer:
         return self.table().tokens.get(token, b"").decode("utf-8", "replace")
 
     def table(self) -> TokenTable:
-        """ids -> bytes and roles, built once.
-
-        An added token replaces the vocabulary's own of that id, as in decoding. Raises: ValueError for two strings of
-        one kind with one id: which of them a reader of the file takes is chance.
-        """
+        """ids -> bytes and roles, built once. Raises: ValueError for two strings of one kind with one id."""
         if self._table is None:
             inner = self._wrapper._tokenizer
             added = {str(token) for token in inner.added_tokens_decoder.values()}
-            to_bytes = byte_level if self.is_byte_level else sentence_piece
-            texts: dict[int, str] = {}
-            for text, token in sorted(inner.get_vocab().items()):
-                other = texts.get(token)
-                if other is not None and (other in added) == (text in added):
-                    raise ValueError(f"id {token} is both {other!r} and {text!r}")
-                if other is None or text in added:
-                    texts[token] = text
-            tokens = {token: text.encode() if text in added else to_bytes(text) for token, text in texts.items()}
+            tokens = token_bytes(inner.get_vocab(), added, byte_level if self.is_byte_level else sentence_piece)
             self._table = TokenTable(tokens, {"bos": inner.bos_token_id, "eos": inner.eos_token_id})
         return self._table
 

@@ -7,7 +7,7 @@ import pytest
 from fakes.bench_result import sample_result
 from specdec_cli.bench.compare import Change, compare
 from specdec_cli.bench.intervals import Interval
-from specdec_cli.bench.report import Row
+from specdec_cli.bench.rows import Row
 
 
 @pytest.fixture(scope="module")

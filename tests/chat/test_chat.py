@@ -11,8 +11,8 @@ from mlx.utils import tree_flatten
 
 from fakes.chat import chat_with, networks, ran, recorded
 from fakes.memory import GIGABYTE, FakeMemory
-from specdec_cli.chat.chat import Loaded
 from specdec_cli.chat.commands import run_command
+from specdec_cli.chat.loaded import Loaded
 from specdec_cli.chat.loop import run_chat
 from specdec_cli.errors import NotAvailable
 from specdec_cli.events import Prefill

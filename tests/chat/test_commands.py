@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from fakes.chat import chat_with, ran, recorded
-from specdec_cli.chat.chat import Loaded
 from specdec_cli.chat.commands import COMMANDS, Leave, find, run_command
+from specdec_cli.chat.loaded import Loaded
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.session.slot import Slot

@@ -11,7 +11,7 @@ from rich.text import Text
 from specdec_cli.bench import sentences
 from specdec_cli.bench.compare import Change, Comparison
 from specdec_cli.bench.intervals import Interval
-from specdec_cli.bench.report import Row
+from specdec_cli.bench.rows import Row
 from specdec_cli.ui.terminal import make_console, safe
 
 

@@ -15,8 +15,9 @@ from typing import Any
 from specdec_cli.bench import sentences
 from specdec_cli.bench.file import to_dict
 from specdec_cli.bench.intervals import Interval
-from specdec_cli.bench.report import KindRow, Report, Row, recommended, reports
+from specdec_cli.bench.report import Report, recommended, reports
 from specdec_cli.bench.result import BenchResult, Sample
+from specdec_cli.bench.rows import KindRow, Row
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.format import percent, size
 from specdec_cli.ui.bench.page import html_page, svg_summary

@@ -14,8 +14,9 @@ from specdec_cli.bench.estimate import Estimate
 from specdec_cli.bench.intervals import FEWEST_PROMPTS, Interval
 from specdec_cli.bench.predict import CostCurve
 from specdec_cli.bench.recommend import Recommendation
-from specdec_cli.bench.report import KindFigure, Report, Row, Source, reports
+from specdec_cli.bench.report import Report, reports
 from specdec_cli.bench.result import BenchResult, Condition, Length
+from specdec_cli.bench.rows import KindFigure, Row, Source
 from specdec_cli.speedup import interpolate, round_steps, speedup, tokens_per_round
 from specdec_cli.ui.bench.plot import Mark
 

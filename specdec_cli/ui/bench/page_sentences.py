@@ -6,8 +6,8 @@ from typing import Final
 
 from specdec_cli.bench import sentences
 from specdec_cli.bench.intervals import FEWEST_PROMPTS, Interval
-from specdec_cli.bench.report import Row
 from specdec_cli.bench.result import BenchResult
+from specdec_cli.bench.rows import Row
 from specdec_cli.format import percent, size
 
 HEADINGS: Final = (

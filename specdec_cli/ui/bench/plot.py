@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import ceil, floor, isfinite, log10
 from typing import Final
 
-from specdec_cli.bench.report import Source
+from specdec_cli.bench.rows import Source
 from specdec_cli.ui.html import Markup, element, joined
 
 WIDTH: Final = 360

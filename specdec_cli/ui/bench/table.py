@@ -11,8 +11,9 @@ from rich.text import Text
 
 from specdec_cli.bench import sentences
 from specdec_cli.bench.intervals import Interval
-from specdec_cli.bench.report import KindRow, Report, Row, recommended
+from specdec_cli.bench.report import Report, recommended
 from specdec_cli.bench.result import BenchResult
+from specdec_cli.bench.rows import KindRow, Row
 from specdec_cli.format import percent, size
 from specdec_cli.ui.summary import SEPARATOR
 from specdec_cli.ui.terminal import MUTED, make_console, safe

@@ -6,7 +6,7 @@ import pytest
 
 from fakes.bench_result import sample_result
 from specdec_cli.bench.intervals import Interval
-from specdec_cli.bench.report import Row
+from specdec_cli.bench.rows import Row
 from specdec_cli.ui.bench.page_sentences import HEADINGS, cells, facts, subtitle, title, warnings
 
 
