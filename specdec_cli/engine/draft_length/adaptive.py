@@ -73,6 +73,7 @@ class Adaptive:
         self._left, self._emitted = left_tokens, 0
         self._unread.begin(unread_tokens, unread_seconds, most_unread)
         self._after_plain = False
+        self.costs.begin()
         self._exploration.begin(self.parked)
 
     def expect_reading(self, seconds: float | None) -> None:

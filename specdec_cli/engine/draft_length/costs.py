@@ -15,13 +15,11 @@ from statistics import median_low
 from typing import Any
 
 from specdec_cli.engine.draft_length.curve import TURN_ROUNDS, Curve
+from specdec_cli.engine.draft_length.speed import SURE_ROUNDS, Speed
 from specdec_cli.speedup import TYPICAL_ROW_COST, interpolate
 
-# Speed follows the median surprise of 9 rounds, in steps of 8 % or more. Less is noise, and following noise would let
-# measured costs drift away from unmeasured ones.
-TREND_ROUNDS, SPEED_STEP = 9, 0.08
-# Rounds of one kind before the speed is estimated from them: a median of fewer may itself be off.
-SURE_ROUNDS = 8
+# Starts of the pipeline whose median bounds a plain step: the least of many would be that of the machine's best moment.
+RESTARTS = 5
 # Plain steps needed before anything is compared with them.
 PLAIN_ROUNDS = 2
 # Doubts (log): nothing is known of the machine's GPU; it was measured by an earlier process.
@@ -70,19 +68,24 @@ class CostRecord:
         self._verify = Curve(assumed.rows, anchor=1, curious=not self.shape_known)
         self._draft = Curve(assumed.steps)
         self._prefill = Curve(lambda _: assumed.prefill_token)
-        self._speed = 0.0
-        self._least_restart = inf
+        self._speed = Speed()
+        self._restarts: deque[float] = deque(maxlen=RESTARTS)
+        self._held: list[float] = []
         self._slowed, self._checked = 0.0, 0
-        self._surprises: deque[float] = deque(maxlen=TREND_ROUNDS)
         self._now = 0
         self._passes: dict[int, float] = {}
+
+    def begin(self) -> None:
+        """A reply begins, maybe long after the one before."""
+        self._read_held()
+        self._speed.begin()
 
     def plain(self, seconds: float) -> None:
         """A plain round that follows another plain round."""
         self._passes.clear()
         if seconds > 0:
-            self._follow(1, log(seconds) - self._speed)
-            self._verify.add(1, log(seconds) - self._speed, self._now)
+            self._follow(1, log(seconds) - self._speed.log)
+            self._verify.add(1, log(seconds) - self._speed.log, self._now)
             if self._slowed:
                 self._check_plain()
 
@@ -97,7 +100,14 @@ class CostRecord:
         """A plain round that nothing was queued for: no measure, but a plain step takes no longer."""
         self._passes.clear()
         if seconds > 0:
-            self._least_restart = min(self._least_restart, log(seconds) - self._speed)
+            self._held.append(log(seconds))
+            if not (self._speed.settling and self._now):
+                self._read_held()
+
+    def _read_held(self) -> None:
+        """Starts of the pipeline, read at the speed that the rounds after them showed."""
+        self._restarts.extend(value - self._speed.log for value in self._held)
+        self._held.clear()
 
     def drafted(self, k: int, draft_seconds: float | None, verify_seconds: float) -> None:
         """A round of k; `draft_seconds` None where they include reading what plain rounds had emitted."""
@@ -105,8 +115,8 @@ class CostRecord:
         self._now += 1
         if verify_seconds <= 0:
             return
-        verify = log(verify_seconds) - self._speed
-        draft = log(draft_seconds) - self._speed if draft_seconds else None
+        verify = log(verify_seconds) - self._speed.log
+        draft = log(draft_seconds) - self._speed.log if draft_seconds else None
         common = 0.0 if draft is None else self._common(k, draft, verify)
         self._follow(k + 1, verify)
         self._verify.add(k + 1, verify - common, self._now)
@@ -125,19 +135,17 @@ class CostRecord:
     def prefilled(self, tokens: int, seconds: float) -> None:
         """The draft read `tokens` tokens of context at once."""
         if tokens >= PREFILL_TOKENS and seconds > 0:
-            self._prefill.add(1, log(seconds / tokens) - self._speed, self._now)
+            self._prefill.add(1, log(seconds / tokens) - self._speed.log, self._now)
 
     def _follow(self, rows: int, value: float) -> None:
         """Let the speed follow a pass of `rows` that took `value` log seconds at today's speed."""
-        if self._verify.count(rows) < SURE_ROUNDS:
+        if self._verify.count(rows) < self._speed.sure_rounds:
             return
-        self._surprises.append(value - self._verify.median(rows))
-        trend = median_low(self._surprises)
-        if len(self._surprises) == TREND_ROUNDS and abs(trend) > SPEED_STEP:
-            self._speed += trend
-            # A hot machine may be slower at many rows and not at one.
-            self._slowed += abs(trend) if rows > 1 else 0.0
-            self._surprises.clear()
+        step = self._speed.follow(value - self._verify.median(rows))
+        # A hot machine may be slower at many rows and not at one.
+        self._slowed += abs(step) if rows > 1 else 0.0
+        if not self._speed.settling:
+            self._read_held()
 
     @property
     def ready(self) -> bool:
@@ -169,7 +177,7 @@ class CostRecord:
 
     def plain_seconds(self) -> float:
         """A plain step, now; before anything was measured all costs are in plain steps."""
-        return exp(self._plain() + self._speed)
+        return exp(self._plain() + self._speed.log)
 
     def _plain(self) -> float:
         """Log seconds of a plain step at today's speed; until it was measured, the least that other rounds suggest.
@@ -179,7 +187,7 @@ class CostRecord:
         seen = self._verify.count(1)
         if seen >= SURE_ROUNDS:
             return self._verify.median(1)
-        bounds = [self._least_restart, *self._verify.confirmed()]
+        bounds = [median_low(self._restarts) if self._restarts else inf, *self._verify.confirmed()]
         if seen:
             return min(self._verify.median(1), *bounds)
         implied = self._implied_plain()
@@ -218,12 +226,12 @@ class CostRecord:
         return self._seconds(self._draft, k)
 
     def _seconds(self, curve: Curve, n: int) -> float:
-        return exp(curve.estimate(n, self._plain(), self._now) + self._speed)
+        return exp(curve.estimate(n, self._plain(), self._now) + self._speed.log)
 
     def prefill_token_seconds(self) -> float:
         """The draft's reading of one token of a long stretch of context, now."""
         if self._prefill.count(1):
-            return exp(self._prefill.median(1) + self._speed)
+            return exp(self._prefill.median(1) + self._speed.log)
         return self._seconds(self._prefill, 1)
 
     def to_costs(self) -> Costs:

@@ -129,3 +129,36 @@ def test_nonsense_is_not_taken_for_costs(change, error):
         costs_from_dict(GOOD | change)
     with pytest.raises(KeyError):
         costs_from_dict({})
+
+
+def drafted_alone(seconds, rounds=12, restart=1.0):
+    """A machine on which no plain step was measured: drafting began at once."""
+    costs = CostRecord(Costs.of_ratio(0.1))
+    costs.begin()
+    costs.restarted(restart)
+    for _ in range(rounds):
+        costs.drafted(1, 0.1 * seconds, seconds)
+    return costs
+
+
+def test_starts_of_the_pipeline_bound_a_plain_step_by_their_median():
+    """Negative control: the least of many is the machine's best moment, and would make drafting look dear."""
+    costs = drafted_alone(1.3)
+    for seconds in (1.0, 0.5, 1.0, 1.0):
+        costs.restarted(seconds)
+    assert costs.plain_seconds() == pytest.approx(1.0)
+    once = drafted_alone(1.3, restart=0.5)
+    assert once.plain_seconds() == pytest.approx(0.5)
+
+
+def test_a_machine_that_became_faster_between_two_replies_has_no_cheaper_plain_step():
+    """The reply's first round is read at the speed that the five after it show."""
+    costs = drafted_alone(1.3)
+    before = costs.round_seconds(1) / costs.plain_seconds()
+    costs.begin()
+    costs.restarted(0.5)
+    assert costs.round_seconds(1) / costs.plain_seconds() == pytest.approx(before)
+    for _ in range(5):
+        costs.drafted(1, 0.065, 0.65)
+    assert costs.round_seconds(1) / costs.plain_seconds() == pytest.approx(before, rel=0.01)
+    assert costs.plain_seconds() == pytest.approx(0.5, rel=0.01)
