@@ -79,7 +79,7 @@ def test_the_demo_pair_is_lossless_in_float32_greedily_and_coupled():
     sentence = " ".join(lines[22:])
     assert sentence.startswith("lossless here: 16 of 16 answers are identical (")
     assert sentence.endswith(
-        f"at K 3 in float32 on cpu), compared with mlx-lm {device.versions()['mlx-lm']}'s own generate_step; "
+        f"at K 2 in float32 on cpu), compared with mlx-lm {device.versions()['mlx-lm']}'s own generate_step; "
         "a near-tie is a gap of at most 0.001 (÷ temperature where coupled)."
     )
     assert max(map(len, lines)) <= 80

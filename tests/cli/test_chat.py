@@ -143,7 +143,7 @@ def messages(path):
 def test_it_says_which_pair_is_loaded_and_ctrl_d_leaves(tmp_path):
     chat = Terminal(tmp_path, "-n", "12").ready()
     assert "demo pair" in chat.text() and "specdec pull" in chat.text() and "demo: target" in chat.text()
-    assert "demo · K 3 · temp 0 · context 0 / 1024" in chat.text()
+    assert "demo · K 2 · temp 0 · context 0 / 1024" in chat.text()
     chat.type(CTRL_D)
     assert chat.end()[0] == 0
 
