@@ -15,7 +15,7 @@ def write(tmp_path, text):
 
 def test_the_packaged_file_holds_the_demo_pair():
     demo = read_registry(packaged_file(), "packaged").find("demo")
-    assert (demo.target, demo.draft, demo.k) == ("specdec:demo/target", "specdec:demo/draft", 3)
+    assert (demo.target, demo.draft, demo.k) == ("specdec:demo/target", "specdec:demo/draft", 2)
 
 
 def test_the_packaged_hybrid_is_drafted_for_by_its_own_head():
