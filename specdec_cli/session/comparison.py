@@ -138,9 +138,7 @@ class Comparison:
         luck = self._scatter().noise ** 2 * (1 / self.rounds + 1 / self._tokens)
         share = drafted / (self._plain_rounds + drafted)
         spread = sqrt(share**2 * (cost.variance + self._before.unevenness(self._surprise())) + luck)
-        # Luck is that of the last replies together, and known as well.
-        degrees = n * self._before.pooled_replies // FREEDOM_ROUNDS
-        off = exp(t_quantile(min(max(degrees, 1), MOST_FREEDOM)) * spread)
+        off = exp(t_quantile(min(max(n // FREEDOM_ROUNDS, 1), MOST_FREEDOM)) * spread)
         if off > WIDEST:
             return None
         pays_from = break_even_share(exp(cost.log), fmean(k for _, k in self._kinds))

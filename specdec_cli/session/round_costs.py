@@ -65,11 +65,6 @@ class KnownCosts:
     lucks: tuple[float, ...] = ()
     surprises: tuple[float, ...] = ()
 
-    @property
-    def pooled_replies(self) -> int:
-        """Replies whose luck `usual_luck` pools, the present one included."""
-        return len(self.lucks[-REPLIES + 1 :]) + 1
-
     def usual_luck(self, luck: float) -> float:
         """The mean of the last replies', that of the present one included."""
         return fmean(min(one, MOST_LUCK) for one in (*self.lucks[-REPLIES + 1 :], luck))

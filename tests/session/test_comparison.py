@@ -1,7 +1,7 @@
 """The interval on what drafting gained holds the truth, on machines that are busy by the second.
 
 The truth of a simulated reply is paired: a plain pass for every emitted token, taken at the very moment of the round
-that emitted it. Of 600 such replies the interval held it in 92 %. The seeds are fixed, so nothing flakes.
+that emitted it. Of 600 such replies the interval held it in 92.5 %. The seeds are fixed, so nothing flakes.
 """
 
 import random

@@ -98,7 +98,6 @@ def test_the_usual_luck_is_that_of_the_last_replies():
     assert len(known.lucks) == REPLIES
     assert known.usual_luck(0.02) == pytest.approx((0.1 + 0.01 * (REPLIES - 2) + 0.02) / REPLIES)
     assert KnownCosts().usual_luck(0.02) == 0.02
-    assert (known.pooled_replies, KnownCosts().pooled_replies) == (REPLIES, 1)
 
 
 def test_a_reply_that_cannot_tell_its_luck_moves_the_next_ones_little():
