@@ -106,6 +106,7 @@ class CostRecord:
 
     def _read_held(self) -> None:
         """Starts of the pipeline, read at the speed that the rounds after them showed."""
+        self._passes.clear()
         self._restarts.extend(value - self._speed.log for value in self._held)
         self._held.clear()
 
