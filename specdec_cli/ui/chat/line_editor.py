@@ -170,6 +170,12 @@ def _keys(is_open: Callable[[str], bool]) -> KeyBindings:
         else:
             buffer.validate_and_handle()
 
+    @bindings.add("<sigint>")
+    def _interrupt(event: KeyPressEvent) -> None:
+        # A signal that came in the event loop's last step is handled after it: the line is read, and nothing waits.
+        if event.app.future is not None:
+            event.app.exit(exception=KeyboardInterrupt, style="class:aborting")
+
     @bindings.add("escape", "enter")
     def _new_line(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import stat
 import threading
@@ -71,6 +72,36 @@ def test_a_message_that_was_given_back_can_be_edited():
 
 def test_a_message_from_a_file_is_filtered_before_it_is_drawn():
     assert typed("\r", "a\x1b[2Jb\u202e\nc") == "ab\nc"
+
+
+def test_an_interrupt_that_was_queued_while_the_line_ended_says_nothing_of_pythons(caplog):
+    """The bug: a signal in the line's last step of the event loop was handled after it, and a traceback was printed."""
+    late = []
+
+    def interrupt_when_over(editor):
+        if editor._session.app.future is None:
+            late.append(True)
+            editor._session.app.key_processor.send_sigint()
+        else:
+            asyncio.get_running_loop().call_soon(interrupt_when_over, editor)
+
+    def is_open_and_watch(text):
+        interrupt_when_over(editor)
+        return False
+
+    with create_pipe_input() as keyboard:
+        keyboard.send_text("hello\r")
+        editor = LineEditor(
+            InMemoryHistory(),
+            lambda width: "bar",
+            io.StringIO(),
+            keyboard,
+            DummyOutput(),
+            complete=suggestions,
+            is_open=is_open_and_watch,
+        )
+        assert editor.read("") == "hello"
+    assert late and not caplog.records
 
 
 def test_ctrl_c_and_ctrl_d_are_told_apart():
