@@ -82,7 +82,8 @@ class Registry:
         """Raises: NotAvailable with the nearest names."""
         if name in self.pairs:
             return self.pairs[name]
-        raise NotAvailable(f"no pair named {name}; {len(self.pairs)} are known", nearest(name, self.pairs))
+        hint = nearest(name, self.pairs, "specdec pairs lists them")
+        raise NotAvailable(f"no pair named {name}; {len(self.pairs)} are known", hint)
 
 
 def draft_options(draft: str | None) -> list[str]:
@@ -92,8 +93,9 @@ def draft_options(draft: str | None) -> list[str]:
     return ["--head-from" if draft.startswith(HEAD) else "--draft", draft.removeprefix(HEAD)]
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint: the names most like `name`, else all of them."""
+def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """A hint: the names that hold `name` or are most like it; without any `otherwise`, or all of them."""
     names = list(known)
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    return f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names)}"
+    holding = [one for one in names if name and name.lower() in one.lower()]
+    near = (holding or difflib.get_close_matches(name.lower(), names))[:3]
+    return f"did you mean {' or '.join(near)}?" if near else otherwise or f"known: {', '.join(names)}"

@@ -13,6 +13,8 @@ TYPOS = [
     (["pul", "tiny"], 2, "No such command 'pul'. Did you mean 'pull'?", "specdec --help"),
     (["pull", "tinny"], 3, "no pair named tinny; 29 are known", "did you mean tiny?"),
     (["check", "quen3-8b"], 3, "no pair named quen3-8b; 29 are known", "did you mean qwen3-8b"),
+    (["run", "-p", "nope", "hi"], 3, "no pair named nope; 29 are known", "specdec pairs lists them"),
+    (["pull", "Gemma"], 3, "no pair named Gemma; 29 are known", "did you mean gemma-4-31b?"),
     (["run", "-p", "tinny", "hi"], 3, "no pair named tinny; 29 are known", "did you mean tiny?"),
     (["pairs", "use", "dmeo"], 3, "no pair named dmeo; 29 are known", "did you mean demo?"),
     (["pairs", "ad", "x"], 2, "No such command 'ad'. Did you mean 'add'?", "specdec --help"),
