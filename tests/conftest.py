@@ -1,5 +1,6 @@
 """Law of the suite: offline, float32, deterministic; no setting of the user or of the caller leaks in."""
 
+import gc
 import os
 import signal
 
@@ -30,3 +31,9 @@ def tiny_pair(tmp_path_factory):
     target = tiny_folder(root / "target", TINY, seed=1)
     draft = tiny_folder(root / "draft", TINY, seed=1, noise=0.05)
     return target, draft
+
+
+def pytest_collection_finish(session):
+    """What was imported stays: each collection by a test that counts memory would look through all of it."""
+    gc.collect()
+    gc.freeze()

@@ -105,7 +105,7 @@ def test_a_broken_models_toml_names_file_and_line_and_is_left_alone(world, comma
     world.models.write_text(broken)
     done = world(*command)
     message = f"{world.models}:{broken.count(chr(10))}: unknown key draught"
-    assert (done.code, done.errors()) == (2, [message, "did you mean draft or drafter?"])
+    assert (done.code, done.errors()) == (2, [message, "did you mean draft?"])
     assert world.models.read_text() == broken
 
 
