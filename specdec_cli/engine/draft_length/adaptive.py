@@ -13,7 +13,7 @@ from math import exp, inf, log
 from typing import Any
 
 from specdec_cli.engine.draft_length.acceptance import AcceptanceRecord
-from specdec_cli.engine.draft_length.costs import CostRecord, Costs, costs_from_dict
+from specdec_cli.engine.draft_length.costs import CostRecord
 from specdec_cli.engine.draft_length.estimates import (
     HOPED_RATE,
     Choice,
@@ -26,6 +26,7 @@ from specdec_cli.engine.draft_length.estimates import (
 )
 from specdec_cli.engine.draft_length.exploration import LAST_WAIT_ROUNDS, RECONSIDER_ROUNDS, Exploration
 from specdec_cli.engine.draft_length.look import RISKED_SHARE, Look
+from specdec_cli.engine.draft_length.ratios import Costs, costs_from_dict
 from specdec_cli.engine.draft_length.unread import Unread
 from specdec_cli.events import Round
 from specdec_cli.kinds import learns_from

@@ -8,56 +8,23 @@ cost beside one). Speed follows every round, so a cost that was last measured lo
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from math import exp, inf, log
 from statistics import median_low
-from typing import Any
 
 from specdec_cli.engine.draft_length.curve import TURN_ROUNDS, Curve
+from specdec_cli.engine.draft_length.ratios import MEASURED_DOUBT, UNKNOWN_DOUBT, Costs
 from specdec_cli.engine.draft_length.speed import SURE_ROUNDS, Speed
-from specdec_cli.speedup import TYPICAL_ROW_COST, interpolate
 
 # Starts of the pipeline whose median bounds a plain step: the least of many would be that of the machine's best moment.
 RESTARTS = 5
 # Plain steps needed before anything is compared with them.
 PLAIN_ROUNDS = 2
-# Doubts (log): nothing is known of the machine's GPU; it was measured by an earlier process.
-UNKNOWN_DOUBT, MEASURED_DOUBT = 0.5, 0.1
 # Draft and verification both slower, or both faster, by this (log): their common part is the machine's.
 COMMON = 0.15
 # Rounds of one kind before it tells a disturbance from its own cost.
 KNOWN_ROUNDS = 2
 # Fewer tokens in one read say more about overhead than about the cost of a token.
 PREFILL_TOKENS = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """Assumptions before anything is measured, all in plain steps: n rows of the target, K draft steps, a prompt token.
-
-    Tables are linear between and beyond their entries; a draft table needs one entry, a verify table none.
-    """
-
-    verify: Mapping[int, float] = field(default_factory=dict)
-    draft: Mapping[int, float] = field(default_factory=lambda: {1: 0.1})
-    # Prompt tokens are read many at a time, eight in about a step's time (published: 350 tok/s read, 50 tok/s decoded).
-    prefill_token: float = 0.1 / 8
-    # How far (log) these ratios may be off: until a plain step was measured, no smaller gain is believed.
-    doubt: float = UNKNOWN_DOUBT
-
-    @classmethod
-    def of_ratio(cls, ratio: float, row: float = TYPICAL_ROW_COST) -> Costs:
-        """A draft step costs what its weights weigh beside the target's (`ratio`); each further row costs `row`."""
-        return cls({2: 1 + row}, {1: ratio}, ratio / 8)
-
-    def rows(self, n: int) -> float:
-        """Plain steps of an n-row target pass."""
-        return interpolate({**self.verify, 1: 1.0}, n, TYPICAL_ROW_COST)
-
-    def steps(self, k: int) -> float:
-        """Plain steps of k draft steps."""
-        return interpolate({**self.draft, 0: 0.0}, k, 0.0)
 
 
 class CostRecord:
@@ -73,7 +40,8 @@ class CostRecord:
         self._held: list[float] = []
         self._slowed, self._checked = 0.0, 0
         self._now = 0
-        self._passes: dict[int, float] = {}
+        self._estimates: dict[tuple[Curve, int], float] = {}
+        self._plain_log: float | None = None
 
     def begin(self) -> None:
         """A reply begins, maybe long after the one before."""
@@ -82,12 +50,17 @@ class CostRecord:
 
     def plain(self, seconds: float) -> None:
         """A plain round that follows another plain round."""
-        self._passes.clear()
+        self._changed()
         if seconds > 0:
             self._follow(1, log(seconds) - self._speed.log)
             self._verify.add(1, log(seconds) - self._speed.log, self._now)
             if self._slowed:
                 self._check_plain()
+
+    def _changed(self) -> None:
+        """What was computed from the measurements, every K being asked for several times a round, no longer holds."""
+        self._estimates.clear()
+        self._plain_log = None
 
     def _check_plain(self) -> None:
         """Wider passes slowed down, and the speed of all followed: does this hold for a plain step?"""
@@ -98,7 +71,7 @@ class CostRecord:
 
     def restarted(self, seconds: float) -> None:
         """A plain round that nothing was queued for: no measure, but a plain step takes no longer."""
-        self._passes.clear()
+        self._changed()
         if seconds > 0:
             self._held.append(log(seconds))
             if not (self._speed.settling and self._now):
@@ -106,13 +79,13 @@ class CostRecord:
 
     def _read_held(self) -> None:
         """Starts of the pipeline, read at the speed that the rounds after them showed."""
-        self._passes.clear()
+        self._changed()
         self._restarts.extend(value - self._speed.log for value in self._held)
         self._held.clear()
 
     def drafted(self, k: int, draft_seconds: float | None, verify_seconds: float) -> None:
         """A round of k; `draft_seconds` None where they include reading what plain rounds had emitted."""
-        self._passes.clear()
+        self._changed()
         self._now += 1
         if verify_seconds <= 0:
             return
@@ -135,6 +108,7 @@ class CostRecord:
 
     def prefilled(self, tokens: int, seconds: float) -> None:
         """The draft read `tokens` tokens of context at once."""
+        self._changed()
         if tokens >= PREFILL_TOKENS and seconds > 0:
             self._prefill.add(1, log(seconds / tokens) - self._speed.log, self._now)
 
@@ -181,7 +155,13 @@ class CostRecord:
         return exp(self._plain() + self._speed.log)
 
     def _plain(self) -> float:
-        """Log seconds of a plain step at today's speed; until it was measured, the least that other rounds suggest.
+        """Log seconds of a plain step at today's speed."""
+        if self._plain_log is None:
+            self._plain_log = self._least_plain()
+        return self._plain_log
+
+    def _least_plain(self) -> float:
+        """Likewise; until it was measured, the least that other rounds suggest.
 
         Seen a few times only, it is at most what starting the pipeline took, and a pass of more rows.
         """
@@ -218,16 +198,16 @@ class CostRecord:
 
     def verify_seconds(self, k: int) -> float:
         """A pass of K + 1 rows, now."""
-        if k not in self._passes:  # every K is asked for several times a round
-            self._passes[k] = self._seconds(self._verify, k + 1) if k else self.plain_seconds()
-        return self._passes[k]
+        return self._seconds(self._verify, k + 1) if k else self.plain_seconds()
 
     def draft_seconds(self, k: int) -> float:
         """K > 0 draft steps, now."""
         return self._seconds(self._draft, k)
 
     def _seconds(self, curve: Curve, n: int) -> float:
-        return exp(curve.estimate(n, self._plain(), self._now) + self._speed.log)
+        if (curve, n) not in self._estimates:
+            self._estimates[curve, n] = exp(curve.estimate(n, self._plain(), self._now) + self._speed.log)
+        return self._estimates[curve, n]
 
     def prefill_token_seconds(self) -> float:
         """The draft's reading of one token of a long stretch of context, now."""
@@ -243,18 +223,3 @@ class CostRecord:
         prefill_token = round(self.prefill_token_seconds() / self.plain_seconds(), 6)
         doubt = MEASURED_DOUBT if self._verify.confirmed() else self.assumed.doubt
         return Costs(verify, draft, prefill_token, doubt)
-
-
-# Costs are ratios to a plain step, of passes of few rows: anything beyond is a damaged file, not a machine.
-LEAST_RATIO, MOST_RATIO, MOST_ROWS = 1e-6, 1e6, 1024
-
-
-def costs_from_dict(values: Mapping[str, Any]) -> Costs:
-    """The Costs whose `asdict` went through JSON, where keys are text. Raises KeyError, TypeError or ValueError."""
-    verify, draft = ({int(n): float(v) for n, v in values[name].items()} for name in ("verify", "draft"))
-    costs = Costs(verify, draft, float(values["prefill_token"]), float(values["doubt"]))
-    ratios = (*verify.values(), *draft.values(), costs.prefill_token, costs.doubt)
-    possible = all(LEAST_RATIO <= ratio <= MOST_RATIO for ratio in ratios)  # false for what is no number, too
-    if not (draft and possible and all(1 <= n <= MOST_ROWS for n in (*verify, *draft))):
-        raise ValueError("costs are positive ratios to a plain step")
-    return costs

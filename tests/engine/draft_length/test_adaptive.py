@@ -12,9 +12,9 @@ import pytest
 from fakes.machine import BY_NAME, CODE, COPY, DEEPEST, HOSTILE, MACHINES, PROSE, SWITCHING, TEXTS, heated, play
 from specdec_cli.engine.draft_length.acceptance import AcceptanceRecord
 from specdec_cli.engine.draft_length.adaptive import BELIEVED_SECONDS, Adaptive
-from specdec_cli.engine.draft_length.costs import Costs
 from specdec_cli.engine.draft_length.exploration import FIRST_WAIT_ROUNDS
 from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.draft_length.ratios import Costs
 from specdec_cli.events import Round
 
 SEEDS = range(4)

@@ -12,8 +12,8 @@ import pytest
 from fakes.chips import Case, calm, cases, crowded, halved
 from fakes.machine import MACHINES, Text, play
 from specdec_cli.engine.draft_length.adaptive import Adaptive
-from specdec_cli.engine.draft_length.costs import Costs
 from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.draft_length.ratios import Costs
 from specdec_cli.engine.draft_length.speed import Speed
 
 TOKENS, AFTER = 96, (2, 3, 4)

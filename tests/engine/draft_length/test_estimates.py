@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_cli.engine.draft_length.costs import CostRecord, Costs
+from specdec_cli.engine.draft_length.costs import CostRecord
 from specdec_cli.engine.draft_length.estimates import (
     DOUBTED,
     FRESH_ROUNDS,
@@ -19,6 +19,7 @@ from specdec_cli.engine.draft_length.estimates import (
     pays,
     plain_doubt,
 )
+from specdec_cli.engine.draft_length.ratios import Costs
 
 ROW, STEP = 0.25, 0.1
 

@@ -18,8 +18,8 @@ import pytest
 from fakes.chips import busy, calm, cases, cold_start, outliers, restless
 from fakes.machine import CODE, HOSTILE, PROSE, play
 from specdec_cli.engine.draft_length.adaptive import Adaptive
-from specdec_cli.engine.draft_length.costs import Costs
 from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.draft_length.ratios import Costs
 
 KS = (0, 1, 2, 3, 4, 5, 6, 8, 12, 16)
 SEEDS = {32: range(16), 128: range(8), 512: range(4)}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from math import inf
 
-from specdec_cli.engine.draft_length.costs import CostRecord, Costs
+from specdec_cli.engine.draft_length.costs import CostRecord
+from specdec_cli.engine.draft_length.ratios import Costs
 from specdec_cli.engine.draft_length.unread import Unread
 
 
