@@ -30,23 +30,34 @@ def url(tmp_path_factory):
     desk.close()
 
 
-def test_without_its_function_the_model_says_so(url):
-    client = openai.OpenAI(base_url=f"{url}/v1", api_key="any")
-    answer = client.chat.completions.create(model="default", messages=[{"role": "user", "content": ASKED}])
+@pytest.fixture
+def gpt(url):
+    """Closed, or a collection elsewhere would find its socket open."""
+    with openai.OpenAI(base_url=f"{url}/v1", api_key="any") as client:
+        yield client
+
+
+@pytest.fixture
+def claude(url):
+    with anthropic.Anthropic(base_url=url, api_key="any") as client:
+        yield client
+
+
+def test_without_its_function_the_model_says_so(gpt):
+    answer = gpt.chat.completions.create(model="default", messages=[{"role": "user", "content": ASKED}])
     assert (answer.choices[0].message.content, answer.choices[0].finish_reason) == (OTHERWISE, "stop")
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_chat_calls_and_goes_on_with_the_result(url, stream):
-    client = openai.OpenAI(base_url=f"{url}/v1", api_key="any")
+def test_chat_calls_and_goes_on_with_the_result(gpt, stream):
     tools = [{"type": "function", "function": FUNCTION}]
     messages = [{"role": "system", "content": LONG_SYSTEM}, {"role": "user", "content": ASKED}]
 
     def said():
         asked = {"model": "default", "messages": messages, "tools": tools}
         if not stream:
-            return client.chat.completions.create(**asked)
-        with client.chat.completions.stream(**asked, stream_options={"include_usage": True}) as events:
+            return gpt.chat.completions.create(**asked)
+        with gpt.chat.completions.stream(**asked, stream_options={"include_usage": True}) as events:
             return events.get_final_completion()
 
     first = said()
@@ -64,25 +75,23 @@ def test_chat_calls_and_goes_on_with_the_result(url, stream):
     assert read_again <= 1
 
 
-def test_responses_call_and_go_on_with_the_result(url):
-    client = openai.OpenAI(base_url=f"{url}/v1", api_key="any")
+def test_responses_call_and_go_on_with_the_result(gpt):
     asked = {"model": "default", "instructions": LONG_SYSTEM, "tools": [{"type": "function", **FUNCTION}]}
     items = [{"role": "user", "content": ASKED}]
-    first = client.responses.create(input=items, **asked)
+    first = gpt.responses.create(input=items, **asked)
     call = next(item for item in first.output if item.type == "function_call")
     assert (call.name, call.arguments) == (SCRIPT.function, '{"folder": "src", "hidden": false}')
     items += [
         call.model_dump(include={"type", "call_id", "name", "arguments"}),
         {"type": "function_call_output", "call_id": call.call_id, "output": RESULT},
     ]
-    second = client.responses.create(input=items, **asked)
+    second = gpt.responses.create(input=items, **asked)
     assert second.output_text == SCRIPT.ending
     assert first.usage.input_tokens - second.usage.input_tokens_details.cached_tokens <= 1
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_messages_call_and_go_on_with_the_result(url, stream):
-    client = anthropic.Anthropic(base_url=url, api_key="any")
+def test_messages_call_and_go_on_with_the_result(claude, stream):
     tools = [{"name": SCRIPT.function, "description": "Lists a folder.", "input_schema": SCHEMA}]
     messages = [{"role": "user", "content": ASKED}]
     header = "x-anthropic-billing-header: cc_version=2; cch="
@@ -92,8 +101,8 @@ def test_messages_call_and_go_on_with_the_result(url, stream):
         system = [{"type": "text", "text": f"{header}{turn};"}, {"type": "text", "text": LONG_SYSTEM}]
         asked = {"model": "default", "max_tokens": 200, "system": system, "messages": messages, "tools": tools}
         if not stream:
-            return client.messages.create(**asked)
-        with client.messages.stream(**asked) as events:
+            return claude.messages.create(**asked)
+        with claude.messages.stream(**asked) as events:
             return events.get_final_message()
 
     first = said(1)
