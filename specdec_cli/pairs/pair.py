@@ -94,8 +94,8 @@ def draft_options(draft: str | None) -> list[str]:
 
 
 def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
-    """A hint: the names that hold `name` or are most like it; without any `otherwise`, or all of them."""
-    names = list(known)
-    holding = [one for one in names if name and name.lower() in one.lower()]
-    near = (holding or difflib.get_close_matches(name.lower(), names))[:3]
-    return f"did you mean {' or '.join(near)}?" if near else otherwise or f"known: {', '.join(names)}"
+    """A hint: the names that hold `name` or are most like it, whatever their case; else `otherwise`, or all of them."""
+    names = {one.lower(): one for one in known}
+    holding = [one for one in names if name and name.lower() in one]
+    near = [names[one] for one in (holding or difflib.get_close_matches(name.lower(), names))[:3]]
+    return f"did you mean {' or '.join(near)}?" if near else otherwise or f"known: {', '.join(names.values())}"

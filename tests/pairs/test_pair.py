@@ -3,7 +3,7 @@ import shlex
 import pytest
 
 from specdec_cli.errors import NotAvailable, UsageError
-from specdec_cli.pairs.pair import Pair
+from specdec_cli.pairs.pair import Pair, nearest
 from specdec_cli.pairs.registry import packaged_file, read_registry
 
 
@@ -36,6 +36,22 @@ def test_an_unknown_key_is_named_with_line_and_nearest_key(tmp_path):
     with pytest.raises(UsageError, match=r"models.toml:5: unknown key draught") as caught:
         read_registry(path, "yours")
     assert caught.value.hint == "did you mean draft?"
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("qwne", "did you mean Qwen?"),
+        ("LLAMA", "did you mean llama-3b or llama-8b?"),
+        ("x", "did you mean xy?"),
+        ("nope", "known: Qwen, llama-3b, llama-8b, xy"),
+        ("", "known: Qwen, llama-3b, llama-8b, xy"),
+    ],
+)
+def test_the_nearest_names_hold_what_was_typed_or_are_like_it(name, hint):
+    known = ["Qwen", "llama-3b", "llama-8b", "xy"]
+    assert nearest(name, known) == hint
+    assert nearest(name, known, "specdec pairs") == (hint if hint.startswith("did") else "specdec pairs")
 
 
 def test_a_wrong_value_is_shown(tmp_path):

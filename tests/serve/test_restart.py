@@ -20,13 +20,11 @@ from specdec_cli.session.slot import Slot
 
 SLOW = ("window", "recurrent")
 EACH = ["plain", *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW)]
-# Conversations, turns of each, and tokens of the system message: two long ones ask more than one, and thirty turns no
-# other questions than twelve.
+# Conversations, turns of each, and tokens of the system message: two long ones ask more than one, which takes as long.
 LENGTHS = [
     pytest.param(1, 4, 600, id="short-1"),
     pytest.param(2, 4, 600, id="short-2"),
-    pytest.param(2, 12, 6000, id="agent-2", marks=pytest.mark.slow),
-    pytest.param(2, 30, 6000, id="agent-2-long", marks=[pytest.mark.slow, pytest.mark.full]),
+    pytest.param(2, 30, 6000, id="agent-2", marks=pytest.mark.slow),
     pytest.param(1, 30, 6000, id="agent-1", marks=[pytest.mark.slow, pytest.mark.full]),
 ]
 SEEDED = {"seed": 7, "sampling": {"temperature": 0.8}}

@@ -234,7 +234,9 @@ def test_the_panel_shows_the_share_of_the_device_s_time_that_drafting_took(monke
     assert int(shown) == pytest.approx(100 * draft / (draft + verify), abs=2)
 
 
-LONG = 128  # tokens, in place of hundreds, which the processor would read for seconds
+# Tokens, in place of the product's 512, which the processor would read for seconds. The reply hardly doubles them, and
+# each doubling is tried anew.
+LONG = 128
 
 
 def paced(monkeypatch, pair, wakeup_seconds, shortest):

@@ -161,7 +161,7 @@ class CostRecord:
         return self._plain_log
 
     def _least_plain(self) -> float:
-        """Likewise; until it was measured, the least that other rounds suggest.
+        """Its median; until it was measured, the least that other rounds suggest.
 
         Seen a few times only, it is at most what starting the pipeline took, and a pass of more rows.
         """
