@@ -1,14 +1,39 @@
-"""What drafting gained over plain decoding, with how sure that is (pure). Law: no figure without its interval."""
+"""What drafting gained over plain decoding, with how sure that is (pure). Law: no figure without its interval.
+
+A ratio is seconds of plain decoding / seconds taken. Every command says it in the words of `ratio_words`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from specdec_cli.format import percent
 
-ABOUT = 0.1  # a ratio this near to 1 whose interval holds 1 is "about as fast"
+# An interval within so much of 1 that holds 1 is "no difference": it rules out all that anybody would notice.
+NOTICEABLE = 0.1
+
+Verdict = Literal["faster", "slower", "no difference", "cannot tell yet"]
+
+
+def verdict(low: float, high: float) -> Verdict:
+    """What a 95 % interval of a ratio allows to be said."""
+    if low > 1:
+        return "faster"
+    if high < 1:
+        return "slower"
+    return "no difference" if low >= 1 - NOTICEABLE and high <= 1 + NOTICEABLE else "cannot tell yet"
+
+
+def ratio_words(speedup: float, low: float, high: float) -> str:
+    """ "1.40× faster (1.12–1.71)", "slower, 0.83× (0.79–0.88)", "no difference (0.94–1.07)", "cannot tell yet (0.60–1.80)".
+
+    Nothing is called faster or slower whose interval holds 1.
+    """
+    word, interval = verdict(low, high), f"({low:.2f}–{high:.2f})"
+    figure = {"faster": f"{speedup:.2f}× faster", "slower": f"slower, {speedup:.2f}×"}
+    return f"{figure.get(word, word)} {interval}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +58,13 @@ class Gain:
         return cls(speedup, low, high, stats.get("break_even_acceptance_rate"))
 
     @property
-    def about_even(self) -> bool:
-        """Whether it may well have been as fast as plain decoding, and was not far from it."""
-        return self.low <= 1 <= self.high and abs(self.speedup - 1) <= ABOUT
+    def verdict(self) -> Verdict:
+        return verdict(self.low, self.high)
 
     @property
     def sentence(self) -> str:
-        """ "≈ 1.4× faster (1.1–1.7)", "≈ 0.8× as fast (0.7–0.9)" or "about as fast (0.9–1.1)".
-
-        Nothing is called faster whose interval holds 1: "≈ 1.2× as fast (0.9–1.5)".
-        """
-        interval = f"({self.low:.1f}–{self.high:.1f})"
-        if self.about_even:
-            return f"about as fast {interval}"
-        return f"≈ {self.speedup:.1f}× {'faster' if self.low > 1 else 'as fast'} {interval}"
+        """The ratio in words: `ratio_words`."""
+        return ratio_words(self.speedup, self.low, self.high)
 
     @property
     def pays_from(self) -> str:

@@ -56,8 +56,7 @@ def figures(stats: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         ("speed", speed(stats["tokens_per_second"]), "tokens after the first ÷ their seconds"),
     ]
     if gain:
-        interval = f"{gain.low:.1f}–{gain.high:.1f}: 95 % interval, against plain decoding, costs measured here"
-        found.append(("speed-up", "about as fast" if gain.about_even else f"≈ {gain.speedup:.1f}×", interval))
+        found.append(("speed-up", gain.sentence, "95 % interval, against plain decoding, costs measured here"))
     return found
 
 

@@ -6,7 +6,7 @@ import math
 
 from specdec_cli.audit.divergence import Divergence, Token
 from specdec_cli.format import count
-from specdec_cli.gain import ABOUT
+from specdec_cli.gain import ratio_words
 from specdec_cli.race.events import DRAFTED, PLAIN, Measured, RaceFinish
 from specdec_cli.race.state import LaneState, RaceState
 from specdec_cli.ui.terminal import safe, visible
@@ -17,20 +17,11 @@ TITLES = {PLAIN: "plain decoding", DRAFTED: "drafted"}
 NECK = 0.02
 
 
-def interval(found: Measured) -> str:
-    """ "(1.55–1.70)"; empty without one."""
-    return "" if found.low is None or found.high is None else f"({found.low:.2f}–{found.high:.2f})"
-
-
 def ratio(found: Measured) -> str:
-    """ "1.62× faster (1.55–1.70)", "0.83× as fast (0.79–0.88)", "about as fast as plain (0.95–1.06)"."""
-    shown = interval(found)
+    """ "1.62× faster (1.55–1.70)" and its kin; without an interval nothing is called faster."""
     if found.low is None or found.high is None:
-        return f"{found.speedup:.2f}× as fast, too short for an interval"
-    if found.low <= 1 <= found.high:
-        near = abs(found.speedup - 1) <= ABOUT
-        return f"about as fast as plain {shown}" if near else f"{found.speedup:.2f}×, which could be chance {shown}"
-    return f"{found.speedup:.2f}× {'faster' if found.speedup > 1 else 'as fast'} {shown}"
+        return f"cannot tell yet ({found.speedup:.2f}×, too short for an interval)"
+    return ratio_words(found.speedup, found.low, found.high)
 
 
 def headline(state: RaceState) -> str:
