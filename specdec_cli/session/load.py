@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from specdec_cli import blas
 from specdec_cli.engine import device
 from specdec_cli.engine.footprint import resident_bytes
 from specdec_cli.engine.load import load as load_weights
@@ -238,5 +239,6 @@ def _identity(pair: Pair, kv_bits: int | None) -> str:
     """The cost of a round depends on these and on the length of the context."""
     models = " + ".join(f"{name}@{revision or 'latest'}" for name, revision in pair.models)
     power = power_source() + (", low power" if low_power_mode() else "")
-    where = f"{device.device_name()} {device.backend()}, mlx {device.versions()['mlx']}, {power}"
+    computes = blas.load() or device.backend()
+    where = f"{device.device_name()} {computes}, mlx {device.versions()['mlx']}, {power}"
     return f"{models} · kv {kv_bits or 'full'} · {where}"
