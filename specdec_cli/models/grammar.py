@@ -17,6 +17,7 @@ from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.models import schema, shape
 from specdec_cli.models.scout import LEAST_VOCAB, WORD_BITS, Row, Scout, ScoutBeside, one_line
 from specdec_cli.models.text import Thinking
+from specdec_cli.models.token_text import require_characters
 from specdec_cli.request import MAX_DRAFT, Constraint
 
 EVERYTHING = np.int32(-1)
@@ -140,6 +141,7 @@ class Vocabulary:
         return matcher
 
     def _made(self, constraint: Constraint, thinking: Thinking | None) -> LLMatcher:
+        require_characters(constraint.text)
         return LLMatcher(self._tokenizer, shape.grammar(constraint, thinking, self._tag), log_level=0)
 
     def _scout(self, matcher: LLMatcher, constraint: Constraint, thinking: Thinking | None) -> Scout:

@@ -28,7 +28,7 @@ from specdec_cli.kinds import DrafterKind, effective_drafter, effective_rule
 from specdec_cli.models.grammar import Matcher, require_uncut
 from specdec_cli.models.text import StopStrings, Thinking
 from specdec_cli.models.tokenizer import Message
-from specdec_cli.request import Request, asked_of, effective, require_lookups
+from specdec_cli.request import Request, asked_of, checked, effective, require_lookups
 from specdec_cli.session.drafting import DraftController
 from specdec_cli.session.gain_meter import GainMeter
 from specdec_cli.session.load import LoadedPair
@@ -128,9 +128,10 @@ class Session:
         """
         if request is not None and options:
             raise UsageError(f"a request and {', '.join(options)} were given", "give one of the two")
+        request = checked(request or asked_of(options))
         if isinstance(prompt, str):
             prompt = self.raw_tokens(prompt) if raw else self.chat_tokens(prompt)
-        return self._reply(prompt, request or asked_of(options), cancelled, raw)
+        return self._reply(prompt, request, cancelled, raw)
 
     def _reply(self, prompt: Sequence[int], request: Request, cancelled: Cancelled, raw: bool) -> Iterator[Event]:
         with recovering(self.slot.target, self.slot.draft, self.slot.head):
