@@ -107,7 +107,7 @@ def test_a_request_is_checked_as_options_are(pair, options, message):
 @pytest.mark.parametrize("kind", ["regex", "grammar", "schema"])
 def test_half_a_character_in_a_shape_is_a_usage_error(pair, kind):
     request = specdec.Request(constraint=specdec.Constraint(kind, "a\udc80"))
-    with pytest.raises(specdec.UsageError, match="the text is not UTF-8: byte 0x80 at 1 of 2|schema cannot be read"):
+    with pytest.raises(specdec.UsageError, match=r"the text is not UTF-8: byte 0x80 at 1 of 2|schema cannot be read"):
         list(pair.session().reply("hello", request))
 
 

@@ -101,7 +101,7 @@ def test_what_is_no_toml_is_a_usage_error_and_edits_leave_it_alone(files, conten
     files[1].write_bytes(content)
     with pytest.raises(UsageError, match=r"is not valid TOML|cannot be read|is nested too deeply"):
         load_registry(*files)
-    with pytest.raises(UsageError, match="is not valid TOML|is nested too deeply"):
+    with pytest.raises(UsageError, match=r"is not valid TOML|is nested too deeply"):
         userfile.set_default(files[1], "a")
     assert files[1].read_bytes() == content
 
