@@ -35,8 +35,8 @@ BOUNDS: Mapping[str, tuple[float, float, float]] = {
     "presence_penalty": (-100.0, 100.0, 0.0),
     "frequency_penalty": (-100.0, 100.0, 0.0),
 }
-# The least of every other number of a request, where one is given.
-LEAST = {"max_tokens": 1, "stop_repetition": 0, "attempt": 0, "max_context": 1, "logprobs": 0}
+# The least of every other number of a request, where one is given. A Request of 0 tokens only reads the prompt.
+LEAST = {"max_tokens": 0, "stop_repetition": 0, "attempt": 0, "max_context": 1, "logprobs": 0}
 BIAS_HINT = "ids start at 0, and a value is a number: logit_bias=((42, -5.0),)"
 DEFAULTED = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 
@@ -67,6 +67,7 @@ class Constraint:
 class Request:
     """Length, stops, drafting and sampling of one reply.
 
+    `max_tokens` 0 only reads the prompt.
     `k` is the draft length; 0 is plain decoding, `auto` chooses each round from measured costs and acceptance.
     `sampling` holds the values of BOUNDS that were asked for; the others are the target's defaults.
     `attempt` counts further answers to one prompt: under a seed, each has noise of its own.
@@ -97,13 +98,14 @@ class Request:
 def asked_of(options: Mapping[str, Any]) -> Request:
     """The Request of keyword arguments: its own fields, and the sampling values of BOUNDS by name.
 
-    Raises: UsageError for an unknown name.
+    Raises: UsageError for an unknown name, and for no tokens at all.
     """
     known = [field.name for field in fields(Request)]
     for name in options:
         if name not in known and name not in BOUNDS:
             nearest = difflib.get_close_matches(name, [*known, *BOUNDS], 1, 0.0)[0]
             raise UsageError(f"{name} is no option of a reply", f"the nearest: {nearest}")
+    within("max_tokens", 1)(options.get("max_tokens"))
     sampling = {**options.get("sampling", {}), **{name: options[name] for name in options if name in BOUNDS}}
     return replace(Request(), **{name: options[name] for name in options if name in known} | {"sampling": sampling})
 
