@@ -54,7 +54,12 @@ def bar(rate: float | None, gain: Gain | None, width: int) -> Text:
     return Text.assemble(drawn[:crossing], mark, drawn[crossing + 1 :])
 
 
-def positions(figures: Mapping[str, Any], width: int) -> Text:
+def positions(
+    figures: Mapping[str, Any],
+    width: int,
+    label: str = "at place",
+    meaning: str = "place 1: the first token of a draft",
+) -> Text:
     """at place 1 ▇ 80   2 ▆ 69 %: accepted at each place of the draft; without figures where they do not fit."""
     rates: Sequence[float] = figures["acceptance_per_position"]
     if not rates:
@@ -65,9 +70,8 @@ def positions(figures: Mapping[str, Any], width: int) -> Text:
             drawn.append(" %")
         if drawn.cell_len <= width - LABEL:
             break
-    meaning = Text("place 1: the first token of a draft", "dim")
-    fits = drawn.cell_len + meaning.cell_len + LABEL + 4 <= width
-    return labelled("at place", drawn, meaning if fits else Text(), width)
+    fits = drawn.cell_len + len(meaning) + LABEL + 4 <= width
+    return labelled(label, drawn, Text(meaning if fits else "", "dim"), width)
 
 
 def _position(spelled: str, place: int, rate: float) -> Text:
