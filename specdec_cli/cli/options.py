@@ -136,7 +136,10 @@ ColourAnswer = Annotated[
     ),
 ]
 Quiet = Annotated[bool, option("--quiet", "-q", help="The answer only: no panel, no summary.")]
-Verbose = Annotated[bool, option("--verbose", "-v", help="What a round costs, too, and what it takes to pay.")]
+Verbose = Annotated[
+    bool,
+    option("--verbose", "-v", help="What a round costs, too, and from where drafting pays.", advanced=True),
+]
 Plain = Annotated[bool, option("--plain", env="PLAIN", help="No control codes at all.", advanced=True)]
 Offline = Annotated[bool, option("--offline", env="OFFLINE", help="No network call at all.", advanced=True)]
 Force = Annotated[bool, option("--force", help="Go on although it does not fit.", advanced=True)]
