@@ -174,7 +174,7 @@ def _bring(pair: Pair, yes: bool) -> None:
     if not (yes or sys.stdin.isatty()):
         raise NotAvailable(
             f"{pair.name} is not downloaded, and the default pair must be",
-            f"download it first: specdec pull {pair.name}, or --yes; --force goes on without",
+            f"download it first: specdec pull {pair.name}; --yes does so now, --force goes on without",
         )
     from specdec_cli.pairs.pull import pull
     from specdec_cli.ui.download import PullScreen

@@ -139,7 +139,7 @@ def test_the_default_pair_is_one_that_can_answer(specdec):
     """`pairs use` of a pair that is not here broke every later `run` and `chat`."""
     code, message, hint = specdec.refused("pairs", "use", "llama-3b")
     assert (code, message) == (3, "llama-3b is not downloaded, and the default pair must be")
-    assert hint == "specdec pull llama-3b; --yes pulls it now, --force makes it the default without"
+    assert hint == "download it first: specdec pull llama-3b; --yes does so now, --force goes on without"
     assert not specdec.models.exists()
     assert specdec("pairs", "use", "demo") == (0, "", "demo is now the default pair\n")
 
