@@ -138,9 +138,9 @@ def notes(name: str, to: Connection) -> list[str]:
     elif name == "zed":
         found.append(f"{client.first}: it wants a key, and any will do")
     if client.agent and to.context is not None and to.context < AGENT_TOKENS:
-        found.append(f"{to.model} holds {to.context} tokens, and agents begin with up to {AGENT_TOKENS}: --pair NAME")
+        found.append(f"{to.model}'s context ({to.context}) is too small for an agent: choose a pair with --pair")
     if client.agent and not to.tools:
-        found.append(f"{to.model} calls no functions, and agents work with them: --pair NAME")
+        found.append(f"{to.model} calls no functions, which agents need: choose a pair with --pair")
     return found
 
 
