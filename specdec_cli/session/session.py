@@ -31,7 +31,7 @@ from specdec_cli.models.tokenizer import Message
 from specdec_cli.request import Request, asked_of, effective, require_lookups
 from specdec_cli.session.drafting import DraftController
 from specdec_cli.session.gain_meter import GainMeter
-from specdec_cli.session.load import LoadedPair
+from specdec_cli.session.load import LoadedPair, predicted_tokens
 from specdec_cli.session.reading import Cancelled, read_prompt
 from specdec_cli.session.slot import Slot
 from specdec_cli.session.start import start_of
@@ -193,11 +193,15 @@ class Session:
         complete = None if matcher is None else matcher.complete and reason != "repetition"
         return writer.finish(reason, stats, complete)
 
-    def predicted(self, request: Request) -> list[int]:
-        """Ids of the text that the answer will probably resemble. Raises: UsageError if nobody would look it up."""
+    def predicted(self, request: Request) -> Sequence[int]:
+        """Ids of the text that the answer will probably resemble.
+
+        Raises: UsageError if nobody would look it up, DoesNotFit for one that is far too long.
+        """
         require_lookups(request.predict, request.drafter, request.k)
-        opening = self.pair.text_tokens("") if request.predict else []
-        return self.pair.text_tokens(request.predict)[len(opening) :] if request.predict else []
+        if not isinstance(request.predict, str):
+            return request.predict
+        return predicted_tokens(self.pair.tokenizer, request.predict, self.context_limit(request))
 
     def matcher(self, prompt: Sequence[int], request: Request) -> Matcher | None:
         """The request's constraint at the beginning of the answer, if it has one.
