@@ -74,7 +74,8 @@ class Request:
     `constraint` is the shape that the answer must have, if any.
     `stop_repetition`: the answer ends when its last so many tokens repeat one phrase; 0 lets it go on.
     `logprobs`: rounds carry each token's log-probability and that many of the best ones; None: they do not.
-    `predict` is text that the answer will probably resemble: it is drafted from, and never shown to the model.
+    `predict` is text, or its ids, that the answer will probably resemble: it is drafted from, and never shown to the
+    model.
     `stop_tokens` end the answer as the target's own do.
     """
 
@@ -91,7 +92,7 @@ class Request:
     logprobs: int | None = None
     stop_repetition: int = 0
     constraint: Constraint | None = None
-    predict: str = ""
+    predict: str | tuple[int, ...] = ""
     stop_tokens: tuple[int, ...] = ()
 
 
@@ -143,7 +144,7 @@ def _sound_bias(biases: Iterable[tuple[int, float]]) -> tuple[tuple[int, float],
     return tuple(found.items())
 
 
-def require_lookups(predict: str, drafter: str, k: K) -> None:
+def require_lookups(predict: str | tuple[int, ...], drafter: str, k: K) -> None:
     """Raises: UsageError for a prediction that a drafter would leave aside. Plain decoding may be asked for it."""
     if not predict or drafter not in DRAFTERS:  # an unknown one is refused by whoever looks for it
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,6 +17,7 @@ from transformers.utils import chat_template_utils
 from specdec_cli.errors import NotAvailable, SpecdecError, UsageError
 from specdec_cli.foreign import guarded
 from specdec_cli.models.checkpoint import stop_ids
+from specdec_cli.models.pieces import Between, PieceEncoder, unwatched
 from specdec_cli.models.template import BoundedEnvironment, limited
 from specdec_cli.models.text import Thinking
 from specdec_cli.models.token_files import damaged_file, require_small_ids
@@ -45,6 +47,7 @@ class Tokenizer:
         self._wrapper = wrapper
         self._backend = getattr(wrapper._tokenizer, "backend_tokenizer", None)
         self._table: TokenTable | None = None
+        self._pieces = self._backend and PieceEncoder(self._backend, lambda: self.table().tokens)
         self.stop_tokens: frozenset[int] = frozenset(wrapper.eos_token_ids)
 
     @classmethod
@@ -70,20 +73,41 @@ class Tokenizer:
     def has_template(self) -> bool:
         return bool(self._wrapper.has_chat_template)
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, between: Between = unwatched) -> list[int]:
         """Ids of plain text, with the begin-of-sequence token where the model wants one.
+
+        `between` is told how far a long text has come, and may end its encoding.
 
         Raises: UsageError for text with a byte that is not UTF-8.
         """
+        begin, end = self._frame
+        return [*begin, *self.continuation(text, between), *end]
+
+    def continuation(self, text: str, between: Between = unwatched) -> list[int]:
+        """Ids of `text` alone, as it may follow any other; `between` and errors are those of `encode`."""
         require_characters(text)
-        return list(self._wrapper._tokenizer.encode(text))
+        if self._pieces is None:
+            return list(self._wrapper._tokenizer.encode(text, add_special_tokens=False))
+        return self._pieces.ids(text, between)
+
+    @cached_property
+    def _frame(self) -> tuple[list[int], list[int]]:
+        """The special tokens before and behind every text."""
+        encode = self._wrapper._tokenizer.encode
+        whole, bare = list(encode("a")), list(encode("a", add_special_tokens=False))
+        at = next(i for i in range(len(whole)) if whole[i : i + len(bare)] == bare)
+        return whole[:at], whole[at + len(bare) :]
 
     def render(
-        self, messages: Sequence[Message], thinks: bool = True, tools: Sequence[Mapping[str, Any]] = ()
+        self,
+        messages: Sequence[Message],
+        thinks: bool = True,
+        tools: Sequence[Mapping[str, Any]] = (),
+        between: Between = unwatched,
     ) -> list[int]:
         """Ids of a conversation under the chat template, ready for the assistant's turn.
 
-        `tools` are JSON schemas of functions, as the template expects them.
+        `tools` are JSON schemas of functions, as the template expects them; `between` is that of `encode`.
 
         Raises: UsageError if the template refuses these messages, as some do with a system message, if it fails or does
         not end, and for text with a byte that is not UTF-8.
@@ -103,8 +127,9 @@ class Tokenizer:
 
         chat_template_utils.ImmutableSandboxedEnvironment = BoundedEnvironment
         with guarded(refused), limited():
-            ids = self._wrapper.apply_chat_template([dict(m) for m in messages], add_generation_prompt=True, **more)
-            return [int(token) for token in ids]
+            options = {"add_generation_prompt": True, "tokenize": False, **more}
+            text = self._wrapper.apply_chat_template([dict(m) for m in messages], **options)
+        return self.continuation(text, between)
 
     @property
     def call_marks(self) -> tuple[str, str] | None:

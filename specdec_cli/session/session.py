@@ -31,7 +31,7 @@ from specdec_cli.models.tokenizer import Message
 from specdec_cli.request import Request, asked_of, checked, effective, require_lookups
 from specdec_cli.session.drafting import DraftController
 from specdec_cli.session.gain_meter import GainMeter
-from specdec_cli.session.load import LoadedPair
+from specdec_cli.session.load import LoadedPair, predicted_tokens
 from specdec_cli.session.reading import Cancelled, read_prompt
 from specdec_cli.session.slot import Slot
 from specdec_cli.session.start import start_of
@@ -197,13 +197,16 @@ class Session:
         complete = None if matcher is None else matcher.complete and reason != "repetition"
         return writer.finish(reason, stats, complete)
 
-    def predicted(self, request: Request) -> list[int]:
-        """Ids of the text that the answer will probably resemble. Raises: UsageError if nobody would look it up."""
+    def predicted(self, request: Request) -> Sequence[int]:
+        """Ids of the text that the answer will probably resemble.
+
+        Raises: UsageError if nobody would look it up, DoesNotFit for one that is far too long.
+        """
         require_lookups(request.predict, request.drafter, request.k)
-        if not request.predict:
-            return []
-        found = self.pair.text_tokens(request.predict)[len(self.pair.text_tokens("")) :]
-        return [token for token in found if token < self.slot.target.vocab_size]  # no others can be said
+        predicted = request.predict
+        if isinstance(predicted, str):
+            predicted = predicted_tokens(self.pair.tokenizer, predicted, self.context_limit(request))
+        return [token for token in predicted if token < self.slot.target.vocab_size]  # no others can be said
 
     def matcher(self, prompt: Sequence[int], request: Request) -> Matcher | None:
         """The request's constraint at the beginning of the answer, if it has one.
