@@ -151,7 +151,7 @@ def conversation_tokens(
         return tokenizer.render(messages, thinks, tools)
     if tools:
         raise UsageError(f"{name} has no chat template, and {len(tools)} tools need one", "take an instruct model")
-    return tokenizer.encode("\n\n".join(str(message["content"]) for message in messages))
+    return tokenizer.join(messages)
 
 
 def load(
