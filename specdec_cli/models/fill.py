@@ -6,14 +6,12 @@ spells like a mark stays text.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from specdec_cli.models.template import Spellings
 from specdec_cli.models.tokenizer import Tokenizer
 
-# A character that merges with none: SentencePiece puts its space before the first one of a text.
-ANCHOR = "\u263a"
 # Names that nobody gives.
 PROJECT, FILE = "project", "file"
 # Between other files where the family has no mark for them, as llama.cpp does.
@@ -93,8 +91,8 @@ class Fill:
         self._tokenizer, self._family, self._added = tokenizer, family, added
         self._opening = tokenizer.encode("")
         self.stop_tokens = tuple(added[mark] for mark in (*family.marks, *ENDS) if mark in added)
-        self._special = {*special, *self.stop_tokens}
-        self._texts = {token: text for text, token in added.items()}
+        texts = {token: text for text, token in added.items()}
+        self._spellings = Spellings({texts[token] for token in (*special, *self.stop_tokens)})
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> Fill | None:
@@ -138,21 +136,10 @@ class Fill:
 
     def _ids(self, text: str, encode: Encode | None = None) -> list[int]:
         """Ids of a text that is never a mark: one that spells some is encoded in parts."""
-        ids = (encode or self._after)(text)
-        forged = {self._texts[token] for token in ids if token in self._special}
-        cuts = [f"(?<={re.escape(one[0])})(?={re.escape(one[1:])})" for one in sorted(forged) if len(one) > 1]
-        parts = re.split("|".join(cuts), text) if cuts else [text]
-        if len(parts) == 1:
-            return ids
-        first, *rest = parts
-        return [*self._ids(first, encode), *(token for part in rest for token in self._ids(part))]
+        first, *rest = self._spellings.parts(text)
+        after = self._tokenizer.encode_after
+        return [*(encode or after)(first), *(token for part in rest for token in after(part))]
 
     def _first(self, text: str) -> list[int]:
         """Ids of a text of its own, without what the model begins every text with."""
         return self._tokenizer.encode(text)[len(self._opening) :]
-
-    def _after(self, text: str) -> list[int]:
-        """Ids of a text that goes on after some other, so no space is put before it."""
-        if self._tokenizer.is_byte_level:
-            return self._first(text)
-        return self._tokenizer.encode(ANCHOR + text)[len(self._tokenizer.encode(ANCHOR)) :]

@@ -1,4 +1,7 @@
-"""Limits on a chat template: a program that came with the weights. Law: it ends in time, in memory, or by its limit.
+"""A chat template: a program that came with the weights. Law: it ends in time, in memory, or by its limit.
+
+What it is given is text: where that spells a special token, a mark cuts the spelling in two, so that only the template
+itself writes special tokens.
 
 jinja2's sandbox lets a template compute as long and as large as it likes. Here loops are stopped by a watchdog, and the
 two operators whose one step may take hours or all memory (`*` and `**`) are bounded before they compute.
@@ -7,11 +10,15 @@ two operators whose one step may take hours or all memory (`*` and `**`) are bou
 from __future__ import annotations
 
 import ctypes
+import json
+import os
+import re
 import resource
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
@@ -23,6 +30,52 @@ LIMIT_SECONDS = 5.0
 LIMIT_BYTES = 300_000_000
 MOST_REPEATED, MOST_BITS = 10_000_000, 100_000
 STEP_SECONDS = 0.02
+
+# Characters that no alphabet has, for marks that no content contains.
+PRIVATE = range(0xF0000, 0xFFFFE)
+
+
+class Spellings:
+    """Finds the texts of some tokens in whatever a template is given."""
+
+    def __init__(self, tokens: Collection[str]) -> None:
+        """A token of one character has no middle to be cut in, and is left alone."""
+        rests = defaultdict[str, list[str]](list)
+        for token in tokens:
+            if len(token) > 1:
+                rests[token[0]].append(token[1:])
+        cuts = [f"{re.escape(first)}(?={_one_of(rest)})" for first, rest in rests.items()]
+        self._cut = re.compile("|".join(cuts) or "(?!)")
+
+    def parts(self, text: str) -> list[str]:
+        """`text` cut there."""
+        mark = next(unused_marks(text))
+        return str(self.cut(text, mark)).split(mark)
+
+    def cut(self, value: Any, mark: str) -> Any:
+        """`value` with `mark` behind the first character of each spelling in its texts, at any depth."""
+        if isinstance(value, str):
+            return self._cut.sub(rf"\g<0>{mark}", value)
+        if isinstance(value, Mapping):
+            return {self.cut(key, mark): self.cut(inner, mark) for key, inner in value.items()}
+        return [self.cut(inner, mark) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def _one_of(texts: Collection[str]) -> str:
+    """An expression of any of `texts`; common beginnings stand once, for some models have a thousand special tokens."""
+    head = os.path.commonprefix(list(texts))  # noqa: RUF071 - texts, no paths
+    rests = defaultdict[str, list[str]](list)
+    for text in texts:
+        if len(text) == len(head):
+            return re.escape(head)  # whatever else goes on from there, this one is found
+        rests[text[len(head)]].append(text[len(head) :])
+    return f"{re.escape(head)}(?:{'|'.join(map(_one_of, rests.values()))})"
+
+
+def unused_marks(*given: object) -> Iterator[str]:
+    """Characters that are in no text of `given`."""
+    text = json.dumps(given, ensure_ascii=False, skipkeys=True, default=str)
+    return (mark for mark in map(chr, PRIVATE) if mark not in text)
 
 
 class TemplateStopped(BaseException):

@@ -18,7 +18,7 @@ from specdec_cli.errors import NotAvailable, SpecdecError, UsageError
 from specdec_cli.foreign import guarded
 from specdec_cli.models.checkpoint import stop_ids
 from specdec_cli.models.pieces import Between, PieceEncoder, unwatched
-from specdec_cli.models.template import BoundedEnvironment, limited
+from specdec_cli.models.template import BoundedEnvironment, Spellings, limited, unused_marks
 from specdec_cli.models.text import Thinking
 from specdec_cli.models.token_files import damaged_file, require_small_ids
 from specdec_cli.models.token_text import byte_level, require_characters, sentence_piece, token_bytes
@@ -28,6 +28,9 @@ from specdec_cli.models.vocab import TokenTable
 Message = Mapping[str, Any]
 # gpt-oss answers in channels; mlx-lm knows no tags for them.
 CHANNELS = Thinking("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>")
+# A character that merges with none: SentencePiece puts its space before the first one of a text.
+ANCHOR = "\u263a"
+ASSISTANT = "assistant"
 
 
 class TextStream(Protocol):
@@ -48,6 +51,7 @@ class Tokenizer:
         self._backend = getattr(wrapper._tokenizer, "backend_tokenizer", None)
         self._table: TokenTable | None = None
         self._pieces = self._backend and PieceEncoder(self._backend, lambda: self.table().tokens)
+        self._spellings: tuple[Spellings, Spellings] | None = None
         self.stop_tokens: frozenset[int] = frozenset(wrapper.eos_token_ids)
 
     @classmethod
@@ -98,6 +102,38 @@ class Tokenizer:
         at = next(i for i in range(len(whole)) if whole[i : i + len(bare)] == bare)
         return whole[:at], whole[at + len(bare) :]
 
+    def encode_after(self, text: str, between: Between = unwatched) -> list[int]:
+        """Ids of a text that goes on after some other: nothing is put before it. Raises: as `encode`."""
+        if self.is_byte_level:
+            return self.continuation(text, between)
+        return self.continuation(ANCHOR + text, between)[len(self.continuation(ANCHOR)) :]
+
+    def join(self, messages: Sequence[Message], between: Between = unwatched) -> list[int]:
+        """Ids of a conversation for a model without a chat template: the contents, between blank lines.
+
+        Raises: UsageError for text with a byte that is not UTF-8.
+        """
+        mark = next(unused_marks(messages))
+        texts = [{"role": message["role"], "content": str(message["content"])} for message in messages]
+        begin, end = self._frame
+        parts = "\n\n".join(text["content"] for text in self._cut(texts, mark)).split(mark)
+        return [*begin, *self._encode_parts(parts, between), *end]
+
+    def _encode_parts(self, parts: Sequence[str], between: Between) -> list[int]:
+        """Ids of texts that follow each other, with no token across their borders."""
+        if self._pieces is not None:
+            between(self._pieces.least_tokens("".join(parts)))
+        ids: list[int] = []
+
+        def look(tokens: int) -> None:
+            between(known + tokens)
+
+        for part in parts:
+            known = len(ids)
+            between(known)
+            ids += (self.encode_after if known else self.continuation)(part, look)
+        return ids
+
     def render(
         self,
         messages: Sequence[Message],
@@ -107,14 +143,16 @@ class Tokenizer:
     ) -> list[int]:
         """Ids of a conversation under the chat template, ready for the assistant's turn.
 
-        `tools` are JSON schemas of functions, as the template expects them; `between` is that of `encode`.
+        A last message that is the assistant's is a beginning of its answer, to be continued. `tools` are JSON schemas
+        of functions, as the template expects them. Special tokens are the template's own: what spells one in a text is
+        letters. But of what the assistant said earlier only the tokens that end an answer are certain to be letters;
+        the others may be what it generated, and are read as such. `between` is that of `encode`.
 
         Raises: UsageError if the template refuses these messages, as some do with a system message, if it fails or does
-        not end, and for text with a byte that is not UTF-8.
+        not end, if a last message of the assistant's has no text or calls functions, and for text with a byte that is
+        not UTF-8.
         """
         more: dict[str, Any] = {} if thinks else {"enable_thinking": False}
-        if tools:
-            more["tools"] = [dict(tool) for tool in tools]
         for message in messages:
             require_characters(str(message.get("content", "")))
 
@@ -127,9 +165,32 @@ class Tokenizer:
 
         chat_template_utils.ImmutableSandboxedEnvironment = BoundedEnvironment
         with guarded(refused), limited():
-            options = {"add_generation_prompt": True, "tokenize": False, **more}
-            text = self._wrapper.apply_chat_template([dict(m) for m in messages], **options)
-        return self.continuation(text, between)
+            marks = unused_marks(messages, tools)
+            mark, end = next(marks), next(marks)
+            given = self._cut(messages, mark)
+            if tools:
+                more["tools"] = [self._special()[0].cut(dict(tool), mark) for tool in tools]
+            begun = bool(given) and given[-1]["role"] == ASSISTANT
+            if begun:
+                given[-1] = _begun(given[-1], end)
+            text = self._wrapper.apply_chat_template(given, add_generation_prompt=not begun, tokenize=False, **more)
+            if begun and end not in text:
+                raise ValueError("it leaves out the last one, which is to be continued")
+        return self._encode_parts(text.rpartition(end)[0 if begun else 2].split(mark), between)
+
+    def _cut(self, messages: Sequence[Message], mark: str) -> list[dict[str, Any]]:
+        """`messages` with `mark` inside what would be read as a special token."""
+        special, ends = self._special()
+        return [(ends if m["role"] == ASSISTANT else special).cut(dict(m), mark) for m in messages]
+
+    def _special(self) -> tuple[Spellings, Spellings]:
+        """(texts of special tokens and of those that end an answer, texts of the latter alone)."""
+        if self._spellings is None:
+            added = self.added_tokens()
+            ends = {text for token, (text, _) in added.items() if token in self.stop_tokens}
+            special = {text for text, special in added.values() if special} | ends
+            self._spellings = Spellings(special), Spellings(ends)
+        return self._spellings
 
     @property
     def call_marks(self) -> tuple[str, str] | None:
@@ -218,6 +279,15 @@ class Tokenizer:
     def is_byte_level(self) -> bool:
         """Whether every token stands for bytes, so that no space is put before a text."""
         return self._backend is not None and "ByteLevel" in repr(self._backend.decoder)
+
+
+def _begun(message: Mapping[str, Any], end: str) -> dict[str, Any]:
+    """`message` with `end` behind its text. Raises: UsageError for one that cannot be continued."""
+    if message.get("tool_calls"):
+        raise UsageError("the last message calls functions, and their results are missing", "send them as messages")
+    if not isinstance(message.get("content"), str):
+        raise UsageError("the last message is the assistant's, and has no text to continue", "end with the user's")
+    return {**message, "content": message["content"] + end}
 
 
 class _FastStream:

@@ -157,7 +157,7 @@ def conversation_tokens(
         return tokenizer.render(messages, thinks, tools, between)
     if tools:
         raise UsageError(f"{name} has no chat template, and {len(tools)} tools need one", "take an instruct model")
-    return tokenizer.encode("\n\n".join(str(message["content"]) for message in messages), between)
+    return tokenizer.join(messages, between)
 
 
 def predicted_tokens(

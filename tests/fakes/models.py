@@ -8,7 +8,7 @@ from pathlib import Path
 import mlx.core as mx
 from mlx.utils import tree_flatten, tree_map
 from mlx_lm.models import qwen3
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 TINY = {
@@ -60,6 +60,19 @@ def byte_tokenizer(words=()):
     tokenizer.pre_tokenizer = level
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(SPECIALS)
+    return tokenizer
+
+
+def sentence_piece(special):
+    """One as Llama's: a space before every text, pieces with U+2581, a token that begins every text."""
+    pieces = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", *"abcdefxy", "▁a", "▁b"]
+    vocabulary, merges = {piece: i for i, piece in enumerate(pieces)}, [("▁", "a"), ("▁", "b")]
+    tokenizer = Tokenizer(models.BPE(vocabulary, merges, byte_fallback=True, unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    tokenizer.add_special_tokens([AddedToken(text, normalized=False) for text in ("<s>", "</s>", *special)])
     return tokenizer
 
 

@@ -1,16 +1,14 @@
 """Fill-in-the-middle: which family a tokenizer belongs to, and the ids that its prompts are."""
 
 import pytest
-from tokenizers import AddedToken, decoders, models, normalizers
-from tokenizers import Tokenizer as Backend
+from tokenizers import AddedToken
 
-from fakes.models import TINY, byte_tokenizer, write_tokenizer
+from fakes.models import TINY, byte_tokenizer, sentence_piece, write_tokenizer
 from specdec_cli.models.fill import FAMILIES, Fill, Gap
 from specdec_cli.models.tokenizer import Tokenizer
 
 QWEN = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>")
 STAR = ("<fim_prefix>", "<fim_suffix>", "<fim_middle>", "<repo_name>", "<file_sep>")
-LLAMA = ("▁<PRE>", "▁<SUF>", "▁<MID>", "▁<EOT>")
 GAP = Gap("def f(x):\n    ", "\n    return y")
 
 
@@ -25,20 +23,6 @@ def tokenizer(tmp_path):
         return Tokenizer.load(tmp_path, "tiny", TINY)
 
     return made
-
-
-def sentence_piece(folder):
-    """One as Llama's: a space before every text, pieces with U+2581, a token that begins every text."""
-    pieces = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", *"abcdefxy", "▁a", "▁b"]
-    merges = [("▁", "a"), ("▁", "b")]
-    backend = Backend(models.BPE({p: i for i, p in enumerate(pieces)}, merges, byte_fallback=True, unk_token="<unk>"))
-    backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-    backend.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
-    )
-    backend.add_special_tokens([AddedToken(mark, normalized=False) for mark in ("<s>", "</s>", *LLAMA)])
-    write_tokenizer(folder, backend, eos_token="</s>", bos_token="<s>")
-    return Tokenizer.load(folder, "tiny", {"eos_token_id": 2})
 
 
 def text_of(tokenizer, filling):
@@ -118,7 +102,9 @@ def test_a_text_that_spells_a_mark_stays_text(tokenizer, special):
 
 def test_a_text_that_goes_on_gets_no_space_of_its_own(tmp_path):
     """As Meta's code has it: the text before the gap begins with SentencePiece's space, that after it does not."""
-    made = sentence_piece(tmp_path)
+    marks = ("▁<PRE>", "▁<SUF>", "▁<MID>", "▁<EOT>")
+    write_tokenizer(tmp_path, sentence_piece(marks), eos_token="</s>", bos_token="<s>")
+    made = Tokenizer.load(tmp_path, "tiny", {"eos_token_id": 2})
     opening = made.encode("")
     filling = Fill.of(made).prompt(Gap("a b", "ab", "b"))
     pieces = [made._backend.id_to_token(token) for token in filling.tokens[len(opening) :]]
