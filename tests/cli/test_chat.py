@@ -262,7 +262,7 @@ def test_an_unknown_command_is_an_error_and_nothing_is_sent(tmp_path):
     chat.say("/hlep").wait("hint: the nearest: /help")
     chat.type(CTRL_D)
     code, text = chat.end()
-    assert code == 0 and "error: there is no command /hlep" in text and "target pass" not in text
+    assert code == 0 and "error: there is no command /hlep" in text and " passes · " not in text
 
 
 def test_history_outlives_the_chat_privately_and_can_be_switched_off(tmp_path):

@@ -164,3 +164,19 @@ def test_displays_together_all_see_every_event_and_all_close() -> None:
         tee.close()
     assert one.seen == other.seen == ["Start"]
     assert sorted(closed) == ["one", "other"]
+
+
+def piped(**options: object) -> list[str]:
+    """What stderr gets of a reply whose stdout and stderr are pipes."""
+    err = io.StringIO()
+    asked = {"name": "demo", "json": False, "panel": None, "quiet": False, "plain": False, "trace": None} | options
+    with open_display(io.StringIO(), err, **asked) as display:
+        for event in script():
+            display.handle(event)
+    return err.getvalue().splitlines()
+
+
+def test_a_pipe_gets_one_line_and_what_a_round_costs_on_request() -> None:
+    assert len(piped()) == 1 and not piped(quiet=True)
+    one, more = piped(verbose=True)
+    assert [one] == piped() and more.startswith("a round costs 1.0 plain steps")
