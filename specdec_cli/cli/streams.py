@@ -6,13 +6,9 @@ import contextlib
 import io
 import os
 import sys
-
-from typing import TYPE_CHECKING
+from typing import Any
 
 from specdec_cli.ui.spelling import SPELLED
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
 
 # A closed stdout becomes one that refuses: what is written to it fails as it would have.
 NULL_FLAGS = {"stdin": os.O_RDONLY, "stdout": os.O_RDONLY, "stderr": os.O_WRONLY}
@@ -21,7 +17,7 @@ NULL_FLAGS = {"stdin": os.O_RDONLY, "stdout": os.O_RDONLY, "stderr": os.O_WRONLY
 class _Dropping(io.FileIO):
     """A file that drops what cannot be written: a log on a full disk must not cost the answer."""
 
-    def write(self, data: ReadableBuffer, /) -> int | None:
+    def write(self, data: Any, /) -> Any:
         try:
             return super().write(data)
         except OSError:

@@ -19,7 +19,7 @@ from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.verdict import Verdict
 from specdec_cli.speedup import break_even_share
 from specdec_cli.ui.spelling import spelled
-from specdec_cli.ui.terminal import make_console, safe
+from specdec_cli.ui.terminal import is_terminal, make_console, print_words, safe
 
 COMMON = "mlx-community/"
 # From this width on a pair takes one line.
@@ -101,7 +101,12 @@ def _groups(rows: Sequence[PairRow]) -> dict[str, list[PairRow]]:
 
 def _print_pair(console: Console, row: PairRow, name: str) -> None:
     """Figures and models on one line where the width allows it, else the models below, unbroken."""
-    marks = [*(["yours"] if row.pair.source == "yours" else []), *([] if row.pair.verified else ["unverified"])]
+    needed = row.pair.min_memory_gb if row.fits is False else None
+    marks = [
+        *([] if needed is None else [f"needs {needed:g} GB"]),
+        *(["yours"] if row.pair.source == "yours" else []),
+        *([] if row.pair.verified else ["unverified"]),
+    ]
     line = Text("  ").append(name, "bold").append(f"  {_size(row):>8}  K {row.pair.k:<4}  ")
     if console.width >= WIDE:
         models = _models(row.pair)
@@ -136,7 +141,7 @@ def _short(name: str) -> str:
 
 def _legend(rows: Sequence[PairRow]) -> list[str]:
     """What the marks mean, of those that are shown."""
-    parts = ["* the default pair: it answers when none is named"] if any(row.default for row in rows) else []
+    parts = ["* the default pair: used when you give no --pair"] if any(row.default for row in rows) else []
     if any(row.estimated_bytes is not None for row in rows):
         parts.append("~ estimated from the model's name")
     if any(name.startswith(COMMON) for row in rows for name, _ in row.pair.models):
@@ -191,10 +196,9 @@ def _answers(found: Verdict) -> list[tuple[str, str]]:
     rows += [("caches", f"{name}: {kinds}") for name, kinds in found.caches]
     if found.break_even is not None:
         k = found.pair.expected_k
-        yielded = f"about {found.break_even:.1f} of at most {k + 1} tokens a round at K {k}, at typical costs"
         rate = break_even_share(found.break_even, k)
-        needs = "cannot pay" if rate > 1 else f"pays from {percent(rate)} of drafted tokens accepted"
-        rows.append(("break-even", f"{yielded}: {needs}"))
+        needs = "cannot pay" if rate > 1 else f"pays from {percent(rate)} accepted"
+        rows.append(("break-even", f"{needs} at K {k}, at typical costs"))
     return rows + [("advice", sentence) for sentence in found.advice]
 
 
@@ -224,4 +228,7 @@ def _memory_row(part: Footprint) -> tuple[str, str, str, str]:
 
 def print_line(out: TextIO, text: str) -> None:
     """One filtered line."""
-    out.write(spelled(safe(text) + "\n", out))
+    if is_terminal(out):
+        print_words(make_console(out, plain=False), Text(safe(text)))
+    else:
+        out.write(spelled(safe(text) + "\n", out))
