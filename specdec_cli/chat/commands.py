@@ -241,9 +241,7 @@ COMMANDS = (
     Command("/stats", "", "what drafting has gained so far", _stats),
     Command("/pair", "[NAME]", "show the pair, or switch to another", _pair, words=_pair_names),
     Command("/draft", "on|off", "draft, or decode plainly", _draft, words=lambda: ("on", "off")),
-    Command(
-        "/k", "[N|auto]", "tokens drafted per round", _k, words=lambda: ("auto", *map(str, range(9)))
-    ),
+    Command("/k", "[N|auto]", "tokens drafted per round", _k, words=lambda: ("auto", *map(str, range(9)))),
     Command(
         "/schema",
         "[FILE|JSON|off]",

@@ -108,7 +108,7 @@ def read_prompt(argument: str | None, file: Path | None = None) -> str:
     watched = sys.stdin is None or sys.stdin.isatty()
     if watched and argument is None and file is None:
         hint = "specdec run 'Return the lines of a file.', or talk over many turns: specdec chat"
-        raise UsageError("run needs a prompt, and there is none", hint)
+        raise UsageError("there is no prompt", hint)
     piped = b"" if watched else sys.stdin.buffer.read()
     text = "\n".join(part for part in (_decoded(piped, "stdin", "FILE"), _file_text(file), argument or "") if part)
     if not text.strip():
