@@ -55,7 +55,7 @@ def _help_of(context: Any, typed: Sequence[str]) -> str:
 # What pydantic calls a value that is none of a type -> (that type, a value that works everywhere).
 WANTED = {
     "float_parsing": ("not a number", "1"),
-    "int_parsing": ("not a whole number", "1"),
+    "int_parsing": ("not a whole number", "8"),
     "bool_parsing": ("neither 1 nor 0", "1"),
 }
 

@@ -126,14 +126,14 @@ def test_a_value_of_another_type_is_named_with_an_example(specdec, words, messag
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "wanted"),
+    ("variable", "value", "wanted", "example"),
     [
-        ("FREQUENCY_PENALTY", "x", "not a number"),
-        ("SEED", "1.5", "not a whole number"),
-        ("PLAIN", "y?", "neither 1 nor 0"),
+        ("FREQUENCY_PENALTY", "x", "not a number", 1),
+        ("KV_BITS", "1.5", "not a whole number", 8),
+        ("PLAIN", "y?", "neither 1 nor 0", 1),
     ],
 )
-def test_a_variable_of_another_type_is_named_itself(specdec, monkeypatch, variable, value, wanted):
+def test_a_variable_of_another_type_is_named_itself(specdec, monkeypatch, variable, value, wanted, example):
     monkeypatch.setenv(f"SPECDEC_{variable}", value)
-    answer = (2, f"SPECDEC_{variable}={value} is {wanted}", f"for example: SPECDEC_{variable}=1")
+    answer = (2, f"SPECDEC_{variable}={value} is {wanted}", f"for example: SPECDEC_{variable}={example}")
     assert specdec.refused("run", "hi") == answer
