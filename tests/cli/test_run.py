@@ -51,6 +51,9 @@ class Screen:
         self._screen.resize(rows, columns)
         self.process.send_signal(signal.SIGWINCH)
 
+    def type(self, keys):
+        os.write(self._master, keys)
+
     def read_until(self, text, seconds=60):
         """Feed the emulator until `text` was written (None: until the program ended)."""
         end = time.monotonic() + seconds
@@ -249,3 +252,15 @@ def test_without_a_prompt_on_a_terminal_the_hint_names_chat(monkeypatch):
     with pytest.raises(UsageError) as refused:
         read_prompt(None)
     assert "specdec chat" in refused.value.hint and refused.value.exit_code == 2
+
+
+@pytest.mark.slow
+def test_without_a_prompt_a_person_gets_the_chat():
+    """It was an error that named the chat."""
+    screen = Screen("run", "-n", "3", "-s", "be short")
+    screen.read_until(b"/help")
+    screen.type(b"/show\r")
+    screen.read_until(b"be short")
+    screen.type(b"\x04")
+    code, lines, _ = screen.end()
+    assert (code, any(line.split() == ["max-tokens", "3"] for line in lines)) == (0, True)
