@@ -45,7 +45,7 @@ class Contender:
     @property
     def chooses_k(self) -> bool:
         """Whether it runs at K `auto` alone."""
-        return not kind_of(self.drafter).offline
+        return kind_of(self.drafter).mixed
 
 
 @dataclass(frozen=True, slots=True)

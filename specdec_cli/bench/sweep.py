@@ -108,7 +108,7 @@ class Sweep:
             for prompt in self._prompts:
                 blocks = {temperature: self._arms(temperature, prompt) for temperature in self._trials}
                 if not any(blocks.values()):
-                    break
+                    continue  # there may be time for a shorter prompt
                 for temperature, arms in blocks.items():
                     self._measure([plain(temperature), *arms], prompt)
                 self._measured += 1
@@ -136,9 +136,11 @@ class Sweep:
         begun = [arm for arm in trials if any(sample.arm == arm for sample in self.samples)]
         if self._measured < FEWEST_PROMPTS:  # the arms stay the same, so that each has enough prompts
             places = len(begun) if begun else max(places, self._fewest(temperature))
+        if places < 1:
+            return []
         found = estimates(begun, self.samples)
         may_join = self._left > FEWEST_PROMPTS * (places + 1) * seconds or not begun
-        return next_arms(found, [arm for arm in trials if may_join and arm not in begun])[: max(places, 0)]
+        return next_arms(found, [arm for arm in trials if may_join and arm not in begun])[:places]
 
     def _fewest(self, temperature: float) -> int:
         """Arms that are measured whatever the budget: FEWEST_ARMS of each contender, of those there are."""
