@@ -33,7 +33,6 @@ class DrafterKind:
     `draft_alone`: it is the pair's draft that drafts, so where that is a head, the head's kind takes its place.
     `mixed`: several kinds draft in its name, each round one of them.
     `looks_up`: it drafts from text that was there before, and so from what a caller predicts.
-    `offline`: what it drafts follows from the text alone, so a finished answer tells the rounds of every K.
     """
 
     name: str
@@ -42,7 +41,6 @@ class DrafterKind:
     without_draft: str | None = None
     learns: bool = False
     draft_alone: bool = False
-    offline: bool = True
     mixed: bool = False
     drafts: bool = True
     looks_up: bool = False
@@ -107,7 +105,6 @@ AUTO = DrafterKind(
     "specdec_cli.engine.drafters.auto:make",
     _DRAFT,
     LOOKUP.name,
-    offline=False,
     mixed=True,
     looks_up=True,
     about="the better of both",

@@ -6,24 +6,24 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Any
 
 from specdec_cli.bench.prompts import BenchPrompt
-from specdec_cli.bench.result import Arm, Condition, Contender, CostSample, OfflineAcceptance, PromptId, Sample, plain
-from specdec_cli.bench.session import offline_acceptance, plain_tokens, round_costs
-from specdec_cli.bench.sweep import Cancelled, MeasuredAnswer
+from specdec_cli.bench.result import Arm, Contender, PromptId, Sample
+from specdec_cli.bench.sweep import Cancelled
 from specdec_cli.engine import device
-from specdec_cli.events import Finish, Prefill, RoundDone
-from specdec_cli.kinds import effective_rule
+from specdec_cli.engine.baseline import baseline
+from specdec_cli.events import Finish, Prefill, Round, RoundDone
 from specdec_cli.request import Constraint, Request
 from specdec_cli.session.session import Session
 
 # What a stop token's logit is moved by where answers have a fixed length.
 NEVER = -1e9
 # Tokens of the answers that are thrown away to warm up.
-WARM_TOKENS = 16
+WARM_TOKENS = 8
 FROM_STATS = (
     "emitted_tokens",
     "target_passes",
@@ -77,21 +77,21 @@ class LiveMachine:
         while (left := end - self.clock()) > 0 and not self._cancelled():
             time.sleep(min(left, 0.1))
 
-    def warm_up(self, prompt: BenchPrompt, conditions: Sequence[Condition], deepest: int) -> tuple[float, float]:
-        asked = self.settings
+    def warm_up(self, prompt: BenchPrompt, arms: Sequence[Arm], seconds: float) -> tuple[float, float]:
+        asked, began = self.settings, self.clock()
         self.settings = replace(asked, max_tokens=WARM_TOKENS, fixed_length=True)
         try:
-            for condition in conditions:
-                first = self.answer(plain(condition.temperature), prompt)
-                if condition.contender.measurable_offline and deepest:
-                    self.answer(Arm(condition.contender, condition.temperature, deepest), prompt)
-                    self.costs(condition, prompt, first.tokens, range(1, deepest + 1))
-            sample = self.answer(plain(conditions[0].temperature), prompt).sample
+            sample = self.answer(arms[0], prompt)
+            for arm in arms[1:]:
+                if self.clock() - began < seconds:
+                    self.answer(arm, prompt)
+            if self.clock() - began < seconds:
+                sample = self.answer(arms[0], prompt)
         finally:
             self.settings = asked
-        return sample.ttft_seconds, sample.decode_seconds / max(sample.emitted_tokens - 1, 1)
+        return sample.ttft_seconds, 1 / sample.tokens_per_second
 
-    def answer(self, arm: Arm, prompt: BenchPrompt) -> MeasuredAnswer:
+    def answer(self, arm: Arm, prompt: BenchPrompt) -> Sample:
         session, ids = self._session(arm.contender), self._tokens(prompt)
         session.slot.forget()
         device.reset_peak_memory()
@@ -99,59 +99,18 @@ class LiveMachine:
             return self._plain(session, arm, prompt, ids)
         return self._drafted(session, arm, prompt, ids)
 
-    def offline_acceptance(
-        self, condition: Condition, prompt: BenchPrompt, tokens: tuple[int, ...], deepest: int
-    ) -> OfflineAcceptance:
-        session, ids = self._session(condition.contender), self._tokens(prompt)
-        arm = Arm(condition.contender, condition.temperature, deepest)
-        request = self._request(arm)
-        replayed = effective_rule(request.rule, request.seed, condition.temperature).same_noise
-        if replayed:
-            session.slot.forget()
-            drafted, accepted = offline_acceptance(session, ids, tokens, request, deepest)
-            said = len(tokens)
-        else:
-            events = list(session.reply(ids, request, self._cancelled, self.settings.raw))
-            rounds = [event.round for event in events if isinstance(event, RoundDone)][1:]
-            drafted, accepted = [len(r.draft) for r in rounds], [r.accepted for r in rounds]
-            said = 1 + sum(len(r.emitted) for r in rounds)
-        self._stop_if_cancelled()
-        return OfflineAcceptance(
-            condition,
-            PromptId(prompt.kind, prompt.name),
-            said,
-            self.settings.max_tokens,
-            deepest,
-            tuple(drafted),
-            tuple(accepted),
-            replayed,
-        )
-
-    def costs(
-        self, condition: Condition, prompt: BenchPrompt, tokens: tuple[int, ...], ks: Sequence[int]
-    ) -> list[CostSample]:
-        """Behind half the answer, so that the context is as long as it is on the average."""
-        session = self._session(condition.contender)
-        context = [*self._tokens(prompt), *tokens[: len(tokens) // 2]]
-        request = self._request(Arm(condition.contender, condition.temperature, max(ks)))
-        found = round_costs(session, context, request, ks, self._cancelled)
-        self._stop_if_cancelled()
-        return [
-            CostSample(condition, len(context), c.k, c.draft_seconds, c.verify_seconds, c.plain_seconds) for c in found
-        ]
-
-    def _plain(self, session: Session, arm: Arm, prompt: BenchPrompt, ids: Sequence[int]) -> MeasuredAnswer:
+    def _plain(self, session: Session, arm: Arm, prompt: BenchPrompt, ids: Sequence[int]) -> Sample:
         began = first = last = self.clock()
         tokens: list[int] = []
-        for token in plain_tokens(session, ids, self._request(arm)):
+        for token in _plain_tokens(session, ids, self._request(arm)):
             last = self.clock()
             first = last if not tokens else first
             tokens.append(token)
             self._stop_if_cancelled()
-        sample = Sample(
+        return Sample(
             arm=arm,
             prompt=PromptId(prompt.kind, prompt.name),
-            phase="learn",
+            phase="confirm",
             started_seconds=began,
             prompt_tokens=len(ids),
             emitted_tokens=len(tokens),
@@ -163,32 +122,35 @@ class LiveMachine:
             verify_seconds=last - first,
             peak_memory_bytes=device.peak_memory_bytes(),
         )
-        return MeasuredAnswer(tuple(tokens), sample)
 
-    def _drafted(self, session: Session, arm: Arm, prompt: BenchPrompt, ids: Sequence[int]) -> MeasuredAnswer:
-        began, tokens, prefill, rejected = self.clock(), list[int](), 0.0, 0
+    def _drafted(self, session: Session, arm: Arm, prompt: BenchPrompt, ids: Sequence[int]) -> Sample:
+        began, rounds, prefill = self.clock(), list[Round](), 0.0
         stats: Mapping[str, Any] = {}
         for event in session.reply(ids, self._request(arm), self._cancelled, self.settings.raw):
             if isinstance(event, Prefill):
                 prefill = event.seconds
             elif isinstance(event, RoundDone):
-                tokens += event.round.emitted
-                rejected += event.round.rejected is not None
+                rounds.append(event.round)
             elif isinstance(event, Finish):
                 stats, finish = event.stats, event.reason
         self._stop_if_cancelled()
-        sample = Sample(
+        full = [round for round in rounds if len(round.draft) == arm.k]
+        deepest = max((len(round.draft) for round in rounds), default=0)
+        return Sample(
             arm=arm,
             prompt=PromptId(prompt.kind, prompt.name),
-            phase="learn",
+            phase="confirm",
             started_seconds=began,
             prompt_tokens=len(ids),
             prefill_seconds=prefill,
             finish=finish,
-            rejected_n=rejected,
+            rejected_n=sum(round.rejected is not None for round in rounds),
+            round_draft_seconds=median(round.draft_seconds for round in full) if full else None,
+            round_verify_seconds=median(round.verify_seconds for round in full) if full else None,
+            drafted_at=_at_least([len(round.draft) for round in rounds], deepest),
+            accepted_at=_at_least([round.accepted for round in rounds], deepest),
             **{name: stats[name] for name in FROM_STATS},
         )
-        return MeasuredAnswer(tuple(tokens), sample)
 
     def _request(self, arm: Arm) -> Request:
         asked = self.settings
@@ -220,3 +182,24 @@ class LiveMachine:
     def _stop_if_cancelled(self) -> None:
         if self._cancelled():
             raise Cancelled
+
+
+def _plain_tokens(session: Session, prompt: Sequence[int], request: Request) -> Iterator[int]:
+    """mlx-lm's plain decoding, token by token, each of them detokenized as an answer's are."""
+    tokenizer, sampling = session.pair.tokenizer, session.sampling(request)
+    stream, stops = tokenizer.stream(()), tokenizer.stop_tokens
+    changed = sampling.counts_tokens or sampling.logit_bias or request.constraint
+    if sampling.greedy and not changed:
+        network, tokens = session.slot.target.network.module, session.allowed_tokens(prompt, request)
+        found = (round.next for round in baseline(network, prompt, tokens, stops, session.clock))
+    else:
+        found = (step.token for step in session.plain(prompt, request))
+    for token in found:
+        if token not in stops:
+            stream.step(token)
+        yield token
+
+
+def _at_least(counts: Sequence[int], deepest: int) -> tuple[int, ...]:
+    """[i] = how many counts are above i."""
+    return tuple(sum(count > place for count in counts) for place in range(deepest))

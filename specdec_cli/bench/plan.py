@@ -14,9 +14,9 @@ from specdec_cli.errors import UsageError
 from specdec_cli.request import MAX_K
 
 # Default length of an answer in tokens: enough for a steady rate, fewer where the budget is small.
-MAX_TOKENS, FEWEST_TOKENS = 128, 32
+MAX_TOKENS, FEWEST_TOKENS = 128, 24
 # Answers that a budget should cover, baselines included.
-ANSWERS = 36
+ANSWERS = 48
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -32,21 +32,12 @@ T = TypeVar("T", bound=HasKind)
 
 @dataclass(frozen=True, slots=True)
 class BenchPlan:
-    """K, time and seed of a sweep. `deepest` is the largest K that is given as a number."""
+    """K, time and seed of a sweep."""
 
     ks: tuple[Length, ...]
     budget_seconds: float
     cooldown_seconds: float = 0.0
     seed: int = 0
-
-    @property
-    def depths(self) -> tuple[int, ...]:
-        """The drafting K given as numbers, ascending."""
-        return tuple(sorted(k for k in self.ks if isinstance(k, int) and k))
-
-    @property
-    def deepest(self) -> int:
-        return max(self.depths, default=0)
 
 
 def parse_lengths(text: str) -> tuple[Length, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 from specdec_cli import __version__
 from specdec_cli.bench.report import Report
 from specdec_cli.bench.result import BenchResult, Length
+from specdec_cli.bench.sentences import conclusion
 from specdec_cli.errors import SpecdecError, UsageError
 
 
@@ -18,8 +19,8 @@ def chosen_k(result: BenchResult, report: Report) -> Length:
     if result.partial:
         raise SpecdecError("nothing was written: the bench was interrupted", "run it to its end")
     if report.recommendation.answer == "unknown":
-        raise SpecdecError("nothing was written: no K could be recommended", "give it a larger --time-budget")
-    return report.recommendation.k if report.recommendation.answer == "use" else 0
+        raise SpecdecError(f"nothing was written: {conclusion(report)}", "give it more prompts: --prompts FILE")
+    return report.recommendation.chosen
 
 
 def entry(result: BenchResult, report: Report) -> dict[str, Any]:

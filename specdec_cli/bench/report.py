@@ -11,23 +11,15 @@ from functools import cached_property
 from math import log
 from statistics import fmean, median
 
-from specdec_cli.bench.estimate import Estimate, carried_over, estimates, over
-from specdec_cli.bench.intervals import FEWEST_PROMPTS, Interval, by_kind
+from specdec_cli.bench.costs import CostCurve, RoundTotals, cost_curve, totals
+from specdec_cli.bench.estimate import Estimate, arms_of, estimates, over
+from specdec_cli.bench.intervals import FEWEST_PROMPTS, Interval
 from specdec_cli.bench.plan import kinds_of
-from specdec_cli.bench.predict import (
-    CostCurve,
-    RoundTotals,
-    acceptance_by_position,
-    cost_curve,
-    predictable,
-    totals,
-)
 from specdec_cli.bench.recommend import Recommendation, better, recommend
-from specdec_cli.bench.result import Arm, BenchResult, Condition, Length, OfflineAcceptance, PromptId, Sample, plain
-from specdec_cli.bench.rows import KindFigure, KindRow, Row, Source
-from specdec_cli.stats import ratio
+from specdec_cli.bench.result import Arm, BenchResult, Condition, Length, PromptId, Sample, plain
+from specdec_cli.bench.rows import KindRow, Row
 
-# Predictions of one kind that differ by less are a tie; the smaller K is named.
+# Speed-ups of one kind that differ by less are a tie; the smaller K is named.
 SAME = 0.01
 
 
@@ -43,14 +35,9 @@ class Report:
         return cost_curve(cost for cost in self.result.costs if cost.condition == self.condition)
 
     @cached_property
-    def offline(self) -> list[OfflineAcceptance]:
-        return [one for one in self.result.rehearsals if one.condition == self.condition and predictable(one)]
-
-    @cached_property
     def estimates(self) -> list[Estimate]:
-        found = self.result
-        every = estimates(self.condition, found.settings.ks, found.samples, found.rehearsals, found.costs)
-        return [one for one in every if one.known]
+        """Every arm that was measured, in the order of the settings."""
+        return estimates(arms_of(self.condition, self.result.settings.ks), self.result.samples)
 
     @cached_property
     def recommendation(self) -> Recommendation:
@@ -58,106 +45,82 @@ class Report:
 
     @cached_property
     def rows(self) -> list[Row]:
-        """The baseline, then every known K."""
-        return [self._plain(), *(self._row(one) for one in self.estimates)]
+        """The baseline, then every K that was measured."""
+        return [self._plain(), *map(self._row, self.estimates)]
+
+    @cached_property
+    def prompts(self) -> list[PromptId]:
+        """Those that an arm has answered beside the baseline."""
+        return list(dict.fromkeys(at for one in self.estimates for at in one.measured))
 
     @cached_property
     def kinds(self) -> list[KindRow]:
-        """The best K of each kind with offline acceptance."""
-        kinds = kinds_of([one.prompt for one in self.offline])
-        return [row for row in map(self._kind, kinds) if row is not None]
-
-    def totals(self, k: int, kind: str | None = None) -> RoundTotals:
-        """Sums over all answers with offline acceptance, or over those of one kind."""
-        if self.curve is None:
-            return RoundTotals()
-        mine = [one for one in self.offline if kind in (None, one.prompt.kind)]
-        return sum((totals(one, k, self.curve) for one in mine), RoundTotals())
-
-    def acceptance_by_position(self, k: int, kind: str | None = None) -> list[float]:
-        """[j] = rounds that accepted j + 1 tokens or more / rounds that drafted as many."""
-        return acceptance_by_position([one for one in self.offline if kind in (None, one.prompt.kind)], k)
+        """The best K of each kind that has enough prompts."""
+        return [row for row in map(self._kind, kinds_of(self.prompts)) if row is not None]
 
     def samples(self, k: Length) -> list[Sample]:
-        """The confirmed answers at this K; all answers of the baseline."""
-        if k == 0:
-            return [s for s in self.result.samples if s.arm == plain(self.condition.temperature)]
-        arm = Arm(self.condition.contender, self.condition.temperature, k)
+        """All answers at this K."""
+        arm = plain(self.condition.temperature) if k == 0 else self._arm(k)
         return [s for s in self.result.samples if s.arm == arm]
 
+    def at_fixed_k(self, kind: str | None = None) -> list[Sample]:
+        """The drafted answers whose K was a number, of one kind or of all."""
+        found = [s for one in self.estimates if one.arm.k != "auto" for s in self.samples(one.arm.k)]
+        return [sample for sample in found if kind in (None, sample.prompt.kind)]
+
+    def totals(self, k: Length, kind: str | None = None) -> RoundTotals:
+        """Sums over the rounds at this K, of all answers or of those of one kind."""
+        return totals(sample for sample in self.samples(k) if kind in (None, sample.prompt.kind))
+
+    def of_kind(self, one: Estimate, kind: str) -> Interval | None:
+        """The speed-up of an arm on one kind of text; None where it has not met it."""
+        seen = {at: value for at, value in one.measured.items() if at.kind == kind}
+        return over(seen).exp() if seen else None
+
+    def _arm(self, k: Length) -> Arm:
+        return Arm(self.condition.contender, self.condition.temperature, k)
+
     def _plain(self) -> Row:
-        samples, rates = self.samples(0), self._plain_rates()
+        samples, rates = self.samples(0), self._rates(0)
         rate = over(rates).exp() if rates else None
         one = Interval(1.0, 1.0, 1.0, len(rates))
         return Row(0, True, one if rates else None, rate, ttft_seconds=_ttft(samples), peak_memory_bytes=_peak(samples))
 
-    def _plain_rates(self) -> dict[PromptId, float]:
-        """Log tokens a second of the baseline by prompt."""
+    def _rates(self, k: Length) -> dict[PromptId, float]:
+        """Log tokens a second by prompt."""
         rates: dict[PromptId, list[float]] = {}
-        for sample in self.samples(0):
+        for sample in self.samples(k):
             rates.setdefault(sample.prompt, []).append(log(sample.tokens_per_second))
         return {prompt: fmean(values) for prompt, values in rates.items()}
 
     def _row(self, one: Estimate) -> Row:
-        samples, k = self.samples(one.arm.k), one.arm.k
-        # Teacher forcing is exact, and covers more prompts than were run.
-        exact = k != "auto" and all(answer.replayed for answer in self.offline)
-        found = _measured(samples) if k == "auto" or (one.confirmed and not exact) else self.totals(k)
-        share = None
-        if one.confirmed:
-            spent = [(s.draft_seconds, s.draft_seconds + s.verify_seconds) for s in samples]
-            share = ratio(sum(d for d, _ in spent), sum(t for _, t in spent))
-        elif self.curve is not None and k != "auto":
-            share = self.curve.draft[k] / self.curve.round(k)
+        k = one.arm.k
+        samples, found = self.samples(k), self.totals(k)
         return Row(
             k,
             one.confirmed,
             one.interval.exp(),
-            self._rate(one),
+            over(self._rates(k)).exp(),
             found.acceptance_rate,
             found.judged_rate,
             found.mean_acceptance_length,
-            share,
-            self.curve.verify[k + 1] if self.curve is not None and k != "auto" else None,
-            _ttft(samples) if one.confirmed else None,
+            found.draft_share,
+            self.curve.verify.get(k + 1) if self.curve is not None and k != "auto" else None,
+            _ttft(samples),
             _peak(samples),
-            bool(one.predicted),
         )
 
-    def _rate(self, one: Estimate) -> Interval | None:
-        rates = self._plain_rates()
-        if one.confirmed or not one.predicted:
-            relative = {at: rates[at] + value for at, value in one.relative.items() if at in rates}
-            return carried_over({s.prompt: log(s.tokens_per_second) for s in self.samples(one.arm.k)}, relative).exp()
-        both = {at: rates[at] + value + one.calibration for at, value in one.predicted.items() if at in rates}
-        return over(both).exp() if both else None
-
-    def of_kind(self, one: Estimate, kind: str) -> KindFigure | None:
-        """Measured where enough prompts of `kind` were confirmed, else predicted and calibrated; None if neither."""
-        seen = [value for at, value in one.measured.items() if at.kind == kind]
-        guessed = [value + one.calibration for at, value in one.predicted.items() if at.kind == kind]
-        confirmed = len(seen) >= FEWEST_PROMPTS
-        values = seen if confirmed else guessed or seen
-        if not values:
-            return None
-        source: Source = "measured" if confirmed else "predicted" if guessed else "too few"
-        return KindFigure(by_kind({kind: values}).exp(), source)
-
     def _kind(self, kind: str) -> KindRow | None:
-        """The smallest K that is predicted to be as fast as the fastest; plain decoding competes."""
-        means: dict[Length, float] = {}
-        for one in self.estimates:
-            values = [value for at, value in one.predicted.items() if at.kind == kind]
-            if values:
-                means[one.arm.k] = fmean(values)
-        if not means:
+        """The smallest K that was measured to be as fast as the fastest; plain decoding competes."""
+        known = {one.arm.k: self.of_kind(one, kind) for one in self.estimates}
+        found = {k: seen for k, seen in known.items() if seen is not None and seen.prompts >= FEWEST_PROMPTS}
+        if not found:
             return None
-        k = next(k for k, mean in means.items() if mean >= max(means.values()) - SAME)
-        figure = self.of_kind(next(one for one in self.estimates if one.arm.k == k), kind)
-        if figure is None or figure.speedup.mean <= 1.0:
-            return KindRow(kind, 0, Interval(1.0, 1.0, 1.0, figure.speedup.prompts if figure else 0), False, None)
-        found = RoundTotals() if k == "auto" else self.totals(k, kind)
-        return KindRow(kind, k, figure.speedup, figure.source == "measured", found.acceptance_rate)
+        best = max(log(seen.mean) for seen in found.values())
+        k, speedup = next((k, seen) for k, seen in found.items() if log(seen.mean) >= best - SAME)
+        if speedup.mean <= 1.0:
+            return KindRow(kind, 0, Interval(1.0, 1.0, 1.0, speedup.prompts), None)
+        return KindRow(kind, k, speedup, self.totals(k, kind).acceptance_rate)
 
 
 def reports(result: BenchResult) -> list[Report]:
@@ -173,18 +136,6 @@ def recommended(found: Sequence[Report]) -> list[Report]:
         recommendation = better([(one.recommendation, one.estimates) for one in mine])
         chosen.append(next(one for one in mine if one.recommendation is recommendation))
     return chosen
-
-
-def _measured(samples: Sequence[Sample]) -> RoundTotals:
-    """Sums over the rounds of real answers, without their first tokens."""
-    return RoundTotals(
-        sum(s.target_passes - 1 for s in samples),
-        sum(s.emitted_tokens - 1 for s in samples),
-        sum(s.draft_n for s in samples),
-        sum(s.draft_n_accepted for s in samples),
-        sum(s.rejected_n for s in samples),
-        sum(s.decode_seconds for s in samples),
-    )
 
 
 def _ttft(samples: Sequence[Sample]) -> float | None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
 
 from specdec_cli.kinds import NONE, kind_of
 from specdec_cli.machine import MachineState
@@ -27,7 +27,7 @@ Phase = Literal["learn", "confirm", "drift"]
 class Contender:
     """Who drafts; `draft` is the draft model's id, None where no model drafts.
 
-    `constrained`: the answers must have a shape, and what it forces is drafted besides, as real runs alone can tell.
+    `constrained`: the answers must have a shape, and what it forces is drafted besides.
     """
 
     drafter: str
@@ -43,14 +43,9 @@ class Contender:
         return short if kind_of(self.drafter).needs_draft else f"{self.drafter} with {short}"
 
     @property
-    def measurable_offline(self) -> bool:
-        """Whether acceptance follows from the text alone. A drafter that also reads the clock must run."""
-        return kind_of(self.drafter).offline and not self.constrained
-
-    @property
     def chooses_k(self) -> bool:
         """Whether it runs at K `auto` alone."""
-        return not kind_of(self.drafter).offline
+        return kind_of(self.drafter).mixed
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +90,8 @@ class Sample:
     """One answer, end to end.
 
     `decode_seconds` starts after the first token and excludes the draft's prefill. `started_seconds` counts from the
-    start of the bench.
+    start of the bench. `round_draft_seconds` and `round_verify_seconds` are medians over the rounds that drafted K
+    tokens, None if there were none. `drafted_at[i]` rounds drafted more than i tokens, `accepted_at[i]` accepted them.
     """
 
     arm: Arm
@@ -116,6 +112,10 @@ class Sample:
     verify_seconds: float = 0.0
     draft_prefill_seconds: float = 0.0
     peak_memory_bytes: int | None = None
+    round_draft_seconds: float | None = None
+    round_verify_seconds: float | None = None
+    drafted_at: tuple[int, ...] = ()
+    accepted_at: tuple[int, ...] = ()
 
     @property
     def tokens_per_second(self) -> float:
@@ -124,27 +124,8 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class OfflineAcceptance:
-    """What one contender drafts, and what of it is accepted, in one known answer of `tokens` tokens.
-
-    `replayed` (teacher-forced): a round that began at token t of the answer would draft `drafted[t]` tokens, at most
-    `deepest`, and `accepted[t]` of them would be accepted; the rounds of every K <= `deepest` follow. Otherwise there
-    is one entry for each round of a real run at K = `deepest`. `room` is the longest length the answer was allowed.
-    """
-
-    condition: Condition
-    prompt: PromptId
-    tokens: int
-    room: int
-    deepest: int
-    drafted: tuple[int, ...]
-    accepted: tuple[int, ...]
-    replayed: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class CostSample:
-    """One round of K = `k` in parts, and the plain step measured next to it, all after `context_tokens`."""
+    """A round of K = `k` in parts and a plain step on the same prompt; `context_tokens` is the mean context."""
 
     condition: Condition
     context_tokens: int
@@ -194,12 +175,15 @@ class BenchSettings:
 
 @dataclass(frozen=True)
 class BenchResult:
-    """Everything measured. `partial`: the bench was interrupted, so there is less than planned; all of it is valid."""
+    """Everything measured. `partial`: the bench was interrupted, so there is less than planned; all of it is valid.
+
+    `rehearsals` is empty: files of earlier versions have estimates of acceptance there.
+    """
 
     settings: BenchSettings
     environment: Environment
     samples: tuple[Sample, ...]
-    rehearsals: tuple[OfflineAcceptance, ...]
+    rehearsals: tuple[Mapping[str, Any], ...]
     costs: tuple[CostSample, ...]
     seconds: float
     partial: bool = False

@@ -9,14 +9,17 @@ from specdec_cli.bench.intervals import FEWEST_PROMPTS, Interval
 from specdec_cli.bench.result import Length
 
 # What the figure of one K rests on. Every display shows this decision: a handful of answers are no measurement.
-Source = Literal["baseline", "measured", "predicted", "too few"]
+Source = Literal["baseline", "measured", "too few"]
+
+
+def source_of(speedup: Interval) -> Source:
+    """`measured` on FEWEST_PROMPTS prompts or more."""
+    return "measured" if speedup.prompts >= FEWEST_PROMPTS else "too few"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One K: `measured` end to end, else `predicted` from acceptance and costs, else of too few prompts.
-
-    An unknown figure is None.
+    """One K: `measured` on enough prompts, or on too few. An unknown figure is None.
 
     `verify_steps` is v(K + 1); `draft_share` is the draft's part of a round's time.
     """
@@ -32,48 +35,35 @@ class Row:
     verify_steps: float | None = None
     ttft_seconds: float | None = None
     peak_memory_bytes: int | None = None
-    predicted: bool = True
 
     @property
     def source(self) -> Source:
         if self.k == 0:
             return "baseline"
-        return "measured" if self.measured else "predicted" if self.predicted else "too few"
-
-
-@dataclass(frozen=True, slots=True)
-class KindFigure:
-    """The speed-up of one K on one kind of text."""
-
-    speedup: Interval
-    source: Source
+        return "measured" if self.measured else "too few"
 
 
 @dataclass(frozen=True, slots=True)
 class KindRow:
-    """The best K of one kind of text, 0 where none is faster than plain decoding.
-
-    `measured` if that K was confirmed on enough prompts of this kind.
-    """
+    """The best K of one kind of text, of those measured on enough of its prompts; 0 where none is faster than plain."""
 
     kind: str
     k: Length
     speedup: Interval
-    measured: bool
     acceptance_rate: float | None
 
     @property
-    def worth_it(self) -> bool | None:
-        """Whether drafting pays for this kind; None where there are too few prompts to tell."""
-        return None if self.speedup.prompts < FEWEST_PROMPTS else self.speedup.low > 1.0
+    def worth_it(self) -> bool:
+        """Whether drafting is measured to pay for this kind."""
+        return self.speedup.low > 1.0
 
     @property
     def source(self) -> Source:
-        return "baseline" if self.k == 0 else "measured" if self.measured else "predicted"
+        return "measured" if self.k else "baseline"
 
     @property
     def advice(self) -> str:
         """What to do for this kind; empty where the K is simply to be used."""
         if self.k == 0:
             return "decode plainly"
-        return {True: "", False: "don't", None: "too few"}[self.worth_it]
+        return "" if self.worth_it else "within noise"

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from math import ceil
 
+from specdec_cli.bench.estimate import in_trial_order
+from specdec_cli.bench.intervals import FEWEST_PROMPTS
 from specdec_cli.bench.plan import MAX_TOKENS, BenchPlan, kinds_of, tokens_within
 from specdec_cli.bench.prompts import BenchPrompt
-from specdec_cli.bench.result import BenchResult, BenchSettings, Condition, Contender, Environment, Length
+from specdec_cli.bench.result import BenchResult, BenchSettings, Condition, Contender, Environment, Length, plain
 from specdec_cli.bench.sweep import Cancelled, Machine, OnProgress, Progress, Sweep
 from specdec_cli.errors import DoesNotFit
 from specdec_cli.format import count
 from specdec_cli.machine import MachineState, machine_state
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Constraint
+
+# Of the budget: for warming up every K.
+WARM_SHARE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +59,22 @@ class Subjects:
 
 
 class Bench:
-    """One bench: `run` it, then read `result` if it has `begun`."""
+    """One bench: `run` it, then read `result` if it has `begun`. `tell` hears what the user should know first."""
 
-    def __init__(self, request: BenchRequest, machine: Machine, subjects: Subjects, on_progress: OnProgress) -> None:
-        self._request, self._machine, self._subjects, self._on_progress = request, machine, subjects, on_progress
+    def __init__(
+        self,
+        request: BenchRequest,
+        machine: Machine,
+        subjects: Subjects,
+        on_progress: OnProgress,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._request, self._machine, self._subjects = request, machine, subjects
+        self._on_progress, self._tell = on_progress, tell
         self._sweep: Sweep | None = None
         self._before, self._after = MachineState(), MachineState()
         self._prompts: Sequence[BenchPrompt] = ()
         self._max_tokens = request.max_tokens or MAX_TOKENS
-        self.notices: list[str] = []
 
     @property
     def begun(self) -> bool:
@@ -74,20 +87,25 @@ class Bench:
         self._prompts = self._fitting()
         pairs = product(request.temperatures, self._subjects.contenders)
         conditions = [Condition(contender, temperature) for temperature, contender in pairs]
-        plan = BenchPlan(request.ks, request.budget_seconds, request.cooldown_seconds, request.seed)
         self._before = machine_state()
         self._on_progress(Progress("warming up", 0.0, request.budget_seconds))
         typical = sorted(self._prompts, key=lambda prompt: len(prompt.text))[len(self._prompts) // 2]
+        coolest = request.temperatures[0]
+        arms = [plain(coolest), *in_trial_order(conditions, coolest, request.ks)]
         try:
-            prefill, step = self._machine.warm_up(typical, conditions, plan.deepest)
+            prefill, step = self._machine.warm_up(typical, arms, WARM_SHARE * request.budget_seconds)
         except Cancelled:
             return
-        left = request.budget_seconds - (self._machine.clock() - began)
+        left = max(request.budget_seconds - (self._machine.clock() - began), 0.0)
         if request.max_tokens is None:
             self._max_tokens = tokens_within(left, prefill, step, len(conditions))
         self._machine.limit(self._max_tokens)
-        plan = replace(plan, budget_seconds=left)
-        self._sweep = Sweep(self._machine, plan, conditions, self._prompts, self._on_progress)
+        plan = BenchPlan(request.ks, left, request.cooldown_seconds, request.seed)
+        expected = prefill + self._max_tokens * step
+        self._sweep = Sweep(self._machine, plan, conditions, self._prompts, expected, self._on_progress)
+        if self._sweep.fewest_seconds > left:
+            minutes = ceil((self._sweep.fewest_seconds + self._machine.clock() - began) / 60)
+            self._tell(f"this machine is slow: {FEWEST_PROMPTS} prompts take about {minutes} min, over --time-budget")
         try:
             self._sweep.run()
         finally:
@@ -97,8 +115,8 @@ class Bench:
         """What was measured so far. Call it only once the bench has `begun`."""
         assert self._sweep is not None
         sweep = self._sweep
-        samples, offline, costs = tuple(sweep.samples), tuple(sweep.offline), tuple(sweep.costs)
-        return BenchResult(self._settings(), self._environment(), samples, offline, costs, sweep.seconds, sweep.partial)
+        measured = tuple(sweep.samples), (), tuple(sweep.costs)
+        return BenchResult(self._settings(), self._environment(), *measured, sweep.seconds, sweep.partial)
 
     def _fitting(self) -> list[BenchPrompt]:
         every, tokens = self._request.prompts, self._max_tokens
@@ -111,7 +129,7 @@ class Bench:
             )
         if len(fitting) < len(every):
             left_out = len(every) - len(fitting)
-            self.notices.append(f"{left_out} of {len(every)} prompts leave no room for {tokens} tokens: left out")
+            self._tell(f"{left_out} of {len(every)} prompts leave no room for {tokens} tokens: left out")
         return fitting
 
     def _settings(self) -> BenchSettings:

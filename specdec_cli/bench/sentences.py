@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from specdec_cli.bench.intervals import FEWEST_PROMPTS, Interval
-from specdec_cli.bench.recommend import RULE, Recommendation
+from specdec_cli.bench.recommend import RULE
 from specdec_cli.bench.report import Report
 from specdec_cli.bench.result import BenchResult, Length
-from specdec_cli.bench.rows import KindRow, Row
-from specdec_cli.format import percent
-from specdec_cli.kinds import DEFAULT_DRAFTER, MODEL
+from specdec_cli.bench.rows import Row
+from specdec_cli.format import count
+from specdec_cli.gain import ratio_words
+from specdec_cli.kinds import DEFAULT_DRAFTER
 from specdec_cli.machine import MachineState
 
 # A baseline whose speed changed by more makes the intervals doubtful.
@@ -19,39 +20,20 @@ DRIFTED = 0.05
 ROWS_DRIFTED = 0.10
 # Between a number and its unit, so that no line breaks there.
 NARROW = "\u00a0"
-# A speed-up of at least this may be real although its interval includes 1.
-PROMISING = 1.03
 
 
 def conclusion(report: Report) -> str:
     """The recommendation in one sentence."""
     advice = report.recommendation
-    if advice.answer == "unknown":
-        least = f"fewer than {FEWEST_PROMPTS} prompts were confirmed"
-        return f"no recommendation: {least}; more prompts or a larger --time-budget are needed"
     if advice.speedup is None:
-        return ""
-    measured = f"{times(advice.speedup)}, measured on {advice.speedup.prompts} prompts"
-    if advice.answer == "don't":
-        return f"don't use this draft for this: the best, K {advice.k}, reached {measured}" + _maybe(advice)
-    same = f"; {_listed(advice.tied)} no faster beyond noise" if advice.tied else ""
-    return f"{length(advice.k)}: {measured}{same}"
-
-
-def reason(report: Report) -> str:
-    """Why this K and not one more: what one more drafted token adds, and what it costs."""
-    k, curve = report.recommendation.k, report.curve
-    if curve is None or not isinstance(k, int) or k == 0 or k + 1 not in curve.draft:
-        return ""
-    here, there = report.totals(k), report.totals(k + 1)
-    if not here.rounds or not there.rounds:
-        return ""
-    tokens, more_tokens = here.emitted / here.rounds, there.emitted / there.rounds
-    cost, more_cost = here.seconds / here.rounds, there.seconds / there.rounds
-    gain, price = more_tokens / tokens - 1, more_cost / cost - 1
-    gained = f"one more draft token adds {_two(more_tokens - tokens)} to the {tokens:.2f} tokens of a round"
-    paid = f"{_two(more_cost - cost)} to its {cost:.2f} plain steps"
-    return f"{gained} ({percent(gain, sign='+', space=NARROW)}) and {paid} ({percent(price, sign='+', space=NARROW)})"
+        measured = count(len(report.prompts), "prompt")
+        return f"{length(advice.k)}, the safest choice: {measured} measured, and an interval needs {FEWEST_PROMPTS}"
+    figure = f"{length(advice.k)}: {times(advice.speedup)}, on {advice.speedup.prompts} prompts"
+    if advice.answer == "use":
+        return figure + (f"; {_listed(advice.tied)} no faster beyond noise" if advice.tied else "")
+    if advice.answer == "safest":
+        return f"{figure}; no K is faster beyond noise, and auto stops drafting where it does not pay"
+    return f"plain decoding (K 0): no K is faster beyond noise; the best, {figure}"
 
 
 def break_even(report: Report) -> str:
@@ -96,11 +78,7 @@ def surroundings(result: BenchResult) -> str:
 
 def command(result: BenchResult, report: Report) -> str:
     """The next command to type."""
-    advice, settings = report.recommendation, result.settings
-    if advice.answer == "unknown":
-        return f"specdec bench {_models(result, report, MODEL.name)} --time-budget {_longer(settings.budget_seconds)}"
-    k = advice.k if advice.answer == "use" else 0
-    temperature = advice.condition.temperature
+    k, temperature = report.recommendation.chosen, report.condition.temperature
     option = f" --temp {temperature:g}" if temperature else ""
     usual = DEFAULT_DRAFTER if k else report.condition.contender.drafter  # nobody drafts at K = 0
     return f"specdec run {_models(result, report, usual)} -k {k}{option} 'your prompt'"
@@ -112,8 +90,8 @@ def rule() -> str:
 
 
 def times(interval: Interval) -> str:
-    """`1.42× (1.38 to 1.46)`."""
-    return f"{interval.mean:.2f}× ({interval.low:.2f} to {interval.high:.2f})"
+    """`1.42× faster (1.38–1.46)`."""
+    return ratio_words(interval.mean, interval.low, interval.high)
 
 
 def length(k: Length) -> str:
@@ -134,15 +112,6 @@ def _models(result: BenchResult, report: Report, usual: str) -> str:
     return chosen + (f" --drafter {contender.drafter}" if contender.drafter != usual else "")
 
 
-def _longer(budget_seconds: float) -> str:
-    return f"{max(int(budget_seconds * 3 / 60), 1)}m"
-
-
-def _two(number: float) -> str:
-    """Two digits, and no -0.00."""
-    return f"{round(number, 2) + 0.0:.2f}"
-
-
 def spread(interval: Interval, digits: int) -> str:
     """`1.42 ±0.04`; the mean alone of too few prompts, and `±?` where the interval is wider than the mean."""
     mean = f"{interval.mean:.{digits}f}"
@@ -156,30 +125,22 @@ def _unknown(interval: Interval | None) -> bool:
     return interval is not None and interval.prompts >= FEWEST_PROMPTS and interval.half_width > interval.mean
 
 
-def mark(row: Row | KindRow) -> str:
-    """What stands before a figure that was not measured."""
-    return {"predicted": "~", "too few": "?"}.get(row.source, "")
+def mark(row: Row) -> str:
+    """What stands before a figure of too few prompts."""
+    return "?" if row.source == "too few" else ""
 
 
 def marks(report: Report) -> list[str]:
     """What the marks mean, of those that this report shows."""
-    rows: list[Row | KindRow] = [*report.rows, *report.kinds]
-    found, paces = {mark(row) for row in rows}, [row.tokens_per_second for row in report.rows]
-    parts = ["~ predicted from offline acceptance and measured costs"] if "~" in found else []
-    if "?" in found:
-        parts.append(f"? of fewer than {FEWEST_PROMPTS} prompts")
-    if any(map(_unknown, [*paces, *(row.speedup for row in rows)])):
+    speedups = [*(row.speedup for row in report.rows), *(row.speedup for row in report.kinds)]
+    parts = [f"? of fewer than {FEWEST_PROMPTS} prompts"] if any(map(mark, report.rows)) else []
+    if any(map(_unknown, [*(row.tokens_per_second for row in report.rows), *speedups])):
         parts.append("±? wider than the figure itself")
     return parts
 
 
-def _maybe(advice: Recommendation) -> str:
-    promising = advice.speedup is not None and advice.speedup.mean > PROMISING
-    return "; the interval includes 1, and a larger --time-budget would narrow it" if promising else ""
-
-
 def _listed(ks: Sequence[Length]) -> str:
-    return " and ".join(map(length, ks)) + (" was" if len(ks) == 1 else " were")
+    return " and ".join(map(length, ks)) + (" is" if len(ks) == 1 else " are")
 
 
 def _switch(on: bool | None) -> str | None:

@@ -1,27 +1,29 @@
-"""Sweeps K: learns acceptance and costs from plain answers, then confirms the leaders end to end within the budget.
+"""Measures every arm on every prompt, end to end, within the budget.
 
-Law: an arm and the baseline are measured on the same prompt, in an order drawn from the seed. Arms are confirmed on
-prompts they were not chosen on, as long as there are such. An interrupted sweep leaves a valid result.
+Law: an arm and the baseline are measured on the same prompt, in an order drawn from the seed. The first FEWEST_PROMPTS
+prompts are measured whatever the budget. An interrupted sweep leaves a valid result.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from statistics import fmean
 from typing import Protocol
 
-from specdec_cli.bench.estimate import estimates, next_arms
-from specdec_cli.bench.plan import BenchPlan, in_turns, kinds_of
+from specdec_cli.bench.estimate import estimates, in_trial_order, next_arms
+from specdec_cli.bench.intervals import FEWEST_PROMPTS
+from specdec_cli.bench.plan import BenchPlan, in_turns
 from specdec_cli.bench.prompts import BenchPrompt
-from specdec_cli.bench.result import Arm, Condition, CostSample, OfflineAcceptance, Phase, PromptId, Sample, plain
+from specdec_cli.bench.result import Arm, Condition, CostSample, Phase, PromptId, Sample, plain
 
-# Learning ends after this share of the budget.
-LEARN_SHARE = 0.4
-# Prompts to choose the leaders on, and at least one of each kind.
-LEARN_PROMPTS = 6
-# A block is started only if MARGIN times its expected seconds are left.
+# As many arms are open at first as let the budget cover this many prompts.
+WANTED_PROMPTS = 10
+# Arms of each contender that are measured however slow the machine is.
+FEWEST_ARMS = 2
+# A prompt is begun only if MARGIN times its expected seconds are left.
 MARGIN = 1.1
 
 
@@ -29,22 +31,17 @@ class Cancelled(Exception):
     """The user interrupted the bench."""
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredAnswer:
-    """One answer: its token ids and its measurements. The sweep fills in the sample's phase and start."""
-
-    tokens: tuple[int, ...]
-    sample: Sample
-
-
 class Machine(Protocol):
-    """A target and its drafts on one machine, or a simulation. All but `fitting` and `limit` may raise Cancelled."""
+    """A target and its drafts on one machine, or a simulation. `warm_up`, `answer` and `sleep` may raise Cancelled."""
 
     def fitting(self, prompts: Sequence[BenchPrompt], tokens: int) -> list[BenchPrompt]:
         """The prompts that leave space for an answer of `tokens` tokens in the context."""
 
-    def warm_up(self, prompt: BenchPrompt, conditions: Sequence[Condition], deepest: int) -> tuple[float, float]:
-        """Seconds of prefill of this prompt and of a plain step, after short answers that are thrown away."""
+    def warm_up(self, prompt: BenchPrompt, arms: Sequence[Arm], seconds: float) -> tuple[float, float]:
+        """Seconds of prefill of this prompt and of a plain step, after short answers that are thrown away.
+
+        The first arm is a baseline. The others are warmed up for as long as `seconds` last.
+        """
 
     def limit(self, max_tokens: int) -> None:
         """Later answers have at most `max_tokens` tokens."""
@@ -55,18 +52,8 @@ class Machine(Protocol):
     def sleep(self, seconds: float) -> None:
         """Lets the machine cool down."""
 
-    def answer(self, arm: Arm, prompt: BenchPrompt) -> MeasuredAnswer:
-        """One answer from empty caches; K 0 is mlx-lm's own plain decoding."""
-
-    def offline_acceptance(
-        self, condition: Condition, prompt: BenchPrompt, tokens: tuple[int, ...], deepest: int
-    ) -> OfflineAcceptance:
-        """What `condition` would draft in the answer `tokens`, by teacher forcing where the rule allows it."""
-
-    def costs(
-        self, condition: Condition, prompt: BenchPrompt, tokens: tuple[int, ...], ks: Sequence[int]
-    ) -> list[CostSample]:
-        """Rounds of every K of `ks` and plain steps, interleaved, after prompt and answer."""
+    def answer(self, arm: Arm, prompt: BenchPrompt) -> Sample:
+        """One answer from empty caches; K 0 is mlx-lm's own plain decoding. The sweep fills in phase and start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +69,7 @@ OnProgress = Callable[[Progress], None]
 
 
 class Sweep:
-    """One sweep in progress; its lists only grow."""
+    """One sweep in progress; its lists only grow. `answer_seconds` is what an answer is expected to take at first."""
 
     def __init__(
         self,
@@ -90,27 +77,42 @@ class Sweep:
         plan: BenchPlan,
         conditions: Sequence[Condition],
         prompts: Sequence[BenchPrompt],
+        answer_seconds: float,
         on_progress: OnProgress = lambda progress: None,
     ) -> None:
         self.samples: list[Sample] = []
-        self.offline: list[OfflineAcceptance] = []
         self.costs: list[CostSample] = []
         self.seconds = 0.0
         self.partial = True
-        self._machine, self._plan, self._conditions, self._on_progress = machine, plan, conditions, on_progress
+        self._machine, self._plan, self._on_progress = machine, plan, on_progress
         self._order = Random(plan.seed)
         self._prompts = in_turns(prompts, self._order)
-        self._temperatures = list(dict.fromkeys(condition.temperature for condition in conditions))
+        temperatures = dict.fromkeys(condition.temperature for condition in conditions)
+        self._trials = {one: in_trial_order(conditions, one, plan.ks) for one in temperatures}
+        self._expected = answer_seconds + plan.cooldown_seconds
         self._began = machine.clock()
-        self._took: dict[Arm, list[float]] = {}
-        self._studies: list[float] = []
+        self._measured = 0
+        # Of every answer: seconds to the first token for a character of prompt, and seconds after it.
+        self._reading: list[float] = []
+        self._writing: list[float] = []
+
+    @property
+    def fewest_seconds(self) -> float:
+        """Expected seconds of what is measured whatever the budget."""
+        answers = sum(1 + self._fewest(temperature) for temperature in self._trials)
+        return min(FEWEST_PROMPTS, len(self._prompts)) * answers * self._expected
 
     def run(self) -> None:
         """The whole sweep. Cancelled ends it without an error; `partial` then stays True."""
         try:
-            learned = self._learn()
-            self._confirm([*self._prompts[learned:], *self._prompts[:learned]])
-            self._drift()
+            for prompt in self._prompts:
+                blocks = {temperature: self._arms(temperature, prompt) for temperature in self._trials}
+                if not any(blocks.values()):
+                    continue  # there may be time for a shorter prompt
+                for temperature, arms in blocks.items():
+                    self._measure([plain(temperature), *arms], prompt)
+                self._measured += 1
+            self._repeat_first()
             self.partial = False
         except Cancelled:
             pass
@@ -125,90 +127,67 @@ class Sweep:
     def _left(self) -> float:
         return self._plan.budget_seconds - self._elapsed
 
-    def _learn(self) -> int:
-        """Plain answers, offline acceptance and costs of the first prompts; returns how many prompts it used."""
-        wanted = min(max(LEARN_PROMPTS, len(kinds_of(self._prompts))), len(self._prompts))
-        allowed = LEARN_SHARE * self._plan.budget_seconds
-        for done, prompt in enumerate(self._prompts[:wanted]):
-            if done > 1 and self._elapsed * (done + 1) / done > allowed:
-                return done
-            for temperature in self._temperatures:
-                self._announce(f"learning from {prompt.kind}: {prompt.name}", 0.0)
-                answer = self._answer(plain(temperature), prompt, "learn")
-                self._study(prompt, temperature, answer.tokens)
-        return wanted
+    def _arms(self, temperature: float, prompt: BenchPrompt) -> list[Arm]:
+        """The drafting arms of the next prompt: as many as the time is for, none if it is not for one."""
+        seconds, trials = MARGIN * self._seconds(prompt) * len(self._trials), self._trials[temperature]
+        answers = self._left / seconds
+        ahead = max(WANTED_PROMPTS - self._measured, 1)
+        places = max(int(answers / ahead), min(int(answers), 1 + FEWEST_ARMS)) - 1
+        begun = [arm for arm in trials if any(sample.arm == arm for sample in self.samples)]
+        if self._measured < FEWEST_PROMPTS:  # the arms stay the same, so that each has enough prompts
+            places = len(begun) if begun else max(places, self._fewest(temperature))
+        if places < 1:
+            return []
+        found = estimates(begun, self.samples)
+        may_join = self._left > FEWEST_PROMPTS * (places + 1) * seconds or not begun
+        return next_arms(found, [arm for arm in trials if may_join and arm not in begun])[:places]
 
-    def _study(self, prompt: BenchPrompt, temperature: float, tokens: tuple[int, ...]) -> None:
-        """Acceptance and costs of every contender in one plain answer, once for each prompt."""
-        known = {(one.condition, one.prompt) for one in self.offline}
-        ks, began = range(1, self._plan.deepest + 1), self._elapsed
-        for condition in self._conditions:
-            new = (condition, PromptId(prompt.kind, prompt.name)) not in known
-            mine = condition.temperature == temperature and condition.contender.measurable_offline
-            if ks and mine and new and len(tokens) > 1:
-                offline = self._machine.offline_acceptance(condition, prompt, tokens, self._plan.deepest)
-                costs = self._machine.costs(condition, prompt, tokens, self._order.sample(ks, len(ks)))
-                self.offline.append(offline)
-                self.costs += costs
-        self._studies.append(self._elapsed - began)
+    def _fewest(self, temperature: float) -> int:
+        """Arms that are measured whatever the budget: FEWEST_ARMS of each contender, of those there are."""
+        per_contender = Counter(arm.contender for arm in self._trials[temperature])
+        return sum(min(FEWEST_ARMS, number) for number in per_contender.values())
 
-    def _confirm(self, prompts: Sequence[BenchPrompt]) -> None:
-        """Block by block: the baseline and the open arms on one prompt at one temperature, in random order."""
-        for done, prompt in enumerate(prompts):
-            for temperature in self._temperatures:
-                arms = [plain(temperature), *self._open_arms(temperature)]
-                left = self._left - self._seconds(arms[0])  # _drift repeats the first baseline at the end
-                while len(arms) > 2 and self._needed(arms) > left:
-                    arms.pop()
-                needed = self._needed(arms)
-                if needed > left:
-                    return
-                what = f"confirming {arm_names(arms)} on {prompt.kind}: {prompt.name}"
-                self._announce(what, needed * (len(prompts) - done))
-                answers = {arm: self._answer(arm, prompt, "confirm") for arm in self._order.sample(arms, len(arms))}
-                self._study(prompt, temperature, answers[arms[0]].tokens)
+    def _measure(self, arms: Sequence[Arm], prompt: BenchPrompt) -> None:
+        """The arms, the baseline first, on one prompt in random order; what their rounds cost in its plain steps."""
+        self._announce(f"measuring {arm_names(arms)} on {prompt.kind}: {prompt.name}")
+        found = {arm: self._answer(arm, prompt, "confirm") for arm in self._order.sample(arms, len(arms))}
+        base = found[arms[0]]
+        for arm, sample in found.items():
+            draft, verify = sample.round_draft_seconds, sample.round_verify_seconds
+            if arm.k != "auto" and draft is not None and verify is not None and base.emitted_tokens > 1:
+                context = sample.prompt_tokens + sample.emitted_tokens // 2
+                self.costs.append(CostSample(arm.condition, context, arm.k, draft, verify, 1 / base.tokens_per_second))
 
-    def _open_arms(self, temperature: float) -> list[Arm]:
-        found = []
-        for condition in self._conditions:
-            if condition.temperature == temperature:
-                found += estimates(condition, self._plan.ks, self.samples, self.offline, self.costs)
-        return next_arms(found)
+    def _repeat_first(self) -> None:
+        """Repeats the first baseline, if there is time: it shows whether the machine became slower."""
+        first = next((sample for sample in self.samples if sample.arm.k == 0), None)
+        prompt = next((p for p in self._prompts if first and PromptId(p.kind, p.name) == first.prompt), None)
+        if first and prompt and self._seconds(prompt) < self._left:
+            self._announce("repeating the first baseline")
+            self._answer(first.arm, prompt, "drift")
 
-    def _drift(self) -> None:
-        """Repeats the first baseline: it shows whether the machine became slower."""
-        if not self.samples:
-            return
-        first = self.samples[0]
-        prompt = next(p for p in self._prompts if PromptId(p.kind, p.name) == first.prompt)
-        self._announce("repeating the first baseline", self._seconds(first.arm))
-        self._answer(first.arm, prompt, "drift")
-
-    def _answer(self, arm: Arm, prompt: BenchPrompt, phase: Phase) -> MeasuredAnswer:
+    def _answer(self, arm: Arm, prompt: BenchPrompt, phase: Phase) -> Sample:
         if self._plan.cooldown_seconds:
             self._machine.sleep(self._plan.cooldown_seconds)
         began = self._elapsed
-        answer = self._machine.answer(arm, prompt)
-        self._took.setdefault(arm, []).append(self._elapsed - began)
-        if answer.sample.emitted_tokens > 1:  # a single token has no decode time
-            self.samples.append(replace(answer.sample, phase=phase, started_seconds=began))
-        return answer
+        sample = replace(self._machine.answer(arm, prompt), phase=phase, started_seconds=began)
+        self._reading.append(sample.ttft_seconds / len(prompt.text))
+        self._writing.append(self._elapsed - began - sample.ttft_seconds)
+        if sample.emitted_tokens > 1:  # a single token has no decode time
+            self.samples.append(sample)
+        return sample
 
-    def _needed(self, arms: Sequence[Arm]) -> float:
-        """Expected seconds of a block of these arms."""
-        return MARGIN * sum(map(self._seconds, arms)) + fmean(self._studies)
+    def _seconds(self, prompt: BenchPrompt) -> float:
+        """Expected seconds of an answer to `prompt`, cool-down included."""
+        if not self._writing:
+            return self._expected
+        return fmean(self._reading) * len(prompt.text) + fmean(self._writing) + self._plan.cooldown_seconds
 
-    def _seconds(self, arm: Arm) -> float:
-        """Expected seconds of one answer, cool-down included; the baseline's where the arm was never run."""
-        known = self._took.get(arm) or self._took[plain(arm.temperature)]
-        return fmean(known) + self._plan.cooldown_seconds
-
-    def _announce(self, what: str, ahead: float) -> None:
-        """Reports progress. `ahead`: expected seconds of the rest, 0 for all of the budget that is left."""
-        left = max(min(self._left, ahead or self._left), 0.0)
+    def _announce(self, what: str) -> None:
+        left = max(self._left, self.fewest_seconds * (1 - self._measured / FEWEST_PROMPTS), 0.0)
         self._on_progress(Progress(what, self._elapsed / (self._elapsed + left) if left else 1.0, left))
 
 
 def arm_names(arms: Sequence[Arm]) -> str:
     """The drafting arms by name."""
-    return " and ".join(f"K {arm.k}" for arm in arms if arm.k != 0) or "the baseline"
+    return "K " + ", ".join(dict.fromkeys(str(arm.k) for arm in arms if arm.k != 0))

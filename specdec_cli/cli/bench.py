@@ -79,8 +79,6 @@ def _job(models: ContenderOptions, options: BenchOptions, constraint: Constraint
         effective({}, {"temperature": temperature})
     require_writable(options.export or ())
     prompts = _prompts(options.prompts, options.kinds)
-    # Under a constraint each K runs where there is time for it: auto first.
-    lengths = sorted(parse_lengths(options.k), key=lambda k: bool(constraint) and k != "auto")
     budget_seconds = parse_seconds("--time-budget", options.time_budget)
     cooldown_seconds = parse_seconds("--cooldown", options.cooldown)
     found = _resolved(models, drafts, drafters)
@@ -99,7 +97,7 @@ def _job(models: ContenderOptions, options: BenchOptions, constraint: Constraint
         named=is_named,
         drafts=drafts[1:],
         drafters=drafters,
-        ks=tuple(lengths),
+        ks=parse_lengths(options.k),
         temperatures=temperatures,
         rule=options.rule,
         seed=options.seed,
@@ -130,7 +128,6 @@ def _measured(job: BenchRequest, reason: str, exports: list[Path], quiet: bool) 
     from specdec_cli.session.interrupt import Interrupt
     from specdec_cli.ui.bench.export import export
     from specdec_cli.ui.bench.progress import bench_progress, silent
-    from specdec_cli.ui.pairs import print_line
 
     with ExitStack() as stack:
         stack.enter_context(awake())
@@ -139,8 +136,8 @@ def _measured(job: BenchRequest, reason: str, exports: list[Path], quiet: bool) 
 
             interrupt = stack.enter_context(Interrupt())
             machine, about = load_machine(job, interrupt.requested, tell)
-        report = stack.enter_context(bench_progress(sys.stderr) if not quiet else silent())
-        run = Bench(job, machine, about, lambda progress: report(progress.what, progress.share, progress.seconds_left))
+        progress = stack.enter_context(bench_progress(sys.stderr) if not quiet else silent())
+        run = Bench(job, machine, about, lambda at: progress.report(at.what, at.share, at.seconds_left), progress.say)
         try:
             run.run()
         finally:
@@ -150,8 +147,6 @@ def _measured(job: BenchRequest, reason: str, exports: list[Path], quiet: bool) 
                     export(run.result(), path)
     if not run.begun:
         raise KeyboardInterrupt
-    for sentence in run.notices if not quiet else ():
-        print_line(sys.stderr, sentence)
     return run.result()
 
 

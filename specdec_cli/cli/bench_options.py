@@ -69,7 +69,12 @@ class BenchOptions:
             show_default="128, fewer where the budget demands",
         ),
     ] = None
-    time_budget: Annotated[str, option(metavar="TIME", help="Time to spend, loading left out: 90s, 2m, 1h.")] = "2m"
+    time_budget: Annotated[
+        str,
+        option(
+            metavar="TIME", help="Time to spend, loading left out: 90s, 2m, 1h. Three prompts are measured in any case."
+        ),
+    ] = "2m"
     write: Annotated[bool, option("--write", help="Put the recommended K into your models.toml.")] = False
     export: Annotated[
         list[Path] | None,

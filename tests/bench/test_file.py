@@ -5,6 +5,7 @@ import json
 import pytest
 
 from fakes.bench_result import sample_result
+from specdec_cli.bench.compare import compare
 from specdec_cli.bench.file import from_dict, read_result, to_dict
 from specdec_cli.errors import UsageError
 
@@ -25,7 +26,24 @@ def test_unknown_fields_are_ignored(result):
 def test_the_field_names_of_the_file_are_fixed(result):
     values = to_dict(result)
     assert {"settings", "environment", "samples", "rehearsals", "costs", "seconds", "partial", "schema"} < set(values)
-    assert {"tokens", "room", "deepest", "drafted", "accepted", "replayed"} < set(values["rehearsals"][0])
+    assert {"condition", "context_tokens", "k", "draft_seconds", "verify_seconds", "plain_seconds"} == set(
+        values["costs"][0]
+    )
+
+
+def test_a_file_of_an_earlier_version_is_read_and_compared(result):
+    """It has estimates of acceptance, answers of two phases, and less about each answer."""
+    values = json.loads(json.dumps(to_dict(result)))
+    for at, sample in enumerate(values["samples"]):
+        for name in ("round_draft_seconds", "round_verify_seconds", "drafted_at", "accepted_at"):
+            del sample[name]
+        sample["phase"] = "learn" if at == 0 else sample["phase"]
+    condition = values["costs"][0]["condition"]
+    values["rehearsals"] = [{"condition": condition, "tokens": 9, "drafted": [4], "accepted": [1], "replayed": True}]
+    old = from_dict(values)
+    assert len(old.rehearsals) == 1 and old.samples[0].drafted_at == ()
+    ((_, changes),) = compare(old, result).changes
+    assert {change.k for change in changes} >= {0, 2, "auto"} and any(change.ratio for change in changes)
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,19 @@
 """The bench on a device that blocks the host as Metal does: it recommends the K that is best there, at true costs."""
 
-from math import exp, log
+from math import log
 from statistics import fmean
 
 import pytest
 
 from fakes.device import DrivenPair, FakeDevice
 from fakes.machine import BY_NAME
+from specdec_cli.bench.costs import cost_curve
 from specdec_cli.bench.estimate import estimates
 from specdec_cli.bench.live import AnswerSettings, LiveMachine
 from specdec_cli.bench.plan import BenchPlan
-from specdec_cli.bench.predict import cost_curve, rounds_at
 from specdec_cli.bench.prompts import BenchPrompt
 from specdec_cli.bench.recommend import recommend
-from specdec_cli.bench.result import Condition, Contender
+from specdec_cli.bench.result import Arm, Condition, Contender, plain
 from specdec_cli.bench.sweep import Sweep
 from specdec_cli.pairs.catalog import registry
 from specdec_cli.session.load import load
@@ -39,32 +39,34 @@ def machine_of(pair, fake):
     return machine, Condition(Contender("model", session.names[1]), 0.0)
 
 
-def log_speedups(pair, offline):
-    """[K] = the mean log speed-up over prompts by the pair's costs."""
-    found = [0.0]
-    for k in range(1, DEEPEST + 1):
-        logs = []
-        for one in offline:
-            steps = sum(d * pair.step + pair.machine.rows(d + 1) for d, _ in rounds_at(one, k))
-            logs.append(log((one.tokens - 1) / steps))
-        found.append(fmean(logs))
-    return found
+def true_log_speedup(pair, samples):
+    """The mean over prompts by the pair's costs, of the rounds that were really run."""
+    logs = []
+    for one in samples:
+        rounds = [n - more for n, more in zip(one.drafted_at, (*one.drafted_at[1:], 0), strict=True)]
+        steps = sum(times * (d * pair.step + pair.machine.rows(d + 1)) for d, times in enumerate(rounds, 1))
+        steps += one.target_passes - 1 - sum(rounds)
+        logs.append(log((one.emitted_tokens - 1) / steps))
+    return fmean(logs)
 
 
 @pytest.mark.parametrize("pair", [COSTLY_ROWS, CHEAP_ROWS], ids=lambda pair: pair.chip[6:])
 def test_the_recommended_k_is_the_best_and_its_costs_are_true(monkeypatch, pair):
     machine, condition = machine_of(pair, FakeDevice().install_as(pair.chip, monkeypatch))
-    done = Sweep(machine, BenchPlan(KS, 60.0), [condition], PROMPTS)
+    done = Sweep(machine, BenchPlan(KS, 60.0), [condition], PROMPTS, 0.5)
     done.run()
     curve = cost_curve(done.costs)
     for k in range(1, DEEPEST + 1):
         assert curve.verify[k + 1] == pytest.approx(pair.machine.rows(k + 1), rel=0.05)
         assert curve.draft[k] / k == pytest.approx(pair.step, rel=0.05)
     assert curve.plain_seconds == pytest.approx(pair.machine.plain_seconds, rel=0.01)
-    found = estimates(condition, KS, done.samples, done.offline, done.costs)
-    advice, true = recommend(condition, found), log_speedups(pair, done.offline)
-    assert (advice.answer, advice.k) == ("use", true.index(max(true)))
-    assert advice.speedup.mean == pytest.approx(exp(max(true)), rel=0.05)
+    arms = [Arm(condition.contender, 0.0, k) for k in KS[1:]]
+    true = {arm.k: true_log_speedup(pair, [s for s in done.samples if s.arm == arm]) for arm in arms}
+    found = {one.arm.k: one for one in estimates(arms, done.samples)}
+    best = max(true, key=true.get)
+    assert max(found.values(), key=lambda one: one.score).arm.k == best
+    assert found[best].score == pytest.approx(true[best], abs=0.05)
+    assert recommend(condition, list(found.values())).k in (best, "auto")
 
 
 def test_costs_are_off_where_the_clock_is_read_after_the_verification_is_queued(monkeypatch):
@@ -73,7 +75,8 @@ def test_costs_are_off_where_the_clock_is_read_after_the_verification_is_queued(
     wait = fake.wait
     monkeypatch.setattr("specdec_cli.engine.device.wait", lambda *arrays: (fake.queue(), wait(*arrays)))
     machine, condition = machine_of(CHEAP_ROWS, fake)
-    curve = cost_curve(machine.costs(condition, PROMPTS[0], (1, 2, 3, 4), KS[1:]))
+    step = 1 / machine.answer(plain(0.0), PROMPTS[0]).tokens_per_second
     for k in KS[1:]:
-        assert curve.draft[k] / k > 2 * CHEAP_ROWS.step
-        assert curve.verify[k + 1] < 0.5 * CHEAP_ROWS.machine.rows(k + 1)
+        sample = machine.answer(Arm(condition.contender, 0.0, k), PROMPTS[0])
+        assert sample.round_draft_seconds / step / k > 2 * CHEAP_ROWS.step
+        assert sample.round_verify_seconds / step < 0.5 * CHEAP_ROWS.machine.rows(k + 1)

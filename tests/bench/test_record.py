@@ -43,8 +43,9 @@ def test_an_interrupted_bench_writes_nothing(result):
         chosen_k(replace(result, partial=True), report)
 
 
-def test_a_bench_without_a_recommendation_writes_nothing():
-    result = sample_result(budget_seconds=8.0)
+def test_a_bench_of_too_few_prompts_writes_nothing():
+    result = replace(sample_result(cancel_after=10), partial=False)
     report = Report(result, result.conditions[0])
-    with pytest.raises(SpecdecError, match="no K could be recommended"):
+    with pytest.raises(SpecdecError, match="an interval needs 3") as found:
         chosen_k(result, report)
+    assert found.value.hint == "give it more prompts: --prompts FILE"

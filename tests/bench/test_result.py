@@ -21,8 +21,8 @@ def test_a_contender_has_a_short_name(contender, name):
     assert contender.name == name
 
 
-def test_only_auto_has_to_run_to_be_measured():
-    assert [Contender(name).measurable_offline for name in ("model", "ngram", "auto")] == [True, True, False]
+def test_only_the_drafter_auto_runs_at_k_auto_alone():
+    assert [Contender(name).chooses_k for name in ("model", "ngram", "auto")] == [False, False, True]
 
 
 def test_conditions_are_every_contender_at_every_temperature_in_order():

@@ -1,19 +1,24 @@
 """The whole bench on simulated machines whose best K is known: what it recommends, and how honest its intervals are."""
 
+import random
 from collections import Counter
 from dataclasses import replace
 from functools import lru_cache
-from math import log
+from math import exp, log
 
 import pytest
 
 from fakes.bench_machine import Simulated, Texts, true_log_speedups
 from fakes.machine import BY_NAME, MACHINES
-from specdec_cli.bench.estimate import estimates
+from specdec_cli.bench.estimate import arms_of, estimates
 from specdec_cli.bench.plan import BenchPlan
 from specdec_cli.bench.recommend import better, recommend
-from specdec_cli.bench.result import Arm, Condition, Contender
+from specdec_cli.bench.report import reports
+from specdec_cli.bench.result import Arm, Condition, Contender, Environment
+from specdec_cli.bench.run import Bench, BenchRequest, Subjects
+from specdec_cli.bench.sentences import command, conclusion
 from specdec_cli.bench.sweep import Sweep
+from specdec_cli.pairs.pair import Pair
 
 MODEL = Condition(Contender("model", "org/draft"), 0.0)
 KS = tuple(range(9))
@@ -24,13 +29,13 @@ TOO_SLOW = replace(BY_NAME["M2 Ultra"], name="M2 Ultra, costly draft", draft_ste
 
 def bench(machine, texts, seed, budget=65.0, each=20, conditions=(MODEL,), ks=KS, **faults):
     found = Simulated(machine, tokens=texts.tokens, seed=seed, **faults)
-    done = Sweep(found, BenchPlan(ks, budget, seed=seed), conditions, texts.prompts(each, seed))
+    done = Sweep(found, BenchPlan(ks, budget, seed=seed), conditions, texts.prompts(each, seed), 1.5)
     done.run()
     return done, found
 
 
 def known(done, condition=MODEL, ks=KS):
-    return estimates(condition, ks, done.samples, done.offline, done.costs)
+    return estimates(arms_of(condition, ks), done.samples)
 
 
 @lru_cache
@@ -57,7 +62,7 @@ def test_the_recommendation_is_within_noise_of_the_best_and_never_loses(machine)
     if best < 0.005:
         assert answers == {"don't": 16}
     elif best > 0.15:
-        assert answers["use"] == 16
+        assert answers["use"] >= 12
     if gaps:
         assert sum(gaps) / len(gaps) < 0.02 and sorted(gaps)[int(0.9 * len(gaps))] < 0.04, sorted(gaps)
 
@@ -70,10 +75,11 @@ def test_there_are_machines_that_gain_that_lose_and_that_hardly_gain():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("texts", "benches"), [("one", 600), ("many", 500)])
-def test_95_percent_intervals_cover_the_truth_93_to_97_percent_of_the_time(texts, benches):
+def test_95_percent_intervals_cover_the_truth_at_least_93_percent_of_the_time(texts, benches):
     """1,100 simulated benches; what is drawn is text and clock. Arms that were chosen are covered no worse.
 
-    A standard error is 0.7 % or less, so that 2 % is three of them.
+    A standard error is 0.7 % or less, so that 2 % is three of them. Of many kinds more is covered: until each has two
+    prompts, the difference between kinds counts as an error.
     """
     machine, chosen = BY_NAME["M4 Pro (mlx 3852)"], {"one": ONE_KIND, "many": KINDS}[texts]
     true, hits, picked = truth(machine.name, texts), [], []
@@ -86,18 +92,12 @@ def test_95_percent_intervals_cover_the_truth_93_to_97_percent_of_the_time(texts
                 if recommendation.answer == "use" and one.arm.k == recommendation.k:
                     picked.append(hits[-1])
     assert len(hits) > 1.5 * benches
-    assert 0.93 < sum(hits) / len(hits) < 0.97
-    assert 0.93 < sum(picked) / len(picked) < 0.97
+    most = 0.97 if texts == "one" else 0.99
+    assert 0.93 < sum(hits) / len(hits) < most
+    assert 0.93 < sum(picked) / len(picked) < most
 
 
-def test_a_two_minute_bench_ends_in_time():
-    for seed in range(5):
-        done, machine = bench(BY_NAME["M5 Max, 70B (mlx 3791)"], KINDS, seed, budget=120.0)
-        assert machine.clock() <= 121 and not done.partial
-        assert {sample.phase for sample in done.samples} == {"learn", "confirm", "drift"}
-
-
-def test_every_confirmed_answer_has_a_baseline_beside_it_in_a_random_order():
+def test_every_answer_has_a_baseline_beside_it_in_a_random_order():
     done, _ = bench(BY_NAME["M4 Pro (mlx 3852)"], KINDS, 3)
     blocks = {}
     for sample in done.samples:
@@ -110,22 +110,17 @@ def test_every_confirmed_answer_has_a_baseline_beside_it_in_a_random_order():
     assert again.samples == done.samples, "the order comes from the seed"
 
 
-def test_leaders_are_confirmed_on_prompts_they_were_not_chosen_on():
-    done, _ = bench(BY_NAME["M4 Pro (mlx 3852)"], KINDS, 3)
-    learned = {sample.prompt for sample in done.samples if sample.phase == "learn"}
-    first = [sample.prompt for sample in done.samples if sample.phase == "confirm"][:9]
-    assert learned and not learned & set(first)
-
-
 def test_a_machine_that_gets_hot_changes_the_baseline_and_not_the_recommendation():
     """Everything becomes 40 % slower within the bench; arms and baseline are measured side by side."""
     machine = BY_NAME["M4 Pro (mlx 3852)"]
     true = truth(machine.name, "many")
+    lost = []
     for seed in range(10):
         done, _ = bench(machine, KINDS, seed, heat=log(1.4) / 80)
         recommendation = recommend(MODEL, known(done))
-        assert max(true.values()) - true[recommendation.k] < 0.05
-        assert recommendation.speedup.mean == pytest.approx(2.718281828 ** true[recommendation.k], rel=0.1)
+        lost.append(max(true.values()) - true[recommendation.chosen])
+        assert recommendation.speedup.mean == pytest.approx(exp(true[recommendation.k]), rel=0.15)
+    assert sum(lost) / len(lost) < 0.03
 
 
 def test_the_better_of_two_drafts_is_chosen():
@@ -145,32 +140,127 @@ def test_an_interrupted_bench_keeps_what_it_has_and_says_so():
     assert cut.samples == whole.samples[: len(cut.samples)] and cut.seconds == machine.clock()
 
 
-def test_too_little_time_gives_no_recommendation_instead_of_a_guess():
-    done, _ = bench(BY_NAME["M4 Pro (mlx 3852)"], KINDS, 0, budget=10.0)
-    assert recommend(MODEL, known(done)).answer == "unknown"
-    assert len(done.offline) >= 2
-
-
 def test_cooling_down_comes_before_every_answer():
     machine = Simulated(BY_NAME["M4 Pro (mlx 3852)"], tokens=64)
-    done = Sweep(machine, BenchPlan(KS, 80.0, cooldown_seconds=1.5, seed=0), [MODEL], KINDS.prompts(8, 0))
+    done = Sweep(machine, BenchPlan(KS, 80.0, cooldown_seconds=1.5, seed=0), [MODEL], KINDS.prompts(8, 0), 1.5)
     done.run()
     assert machine.slept == 1.5 * len(done.samples) and machine.clock() < 82
-
-
-def test_auto_is_confirmed_beside_the_leaders_although_nobody_can_predict_it():
-    done, _ = bench(BY_NAME["M4 Pro (mlx 3852)"], KINDS, 1, ks=(*KS, "auto"))
-    found = {one.arm.k: one for one in known(done, ks=(*KS, "auto"))}
-    assert found["auto"].confirmed and not found["auto"].predicted
 
 
 def test_auto_alone_is_measured_too():
     done, _ = bench(BY_NAME["M4 Pro (mlx 3852)"], KINDS, 1, ks=("auto",))
     recommendation = recommend(MODEL, known(done, ks=("auto",)))
-    assert (recommendation.answer, recommendation.k) == ("use", "auto") and not done.offline
+    assert (recommendation.answer, recommendation.k) == ("use", "auto")
 
 
-def test_few_prompts_are_used_again():
-    done, _ = bench(BY_NAME["M4 Pro (mlx 3852)"], Texts({"own": 0.7}, tokens=64), 0, each=4)
-    confirmed = {sample.prompt for sample in done.samples if sample.phase == "confirm"}
-    assert len(confirmed) == 4 == len(done.offline)
+def test_the_bench_ends_with_the_last_prompt():
+    done, machine = bench(BY_NAME["M4 Pro (mlx 3852)"], Texts({"own": 0.7}, tokens=64), 0, each=4)
+    assert len({sample.prompt for sample in done.samples}) == 4 and not done.partial and machine.clock() < 65
+
+
+def test_the_first_prompts_are_measured_with_two_arms_however_little_time_there_is():
+    done, _ = bench(BY_NAME["M4 Pro (mlx 3852)"], KINDS, 0, budget=1.0, ks=(*KS, "auto"))
+    assert [sorted(map(str, {s.arm.k for s in done.samples if s.prompt == at})) for at in prompts_of(done)] == [
+        ["0", "2", "auto"]
+    ] * 3
+    assert recommend(MODEL, known(done, ks=(*KS, "auto"))).answer != "unknown"
+
+
+def test_a_k_that_is_beaten_gets_no_more_time():
+    """K 8 costs 2.8 plain steps on a machine whose K 2 costs 1.3."""
+    done, _ = bench(BY_NAME["M4 Pro (mlx 3852)"], KINDS, 3, budget=300.0)
+    answered = Counter(sample.arm.k for sample in done.samples)
+    assert 4 <= answered[8] < 0.5 * answered[2] and answered[2] == len(prompts_of(done))
+
+
+def prompts_of(done):
+    return list(dict.fromkeys(sample.prompt for sample in done.samples))
+
+
+# The whole bench as typed without an option, from request to answer, on machines of every speed.
+
+TEXTS = Texts({"code": 0.82, "chat": 0.7, "prose": 0.6, "summary": 0.72, "json": 0.8, "edit": 0.93}, tokens=128)
+AUTO_LOSES = 0.045
+
+
+class Unmoved(Simulated):
+    """No K is faster or slower than plain decoding, but for luck."""
+
+    def steps(self, arm, prompt):
+        steps, rounds = super().steps(arm, prompt)
+        luck = random.Random(f"{prompt.text} {arm.k}").gauss(0, 0.1)
+        return (self.tokens - 1.0) * exp(luck) if arm.k else steps, rounds
+
+
+def default_bench(kind, machine, rate, seed, noise, prefill_steps, auto=0):
+    found = kind(
+        replace(machine, plain_seconds=1 / rate), 128, seed=seed, noise=noise, auto=auto, prefill_steps=prefill_steps
+    )
+    request = BenchRequest(
+        Pair("tiny", "org/target", "org/draft"), True, (), ("model",), (*KS, "auto"), (0.0,), "auto", seed,
+        tuple(TEXTS.prompts(8, seed)), "", None, False, False, 120.0, 0.0, False,
+    )  # fmt: skip
+    here = Environment("chip", "cpu", "system", 1, 1, "float32", {}, {}, "2026-01-31")
+    done = Bench(request, found, Subjects((MODEL.contender,), here), lambda progress: None, lambda sentence: None)
+    done.run()
+    (report,) = reports(done.result())
+    return report, found
+
+
+@lru_cache
+def true_at_every_k(machine_name):
+    arms, machine = arms_of(MODEL, KS), Simulated(BY_NAME[machine_name], tokens=64)
+    found = true_log_speedups(machine, TEXTS, arms, prompts=100)
+    return {0: 0.0} | {arm.k: value for arm, value in found.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rate", [1, 3, 10, 30, 100, 500])
+@pytest.mark.parametrize(("noise", "prefill_steps"), [(0.05, 4.0), (0.2, 15.0)], ids=["calm", "noisy, slow to read"])
+def test_every_machine_gets_an_answer_in_time_and_nearly_always_a_good_one(rate, noise, prefill_steps):
+    """48 benches a case, six seeds on each of eight chips; of each, `auto` gives up 4 %. The bug: no answer at all.
+
+    Good is within 5 % of the best K: so in at least 75 % of the benches, and at most 5 % are lost on the average.
+    """
+    lost, over = [], []
+    for machine in MACHINES:
+        true = true_at_every_k(machine.name)
+        best = max(true, key=true.get)
+        for seed in range(6):
+            report, found = default_bench(Simulated, machine, rate, seed, noise, prefill_steps, auto=best)
+            advice = report.recommendation
+            assert advice.answer != "unknown" and advice.speedup.prompts >= 3
+            assert "budget" not in conclusion(report) + command(report.result, report)
+            lost.append(
+                true[best] - (true[best] - AUTO_LOSES * (best > 0) if advice.chosen == "auto" else true[advice.chosen])
+            )
+            fewest = 3 * 3 * (prefill_steps + 24) / rate
+            over.append(found.clock() / max(120.0, fewest + 23 / rate))
+    assert max(over) < 1.15, "the budget, or what the least of it takes"
+    assert sum(one < 0.05 for one in lost) / len(lost) >= 0.75 and sum(lost) / len(lost) < 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("rate", "noise"), [(3, 0.05), (30, 0.05), (30, 0.2), (100, 0.05)])
+def test_where_no_k_matters_at_most_one_bench_in_ten_calls_one_faster(rate, noise):
+    """200 benches. At 5 % there are 10 on the average; more than 20 have odds of 1 in 1,000."""
+    answers = Counter(
+        default_bench(Unmoved, BY_NAME["M4 Pro (mlx 3852)"], rate, seed, noise, 8.0)[0].recommendation.answer
+        for seed in range(200)
+    )
+    assert answers["use"] <= 20 and answers["unknown"] == 0
+
+
+@pytest.mark.parametrize("rate", [3, 30, 500])
+def test_a_k_that_is_twice_as_fast_is_recommended_on_slow_and_fast_machines(rate):
+    """Negative control of the above: K 2 doubles the speed, every other K is level with plain decoding."""
+
+    class Doubled(Unmoved):
+        def steps(self, arm, prompt):
+            steps, rounds = super().steps(arm, prompt)
+            return steps / (2 if arm.k == 2 else 1), rounds
+
+    for seed in range(6):
+        report, _ = default_bench(Doubled, BY_NAME["M4 Pro (mlx 3852)"], rate, seed, 0.05, 8.0)
+        assert (report.recommendation.answer, report.recommendation.k) == ("use", 2)
+        assert conclusion(report).startswith("K 2: ") and "× faster (" in conclusion(report)

@@ -20,26 +20,26 @@ from specdec_cli.bench.load import load_machine
 from specdec_cli.bench.plan import in_turns, parse_seconds
 from specdec_cli.bench.prompts import load
 from specdec_cli.bench.report import reports
-from specdec_cli.bench.result import Arm, Contender, PromptId, plain
+from specdec_cli.bench.result import Arm, Contender, Length, PromptId, plain
 from specdec_cli.bench.run import Bench, BenchRequest
 from specdec_cli.pairs.resolve import resolve_pair
 from specdec_cli.ui.bench.table import print_bench
 
-KS = tuple(range(1, 9))
+KS: tuple[Length, ...] = (*range(1, 9), "auto")
 MOST_GIVEN_UP = 0.03
 
 
-def reference(machine: LiveMachine, contender: Contender, prompts, seconds: float, seed: int) -> dict[int, Interval]:
+def reference(machine: LiveMachine, contender: Contender, prompts, seconds: float, seed: int) -> dict[Length, Interval]:
     """K -> its speed-up over all prompts that every K has answered."""
     order, began = Random(seed), machine.clock()
-    logs: dict[int, list[tuple[str, float]]] = {k: [] for k in KS}
+    logs: dict[Length, list[tuple[str, float]]] = {k: [] for k in KS}
     arms = [plain(0.0), *(Arm(contender, 0.0, k) for k in KS)]
     for prompt in in_turns(prompts, order):
         if machine.clock() - began > seconds:
             break
         rates = {}
         for arm in order.sample(arms, len(arms)):
-            rates[arm.k] = machine.answer(arm, prompt).sample.tokens_per_second
+            rates[arm.k] = machine.answer(arm, prompt).tokens_per_second
         for k in KS:
             logs[k].append((PromptId(prompt.kind, prompt.name).kind, log_ratio(rates[k], rates[0])))
     return {k: by_kind(grouped(values)).exp() for k, values in logs.items()}
@@ -61,7 +61,7 @@ def main() -> int:
     ks = (0, *KS)
     asked = (pair, True, (), ("model",), ks, (0.0,), "auto", given.seed, prompts, "", None, True, False)
     machine, about = load_machine(job := BenchRequest(*asked, budget, 0.0, False), lambda: False)
-    run = Bench(job, machine, about, lambda progress: None)
+    run = Bench(job, machine, about, lambda progress: None, print)
     run.run()
     result = run.result()
     report = reports(result)[0]
@@ -72,7 +72,7 @@ def main() -> int:
     print(f"\nreference: {long[1].prompts} prompts at every K")
     for k, found in long.items():
         print(f"K {k}  {found.mean:.3f}x  ({found.low:.3f} to {found.high:.3f})")
-    chosen = report.recommendation.k if report.recommendation.answer == "use" else 0
+    chosen = report.recommendation.chosen
     best, kept = max(1.0, *(found.mean for found in long.values())), long[chosen].mean if chosen else 1.0
     print(f"chosen K {chosen} {kept:.3f}x, best {best:.3f}x: gives up {100 * (1 - kept / best):.1f} %")
     print(f"the bench said {report.recommendation.answer}, after {result.seconds:.0f} s")

@@ -5,6 +5,7 @@ import pytest
 from fakes.chips import CURVES, steeper
 from fakes.device import FakeDevice, TextModel
 from fakes.machine import Machine
+from fakes.scheduled import Scheduled
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.draft_length.fixed import Fixed
@@ -12,7 +13,6 @@ from specdec_cli.engine.drafters.base import Drafter
 from specdec_cli.engine.drafters.model import ModelDrafter
 from specdec_cli.engine.pipeline import TIMED_EVERY
 from specdec_cli.engine.sampling.acceptance import greedy
-from specdec_cli.engine.timing import Scheduled
 
 TEXT = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9]
 DRAFT_STEP, ROW = 0.1, 0.2

@@ -18,19 +18,9 @@ from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy, make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
-from specdec_cli.engine.timing import PLAIN_ROUNDS, RepeatDrafter, Scheduled, plain_step_seconds, round_costs
+from specdec_cli.engine.timing import plain_step_seconds
 
 TEXT = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9]
-STEP, ROW = 0.1, 0.2
-
-
-def measured(monkeypatch, ks, repeats, cancelled=lambda: False):
-    fake = FakeDevice().install(monkeypatch, ahead=False)
-    target = TextModel(fake, TEXT, lambda rows: 1 + ROW * (rows - 1), 33)
-    draft = TextModel(fake, TEXT, lambda rows: STEP * rows, 4)
-    rule = greedy(target.vocab_size)
-    drafter = ModelDrafter(draft, target.vocab_size, rule)
-    return round_costs(target, drafter, rule, [3], ks, repeats, fake.clock, cancelled)
 
 
 def test_plain_steps_are_timed_each_and_leave_the_memo_where_it_was():
@@ -69,30 +59,3 @@ def test_plain_steps_amid_a_reply_change_none_of_its_tokens():
         return context
 
     assert said(measuring=True) == said(measuring=False)
-
-
-@pytest.mark.parametrize("repeats", [1, 3])
-def test_every_k_is_timed_in_the_order_asked_for_as_often_as_asked_for(monkeypatch, repeats):
-    costs = measured(monkeypatch, [2, 5, 1], repeats)
-    assert [cost.k for cost in costs] == [2, 5, 1] * repeats
-    for cost in costs:
-        assert cost.draft_seconds == pytest.approx(cost.k * STEP, rel=0.01)
-        assert cost.verify_seconds == pytest.approx(1 + ROW * cost.k, rel=0.01)
-        assert cost.plain_seconds == pytest.approx(1.0, rel=0.01)
-
-
-def test_a_cancelled_measurement_keeps_what_it_has(monkeypatch):
-    asked = count()
-    costs = measured(monkeypatch, [2, 5, 1], 9, lambda: next(asked) > 2 * (PLAIN_ROUNDS + 4))
-    assert 0 < len(costs) < 27
-
-
-def test_a_repeating_drafter_drafts_the_end_of_the_context_again():
-    draft = RepeatDrafter().propose([1, 2, 3, 4], 3)
-    assert (draft.tokens.tolist(), draft.tokens.dtype, draft.drafter) == ([2, 3, 4], mx.int32, "repeat")
-
-
-def test_a_schedule_gives_each_k_once_and_then_0():
-    schedule = Scheduled([3, 0, 5])
-    assert [schedule.next() for _ in range(5)] == [3, 0, 5, 0, 0]
-    assert schedule.lookup_k([1.0] * 8) == 0 and not schedule.resting

@@ -1,7 +1,7 @@
 """A simulated machine for the bench: scripted acceptance, published costs (tests/machine.py), its own clock. (pure)
 
 A prompt is a row of coin flips: does the draft say the same token there? Kinds differ in the odds, and prompts of a
-kind do too. An answer's rounds follow from the flips alone, so what teacher forcing says is exact; seconds are noisy.
+kind do too. An answer's rounds follow from the flips alone; seconds are noisy.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from math import exp, log
 from statistics import fmean
 
 from fakes.machine import Machine
-from specdec_cli.bench.predict import rounds_at
 from specdec_cli.bench.prompts import BenchPrompt
-from specdec_cli.bench.result import CostSample, OfflineAcceptance, PromptId, Sample
-from specdec_cli.bench.sweep import Cancelled, MeasuredAnswer
+from specdec_cli.bench.result import PromptId, Sample
+from specdec_cli.bench.sweep import Cancelled
+
+# Log seconds that `auto` spends on finding its K.
+AUTO_COST = 0.04
 
 
 @dataclass(frozen=True)
@@ -52,10 +54,21 @@ def runs(text: str, tokens: int, deepest: int, better: float = 0.0) -> tuple[int
     return tuple(found[:tokens])
 
 
+def rounds_at(found: tuple[int, ...], k: int) -> list[tuple[int, int]]:
+    """(drafted, accepted) of every round after the first token, from what the draft would say as well."""
+    rounds, at = [], 1
+    while at < len(found):
+        drafted = min(k, len(found) - at - 1)
+        accepted = min(drafted, found[at])
+        rounds.append((drafted, accepted))
+        at += accepted + 1
+    return rounds
+
+
 @dataclass
 class Simulated:
     """Implements bench.Machine. `slower` adds to log seconds of an arm beyond what its costs say; `better` adds to the
-    odds of a contender; `heat` slows everything down over the clock's seconds."""
+    odds of a contender; `heat` slows everything down over the clock's seconds. `auto` is the K that `auto` finds."""
 
     machine: Machine
     tokens: int = 96
@@ -66,11 +79,24 @@ class Simulated:
     heat: float = 0.0
     better: dict[str, float] = field(default_factory=dict)
     cancel_after: float = float("inf")
+    auto: int = 4
+    prefill_steps: float = 4.0
+    limits: tuple[int, ...] = ()
     slept: float = 0.0
     _now: float = 0.0
 
     def __post_init__(self) -> None:
         self._luck = random.Random(self.seed)
+
+    def fitting(self, prompts, tokens):
+        return list(prompts)
+
+    def warm_up(self, prompt, arms, seconds):
+        return self._spend(self.prefill_steps, self.noise), self._spend(8.0, self.noise) / 8
+
+    def limit(self, max_tokens):
+        self.limits = (*self.limits, max_tokens)
+        self.tokens = min(self.tokens, max_tokens)
 
     def clock(self) -> float:
         return self._now
@@ -86,54 +112,31 @@ class Simulated:
             raise Cancelled
         return seconds
 
-    def offline_acceptance(self, condition, prompt, tokens, deepest):
-        found = runs(prompt.text, self.tokens, deepest, self.better.get(condition.contender.name, 0.0))
-        self._spend(self.tokens * self.machine.draft_step / 8, self.noise)
-        drafted = (deepest,) * self.tokens
-        return OfflineAcceptance(
-            condition, PromptId(prompt.kind, prompt.name), self.tokens, self.tokens, deepest, drafted, found
-        )
-
-    def costs(self, condition, prompt, tokens, ks):
-        return [
-            CostSample(
-                condition,
-                50 + len(tokens),
-                k,
-                self._spend(k * self.machine.draft_step, self.noise),
-                self._spend(self.machine.rows(k + 1), self.noise),
-                self._spend(1.0, self.noise),
-            )
-            for k in ks
-        ]
-
     def steps(self, arm, prompt) -> tuple[float, list[tuple[int, int]]]:
         """Plain steps behind the first token, and the rounds."""
-        if arm.k == 0:
+        k = self.auto if arm.k == "auto" else arm.k
+        if k == 0:
             return self.tokens - 1.0, [(0, 0)] * (self.tokens - 1)
-        k = 4 if arm.k == "auto" else arm.k
-        found = runs(prompt.text, self.tokens, self.deepest, self.better.get(arm.contender.name, 0.0))
-        drafted = (99,) * len(found)
-        at = PromptId("", "")
-        one = OfflineAcceptance(arm.condition, at, self.tokens, self.tokens, self.deepest, drafted, found)
-        rounds = rounds_at(one, k)
+        rounds = rounds_at(runs(prompt.text, self.tokens, self.deepest, self.better.get(arm.contender.name, 0.0)), k)
         cost = sum(d * self.machine.draft_step + self.machine.rows(d + 1) if d else 1.0 for d, _ in rounds)
-        return cost * exp(self.slower), rounds
+        return cost * exp(self.slower + AUTO_COST * (arm.k == "auto")), rounds
 
     def answer(self, arm, prompt):
         steps, rounds = self.steps(arm, prompt)
-        prefill = self._spend(4.0, self.noise)
+        prefill = self._spend(self.prefill_steps, self.noise)
         seconds = self._spend(steps, self.noise)
-        sample = Sample(
+        full = arm.k != "auto" and arm.k and any(d == arm.k for d, _ in rounds)
+        step = seconds / steps
+        return Sample(
             arm=arm,
             prompt=PromptId(prompt.kind, prompt.name),
-            phase="learn",
+            phase="confirm",
             started_seconds=0.0,
             prompt_tokens=50,
             emitted_tokens=self.tokens,
             target_passes=len(rounds) + 1,
             prefill_seconds=prefill,
-            ttft_seconds=prefill + self.machine.plain_seconds,
+            ttft_seconds=prefill,
             decode_seconds=seconds,
             finish="length",
             draft_n=sum(d for d, _ in rounds),
@@ -142,8 +145,11 @@ class Simulated:
             draft_seconds=0.2 * seconds if arm.k else 0.0,
             verify_seconds=0.8 * seconds if arm.k else seconds,
             peak_memory_bytes=5_000_000_000 + 700_000_000 * (arm.k != 0),
+            round_draft_seconds=arm.k * self.machine.draft_step * step if full else None,
+            round_verify_seconds=self.machine.rows(arm.k + 1) * step if full else None,
+            drafted_at=tuple(sum(d > j for d, _ in rounds) for j in range(max(d for d, _ in rounds))),
+            accepted_at=tuple(sum(a > j for _, a in rounds) for j in range(max(d for d, _ in rounds))),
         )
-        return MeasuredAnswer(tuple(range(self.tokens)), sample)
 
 
 def true_log_speedups(simulated: Simulated, texts: Texts, arms, prompts: int = 1500) -> dict[object, float]:

@@ -27,7 +27,7 @@ def sample_result(
     plan = BenchPlan(ks, budget_seconds, seed=3)
     simulated = Simulated(BY_NAME[machine], seed=3, cancel_after=cancel_after)
     conditions = [Condition(contender, temperature) for temperature in temperatures for contender in contenders]
-    bench = Sweep(simulated, plan, conditions, Texts(kinds).prompts(8, 1))
+    bench = Sweep(simulated, plan, conditions, Texts(kinds).prompts(8, 1), 2.0)
     bench.run()
     settings = BenchSettings(
         pair=pair,
@@ -59,5 +59,5 @@ def sample_result(
         before=MachineState("mains", False, "nominal", 1.4),
         after=MachineState("mains", False, "nominal", 2.2),
     )
-    made = tuple(bench.samples), tuple(bench.offline), tuple(bench.costs)
+    made = tuple(bench.samples), (), tuple(bench.costs)
     return BenchResult(settings, environment, *made, bench.seconds, bench.partial)

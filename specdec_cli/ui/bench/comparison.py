@@ -32,7 +32,7 @@ def print_comparison(out: TextIO, found: Comparison, names: tuple[str, str]) -> 
     if not found.changes:
         console.print("both have measured no draft at the same temperature")
         return
-    console.print(Text("~ predicted; ? too few prompts; ± and ranges are 95 % intervals over prompts", "dim"))
+    console.print(Text("? too few prompts; ± and ranges are 95 % intervals over prompts", "dim"))
 
 
 def _rows(changes: Sequence[Change], names: tuple[str, str]) -> Table:

@@ -58,7 +58,7 @@ def markdown_text(result: BenchResult) -> str:
         lines += _table(COLUMNS, [_row(row, report) for row in report.rows])
         if report.kinds:
             lines += ["", *_table(("kind", "best K", "speed-up", "accepted"), map(_kind, report.kinds))]
-        said = (sentences.conclusion(report), sentences.reason(report), sentences.break_even(report))
+        said = (sentences.conclusion(report), sentences.break_even(report))
         lines += [f"\n{_cell(sentence[0].upper() + sentence[1:])}." for sentence in said if sentence]
     signs = list(dict.fromkeys(sign for report in found for sign in sentences.marks(report)))
     lines += ["", "; ".join([f"Rule: {sentences.rule()}. ± and ranges are 95 % intervals over prompts", *signs]) + "."]
@@ -102,7 +102,8 @@ def _report(report: Report) -> dict[str, Any]:
     curve = report.curve
     return {
         "condition": asdict(report.condition),
-        "verdict": asdict(report.recommendation) | {"told": sentences.conclusion(report)},
+        "verdict": asdict(report.recommendation)
+        | {"chosen": report.recommendation.chosen, "told": sentences.conclusion(report)},
         "rows": [asdict(row) | {"source": row.source} for row in report.rows],
         "kinds": [asdict(row) | {"source": row.source} for row in report.kinds],
         "draft_steps": curve and dict(curve.draft),
@@ -133,7 +134,7 @@ def _table(header: Sequence[str], rows: Any) -> list[str]:
 
 
 def _row(row: Row, report: Report) -> list[str]:
-    chosen = report.recommendation.answer == "use" and report.recommendation.k == row.k
+    chosen = report.recommendation.marks(row.k)
     mark = sentences.mark(row)
     return [
         f"**{row.k}**" if chosen else str(row.k),
@@ -151,7 +152,7 @@ def _row(row: Row, report: Report) -> list[str]:
 
 def _kind(row: KindRow) -> list[str]:
     advice = f", {row.advice}" if row.advice else ""
-    spread = _spread(row.speedup, 2, sentences.mark(row)) if row.k else "1.00"
+    spread = _spread(row.speedup, 2, "") if row.k else "1.00"
     return [_cell(row.kind), f"{row.k}{advice}", spread, percent(row.acceptance_rate, unknown="")]
 
 

@@ -45,7 +45,7 @@ def svg_summary(result: BenchResult) -> str:
 def _section(section: Section) -> Markup:
     """The recommendation, the plots, a row for each K and a plot for each kind."""
     answer = section.recommendation.answer
-    looks = {"use": "advice", "don't": "advice no", "unknown": "advice open"}[answer]
+    looks = {"use": "advice", "don't": "advice no"}.get(answer, "advice open")
     said = f"Recommended: {section.conclusion}" if answer == "use" else _sentence(section.conclusion)
     reasons = [element("p", _sentence(reason), class_="soft") for reason in section.reasons]
     advice = [element("strong", said), *reasons]

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from math import inf
 
 from specdec_cli.bench import sentences
+from specdec_cli.bench.costs import CostCurve, acceptance_by_position, totals
 from specdec_cli.bench.estimate import Estimate
 from specdec_cli.bench.intervals import FEWEST_PROMPTS, Interval
-from specdec_cli.bench.predict import CostCurve
+from specdec_cli.bench.plan import kinds_of
 from specdec_cli.bench.recommend import Recommendation
 from specdec_cli.bench.report import Report, reports
 from specdec_cli.bench.result import BenchResult, Condition, Length
-from specdec_cli.bench.rows import KindFigure, Row, Source
+from specdec_cli.bench.rows import Row, Source, source_of
 from specdec_cli.speedup import interpolate, round_steps, speedup, tokens_per_round
 from specdec_cli.ui.bench.plot import Mark
 
@@ -86,40 +87,37 @@ def cost_table(curve: CostCurve | None) -> CostTable | None:
 
 
 def _section(report: Report) -> Section:
-    advice, rows = report.recommendation, tuple(report.rows)
-    deepest = max((k for k in report.result.settings.ks if isinstance(k, int)), default=0)
-    names = list(dict.fromkeys(one.prompt.kind for one in report.offline))
+    advice, rows, samples = report.recommendation, tuple(report.rows), report.at_fixed_k()
+    even = sentences.break_even(report)
     return Section(
         report.condition,
         rows,
         tuple(_of_row(row, advice) for row in rows),
         advice,
-        tuple(_kind(report, name, rows, deepest) for name in names),
-        tuple(report.acceptance_by_position(deepest)),
-        report.totals(deepest).judged_rate,
+        tuple(_kind(report, name, rows) for name in kinds_of(report.prompts)),
+        tuple(acceptance_by_position(samples)),
+        totals(samples).judged_rate,
         cost_table(report.curve),
         sentences.conclusion(report),
-        tuple(sentence for sentence in (sentences.reason(report), sentences.break_even(report)) if sentence),
+        (even,) if even else (),
         sentences.command(report.result, report),
     )
 
 
 def _of_row(row: Row, advice: Recommendation) -> Mark | None:
-    if row.speedup is None:
-        return None
-    return _mark(row.speedup, row.source, advice.answer == "use" and advice.k == row.k)
+    return None if row.speedup is None else _mark(row.speedup, row.source, advice.marks(row.k))
 
 
-def _kind(report: Report, name: str, rows: Sequence[Row], deepest: int) -> Kind:
+def _kind(report: Report, name: str, rows: Sequence[Row]) -> Kind:
     by_k: dict[Length, Estimate] = {one.arm.k: one for one in report.estimates}
     figures = {k: report.of_kind(one, name) for k, one in by_k.items()}
     marks = tuple(Mark(1.0, 1.0, 1.0) if row.k == 0 else _of_kind(figures.get(row.k)) for row in rows)
-    prompts = len({one.prompt for one in report.offline if one.prompt.kind == name})
-    return Kind(name, prompts, marks, report.totals(deepest, name).judged_rate)
+    prompts = sum(at.kind == name for at in report.prompts)
+    return Kind(name, prompts, marks, totals(report.at_fixed_k(name)).judged_rate)
 
 
-def _of_kind(figure: KindFigure | None) -> Mark | None:
-    return None if figure is None else _mark(figure.speedup, figure.source, False)
+def _of_kind(figure: Interval | None) -> Mark | None:
+    return None if figure is None else _mark(figure, source_of(figure), False)
 
 
 def _mark(interval: Interval, source: Source, chosen: bool) -> Mark:

@@ -28,11 +28,7 @@ TERMS: Final = (
     ("K", "draft length: tokens drafted a round; K 0 is plain decoding by mlx-lm, the baseline of every speed-up."),
     ("speed-up", "tokens a second ÷ the baseline's, prompt by prompt; the mean of their logarithms, as a ratio."),
     ("interval", "95 %, Student's t over prompts: where the mean of more such prompts is likely to lie."),
-    (
-        "measured, predicted",
-        "measured: confirmed end to end (filled). Predicted: from acceptance and costs (hollow). "
-        f"Too few: seen on fewer than {FEWEST_PROMPTS} prompts, and it cannot be predicted (cross).",
-    ),
+    ("too few", f"seen on fewer than {FEWEST_PROMPTS} prompts, so that there is no interval (cross)."),
     ("accepted", "accepted ÷ drafted tokens. Of judged: accepted ÷ (accepted + rejected), the draft accuracy a."),
     ("tokens per pass", "emitted tokens ÷ target passes: 1 when nothing is accepted, K + 1 when everything is."),
     ("draft share", "the draft's part of a round's time."),

@@ -15,7 +15,7 @@ from specdec_cli.ui.html import Markup, element, joined
 
 WIDTH: Final = 360
 HEIGHT: Final = 240
-KEY: Final = "● measured, ○ predicted, × too few, with 95 % intervals; ringed: recommended; dashed: plain decoding"
+KEY: Final = "● measured, × too few prompts, with 95 % intervals; ringed: recommended; dashed: plain decoding"
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 14, 44, 42
 
 
@@ -65,7 +65,7 @@ class Axes:
 
 
 def speedups(heading: str, labels: Sequence[str], marks: Sequence[Mark | None]) -> Markup:
-    """Speed-up by K against plain decoding: dots with whiskers, hollow where predicted, the recommended one ringed."""
+    """Speed-up by K against plain decoding: dots with whiskers, a cross where prompts are too few; one is ringed."""
     known = [mark for mark in marks if mark is not None]
     values = [mark.value for mark in known]
     ends = [end for mark in known for end in (mark.low, mark.high) if isfinite(end)]
@@ -136,18 +136,17 @@ def text(words: str, x: float, y: float, class_: str, anchor: str = "middle") ->
 def _mark(axes: Axes, slot: int, mark: Mark) -> list[Markup]:
     x, y = axes.x(slot), axes.y(mark.value)
     top = y
-    measured = mark.source in ("measured", "baseline")
     parts = []
     if isfinite(mark.low) and isfinite(mark.high):
         low, top = axes.y(mark.low), axes.y(mark.high)
         caps = [f"M{x:.1f} {low:.1f}V{top:.1f}"]
         ends = ((mark.low, low), (mark.high, top))
         caps += [f"M{x - 4:.1f} {y_end:.1f}h8" for end, y_end in ends if axes.low <= end <= axes.high]
-        parts.append(element("path", d="".join(caps), class_="whisker" if measured else "whisker guess"))
+        parts.append(element("path", d="".join(caps), class_="whisker"))
     if mark.source == "too few":
         parts.append(element("path", d=f"M{x - 4:.1f} {y - 4:.1f}l8 8m0-8l-8 8", class_="few"))
     else:
-        parts.append(_circle(x, y, 4.5, "measured" if measured else "predicted"))
+        parts.append(_circle(x, y, 4.5, "measured"))
     if mark.chosen:
         parts += [_circle(x, y, 9, "chosen"), text(f"{mark.value:.2f}×", x, min(y, top) - 13, "label")]
     return parts

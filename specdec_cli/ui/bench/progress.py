@@ -4,23 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TextIO
 
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
+from specdec_cli.ui.pairs import print_line
 from specdec_cli.ui.spelling import spelled
 from specdec_cli.ui.suspension import cursor_for_the_shell
 from specdec_cli.ui.terminal import can_draw, make_console, safe
 
-OnProgress = Callable[[str, float, float], None]
+
+@dataclass(frozen=True, slots=True)
+class BenchProgress:
+    """`report(what, share, seconds left)` draws; `say(sentence)` prints a line that stays."""
+
+    report: Callable[[str, float, float], None]
+    say: Callable[[str], None]
 
 
 @contextmanager
-def bench_progress(err: TextIO) -> Iterator[OnProgress]:
-    """A report(what, share, seconds left)."""
+def bench_progress(err: TextIO) -> Iterator[BenchProgress]:
+    """Progress on `err`."""
     if not can_draw(err):
-        yield _lines(err)
+        yield BenchProgress(_lines(err), lambda sentence: print_line(err, sentence))
         return
     columns = (
         BarColumn(bar_width=20),
@@ -40,13 +48,13 @@ def bench_progress(err: TextIO) -> Iterator[OnProgress]:
             described.truncate(room, overflow="ellipsis")
             progress.update(task, completed=share, left=clock(seconds_left), description=described.plain, refresh=True)
 
-        yield report
+        yield BenchProgress(report, lambda sentence: console.print(Text(safe(sentence))))
 
 
 @contextmanager
-def silent() -> Iterator[OnProgress]:
+def silent() -> Iterator[BenchProgress]:
     """The progress under --quiet: none."""
-    yield lambda what, share, seconds_left: None
+    yield BenchProgress(lambda what, share, seconds_left: None, lambda sentence: None)
 
 
 def clock(seconds: float) -> str:
@@ -55,7 +63,7 @@ def clock(seconds: float) -> str:
     return f"{minutes}:{rest:02d}"
 
 
-def _lines(err: TextIO) -> OnProgress:
+def _lines(err: TextIO) -> Callable[[str, float, float], None]:
     """One line for each phase; the first word of `what` names it."""
     said: set[str] = set()
 

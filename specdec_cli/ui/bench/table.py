@@ -1,4 +1,4 @@
-"""The report of `specdec bench`. Law: measured and predicted figures differ without colour, too."""
+"""The report of `specdec bench`. Law: figures of too few prompts differ without colour, too."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NARROWEST, WIDEST = 6, 40
 TAKEN_WIDE: Final = 94
 TAKEN: Final = 69
 TAKEN_NARROW: Final = 44
-COLOURS: Final = {"use": "bold green", "don't": "bold red", "unknown": "bold yellow"}
+COLOURS: Final = {"use": "bold green", "safest": "bold yellow", "don't": "bold yellow", "unknown": "bold yellow"}
 
 
 def print_bench(out: TextIO, result: BenchResult, reports: Sequence[Report]) -> None:
@@ -86,8 +86,7 @@ def rows_table(report: Report, width: int) -> Table:
 
 
 def _cells(row: Row, report: Report, most: float, cells: int) -> list[Text]:
-    advice = report.recommendation
-    mark = "★" if advice.answer == "use" and advice.k == row.k else " "
+    mark = "★" if report.recommendation.marks(row.k) else " "
     style = "bold" if mark == "★" else "" if row.measured else "dim"
     unsure = sentences.mark(row)
     figures = [
@@ -108,7 +107,7 @@ def _cells(row: Row, report: Report, most: float, cells: int) -> list[Text]:
 
 
 def bar(value: float, most: float, cells: int, measured: bool) -> Text:
-    """0 … `most` on `cells` cells, broken where predicted; plain decoding's cell is crossed."""
+    """0 … `most` on `cells` cells, broken where of too few prompts; plain decoding's cell is crossed."""
     reached = round(value / most * cells)
     plain = min(cells - 1, round(cells / most) - 1)
     drawn = Text()
@@ -123,13 +122,7 @@ def bar(value: float, most: float, cells: int, measured: bool) -> Text:
 
 def legend(report: Report) -> str:
     """What the marks and the columns mean."""
-    prompts = report.recommendation.speedup.prompts if report.recommendation.speedup else 0
-    parts = [f"± 95 % over prompts ({prompts} confirmed, {len(report.offline)} offline)"]
-    parts += sentences.marks(report)
-    if any(not one.replayed for one in report.offline):
-        parts.append(
-            f"{report.result.settings.rule}: acceptance comes from real runs, as the text depends on the draft"
-        )
+    parts = [f"± 95 % over prompts ({len(report.prompts)} measured)", *sentences.marks(report)]
     parts.append("v(K+1): a pass of K+1 rows, in plain steps; │ plain decoding")
     return "; ".join(parts)
 
@@ -140,7 +133,7 @@ def kinds_table(kinds: Sequence[KindRow], width: int) -> Table:
     for name in ("kind", "best K", "speed-up", "accepted", ""):
         table.add_column(name, justify="left" if name in ("kind", "") else "right", no_wrap=True)
     for row in kinds:
-        spread = sentences.mark(row) + _spread(row.speedup, 2) + "×" if row.k else "1.00×"
+        spread = _spread(row.speedup, 2) + "×" if row.k else "1.00×"
         accepted = percent(row.acceptance_rate, unknown="")
         table.add_row(safe(row.kind), str(row.k), spread, accepted, Text(row.advice, "yellow"))
     return table
@@ -150,9 +143,8 @@ def _print_sentences(console: Console, report: Report, chosen: bool) -> None:
     answer = report.recommendation.answer
     better = "the better one; " if chosen else ""
     console.print(_labelled("result", better + sentences.conclusion(report), COLOURS[answer]))
-    for label, text in (("why", sentences.reason(report)), ("break-even", sentences.break_even(report))):
-        if text:
-            console.print(_labelled(label, text))
+    if even := sentences.break_even(report):
+        console.print(_labelled("break-even", even))
     if answer != "unknown":
         console.print(_labelled("rule", sentences.rule(), "dim"))
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from fakes.heads import agreeing_head, cached_head, tiny_head, tiny_target
+from fakes.scheduled import Scheduled
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.drafters.base import Drafter, Parts, Verified
@@ -21,7 +22,6 @@ from specdec_cli.engine.hidden import READ
 from specdec_cli.engine.sampling.acceptance import greedy, make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
-from specdec_cli.engine.timing import Scheduled
 
 PROMPT = [(7 * i) % 97 + 3 for i in range(13)]
 

