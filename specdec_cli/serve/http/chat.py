@@ -17,7 +17,7 @@ from specdec_cli.serve.http.errors import bad_field
 from specdec_cli.serve.http.fields import Fields
 from specdec_cli.serve.http.functions import openai_offer
 from specdec_cli.serve.http.messages import openai_messages
-from specdec_cli.serve.http.sampling import constraint_of, effort_thinks, predicted, request_of
+from specdec_cli.serve.http.sampling import effort_thinks, predicted, request_of, shape_of
 from specdec_cli.serve.http.scores import chat_scores
 from specdec_cli.serve.http.tools import Call
 from specdec_cli.serve.model import Model
@@ -39,7 +39,7 @@ def read(body: Fields, model: Model) -> Ask:
     offer = openai_offer(body, nested=True)
     request = replace(
         request_of(body, model.base, model.vocab_size),
-        constraint=constraint_of(body.inner("response_format")),
+        constraint=shape_of(body),
         logprobs=_top(body),
         predict=predicted(body),
     )

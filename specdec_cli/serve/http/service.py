@@ -96,15 +96,15 @@ class Service:
     def _start(self, body: Fields, read: Read, mailbox: Mailbox) -> tuple[list[Answer], list[Ticket]]:
         """Hand in the jobs of a body."""
         ask = self.ask(body, read)
-        prompt, ends = self.prompt(ask)
+        jobs = [(attempt, *prompt) for prompt in map(self.prompt, ask.each) for attempt in range(ask.choices)]
         request, model = ask.request, self.found(ask.model)
         if request.constraint is not None:
             require(request.constraint, ask)
-        answers = [Answer(model, ask, prompt) for _ in range(ask.choices)]
+        answers = [Answer(model, ask, prompt) for _, prompt, _ in jobs]
         tickets: list[Ticket] = []
         try:
-            for choice in range(ask.choices):
-                each, raw = replace(request, attempt=choice), ask.text is not None
+            for choice, (attempt, prompt, ends) in enumerate(jobs):
+                each, raw = replace(request, attempt=attempt), ask.text is not None or ask.begun
                 job = Job(prompt, each, ends, ask.key, ask.noun, raw, model.pair)
                 tickets.append(self.desk.submit(job, partial(mailbox.deliver, choice)))
         except SpecdecError:
@@ -120,6 +120,8 @@ class Service:
         ask = replace(read(body, model), model=name or model.name)
         if ask.tools and model.tokenizer.call_marks is None:
             raise bad_field("tools", f"the template of {model.name} knows none that could be read")
+        if ask.begun and ask.request.constraint is not None:
+            raise bad_field("response_format", "it is the shape of a whole answer, and the last message begins one")
         return calls.constrained(ask, model)
 
     def found(self, name: str | None) -> Model:
