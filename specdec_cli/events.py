@@ -175,7 +175,8 @@ def from_dict(values: Mapping[str, Any]) -> Event:
 
     Raises: ValueError for an unknown event or a missing field.
     """
-    kind = _KINDS.get(values.get("event", ""))
+    name = values.get("event")
+    kind = _KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
         named = repr(values["event"]) if "event" in values else "the line names none"
         raise ValueError(f"not a specdec event: {named}")

@@ -131,6 +131,8 @@ RULES: dict[str, RuleKind] = {
     for kind in (RuleKind("token", f"{_RULES}:token"), BLOCK, COUPLED, RuleKind("match", f"{_RULES}:Match"))
 }
 DEFAULT_RULE = "auto"
+# Why `-k auto` has decoded plainly in a reply that may have ended before a look at drafting could pay.
+UNTRIED = "too few tokens so far to try drafting"
 
 
 def rule_names() -> tuple[str, ...]:

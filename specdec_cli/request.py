@@ -6,7 +6,8 @@ Law: a value out of bounds is refused with the value and the bounds. A value not
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
@@ -34,6 +35,9 @@ BOUNDS: Mapping[str, tuple[float, float, float]] = {
     "presence_penalty": (-100.0, 100.0, 0.0),
     "frequency_penalty": (-100.0, 100.0, 0.0),
 }
+# The least of every other number of a request, where one is given. A Request of 0 tokens only reads the prompt.
+LEAST = {"max_tokens": 0, "stop_repetition": 0, "attempt": 0, "max_context": 1, "logprobs": 0}
+BIAS_HINT = "ids start at 0, and a value is a number: logit_bias=((42, -5.0),)"
 DEFAULTED = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 
 
@@ -63,13 +67,15 @@ class Constraint:
 class Request:
     """Length, stops, drafting and sampling of one reply.
 
+    `max_tokens` 0 only reads the prompt.
     `k` is the draft length; 0 is plain decoding, `auto` chooses each round from measured costs and acceptance.
     `sampling` holds the values of BOUNDS that were asked for; the others are the target's defaults.
     `attempt` counts further answers to one prompt: under a seed, each has noise of its own.
     `constraint` is the shape that the answer must have, if any.
     `stop_repetition`: the answer ends when its last so many tokens repeat one phrase; 0 lets it go on.
     `logprobs`: rounds carry each token's log-probability and that many of the best ones; None: they do not.
-    `predict` is text that the answer will probably resemble: it is drafted from, and never shown to the model.
+    `predict` is text, or its ids, that the answer will probably resemble: it is drafted from, and never shown to the
+    model.
     `stop_tokens` end the answer as the target's own do.
     """
 
@@ -86,37 +92,59 @@ class Request:
     logprobs: int | None = None
     stop_repetition: int = 0
     constraint: Constraint | None = None
-    predict: str = ""
+    predict: str | tuple[int, ...] = ""
     stop_tokens: tuple[int, ...] = ()
 
 
 def asked_of(options: Mapping[str, Any]) -> Request:
     """The Request of keyword arguments: its own fields, and the sampling values of BOUNDS by name.
 
-    Raises: UsageError for an unknown name, a drafter or rule that does not exist, and a value out of bounds.
+    Raises: UsageError for an unknown name, and for no tokens at all.
     """
     known = [field.name for field in fields(Request)]
     for name in options:
         if name not in known and name not in BOUNDS:
             nearest = difflib.get_close_matches(name, [*known, *BOUNDS], 1, 0.0)[0]
             raise UsageError(f"{name} is no option of a reply", f"the nearest: {nearest}")
+    within("max_tokens", 1)(options.get("max_tokens"))
     sampling = {**options.get("sampling", {}), **{name: options[name] for name in options if name in BOUNDS}}
-    effective({}, sampling)
-    request = replace(Request(), **{name: options[name] for name in options if name in known})
+    return replace(Request(), **{name: options[name] for name in options if name in known} | {"sampling": sampling})
+
+
+def checked(request: Request) -> Request:
+    """The same request: one stop text becomes a tuple of it, and the last bias of an id counts.
+
+    Raises: UsageError for a drafter or rule that does not exist, a value out of bounds, and one of another type.
+    """
     one_name("drafter", tuple(DRAFTERS))(request.drafter)
     one_name("rule", rule_names())(request.rule)
-    within("max_tokens", 1)(request.max_tokens)
-    within("stop_repetition", 0)(request.stop_repetition)
+    for name, low in LEAST.items():
+        within(name, low)(getattr(request, name))
     if request.k != "auto":
         within("k", 0, MAX_K)(request.k)
-    return replace(request, stop=_texts(request.stop), sampling=sampling)
+    effective({}, request.sampling)
+    stop = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop)
+    if not all(isinstance(text, str) and text for text in stop):
+        raise UsageError(f"stop {stop!r} holds what is no text, or an empty one", "for example: stop=('END',)")
+    shape = request.constraint
+    if shape is not None and not (shape.kind in SHAPES and isinstance(shape.text, str)):
+        raise UsageError(f"{shape!r} is no constraint", f"its kind is one of {', '.join(SHAPES)}, its text a string")
+    return replace(request, stop=stop, logit_bias=_sound_bias(request.logit_bias))
 
 
-def _texts(stop: str | Sequence[str]) -> tuple[str, ...]:
-    return (stop,) if isinstance(stop, str) else tuple(stop)
+def _sound_bias(biases: Iterable[tuple[int, float]]) -> tuple[tuple[int, float], ...]:
+    """Raises: UsageError for what is no pair of an id and a number."""
+    try:
+        found = dict(biases)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"logit_bias {biases!r} are no pairs", BIAS_HINT) from error
+    for token, value in found.items():
+        if not (isinstance(token, int) and token >= 0 and isinstance(value, int | float) and not math.isnan(value)):
+            raise UsageError(f"logit_bias ({token!r}, {value!r}) is not possible", BIAS_HINT)
+    return tuple(found.items())
 
 
-def require_lookups(predict: str, drafter: str, k: K) -> None:
+def require_lookups(predict: str | tuple[int, ...], drafter: str, k: K) -> None:
     """Raises: UsageError for a prediction that a drafter would leave aside. Plain decoding may be asked for it."""
     if not predict or drafter not in DRAFTERS:  # an unknown one is refused by whoever looks for it
         return
@@ -146,6 +174,7 @@ def effective(config: Mapping[str, Any], given: Mapping[str, float | None]) -> d
     Raises: UsageError for a flag out of its bounds.
     """
     for name, value in given.items():
+        one_name("sampling", tuple(BOUNDS))(name)
         if value is not None and not _within(name, value):
             low, high, _ = BOUNDS[name]
             raise UsageError(
@@ -214,6 +243,8 @@ def within(option: str, low: int, high: int | None = None) -> Callable[[int | No
     """A check of `option` against bounds. It raises UsageError with the value and the bounds."""
 
     def check(value: int | None) -> int | None:
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+            raise UsageError(f"{option} {value!r} is no whole number", f"for example: {option} {low}")
         if value is not None and (value < low or (high is not None and value > high)):
             bounds = f"below {low}" if high is None else f"outside {low} to {high}"
             nearest = low if value < low or high is None else high
@@ -251,7 +282,7 @@ def one_name(option: str, names: Sequence[str]) -> Callable[[str], str]:
 
     def check(value: str) -> str:
         if value not in names:
-            nearest = difflib.get_close_matches(value, names, 1, 0.0)[0]
+            nearest = difflib.get_close_matches(str(value), names, 1, 0.0)[0]
             raise UsageError(f"{option} {value} is none of {', '.join(names)}", f"the nearest: {option} {nearest}")
         return value
 

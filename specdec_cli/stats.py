@@ -136,6 +136,8 @@ class Stats:
             "estimated_speedup_low": self.gain and self.gain.low,
             "estimated_speedup_high": self.gain and self.gain.high,
             "break_even_acceptance_rate": self.gain and self.gain.break_even,
+            "break_even_acceptance_rate_low": self.gain and self.gain.break_even_low,
+            "break_even_acceptance_rate_high": self.gain and self.gain.break_even_high,
         }
 
 

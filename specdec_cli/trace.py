@@ -128,7 +128,10 @@ def _event(line: bytes) -> Event:
         raise ValueError("not a specdec event: no JSON object")
     if values.get("event") == Start.event and values.get("schema", SCHEMA) != SCHEMA:
         raise ValueError(f"trace schema {values['schema']}, and this specdec reads {SCHEMA}")
-    event = _checked(from_dict(values))
+    try:
+        event = _checked(from_dict(values))
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
     if isinstance(event, RoundDone):
         _require_sound(event)
     if isinstance(event, Finish):

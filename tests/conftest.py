@@ -7,8 +7,9 @@ import signal
 # Before mlx is imported: TF32 would round float32 products on some devices.
 os.environ["MLX_ENABLE_TF32"] = "0"
 os.environ["HF_HUB_OFFLINE"] = "1"
-for name in [name for name in os.environ if name.startswith("SPECDEC_")]:
+for name in [name for name in os.environ if name.startswith("SPECDEC_") and name != "SPECDEC_BLAS"]:
     del os.environ[name]
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # the workers share the cores
 
 # A shell starts what goes on in the background with Ctrl-C ignored, nohup with SIGHUP, and children inherit both.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -17,6 +18,10 @@ for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
 
 import pytest
 from hypothesis import settings
+
+from specdec_cli import blas
+
+blas.load()  # before the fakes import mlx
 
 from fakes.models import TINY, tiny_folder
 

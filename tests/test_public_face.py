@@ -74,6 +74,43 @@ def test_wrong_options_are_two_lines(pair, options, message, hint):
     assert (error.value.message, error.value.hint) == (message, hint)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rule": "nope"}, "rule nope is none of auto, token, block, coupled, match"),
+        ({"k": 99}, "k 99 is outside 0 to 16"),
+        ({"k": -3}, "k -3 is outside 0 to 16"),
+        ({"k": "4"}, "k '4' is no whole number"),
+        ({"max_tokens": "3"}, "max_tokens '3' is no whole number"),
+        ({"max_context": 0}, "max_context 0 is below 1"),
+        ({"logprobs": -1}, "logprobs -1 is below 0"),
+        ({"logit_bias": ((-3, 1.0),)}, "logit_bias (-3, 1.0) is not possible"),
+        ({"logit_bias": ((3, float("nan")),)}, "logit_bias (3, nan) is not possible"),
+        ({"logit_bias": (3, 4)}, "logit_bias (3, 4) are no pairs"),
+        ({"stop": ("",)}, "stop ('',) holds what is no text, or an empty one"),
+        ({"sampling": {"temprature": 1.0}}, "sampling temprature is none of temperature, top_k, top_p, min_p, "),
+        ({"sampling": {"temperature": "hot"}}, "--temp hot is outside 0 to 100"),
+        ({"constraint": specdec.Constraint("evil", "x")}, "Constraint(kind='evil', text='x') is no constraint"),
+    ],
+)
+def test_a_request_is_checked_as_options_are(pair, options, message):
+    """Some were taken in silence, others raised TypeError or KeyError."""
+    for ask in (
+        lambda: pair.session().reply("hello", specdec.Request(**options)),
+        lambda: pair.session().reply("hello", **options),
+    ):
+        with pytest.raises(specdec.UsageError) as error:
+            ask()
+        assert error.value.message.startswith(message) and error.value.hint
+
+
+@pytest.mark.parametrize("kind", ["regex", "grammar", "schema"])
+def test_half_a_character_in_a_shape_is_a_usage_error(pair, kind):
+    request = specdec.Request(constraint=specdec.Constraint(kind, "a\udc80"))
+    with pytest.raises(specdec.UsageError, match=r"the text is not UTF-8: byte 0x80 at 1 of 2|schema cannot be read"):
+        list(pair.session().reply("hello", request))
+
+
 def test_a_request_and_options_together_are_refused(pair):
     with pytest.raises(specdec.UsageError, match="a request and k were given"):
         pair.session().reply("hello", specdec.Request(), k=3)

@@ -38,7 +38,7 @@ def test_speed_is_of_decoding_only(stats):
 
 
 def test_a_plain_step_is_what_the_gain_says_of_the_time_a_token_took(stats):
-    stats.decode_seconds, stats.measuring_seconds, stats.gain = 2.0, 0.2, Gain(1.5, 1.2, 1.9, 0.35)
+    stats.decode_seconds, stats.measuring_seconds, stats.gain = 2.0, 0.2, Gain(1.5, 1.2, 1.9, 0.35, 0.3, 0.4)
     values = stats.to_dict()
     assert values["plain_step_seconds"] == pytest.approx(1.5 * 2.2 / 11)
     assert Gain.of_stats(values) == stats.gain

@@ -8,7 +8,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 
-from specdec_cli import __version__
+from specdec_cli import __version__, blas
 from specdec_cli.audit.selftest import verification
 from specdec_cli.format import size
 from specdec_cli.hub import cache_folder, settings
@@ -30,9 +30,19 @@ def _machine() -> Iterator[Row]:
     notes = {
         "metal": "Apple GPU: what specdec is made for",
         "cuda": "NVIDIA GPU",
-        "cpu": "works, and shows the mechanism; speculation rarely pays on a CPU",
+        "cpu": "works, and shows the mechanism; gains need a fast BLAS",
     }
     yield "computes on", backend, notes[backend]
+    library = blas.load()
+    if library:
+        yield (
+            "BLAS",
+            library,
+            f"several rows cost several passes; a fast one: {blas.INSTALL}" if library == blas.REFERENCE else "",
+        )
+        rows = (1, 2, 4, 8)
+        costs = ", ".join(f"{1000 * seconds:.1f}" for seconds in device.product_seconds(rows))
+        yield "rows", f"{costs} ms", f"for {', '.join(map(str, rows))} rows times 4096 × 1024"
     working_set = device.working_set_bytes()
     if working_set:
         yield "working set", size(working_set), "what Metal recommends for weights and caches together"

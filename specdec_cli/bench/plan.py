@@ -81,7 +81,7 @@ def parse_seconds(option: str, text: str) -> float:
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|h|)", text.strip())
     if found is None:
-        raise UsageError(f"{option} {text} is no time", f"seconds, minutes or hours: {option} 90s, {option} 2m")
+        raise UsageError(f"{option} {text} is not a time", f"seconds, minutes or hours: {option} 90s, {option} 2m")
     return float(found[1]) * UNITS[found[2]]
 
 

@@ -91,7 +91,7 @@ def _sampling(name: str, value: str) -> float | None:
     try:
         number = int(value) if isinstance(low, int) else float(value)
     except ValueError as error:
-        raise UsageError(f"/set {name} {value} is no number", f"for example: /set {name} {off:g}") from error
+        raise UsageError(f"/set {name} {value} is not a number", f"for example: /set {name} {off:g}") from error
     if not low <= number <= high:
         raise UsageError(f"/set {name} {value} is outside {low:g} to {high:g}", f"off is /set {name} {off:g}")
     return number
@@ -101,7 +101,7 @@ def _whole(command: str, value: str, low: int, high: int | None = None) -> int:
     try:
         number = int(value)
     except ValueError as error:
-        raise UsageError(f"{command} {value} is no whole number", f"for example: {command} {max(low, 4)}") from error
+        raise UsageError(f"{command} {value} is not a whole number", f"for example: {command} {max(low, 4)}") from error
     checked = within(command, low, high)(number)
     assert checked is not None
     return checked

@@ -187,6 +187,7 @@ def _converse(
         trace=trace,
         small_panel=display.panel_size == SMALL,
         colour_answer=display.colour_answer,
+        verbose=display.verbose,
     )
     this_chat: Chat
     reader = _reader(lambda width: toolbar(this_chat.toolbar, width), history, editor=not (json or plain))

@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 PREFIX = "SPECDEC_"
 # Read outside the options; every other variable sets the default of an option.
-OTHERS = ("SPECDEC_API_KEY", "SPECDEC_DEBUG", "SPECDEC_MODELS")
+OTHERS = ("SPECDEC_API_KEY", "SPECDEC_BLAS", "SPECDEC_DEBUG", "SPECDEC_MODELS")
 
 
 def variables(app: typer.Typer) -> set[str]:

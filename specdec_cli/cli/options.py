@@ -136,6 +136,10 @@ ColourAnswer = Annotated[
     ),
 ]
 Quiet = Annotated[bool, option("--quiet", "-q", help="The answer only: no panel, no summary.")]
+Verbose = Annotated[
+    bool,
+    option("--verbose", "-v", help="What a round costs, too, and from where drafting pays.", advanced=True),
+]
 Plain = Annotated[bool, option("--plain", env="PLAIN", help="No control codes at all.", advanced=True)]
 Offline = Annotated[bool, option("--offline", env="OFFLINE", help="No network call at all.", advanced=True)]
 Force = Annotated[bool, option("--force", help="Go on although it does not fit.", advanced=True)]
@@ -203,6 +207,7 @@ class DisplayOptions:
     panel_size: PanelSize = FULL
     colour_answer: ColourAnswer = True
     quiet: Quiet = False
+    verbose: Verbose = False
     plain: Plain = False
     trace: Annotated[
         Path | None, option(metavar="FILE", help="Write the JSON Lines to FILE as well.", advanced=True)
@@ -222,7 +227,10 @@ class DisplayOptions:
         return no_echo(sys.stdin if drawn else None)
 
     def open(self, name: str) -> AbstractContextManager[Display]:
-        """The display for the pair `name` on this process's streams. Raises: UsageError for the trace file."""
+        """The display of one reply of the pair `name` on this process's streams.
+
+        Raises: UsageError for the trace file.
+        """
         from specdec_cli.ui.display import open_display
 
         return open_display(
@@ -235,4 +243,6 @@ class DisplayOptions:
             trace=self.trace,
             small_panel=self.panel_size == SMALL,
             colour_answer=self.colour_answer,
+            verbose=self.verbose,
+            names_race=True,
         )

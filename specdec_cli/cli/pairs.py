@@ -113,7 +113,7 @@ def add(
     elif known is not None:
         new = replace(known, k=new.k if k is not None else known.k)
     userfile.add_pair(user_file(), new)
-    print_line(sys.stderr, f"{name} is in {user_file()}")
+    print_line(sys.stderr, f"saved pair {name} ({user_file()})")
     problem = missing(new)
     if problem is not None and can_be_pulled(problem):
         print_line(sys.stderr, f"it is not here yet: specdec pull {name}")
@@ -148,7 +148,7 @@ def use(
     yes: Yes = False,
     force: Annotated[bool, typer.Option("--force", help="Make it the default although it is not here.")] = False,
 ) -> None:
-    """Make a pair the default: it answers when none is named. One that is not here is pulled first, if you agree."""
+    """Make a pair the default, used when you give no --pair. One that is not here is pulled first, if you agree."""
     from specdec_cli.pairs import userfile
     from specdec_cli.pairs.catalog import registry
     from specdec_cli.pairs.registry import user_file
@@ -173,8 +173,8 @@ def _bring(pair: Pair, yes: bool) -> None:
         raise problem
     if not (yes or sys.stdin.isatty()):
         raise NotAvailable(
-            f"{pair.name} is not here, and the default pair answers whenever none is named",
-            f"specdec pull {pair.name}; --yes pulls it now, --force makes it the default without",
+            f"{pair.name} is not downloaded, and the default pair must be",
+            f"download it first: specdec pull {pair.name}; --yes does so now, --force goes on without",
         )
     from specdec_cli.pairs.pull import pull
     from specdec_cli.ui.download import PullScreen

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from specdec_cli import blas
 from specdec_cli.cli.asked import Asked
 from specdec_cli.cli.demo import introduce_demo, without_reason
 from specdec_cli.cli.groups import grouped
@@ -74,6 +75,10 @@ def run(
         session = opened(found, models, reserve_tokens=reserve_tokens, shown=display.notices, plain=display.plain)
         ids = session.raw_tokens(text) if raw else session.chat_tokens(text, answer.system)
         introduce_demo(found.pair.name, shown=display.notices, plain=display.plain)
+        if display.notices and sys.stderr.isatty() and blas.load() == blas.REFERENCE:
+            from specdec_cli.ui.display import print_notice
+
+            print_notice(sys.stderr, f"mlx computes with its slow reference BLAS here: {blas.INSTALL}", display.plain)
         interrupt = stack.enter_context(Interrupt())
         stack.enter_context(display.no_echo())
         finish = show_events(session.reply(ids, request, interrupt.requested, raw), screen)

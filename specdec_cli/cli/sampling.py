@@ -91,7 +91,7 @@ class SamplingOptions:
         option(
             metavar="X",
             env="FREQUENCY_PENALTY",
-            help="The same, times how often the answer used them.",
+            help="Taken from the logits of tokens the answer has used, once for each use.",
             show_default=TARGETS_OWN,
             advanced=True,
         ),

@@ -105,7 +105,7 @@ class KeepOptions:
             metavar="N",
             env="CACHE_BYTES",
             callback=within("--cache-bytes", 1),
-            help="Memory for their caches.",
+            help="Memory for the caches of kept conversations, in bytes.",
             show_default="half of what the weights leave",
             advanced=True,
         ),

@@ -40,7 +40,7 @@ def explained(error: TyperException, message: str, typed: Sequence[str]) -> Usag
     if isinstance(first, str) and (more := EXTRA.search(message)):
         words = [first, *more[1].split()]
         quoted = shlex.join(["specdec", *_joined(typed, words)])
-        return UsageError(f"the prompt came as {len(words)} words, and it is one: quote it", quoted)
+        return UsageError(f"the prompt came as {len(words)} words: put quotes around it", quoted)
     return UsageError(message, HELP)
 
 

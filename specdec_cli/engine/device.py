@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache, wraps
 from importlib.metadata import version
+from statistics import median
 from typing import ParamSpec, TypeVar, cast
 
 import mlx.core as mx
@@ -58,6 +60,21 @@ def float32_products() -> str:
     kept = 1.0 + 2.0**-12  # TF32 has no such number
     product = mx.full((512, 512), kept) @ mx.eye(512)
     return "float32" if float(mx.min(product)) == kept else "TF32"
+
+
+def product_seconds(rows: Sequence[int], products: int = 15) -> list[float]:
+    """Median seconds of a float32 product [n, 1024] × [1024, 4096] for each n of `rows`, which take turns."""
+    weights = mx.full((4096, 1024), 0.5)
+    inputs = [mx.full((n, 1024), 0.5) for n in rows]
+    mx.eval(weights, inputs)
+    seconds: list[list[float]] = [[] for _ in rows]
+    for turn in range(products + 1):
+        for taken, one in zip(seconds, inputs, strict=True):
+            began = time.perf_counter()
+            mx.eval(one @ weights.T)
+            if turn:  # the first starts threads
+                taken.append(time.perf_counter() - began)
+    return [median(taken) for taken in seconds]
 
 
 def queues_ahead() -> bool:

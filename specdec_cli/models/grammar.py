@@ -6,22 +6,30 @@ Letters: K drafted tokens, V the target's vocabulary size, W = ceil(V / 32) word
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import re
+import secrets
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import groupby, takewhile
+from itertools import takewhile
+from types import MappingProxyType
 
 import numpy as np
 from llguidance import LLMatcher, LLTokenizer
 
+from specdec_cli import jsonfile
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.models import schema, shape
 from specdec_cli.models.scout import LEAST_VOCAB, WORD_BITS, Row, Scout, ScoutBeside, one_line
 from specdec_cli.models.text import Thinking
+from specdec_cli.models.token_text import require_characters
 from specdec_cli.request import MAX_DRAFT, Constraint
 
 EVERYTHING = np.int32(-1)
 # Forced bytes at the beginning of an answer; what forces more has no end, or none that a model would reach.
 MOST_FORCED_BYTES = 20_000
+# An added token of this form is special to the library, whatever its file says.
+TAG = re.compile(r"<.*>", re.DOTALL)
 # Tokens of plain letters up to so many characters are judged all at once where that many more may come: the library's
 # own lengths are 10 and 30, and between them a text of bounded length costs a 150k vocabulary 1.1 ms a row; so 0.4.
 SLICES = tuple(rf'[^"\\\x00-\x1F\x7F]{{1,{length}}}' for length in (10, 14, 20, 30))
@@ -72,13 +80,18 @@ class Matcher:
         return rows
 
     def advance(self, emitted: Sequence[int]) -> None:
-        """These tokens are the answer's next ones. Raises: SpecdecError for one that the grammar forbids."""
+        """These tokens are the answer's next ones. Raises: SpecdecError for one that the grammar forbids.
+
+        That may be one which its mask allowed: for what it forces without end the library's own masks are wrong.
+        """
         self._forced = None
         words = list(takewhile(lambda token: token not in self._stops, emitted))
         for place, token in enumerate(words):
             if self._matcher.try_consume_tokens([token]) != 1:
                 raise SpecdecError(
-                    f"token {token}, number {place + 1} of a round, is not in the grammar", "please report this"
+                    f"the grammar cannot be followed any further: it refuses token {token}, number {place + 1} of a "
+                    "round",
+                    "simplify the schema or grammar; if it is simple, please report this",
                 )
         self._ended |= len(words) < len(emitted)
         self._scout.advance(words)
@@ -96,21 +109,30 @@ class Matcher:
 class Vocabulary:
     """One tokenizer, as grammars need it. Building it takes about a second for 150,000 tokens, once a model."""
 
-    def __init__(self, tokenizer: LLTokenizer, vocab_size: int, stop_tokens: frozenset[int]) -> None:
-        """`vocab_size` is the width of the target's logits."""
+    def __init__(
+        self,
+        tokenizer: LLTokenizer,
+        vocab_size: int,
+        stop_tokens: frozenset[int],
+        specials: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        """`vocab_size` is the width of the target's logits, `specials` are the special tokens by their text."""
         self._tokenizer, self._vocab_size, self.stop_tokens = tokenizer, vocab_size, stop_tokens
+        self._specials = specials
         self._thread = ThreadPoolExecutor(1, "masks") if vocab_size >= LEAST_VOCAB else None
 
     @classmethod
     def of_model(cls, tokenizer_json: str, vocab_size: int, stop_tokens: frozenset[int]) -> Vocabulary:
         """Raises: UsageError for a tokenizer of another kind."""
+        stop_tokens = frozenset(token for token in stop_tokens if 0 <= token < vocab_size)
+        tokenizer_json, specials = _plain(tokenizer_json, vocab_size)
         try:
             tokenizer = LLTokenizer(tokenizer_json, vocab_size, sorted(stop_tokens), _slices())
         except ValueError as error:
             raise UsageError(
                 f"this model's tokenizer cannot be constrained: {one_line(str(error))}", "take another model"
             ) from error
-        return cls(tokenizer, vocab_size, stop_tokens)
+        return cls(tokenizer, vocab_size, stop_tokens, specials)
 
     @classmethod
     def of_bytes(cls) -> Vocabulary:
@@ -140,6 +162,7 @@ class Vocabulary:
         return matcher
 
     def _made(self, constraint: Constraint, thinking: Thinking | None) -> LLMatcher:
+        require_characters(constraint.text)
         return LLMatcher(self._tokenizer, shape.grammar(constraint, thinking, self._tag), log_level=0)
 
     def _scout(self, matcher: LLMatcher, constraint: Constraint, thinking: Thinking | None) -> Scout:
@@ -152,12 +175,31 @@ class Vocabulary:
 
     def _tag(self, tag: str) -> shape.Tag:
         """The pieces of a tag: its special tokens by id, and the text between them."""
-        pieces: list[str | int] = []
-        tokens = self._tokenizer.tokenize_str(tag, parse_special=True)
-        for special, group in groupby(tokens, self._tokenizer.is_special_token):
-            run = list(group)
-            pieces += run if special else [self._tokenizer.decode_str(run)]
-        return tuple(pieces)
+        longest_first = sorted(self._specials, key=len, reverse=True)
+        pieces = re.split(f"({'|'.join(map(re.escape, longest_first))})", tag) if longest_first else [tag]
+        return tuple(self._specials.get(piece, piece) for piece in pieces if piece)
+
+
+def _plain(tokenizer_json: str, vocab_size: int) -> tuple[str, dict[str, int]]:
+    """(a tokenizer.json that encodes text without special tokens, those tokens by their text).
+
+    The library spells what is forced with special tokens where their text is in it, allows them alone, and then refuses
+    them. Under names that no text has, they stay where a grammar asks for them by id, and their text is spelled like
+    any other. Ids that the target has no row for are left out: they could never be chosen.
+    """
+    values = jsonfile.parse_object(tokenizer_json)
+    model, added = values["model"], [one for one in values["added_tokens"] if one["id"] < vocab_size]
+    specials = {one["content"]: one["id"] for one in added if one["special"] or TAG.fullmatch(one["content"])}
+    secret = secrets.token_hex(8)
+    names = {text: f"<|{secret} {token}|>" for text, token in specials.items()}
+    for one in added:
+        one["content"] = names.get(one["content"], one["content"])
+    vocab = model.get("vocab")
+    if isinstance(vocab, dict):
+        model["vocab"] = {names.get(text, text): token for text, token in vocab.items() if token < vocab_size}
+    elif isinstance(vocab, list):
+        model["vocab"] = [[names.get(text, text), score] for text, score in vocab[:vocab_size]]
+    return json.dumps(values | {"added_tokens": added}), specials
 
 
 def require_possible(constraint: Constraint, stops: Sequence[str] = ()) -> None:
@@ -228,5 +270,5 @@ def _reason(error: str) -> str:
     """The library's message without the grammar, which is ours for all but a grammar."""
     if "oneOf constraints are not supported" in error:
         return "two branches of a oneOf may fit one document, as far as their type, const and enum tell; try anyOf"
-    said = error.partition("\n   1 | ")[0]
+    said = error.partition("\n   1 | ")[0].partition("; following special tokens")[0]
     return said.rpartition("\nerror: ")[2].rpartition("failed to compile JSON schema: ")[2].partition(". Enable ")[0]

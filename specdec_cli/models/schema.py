@@ -59,7 +59,29 @@ def parse(text: str) -> dict[str, Any]:
             part.get("oneOf"), list
         ):  # the library compares branches as they stand, and cannot tell two references apart
             part["oneOf"] = [deepcopy(_resolved(asked, branch)) for branch in part["oneOf"]]
-    return schema
+    return cut_endless(schema)
+
+
+def cut_endless(schema: Schema) -> dict[str, Any]:
+    """The same with `false` for every part inside that has no finite instance: nothing else fits it either.
+
+    The library would let an answer go into such a part, and it never comes out again. A schema that has none itself
+    stays as it is.
+    """
+    finite = _finite_parts(schema)
+    if id(schema) not in finite:
+        return dict(schema)
+
+    def cut(value: Any) -> Any:
+        return without(value) if id(value) in finite else False if isinstance(value, dict) else value
+
+    def without(part: Schema) -> dict[str, Any]:
+        found = {word: cut(value) if word in ONE else value for word, value in part.items()}
+        found |= {word: [cut(value) for value in part[word]] for word in LISTED if isinstance(part.get(word), list)}
+        tables = [word for word in NAMED if isinstance(part.get(word), dict)]
+        return found | {word: {name: cut(value) for name, value in part[word].items()} for word in tables}
+
+    return without(schema)
 
 
 def _resolved(root: Schema, branch: Any) -> Any:
@@ -101,12 +123,17 @@ def unenforceable(schema: Schema) -> str:
 
 def has_finite_instance(schema: Schema) -> bool:
     """Whether some instance may end; True where that is not clear."""
+    return id(schema) in _finite_parts(schema)
+
+
+def _finite_parts(schema: Schema) -> set[int]:
+    """The ids of those parts that have an instance which ends, or may have one."""
     finite: set[int] = set()
     parts = list(_parts(schema))
     while True:
         grown = {id(part) for part in parts if id(part) in finite or _ends(part, schema, finite)}
         if grown == finite:
-            return id(schema) in finite
+            return finite
         finite = grown
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,6 +17,7 @@ from transformers.utils import chat_template_utils
 from specdec_cli.errors import NotAvailable, SpecdecError, UsageError
 from specdec_cli.foreign import guarded
 from specdec_cli.models.checkpoint import stop_ids
+from specdec_cli.models.pieces import Between, PieceEncoder, unwatched
 from specdec_cli.models.template import BoundedEnvironment, Spellings, limited, unused_marks
 from specdec_cli.models.text import Thinking
 from specdec_cli.models.token_files import damaged_file, require_small_ids
@@ -48,6 +50,7 @@ class Tokenizer:
         self._wrapper = wrapper
         self._backend = getattr(wrapper._tokenizer, "backend_tokenizer", None)
         self._table: TokenTable | None = None
+        self._pieces = self._backend and PieceEncoder(self._backend, lambda: self.table().tokens)
         self._spellings: tuple[Spellings, Spellings] | None = None
         self.stop_tokens: frozenset[int] = frozenset(wrapper.eos_token_ids)
 
@@ -74,42 +77,76 @@ class Tokenizer:
     def has_template(self) -> bool:
         return bool(self._wrapper.has_chat_template)
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, between: Between = unwatched) -> list[int]:
         """Ids of plain text, with the begin-of-sequence token where the model wants one.
+
+        `between` is told how far a long text has come, and may end its encoding.
 
         Raises: UsageError for text with a byte that is not UTF-8.
         """
-        require_characters(text)
-        return list(self._wrapper._tokenizer.encode(text))
+        begin, end = self._frame
+        return [*begin, *self.continuation(text, between), *end]
 
-    def encode_after(self, text: str) -> list[int]:
-        """Ids of a text that goes on after some other: nothing is put before it. Raises: as `encode`."""
+    def continuation(self, text: str, between: Between = unwatched) -> list[int]:
+        """Ids of `text` alone, as it may follow any other; `between` and errors are those of `encode`."""
         require_characters(text)
+        if self._pieces is None:
+            return list(self._wrapper._tokenizer.encode(text, add_special_tokens=False))
+        return self._pieces.ids(text, between)
+
+    @cached_property
+    def _frame(self) -> tuple[list[int], list[int]]:
+        """The special tokens before and behind every text."""
         encode = self._wrapper._tokenizer.encode
-        if self.is_byte_level:
-            return list(encode(text, add_special_tokens=False))
-        before = encode(ANCHOR, add_special_tokens=False)
-        return list(encode(ANCHOR + text, add_special_tokens=False)[len(before) :])
+        whole, bare = list(encode("a")), list(encode("a", add_special_tokens=False))
+        at = next(i for i in range(len(whole)) if whole[i : i + len(bare)] == bare)
+        return whole[:at], whole[at + len(bare) :]
 
-    def join(self, messages: Sequence[Message]) -> list[int]:
+    def encode_after(self, text: str, between: Between = unwatched) -> list[int]:
+        """Ids of a text that goes on after some other: nothing is put before it. Raises: as `encode`."""
+        if self.is_byte_level:
+            return self.continuation(text, between)
+        return self.continuation(ANCHOR + text, between)[len(self.continuation(ANCHOR)) :]
+
+    def join(self, messages: Sequence[Message], between: Between = unwatched) -> list[int]:
         """Ids of a conversation for a model without a chat template: the contents, between blank lines.
 
         Raises: UsageError for text with a byte that is not UTF-8.
         """
         mark = next(unused_marks(messages))
         texts = [{"role": message["role"], "content": str(message["content"])} for message in messages]
+        begin, end = self._frame
         parts = "\n\n".join(text["content"] for text in self._cut(texts, mark)).split(mark)
-        return [*self.encode(parts[0]), *(token for part in parts[1:] for token in self.encode_after(part))]
+        return [*begin, *self._encode_parts(parts, between), *end]
+
+    def _encode_parts(self, parts: Sequence[str], between: Between) -> list[int]:
+        """Ids of texts that follow each other, with no token across their borders."""
+        if self._pieces is not None:
+            between(self._pieces.least_tokens("".join(parts)))
+        ids: list[int] = []
+
+        def look(tokens: int) -> None:
+            between(known + tokens)
+
+        for part in parts:
+            known = len(ids)
+            between(known)
+            ids += (self.encode_after if known else self.continuation)(part, look)
+        return ids
 
     def render(
-        self, messages: Sequence[Message], thinks: bool = True, tools: Sequence[Mapping[str, Any]] = ()
+        self,
+        messages: Sequence[Message],
+        thinks: bool = True,
+        tools: Sequence[Mapping[str, Any]] = (),
+        between: Between = unwatched,
     ) -> list[int]:
         """Ids of a conversation under the chat template, ready for the assistant's turn.
 
         A last message that is the assistant's is a beginning of its answer, to be continued. `tools` are JSON schemas
         of functions, as the template expects them. Special tokens are the template's own: what spells one in a text is
         letters. But of what the assistant said earlier only the tokens that end an answer are certain to be letters;
-        the others may be what it generated, and are read as such.
+        the others may be what it generated, and are read as such. `between` is that of `encode`.
 
         Raises: UsageError if the template refuses these messages, as some do with a system message, if it fails or does
         not end, if a last message of the assistant's has no text or calls functions, and for text with a byte that is
@@ -139,9 +176,7 @@ class Tokenizer:
             text = self._wrapper.apply_chat_template(given, add_generation_prompt=not begun, tokenize=False, **more)
             if begun and end not in text:
                 raise ValueError("it leaves out the last one, which is to be continued")
-        first, *rest = text.rpartition(end)[0 if begun else 2].split(mark)
-        ids = self._wrapper._tokenizer.encode(first, add_special_tokens=False)
-        return [*ids, *(token for part in rest for token in self.encode_after(part))]
+        return self._encode_parts(text.rpartition(end)[0 if begun else 2].split(mark), between)
 
     def _cut(self, messages: Sequence[Message], mark: str) -> list[dict[str, Any]]:
         """`messages` with `mark` inside what would be read as a special token."""

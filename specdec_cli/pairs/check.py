@@ -122,7 +122,7 @@ def check_pair(pair: Pair, located: list[Located], context_tokens: int | None, k
 
     head, located = head_of(located), [model for model in located if model.head is None]
     tokenizers = [Tokenizer.load(m.checkpoint.folder, m.checkpoint.name, m.checkpoint.config) for m in located]
-    kinds, obstacles = _caches(located, kv_bits)
+    kinds, obstacles, rows = _networks(located, kv_bits)
     if head is not None:
         obstacles += _of_another_size(head, located[0].checkpoint)
     vocab = None
@@ -145,7 +145,12 @@ def check_pair(pair: Pair, located: list[Located], context_tokens: int | None, k
         caches=tuple(kinds),
         memory=memory,
         break_even=break_even(sides[0], step_bytes, pair.expected_k) if step_bytes else None,
-        warnings=(*_encoding_differences(tokenizers), *_padding(located), *_stops(tokenizers)),
+        warnings=(
+            *_encoding_differences(tokenizers),
+            *_padding(located),
+            *_stops(tokenizers),
+            *_rowless(tokenizers[0], rows),
+        ),
         advice=tuple(advise(sides[0], draft, device.device_name(), head is not None)),
         obstacles=tuple(obstacles),
         head=head,
@@ -183,19 +188,32 @@ def _step_bytes(head: HeadFiles, target: Side) -> int:
     return head.loaded_bytes + rows * target.bits // 8
 
 
-def _caches(located: list[Located], kv_bits: int | None) -> tuple[list[tuple[str, str]], list[SpecdecError]]:
-    """(model, cache kinds), and a refusal for each model whose drafts cannot be checked in one pass."""
+def _networks(located: list[Located], kv_bits: int | None) -> tuple[list[tuple[str, str]], list[SpecdecError], int]:
+    """(model, cache kinds), a refusal for each model whose drafts cannot be checked in one pass, the target's rows."""
     from specdec_cli.engine.load import empty_model, require_verifiable
 
     kinds: list[tuple[str, str]] = []
     refusals: list[SpecdecError] = []
+    rows = []
     for model in located:
-        kinds.append((model.checkpoint.name, ", ".join(empty_model(model.checkpoint, kv_bits).cache_kinds)))
+        network = empty_model(model.checkpoint, kv_bits)
+        rows.append(network.vocab_size)
+        kinds.append((model.checkpoint.name, ", ".join(network.cache_kinds)))
         try:
             require_verifiable(model.checkpoint)
         except Refused as refusal:
             refusals.append(refusal)
-    return kinds, refusals
+    return kinds, refusals, rows[0]
+
+
+def _rowless(tokenizer: Tokenizer, rows: int) -> list[str]:
+    """Tokens that the target's embedding has no row for: a prompt may not hold them, and no answer will."""
+    ids = [token for token in tokenizer.table().tokens if token >= rows]
+    if not ids:
+        return []
+    more = f", and {len(ids) - 1} more have none either" if len(ids) > 1 else ""
+    first = f"token {tokenizer.piece(min(ids))} has the id {min(ids)}, and the target has {rows} rows{more}"
+    return [f"{first}; harmless unless a prompt holds it, which is refused"]
 
 
 def _encoding_differences(tokenizers: list[Tokenizer]) -> list[str]:

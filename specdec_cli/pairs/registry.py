@@ -104,6 +104,8 @@ def read_registry(path: Path, source: str) -> Registry:
         parsed = _File.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path} is not valid TOML: {error}", f"correct that line in {path}") from error
+    except RecursionError as error:
+        raise UsageError(f"{path} is nested too deeply", "correct or remove that file") from error
     except ValidationError as error:
         raise _explain(path, text, error) from error
     for name, entry in parsed.pairs.items():

@@ -136,6 +136,8 @@ def _read(path: Path) -> tomlkit.TOMLDocument:
         return tomlkit.parse(path.read_text(encoding="utf-8"))
     except (TOMLKitError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not valid TOML: {error}", f"correct that line in {path}") from error
+    except RecursionError as error:
+        raise UsageError(f"{path} is nested too deeply", "correct or remove that file") from error
 
 
 def _write(path: Path, document: tomlkit.TOMLDocument) -> None:

@@ -17,11 +17,12 @@ from itertools import pairwise
 from math import exp, log, sqrt
 from statistics import fmean
 
+from specdec_cli.gain import FEWEST_ROUNDS
 from specdec_cli.race.events import Measured
 from specdec_cli.student import t_quantile
 
-# Rounds of each lane without which there is no interval; rounds of a K without which K has no mean of its own.
-FEWEST_ROUNDS, FEWEST_OF_K = 16, 3
+# Rounds of a K without which K has no mean of its own.
+FEWEST_OF_K = 3
 # Of the lane that took longer. In simulations (tests/race/test_measured.py) more of them lost coverage to slow drifts.
 BLOCKS = 8
 

@@ -163,9 +163,9 @@ def notes(name: str, to: Connection) -> list[str]:
     if client.warning:
         found.append(client.warning.format(model=to.model))
     if client.agent and to.context is not None and to.context < AGENT_TOKENS:
-        found.append(f"{to.model} holds {to.context} tokens, and agents begin with up to {AGENT_TOKENS}: --pair NAME")
+        found.append(f"{to.model}'s context ({to.context}) is too small for an agent: choose a pair with --pair")
     if client.agent and not to.tools:
-        found.append(f"{to.model} calls no functions, and agents work with them: --pair NAME")
+        found.append(f"{to.model} calls no functions, which agents need: choose a pair with --pair")
     return found
 
 

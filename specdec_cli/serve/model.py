@@ -9,6 +9,7 @@ from typing import Any
 
 from specdec_cli.errors import UsageError
 from specdec_cli.models.fill import Fill
+from specdec_cli.models.pieces import Between, unwatched
 from specdec_cli.models.text import Thinking
 from specdec_cli.models.tokenizer import Message, Tokenizer
 from specdec_cli.models.tool_call import ToolCall
@@ -62,9 +63,15 @@ class Model:
         """Whether a request for the model `name` is for this one."""
         return name in (None, "", "default", self.name, self.target)
 
-    def prompt(self, messages: Sequence[Message], thinks: bool, tools: Sequence[Mapping[str, Any]] = ()) -> list[int]:
-        """As `LoadedPair.message_tokens`."""
-        return conversation_tokens(self.tokenizer, self.target, messages, thinks, tools)
+    def prompt(
+        self,
+        messages: Sequence[Message],
+        thinks: bool,
+        tools: Sequence[Mapping[str, Any]] = (),
+        between: Between = unwatched,
+    ) -> list[int]:
+        """As `conversation_tokens`."""
+        return conversation_tokens(self.tokenizer, self.target, messages, thinks, tools, between)
 
     def ends(
         self,
@@ -72,6 +79,7 @@ class Model:
         messages: Sequence[Message],
         thinks: bool,
         tools: Sequence[Mapping[str, Any]] = (),
+        between: Between = unwatched,
     ) -> tuple[int, ...]:
         """Lengths of the prefixes of `prompt` that other prompts will probably share.
 
@@ -86,7 +94,7 @@ class Model:
         found: set[int] = set()
         for other in others if self.tokenizer.has_template else ():
             try:
-                found.add(_shared(prompt, self.prompt(other, thinks, tools)))
+                found.add(_shared(prompt, self.prompt(other, thinks, tools, between)))
             except UsageError:
                 continue  # a template may refuse turns that nobody asked for
         return tuple(sorted(found - {0}))

@@ -18,14 +18,14 @@ from math import exp, log, sqrt
 from statistics import fmean, median
 
 from specdec_cli.events import Round
-from specdec_cli.gain import Gain
+from specdec_cli.gain import FEWEST_ROUNDS, Gain
 from specdec_cli.session.round_costs import Doubted, KnownCosts, RoundKind
 from specdec_cli.session.scatter import BESIDE_ROUNDS, Scatter
 from specdec_cli.speedup import TYPICAL_ROW_COST, break_even_share, speedup
 from specdec_cli.student import t_quantile
 
-# Below these no figure is shown.
-FEWEST_ROUNDS, LEAST_DRAFTED = 16, 0.05
+# No figure is shown where fewer of the rounds drafted.
+LEAST_DRAFTED = 0.05
 # A round longer than so many medians of its kind (a kernel compiled, a lid closed) counts as one that long.
 LONGEST = 10.0
 # A plain step is cut, too, at so many standard deviations of the rounds over the median step: in so short a sample a
@@ -137,12 +137,14 @@ class Comparison:
         # Another paired run has other luck: the scatter of as many rounds and of as many plain steps.
         luck = self._scatter().noise ** 2 * (1 / self.rounds + 1 / self._tokens)
         share = drafted / (self._plain_rounds + drafted)
-        spread = sqrt(share**2 * (cost.variance + self._before.unevenness(self._surprise())) + luck)
-        off = exp(t_quantile(min(max(n // FREEDOM_ROUNDS, 1), MOST_FREEDOM)) * spread)
+        doubt = cost.variance + self._before.unevenness(self._surprise())
+        quantile = t_quantile(min(max(n // FREEDOM_ROUNDS, 1), MOST_FREEDOM))
+        off = exp(quantile * sqrt(share**2 * doubt + luck))
         if off > WIDEST:
             return None
-        pays_from = break_even_share(exp(cost.log), fmean(k for _, k in self._kinds))
-        return Gain(estimate, estimate / off, estimate * off, pays_from)
+        mean_k, apart = fmean(k for _, k in self._kinds), quantile * sqrt(doubt)
+        pays_from = (break_even_share(exp(cost.log + shift), mean_k) for shift in (0.0, -apart, apart))
+        return Gain(estimate, estimate / off, estimate * off, *pays_from)
 
     def learned(self) -> KnownCosts:
         """What `known` becomes: the cost of a round of each kind that was drafted often enough."""

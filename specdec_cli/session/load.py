@@ -10,18 +10,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from specdec_cli import blas
 from specdec_cli.engine import device
 from specdec_cli.engine.footprint import resident_bytes
 from specdec_cli.engine.load import load as load_weights
 from specdec_cli.engine.memory import Residency, bound_memory
 from specdec_cli.engine.pipeline import Clock
-from specdec_cli.errors import NotAvailable, Refused, UsageError
+from specdec_cli.errors import DoesNotFit, NotAvailable, Refused, UsageError
 from specdec_cli.hub import locate
 from specdec_cli.kinds import DEFAULT_DRAFTER, DRAFTERS, NONE
 from specdec_cli.machine import low_power_mode, power_source
 from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.grammar import Vocabulary
 from specdec_cli.models.heads import HeadFiles, is_for_a_head
+from specdec_cli.models.pieces import Between, unwatched
 from specdec_cli.models.tokenizer import Message, Tokenizer
 from specdec_cli.models.tool_call import ToolCall
 from specdec_cli.pairs.pair import Pair
@@ -34,6 +36,9 @@ from specdec_cli.session.slot import Slot
 
 if TYPE_CHECKING:
     from specdec_cli.session.session import Session
+
+# A prediction may be so many contexts long: an answer resembles a part of it. A context without end counts as this.
+MOST_PREDICTED, ENDLESS_TOKENS = 4, 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,13 +150,36 @@ def conversation_tokens(
     messages: Sequence[Message],
     thinks: bool = True,
     tools: Sequence[Mapping[str, Any]] = (),
+    between: Between = unwatched,
 ) -> list[int]:
-    """As `LoadedPair.message_tokens`, of the target `name`."""
+    """As `LoadedPair.message_tokens`, of the target `name`; `between` is that of `Tokenizer.encode`."""
     if tokenizer.has_template:
-        return tokenizer.render(messages, thinks, tools)
+        return tokenizer.render(messages, thinks, tools, between)
     if tools:
         raise UsageError(f"{name} has no chat template, and {len(tools)} tools need one", "take an instruct model")
-    return tokenizer.join(messages)
+    return tokenizer.join(messages, between)
+
+
+def predicted_tokens(
+    tokenizer: Tokenizer, text: str, context_limit: int | None, between: Between = unwatched
+) -> tuple[int, ...]:
+    """Ids of a text that an answer may resemble; `between` is that of `Tokenizer.encode`.
+
+    Raises: DoesNotFit for a text of which no answer could use the most part.
+    """
+    most = MOST_PREDICTED * (context_limit or ENDLESS_TOKENS)
+
+    def look(tokens: int) -> None:
+        between(tokens)
+        if tokens > most:
+            raise DoesNotFit(
+                f"the prediction is too long: at least {tokens} tokens > {most} maximum",
+                "predict the part that the answer will resemble",
+            )
+
+    ids = tokenizer.continuation(text, look)
+    look(len(ids))
+    return tuple(ids)
 
 
 def load(
@@ -238,5 +266,6 @@ def _identity(pair: Pair, kv_bits: int | None) -> str:
     """The cost of a round depends on these and on the length of the context."""
     models = " + ".join(f"{name}@{revision or 'latest'}" for name, revision in pair.models)
     power = power_source() + (", low power" if low_power_mode() else "")
-    where = f"{device.device_name()} {device.backend()}, mlx {device.versions()['mlx']}, {power}"
+    computes = blas.load() or device.backend()
+    where = f"{device.device_name()} {computes}, mlx {device.versions()['mlx']}, {power}"
     return f"{models} · kv {kv_bits or 'full'} · {where}"

@@ -28,15 +28,18 @@ from specdec_cli.kinds import DrafterKind, effective_drafter, effective_rule
 from specdec_cli.models.grammar import Matcher, require_uncut
 from specdec_cli.models.text import StopStrings, Thinking
 from specdec_cli.models.tokenizer import Message
-from specdec_cli.request import Request, asked_of, effective, require_lookups
+from specdec_cli.request import Request, asked_of, checked, effective, require_lookups
 from specdec_cli.session.drafting import DraftController
 from specdec_cli.session.gain_meter import GainMeter
-from specdec_cli.session.load import LoadedPair
+from specdec_cli.session.load import LoadedPair, predicted_tokens
 from specdec_cli.session.reading import Cancelled, read_prompt
 from specdec_cli.session.slot import Slot
 from specdec_cli.session.start import start_of
 from specdec_cli.session.writer import Writer
 from specdec_cli.stats import Stats
+
+# Logits are float32: a bias below this is minus infinity.
+LEAST_FLOAT32 = -3.4e38
 
 
 class Session:
@@ -128,9 +131,10 @@ class Session:
         """
         if request is not None and options:
             raise UsageError(f"a request and {', '.join(options)} were given", "give one of the two")
+        request = checked(request or asked_of(options))
         if isinstance(prompt, str):
             prompt = self.raw_tokens(prompt) if raw else self.chat_tokens(prompt)
-        return self._reply(prompt, request or asked_of(options), cancelled, raw)
+        return self._reply(prompt, request, cancelled, raw)
 
     def _reply(self, prompt: Sequence[int], request: Request, cancelled: Cancelled, raw: bool) -> Iterator[Event]:
         with recovering(self.slot.target, self.slot.draft, self.slot.head):
@@ -193,11 +197,16 @@ class Session:
         complete = None if matcher is None else matcher.complete and reason != "repetition"
         return writer.finish(reason, stats, complete)
 
-    def predicted(self, request: Request) -> list[int]:
-        """Ids of the text that the answer will probably resemble. Raises: UsageError if nobody would look it up."""
+    def predicted(self, request: Request) -> Sequence[int]:
+        """Ids of the text that the answer will probably resemble.
+
+        Raises: UsageError if nobody would look it up, DoesNotFit for one that is far too long.
+        """
         require_lookups(request.predict, request.drafter, request.k)
-        opening = self.pair.text_tokens("") if request.predict else []
-        return self.pair.text_tokens(request.predict)[len(opening) :] if request.predict else []
+        predicted = request.predict
+        if isinstance(predicted, str):
+            predicted = predicted_tokens(self.pair.tokenizer, predicted, self.context_limit(request))
+        return [token for token in predicted if token < self.slot.target.vocab_size]  # no others can be said
 
     def matcher(self, prompt: Sequence[int], request: Request) -> Matcher | None:
         """The request's constraint at the beginning of the answer, if it has one.
@@ -229,14 +238,32 @@ class Session:
             raise UsageError(
                 f"--logit-bias names token {foreign[0]}, and the target has {vocab_size}", "use a smaller id"
             )
+        never = [token for token, value in request.logit_bias if value < LEAST_FLOAT32]
+        if never and (shape := request.constraint) is not None:
+            raise UsageError(
+                f"--logit-bias {never[0]}=-inf beside {shape.flag} may rule out all that the {shape.noun} allows",
+                f"make it finite: --logit-bias {never[0]}=-100",
+            )
+        if len(never) == vocab_size:
+            raise UsageError(f"--logit-bias rules out all {vocab_size} tokens", "leave at least one")
         values = self.effective(request)
         top_k = int(values.pop("top_k"))
         return Sampling(**values, top_k=top_k, logit_bias=request.logit_bias)
 
     def allowed_tokens(self, prompt: Sequence[int], request: Request) -> int:
-        """Tokens that may be generated. Raises: UsageError, DoesNotFit."""
+        """Tokens that may be generated. Raises: UsageError, DoesNotFit.
+
+        mlx checks no index: an id without a row would be read, and counted by a penalty, out of bounds.
+        """
         if not prompt:
             raise UsageError("the prompt is empty: 0 tokens", "give some text: specdec run 'def read_lines(path):'")
+        rows = self.slot.target.vocab_size
+        if (foreign := max(prompt)) >= rows or (foreign := min(prompt)) < 0:
+            raise UsageError(
+                f"the prompt holds the token {self.piece(foreign)!r} with the id {foreign}, and the target has {rows} "
+                "rows",
+                "leave that token out of the prompt",
+            )
         limit = self.context_limit(request)
         if limit is None:
             return request.max_tokens

@@ -6,6 +6,7 @@ import errno
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Protocol, TextIO
 
@@ -16,7 +17,7 @@ from specdec_cli.events import Event, to_dict
 from specdec_cli.ui.panel.live import PanelDisplay
 from specdec_cli.ui.plain import PlainDisplay
 from specdec_cli.ui.spelling import spelled
-from specdec_cli.ui.summary import ErrorLike, demo_box, doctor_table, error_lines
+from specdec_cli.ui.summary import ErrorLike, demo_box, doctor_table, error_lines, summary
 from specdec_cli.ui.terminal import can_draw, make_console, safe
 
 
@@ -100,7 +101,7 @@ _DEMO = (
     "It ships inside specdec: two small models, trained on Python's standard library.",
     "It completes Python code, and answers anything else with nonsense. For a real pair that suits this machine:",
 )
-_DEMO_LINE = f"the demo pair answers: it completes Python and knows nothing else; a real pair: {_DEMO_COMMAND}"
+_DEMO_LINE = f"demo pair: it completes Python and knows nothing else; a real one: {_DEMO_COMMAND}"
 
 
 @contextmanager
@@ -117,20 +118,33 @@ def open_display(
     small_panel: bool = False,
     colour_answer: bool = True,
     stepped: bool = False,
+    verbose: bool = False,
+    names_race: bool = False,
 ) -> Iterator[Display]:
     """The display for these options and streams, closed on exit. The panel needs an `err` that can draw it.
 
-    `stepped`: a person asks for each round.
+    `stepped`: a person asks for each round. `verbose` and `names_race` are those of `summary`.
 
     Raises: UsageError if the trace file cannot be opened; on leaving, SpecdecError if not all of it could be written.
     """
     with ExitStack() as stack:
         panels = panel is not False and not (json or quiet or plain) and can_draw(err)
+        closing = partial(summary, verbose=verbose, names_race=names_race)
         display: Display
         if panels:
-            display = PanelDisplay(out, err, name=name, small=small_panel, colour_answer=colour_answer, stepped=stepped)
+            display = PanelDisplay(
+                out,
+                err,
+                name=name,
+                small=small_panel,
+                colour_answer=colour_answer,
+                stepped=stepped,
+                closing=closing,
+            )
+        elif json:
+            display = JsonlDisplay(out)
         else:
-            display = JsonlDisplay(out) if json else PlainDisplay(out, err, quiet, plain)
+            display = PlainDisplay(out, err, quiet, plain, closing=closing)
         stack.callback(display.close)
         if trace is None:
             yield display

@@ -136,7 +136,7 @@ def _short(name: str) -> str:
 
 def _legend(rows: Sequence[PairRow]) -> list[str]:
     """What the marks mean, of those that are shown."""
-    parts = ["* the default pair: it answers when none is named"] if any(row.default for row in rows) else []
+    parts = ["* the default pair: used when you give no --pair"] if any(row.default for row in rows) else []
     if any(row.estimated_bytes is not None for row in rows):
         parts.append("~ estimated from the model's name")
     if any(name.startswith(COMMON) for row in rows for name, _ in row.pair.models):
@@ -191,10 +191,9 @@ def _answers(found: Verdict) -> list[tuple[str, str]]:
     rows += [("caches", f"{name}: {kinds}") for name, kinds in found.caches]
     if found.break_even is not None:
         k = found.pair.expected_k
-        yielded = f"about {found.break_even:.1f} of at most {k + 1} tokens a round at K {k}, at typical costs"
         rate = break_even_share(found.break_even, k)
-        needs = "cannot pay" if rate > 1 else f"pays from {percent(rate)} of drafted tokens accepted"
-        rows.append(("break-even", f"{yielded}: {needs}"))
+        needs = "not even full acceptance pays" if rate > 1 else f"pays from {percent(rate)} accepted"
+        rows.append(("break-even", f"{needs}, at typical costs of K {k}"))
     return rows + [("advice", sentence) for sentence in found.advice]
 
 

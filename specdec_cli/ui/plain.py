@@ -6,7 +6,7 @@ import contextlib
 from typing import TextIO
 
 from specdec_cli.events import Event, Failure, Finish, Prefill, Reading, RoundDone, Start
-from specdec_cli.ui.summary import print_lines, summary
+from specdec_cli.ui.summary import Closing, print_lines, summary
 from specdec_cli.ui.terminal import TerminalFilter, encodable, is_terminal, make_console
 
 
@@ -40,12 +40,19 @@ class PlainDisplay:
     """The answer on `out` as it comes, a summary on `err` unless `quiet`. The error boundary prints failures."""
 
     def __init__(
-        self, out: TextIO, err: TextIO, quiet: bool, plain: bool = False, answer: AnswerWriter | None = None
+        self,
+        out: TextIO,
+        err: TextIO,
+        quiet: bool,
+        plain: bool = False,
+        answer: AnswerWriter | None = None,
+        closing: Closing = summary,
     ) -> None:
-        """`plain` keeps control codes and colour out of the summary; `answer` replaces the usual writer."""
+        """`plain` keeps control codes and colour out of the `closing` lines; `answer` replaces the usual writer."""
         self._answer = answer or AnswerWriter(out)
         self._console = make_console(err, plain=plain)
-        self._quiet = quiet
+        self._folds = is_terminal(err)
+        self._quiet, self._closing = quiet, closing
         self._start: Start | None = None
 
     def handle(self, event: Event) -> None:
@@ -59,11 +66,15 @@ class PlainDisplay:
                 self._answer.write(tail)
                 self._answer.end()
                 if not self._quiet and self._start is not None:
-                    print_lines(self._console, summary(self._start, event, self._console.width))
+                    self._summarize(self._start, event)
             case Failure():
                 self._answer.end()
             case Reading() | Prefill():
                 pass
+
+    def _summarize(self, start: Start, finish: Finish) -> None:
+        width = self._console.width if self._folds else None
+        print_lines(self._console, self._closing(start, finish, width), width)
 
     def close(self) -> None:
         """Ends a partial answer's line; a closed stream is ignored."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from rich import box
@@ -13,11 +13,13 @@ from rich.text import Text
 
 from specdec_cli.events import Finish, Start
 from specdec_cli.format import count, percent, speed
-from specdec_cli.gain import Gain
-from specdec_cli.kinds import FORCED
+from specdec_cli.gain import Gain, Verdict
+from specdec_cli.kinds import FORCED, UNTRIED
 from specdec_cli.ui.terminal import MUTED, safe
 
 SEPARATOR = " · "
+Closing = Callable[..., list[Text]]
+"""`summary`, with some of its options given."""
 
 
 class ErrorLike(Protocol):
@@ -30,26 +32,27 @@ class ErrorLike(Protocol):
     def hint(self) -> str: ...
 
 
-def summary(start: Start, finish: Finish, width: int = 80) -> list[Text]:
-    """What a reply cost, what drafting gained, and why it ended early; lines break between statements."""
+def summary(
+    start: Start,
+    finish: Finish,
+    width: int | None = None,
+    *,
+    below_panel: bool = False,
+    verbose: bool = False,
+    names_race: bool = False,
+) -> list[Text]:
+    """What a reply cost, what drafting gained, and why it ended early: one line of at most `width` cells, if given.
+
+    `below_panel` leaves out what the panel says. `verbose` adds what a round costs. `names_race` names the command that
+    measures what this reply cannot tell.
+    """
     stats = finish.stats
-    lines = [_counts(stats), _costs(start, stats)] if stats.get("rounds") else []
-    return [text for parts in [*lines, _early(start, finish)] for text in _flow(parts, width)]
-
-
-def closing_line(start: Start, finish: Finish, width: int) -> Text:
-    """The first statements of the summary that fit, and why the reply ended early, in one line: for below a panel."""
-    parts, early = _counts(finish.stats) if finish.stats.get("rounds") else [], _early(start, finish)
-    for kept in range(len(parts), 0, -1):
-        lines = _flow([*parts[:kept], *early], width)
-        if len(lines) == 1:
-            return lines[0]
-    return Text(SEPARATOR, "dim").join(Text(*part) for part in early or parts[:1])
-
-
-def _early(start: Start, finish: Finish) -> list[tuple[str, str]]:
-    """Why the reply ended before the model ended it, and what it lacks; nothing where all is well."""
-    return [*_cut(start, finish), *_unkept(start, finish)]
+    said = reply_figures(stats) if stats.get("rounds") and not below_panel else []
+    gain = Gain.of_stats(stats)
+    if names_race and gain and gain.verdict == "cannot tell yet":
+        said.insert(len(said) - 1, ("specdec race measures it", "dim"))
+    line = fitted([*said, *_forced(stats)], [*_cut(start, finish), *_unkept(start, finish)], width)
+    return [*([line] if line else []), *(costs(start, stats, width) if verbose else [])]
 
 
 def _unkept(start: Start, finish: Finish) -> list[tuple[str, str]]:
@@ -73,18 +76,33 @@ def _cut(start: Start, finish: Finish) -> list[tuple[str, str]]:
     return []
 
 
-def _counts(stats: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Tokens, passes, pace, what drafting gained over plain decoding, and how much of it was accepted."""
-    tokens, passes, gain = stats["emitted_tokens"], stats["target_passes"], Gain.of_stats(stats)
-    counted = f"{count(tokens, 'token')} in {count(passes, 'target pass')}"
+def reply_figures(stats: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Tokens and passes, pace, what drafting gained over plain decoding, and how much of it was accepted."""
+    tokens, gain = count(stats["emitted_tokens"], "token"), Gain.of_stats(stats)
+    counted = f"{tokens} in {count(stats['target_passes'], 'pass')}"
     pace = (speed(stats["tokens_per_second"]), "dim")
     if not stats["draft_n"]:
-        reason = [(stats["why"], "dim")] if stats.get("why") else []
-        return [(f"{counted}, nothing drafted", "dim"), pace, *reason]
-    parts = [(f"{counted} instead of {tokens}" if passes < tokens else f"{counted}, none saved", "dim"), pace]
-    if gain is not None:
-        parts.append((gain.sentence, "green" if gain.low > 1 else "yellow" if gain.high < 1 else "default"))
-    return [*parts, (accepted(stats), "dim"), *_forced(stats)]
+        why = reason(stats)
+        return [(counted, "dim"), pace, *([(why, "dim")] if why else [])]
+    ratio = [(gain.sentence, verdict_style(gain.verdict))] if gain else []
+    accepted = (f"accepted {percent(stats['draft_acceptance_rate'])} of drafted", "dim")
+    return [(counted, "dim"), pace, *ratio, accepted]
+
+
+def verdict_style(verdict: Verdict) -> str:
+    """Green for faster, yellow for slower, and no colour for what is neither.
+
+    Yellow is not bold: many terminals draw bold yellow in a bright one, unreadable on white.
+    """
+    return {"faster": "bold green", "slower": "yellow"}.get(verdict, "default")
+
+
+def reason(stats: Mapping[str, Any]) -> str:
+    """Why the last round's K, or why nothing was drafted; empty for a fixed K."""
+    why = str(stats.get("why") or "")
+    if why != UNTRIED:
+        return safe(why)
+    return "" if stats["draft_n"] else f"{count(stats['emitted_tokens'], 'token')} are too few to try drafting"
 
 
 def _forced(stats: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -93,34 +111,29 @@ def _forced(stats: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(f"{count(forced, 'token')} forced by the shape", "dim")] if forced else []
 
 
-def accepted(stats: Mapping[str, Any]) -> str:
-    """ "accepted 61 % of drafted, pays from 35 %": the one rate people need, and what it takes here."""
-    gain = Gain.of_stats(stats)
-    words = f"accepted {percent(stats['draft_acceptance_rate'])} of drafted"
-    return f"{words}, {gain.pays_from}" if gain and gain.pays_from else words
-
-
-def _costs(start: Start, stats: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Why it was faster or slower: a round's cost in plain steps, and its yield in tokens.
+def costs(start: Start, stats: Mapping[str, Any], width: int | None = None) -> list[Text]:
+    """Why it was faster or slower: a round's cost in plain steps, its yield in tokens, and what it takes to pay.
 
     The cost is `decode_seconds` ÷ rounds after the first, whose pass belongs to the prompt. `draft` is the time spent
     drafting and `verify` the rest, so the parts add up, and yield ÷ cost is the speed-up.
     """
     gain, step = Gain.of_stats(stats), stats.get("plain_step_seconds")
-    rounds = stats["rounds"] - 1
+    rounds = stats.get("rounds", 0) - 1
     if gain is None or not step or rounds < 1 or not stats["draft_n"]:
         return []
     cost = round(stats["decode_seconds"] / rounds / step, 1)
     draft = round(stats["draft_seconds"] / rounds / step, 1)
     spent = f"a round costs {cost:.1f} plain steps (draft {draft:.1f} + verify {cost - draft:.1f})"
     parts = [(f"{spent} and yields {(stats['emitted_tokens'] - 1) / rounds:.1f} tokens", "dim")]
+    if gain.pays_from:
+        parts.append((f"{gain.pays_from} accepted", "dim"))
     if start.k == "auto":
         parts.append((_lengths(stats["rounds_at_k"]), "dim"))
     if gain.high < 1 and start.device == "cpu":
         parts.append(("this is a CPU, which rarely gains: -k 0 decodes plainly", "yellow"))
     elif gain.high < 1 and start.k != "auto":
         parts.append(("-k auto drafts only where it pays", "yellow"))
-    return parts
+    return _flow(parts, width)
 
 
 def _lengths(rounds_at_k: Sequence[int]) -> str:
@@ -130,21 +143,30 @@ def _lengths(rounds_at_k: Sequence[int]) -> str:
     return f"{usual}, plain in {plain} of {sum(rounds_at_k) - 1} rounds" if plain else usual
 
 
-def _flow(parts: Iterable[tuple[str, str]], width: int) -> list[Text]:
+def fitted(parts: Sequence[tuple[str, str]], kept: Sequence[tuple[str, str]], width: int | None) -> Text:
+    """One line of (words, style): the last of `parts` are left out where `width` is too small, never those `kept`."""
+    for number in range(len(parts), -1, -1):
+        line = Text(SEPARATOR, "dim").join(Text(*part) for part in [*parts[:number], *kept])
+        if width is None or line.cell_len <= width or (number == 1 and not kept):
+            break
+    return line
+
+
+def _flow(parts: Iterable[tuple[str, str]], width: int | None) -> list[Text]:
     """Joins statements into lines of at most `width` cells; a longer statement has its own line."""
     lines: list[Text] = []
     for words, style in parts:
-        if lines and lines[-1].cell_len + len(SEPARATOR) + len(words) <= width:
+        if lines and (width is None or lines[-1].cell_len + len(SEPARATOR) + len(words) <= width):
             lines[-1].append(SEPARATOR, "dim").append(words, style)
         else:
             lines.append(Text.assemble((words, style)))
     return lines
 
 
-def print_lines(console: Console, lines: Iterable[Text], width: int | None = None) -> None:
-    """Prints each Text on its own line, folded at words where it exceeds `width` or the console."""
+def print_lines(console: Console, lines: Iterable[Text], width: int | None) -> None:
+    """Prints each Text on its own line, folded at words where it exceeds `width`; without one it is never folded."""
     for line in lines:
-        console.print(line, width=width)
+        console.print(line, width=width, soft_wrap=width is None)
 
 
 def error_lines(error: ErrorLike) -> Text:

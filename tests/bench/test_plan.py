@@ -48,7 +48,7 @@ def test_other_lengths_are_usage_errors(text, message):
 
 def test_seconds_minutes_and_hours():
     assert [parse_seconds("--x", text) for text in ("90", "90s", "2m", "1.5m", "1h")] == [90, 90, 120, 90, 3600]
-    with pytest.raises(UsageError, match="--time-budget soon is no time"):
+    with pytest.raises(UsageError, match="--time-budget soon is not a time"):
         parse_seconds("--time-budget", "soon")
 
 

@@ -53,7 +53,7 @@ def test_k_is_checked_and_used(opened):
     with pytest.raises(UsageError, match="/k 99 is outside 0 to 16") as caught:
         run_command(chat, "/k 99")
     assert caught.value.hint == "the nearest that works: /k 16"
-    with pytest.raises(UsageError, match="/k x is no whole number"):
+    with pytest.raises(UsageError, match="/k x is not a whole number"):
         run_command(chat, "/k x")
     assert chat.request().k == "auto"
 

@@ -34,7 +34,7 @@ def test_set_sets(line, field, value):
     [
         ("temp", "900", "/set temp 900 is outside 0 to 100", "off is /set temp 0"),
         ("temp", "nan", "/set temp nan is outside 0 to 100", "off is /set temp 0"),
-        ("top-p", "x", "/set top-p x is no number", "for example: /set top-p 1"),
+        ("top-p", "x", "/set top-p x is not a number", "for example: /set top-p 1"),
         ("max-tokens", "0", "/set max-tokens 0 is below 1", "the nearest that works: /set max-tokens 1"),
         (
             "overflow",

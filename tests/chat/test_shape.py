@@ -64,7 +64,7 @@ def test_the_shape_is_shown_where_nothing_is_given(opened, chat):
     run_command(chat, "/regex a|b")
     run_command(chat, "/schema")
     shown = opened[2].getvalue()
-    assert "answers have no shape to keep; /schema FILE|JSON gives them one" in shown
+    assert "no schema set; /schema FILE|JSON sets one" in shown
     assert "every answer keeps the shape of this regular expression; /regex shows it" in shown
     assert shown.endswith("every answer keeps the shape of this regular expression: a|b\n")
 

@@ -8,7 +8,7 @@ import pytest
 from specdec_cli.cli import demo
 from specdec_cli.pairs.pair import DEMO
 
-LINE = "the demo pair answers: it completes Python and knows nothing else; a real pair: specdec pull\n"
+LINE = "demo pair: it completes Python and knows nothing else; a real one: specdec pull\n"
 
 
 class Terminal(io.StringIO):

@@ -74,7 +74,7 @@ def test_where_nobody_can_answer_nothing_is_measured(specdec, tmp_path, monkeypa
     [
         (["--report", "/nowhere/mac.json", "--yes"], "there is no such folder"),
         (["--report", "mac.txt", "--yes"], "ends in .txt"),
-        (["--report", "mac.json", "--yes", "--time-budget", "soon"], "is no time"),
+        (["--report", "mac.json", "--yes", "--time-budget", "soon"], "is not a time"),
         (["--report", "mac.json", "--selftest"], "--selftest and --report mac.json were given"),
     ],
 )

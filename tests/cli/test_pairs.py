@@ -29,7 +29,7 @@ def test_pairs_shows_figures_and_models_within_80_columns(world):
     assert lines[4:7] == ["      specdec:demo/hybrid, its own head", "", "to download: specdec pull NAME"]
     assert re.fullmatch(r"  tiny +–  K auto  yours, unverified", lines[7])
     assert lines[8] == "      org/big + org/small"
-    assert "* the default pair: it answers when none is named" in lines
+    assert "* the default pair: used when you give no --pair" in lines
     assert "ids without an organisation are mlx-community/…" in lines
     assert max(map(len, lines)) <= 80
     assert world.hub.log == []
@@ -88,7 +88,7 @@ def test_a_hub_in_trouble_confirms_nothing_and_forgets_nothing(world):
 def test_pairs_add_use_and_path_edit_the_users_file_and_keep_its_comments(world):
     added = world("pairs", "add", "mine", "--target", BIG, "--draft", SMALL, "-k", "5", "--target-revision", "v1")
     assert (added.code, added.out) == (0, "")
-    assert added.err == f"mine is in {world.models}\nit is not here yet: specdec pull mine"
+    assert added.err == f"saved pair mine ({world.models})\nit is not here yet: specdec pull mine"
     assert world("pairs", "use", "mine", "--force").err == "mine is now the default pair"
     text = world.models.read_text()
     assert "# my own words, and they stay" in text and "# same tokenizer" in text
@@ -115,7 +115,7 @@ def test_a_broken_models_toml_names_file_and_line_and_is_left_alone(world, comma
 def test_a_pair_of_ones_own_is_added_used_and_found(specdec):
     code, out, err = specdec("pairs", "add", "mine", "--target", "org/t", "--draft", "org/d", "-k", "5")
     assert (code, out) == (0, "")
-    assert err == f"mine is in {specdec.models}\nit is not here yet: specdec pull mine\n"
+    assert err == f"saved pair mine ({specdec.models})\nit is not here yet: specdec pull mine\n"
     assert specdec("pairs", "use", "mine", "--force") == (0, "", "mine is now the default pair\n")
     assert specdec("pairs", "path") == (0, f"{specdec.models}\n", "")
     mine = read_registry(specdec.models, "yours")
@@ -138,8 +138,8 @@ def test_a_table_of_pairs_says_which_is_the_default(specdec):
 def test_the_default_pair_is_one_that_can_answer(specdec):
     """`pairs use` of a pair that is not here broke every later `run` and `chat`."""
     code, message, hint = specdec.refused("pairs", "use", "llama-3b")
-    assert (code, message) == (3, "llama-3b is not here, and the default pair answers whenever none is named")
-    assert hint == "specdec pull llama-3b; --yes pulls it now, --force makes it the default without"
+    assert (code, message) == (3, "llama-3b is not downloaded, and the default pair must be")
+    assert hint == "download it first: specdec pull llama-3b; --yes does so now, --force goes on without"
     assert not specdec.models.exists()
     assert specdec("pairs", "use", "demo") == (0, "", "demo is now the default pair\n")
 
@@ -198,7 +198,7 @@ def test_a_folder_is_kept_by_its_whole_path(specdec, tiny_pair, monkeypatch):
     """A path relative to where `pairs add` was typed was found from there alone."""
     monkeypatch.chdir(tiny_pair[0].parent)
     code, _, err = specdec("pairs", "add", "mine", "--target", "./target", "--draft", "draft")
-    assert (code, err) == (0, f"mine is in {specdec.models}\n")
+    assert (code, err) == (0, f"saved pair mine ({specdec.models})\n")
     mine = read_registry(specdec.models, "yours").pairs["mine"]
     assert (mine.target, mine.draft) == tuple(map(str, tiny_pair))
 

@@ -37,7 +37,7 @@ def test_a_port_in_use_is_named_with_the_next(specdec):
         (("--allow-origin", "localhost"), "--allow-origin localhost is no origin of a page"),
         (("--allow-host", "http://box"), "--allow-host http://box is no name of a machine"),
         (("--allow-host", "box.local"), "--allow-host box.local lets other machines in, and there is no key"),
-        (("--idle-unload", "soon"), "--idle-unload soon is no time"),
+        (("--idle-unload", "soon"), "--idle-unload soon is not a time"),
         (("--cache-dir", "/dev/null"), "--cache-dir /dev/null cannot be used: File exists"),
         (("--cache-dir-bytes", "0"), "--cache-dir-bytes 0 is below 1"),
         (("--log", "/none/such/log"), "--log /none/such/log cannot be written: No such file or directory"),
@@ -110,7 +110,7 @@ def test_ctrl_c_ends_it_at_once_during_an_answer(running, tmp_path):
     assert time.monotonic() - began < 5
     assert (process.returncode, out) == (130, "") and "Traceback" not in err
     lines = err.splitlines()
-    assert lines[1] == f"demo answers this machine alone. OpenAI's clients take http://127.0.0.1:{port}/v1,"
+    assert lines[1] == f"demo serves this machine only. OpenAI's clients take http://127.0.0.1:{port}/v1,"
     assert "completions cut short" in lines[-1]
     assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
     assert json.loads((tmp_path / "log").read_text())["prompt"] == "def f("

@@ -101,4 +101,4 @@ def test_what_people_type_first_gets_the_right_command(specdec, words, hint):
 
 
 def test_an_unquoted_prompt_is_called_one(specdec):
-    assert specdec.refused("run", "Why", "is", "it")[1] == "the prompt came as 3 words, and it is one: quote it"
+    assert specdec.refused("run", "Why", "is", "it")[1] == "the prompt came as 3 words: put quotes around it"

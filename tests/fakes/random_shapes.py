@@ -7,7 +7,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-NAMES = ["a", "name", "x-y", "é", "a b", 'q"', "日本", "", "$ref", "type"]
+NAMES = ["a", "name", "x-y", "é", "a b", 'q"', "日本", "", "$ref", "type", "<|im_start|>"]
 # What the library does not enforce: a schema with one of these must be refused.
 REFUSED: list[dict[str, Any]] = [
     {"uniqueItems": True},
@@ -21,8 +21,18 @@ REFUSED: list[dict[str, Any]] = [
 ]
 
 
-def random_schema(rng: Random, depth: int = 2) -> dict[str, Any]:
-    """A schema of up to `depth` levels; its strings, lists and numbers have bounds."""
+# Both hold themselves; the second one without a way out.
+NODE = {"type": ["object", "null"], "properties": {"next": {"$ref": "#/$defs/node"}}, "required": ["next"]}
+LOOP = {"type": "object", "properties": {"next": {"$ref": "#/$defs/loop"}}, "required": ["next"]}
+DEFINED = {"node": NODE | {"additionalProperties": False}, "loop": LOOP | {"additionalProperties": False}}
+
+
+def random_schema(rng: Random) -> dict[str, Any]:
+    """A schema of up to three levels; its strings, lists and numbers have bounds."""
+    return _schema(rng, 2) | {"$defs": DEFINED}
+
+
+def _schema(rng: Random, depth: int) -> dict[str, Any]:
     kinds: list[Callable[[Random, int], dict[str, Any]]] = [_string, _integer, _number, _fixed, _const]
     if depth:
         kinds += [_object, _object, _object, _array, _array, _any_of, _all_of, _referred]
@@ -57,31 +67,31 @@ def _fixed(rng: Random, _: int) -> dict[str, Any]:
 
 
 def _const(rng: Random, _: int) -> dict[str, Any]:
-    values = [1, -2.5, "a", 'b"\\\n', None, True, [1, {"a": []}], {"k": "日本"}, ""]
+    values = [1, -2.5, "a", 'b"\\\n', None, True, [1, {"a": []}], {"k": "日本"}, "", "<|im_end|>"]
     return {"const": rng.choice(values)} if rng.random() < 0.5 else {"enum": rng.sample(values, rng.randint(1, 4))}
 
 
 def _object(rng: Random, depth: int) -> dict[str, Any]:
     names = rng.sample(NAMES, rng.randint(0, 3))
-    made: dict[str, Any] = {"type": "object", "properties": {name: random_schema(rng, depth - 1) for name in names}}
+    made: dict[str, Any] = {"type": "object", "properties": {name: _schema(rng, depth - 1) for name in names}}
     made["required"] = [name for name in names if rng.random() < 0.7]
     if rng.random() < 0.8:
         made["additionalProperties"] = False
     elif rng.random() < 0.5:
-        made |= {"additionalProperties": random_schema(rng, 0), "maxProperties": len(names) + 1}
+        made |= {"additionalProperties": _schema(rng, 0), "maxProperties": len(names) + 1}
         made["required"] = names
     return made
 
 
 def _array(rng: Random, depth: int) -> dict[str, Any]:
-    first = [random_schema(rng, depth - 1) for _ in range(rng.choice([0, 0, 1, 2]))]
+    first = [_schema(rng, depth - 1) for _ in range(rng.choice([0, 0, 1, 2]))]
     least = rng.randrange(3)
-    made = {"type": "array", "items": random_schema(rng, depth - 1), "minItems": least, "maxItems": least + 2}
+    made = {"type": "array", "items": _schema(rng, depth - 1), "minItems": least, "maxItems": least + 2}
     return made | ({"prefixItems": first} if first else {})
 
 
 def _any_of(rng: Random, depth: int) -> dict[str, Any]:
-    return {rng.choice(["anyOf", "anyOf", "oneOf"]): [random_schema(rng, depth - 1) for _ in range(rng.randint(1, 3))]}
+    return {rng.choice(["anyOf", "anyOf", "oneOf"]): [_schema(rng, depth - 1) for _ in range(rng.randint(1, 3))]}
 
 
 def _all_of(rng: Random, depth: int) -> dict[str, Any]:
@@ -89,12 +99,9 @@ def _all_of(rng: Random, depth: int) -> dict[str, Any]:
     return {"allOf": [{"type": "integer", "minimum": low}, {"maximum": low + rng.choice([-1, 20])}]}
 
 
-def _referred(rng: Random, depth: int) -> dict[str, Any]:
+def _referred(rng: Random, _: int) -> dict[str, Any]:
     """To itself, with a way out or without one."""
-    inner = {"type": ["object", "null"], "properties": {"next": {"$ref": "#/$defs/node"}}, "required": ["next"]}
-    if rng.random() < 0.2:
-        inner["type"] = "object"
-    return {"$ref": "#/$defs/node", "$defs": {"node": inner | {"additionalProperties": False}}}
+    return {"$ref": f"#/$defs/{'loop' if rng.random() < 0.2 else 'node'}"}
 
 
 Sample = Callable[[Random], str]

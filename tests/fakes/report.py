@@ -46,7 +46,8 @@ def finding(prompt, k, result="identical", gap=None):
 
 def bench_row(k, speedup, speed, accepted=None, steps=None):
     rates = {"acceptance_rate": accepted, "mean_acceptance_length": None, "verify_steps": steps}
-    return {"k": k, "measured": True, "speedup": speedup, "tokens_per_second": speed, **rates}
+    ends = {"speedup_low": speedup - 0.1, "speedup_high": speedup + 0.1}
+    return {"k": k, "measured": True, "speedup": speedup, "tokens_per_second": speed, **ends, **rates}
 
 
 def parts():
@@ -65,7 +66,7 @@ def parts():
         "memory given back": {**MEMORY, "active_bytes": 8},
         "in flight": {"k": 4, "limited_runs": [run], "unlimited_runs": [{**run, "draft_ms": 12.5, "verify_ms": 19.5}]},
         "bench": {
-            "conclusion": "K 4 is 1.8 times as fast",
+            "conclusion": "K 4 is best",
             "rows": [bench_row(0, 1.0, 50.0), bench_row(4, 1.8, 90.0, 0.6, 1.3)],
         },
         "self-test": {

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -45,3 +47,20 @@ def raw(url, data, seconds=5.0):
         except TimeoutError:
             return found, False
     return found, True
+
+
+def until(condition, seconds=10):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def posted(url, path, body):
+    """A connection on which a request was sent."""
+    host, port = url.removeprefix("http://").split(":")
+    data = json.dumps(body).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\n"
+    connection = socket.create_connection((host, int(port)), timeout=10)
+    connection.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % len(data) + data)
+    return connection

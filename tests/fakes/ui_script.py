@@ -57,7 +57,7 @@ def finish(reason: str = "stop", plain_step_seconds: float | None = 0.012, tail:
     stats, gain = folded().stats, None
     if plain_step_seconds is not None:
         speedup = plain_step_seconds * (stats.emitted_tokens - 1) / stats.decode_seconds
-        gain = Gain(speedup, speedup / 1.1, speedup * 1.1, 0.35)
+        gain = Gain(speedup, speedup / 1.1, speedup * 1.1, 0.35, 0.3, 0.42)
     stats = replace(stats, gain=gain)
     return Finish(reason, ANSWER + tail, (), tail, stats.to_dict())
 

@@ -2,6 +2,8 @@
 
 import pytest
 
+from fakes.device import DrivenPair, FakeDevice
+from fakes.machine import Machine
 from fakes.serving import ids, tiny_loaded
 from specdec_cli.errors import UsageError
 from specdec_cli.events import RoundDone
@@ -89,3 +91,50 @@ def test_a_drafter_that_looks_nothing_up_is_refused_instead_of_leaving_it_aside(
 
 def test_plain_decoding_may_be_given_one(pair):
     assert reply(pair, "text", "model", 0)[1].tokens == reply(pair, "", "none")[1].tokens
+
+
+# Each further row costs most of a pass, as on a small CPU, and a draft step as much as a plain one.
+DEAR = DrivenPair(Machine("dear rows", 1.0, {2: 1.8, 32: 25.8}), 1.0, "a chip that nobody knows", flat=32)
+
+
+@pytest.fixture
+def dear(tmp_path, monkeypatch):
+    """A conversation on such a machine."""
+    fake = FakeDevice().install_as(DEAR.chip, monkeypatch)
+    session = tiny_loaded(tmp_path).session(clock=fake.clock)
+    DEAR.drive(fake, session)
+    return session
+
+
+def said(session, predict="", drafter="auto", k="auto", tokens=60):
+    request = Request(predict=predict, drafter=drafter, k=k, max_tokens=tokens, logit_bias=LETTERS)
+    *events, finish = session.reply(PROMPT, request)
+    return [event.round for event in events if isinstance(event, RoundDone)], finish
+
+
+def shuffled(text):
+    """It is found again after every three letters, and is wrong each time."""
+    return "".join(text[at : at + 3] + "Q" for at in range(0, len(text), 3))
+
+
+@pytest.mark.parametrize("before", ["nothing", "a draft that loses", "wrong predictions"])
+@pytest.mark.parametrize("drafter", ["auto", "ngram"])
+def test_under_auto_a_right_prediction_drafts_from_the_start_whatever_was_learned(dear, drafter, before):
+    """The bug: 12 of 12 exact predictions were never tried, where rows are dear and drafts had lost."""
+    _, plain = said(dear, k=0, tokens=200)
+    for _ in range(0 if before == "nothing" else 3):
+        said(dear, shuffled(plain.text) if before == "wrong predictions" else "", drafter, tokens=200)
+    rounds, finish = said(dear, plain.text, drafter)
+    assert finish.tokens == plain.tokens[:60]
+    assert PREDICTED.name in [round.drafter for round in rounds[:3]]
+    assert finish.stats["accepted_by"][PREDICTED.name] >= 40
+    assert finish.stats["decode_seconds"] < 0.3 * plain.stats["decode_seconds"]
+
+
+def test_under_auto_a_wrong_prediction_costs_a_few_plain_steps(dear):
+    plain = said(dear, k=0, tokens=400)[1]
+    alone = said(dear, drafter="ngram", tokens=400)[1]
+    wrong = said(dear, shuffled(plain.text), "ngram", tokens=400)[1]
+    assert wrong.stats["drafted_by"][PREDICTED.name]
+    lost = (wrong.stats["decode_seconds"] - alone.stats["decode_seconds"]) / DEAR.machine.plain_seconds
+    assert lost < 0.03 * 400, f"{lost:.1f} plain steps of 400"

@@ -134,7 +134,7 @@ def test_after_the_stop_token_nothing_is_judged(vocabulary, encode):
 
 def test_a_forbidden_token_is_an_error_and_not_silence(vocabulary, encode):
     matcher = vocabulary.matcher(regex("a"))
-    with pytest.raises(SpecdecError, match="is not in the grammar"):
+    with pytest.raises(SpecdecError, match="it refuses token"):
         matcher.advance(encode("b"))
 
 
@@ -227,6 +227,76 @@ def test_a_dead_end_further_on_is_an_error_when_it_is_reached(vocabulary, encode
     matcher.advance(encode("a"))
     with pytest.raises(SpecdecError, match="cannot be followed any further"):
         matcher.masks([])
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "said"),
+    [
+        ("schema", '{"const": "<|im_start|>"}', '"<|im_start|>"'),
+        ("schema", '{"const": "<|im_end|>"}', '"<|im_end|>"'),
+        ("regex", r"a<\|im_start\|>b", "a<|im_start|>b"),
+        ("grammar", 'start: "x<|im_start|> y"', "x<|im_start|> y"),
+    ],
+)
+def test_the_text_of_a_special_token_is_spelled_like_any_other(vocabulary, kind, text, said):
+    """The library forced the special token, allowed it alone, and then refused it."""
+    from tokenizers import Tokenizer
+
+    matcher, tokens = vocabulary.matcher(Constraint(kind, text)), []
+    while forced := matcher.forced():
+        assert all(allowed(matcher.masks(forced[:1]))[0][forced[0:1]])
+        matcher.advance(forced[:1])
+        tokens += forced[:1]
+    assert matcher.complete and not set(tokens) & {0, 1, 2}
+    assert Tokenizer.from_str(TOKENIZER).decode(tokens, skip_special_tokens=False) == said
+
+
+@pytest.mark.parametrize("special", [True, False])
+def test_a_token_that_the_target_has_no_row_for_is_in_no_shape(encode, special):
+    """Gemma 3's tokenizer has one token more than its embedding has rows: every shape was refused."""
+    values = json.loads(TOKENIZER)
+    more = {"id": V, "content": "<image>", "special": special}
+    values["added_tokens"].append(values["added_tokens"][0] | more)
+    one = Vocabulary.of_model(json.dumps(values), V, STOPS | {V + 5}).matcher(regex("<image>"))
+    other = Vocabulary.of_model(TOKENIZER, V, STOPS).matcher(regex("<image>"))
+    assert (one.masks(encode("<image>")) == other.masks(encode("<image>"))).all()
+    assert one.forced() == other.forced() and max(one.forced()) < V
+
+
+def test_what_is_special_to_the_library_is_spelled_as_text(vocabulary):
+    """Its own rule: the file says so, or an added token stands between angle brackets."""
+    from tokenizers import Tokenizer
+
+    names = ["<think>", "</a b>", "<", "[X]", "\n\n\n"]
+    tokenizer = Tokenizer.from_str(TOKENIZER)
+    tokenizer.add_tokens(names)
+    by_library = LLTokenizer(tokenizer.to_str())
+    expected = {name for name in names if by_library.is_special_token(tokenizer.token_to_id(name))}
+    vocabulary = Vocabulary.of_model(tokenizer.to_str(), tokenizer.get_vocab_size(), STOPS)
+    special = set(map(tokenizer.token_to_id, expected))
+    assert len(expected) == 2
+    for name in expected:
+        assert not special & set(vocabulary.matcher(regex(re.escape(name))).forced())
+
+
+ENDLESS = {"type": "object", "properties": {"v": {"$ref": "#/$defs/loop"}}, "required": ["v"]}
+
+
+@pytest.mark.parametrize(
+    ("door", "only"),
+    [
+        ({"type": "array", "items": {"$ref": "#/$defs/loop"}}, "[]"),
+        ({"type": "object", "properties": {"v": {"$ref": "#/$defs/loop"}}, "additionalProperties": False}, "{}"),
+        ({"anyOf": [{"$ref": "#/$defs/loop"}, {"const": "a"}]}, '"a"'),
+    ],
+)
+def test_a_door_to_what_never_ends_stays_shut(vocabulary, door, only, encode):
+    """An answer that went through it was stuck in the middle."""
+    schema = door | {"$defs": {"loop": ENDLESS | {"additionalProperties": False}}}
+    matcher = vocabulary.matcher(Constraint("schema", json.dumps(schema)))
+    assert matcher.legal(encode(only)) == len(encode(only))
+    inside = only[0] + '{"v": ' if only != "{}" else '{"v": '
+    assert matcher.legal(encode(inside)) < len(encode(inside))
 
 
 def test_json_comes_as_json_dumps_writes_it(vocabulary, encode):

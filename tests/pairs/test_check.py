@@ -163,6 +163,17 @@ def test_logit_widths_that_differ_by_padding_are_explained(tmp_path):
     )
 
 
+def test_tokens_without_a_row_in_the_target_are_named(tmp_path):
+    tokenizer = byte_level(WORDS)
+    width = tokenizer.get_vocab_size()
+    tokenizer.add_special_tokens(["<pad>", "<image>"])
+    found = check(tmp_path, tokenizer, tokenizer, widths=(width, width))
+    assert found.warnings == (
+        f"token <pad> has the id {width}, and the target has {width} rows, and 1 more have none either; harmless "
+        "unless a prompt holds it, which is refused",
+    )
+
+
 def test_a_draft_that_ends_turns_otherwise_is_a_warning_only(tmp_path):
     target, draft = (tiny_folder(tmp_path / name) for name in ("t", "d"))
     (draft / "generation_config.json").write_text('{"eos_token_id": 2}')

@@ -95,13 +95,13 @@ def test_a_complaint_names_file_line_value_and_the_nearest_key(files, text, mess
     assert "\n" not in error.message + error.hint
 
 
-@pytest.mark.parametrize("content", [b"schema_version = [", b"\xff\xfe", b'a = "'])
+@pytest.mark.parametrize("content", [b"schema_version = [", b"\xff\xfe", b'a = "', b"a = " + b"[" * 100_000])
 def test_what_is_no_toml_is_a_usage_error_and_edits_leave_it_alone(files, content):
     files[1].parent.mkdir()
     files[1].write_bytes(content)
-    with pytest.raises(UsageError, match=r"is not valid TOML|cannot be read"):
+    with pytest.raises(UsageError, match=r"is not valid TOML|cannot be read|is nested too deeply"):
         load_registry(*files)
-    with pytest.raises(UsageError, match="is not valid TOML"):
+    with pytest.raises(UsageError, match=r"is not valid TOML|is nested too deeply"):
         userfile.set_default(files[1], "a")
     assert files[1].read_bytes() == content
 

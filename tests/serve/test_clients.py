@@ -81,7 +81,7 @@ def test_claude_finds_this_model_behind_every_tier():
 
 def test_a_pair_that_agents_cannot_use_is_told_apart():
     small = notes("codex", Connection(URL, "m", 1024, tools=False))
-    assert "m holds 1024 tokens" in small[2] and "calls no functions" in small[3]
+    assert "m's context (1024) is too small for an agent" in small[2] and "calls no functions" in small[3]
     assert len(notes("claude", Connection(URL, "m", 65_536))) == len(notes("aider", Connection(URL, "m", 1024))) == 1
 
 

@@ -1,14 +1,16 @@
 """Text, stop strings and limits on top of the engine, with a real tiny pair over single bytes."""
 
+from dataclasses import replace
+
 import pytest
 
 from fakes.drafting import open_session
-from fakes.models import TINY, byte_tokenizer, tiny_folder
+from fakes.models import TINY, byte_tokenizer, tiny_folder, write_tokenizer
 from specdec_cli.errors import DoesNotFit, UsageError
 from specdec_cli.events import Finish, Prefill, RoundDone, Start
 from specdec_cli.models.repetition import Repetition
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.request import Request
+from specdec_cli.request import Constraint, Request
 
 
 @pytest.fixture(scope="module")
@@ -145,3 +147,67 @@ def test_a_loop_ends_the_reply_at_the_same_token_whatever_k(session, k):
 
 def test_without_a_loop_the_watch_changes_nothing(session):
     assert reply(session, max_tokens=20, stop_repetition=20)[-1].text == reply(session, max_tokens=20)[-1].text
+
+
+@pytest.fixture(scope="module")
+def rowless(tmp_path_factory):
+    """Both tokenizers have a token more than the networks have rows, as Gemma 3's."""
+    tokenizer = byte_tokenizer()
+    tokenizer.add_special_tokens(["<pad>"])
+    assert tokenizer.encode("<pad>").ids == [TINY["vocab_size"]]
+    folders = [tiny_folder(tmp_path_factory.mktemp("rowless") / name) for name in ("target", "draft")]
+    for folder in folders:
+        write_tokenizer(folder, tokenizer)
+    return open_session(Pair("rowless", *map(str, folders)))
+
+
+@pytest.mark.parametrize("penalty", [1.0, 1.3])
+def test_an_id_without_a_row_is_never_fed(rowless, penalty):
+    """mlx reads and writes such an index out of bounds: a text of a client's ended the server."""
+    for prompt, said in (
+        ("a<pad>b", "the prompt holds the token '<pad>' with the id 259, and the target has 259 rows"),
+        ([5, -1], "with the id -1, and"),
+        ([5, 10**7], "with the id 10000000, and"),
+        ([5, -(10**6)], "with the id -1000000, and"),
+    ):
+        options = {"max_tokens": 3, "repetition_penalty": penalty}
+        with pytest.raises(UsageError) as error:
+            list(rowless.reply(prompt, **options, raw=True))
+        assert said in error.value.message
+        with pytest.raises(UsageError, match="the target has 259 rows"):
+            ids = rowless.raw_tokens(prompt) if isinstance(prompt, str) else prompt
+            rowless.plain(ids, Request(sampling={"repetition_penalty": penalty}))
+    assert list(rowless.reply("ab", raw=True, **options))[-1].tokens
+
+
+def test_a_prediction_is_looked_up_without_the_ids_that_have_no_row(rowless):
+    """They can never be said, and a draft of them would be fed."""
+    request = Request(max_tokens=20, k=4, drafter="ngram", predict="abc<pad>abc<pad>" * 4)
+    assert max(rowless.predicted(request)) < 259
+    plain = list(rowless.reply("abc", Request(max_tokens=20, k=0), raw=True))[-1]
+    assert list(rowless.reply("abc", request, raw=True))[-1].tokens == plain.tokens
+
+
+def test_a_shape_holds_with_a_tokenizer_of_more_ids_than_rows(rowless):
+    request = Request(max_tokens=20, k=4, constraint=Constraint("regex", "a(<pad>|x)b"), logit_bias=((91, -100.0),))
+    finish = list(rowless.reply("abc", request, raw=True))[-1]
+    assert finish.complete and finish.text in ("a<pad>b", "axb")
+
+
+@pytest.mark.parametrize("value", [float("-inf"), -1e39])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_bias_that_rules_everything_out_is_refused(session, value, temperature):
+    """The answer ended without a word, or drew a token that its shape forbids."""
+    shape, biases = Constraint("schema", '{"const": "a"}'), ((4, value), (5, -100.0))
+    for request, said in (
+        (
+            Request(constraint=shape, logit_bias=biases),
+            "4=-inf beside --schema may rule out all that the schema allows",
+        ),
+        (Request(logit_bias=tuple((token, value) for token in range(259))), "rules out all 259 tokens"),
+    ):
+        with pytest.raises(UsageError) as error:
+            list(session.reply("a", replace(request, sampling={"temperature": temperature}), raw=True))
+        assert said in error.value.message
+    alone = Request(max_tokens=4, logit_bias=biases)
+    assert list(session.reply("a", alone, raw=True))[-1].tokens

@@ -70,7 +70,7 @@ def test_the_panel_is_as_small_and_the_answer_as_plain_as_asked() -> None:
                 display.handle(event)
         shown.append((len(terminal.lines()), b"\x1b[32m read_lines(path" in terminal.written))
         terminal.close()
-    assert shown == [(12, True), (4, True), (12, False)]
+    assert shown == [(11, True), (3, True), (11, False)]
 
 
 @pytest.mark.parametrize("options", [{"quiet": True}, {"plain": True}, {"panel": False}, {"json": True}])

@@ -50,7 +50,7 @@ def test_what_can_run_now_comes_first_and_what_does_not_fit_is_folded():
         "\n"
         "1 more pair needs more memory than this machine's 16.0 GB: specdec pairs --all\n"
         "\n"
-        "* the default pair: it answers when none is named\n"
+        "* the default pair: used when you give no --pair\n"
         "ids without an organisation are mlx-community/…\n"
         "1 of 4 not yet confirmed by the Hub: specdec pairs --online\n"
     )

@@ -10,12 +10,12 @@ import pytest
 from fakes.ui_script import START, Terminal, drafted, finish, folded
 from specdec_cli.errors import DoesNotFit
 from specdec_cli.events import Failure, Finish
-from specdec_cli.kinds import FORCED
+from specdec_cli.kinds import FORCED, UNTRIED
 from specdec_cli.ui.display import (
     print_demo_box,
     print_error,
 )
-from specdec_cli.ui.summary import closing_line, doctor_table, error_lines, summary
+from specdec_cli.ui.summary import doctor_table, error_lines, summary, verdict_style
 from specdec_cli.ui.terminal import make_console
 
 FINDINGS = [("chip", "Apple M4", "fast"), ("memory", "24.0 GB", ""), ("path", "/a\x1b[2Jb", "x")]
@@ -29,88 +29,97 @@ def _width_80(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
+COUNTS = "14 tokens in 5 passes · 283 tok/s"
+ACCEPTED = "accepted 64 % of drafted"
+UNSURE = {"estimated_speedup": 1.1, "estimated_speedup_low": 0.6, "estimated_speedup_high": 1.8}
+
+
 def lines(**changes: object) -> list[str]:
-    """The summary of the scripted reply, with these changes to its Start."""
+    """The summary of the scripted reply, with these changes to its Start, its `stats`, or the options of `summary`."""
     seconds = changes.pop("plain_step_seconds", 0.012)
-    width = changes.pop("width", 80)
     ended = finish(str(changes.pop("reason", "stop")), seconds)
-    return [line.plain for line in summary(replace(START, **changes), ended, width)]
+    ended = replace(ended, stats={**ended.stats, **changes.pop("stats", {})})
+    options = {name: changes.pop(name) for name in ("width", "below_panel", "verbose", "names_race") if name in changes}
+    return [line.plain for line in summary(replace(START, **changes), ended, **options)]
 
 
-def test_a_faster_reply_says_what_a_round_costs_and_yields() -> None:
-    assert lines() == [
-        "14 tokens in 5 target passes instead of 14 · 283 tok/s · ≈ 3.4× faster (3.1–3.7)",
-        "accepted 64 % of drafted, pays from 35 %",
-        "a round costs 1.0 plain steps (draft 0.2 + verify 0.8) and yields 3.2 tokens",
+def test_a_reply_is_summed_up_in_one_line() -> None:
+    """The bug: four lines after every piped run, and "47 target passes instead of 100"."""
+    assert lines() == [f"{COUNTS} · 3.39× faster (3.08–3.73) · {ACCEPTED}"]
+    assert lines(plain_step_seconds=0.002) == [f"{COUNTS} · slower, 0.57× (0.51–0.62) · {ACCEPTED}"]
+    assert lines(plain_step_seconds=None) == [f"{COUNTS} · {ACCEPTED}"]
+
+
+def test_what_a_round_costs_and_where_drafting_pays_is_said_on_request() -> None:
+    assert lines(verbose=True)[1:] == [
+        "a round costs 1.0 plain steps (draft 0.2 + verify 0.8) and yields 3.2 tokens"
+        " · pays from ≈ 35 % (30–42) accepted"
     ]
+    slower = "a round costs 5.8 plain steps (draft 1.0 + verify 4.8) and yields 3.2 tokens"
+    known = {"plain_step_seconds": 0.002, "verbose": True, "width": 80}
+    assert lines(**known)[1:] == [slower, "pays from ≈ 35 % (30–42) accepted · -k auto drafts only where it pays"]
+    assert lines(**known, k="auto")[2:] == ["pays from ≈ 35 % (30–42) accepted · K 4 mostly"]
+    assert lines(**known, device="cpu")[3:] == ["this is a CPU, which rarely gains: -k 0 decodes plainly"]
 
 
-def test_a_slower_reply_says_so_and_names_the_remedy() -> None:
-    assert lines(plain_step_seconds=0.002) == [
-        "14 tokens in 5 target passes instead of 14 · 283 tok/s",
-        "≈ 0.6× as fast (0.5–0.6) · accepted 64 % of drafted, pays from 35 %",
-        "a round costs 5.8 plain steps (draft 1.0 + verify 4.8) and yields 3.2 tokens",
-        "-k auto drafts only where it pays",
+def test_what_one_reply_cannot_tell_a_race_measures() -> None:
+    told = f"{COUNTS} · cannot tell yet (0.60–1.80) · specdec race measures it · {ACCEPTED}"
+    assert lines(stats=UNSURE, names_race=True) == [told]
+    assert lines(stats=UNSURE, names_race=True, below_panel=True) == ["specdec race measures it"]
+    assert lines(names_race=True) == lines()
+    assert lines(plain_step_seconds=None, names_race=True) == lines(plain_step_seconds=None)
+
+
+def test_below_a_panel_is_only_what_it_does_not_say() -> None:
+    assert lines(below_panel=True) == []
+    assert lines(below_panel=True, reason="length") == ["stopped at --max-tokens 100"]
+    assert lines(below_panel=True, verbose=True) == lines(verbose=True)[1:]
+
+
+def test_a_narrow_line_leaves_out_its_ends_but_not_why_the_reply_ended() -> None:
+    assert lines(width=80) == [f"{COUNTS} · 3.39× faster (3.08–3.73)"]
+    assert lines(width=60, reason="length") == ["14 tokens in 5 passes · stopped at --max-tokens 100"]
+    assert lines(width=40, reason="length") == ["stopped at --max-tokens 100"]
+    assert lines(width=10) == ["14 tokens in 5 passes"]
+
+
+def test_the_ratio_is_green_yellow_or_without_colour() -> None:
+    assert [verdict_style(verdict) for verdict in ("faster", "slower", "no difference", "cannot tell yet")] == [
+        "bold green",
+        "yellow",
+        "default",
+        "default",
     ]
-    assert lines(plain_step_seconds=0.002, k="auto")[3:] == ["K 4 mostly"]
-    assert lines(plain_step_seconds=0.002, device="cpu")[3:] == [
-        "this is a CPU, which rarely gains: -k 0 decodes plainly"
-    ]
-
-
-def closing(width: int, reason: str = "stop") -> str:
-    """The line below a panel."""
-    return closing_line(START, finish(reason), width).plain
-
-
-def test_below_a_panel_is_one_line_with_what_fits_and_why_the_reply_ended() -> None:
-    counts = "14 tokens in 5 target passes instead of 14"
-    assert closing(200) == " · ".join(lines(width=200)[0].split(" · "))
-    assert closing(80) == f"{counts} · 283 tok/s · ≈ 3.4× faster (3.1–3.7)"
-    assert closing(60) == f"{counts} · 283 tok/s"
-    assert closing(80, "length") == f"{counts} · stopped at --max-tokens 100"
-    assert closing(60, "length") == "stopped at --max-tokens 100"
-    assert closing(20) == counts
 
 
 def test_an_answer_cut_by_the_context_says_so_instead_of_max_tokens() -> None:
-    start = replace(START, prompt_tokens=1000, max_tokens=24, context_limit=1024)
-    assert [line.plain for line in summary(start, finish("length"))][-1] == "the context of 1024 tokens is full"
+    cut = lines(reason="length", prompt_tokens=1000, max_tokens=24, context_limit=1024)
+    assert cut[0].endswith(" · the context of 1024 tokens is full")
 
 
-def test_a_reply_that_saved_no_pass_says_so() -> None:
-    ended = finish(plain_step_seconds=None)
-    stats = {**ended.stats, "target_passes": 14, "draft_n_accepted": 0, "draft_acceptance_rate": 0.0}
-    shown = summary(START, replace(ended, stats={**stats, "judged_acceptance_rate": 0.0}))
-    assert [line.plain for line in shown] == [
-        "14 tokens in 14 target passes, none saved · 283 tok/s · accepted 0 % of drafted",
-    ]
-
-
-def test_an_unmeasured_plain_step_claims_no_speed_up() -> None:
-    assert lines(plain_step_seconds=None) == [
-        "14 tokens in 5 target passes instead of 14 · 283 tok/s",
-        "accepted 64 % of drafted",
-    ]
-
-
-def test_statements_share_lines_as_far_as_they_fit() -> None:
-    assert lines(plain_step_seconds=None, width=120) == [
-        "14 tokens in 5 target passes instead of 14 · 283 tok/s · accepted 64 % of drafted"
-    ]
-
-
-def test_plain_decoding_is_not_compared_with_itself() -> None:
-    ended = finish()
-    stats = {**ended.stats, "draft_n": 0, "draft_acceptance_rate": None, "judged_acceptance_rate": None}
-    shown = summary(START, replace(ended, stats=stats))
-    assert [line.plain for line in shown] == ["14 tokens in 5 target passes, nothing drafted · 283 tok/s"]
+@pytest.mark.parametrize(
+    ("why", "said"),
+    [
+        ("", COUNTS),
+        (UNTRIED, f"{COUNTS} · 14 tokens are too few to try drafting"),
+        (
+            "parked: 1.2 tokens a round cost 1.6 plain steps",
+            f"{COUNTS} · parked: 1.2 tokens a round cost 1.6 plain steps",
+        ),
+    ],
+)
+def test_a_reply_without_a_draft_says_why_and_compares_nothing(why: str, said: str) -> None:
+    """The bug: "a plain step is being measured" after the end, "so few tokens" beside 60 % accepted."""
+    assert lines(plain_step_seconds=None, stats={"draft_n": 0, "why": why}) == [said]
+    assert "too few" not in lines(stats={"why": UNTRIED})[0]
 
 
 def test_a_reply_cut_short_says_why() -> None:
-    assert lines(reason="length")[-1] == "stopped at --max-tokens 100"
-    assert lines(reason="interrupted")[-1] == "interrupted: the text above is partial"
-    assert lines(reason="repetition")[-1] == "stopped: the answer had become a loop · --stop-repetition 0 goes on"
+    assert lines(reason="length")[0].endswith(" · stopped at --max-tokens 100")
+    assert lines(reason="interrupted")[0].endswith(" · interrupted: the text above is partial")
+    assert lines(reason="repetition")[0].endswith(
+        " · stopped: the answer had become a loop · --stop-repetition 0 goes on"
+    )
 
 
 @pytest.mark.parametrize(
@@ -168,7 +177,7 @@ def test_a_summary_says_what_the_shape_forced_and_what_the_answer_lacks():
     assert "3 tokens forced by the shape" in said
     assert "stopped at --max-tokens 5 · the JSON is incomplete" in said
     assert "of no effect, since unknown in a schema: nullable" in said
-    line = closing_line(start, Finish("length", "x", (), "", stats, complete=False), 40).plain
+    line = summary(start, Finish("length", "x", (), "", stats, complete=False), 40)[0].plain
     assert line.startswith("stopped at --max-tokens 5 · the JSON is incomplete · of no effect")
     said = "\n".join(text.plain for text in summary(start, Finish("stop", "x", (), "", stats, complete=True)))
     assert "incomplete" not in said

@@ -150,6 +150,7 @@ PROMPT = BUNDLED[0].text
 
 
 def _row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A bench row's figures."""
+    """A bench row's figures; `speedup_low` and `speedup_high` are those of its interval."""
     kept = {name: row[name] for name in ("k", "measured", "acceptance_rate", "mean_acceptance_length", "verify_steps")}
-    return kept | {name: row[name] and row[name]["mean"] for name in ("speedup", "tokens_per_second")}
+    ends = {f"speedup_{end}": row["speedup"] and row["speedup"][end] for end in ("low", "high")}
+    return kept | ends | {name: row[name] and row[name]["mean"] for name in ("speedup", "tokens_per_second")}

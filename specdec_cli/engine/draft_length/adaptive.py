@@ -29,7 +29,7 @@ from specdec_cli.engine.draft_length.look import RISKED_SHARE, Look
 from specdec_cli.engine.draft_length.ratios import Costs, costs_from_dict
 from specdec_cli.engine.draft_length.unread import Unread
 from specdec_cli.events import Round
-from specdec_cli.kinds import learns_from
+from specdec_cli.kinds import UNTRIED, learns_from
 from specdec_cli.request import MAX_K
 
 # What was written down longer ago is not believed.
@@ -58,7 +58,7 @@ class Adaptive:
         # Decoding plainly because drafting does not pay, or was not tried yet.
         self.parked = True
         self._look, self._exploration = Look(), Exploration()
-        self.reason = "a plain step is being measured"
+        self.reason = UNTRIED if max_k else ""
 
     def begin(
         self,
@@ -169,7 +169,7 @@ class Adaptive:
         if loss_steps(first, self.costs) > may_lose or not promising:
             exploration.wait = RECONSIDER_ROUNDS
             if exploration.rounds_since == inf:
-                self.reason = "not tried yet: so few tokens would not pay for it"
+                self.reason = UNTRIED if possible.seconds < plain else "no draft is expected to pay here"
             return 0
         if self._measures_plain(hoped):
             return 0
@@ -184,7 +184,6 @@ class Adaptive:
             return False
         # This round and three more: the first starts the pipeline, the last ends it, and neither is counted.
         self._exploration.wait = 3
-        self.reason = "a plain step is being measured"
         return True
 
     def _while_drafting(self) -> int:
@@ -254,4 +253,6 @@ class Adaptive:
         adaptive._exploration.known = float(values["acceptance"]["judged"]) > 0
         if max_k and cheapest(adaptive._rates(), adaptive.costs).seconds < adaptive.costs.plain_seconds():
             adaptive._exploration.forgive()
+        elif max_k and adaptive._exploration.rounds_since < inf:
+            adaptive.reason = "parked: drafting did not pay before"
         return adaptive

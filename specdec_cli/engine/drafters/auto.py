@@ -6,12 +6,14 @@ Not in the papers: the two are compared by cost and by the acceptance of each, e
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
 
 import mlx.core as mx
 
 from specdec_cli.engine.draft import NOTHING, Draft
-from specdec_cli.engine.draft_length.fixed import DraftLength
-from specdec_cli.engine.draft_length.lookup_acceptance import MAX_LOOKUP, LookupAcceptance
+from specdec_cli.engine.draft_length.fixed import DraftLength, Fixed
+from specdec_cli.engine.draft_length.lookup_acceptance import MAX_LOOKUP, SHORTEST_MATCH, LookupAcceptance
 from specdec_cli.engine.drafters.base import Drafter, Parts, Verified
 from specdec_cli.engine.drafters.model import make as make_model
 from specdec_cli.engine.drafters.mtp import make as make_head
@@ -19,12 +21,56 @@ from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton
 from specdec_cli.events import Round
 from specdec_cli.kinds import AUTO, LOOKUP, PREDICTED
 
+# K of the first try of what was predicted, doubled while all of it is accepted.
+FIRST_TRY = 2
+# Plain steps that predicted drafts may lose before they rest for so many tokens, twice as many each time; gains count
+# up to as many steps.
+MOST_LOST, FIRST_REST = 2.0, 16
+
+
+@dataclass(slots=True)
+class PredictionLength:
+    """K of what was predicted, by what its own drafts gained and lost in this reply.
+
+    A caller who predicts knows something, so it is tried at once, whatever is known of the machine and whatever other
+    drafts lost. A round of n rows hardly costs more than n plain steps, so what is right never loses.
+    """
+
+    k: int = FIRST_TRY
+    lost: float = 0.0
+    rest_tokens: int = 0
+    _next_rest: int = FIRST_REST
+    _plain_seconds: float = inf
+
+    def k_of(self, match: int) -> int:
+        """K after a match of `match` tokens; 0: others draft."""
+        return min(self.k, match) if match >= SHORTEST_MATCH and self.rest_tokens <= 0 else 0
+
+    def observe(self, round: Round) -> None:
+        """Learn from a finished round, whoever drafted it."""
+        self.rest_tokens -= len(round.emitted)
+        if not round.draft:
+            self._plain_seconds = min(self._plain_seconds, round.verify_seconds)
+        if round.drafter != PREDICTED.name:
+            return
+        seconds = round.draft_seconds + round.verify_seconds
+        steps = seconds / self._plain_seconds if self._plain_seconds else len(round.draft) + 1
+        self.lost = max(self.lost + steps - len(round.emitted), -MOST_LOST)
+        whole = round.accepted == len(round.draft)
+        self.k = min(max(self.k, 2 * len(round.draft)), MAX_LOOKUP) if whole else max(round.accepted, FIRST_TRY)
+        if self.lost < 0:
+            self._next_rest = FIRST_REST
+        elif self.lost > MOST_LOST:
+            self.rest_tokens, self.lost = self._next_rest, 0.0
+            self._next_rest *= 2
+
 
 class AutoDrafter(Drafter):
     """Drafter and draft length in one, as the two choices are one; a new one for every reply.
 
     `model_length` chooses K of the model and compares a lookup with it; `lookups` are rates by match length. Both
-    outlive this object and serve the next reply. Without a `model` only lookups draft.
+    outlive this object and serve the next reply. Without a `model` only lookups draft. `predictions` chooses K of what
+    was predicted, before anyone else is asked; without it a prediction is a lookup like any other.
     """
 
     def __init__(
@@ -33,10 +79,12 @@ class AutoDrafter(Drafter):
         lookups: LookupAcceptance,
         model: Drafter | None,
         text: SuffixAutomaton | None = None,
+        predictions: PredictionLength | None = None,
     ) -> None:
         self.name = AUTO.name if model else LOOKUP.name
         self._model_length, self._lookups, self._model = model_length, lookups, model
-        self._text = text or SuffixAutomaton()
+        self._text = SuffixAutomaton() if text is None else text
+        self._predictions = predictions
         self._looked_up = self._match = self._model_k = 0
 
     def length(self, given: DraftLength) -> DraftLength:
@@ -52,10 +100,10 @@ class AutoDrafter(Drafter):
 
     def next(self) -> int:
         """The most that either may draft; who drafts is chosen when the next token is known."""
+        self._text.open()
         self._model_k = self._model_length.next()
         # After a plain round its token is still to come, and may make the match longer.
-        promising = self.lookup_k(self._lookups.rates(self._text.match.length + 1, MAX_LOOKUP))
-        return MAX_LOOKUP if promising else self._model_k
+        return MAX_LOOKUP if self._choose_source(self._text.match.length + 1) else self._model_k
 
     def lookup_k(self, rates: list[float]) -> int:
         return self._model_length.lookup_k(rates)
@@ -64,25 +112,27 @@ class AutoDrafter(Drafter):
         return self._model.keeps(context) if self._model else len(context)
 
     def ready(self, context: Sequence[int]) -> bool:
-        if self._choose_source() or not self._model_k or not self._model:
+        if self._choose_source(self._text.match.length) or not self._model_k or not self._model:
             return True
         return self._model.ready(context)
 
-    def _choose_source(self) -> int:
-        """K of a lookup now; 0: the model's turn."""
-        return self.lookup_k(self._lookups.rates(self._text.match.length, MAX_LOOKUP))
+    def _choose_source(self, match: int) -> int:
+        """K of a lookup after a match of `match` tokens; 0: the model's turn."""
+        predicted = self._predictions.k_of(match) if self._predictions and self._text.predicts else 0
+        return predicted or self.lookup_k(self._lookups.rates(match, MAX_LOOKUP))
 
     def prefill(self, context: Sequence[int]) -> Iterator[int]:
         if self._model:
             yield from self._model.prefill(context)
 
     def start(self, context: Sequence[int]) -> None:
-        if self._model and self._model_k and not self._choose_source():
+        if self._model and self._model_k and not self._choose_source(self._text.match.length):
             self._model.start(context)
 
     def propose(self, context: Sequence[int], k: int) -> Draft:
         self._text.follow(context)
-        self._match, self._looked_up = self._text.match.length, self._choose_source()
+        self._match = self._text.match.length
+        self._looked_up = self._choose_source(self._match)
         if self._looked_up:
             return looked_up(self._text, min(self._looked_up, k))
         return self._model.propose(context, min(self._model_k, k)) if self._model and self._model_k else NOTHING
@@ -94,6 +144,8 @@ class AutoDrafter(Drafter):
 
     def _judge(self, context: Sequence[int]) -> None:
         """The text goes on; each new token of the answer tells what a lookup would have been worth there."""
+        if not self._text.open():
+            return
         if not len(self._text):
             self._text.follow(context)  # the prompt: how it repeats itself is not how the answer repeats it
         for token in self._text.unread(context):
@@ -107,6 +159,8 @@ class AutoDrafter(Drafter):
 
     def observe(self, round: Round) -> None:
         self._lookups.passed(len(round.emitted))
+        if self._predictions:
+            self._predictions.observe(round)
         self._looked_up = 0
         self._model_length.observe(round)
 
@@ -114,7 +168,9 @@ class AutoDrafter(Drafter):
 def make(parts: Parts) -> Drafter:
     """The pair's draft, of whatever kind, and lookups; lookups alone where it has none."""
     made = make_head(parts) if parts.head else make_model(parts) if parts.draft else None
-    return AutoDrafter(parts.length, parts.lookups, made, SuffixAutomaton(parts.prompt, parts.predicted))
+    # A fixed K holds for predictions too.
+    predictions = None if isinstance(parts.length, Fixed) else PredictionLength()
+    return AutoDrafter(parts.length, parts.lookups, made, SuffixAutomaton(parts.prompt, parts.predicted), predictions)
 
 
 def looked_up(text: SuffixAutomaton, k: int) -> Draft:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from specdec_cli.engine.draft import NOTHING, Draft
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.draft_length.lookup_acceptance import SHORTEST_MATCH
-from specdec_cli.engine.drafters.auto import AutoDrafter, looked_up
+from specdec_cli.engine.drafters.auto import AutoDrafter, PredictionLength, looked_up
 from specdec_cli.engine.drafters.base import Drafter, Parts, Verified
 from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton
 from specdec_cli.kinds import LOOKUP
@@ -25,7 +25,7 @@ class NgramDrafter(Drafter):
     name = LOOKUP.name
 
     def __init__(self, text: SuffixAutomaton | None = None) -> None:
-        self.text = text or SuffixAutomaton()
+        self.text = SuffixAutomaton() if text is None else text
 
     def propose(self, context: Sequence[int], k: int) -> Draft:
         self.text.follow(context)
@@ -42,4 +42,4 @@ def make(parts: Parts) -> Drafter:
     text = SuffixAutomaton(parts.prompt, parts.predicted)
     if isinstance(parts.length, Fixed):
         return NgramDrafter(text)
-    return AutoDrafter(parts.length, parts.lookups, None, text)
+    return AutoDrafter(parts.length, parts.lookups, None, text, PredictionLength())

@@ -13,6 +13,8 @@ from typing import NamedTuple
 BREAK = -1
 # Tokens of the prompt's end that what was predicted is found by, before anything was emitted.
 REMEMBERED = 8
+# Tokens of a long beginning that are taken in at once, some 20 ms of work: between two steps a reply may be cancelled.
+STEP_TOKENS = 8192
 
 
 class Match(NamedTuple):
@@ -26,7 +28,13 @@ class SuffixAutomaton:
     """A text that only grows, and its automaton. State 0 is the empty word."""
 
     def __init__(self, prompt: Sequence[int] = (), predicted: Sequence[int] = ()) -> None:
-        """With ids that are `predicted` to follow `prompt`, the text begins as if they had done so once before."""
+        """The text begins with `prompt`, taken in as it is opened or followed.
+
+        With ids that are `predicted` to follow `prompt`, it begins as if they had done so once before.
+        """
+        self._opening = [*prompt, *predicted, BREAK, *prompt[-REMEMBERED:]] if predicted else list(prompt)
+        self._beside = len(self._opening) - len(prompt)
+        self._predicted = range(len(prompt), len(prompt) + len(predicted)) if predicted else range(0)
         self._text: list[int] = []
         self._next: list[dict[int, int]] = [{}]
         self._link = [-1]
@@ -35,15 +43,6 @@ class SuffixAutomaton:
         self._after = [0]
         self._whole = 0
         self.match = Match(0, 0)
-        self._beside = 0
-        self._predicted = range(0)
-        if predicted:
-            self.follow(prompt)
-            self.follow([*prompt, *predicted])
-            self._predicted = range(len(prompt), len(self._text))
-            for token in (BREAK, *prompt[-REMEMBERED:]):
-                self.append(token)
-            self._beside = len(self._text) - len(prompt)
 
     @property
     def predicts(self) -> bool:
@@ -53,10 +52,24 @@ class SuffixAutomaton:
     def __len__(self) -> int:
         return len(self._text)
 
-    def follow(self, context: Sequence[int]) -> None:
-        """The text is now `context`, which begins with the old one; `match` is of its new end."""
-        for token in self.unread(context):
+    def open(self) -> bool:
+        """Take in a step of what the text begins with; whether that is all of it. Until then there is no match."""
+        done = len(self._text)
+        for token in self._opening[done : done + STEP_TOKENS]:
             self.append(token)
+        if len(self._text) < len(self._opening):
+            self.match = Match(0, 0)
+            return False
+        return True
+
+    def follow(self, context: Sequence[int]) -> None:
+        """The text is now `context`, which begins with the old one; `match` is of its new end.
+
+        Unless it is still being opened: then only a step of that is done.
+        """
+        if self.open():
+            for token in self.unread(context):
+                self.append(token)
 
     def unread(self, context: Sequence[int]) -> Sequence[int]:
         """What `context` has that the text has not."""

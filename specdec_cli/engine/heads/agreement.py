@@ -12,6 +12,7 @@ from mlx.utils import tree_flatten, tree_unflatten
 from specdec_cli.engine.heads.mtp import MtpHead, Recipe
 from specdec_cli.engine.hidden import READ
 from specdec_cli.errors import Refused
+from specdec_cli.format import percent
 
 STEPS = 3
 # Odds that luck alone does something: replaces the family's variant, or lets a head pass.
@@ -87,10 +88,10 @@ class Agreement:
     @property
     def summary(self) -> str:
         """The shares in one line, and what was repaired."""
-        shares = ", ".join(f"{share:.0%}" for share in self.by_step)
+        shares = ", ".join(map(percent, self.by_step))
         text = f"agrees with its target {shares} at steps 1 to {len(self.by_step)} ({self.positions} tokens)"
         if self.repaired:
-            was = ", ".join(f"{share:.0%}" for share in self.known_by_step)
+            was = ", ".join(map(percent, self.known_by_step))
             text += f"; used unlike its family ({was}): {self.variant.unlike(self.known)}"
         return f"{text}; drafts from the first {self.shortlist} tokens" if self.shortlist else text
 
@@ -99,8 +100,8 @@ class Agreement:
         if self.guesses:
             return
         raise Refused(
-            f"the MTP head of {name} guesses {self.by_step[0]:.0%} of {self.positions} tokens of {target}, and "
-            f"chance {self.chance:.0%}: it is another model's, or damaged",
+            f"the MTP head of {name} guesses {percent(self.by_step[0])} of {self.positions} tokens of {target}, and "
+            f"chance {percent(self.chance)}: it is another model's, or damaged",
             "take the head of this very target, or draft otherwise: --drafter ngram",
         )
 

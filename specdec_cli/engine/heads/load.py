@@ -18,6 +18,7 @@ from specdec_cli.engine.heads.agreement import is_norm
 from specdec_cli.engine.heads.families import BUILDS, Tensors
 from specdec_cli.engine.heads.mtp import MtpHead, Recipe
 from specdec_cli.errors import NotAvailable, Refused
+from specdec_cli.foreign import reason
 from specdec_cli.models.heads import HeadFiles
 from specdec_cli.models.packing import Packing
 
@@ -68,9 +69,9 @@ def _empty(files: HeadFiles, hidden_size: int, recipe: Recipe | None) -> MtpHead
     dense = not any(".mlp.experts." in name or ".mlp.switch_mlp." in name for name in files.tensors)
     try:
         return BUILDS[files.family.name].head(files.config, dense, hidden_size, recipe)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
         raise NotAvailable(
-            f"the MTP head of {files.name} cannot be built: {str(error).splitlines()[0][:160]}",
+            f"the MTP head of {files.name} cannot be built: {reason(error)}",
             "its config.json lacks the language model's own values; take the head from another repository",
         ) from error
 

@@ -80,11 +80,11 @@ async def _count(service: Service, request: Request) -> Response:
     """The tokens that a message would have."""
     body = await service.body(request)
 
-    def count() -> dict[str, Any]:
+    def count(left: Callable[[], bool]) -> dict[str, Any]:
         ask = service.ask(body, partial(anthropic.read, count_only=True))
-        return {"input_tokens": len(service.prompt(ask)[0])}
+        return {"input_tokens": len(service.prompt(ask, left)[0])}
 
-    return json_response(await service.aside(count))
+    return json_response(await service.while_there(request, count))
 
 
 async def _models(service: Service, request: Request) -> Response:

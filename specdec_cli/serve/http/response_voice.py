@@ -74,7 +74,7 @@ class ResponseVoice:
 
     def close(self, choice: int, answer: Answer) -> bytes:
         nothing = self._opened("msg") if not self._items and self._open is None else b""
-        return nothing + self._closed()
+        return nothing + self._closed(_ended(answer))
 
     def end(self, answers: Sequence[Answer]) -> bytes:
         kind = "response.incomplete" if answers[0].cut else "response.completed"
@@ -86,9 +86,11 @@ class ResponseVoice:
 
     def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
         (answer,) = answers
-        items = [_reasoning(_new("rs"), answer.thinking, "completed")] if answer.thinking else []
+        last = "completed" if answer.calls else _ended(answer)
+        thought = "completed" if answer.text else last
+        items = [_reasoning(_new("rs"), answer.thinking, thought)] if answer.thinking else []
         if answer.text or not answer.calls:
-            items.append(_message(_new("msg"), answer.text, "completed"))
+            items.append(_message(_new("msg"), answer.text, last))
         items += [self._function(_new("fc"), call, "completed") for call in answer.calls]
         return {**self._ended(answer, items), **voice.rounds_of(answers)}
 
@@ -100,11 +102,11 @@ class ResponseVoice:
         part = KINDS[kind][0](identity, "", "completed")["content"][0]
         return added + self._event("response.content_part.added", **self._part(), part=part)
 
-    def _closed(self) -> bytes:
+    def _closed(self, status: str = "completed") -> bytes:
         if self._open is None:
             return b""
         kind, identity = self._open
-        item = KINDS[kind][0](identity, self._text, "completed")
+        item = KINDS[kind][0](identity, self._text, status)
         more: dict[str, Any] = {"logprobs": []} if kind == "msg" else {}
         done = self._event(f"response.{KINDS[kind][1]}.done", **self._part(), text=self._text, **more)
         done += self._event("response.content_part.done", **self._part(), part=item["content"][0])
@@ -145,7 +147,7 @@ class ResponseVoice:
         return voice.event({"type": kind, "sequence_number": self._sequence - 1, **values}, kind)
 
     def _ended(self, answer: Answer, items: list[dict[str, Any]]) -> dict[str, Any]:
-        found = self._response(items, "incomplete" if answer.cut else "completed")
+        found = self._response(items, _ended(answer))
         if answer.cut:
             found["incomplete_details"] = {"reason": "max_output_tokens"}
         return {**found, "usage": _usage(answer), "timings": voice.timings([answer])}
@@ -173,6 +175,11 @@ class ResponseVoice:
             "usage": None,
             **said,
         }
+
+
+def _ended(answer: Answer) -> str:
+    """The status of the answer, and of its last words."""
+    return "incomplete" if answer.cut else "completed"
 
 
 def _usage(answer: Answer) -> dict[str, Any]:

@@ -1,11 +1,12 @@
 """From a body to a reply. Law: the loop never waits for a tokenizer, a template or a grammar.
 
-A thread of its own does this work, so two requests never use the tokenizer at once.
+A few threads do this work: a long text is encoded a piece at a time, and lets the others run meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,17 +31,22 @@ from specdec_cli.serve.http.guard import Door, read_body
 from specdec_cli.serve.http.mailbox import Mailbox
 from specdec_cli.serve.http.page import Files
 from specdec_cli.serve.http.record import Record, Told
-from specdec_cli.serve.http.reply import Reply
+from specdec_cli.serve.http.reply import LEFT, Reply
 from specdec_cli.serve.http.voice import Voice
 from specdec_cli.serve.job import Desk, Job, Ticket, TooLong
 from specdec_cli.serve.model import Model
 from specdec_cli.serve.switch import Switch
+from specdec_cli.session.load import predicted_tokens
 
 T = TypeVar("T")
 Read = Callable[[Fields, Model], Ask]
 Speak = Callable[[Ask, str], Voice]
 # A hint for whoever must shorten a body is the message itself.
 NO_HINT = "shorten it"
+# Threads that read requests: so many long texts are encoded at once, and a short one finds one beside them.
+READERS = 8
+# A prompt that is too long is counted to its end, for whoever must shorten it, unless it is so many times too long.
+COUNTED_CONTEXTS = 2
 
 
 @dataclass(slots=True)
@@ -57,7 +63,7 @@ class Service:
     page: Files = field(default_factory=dict)
     switch: Switch | None = None
     open: set[Mailbox] = field(default_factory=set)
-    _reader: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "reader"))
+    _reader: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(READERS, "reader"))
 
     async def body(self, request: HttpRequest) -> Fields:
         """The body of a request. Raises: HttpError."""
@@ -68,7 +74,7 @@ class Service:
             raise HttpError(400, f"the body is not read: {error}") from error
 
     async def aside(self, work: Callable[[], T]) -> T:
-        """What `work` gives, done in the reader's thread. Raises: HttpError."""
+        """What `work` gives, done in a reader's thread. Raises: HttpError."""
 
         def guarded() -> T:
             try:
@@ -78,12 +84,27 @@ class Service:
 
         return await asyncio.get_running_loop().run_in_executor(self._reader, guarded)
 
+    async def while_there(self, request: HttpRequest, work: Callable[[Callable[[], bool]], T]) -> T:
+        """What `work` gives, which may ask whether the client has left. Raises: HttpError."""
+        left = threading.Event()
+
+        async def watch() -> None:
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+            left.set()
+
+        watcher = asyncio.create_task(watch())
+        try:
+            return await self.aside(lambda: work(left.is_set))
+        finally:
+            watcher.cancel()
+
     async def answer(self, request: HttpRequest, read: Read, speak: Speak) -> Response:
         """The reply to a request for an answer. Raises: HttpError."""
         began = time.monotonic()
         body = await self.body(request)
         mailbox = Mailbox()
-        answers, tickets = await self.aside(partial(self._start, body, read, mailbox))
+        answers, tickets = await self.while_there(request, partial(self._start, body, read, mailbox))
         self.open.add(mailbox)
         ask = answers[0].ask
 
@@ -93,11 +114,18 @@ class Service:
 
         return Reply(speak(ask, ask.model), answers, tickets, mailbox, done)
 
-    def _start(self, body: Fields, read: Read, mailbox: Mailbox) -> tuple[list[Answer], list[Ticket]]:
-        """Hand in the jobs of a body."""
+    def _start(
+        self, body: Fields, read: Read, mailbox: Mailbox, left: Callable[[], bool]
+    ) -> tuple[list[Answer], list[Ticket]]:
+        """Hand in the jobs of a body, unless its client has `left`."""
         ask = self.ask(body, read)
-        jobs = [(attempt, *prompt) for prompt in map(self.prompt, ask.each) for attempt in range(ask.choices)]
+        prompts = [self.prompt(one, left) for one in ask.each]
+        jobs = [(attempt, *prompt) for prompt in prompts for attempt in range(ask.choices)]
         request, model = ask.request, self.found(ask.model)
+        if isinstance(request.predict, str) and request.predict:
+            there = partial(require_there, left)
+            predicted = predicted_tokens(model.tokenizer, request.predict, model.context_limit, there)
+            request = replace(request, predict=predicted)
         if request.constraint is not None:
             require(request.constraint, ask)
         answers = [Answer(model, ask, prompt) for _, prompt, _ in jobs]
@@ -137,28 +165,40 @@ class Service:
             message = f"the model {jsonfile.shown(name)} is not here; what is: {names}"
         raise HttpError(404, message, "model", "model_not_found")
 
-    def prompt(self, ask: Ask) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """(ids, lengths of prefixes worth keeping). Raises: HttpError, SpecdecError."""
+    def prompt(self, ask: Ask, left: Callable[[], bool]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """(ids, lengths of prefixes worth keeping), unless the client has `left`. Raises: HttpError, SpecdecError."""
         model, tools = self.found(ask.model), described(ask.tools)
+        there, limit = partial(require_there, left), model.context_limit
+
+        def look(tokens: int) -> None:
+            there()
+            if limit is not None and tokens >= COUNTED_CONTEXTS * limit:
+                raise TooLong(f"prompt is too long: at least {tokens} tokens > {limit - 1} maximum", NO_HINT)
+
         if ask.text is None:
             try:
-                ids = model.prompt(ask.messages, ask.thinks, tools)
+                ids = model.prompt(ask.messages, ask.thinks, tools, look)
             except SpecdecError as error:
                 raise explained(error, "messages") from error
-            ends = model.ends(ids, ask.messages, ask.thinks, tools)
         else:
-            ids, ends = model.tokenizer.encode(ask.text) if isinstance(ask.text, str) else list(ask.text), ask.ends
+            ids = model.tokenizer.encode(ask.text, look) if isinstance(ask.text, str) else list(ask.text)
         if not ids:
             raise bad_field("prompt", "it is empty: 0 tokens")
-        limit = model.context_limit
         if limit is not None and len(ids) >= limit:
             raise TooLong(f"prompt is too long: {len(ids)} tokens > {limit - 1} maximum", NO_HINT)
+        ends = model.ends(ids, ask.messages, ask.thinks, tools, there) if ask.text is None else ask.ends
         return tuple(ids), ends
 
     def leave(self) -> None:
         """End every reply, as if its client had left; from the loop."""
         for mailbox in tuple(self.open):
             mailbox.leave()
+
+
+def require_there(left: Callable[[], bool], tokens: int = 0) -> None:
+    """Raises: HttpError, which nobody hears, once the client has `left`."""
+    if left():
+        raise HttpError(LEFT, "the client has left")
 
 
 def require(constraint: Constraint, ask: Ask) -> None:

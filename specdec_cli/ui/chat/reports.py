@@ -12,32 +12,29 @@ from rich.table import Table
 from rich.text import Text
 
 from specdec_cli.events import Finish, Prefill, Start
-from specdec_cli.format import count, speed
-from specdec_cli.gain import Gain
-from specdec_cli.ui.summary import SEPARATOR, accepted
+from specdec_cli.format import count
+from specdec_cli.ui.summary import SEPARATOR, costs, fitted, reply_figures
 from specdec_cli.ui.terminal import safe
 
 Rows = Sequence[tuple[str, str]]
 
 
-def turn_lines(start: Start, prefill: Prefill | None, finish: Finish, width: int) -> list[Text]:
-    """One dim line on the reply, its last parts dropped where it is too long; then why the reply ended early."""
+def turn_lines(start: Start, prefill: Prefill | None, finish: Finish, width: int, verbose: bool = False) -> list[Text]:
+    """One line on the reply, its last parts dropped where it is too long; then why the reply ended early.
+
+    `verbose` adds what a round costs.
+    """
     stats = finish.stats
-    parts = []
-    if stats.get("rounds"):
-        passes = count(stats["target_passes"], "target pass")
-        parts = [f"{count(stats['emitted_tokens'], 'token')} in {passes}", speed(stats["tokens_per_second"])]
-        if stats["draft_n"]:
-            parts.append(accepted(stats))
-        if gain := Gain.of_stats(stats):
-            parts.insert(1, gain.sentence)
-        if prefill is not None:
-            parts.append(
-                f"read {prefill.prompt_tokens - prefill.cached_tokens} of {count(prefill.prompt_tokens, 'token')}"
-            )
-    lines = [Text(_fitting(parts, width), "dim")] if parts else []
+    said = reply_figures(stats) if stats.get("rounds") else []
+    if said and prefill is not None:
+        read = prefill.prompt_tokens - prefill.cached_tokens
+        said.append((f"read {read} of {count(prefill.prompt_tokens, 'token')}", "dim"))
     reason = _reason(start, finish)
-    return [*lines, Text(reason, "yellow")] if reason else lines
+    return [
+        *([fitted(said, [], width)] if said else []),
+        *(costs(start, stats, width) if verbose else []),
+        *([Text(reason, "yellow")] if reason else []),
+    ]
 
 
 def _reason(start: Start, finish: Finish) -> str:

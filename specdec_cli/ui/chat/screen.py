@@ -59,10 +59,11 @@ class ChatScreen:
         trace: TraceDisplay | None = None,
         small_panel: bool = False,
         colour_answer: bool = True,
+        verbose: bool = False,
     ) -> None:
         self._small_panel, self._colour_answer = small_panel, colour_answer
         self._out, self._err = out, err
-        self._json, self._quiet, self._plain = json, quiet or json, plain
+        self._json, self._quiet, self._plain, self._verbose = json, quiet or json, plain, verbose
         self._trace, self.trace_code = trace, 0
         self._console = make_console(err, plain=plain)
 
@@ -115,7 +116,7 @@ class ChatScreen:
         """The line after a reply, and an empty one on a terminal."""
         if not self._quiet:
             width = self.width()
-            print_lines(self._console, turn_lines(start, prefill, finish, width), width)
+            print_lines(self._console, turn_lines(start, prefill, finish, width, self._verbose), width)
             self._gap()
 
     def _gap(self) -> None:

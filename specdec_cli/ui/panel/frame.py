@@ -7,13 +7,13 @@ from typing import Final
 from rich.text import Text
 
 from specdec_cli.format import count, percent, speed
+from specdec_cli.gain import unknown_words
 from specdec_cli.kinds import kind_of
 from specdec_cli.ui.panel import gauges
-from specdec_cli.ui.panel.answer import GUESSED
 from specdec_cli.ui.panel.box import boxed, edge
 from specdec_cli.ui.panel.rounds import STYLES, labelled, own_token, round_rows, shortened, strip
 from specdec_cli.ui.panel.state import PanelState
-from specdec_cli.ui.summary import SEPARATOR
+from specdec_cli.ui.summary import SEPARATOR, reason, verdict_style
 from specdec_cli.ui.terminal import MUTED, safe
 
 WIDEST: Final = 120
@@ -59,7 +59,7 @@ def _body(state: PanelState, width: int, height: int) -> list[Text | None]:
         return [Text("nothing was drafted", "dim"), RULE, speed_row]
     start = state.start
     mixed = start is not None and (kind_of(start.drafter).mixed or start.constraint is not None)
-    accepted = gauges.acceptance(figures, state.break_even, width)
+    accepted = gauges.acceptance(figures, state.gain, width)
     tokens = [*round_rows(state.shown, width, state.shown.round.drafter if mixed else "")]
     if state.ended:
         tokens = gauges.tokens_per_pass(state.tokens_per_pass, figures, width)
@@ -120,19 +120,22 @@ def _titles(state: PanelState) -> list[Text]:
 
 
 def _verdict(state: PanelState) -> list[Text]:
-    """What drafting gained, in words; nothing while that is unknown."""
+    """What drafting gained, in words; nothing before the end while that is unknown."""
     gain = state.gain
-    if gain is None:
-        return [Text()]
-    slower = gain.high < 1
-    return [Text(gain.sentence, gauges.LOSING if slower else f"bold {GUESSED}" if gain.low > 1 else "default"), Text()]
+    if gain is not None:
+        return [Text(gain.sentence, verdict_style(gain.verdict)), Text()]
+    if state.ended and state.figures["draft_n"]:
+        return [Text(unknown_words(state.figures["rounds"] - 1)), Text()]
+    return [Text()]
 
 
 def _reasons(state: PanelState) -> list[str]:
     """Why this round's K, where K is chosen each round."""
     done = state.recent[-1] if state.ended and state.recent else state.shown
-    reason = safe(done.round.why).replace("\n", " ") if done and state.start and state.start.k == "auto" else ""
-    return [reason, ""] if reason else [""]
+    if done is None or state.start is None or state.start.k != "auto":
+        return [""]
+    why = reason(state.figures) if state.ended else safe(done.round.why)
+    return [why.replace("\n", " "), ""]
 
 
 def _legends(state: PanelState, width: int) -> list[Text]:

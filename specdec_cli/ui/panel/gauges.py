@@ -15,42 +15,52 @@ from specdec_cli.ui.panel.rounds import LABEL, labelled
 from specdec_cli.ui.terminal import MUTED
 
 LOSING: Final = "color(172)"
-_SHORTEST_BAR: Final = 12
+_SHORTEST_BAR: Final = 10
 _WIDEST_COLUMN: Final = 9
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _POSITION_SPELLINGS = (("{n} {bar} {rate}", "   "), ("{n} {bar} {rate}", "  "), ("{bar}{rate}", " "), ("{bar}", ""))
 
 
-def acceptance(figures: Mapping[str, Any], break_even: float | None, width: int) -> Text:
-    """accepted ━━━━╋━━━━──── 61 % of drafted ╋ pays from 35 %; the last where the break-even rate is known."""
+def acceptance(figures: Mapping[str, Any], gain: Gain | None, width: int) -> Text:
+    """accepted ━━━━╋━━━━──── 61 % of drafted ╋ pays from ≈ 45 % (35–60); the last where that is known well enough."""
     rate = figures["draft_acceptance_rate"]
     if rate is None:
         return labelled("accepted", Text("nothing drafted so far", "dim"), Text(), width)
     shown = f"{percent(rate):>5}"
-    pays = "" if break_even is None else f"pays from {percent(break_even)}" if break_even <= 1 else "cannot pay here"
-    for words, mark in ((" of drafted", "  ╋ "), ("", "  ╋ "), ("", "")):
-        right = Text.assemble((shown, "bold"), words, (f"{mark}{pays}" if pays and mark else "", "dim"))
+    known = gain if gain and gain.pays_from else None
+    pays = f"  ╋ {known.pays_from}" if known else ""
+    for words, end in ((" of drafted", pays), ("", pays), ("", "")):
+        right = Text.assemble((shown, "bold"), words, (end, "dim"))
         if width - LABEL - right.cell_len - 2 >= _SHORTEST_BAR:
             break
     right.highlight_regex("╋", "not dim")
-    return labelled("accepted", bar(rate, break_even, max(width - LABEL - right.cell_len - 2, 0)), right, width)
+    return labelled("accepted", bar(rate, known, max(width - LABEL - right.cell_len - 2, 0)), right, width)
 
 
-def bar(rate: float | None, break_even: float | None, width: int) -> Text:
-    """0 … 1 on `width` cells: filled ━, the rest ─, crossed where drafting starts to pay."""
+def bar(rate: float | None, gain: Gain | None, width: int) -> Text:
+    """0 … 1 on `width` cells: filled ━, the rest ─, crossed where drafting starts to pay, by a known `gain`.
+
+    The colour is that of a loss only where all of the doubt about that place lies beyond the rate.
+    """
     reached = round((rate or 0.0) * 2 * width)
-    crossing = None if break_even is None or break_even > 1 else min(width - 1, round(max(break_even, 0.0) * width))
-    colour = LOSING if rate is not None and break_even is not None and rate < break_even else GUESSED
-    filled = Text("━" * (reached // 2) + "╸" * (reached % 2), colour)
+    share, sure = (gain.break_even, gain.break_even_low) if gain else (None, None)
+    losing = rate is not None and sure is not None and rate < sure
+    filled = Text("━" * (reached // 2) + "╸" * (reached % 2), LOSING if losing else GUESSED)
     drawn = filled.append("─" * (width - filled.cell_len), MUTED)
-    if crossing is None:
+    if share is None:
         return drawn
+    crossing = min(width - 1, round(share * width))
     mark = ("╋" if 2 * crossing + 1 < reached else "┼", "bold")
     return Text.assemble(drawn[:crossing], mark, drawn[crossing + 1 :])
 
 
-def positions(figures: Mapping[str, Any], width: int) -> Text:
-    """position 1 ▇ 80   2 ▆ 69 %: accepted at each place of the draft; without figures where they do not fit."""
+def positions(
+    figures: Mapping[str, Any],
+    width: int,
+    label: str = "at place",
+    meaning: str = "place 1: the first token of a draft",
+) -> Text:
+    """at place 1 ▇ 80   2 ▆ 69 %: accepted at each place of the draft; without figures where they do not fit."""
     rates: Sequence[float] = figures["acceptance_per_position"]
     if not rates:
         return labelled("", Text(), Text(), width)
@@ -60,9 +70,8 @@ def positions(figures: Mapping[str, Any], width: int) -> Text:
             drawn.append(" %")
         if drawn.cell_len <= width - LABEL:
             break
-    meaning = Text("accepted at each place in the draft", "dim")
-    fits = drawn.cell_len + meaning.cell_len + LABEL + 4 <= width
-    return labelled("position", drawn, meaning if fits else Text(), width)
+    fits = drawn.cell_len + len(meaning) + LABEL + 4 <= width
+    return labelled(label, drawn, Text(meaning if fits else "", "dim"), width)
 
 
 def _position(spelled: str, place: int, rate: float) -> Text:
@@ -95,13 +104,15 @@ def tokens_per_pass(counts: Sequence[int], figures: Mapping[str, Any], width: in
     if max(map(len, names)) >= cells:
         names = [name if not place % 2 else "" for place, name in enumerate(names)]
     rows = ["".join(f"{_column(share / highest, row) * (cells - 1):<{cells}}" for share in shares) for row in (1, 0)]
-    right = average(figures, width)
-    if cells * len(shares) + right.cell_len + 2 > room:
-        right = Text()
+    named = "".join(f"{name:<{cells}}" for name in names).rstrip()
+    unit, label = Text("tokens per pass", "dim"), "gave"
+    if len(named) + unit.cell_len + 2 > room:
+        unit, label = Text(), "tokens"
+    mean = Text(f"mean {figures['mean_acceptance_length']:.1f}", "bold") if unit else Text()
     return [
-        labelled("", Text(rows[0], GUESSED), right, width),
-        labelled("passes", Text(rows[1], GUESSED), Text(), width),
-        labelled("tokens", Text("".join(f"{name:<{cells}}" for name in names)), Text(), width),
+        labelled("passes", Text(rows[0], GUESSED), Text(), width),
+        labelled("", Text(rows[1], GUESSED), mean, width),
+        labelled(label, Text(named), unit, width),
     ]
 
 
@@ -116,8 +127,9 @@ def pace(figures: Mapping[str, Any], gain: Gain | None, width: int) -> Text:
     measured = figures["tokens_per_second"]
     share = ratio(figures["draft_seconds"], figures["draft_seconds"] + figures["verify_seconds"])
     now = (speed(measured), "bold")
-    plain = "" if gain is None or measured is None else f"≈ {speed(measured / gain.speedup).removesuffix(' tok/s')}"
-    drafting = f"drafting {percent(share)} of the time" if figures["draft_n"] and share is not None else ""
+    told = gain if gain and gain.verdict != "cannot tell yet" else None
+    plain = f"≈ {speed(measured / told.speedup).removesuffix(' tok/s')}" if told and measured else ""
+    drafting = f"draft takes {percent(share)} of the time" if figures["draft_n"] and share is not None else ""
     lefts = [
         Text.assemble(now, *([(f", {words} {plain}", "")] if plain else [])) for words in ("without drafting", "plain")
     ]

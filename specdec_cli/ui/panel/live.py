@@ -20,7 +20,7 @@ from specdec_cli.ui.panel.frame import frame_rows, render
 from specdec_cli.ui.panel.region import LiveRegion, folds_rows
 from specdec_cli.ui.panel.state import PanelState, drafting
 from specdec_cli.ui.plain import AnswerWriter
-from specdec_cli.ui.summary import closing_line, print_lines
+from specdec_cli.ui.summary import Closing, print_lines, summary
 from specdec_cli.ui.terminal import make_console, same_terminal, terminal_size
 
 __all__ = ["REFRESH_SECONDS", "PanelDisplay", "PanelState", "render"]
@@ -29,7 +29,7 @@ REFRESH_SECONDS: Final = 0.1
 
 
 class PanelDisplay:
-    """The answer, append-only, and a panel below it; at the end the last panel stays, followed by one line.
+    """The answer, append-only, and a panel below it; at the end the last panel stays, followed by what it does not say.
 
     Where `out` and `err` are one terminal, one region draws both: its first row is the answer's growing line. Else the
     answer streams to `out`, and the panel is drawn on `err`, which must be a terminal (`can_draw`).
@@ -48,16 +48,16 @@ class PanelDisplay:
         small: bool = False,
         colour_answer: bool = True,
         stepped: bool = False,
+        closing: Closing = summary,
     ) -> None:
-        """`name` is the pair's; `quiet` omits the line after the panel; `size` gives (columns, rows), by default of
-        `err`.
+        """`name` is the pair's; `quiet` omits the `closing` lines; `size` gives (columns, rows), by default of `err`.
 
         `rows` splits an answer into rows. The last panel is erased unless it `stays`; a `small` one is one line.
         `stepped` draws every round at once, for a person who asks for each.
         """
         self._err = err
         self._clock = clock
-        self._quiet = quiet
+        self._quiet, self._closing = quiet, closing
         self._stays = stays
         self._make_rows = rows
         self._size = size or (lambda: terminal_size(err))
@@ -136,4 +136,4 @@ class PanelDisplay:
         self._region.release(self._rest(), self._frame() if self._stays else ())
         if not self._quiet and self._state.start is not None:
             width, _ = self._size()
-            print_lines(self._console, [closing_line(self._state.start, event, width)], width)
+            print_lines(self._console, self._closing(self._state.start, event, width, below_panel=True), width)

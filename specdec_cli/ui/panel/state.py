@@ -72,19 +72,7 @@ class PanelState:
         """What drafting gained so far; None where too little is known to say."""
         if self.final is None:
             return self.recent[-1].gain if self.recent else None
-        names = ("", "_low", "_high")
-        speedup, low, high = (self.final.get(f"estimated_speedup{name}") for name in names)
-        if speedup is None or low is None or high is None:
-            return None
-        return Gain(speedup, low, high, self.final.get("break_even_acceptance_rate"))
-
-    @property
-    def break_even(self) -> float | None:
-        """The share of drafted tokens from which drafting pays here, None where unknown."""
-        if self.final is not None:
-            found: float | None = self.final.get("break_even_acceptance_rate")
-            return found
-        return self.gain.break_even if self.gain else None
+        return Gain.of_stats(self.final)
 
     @property
     def drafts(self) -> bool:

@@ -22,7 +22,7 @@ from specdec_cli.ui.panel.region import LiveRegion, folds_rows
 from specdec_cli.ui.plain import AnswerWriter
 from specdec_cli.ui.race.column import LaneText
 from specdec_cli.ui.race.frame import frame_rows
-from specdec_cli.ui.race.sentences import NAMES, figures, lead, settings, verdict
+from specdec_cli.ui.race.sentences import NAMES, figures, lead, ratio_style, settings, verdict
 from specdec_cli.ui.summary import SEPARATOR, print_lines
 from specdec_cli.ui.terminal import can_draw, encodable, make_console, terminal_size
 
@@ -163,7 +163,7 @@ class LiveRace:
         console = make_console(self._out, plain=False)
         width = min(console.width, self._size()[0])
         good = finish.same_text or finish.near_tie
-        styles = ("green" if good else "bold red", "bold", "dim")
+        styles = ("green" if good else "bold red", ratio_style(finish), "dim")
         lines: list[Text] = []
         for words, style in zip(verdict(finish), styles, strict=False):
             if lines and lines[-1].cell_len + len(SEPARATOR) + len(words) <= width:

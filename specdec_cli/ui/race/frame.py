@@ -17,7 +17,7 @@ from specdec_cli.race.state import RaceState
 from specdec_cli.ui.panel.box import boxed
 from specdec_cli.ui.panel.rounds import shortened, spread
 from specdec_cli.ui.race.column import GUESSED, OWN, LaneText
-from specdec_cli.ui.race.sentences import NAMES, TITLES, figures, headline, settings
+from specdec_cli.ui.race.sentences import NAMES, TITLES, figures, headline, ratio_style, settings
 from specdec_cli.ui.summary import SEPARATOR
 from specdec_cli.ui.terminal import MUTED
 
@@ -38,7 +38,12 @@ def frame_rows(state: RaceState, texts: Texts, width: int, height: int) -> list[
         return [_line(state, lane, width) for lane in LANES][: height - 2]
     width = min(width, WIDEST)
     tracks = [boxed(row, width) for row in _tracks(state, width - 4)]
-    top = _edge("╭╮", [Text("race", "bold"), *map(Text, settings(state))], Text(headline(state), "bold"), width)
+    top = _edge(
+        "╭╮",
+        [Text("race", "bold"), *map(Text, settings(state))],
+        Text(headline(state), ratio_style(state.finish)),
+        width,
+    )
     room = height - 2
     if width >= SIDE_BY_SIDE and room >= 7:
         return [top, *tracks, *_columns(state, texts, width, min(room - 5, TALLEST))]

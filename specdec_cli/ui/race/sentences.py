@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 
+from specdec_cli import gain
 from specdec_cli.audit.divergence import Divergence, Token
 from specdec_cli.format import count
-from specdec_cli.gain import ratio_words
 from specdec_cli.race.events import DRAFTED, PLAIN, Measured, RaceFinish
 from specdec_cli.race.state import LaneState, RaceState
+from specdec_cli.ui.summary import verdict_style
 from specdec_cli.ui.terminal import safe, visible
 
 NAMES = {PLAIN: "plain", DRAFTED: "drafted"}
@@ -20,8 +21,16 @@ NECK = 0.02
 def ratio(found: Measured) -> str:
     """ "1.62× faster (1.55–1.70)" and its kin; without an interval nothing is called faster."""
     if found.low is None or found.high is None:
-        return f"cannot tell yet ({found.speedup:.2f}×, too short for an interval)"
-    return ratio_words(found.speedup, found.low, found.high)
+        return gain.TOO_FEW
+    return gain.ratio_words(found.speedup, found.low, found.high)
+
+
+def ratio_style(finish: RaceFinish | None) -> str:
+    """The colour of the ratio; bold while there is none."""
+    found = finish.measured if finish else None
+    if found is None or found.low is None or found.high is None:
+        return "bold"
+    return verdict_style(gain.verdict(found.low, found.high))
 
 
 def headline(state: RaceState) -> str:
@@ -30,7 +39,7 @@ def headline(state: RaceState) -> str:
     if finish is not None:
         if finish.reason == "interrupted":
             return "interrupted"
-        return f"drafted {ratio(finish.measured)}" if finish.measured else "nothing was written"
+        return ratio(finish.measured) if finish.measured else "nothing was written"
     if state.drafted.prefill_seconds is None:
         return "reading the prompt"
     return lead(state.lead)
@@ -78,7 +87,7 @@ def verdict(finish: RaceFinish) -> list[str]:
         return ["nothing was written"]
     times = f"{found.drafted_seconds:.2f} s instead of {found.plain_seconds:.2f} s"
     some = "" if found.tokens == max(finish.tokens) else f" for the first {count(found.tokens, 'token')}"
-    return [same_text(finish), f"drafted {ratio(found)}: {times}{some}", passes(finish)]
+    return [same_text(finish), f"{ratio(found)}: {times}{some}", passes(finish)]
 
 
 def settings(state: RaceState) -> list[str]:

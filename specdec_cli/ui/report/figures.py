@@ -9,10 +9,13 @@ from typing import Any
 
 from specdec_cli.audit.report.result import Part, Report
 from specdec_cli.format import UNKNOWN, size
+from specdec_cli.gain import ratio_words
 
 Row = tuple[str, str, str]
 # Load a core, before anything runs, from which on other programs are felt.
 BUSY = 0.5
+# A ratio's interval that reaches further has no end.
+UNBOUNDED = 100.0
 NOTHING_PRIVATE = (
     "It holds no prompt and no answer, and neither your name, this machine's name nor a path of your home."
 )
@@ -172,12 +175,16 @@ def _in_flight(part: Part) -> tuple[str, str]:
 def _bench(part: Part) -> tuple[str, str]:
     rows = [row for row in part.data.get("rows", ()) if row["speedup"] is not None]
     best = max(rows, key=lambda row: row["speedup"], default=None)
-    value = (
-        UNKNOWN
-        if best is None
-        else f"best K {best['k']}, {best['speedup']:.2f}×{' predicted' * (not best['measured'])}"
-    )
+    value = UNKNOWN if best is None else f"best K {best['k']}, {speedup(best)}{' predicted' * (not best['measured'])}"
     return value, str(part.data.get("conclusion", ""))
+
+
+def speedup(row: Mapping[str, Any]) -> str:
+    """A bench row's ratio to plain decoding in words; a single prompt gives an interval without ends, so no figure."""
+    if row["speedup"] is None or not row["k"]:
+        return UNKNOWN if row["k"] else "plain decoding"
+    low, high = row["speedup_low"], row["speedup_high"]
+    return "cannot tell yet" if high > UNBOUNDED else ratio_words(row["speedup"], low, high)
 
 
 def passed(outcomes: Sequence[Mapping[str, Any]]) -> str:

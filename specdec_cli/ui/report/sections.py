@@ -9,7 +9,7 @@ from specdec_cli.audit.report.result import Part, Report
 from specdec_cli.format import UNKNOWN, percent, size
 from specdec_cli.ui.html import Markup, element, joined
 from specdec_cli.ui.report import plot
-from specdec_cli.ui.report.figures import mean_of, milliseconds, passed, ratio, results, tiers
+from specdec_cli.ui.report.figures import mean_of, milliseconds, passed, ratio, results, speedup, tiers
 
 Facts = Mapping[str, Any]
 LOOKS = {"pass": "good", "identical": "good", "done": "good", "wrong": "bad", "diverged": "bad", "failed": "bad"}
@@ -162,10 +162,10 @@ def _answer(found: Mapping[str, Any] | None) -> Markup:
 def _bench(part: Part, machine: Facts) -> Markup:
     rows = []
     for found in part.data.get("rows", ()):
-        speed, speedup, steps = found["tokens_per_second"], found["speedup"], found["verify_steps"]
+        speed, steps = found["tokens_per_second"], found["verify_steps"]
         figures = [
             UNKNOWN if speed is None else f"{speed:.1f}",
-            UNKNOWN if speedup is None else f"{speedup:.2f}×",
+            speedup(found),
             "measured" if found["measured"] else "predicted",
             percent(found["acceptance_rate"]),
             UNKNOWN if steps is None else f"{steps:.2f}",

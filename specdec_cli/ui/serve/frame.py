@@ -90,7 +90,7 @@ def _positions(totals: Totals, width: int) -> Text:
     if not drafted:
         return Text("nothing was drafted so far", "dim")
     rates = [accepted[place] / tokens for place, tokens in enumerate(drafted)]
-    return gauges.positions({"acceptance_per_position": rates}, width)
+    return gauges.positions({"acceptance_per_position": rates}, width, "accepted", "by place in the draft")
 
 
 def _lost(totals: Totals) -> Text:

@@ -12,9 +12,9 @@ WORDS = {200: "", 499: " left", 503: " cut short"}
 
 def started_lines(name: str, url: str, wants_key: bool) -> list[str]:
     """Where the server is, and how to go on."""
-    door = "whoever has its key" if wants_key else "this machine alone"
+    door = "whoever has its key" if wants_key else "this machine only"
     return [
-        f"{name} answers {door}. OpenAI's clients take {url}/v1,",
+        f"{name} serves {door}. OpenAI's clients take {url}/v1,",
         f"Anthropic's, llama.cpp's and any browser (for a chat) {url}",
         "Ctrl-C ends it; specdec help serve says what each client wants",
     ]

@@ -86,12 +86,15 @@ def test_without_a_draft_nothing_is_in_flight():
 
 def test_a_bench_keeps_its_rows_and_sentence_and_nothing_of_its_prompts():
     row = {"k": 4, "measured": True, "acceptance_rate": 0.5, "mean_acceptance_length": 2.5, "verify_steps": 1.2}
-    speed = {"speedup": {"mean": 1.5}, "tokens_per_second": None}
+    speed = {"speedup": {"mean": 1.5, "low": 1.2, "high": 1.9}, "tokens_per_second": None}
     report = {"verdict": {"told": "K 4"}, "rows": [row | speed], "draft_steps": {}, "verify_steps": {}}
     bench = {"report": [report], "partial": False, "samples": [{"prompt": {"name": "a secret"}}]}
     data, lines = {}, Lines(lambda *_: [json.dumps(bench)])
     assert ChildParts(["--pair", "x"], True, lines).bench(data, soon(40)) == ""
-    assert data["rows"] == [row | {"speedup": 1.5, "tokens_per_second": None}] and data["conclusion"] == "K 4"
+    assert (
+        data["rows"] == [row | {"speedup": 1.5, "speedup_low": 1.2, "speedup_high": 1.9, "tokens_per_second": None}]
+        and data["conclusion"] == "K 4"
+    )
     assert "secret" not in json.dumps(data)
     interrupted = Lines(lambda *_: [json.dumps(bench | {"partial": True})])
     assert ChildParts([], True, interrupted).bench({}, soon(40)) == "stopped by the time budget"

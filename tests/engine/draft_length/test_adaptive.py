@@ -16,6 +16,7 @@ from specdec_cli.engine.draft_length.exploration import FIRST_WAIT_ROUNDS
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.draft_length.ratios import Costs
 from specdec_cli.events import Round
+from specdec_cli.kinds import UNTRIED
 
 SEEDS = range(4)
 MIX = (CODE, HOSTILE, COPY, PROSE)
@@ -177,9 +178,17 @@ def test_a_second_process_starts_from_the_costs_of_the_first():
 
 def test_it_says_why_it_is_parked():
     length = Adaptive()
-    assert length.reason == "a plain step is being measured"
+    assert length.reason == UNTRIED and Adaptive(max_k=0).reason == ""
     adaptive(BY_NAME["M1 Pro"], PROSE, 200, 1, length=length)
     assert length.reason.startswith("parked: 1.") and length.reason.endswith("plain steps")
+    later = Adaptive.from_dict(json.loads(json.dumps(length.to_dict(now_seconds=1e9))), now_seconds=1e9)
+    assert later.reason == "parked: drafting did not pay before"
+
+
+def test_a_reply_too_short_for_a_look_is_not_tried():
+    length = Adaptive()
+    assert set(adaptive(BY_NAME["M1 Pro"], PROSE, 5, 1, length=length).ks) == {0}
+    assert length.reason == UNTRIED
 
 
 def test_a_short_tail_of_a_reply_does_not_park():

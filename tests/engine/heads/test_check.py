@@ -22,6 +22,7 @@ from specdec_cli.engine.heads.mtp import QWEN
 from specdec_cli.engine.hidden import LAST, READ
 from specdec_cli.engine.load import load
 from specdec_cli.errors import Refused
+from specdec_cli.format import percent
 from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.heads import find_head
 
@@ -85,7 +86,7 @@ def test_a_head_that_was_never_learned_is_refused_with_the_numbers(target, texts
     with pytest.raises(Refused) as caught:
         found.require_guesses("other", "counting")
     assert caught.value.exit_code == 4
-    assert f"guesses {found.by_step[0]:.0%} of {found.positions} tokens of counting" in caught.value.message
+    assert f"guesses {percent(found.by_step[0])} of {found.positions} tokens of counting" in caught.value.message
     assert "\n" not in caught.value.message + caught.value.hint
 
 

@@ -189,6 +189,12 @@ def test_a_model_that_announces_nothing_has_no_head(tmp_path):
         read_head(folder, "m")
 
 
+def test_sizes_that_no_network_can_have_are_refused(tmp_path):
+    config = config_of()
+    config["text_config"]["head_dim"] = 0
+    assert "the MTP head of m cannot be built: " in refused(tmp_path, dict, config)
+
+
 @pytest.mark.parametrize("name", ["mtp.fc.", "mtp.norm.", "mtp.layers.0.self_attn.q_norm", "mtp.layers.0.mlp.up_proj"])
 def test_a_head_that_lacks_a_tensor_names_it(tmp_path, name):
     message = refused(tmp_path, without(name))

@@ -1,7 +1,6 @@
 """A client that leaves ends its job, whatever that is doing; a queue that is full says when to come back."""
 
 import json
-import socket
 import threading
 import time
 
@@ -9,30 +8,13 @@ import httpx
 import pytest
 
 from fakes.desk import ScriptedDesk
-from fakes.server import serving
+from fakes.server import posted, serving, until
 from specdec_cli.errors import SpecdecError
 from specdec_cli.serve.http import reply
 from specdec_cli.serve.job import Busy, TooLarge, TooLong
 
 ASKED = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4}
 PATHS = ("/v1/chat/completions", "/v1/messages", "/v1/responses")
-
-
-def until(condition, seconds=10):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def posted(url, path, body):
-    """A connection on which a request was sent."""
-    host, port = url.removeprefix("http://").split(":")
-    data = json.dumps(body).encode()
-    head = f"POST {path} HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\n"
-    connection = socket.create_connection((host, int(port)), timeout=10)
-    connection.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % len(data) + data)
-    return connection
 
 
 @pytest.mark.parametrize("path", PATHS[:2])

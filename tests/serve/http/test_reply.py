@@ -59,3 +59,22 @@ def test_what_a_client_has_the_end_of_is_counted_and_logged(tooled, path, stream
     ((values, told),) = found
     assert (values["tokens_predicted_total"], values["n_decode_total"]) == ("1", "1")
     assert [record.words["answers"] for record in told] == [["ok"]] and told == records
+
+
+@pytest.mark.parametrize(("reason", "status"), [("length", "incomplete"), ("stop", "completed")])
+@pytest.mark.parametrize("stream", [True, False])
+def test_the_last_words_of_a_response_have_its_status(tooled, stream, reason, status):
+    """The bug: of an answer cut short the response was incomplete, and its message completed."""
+    desk = ScriptedDesk(["ok"], reason=reason)
+    app = make_app(Service(tooled, desk, Door(PORT), lambda record: None))
+    body = json.dumps({"input": "Hi", "stream": stream}).encode()
+    said = asyncio.run(asyncio.wait_for(called(app, "POST", "/v1/responses", body), 20)).decode()
+    desk.close()
+    if stream:
+        events = [json.loads(line.removeprefix("data: ")) for line in said.splitlines() if line.startswith("data: ")]
+        (item,) = (event["item"] for event in events if event["type"] == "response.output_item.done")
+        found = events[-1]["response"]
+        assert item == found["output"][-1]
+    else:
+        found = json.loads(said)
+    assert (found["status"], found["output"][-1]["status"]) == (status, status)

@@ -12,113 +12,115 @@ from rich.cells import cell_len
 from fakes.ui_script import ROUNDS, START, drafted, finish, folded
 from specdec_cli.events import Finish, RoundDone
 from specdec_cli.gain import Gain
-from specdec_cli.kinds import FORCED
+from specdec_cli.kinds import FORCED, UNTRIED
 from specdec_cli.stats import Stats
 from specdec_cli.ui.panel.frame import render
 from specdec_cli.ui.panel.state import PanelState
 
-GAIN = Gain(1.4, 1.1, 1.7, 0.35)
+GAIN = Gain(1.4, 1.12, 1.71, 0.35, 0.3, 0.42)
 MEASURED = {
     "estimated_speedup": 1.4,
-    "estimated_speedup_low": 1.1,
-    "estimated_speedup_high": 1.7,
+    "estimated_speedup_low": 1.12,
+    "estimated_speedup_high": 1.71,
     "break_even_acceptance_rate": 0.35,
+    "break_even_acceptance_rate_low": 0.3,
+    "break_even_acceptance_rate_high": 0.42,
 }
 
 RUNNING_60 = """\
-╭─ demo · K 4 · round 4 ───────── ≈ 1.4× faster (1.1–1.7) ─╮
+╭─ demo · K 4 · round 4 ──────── 1.40× faster (1.12–1.71) ─╮
 │ drafted  ✓ (  ✓ path  ✓ )  ✗ ↵                    3 of 4 │
 │ target                     ↳ as               → 4 tokens │
 │ rounds   – 1   ✓✓✓✓ 5   ✓✓✗ 3  ▸✓✓✓✗ 4      per pass 3.2 │
 ├──────────────────────────────────────────────────────────┤
-│ accepted ━━━━━━━━╋━━━━━━━╸─────   75 %  ╋ pays from 35 % │
-│ position 1 █ 100   2 █ 100   3 ▆ 67   4 ▃ 33 %           │
-│ speed    348 tok/s, plain ≈ 248            drafting 14 % │
+│ accepted ━━━━╋━━━━───   75 %  ╋ pays from ≈ 35 % (30–42) │
+│ at place 1 █ 100   2 █ 100   3 ▆ 67   4 ▃ 33 %           │
+│ speed    348 tok/s, plain ≈ 248         draft takes 14 % │
 ╰───────────── ✓ accepted  ✗ rejected  ↳ the target's own ─╯"""
 
 
 RUNNING_80 = """\
-╭─ demo · K 4 · round 4 ───────────────────────────── ≈ 1.4× faster (1.1–1.7) ─╮
+╭─ demo · K 4 · round 4 ──────────────────────────── 1.40× faster (1.12–1.71) ─╮
 │ drafted  ✓ (  ✓ path  ✓ )  ✗ ↵                               3 of 4 accepted │
 │ target                     ↳ as                            1 pass → 4 tokens │
 │ rounds   – 1   ✓✓✓✓ 5   ✓✓✗ 3  ▸✓✓✓✗ 4                   tokens per pass 3.2 │
 ├──────────────────────────────────────────────────────────────────────────────┤
-│ accepted ━━━━━━━━━━━╋━━━━━━━━━━━────────   75 % of drafted  ╋ pays from 35 % │
-│ position 1 █ 100   2 █ 100   3 ▆ 67   4 ▃ 33 %                               │
-│ speed    348 tok/s, without drafting ≈ 248         drafting 14 % of the time │
+│ accepted ━━━━━━━╋━━━━━━━━─────   75 % of drafted  ╋ pays from ≈ 35 % (30–42) │
+│ at place 1 █ 100   2 █ 100   3 ▆ 67   4 ▃ 33 %                               │
+│ speed    348 tok/s, without drafting ≈ 248      draft takes 14 % of the time │
 ╰───────────────── ✓ accepted   ✗ rejected   · discarded   ↳ the target's own ─╯"""
 
 
 RUNNING_120 = """\
-╭─ demo · K 4 · round 4 ───────────────────────────────────────────────────────────────────── ≈ 1.4× faster (1.1–1.7) ─╮
+╭─ demo · K 4 · round 4 ──────────────────────────────────────────────────────────────────── 1.40× faster (1.12–1.71) ─╮
 │ drafted  ✓ (  ✓ path  ✓ )  ✗ ↵                                                                       3 of 4 accepted │
 │ target                     ↳ as                                                                    1 pass → 4 tokens │
 │ rounds   – 1   ✓✓✓✓ 5   ✓✓✗ 3  ▸✓✓✓✗ 4                                                           tokens per pass 3.2 │
 ├──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────┤
-│ accepted ━━━━━━━━━━━━━━━━━━━━━━━━━╋━━━━━━━━━━━━━━━━━━━━━━━━━━━──────────────────   75 % of drafted  ╋ pays from 35 % │
-│ position 1 █ 100   2 █ 100   3 ▆ 67   4 ▃ 33 %                                   accepted at each place in the draft │
-│ speed    348 tok/s, without drafting ≈ 248                                                 drafting 14 % of the time │
+│ accepted ━━━━━━━━━━━━━━━━━━━━━╋━━━━━━━━━━━━━━━━━━━━━━━━───────────────   75 % of drafted  ╋ pays from ≈ 35 % (30–42) │
+│ at place 1 █ 100   2 █ 100   3 ▆ 67   4 ▃ 33 %                                   place 1: the first token of a draft │
+│ speed    348 tok/s, without drafting ≈ 248                                              draft takes 14 % of the time │
 ╰───────────────────────────────────────────────────────── ✓ accepted   ✗ rejected   · discarded   ↳ the target's own ─╯"""  # noqa: E501
 
 
 LOW_60 = """\
-╭─ demo · K 4 · round 4 ───────── ≈ 1.4× faster (1.1–1.7) ─╮
+╭─ demo · K 4 · round 4 ──────── 1.40× faster (1.12–1.71) ─╮
 │ drafted  ✓ (  ✓ path  ✓ )  ✗ ↵                    3 of 4 │
 │ target                     ↳ as               → 4 tokens │
-│ accepted ━━━━━━━━╋━━━━━━━╸─────   75 %  ╋ pays from 35 % │
-│ speed    348 tok/s, plain ≈ 248            drafting 14 % │
+│ accepted ━━━━╋━━━━───   75 %  ╋ pays from ≈ 35 % (30–42) │
+│ speed    348 tok/s, plain ≈ 248         draft takes 14 % │
 ╰───────────── ✓ accepted  ✗ rejected  ↳ the target's own ─╯"""
 
 
 LOW_80 = """\
-╭─ demo · K 4 · round 4 ───────────────────────────── ≈ 1.4× faster (1.1–1.7) ─╮
+╭─ demo · K 4 · round 4 ──────────────────────────── 1.40× faster (1.12–1.71) ─╮
 │ drafted  ✓ (  ✓ path  ✓ )  ✗ ↵                               3 of 4 accepted │
 │ target                     ↳ as                            1 pass → 4 tokens │
-│ accepted ━━━━━━━━━━━╋━━━━━━━━━━━────────   75 % of drafted  ╋ pays from 35 % │
-│ speed    348 tok/s, without drafting ≈ 248         drafting 14 % of the time │
+│ accepted ━━━━━━━╋━━━━━━━━─────   75 % of drafted  ╋ pays from ≈ 35 % (30–42) │
+│ speed    348 tok/s, without drafting ≈ 248      draft takes 14 % of the time │
 ╰───────────────── ✓ accepted   ✗ rejected   · discarded   ↳ the target's own ─╯"""
 
 
 LOWEST_80 = """\
-╭─ demo · K 4 · round 4 ───────────────────────────── ≈ 1.4× faster (1.1–1.7) ─╮
+╭─ demo · K 4 · round 4 ──────────────────────────── 1.40× faster (1.12–1.71) ─╮
 │ drafted  ✓ (  ✓ path  ✓ )  ✗ ↵                               3 of 4 accepted │
 │ target                     ↳ as                            1 pass → 4 tokens │
 ╰───────────────── ✓ accepted   ✗ rejected   · discarded   ↳ the target's own ─╯"""
 
 
 ENDED_60 = """\
-╭─ demo · 14 tokens in 5 passes ─ ≈ 1.4× faster (1.1–1.7) ─╮
-│          ████████                                        │
-│ passes   ████████          ████████ ████████ ████████    │
+╭─ demo · 14 in 5 passes ─────── 1.40× faster (1.12–1.71) ─╮
+│ passes   ████████                                        │
+│          ████████          ████████ ████████ ████████    │
 │ tokens   1: 40 %  2: 0 %   3: 20 %  4: 20 %  5: 20 %     │
 ├──────────────────────────────────────────────────────────┤
-│ accepted ━━━━━━━━╋━━━━━────────   64 %  ╋ pays from 35 % │
-│ position 1 ▇ 75   2 ▇ 75   3 ▆ 67   4 ▃ 33 %             │
-│ speed    283 tok/s, plain ≈ 202            drafting 15 % │
+│ accepted ━━━━╋━━╸────   64 %  ╋ pays from ≈ 35 % (30–42) │
+│ at place 1 ▇ 75   2 ▇ 75   3 ▆ 67   4 ▃ 33 %             │
+│ speed    283 tok/s, plain ≈ 202         draft takes 15 % │
 ╰───────────── ✓ accepted  ✗ rejected  ↳ the target's own ─╯"""
 
 
 ENDED_80 = """\
-╭─ demo · K 4 · 14 tokens in 5 passes ─────────────── ≈ 1.4× faster (1.1–1.7) ─╮
-│          ████████                                        tokens per pass 2.8 │
-│ passes   ████████          ████████ ████████ ████████                        │
-│ tokens   1: 40 %  2: 0 %   3: 20 %  4: 20 %  5: 20 %                         │
+╭─ demo · K 4 · 14 tokens in 5 passes ────────────── 1.40× faster (1.12–1.71) ─╮
+│ passes   ████████                                                            │
+│          ████████          ████████ ████████ ████████               mean 2.8 │
+│ gave     1: 40 %  2: 0 %   3: 20 %  4: 20 %  5: 20 %         tokens per pass │
 ├──────────────────────────────────────────────────────────────────────────────┤
-│ accepted ━━━━━━━━━━━╋━━━━━━━━───────────   64 % of drafted  ╋ pays from 35 % │
-│ position 1 ▇ 75   2 ▇ 75   3 ▆ 67   4 ▃ 33 %                                 │
-│ speed    283 tok/s, without drafting ≈ 202         drafting 15 % of the time │
+│ accepted ━━━━━━━╋━━━━━╸───────   64 % of drafted  ╋ pays from ≈ 35 % (30–42) │
+│ at place 1 ▇ 75   2 ▇ 75   3 ▆ 67   4 ▃ 33 %                                 │
+│ speed    283 tok/s, without drafting ≈ 202      draft takes 15 % of the time │
 ╰───────────────── ✓ accepted   ✗ rejected   · discarded   ↳ the target's own ─╯"""
 
 
 ENDED_120 = """\
-╭─ demo · K 4 · 14 tokens in 5 passes ─────────────────────────────────────────────────────── ≈ 1.4× faster (1.1–1.7) ─╮
-│          ████████                                                                                tokens per pass 2.8 │
-│ passes   ████████          ████████ ████████ ████████                                                                │
-│ tokens   1: 40 %  2: 0 %   3: 20 %  4: 20 %  5: 20 %                                                                 │
+╭─ demo · K 4 · 14 tokens in 5 passes ────────────────────────────────────────────────────── 1.40× faster (1.12–1.71) ─╮
+│ passes   ████████                                                                                                    │
+│          ████████          ████████ ████████ ████████                                                       mean 2.8 │
+│ gave     1: 40 %  2: 0 %   3: 20 %  4: 20 %  5: 20 %                                                 tokens per pass │
 ├──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────┤
-│ accepted ━━━━━━━━━━━━━━━━━━━━━━━━━╋━━━━━━━━━━━━━━━━━━━╸─────────────────────────   64 % of drafted  ╋ pays from 35 % │
-│ position 1 ▇ 75   2 ▇ 75   3 ▆ 67   4 ▃ 33 %                                     accepted at each place in the draft │
-│ speed    283 tok/s, without drafting ≈ 202                                                 drafting 15 % of the time │
+│ accepted ━━━━━━━━━━━━━━━━━━━━━╋━━━━━━━━━━━━━━━━━──────────────────────   64 % of drafted  ╋ pays from ≈ 35 % (30–42) │
+│ at place 1 ▇ 75   2 ▇ 75   3 ▆ 67   4 ▃ 33 %                                     place 1: the first token of a draft │
+│ speed    283 tok/s, without drafting ≈ 202                                              draft takes 15 % of the time │
 ╰───────────────────────────────────────────────────────── ✓ accepted   ✗ rejected   · discarded   ↳ the target's own ─╯"""  # noqa: E501
 
 
@@ -142,7 +144,9 @@ WAITING = """\
 
 ended = st.sampled_from([None, "stop", "length", "interrupted"])
 pieces = st.text(st.sampled_from("ab 日👍\n\t\x1b\u200d\u0301\ufe0f\u202e(."), max_size=14)
-gains = st.sampled_from([None, GAIN, Gain(0.8, 0.7, 0.9, 0.7), Gain(1.02, 0.9, 1.1), Gain(0.5, 0.4, 0.6, 1.4)])
+gains = st.sampled_from(
+    [None, GAIN, Gain(0.8, 0.7, 0.9, 0.7, 0.6, 0.8), Gain(1.02, 0.9, 1.1), Gain(0.5, 0.4, 0.6, 1.4, 1.3, 1.5)]
+)
 
 
 def measured(rounds: tuple[RoundDone, ...], gain: Gain | None = GAIN) -> tuple[RoundDone, ...]:
@@ -214,18 +218,58 @@ def test_a_reply_that_is_interrupted_before_its_first_token_says_that_nothing_ca
 def test_nothing_is_claimed_where_nothing_was_measured() -> None:
     unknown = finish(plain_step_seconds=None)
     shown = render(folded().apply(unknown), 80, 24).plain
-    assert not any(word in shown for word in ("≈", "×", "faster", "pays", "╋", "┼", "without drafting"))
+    assert not any(word in shown for word in ("≈", "×", "faster", "yet", "pays", "╋", "┼", "without drafting"))
     kept = render(folded().apply(replace(unknown, stats={**unknown.stats, "estimated_speedup": 1.4})), 80, 24).plain
     assert kept == shown  # no figure without its interval
 
 
 def test_a_loss_is_said_as_plainly_as_a_gain() -> None:
-    shown = render(folded(measured(ROUNDS, Gain(0.82, 0.7, 0.9, 0.71))), 80, 24).plain
-    assert " ≈ 0.8× as fast (0.7–0.9) ─╮" in shown
+    shown = render(folded(measured(ROUNDS, Gain(0.82, 0.7, 0.9, 0.71, 0.66, 0.78))), 80, 24).plain
+    assert " slower, 0.82× (0.70–0.90) ─╮" in shown
     assert "━╸────┼────" in shown.replace("━━", "━") or "┼" in shown
-    assert "64 % of drafted  ╋ pays from 71 %" in shown and "without drafting ≈ 345" in shown
-    never = render(folded(measured(ROUNDS, Gain(0.5, 0.4, 0.6, 1.4))), 80, 24).plain
-    assert "╋ cannot pay here" in never and "┼" not in never
+    assert "64 % of drafted  ╋ pays from ≈ 71 % (66–78)" in shown and "without drafting ≈ 345" in shown
+
+
+def test_one_reply_never_says_that_drafting_cannot_pay_nor_from_where_it_cannot_tell() -> None:
+    never = render(folded(measured(ROUNDS, Gain(0.5, 0.4, 0.6, 1.4, 1.2, 1.6))), 80, 24).plain
+    unsure = render(folded(measured(ROUNDS, Gain(1.1, 0.6, 1.8, 0.4, 0.1, 0.7))), 80, 24).plain
+    for shown in (never, unsure):
+        assert not any(word in shown for word in ("pay", "╋", "┼"))
+    assert " cannot tell yet (0.60–1.80) ─╮" in unsure and "without drafting" not in unsure
+
+
+@pytest.mark.parametrize(
+    ("gain", "colour"),
+    [
+        (GAIN, "bold green"),
+        (Gain(0.8, 0.7, 0.9), "yellow"),
+        (Gain(1.0, 0.95, 1.05), "default"),
+        (Gain(1.1, 0.6, 1.8), "default"),
+    ],
+)
+def test_only_a_slower_reply_is_titled_in_yellow(gain: Gain, colour: str) -> None:
+    """The bug: a title that looked like a fault."""
+    shown = render(folded(measured(ROUNDS, gain)), 80, 24)
+    at = shown.plain.index(gain.sentence)
+    styles = [str(span.style) for span in shown.spans if span.start == at and span.end == at + len(gain.sentence)]
+    assert styles == [colour]
+
+
+def test_a_reply_too_short_to_compare_says_so_in_its_title_at_the_end() -> None:
+    ended = finish(plain_step_seconds=None)
+    assert " not enough rounds to compare ─╮" in render(folded().apply(ended), 80, 24).plain
+    assert "compare" not in render(folded(), 80, 24).plain
+    long = replace(ended, stats={**ended.stats, "rounds": 40})
+    assert " cannot tell yet ─╮" in render(folded().apply(long), 80, 24).plain
+
+
+def test_a_reply_that_ended_before_drafting_was_tried_names_its_tokens() -> None:
+    rounds = tuple(
+        replace(done, round=replace(done.round, why=UNTRIED)) for done in (drafted(n, [], 0, "x") for n in range(5))
+    )
+    state = folded(rounds, replace(START, k="auto"))
+    ended = state.apply(Finish("stop", "x", (), "", state.stats.to_dict()))
+    assert "├─ 5 tokens are too few to try drafting ─" in render(ended, 80, 24).plain
 
 
 def test_the_round_that_can_be_read_stays_while_others_pass() -> None:
@@ -285,16 +329,16 @@ def test_a_small_panel_is_one_line() -> None:
     state = folded(measured(ROUNDS))
     lines = [render(state, width, 24, small=True).plain for width in (80, 60, 50, 36, 28)]
     assert lines == [
-        "demo · K 4 · round 5 · 64 % accepted · 283 tok/s ─────── ≈ 1.4× faster (1.1–1.7)",
-        "demo · 64 % accepted · 283 tok/s ─── ≈ 1.4× faster (1.1–1.7)",
-        "demo · 283 tok/s ───────── ≈ 1.4× faster (1.1–1.7)",
+        "demo · K 4 · round 5 · 64 % accepted · 283 tok/s ────── 1.40× faster (1.12–1.71)",
+        "demo · 64 % accepted · 283 tok/s ── 1.40× faster (1.12–1.71)",
+        "demo · 283 tok/s ──────── 1.40× faster (1.12–1.71)",
         "283 tok/s · 64 % accepted",
         "283 tok/s · 64 % accepted",
     ]
     assert render(folded(ROUNDS), 80, 24, small=True).plain == "demo · K 4 · round 5 · 64 % accepted · 283 tok/s"
     assert render(PanelState().apply(START), 80, 24, small=True).plain == "reading the prompt, 1 234 tokens…"
     assert render(state.apply(ending()), 80, 24, small=True).plain == (
-        "demo · 64 % accepted · 283 tok/s ─────────────────────── ≈ 1.4× faster (1.1–1.7)"
+        "demo · 64 % accepted · 283 tok/s ────────────────────── 1.40× faster (1.12–1.71)"
     )
 
 

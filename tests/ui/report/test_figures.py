@@ -23,7 +23,7 @@ def test_the_summary_answers_every_question_of_the_first_day():
         "as it is: draft 25.0 + verify 7.0 ms; never stopped: draft 12.5 + verify 19.5 ms",
     )
     assert found["audit"] == ("0 diverged", "2 identical, 1 near-tie; largest gap 0.12")
-    assert found["bench"] == ("best K 4, 1.80×", "K 4 is 1.8 times as fast")
+    assert found["bench"] == ("best K 4, 1.80× faster (1.70–1.90)", "K 4 is best")
     passed = "passed: kernels real models use 1 of 1, rollback logic in float32 1 of 2"
     assert found["self-test"] == ("0 wrong", passed)
     assert found["memory in use"][0] == "5.0 GB" and found["time"] == ("280 s", "of 300 s")
@@ -33,7 +33,13 @@ def test_a_predicted_best_k_is_said_to_be_predicted():
     bench = report().data("bench")
     rows = [row | {"measured": not row["k"]} for row in bench["rows"]]
     found = lines(bench=Part("bench", "done", 1.0, {**bench, "rows": rows}))
-    assert found["bench"][0] == "best K 4, 1.80× predicted"
+    assert found["bench"][0] == "best K 4, 1.80× faster (1.70–1.90) predicted"
+
+
+def test_a_bench_of_one_prompt_has_no_figure():
+    bench = report().data("bench")
+    rows = [row | {"speedup_low": 0.0, "speedup_high": 1e304} for row in bench["rows"]]
+    assert lines(bench=Part("bench", "done", 1.0, {**bench, "rows": rows}))["bench"][0] == "best K 4, cannot tell yet"
 
 
 def test_what_was_left_out_is_named_with_its_reason():

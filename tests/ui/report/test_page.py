@@ -42,7 +42,12 @@ def test_every_part_has_its_section_and_its_figures():
     text = shown(report())
     headings = ("after 512 tokens", "work in flight", "Is it lossless here?", "A short bench", "Self-test", "Memory")
     assert all(heading in text for heading in headings)
-    for figure in ("20.0 ms", "near-tie at token 12, gap 0.12 of 0.2", "1.80×", "after reply 1, 256 tokens"):
+    for figure in (
+        "20.0 ms",
+        "near-tie at token 12, gap 0.12 of 0.2",
+        "1.80× faster (1.70–1.90)",
+        "after reply 1, 256 tokens",
+    ):
         assert figure in text
     assert "working set 36.0 GB" in text and "applegpu_g16s" in text
 

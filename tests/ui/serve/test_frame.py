@@ -18,7 +18,7 @@ AT_80 = """\
 │  1. responses         waits 3 s, 812 tokens                                  │
 ├──────────────────────────────────────────────────── 1 failed · 2 left early ─┤
 │ all 41                   8 120   31 244    3 402      97       61 %          │
-│ position 1 █ 90   2 ▅ 60   3 ▃ 33 %      accepted at each place in the draft │
+│ accepted 1 █ 90   2 ▅ 60   3 ▃ 33 %                    by place in the draft │
 ├─ 2 of 16 conversations kept ─────────────── ──────────── 26.9 MB of 12.0 GB ─┤
 │ ●   1 332 tokens 24.1 MB  in use      ○     185 tokens  2.1 MB    12 s       │
 │ ◌      57 shared  700 kB  50 min                                             │

@@ -47,7 +47,7 @@ def test_a_refusal_names_the_field():
 
 def test_the_first_lines_say_where_the_server_is_and_for_whom():
     lines = started_lines("demo", "http://127.0.0.1:8040", wants_key=False)
-    assert lines[0] == "demo answers this machine alone. OpenAI's clients take http://127.0.0.1:8040/v1,"
+    assert lines[0] == "demo serves this machine only. OpenAI's clients take http://127.0.0.1:8040/v1,"
     assert lines[1] == "Anthropic's, llama.cpp's and any browser (for a chat) http://127.0.0.1:8040"
     assert all(len(line) <= 80 for line in lines)
     assert "whoever has its key" in started_lines("demo", "http://127.0.0.1:8040", wants_key=True)[0]
