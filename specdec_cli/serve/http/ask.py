@@ -22,7 +22,8 @@ class Ask:
     by its lines.
     `tools` are the functions that may be called, in OpenAI's shape. `one_call`: at most one call an answer.
     `thinks` false asks the template to leave thinking out. `rounds`: the client wants to see every round.
-    `choices` counts answers to each prompt, `stream` asks for them as they come.
+    `shape` names the field that asks for the answer's shape. `choices` counts answers to each prompt, `stream` asks for
+    them as they come.
     """
 
     request: Request
@@ -35,6 +36,7 @@ class Ask:
     must_call: tuple[str, ...] | None = None
     one_call: bool = False
     thinks: bool = True
+    shape: str = "response_format"
     choices: int = 1
     stream: bool = False
     rounds: bool = False

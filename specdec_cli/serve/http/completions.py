@@ -26,9 +26,10 @@ def read(body: Fields, model: Model) -> Ask:
     choices = body.whole("n", 1, MOST_CHOICES) or 1
     if (best := body.whole("best_of", 1, MOST_CHOICES)) not in (None, choices):
         raise bad_field("best_of", f"{best} answers to choose {choices} from are not made; ask for n")
+    shape, constraint = shape_of(body)
     request = replace(
         request_of(body, model.base, model.vocab_size),
-        constraint=shape_of(body),
+        constraint=constraint,
         logprobs=body.whole("logprobs", 0, MOST_TOP),
         predict=predicted(body),
     )
@@ -40,6 +41,7 @@ def read(body: Fields, model: Model) -> Ask:
         text=text,
         others=tuple(others),
         ends=ends,
+        shape=shape,
         choices=choices,
         stream=body.flag("stream"),
         rounds=body.flag("specdec"),

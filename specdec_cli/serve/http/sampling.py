@@ -80,8 +80,8 @@ def _bias(body: Fields, vocab_size: int) -> tuple[tuple[int, float], ...]:
     return tuple(found.items())
 
 
-def shape_of(body: Fields) -> Constraint | None:
-    """Of `response_format`, or by the names that llama.cpp, vLLM and SGLang have for a shape. Raises: HttpError."""
+def shape_of(body: Fields) -> tuple[str, Constraint | None]:
+    """(the field, its shape): `response_format`, or what llama.cpp, vLLM and SGLang call it. Raises: HttpError."""
     nested = body.inner("structured_outputs") or Fields({}, "structured_outputs")
     for fields in (body, nested):
         fields.refuse(**dict.fromkeys(GRAMMARS, "grammars are not kept; ask for a schema, a guided_regex or a choice"))
@@ -99,7 +99,7 @@ def shape_of(body: Fields) -> Constraint | None:
     if len(shapes) > 1:
         first, second, *_ = shapes
         raise bad_field(second, f"an answer has one shape, and {first} gives it")
-    return next(iter(shapes.values()), None)
+    return next(iter(shapes.items()), ("response_format", None))
 
 
 def _schema(fields: Fields, name: str) -> Constraint:

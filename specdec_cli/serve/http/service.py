@@ -149,7 +149,7 @@ class Service:
         if ask.tools and model.tokenizer.call_marks is None:
             raise bad_field("tools", f"the template of {model.name} knows none that could be read")
         if ask.begun and ask.request.constraint is not None:
-            raise bad_field("response_format", "it is the shape of a whole answer, and the last message begins one")
+            raise bad_field(ask.shape, "it is the shape of a whole answer, and the last message begins one")
         return calls.constrained(ask, model)
 
     def found(self, name: str | None) -> Model:
@@ -212,4 +212,4 @@ def require(constraint: Constraint, ask: Ask) -> None:
         require_possible(constraint, ask.request.stop)
     except UsageError as error:
         message = error.message.replace("--stop", "stop")
-        raise HttpError(400, message, "response_format", "invalid_schema") from error
+        raise HttpError(400, message, ask.shape, "invalid_schema") from error

@@ -124,6 +124,7 @@ def test_the_metrics_count_under_llama_cpp_s_names(client, desk):
         ("guided_grammar", "start: /a/"),
         ("structured_outputs", {"grammar": "start: /a/"}),
         ("guided_json", "["),
+        ("guided_regex", "("),
         ("continue_final_message", True),
         ("logit_bias", {"99999": 1}),
         ("top_logprobs", 2),
