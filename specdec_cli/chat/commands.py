@@ -110,7 +110,7 @@ def _set(chat: Chat, argument: str) -> None:
     name, _, value = argument.partition(" ")
     if not name or not value.strip():
         raise UsageError(
-            f"/set {argument} lacks a {'value' if name else 'name and a value'}", f"names: {', '.join(NAMES)}"
+            f"/set {name} lacks a value" if name else "/set lacks a name and a value", f"names: {', '.join(NAMES)}"
         )
     settings = chat.settings.with_value(name, value.strip())
     require_stops(settings)
@@ -119,8 +119,9 @@ def _set(chat: Chat, argument: str) -> None:
 
 
 def _k(chat: Chat, argument: str) -> None:
-    chat.settings = replace(chat.settings, k=parse_k(argument or "auto"))
-    chat.screen.show(Notice(f"K {chat.settings.k}"))
+    if argument:
+        chat.settings = replace(chat.settings, k=parse_k(argument))
+    chat.screen.show(Notice(f"K {chat.request().k}"))
 
 
 def _draft(chat: Chat, argument: str) -> None:
@@ -240,7 +241,7 @@ COMMANDS = (
     Command("/stats", "", "what drafting has gained so far", _stats),
     Command("/pair", "[NAME]", "show the pair, or switch to another", _pair, words=_pair_names),
     Command("/draft", "on|off", "draft, or decode plainly", _draft, words=lambda: ("on", "off")),
-    Command("/k", "N|auto", "tokens drafted per round", _k, words=lambda: ("auto", *map(str, range(9)))),
+    Command("/k", "[N|auto]", "tokens drafted per round", _k, words=lambda: ("auto", *map(str, range(9)))),
     Command(
         "/schema",
         "[FILE|JSON|off]",

@@ -23,7 +23,8 @@ class Loaded:
     def summary(self) -> str:
         """The pair with its models, in one line."""
         target, draft = self.session.names
-        return f"{self.pair.name}: target {target}, " + (f"draft {draft}" if draft else "no draft")
+        who = f"its own head ({self.session.pair.head_kind})" if draft == target else f"draft {draft}"
+        return f"{self.pair.name}: target {target}, {who if draft else 'no draft'}"
 
     def to_dict(self) -> dict[str, Any]:
         """The pair in a transcript; a revision is a commit where one is known."""

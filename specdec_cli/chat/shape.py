@@ -52,6 +52,6 @@ def _possible(kind: ShapeKind, argument: str, stop: tuple[str, ...]) -> Constrai
 def _sentence(kind: ShapeKind, shape: Constraint | None, whole: bool) -> str:
     if shape is None:
         what = {"schema": "FILE|JSON", "regex": "RE", "grammar": "FILE"}[kind]
-        return f"no {kind} set; /{kind} {what} sets one"
+        return f"no {'regular expression' if kind == 'regex' else kind} set; /{kind} {what} sets one"
     held = f"every answer keeps the shape of this {shape.noun}"
     return f"{held}: {' '.join(shape.text.split())}" if whole else f"{held}; /{kind} shows it"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -9,11 +10,12 @@ from typing import TYPE_CHECKING
 from specdec_cli.cli.options import AnswerOptions
 from specdec_cli.cli.sampling import SamplingOptions
 from specdec_cli.cli.shape import ShapeOptions
-from specdec_cli.kinds import K
+from specdec_cli.kinds import DEFAULT_RULE, K
 from specdec_cli.request import Constraint, Request, parse_k
 
 if TYPE_CHECKING:
     from specdec_cli.pairs.resolve import Resolved
+    from specdec_cli.session.session import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +52,16 @@ class Asked:
             stop_repetition=pair.stop_repetition if answer.stop_repetition is None else answer.stop_repetition,
             constraint=self.constraint,
         )
+
+
+def tell_without_effect(session: Session, request: Request, *, shown: bool, plain: bool) -> None:
+    """One line on what was asked for and changes nothing in this session, if anything; nothing unless `shown`."""
+    from specdec_cli.ui.display import print_notice
+
+    limit, said = session.context_limit(request), []
+    if request.max_context is not None and limit is not None and limit < request.max_context:
+        said.append(f"--max-context {request.max_context}: the models hold {limit} tokens")
+    if request.rule != DEFAULT_RULE and not session.effective(request)["temperature"]:
+        said.append(f"--rule {request.rule}: at temperature 0 every rule gives the same text")
+    if said and shown:
+        print_notice(sys.stderr, f"without effect: {'; '.join(said)}", plain)

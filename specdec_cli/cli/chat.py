@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from specdec_cli.cli.asked import tell_without_effect
 from specdec_cli.cli.demo import introduce_demo
 from specdec_cli.cli.failures import explained
 from specdec_cli.cli.groups import grouped
@@ -80,9 +81,25 @@ def chat(
     display: DisplayOptions,
     sampling: SamplingOptions,
     no_history: NoHistory = False,
-    on_overflow: OnOverflow = "refuse",
+    on_overflow: OnOverflow = OVERFLOWS[0],
 ) -> None:
     """Talk: many turns, both models' caches reused from turn to turn; /help lists what can be typed."""
+    talk(models, answer, shape, display, sampling, prompt, save, resume, not no_history, on_overflow)
+
+
+def talk(
+    models: ModelOptions,
+    answer: AnswerOptions,
+    shape: ShapeOptions,
+    display: DisplayOptions,
+    sampling: SamplingOptions,
+    prompt: str | None = None,
+    save: Path | None = None,
+    resume: Path | None = None,
+    history: bool = True,
+    on_overflow: str = OVERFLOWS[0],
+) -> None:
+    """A chat until its end; `specdec run` without a prompt is one, too."""
     from specdec_cli.chat.settings import ChatSettings
 
     if prompt is not None and not prompt.strip():
@@ -106,7 +123,7 @@ def chat(
     found = _found(transcript, models)
     with ExitStack() as stack:
         code = _converse(
-            stack, found, settings, transcript, models, display, save or resume, history=not no_history, first=prompt
+            stack, found, settings, transcript, models, display, save or resume, history=history, first=prompt
         )
     if code:
         raise typer.Exit(code)
@@ -197,6 +214,7 @@ def _converse(
     turns = len(transcript.conversation.turns)
     summary = f"{this_chat.loaded.summary} · /help" + (f" · {count(turns, 'turn')} continued" if turns else "")
     introduce_demo(found.pair.name, shown=display.notices, plain=plain)
+    tell_without_effect(this_chat.loaded.session, this_chat.request(), shown=display.notices, plain=plain)
     screen.greet(summary)
     if turns and display.notices:
         show_last_turn(screen, transcript)

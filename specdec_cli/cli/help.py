@@ -17,8 +17,22 @@ from specdec_cli.errors import UsageError
 app = typer.Typer()
 FOLDER = Path(__file__).parents[1] / "docs"
 FOOTER = "specdec help TOPIC shows one; specdec help COMMAND lists a command's options."
+
+
+def topics(context: typer.Context, incomplete: str) -> list[str]:
+    """Documents and commands that begin as typed."""
+    commands = cast(TyperGroup, context.find_root().command).commands
+    return [name for name in sorted({*documents(), *commands}) if name.startswith(incomplete)]
+
+
+def documents() -> dict[str, Path]:
+    """The documents by their topics, sorted."""
+    return {path.stem: path for path in sorted(FOLDER.glob("*.md"))}
+
+
 Topic = Annotated[
-    list[str] | None, typer.Argument(metavar="TOPIC", help="A document, or a command.", show_default=False)
+    list[str] | None,
+    typer.Argument(metavar="TOPIC", help="A document, or a command.", show_default=False, autocompletion=topics),
 ]
 
 
@@ -28,13 +42,13 @@ def help_(context: typer.Context, topic: Topic = None, plain: Plain = False) -> 
     """Read about a topic in the terminal; without one, list them all."""
     from specdec_cli.ui.help import print_document, print_topics
 
-    documents = {path.stem: path for path in sorted(FOLDER.glob("*.md"))}
+    known = documents()
     if not topic:
-        print_topics(sys.stdout, [(name, summary(path)) for name, path in documents.items()], FOOTER, plain)
-    elif len(topic) == 1 and topic[0] in documents:
-        print_document(sys.stdout, documents[topic[0]].read_text("utf-8"), plain)
+        print_topics(sys.stdout, [(name, summary(path)) for name, path in known.items()], FOOTER, plain)
+    elif len(topic) == 1 and topic[0] in known:
+        print_document(sys.stdout, known[topic[0]].read_text("utf-8"), plain)
     else:
-        show_command(cast(typer.Context, context.find_root()), topic, tuple(documents))
+        show_command(cast(typer.Context, context.find_root()), topic, tuple(known))
 
 
 def summary(document: Path) -> str:

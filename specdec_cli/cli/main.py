@@ -118,6 +118,10 @@ def exit_code(arguments: list[str]) -> int:
         sys.stdout.flush()
     except (ReaderLeft, BrokenPipeError):
         return leave_quietly()
+    except SystemExit as end:
+        if not isinstance(end.__context__, BrokenPipeError):  # so rich ends where the reader of its output has gone
+            raise
+        return leave_quietly()
     except KeyboardInterrupt:
         return 130
     except TyperException as error:

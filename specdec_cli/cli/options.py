@@ -31,7 +31,11 @@ def option(*names: str, env: str | None = None, advanced: bool = False, **more: 
 Pair = Annotated[
     str | None,
     option(
-        "--pair", "-p", metavar="NAME", env="PAIR", help="A pair from models.toml.", autocompletion=complete.pair_names
+        *("--pair", "-p"),
+        metavar="NAME",
+        env="PAIR",
+        help="A pair from models.toml; or a target, by its Hub id or folder.",
+        autocompletion=complete.pair_names,
     ),
 ]
 Target = Annotated[

@@ -173,8 +173,8 @@ def _bring(pair: Pair, yes: bool) -> None:
         raise problem
     if not (yes or sys.stdin.isatty()):
         raise NotAvailable(
-            f"{pair.name} is not downloaded, and the default pair must be",
-            f"download it first: specdec pull {pair.name}; --yes does so now, --force goes on without",
+            f"{pair.name} is not here, so it cannot be the default pair: download it first",
+            f"specdec pull {pair.name}; --yes pulls it now, --force makes it the default without",
         )
     from specdec_cli.pairs.pull import pull
     from specdec_cli.ui.download import PullScreen

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from specdec_cli.cli.ask import Yes, ask
+from specdec_cli.cli.ask import Yes, ask, require_answer
 from specdec_cli.cli.complete import pair_names
 from specdec_cli.cli.groups import grouped
 from specdec_cli.cli.opened import named
@@ -19,7 +19,12 @@ from specdec_cli.pairs.pair import DEMO
 
 app = typer.Typer()
 Name = Annotated[
-    str | None, typer.Argument(help="A pair from models.toml.", show_default=False, autocompletion=pair_names)
+    str | None,
+    typer.Argument(
+        help="A pair from models.toml; or a target, by its Hub id or folder.",
+        show_default=False,
+        autocompletion=pair_names,
+    ),
 ]
 
 
@@ -38,10 +43,12 @@ def check(
     """Verdict on a pair from a few hundred kB: tokenizers, caches, memory, expected gain."""
     from specdec_cli.pairs.catalog import partly_here
     from specdec_cli.pairs.check import check_pair, locate_pair
+    from specdec_cli.pairs.here import forbidding
     from specdec_cli.session.heads import agreement_here
     from specdec_cli.ui.pairs import print_checks, print_json, print_line, print_verdict
 
-    resolved = named(name, models, here=offline)
+    with forbidding(offline):
+        resolved = named(name, models, here=offline)
     # A verdict on fetched files would hide that the files here cannot answer.
     for problem in partly_here(resolved.pair.models):
         raise problem
@@ -73,21 +80,30 @@ def pull(
     force: Force = False,
     offline: Offline = False,
 ) -> None:
-    """Download a pair, checking it first; without a name specdec recommends one for this machine."""
+    """Download a pair, checking it first; without a name specdec recommends one for this machine, and asks."""
     from specdec_cli.pairs.catalog import recommended, registry
+    from specdec_cli.pairs.here import forbidding
     from specdec_cli.pairs.pull import pull
     from specdec_cli.ui.download import PullScreen
     from specdec_cli.ui.pairs import print_line
 
     if name is None and (models.target, models.draft, models.head_from) == (None, None, None):
         pair = recommended(registry())
-        ask(f"{pair.name} is recommended for this machine: {pair.target} with {pair.draft}. Pull it?", yes)
+        reason = f"{pair.name} is recommended for this machine: {pair.described}"
+        require_answer(f"{reason}. Pull it?", yes)
     else:
-        resolved = named(name, models, here=offline)
-        pair = resolved.pair
-        if resolved.reason:
-            print_line(sys.stderr, resolved.reason)
-    pull(pair, PullScreen(sys.stderr), context_tokens=max_context, verify=verify, force=force, offline=offline)
+        yes = True
+        with forbidding(offline):
+            resolved = named(name, models, here=offline)
+        pair, reason = resolved.pair, resolved.reason
+    if reason:
+        print_line(sys.stderr, reason)
+
+    def agree(download_bytes: int) -> None:
+        ask(f"download {size(download_bytes)}?", yes, usual=True)
+
+    screen = PullScreen(sys.stderr)
+    pull(pair, screen, context_tokens=max_context, verify=verify, force=force, offline=offline, agree=agree)
 
 
 @app.command(short_help="Remove a downloaded pair; says what was freed.")

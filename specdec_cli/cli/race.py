@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from specdec_cli.cli.asked import Asked
+from specdec_cli.cli.asked import Asked, tell_without_effect
 from specdec_cli.cli.demo import introduce_demo, without_reason
 from specdec_cli.cli.export import write_export
 from specdec_cli.cli.groups import grouped
@@ -73,6 +73,7 @@ def race(
     from specdec_cli.ui.race.display import race_display
 
     request = asked.request(found)
+    tell_without_effect(session, request, shown=shown, plain=plain)
     request = same_text(request, session.effective(request)["temperature"])
     ids = session.raw_tokens(text) if raw else session.chat_tokens(text, answer.system)
     introduce_demo(found.pair.name, shown=shown, plain=plain)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from specdec_cli import blas
-from specdec_cli.cli.asked import Asked
+from specdec_cli.cli.asked import Asked, tell_without_effect
 from specdec_cli.cli.demo import introduce_demo, without_reason
 from specdec_cli.cli.groups import grouped
 from specdec_cli.cli.opened import opened, resolved
@@ -22,6 +22,7 @@ from specdec_cli.cli.sampling import SamplingOptions
 from specdec_cli.cli.shape import ShapeOptions
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Failure, Finish
+from specdec_cli.kinds import DEFAULT_DRAFTER, NONE
 from specdec_cli.request import require_lookups
 from specdec_cli.session.interrupt import Interrupt
 
@@ -63,10 +64,22 @@ def run(
     display: DisplayOptions,
     sampling: SamplingOptions,
 ) -> None:
-    """Answer one prompt: the text on stdout, the panel and the summary on stderr."""
+    """Answer one prompt: the text on stdout, the panel and the summary on stderr.
+
+    Without a prompt, on a terminal, it is `specdec chat`.
+    """
+    if prompt is None and file is None and predict is None and not (raw or display.json) and _at_a_terminal():
+        from specdec_cli.cli.chat import ANSWER, talk
+
+        usual = answer.max_tokens == AnswerOptions().max_tokens
+        longer = replace(answer, max_tokens=ANSWER.max_tokens) if usual else answer
+        talk(models, longer, shape, display, sampling)
+        return
     asked = Asked.of(answer, sampling, shape)
     text, predicted = read_prompt(prompt, file), _file_text(predict, "--predict", "name a file of what you expect")
     found = without_reason(resolved(models, () if asked.k is None else (asked.k,)))
+    if predicted and models.drafter is None and found.drafter != NONE.name:
+        found = replace(found, drafter=DEFAULT_DRAFTER)  # the pair's own may look nothing up
     request = replace(asked.request(found), predict=predicted)
     require_lookups(predicted, request.drafter, request.k)
     with ExitStack() as stack:
@@ -79,11 +92,17 @@ def run(
             from specdec_cli.ui.display import print_notice
 
             print_notice(sys.stderr, f"mlx computes with its slow reference BLAS here: {blas.INSTALL}", display.plain)
+        tell_without_effect(session, request, shown=display.notices, plain=display.plain)
         interrupt = stack.enter_context(Interrupt())
         stack.enter_context(display.no_echo())
         finish = show_events(session.reply(ids, request, interrupt.requested, raw), screen)
     if finish.reason == "interrupted":
         raise typer.Exit(130)
+
+
+def _at_a_terminal() -> bool:
+    """Whether a person types, and sees the answer."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def read_prompt(argument: str | None, file: Path | None = None) -> str:
@@ -94,7 +113,7 @@ def read_prompt(argument: str | None, file: Path | None = None) -> str:
     watched = sys.stdin is None or sys.stdin.isatty()
     if watched and argument is None and file is None:
         hint = "specdec run 'Return the lines of a file.', or talk over many turns: specdec chat"
-        raise UsageError("run needs a prompt, and there is none", hint)
+        raise UsageError("there is no prompt", hint)
     piped = b"" if watched else sys.stdin.buffer.read()
     text = "\n".join(part for part in (_decoded(piped, "stdin", "FILE"), _file_text(file), argument or "") if part)
     if not text.strip():

@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import sys
+from typing import Any
 
 from specdec_cli.ui.spelling import SPELLED
 
@@ -13,12 +14,28 @@ from specdec_cli.ui.spelling import SPELLED
 NULL_FLAGS = {"stdin": os.O_RDONLY, "stdout": os.O_RDONLY, "stderr": os.O_WRONLY}
 
 
+class _Dropping(io.FileIO):
+    """A file that drops what cannot be written: a log on a full disk must not cost the answer."""
+
+    def write(self, data: Any, /) -> Any:
+        try:
+            return super().write(data)
+        except OSError:
+            return memoryview(data).nbytes
+
+
 def prepare_streams() -> None:
-    """Replaces streams that were closed before the start (`>&-`), and lets no character fail that cannot be shown."""
+    """Replaces streams that were closed before the start (`>&-`), and lets no character fail that cannot be shown.
+
+    What stderr cannot take is dropped, whatever the reason.
+    """
     for number, (name, flags) in enumerate(NULL_FLAGS.items()):
         if getattr(sys, name) is None:
             opened = _reserved(number, flags)
             setattr(sys, name, os.fdopen(opened, "r" if name == "stdin" else "w", encoding="utf-8", closefd=False))
+    if sys.stderr is sys.__stderr__ and sys.stderr is not None:
+        dropping = io.BufferedWriter(_Dropping(sys.stderr.fileno(), "w", closefd=False))
+        sys.stderr = io.TextIOWrapper(dropping, encoding=sys.stderr.encoding, line_buffering=True)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=SPELLED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from typing import Any
 
 from typer.exceptions import TyperException
 
@@ -41,7 +42,37 @@ def explained(error: TyperException, message: str, typed: Sequence[str]) -> Usag
         words = [first, *more[1].split()]
         quoted = shlex.join(["specdec", *_joined(typed, words)])
         return UsageError(f"the prompt came as {len(words)} words: put quotes around it", quoted)
-    return UsageError(message, HELP)
+    return _of_another_type(error) or UsageError(message, _help_of(context, typed))
+
+
+def _help_of(context: Any, typed: Sequence[str]) -> str:
+    """Where the options of the command stand."""
+    if context is None:  # so it is where an option lacks its value
+        return HELP if not typed or typed[0].startswith("-") else f"specdec {typed[0]} -h lists its options"
+    return HELP if context.parent is None else f"{context.command_path} -h lists its options"
+
+
+# What pydantic calls a value that is none of a type -> (that type, a value that works everywhere).
+WANTED = {
+    "float_parsing": ("not a number", "1"),
+    "int_parsing": ("not a whole number", "8"),
+    "bool_parsing": ("neither 1 nor 0", "1"),
+}
+
+
+def _of_another_type(error: TyperException) -> UsageError | None:
+    """A value that is no number, or no switch, with the option or the variable that has it."""
+    option: Any = getattr(error, "param", None)
+    errors = getattr(error.__cause__, "errors", None)
+    found = errors()[0] if option is not None and errors is not None else {}
+    if found.get("type") not in WANTED:
+        return None
+    wanted, example = WANTED[found["type"]]
+    if isinstance(option.default, int | float) and not isinstance(option.default, bool):
+        example = f"{option.default:g}"
+    source = error.ctx.get_parameter_source(option.name)  # type: ignore[attr-defined]  # Typer's class is private
+    name, joint = (option.envvar, "=") if source.name == "ENVIRONMENT" else (option.opts[0], " ")
+    return UsageError(f"{name}{joint}{found['input']} is {wanted}", f"for example: {name}{joint}{example}")
 
 
 def _meant(name: str, typed: Sequence[str]) -> str | None:

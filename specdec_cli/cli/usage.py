@@ -20,7 +20,7 @@ def prepare(command: TyperCommand | TyperGroup) -> None:
     names = ["--help"] if hidden else ["-h", "--help"]
     command.context_settings = {**command.context_settings, "help_option_names": names}
     if hidden:
-        command.params.append(_usual_option(f"Show the usual options; --help shows {len(hidden)} more."))
+        command.params.append(_usual_option("Show the usual options only."))
     own = command.get_help_option(typer.Context(command, help_option_names=names))
     if own is not None and hidden:
         own.help = EVERY

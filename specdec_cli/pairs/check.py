@@ -25,6 +25,7 @@ from specdec_cli.models.vocab import VocabVerdict, compare
 from specdec_cli.pairs.advice import Side, advise, break_even
 from specdec_cli.pairs.catalog import is_local, network_forbidden
 from specdec_cli.pairs.head_source import HeadSource, find_source, remote_headers
+from specdec_cli.pairs.here import forbidding
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.verdict import Verdict
 
@@ -101,10 +102,11 @@ def locate_pair(pair: Pair, offline: bool) -> list[Located]:
 
     Raises: NotAvailable, Refused.
     """
-    target = locate_model(pair.target, pair.target_revision, offline)
-    if pair.draft is None:
-        return [target]
-    draft = locate_draft(pair.draft, pair.draft_revision, offline)
+    with forbidding(offline):
+        target = locate_model(pair.target, pair.target_revision, offline)
+        if pair.draft is None:
+            return [target]
+        draft = locate_draft(pair.draft, pair.draft_revision, offline)
     if draft.head is not None and pair.draft.startswith(HEAD):
         draft = replace(draft, head=draft.head.packed_like(target.checkpoint))
     return [target, draft]
@@ -136,6 +138,7 @@ def check_pair(pair: Pair, located: list[Located], context_tokens: int | None, k
         obstacles.append(memory.obstacle())
     sides = [Side(m.weight_bytes, m.checkpoint.config) for m in located]
     draft = sides[1] if len(sides) == 2 else None
+    shipped = pair.target.startswith(hub.SHIPPED)  # a demo has the size that a package has
     step_bytes = draft.weight_bytes if draft else head and _step_bytes(head, sides[0])
     return Verdict(
         pair=pair,
@@ -151,7 +154,7 @@ def check_pair(pair: Pair, located: list[Located], context_tokens: int | None, k
             *_stops(tokenizers),
             *_rowless(tokenizers[0], rows),
         ),
-        advice=tuple(advise(sides[0], draft, device.device_name(), head is not None)),
+        advice=() if shipped else tuple(advise(sides[0], draft, device.device_name(), head is not None)),
         obstacles=tuple(obstacles),
         head=head,
     )

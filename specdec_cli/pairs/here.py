@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from specdec_cli import hub
@@ -9,7 +11,7 @@ from specdec_cli.errors import NotAvailable, PartlyHere
 from specdec_cli.kinds import HEAD
 from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.heads import is_head_only
-from specdec_cli.pairs.catalog import is_local, registry
+from specdec_cli.pairs.catalog import is_local, network_forbidden, registry
 from specdec_cli.pairs.pair import DEMO, Pair
 
 
@@ -45,6 +47,22 @@ def missing(pair: Pair) -> NotAvailable | None:
 def can_be_pulled(error: NotAvailable) -> bool:
     """Whether a pull brings what is missing."""
     return error.hint.startswith(hub.PULL)
+
+
+@contextmanager
+def forbidding(offline: bool) -> Iterator[None]:
+    """Where a pull would bring what is missing, and the network is forbidden, the error says that instead."""
+    try:
+        yield
+    except NotAvailable as error:
+        if not (can_be_pulled(error) and (offline or network_forbidden())):
+            raise
+        by, hint = (
+            ("--offline", "leave out --offline, or unset SPECDEC_OFFLINE")
+            if offline
+            else ("HF_HUB_OFFLINE", "unset HF_HUB_OFFLINE")
+        )
+        raise type(error)(f"{error.message}, and {by} forbids asking the Hub", hint) from error
 
 
 def as_kept(name: str) -> str:

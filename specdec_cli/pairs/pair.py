@@ -82,7 +82,8 @@ class Registry:
         """Raises: NotAvailable with the nearest names."""
         if name in self.pairs:
             return self.pairs[name]
-        hint = nearest(name, self.pairs, "specdec pairs lists them")
+        otherwise = f"specdec pull {name} makes a pair of it" if "/" in name else "specdec pairs lists them"
+        hint = nearest(name, self.pairs, otherwise)
         raise NotAvailable(f"no pair named {name}; {len(self.pairs)} are known", hint)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -55,18 +55,37 @@ class PlannedRemoval:
     summary: str
 
 
+Agree = Callable[[int], None]
+"""Asked before so many bytes are downloaded. Raises: SpecdecError for a no."""
+
+
 def pull(
-    pair: Pair, screen: Screen, *, context_tokens: int | None, verify: bool, force: bool, offline: bool = False
+    pair: Pair,
+    screen: Screen,
+    *,
+    context_tokens: int | None,
+    verify: bool,
+    force: bool,
+    offline: bool = False,
+    agree: Agree = lambda download_bytes: None,
 ) -> None:
     """Check `pair`, then download what is missing of it. The first pair pulled becomes the default.
 
     Raises: NotAvailable, Refused, DoesNotFit; with `force` memory does not stop it, disk does.
     """
     with hub.saying(screen.line):
-        _pull(pair, screen, context_tokens, verify, force, offline)
+        _pull(pair, screen, context_tokens, verify, force, offline, agree)
 
 
-def _pull(pair: Pair, screen: Screen, context_tokens: int | None, verify: bool, force: bool, offline: bool) -> None:
+def _pull(
+    pair: Pair,
+    screen: Screen,
+    context_tokens: int | None,
+    verify: bool,
+    force: bool,
+    offline: bool,
+    agree: Agree,
+) -> None:
     located = locate_pair(pair, offline)
     pair = _as_spelled(pair, [model.snapshot for model in located])
     found = check_pair(pair, located, context_tokens)
@@ -76,9 +95,9 @@ def _pull(pair: Pair, screen: Screen, context_tokens: int | None, verify: bool, 
             raise obstacle
         screen.line(f"going on although {obstacle.message}")
     snapshots = [model.snapshot for model in located if model.snapshot is not None]
-    _download(snapshots, screen)
+    _download(snapshots, screen, agree)
     for source in [model.source for model in located if model.source is not None]:
-        _keep_head(source, screen)
+        _keep_head(source, screen, agree)
     if verify:
         _verify(snapshots, screen)
     _remember(pair, screen)
@@ -90,7 +109,7 @@ def _as_spelled(pair: Pair, snapshots: Sequence[Snapshot | None]) -> Pair:
     return replace(pair, target=named[0], draft=named[1] if len(named) > 1 else None)
 
 
-def _download(snapshots: list[Snapshot], screen: Screen) -> None:
+def _download(snapshots: list[Snapshot], screen: Screen, agree: Agree) -> None:
     """What is missing of these commits. Raises: NotAvailable, DoesNotFit."""
     missing = sum(snapshot.download_bytes for snapshot in snapshots)
     if not missing:
@@ -98,6 +117,7 @@ def _download(snapshots: list[Snapshot], screen: Screen) -> None:
     else:
         screen.line(f"to download: {size(missing)}; free on disk: {size(hub.free_bytes())}")
         hub.check_space(snapshots)
+        agree(missing)
         screen.line("completed files are kept if this is interrupted; the file in progress restarts")
     foreign = hub.uncompared_bytes(snapshots)
     if foreign:
@@ -112,7 +132,7 @@ def _download(snapshots: list[Snapshot], screen: Screen) -> None:
         raise
 
 
-def _keep_head(source: HeadSource, screen: Screen) -> None:
+def _keep_head(source: HeadSource, screen: Screen, agree: Agree) -> None:
     """Take the head out of its repository, unless this commit's is here. Raises: NotAvailable, DoesNotFit."""
     name = source.snapshot.name
     if source.kept:
@@ -120,6 +140,7 @@ def _keep_head(source: HeadSource, screen: Screen) -> None:
         return
     tensors = count(len(source.tensors), "tensor")
     screen.line(f"to download: {size(source.size_bytes)}, {tensors} of {size(source.snapshot.weight_bytes)} of {name}")
+    agree(source.size_bytes)
     with awake(), screen.progress(source.size_bytes) as report:
         source.keep(report)
 
@@ -162,6 +183,8 @@ def _remember(pair: Pair, screen: Screen) -> None:
     if known.default_pair is None and pair.name != DEMO:
         userfile.set_default(user_file(), pair.name)
         screen.line(f"{pair.name} is here and is now the default pair: specdec run 'your prompt'")
+    elif known.default_pair == pair.name:
+        screen.line(f"{pair.name} is here, and is the default pair: specdec run 'your prompt'")
     else:
         screen.line(f"{pair.name} is here: specdec run -p {pair.name} 'your prompt'")
 

@@ -36,6 +36,7 @@ def resolve_pair(
 ) -> Resolved:
     """--target and --draft, else --pair, else the user's default pair, else the demo pair.
 
+    A `name` that no pair has, and that is a Hub id or an existing folder, is a target.
     A draft beside --pair takes the place of that pair's draft. A target alone takes the draft that a known pair lists
     for it. With `here` that draft must need no download; otherwise a cached model whose tokenizer agrees is taken.
 
@@ -47,6 +48,8 @@ def resolve_pair(
     if target is not None and name is not None:
         raise UsageError(f"--pair {name} and --target {target} both name a target", "give one of the two")
     known = registry()
+    if name is not None and name not in known.pairs and ("/" in name or is_local(name)):
+        name, target = None, name
     if target is None:
         if name is not None and draft is not None:
             return Resolved(_swapped(_pinned(known.find(name), target_revision, None), draft, draft_revision))

@@ -87,18 +87,18 @@ class GenerationDesk:
     def status(self) -> DeskStatus:
         """Everything an operator may want to see; from any thread, without waiting."""
         made, now = self._generation, self._clock()
-        kept = tuple(made.slots or ())
+        slots = tuple(
+            SlotStatus(one.length, made.bytes_of(one), now - one.used_at, one.busy, one.key, one.prefix_only)
+            for one in made.slots or ()
+        )
         totals = Totals.of(made.totals, made.jobs, made.failed, made.cancelled)
         return DeskStatus(
             loaded=made.loaded,
             running=tuple(taken.status(0, now) for taken in made.running),
             waiting=tuple(taken.status(place, now) for place, taken in enumerate(self._queue.waiting())),
-            slots=tuple(
-                SlotStatus(one.length, one.nbytes, now - one.used_at, one.busy, one.key, one.prefix_only)
-                for one in kept
-            ),
+            slots=slots,
             most_slots=self.options.slots,
-            cache_bytes=sum(one.nbytes for one in kept),
+            cache_bytes=sum(slot.nbytes for slot in slots),
             budget_bytes=made.budget_bytes,
             totals=totals,
             pair=made.pair_name,

@@ -124,6 +124,10 @@ class Generation:
             return self._options.cache_bytes or 0
         return max((self.capacity.limit_bytes - self.capacity.weight_bytes) // 2, 0)
 
+    def bytes_of(self, kept: Kept) -> int:
+        """Of its caches; from any thread, so those in use, which no other thread may look at, are computed."""
+        return self.capacity.cache_bytes(kept.length) if kept.busy and self.capacity else kept.nbytes
+
     def _kept(self, slot: Slot | None) -> Kept:
         watch = Stopwatch(self._clock)
         return Kept(self._open(self.pair_name).session(slot, watch), watch)

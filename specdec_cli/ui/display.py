@@ -18,7 +18,7 @@ from specdec_cli.ui.panel.live import PanelDisplay
 from specdec_cli.ui.plain import PlainDisplay
 from specdec_cli.ui.spelling import spelled
 from specdec_cli.ui.summary import ErrorLike, demo_box, doctor_table, error_lines, summary
-from specdec_cli.ui.terminal import can_draw, make_console, safe
+from specdec_cli.ui.terminal import can_draw, make_console, print_words, safe
 
 
 class Display(Protocol):
@@ -204,7 +204,7 @@ def print_demo_line(err: TextIO, plain: bool) -> None:
 
 def print_notice(err: TextIO, sentence: str, plain: bool) -> None:
     """One dim line."""
-    make_console(err, plain=plain).print(Text(safe(sentence), "dim"), soft_wrap=True)
+    print_words(make_console(err, plain=plain), Text(safe(sentence), "dim"))
 
 
 def print_above(err: TextIO, sentence: str, plain: bool) -> None:
@@ -225,5 +225,5 @@ def print_doctor(out: TextIO, findings: Sequence[tuple[str, str, str]]) -> None:
 
 
 def print_error(err: TextIO, error: ErrorLike, plain: bool = False) -> None:
-    """Message and hint on a line each, however narrow the terminal."""
-    make_console(err, plain=plain).print(error_lines(error), soft_wrap=True)
+    """Message and hint, on a line each where no terminal folds them."""
+    print_words(make_console(err, plain=plain), error_lines(error))

@@ -19,7 +19,7 @@ from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.verdict import Verdict
 from specdec_cli.speedup import break_even_share
 from specdec_cli.ui.spelling import spelled
-from specdec_cli.ui.terminal import make_console, safe
+from specdec_cli.ui.terminal import is_terminal, make_console, print_words, safe
 
 COMMON = "mlx-community/"
 # From this width on a pair takes one line.
@@ -101,7 +101,12 @@ def _groups(rows: Sequence[PairRow]) -> dict[str, list[PairRow]]:
 
 def _print_pair(console: Console, row: PairRow, name: str) -> None:
     """Figures and models on one line where the width allows it, else the models below, unbroken."""
-    marks = [*(["yours"] if row.pair.source == "yours" else []), *([] if row.pair.verified else ["unverified"])]
+    needed = row.pair.min_memory_gb if row.fits is False else None
+    marks = [
+        *([] if needed is None else [f"needs {needed:g} GB"]),
+        *(["yours"] if row.pair.source == "yours" else []),
+        *([] if row.pair.verified else ["unverified"]),
+    ]
     line = Text("  ").append(name, "bold").append(f"  {_size(row):>8}  K {row.pair.k:<4}  ")
     if console.width >= WIDE:
         models = _models(row.pair)
@@ -223,4 +228,7 @@ def _memory_row(part: Footprint) -> tuple[str, str, str, str]:
 
 def print_line(out: TextIO, text: str) -> None:
     """One filtered line."""
-    out.write(spelled(safe(text) + "\n", out))
+    if is_terminal(out):
+        print_words(make_console(out, plain=False), Text(safe(text)))
+    else:
+        out.write(spelled(safe(text) + "\n", out))

@@ -10,9 +10,10 @@ import os
 import unicodedata
 from collections import deque
 from collections.abc import Mapping
-from typing import Final, TextIO
+from typing import IO, Final, TextIO
 
 from rich.console import Console
+from rich.text import Text
 
 MUTED: Final = "default dim"
 """The style of what matters least. The bright black of 16 colours is the background in Solarized's schemes."""
@@ -200,7 +201,12 @@ def make_console(stream: TextIO, *, plain: bool) -> Console:
     return console
 
 
-def is_terminal(stream: TextIO) -> bool:
+def print_words(console: Console, text: Text) -> None:
+    """On a terminal its rows break between words; elsewhere a line stays a line."""
+    console.print(text, soft_wrap=not is_terminal(console.file))
+
+
+def is_terminal(stream: IO[str]) -> bool:
     """Whether a person may be looking at this stream."""
     try:
         return stream.isatty()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import mlx.core as mx
 import pytest
@@ -137,3 +138,10 @@ def test_the_toolbar_says_pair_k_temperature_context_and_acceptance(opened):
     assert toolbar(chat.toolbar, 22) == "tiny · K 4 · temp 0"
     run_command(chat, "/draft off")
     assert "plain decoding" in toolbar(chat.toolbar, 100)
+
+
+def test_a_head_is_not_named_as_if_it_were_a_second_model(opened):
+    """`target specdec:demo/hybrid, draft specdec:demo/hybrid`."""
+    own = SimpleNamespace(names=("org/hybrid", "org/hybrid"), pair=SimpleNamespace(head_kind="mtp"))
+    pair = opened[0].loaded.pair
+    assert Loaded(pair, own, "mtp").summary == f"{pair.name}: target org/hybrid, its own head (mtp)"

@@ -58,6 +58,19 @@ def test_k_is_checked_and_used(opened):
     assert chat.request().k == "auto"
 
 
+def test_k_alone_shows_it_and_changes_nothing(opened):
+    """`/k` set it to auto."""
+    chat, _, err = opened
+    run_command(chat, "/k 2")
+    run_command(chat, "/k")
+    assert chat.request().k == 2 and err.getvalue().splitlines()[-1] == "K 2"
+
+
+def test_set_alone_has_one_blank_between_its_words(opened):
+    with pytest.raises(UsageError, match="/set lacks a name and a value"):
+        run_command(opened[0], "/set")
+
+
 def test_set_without_a_value_lists_the_names(opened):
     with pytest.raises(UsageError, match="/set temp lacks a value") as caught:
         run_command(opened[0], "/set temp")

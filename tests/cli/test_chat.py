@@ -262,7 +262,7 @@ def test_an_unknown_command_is_an_error_and_nothing_is_sent(tmp_path):
     chat.say("/hlep").wait("hint: the nearest: /help")
     chat.type(CTRL_D)
     code, text = chat.end()
-    assert code == 0 and "error: there is no command /hlep" in text and "target pass" not in text
+    assert code == 0 and "error: there is no command /hlep" in text and " passes · " not in text
 
 
 def test_history_outlives_the_chat_privately_and_can_be_switched_off(tmp_path):
@@ -289,7 +289,7 @@ def test_a_damaged_file_is_not_loaded(tmp_path):
     bad = tmp_path / "bad.jsonl"
     bad.write_text("{")
     chat = Terminal(tmp_path).ready()
-    chat.say(f"/load {bad}").wait(":1 is damaged: it is not JSON")
+    chat.say(f"/load {bad}").wait("damaged:")
     chat.type(CTRL_D)
     assert chat.end()[0] == 0
 

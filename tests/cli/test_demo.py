@@ -27,7 +27,7 @@ def said(monkeypatch, tmp_path, err, name=DEMO, shown=True):
 def test_a_person_is_told_in_full_once_a_day(monkeypatch, tmp_path):
     first, second = (said(monkeypatch, tmp_path, Terminal()) for _ in range(2))
     assert "answers anything else with nonsense" in first and "specdec pull" in first
-    assert second == LINE
+    assert second.split() == LINE.split()  # a terminal's rows break between words
 
 
 def test_the_next_day_begins_anew(tmp_path):

@@ -1,5 +1,6 @@
 """From options to a loaded pair: which pair, which drafter, and what is said meanwhile."""
 
+import json
 import os
 
 import pytest
@@ -7,6 +8,17 @@ import pytest
 from specdec_cli.cli.opened import forbid_network, loading, named, opened, resolved
 from specdec_cli.cli.options import ModelOptions, PairOptions
 from specdec_cli.errors import DoesNotFit, NotAvailable, UsageError
+
+DOORS = [
+    (["run", "-p"], ["hi"]),
+    (["chat", "-p"], []),
+    (["serve", "-p"], []),
+    (["race", "-p"], ["hi"]),
+    (["bench", "-p"], []),
+    (["audit", "-p"], []),
+    (["check"], ["--offline"]),
+    (["pull"], ["--offline"]),
+]
 
 
 @pytest.fixture
@@ -70,3 +82,40 @@ def test_a_pair_must_fit_unless_force_is_given(models, monkeypatch):
         opened(resolved(models), models, **quiet)
     forced = ModelOptions(target=models.target, draft=models.draft, force=True)
     assert opened(resolved(forced), forced, **quiet).names == (models.target, models.draft)
+
+
+@pytest.mark.parametrize("spelled", ["./target", "target", "absolute"])
+def test_a_folder_in_place_of_a_pairs_name_is_a_target(specdec, tiny_pair, monkeypatch, spelled):
+    """`run -p ./model` and `check ./model` knew no pair of that name."""
+    monkeypatch.chdir(tiny_pair[0].parent)
+    name = str(tiny_pair[0]) if spelled == "absolute" else spelled
+    code, out, _ = specdec("run", "-p", name, "--draft", tiny_pair[1], "-n", "2", "--raw", "--json", "hi")
+    start = json.loads(out.splitlines()[0])
+    assert (code, start["target"], start["draft"]) == (0, name, str(tiny_pair[1]))
+    assert specdec("check", name, "--json") == specdec("check", "--target", name, "--json")
+
+
+def test_a_hub_id_in_place_of_a_pairs_name_is_a_target(specdec):
+    by_name = [specdec.refused(*command, "org/name", *more) for command, more in DOORS]
+    assert by_name == [specdec.refused(command[0], "--target", "org/name", *more) for command, more in DOORS]
+    assert {answer[0] for answer in by_name} == {3} and "no pair named" not in str(by_name)
+
+
+def test_a_pair_of_that_name_comes_before_a_folder(specdec, tmp_path, monkeypatch):
+    (tmp_path / "demo").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert named("demo", PairOptions(), here=True).pair.target == "specdec:demo/target"
+
+
+@pytest.mark.parametrize(
+    "command", [["pull", "qwen3-8b", "-y"], ["check", "qwen3-8b"], ["pairs", "use", "qwen3-8b", "-y"]]
+)
+def test_where_the_network_is_forbidden_nothing_says_to_pull(specdec, command):
+    """`pull` said: `specdec pull --target …`."""
+    here = "mlx-community/Qwen3-8B-4bit is neither a folder here nor in the model cache"
+    code, message, hint = specdec.refused(*command)
+    assert (code, message, hint) == (3, f"{here}, and HF_HUB_OFFLINE forbids asking the Hub", "unset HF_HUB_OFFLINE")
+    if command[0] != "pairs":
+        code, message, hint = specdec.refused(*command, "--offline")
+        assert (code, message) == (3, f"{here}, and --offline forbids asking the Hub")
+        assert hint == "leave out --offline, or unset SPECDEC_OFFLINE"

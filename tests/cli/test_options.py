@@ -7,6 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from fakes.ui_script import script
 from specdec_cli.cli import options as shared
 from specdec_cli.cli.groups import grouped
 from specdec_cli.cli.options import ADVANCED, AnswerOptions, DisplayOptions, ModelOptions, PairOptions, option
@@ -108,3 +109,10 @@ def test_the_display_of_json_writes_the_trace_too(tmp_path, capsys):
         display.handle(Failure("gone", "pull it", 3))
     out = capsys.readouterr().out
     assert json.loads(out)["exit_code"] == 3 and trace.read_text() == out
+
+
+def test_verbose_says_what_a_round_costs(capsys):
+    with DisplayOptions(verbose=True).open("tiny") as display:
+        for event in script():
+            display.handle(event)
+    assert "a round costs 1.0 plain steps" in capsys.readouterr().err

@@ -138,8 +138,8 @@ def test_a_table_of_pairs_says_which_is_the_default(specdec):
 def test_the_default_pair_is_one_that_can_answer(specdec):
     """`pairs use` of a pair that is not here broke every later `run` and `chat`."""
     code, message, hint = specdec.refused("pairs", "use", "llama-3b")
-    assert (code, message) == (3, "llama-3b is not downloaded, and the default pair must be")
-    assert hint == "download it first: specdec pull llama-3b; --yes does so now, --force goes on without"
+    assert (code, message) == (3, "llama-3b is not here, so it cannot be the default pair: download it first")
+    assert hint == "specdec pull llama-3b; --yes pulls it now, --force makes it the default without"
     assert not specdec.models.exists()
     assert specdec("pairs", "use", "demo") == (0, "", "demo is now the default pair\n")
 
@@ -299,3 +299,9 @@ def test_a_yes_goes_on_a_no_and_the_end_of_the_input_do_not(monkeypatch, answer,
     monkeypatch.setattr("sys.stdin", stdin)
     with pytest.raises(error) if error else nullcontext():
         ask("Free 1 GB?", yes=False)
+
+
+@pytest.mark.parametrize("pair", ["demo", "demo-hybrid"])
+def test_there_is_no_advice_against_the_pairs_that_ship(specdec, pair):
+    code, out, _ = specdec("check", pair, "--json")
+    assert (code, json.loads(out)["advice"]) == (0, [])

@@ -32,3 +32,12 @@ def test_what_cannot_be_used_is_refused_before_any_model(specdec, tmp_path, monk
     (tmp_path / "text").write_text("caf\u00e9")
     code, out, err = specdec(*RUN, *arguments)
     assert (code, out) == (2, "") and message in err and hint in err
+
+
+def test_a_prediction_outweighs_the_drafter_that_a_pair_names(specdec, tmp_path):
+    """The demo pair names its draft, so README's own example was refused."""
+    (tmp_path / "text").write_text("def f(): pass")
+    arguments = ("run", "--raw", "-p", "demo", "-n", "2", "--json", "--predict", tmp_path / "text", "def f")
+    code, out, _ = specdec(*arguments)
+    assert (code, json.loads(out.splitlines()[0])["drafter"]) == (0, "auto")
+    assert json.loads(specdec(*arguments, "-k", "0")[1].splitlines()[0])["drafter"] == "none"

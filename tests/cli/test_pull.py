@@ -13,6 +13,7 @@ import pytest
 
 from fakes.hub_server import Blob
 from fakes.world import BIG, NOBODY, ODD, SMALL, finish, pulled_files, wait_for
+from specdec_cli.machine import physical_bytes
 from specdec_cli.pairs.registry import read_registry
 
 pytestmark = pytest.mark.slow
@@ -52,7 +53,7 @@ def test_pulling_again_fetches_no_file(pulled):
     assert (done.code, pulled.hub.fetched()) == (0, {})
     assert done.err.splitlines()[-2:] == [
         "nothing to download: all files are here",
-        "tiny is here: specdec run -p tiny 'your prompt'",
+        "tiny is here, and is the default pair: specdec run 'your prompt'",
     ]
     assert pulled.without_network("pull", "tiny", "--offline").code == 0
 
@@ -166,7 +167,32 @@ def test_pull_without_a_name_recommends_and_needs_a_yes(world):
     assert (hint, world.hub.log) == ("add --yes to go on without asking", [])
     gone = world("pull", "--yes")
     assert (gone.code, gone.errors()[1]) == (3, "check the spelling; if it is private: hf auth login")
-    assert gone.err.splitlines()[0].endswith("is recommended for this machine") or len(gone.err.splitlines()) == 2
+    assert " is recommended for this machine: " in gone.err.splitlines()[0] and len(gone.err.splitlines()) == 3
+
+
+@pytest.mark.parametrize(("answer", "code"), [("", 0), ("y", 0), ("n", 1)])
+def test_on_a_terminal_the_question_comes_after_the_verdict_with_the_size(world, answer, code):
+    """It asked before the check and without a size, and then downloaded at once."""
+    memory = physical_bytes() / 1e9
+    world.models.write_text(
+        f'schema_version = 1\n[pairs.best]\ntarget = "{BIG}"\ndraft = "{SMALL}"\nmin_memory_gb = {memory:.3f}\n'
+    )
+    child = pexpect.spawn(
+        *(sys.executable, ["-m", "specdec_cli", "pull"]),
+        env=world.environment(TERM="xterm"),
+        encoding="utf-8",
+        dimensions=(40, 80),
+    )
+    child.expect(r"download 7\d\d kB\? \[Y/n\]: ", timeout=120)
+    before = child.before
+    assert before.startswith(f"best is recommended for this machine: {BIG} with {SMALL}\r\n")
+    assert before.index("identical: all 259 ids agree") < before.index("to download: 7")
+    assert world.weight_bytes_sent() == 0
+    child.sendline(answer)
+    child.expect(pexpect.EOF, timeout=120)
+    child.close()
+    assert (child.exitstatus, world.weight_bytes_sent() > 0) == (code, code == 0)
+    assert ("best is here and is now the default pair" in child.before) == (code == 0)
 
 
 def test_pull_by_ids_remembers_the_pair_under_the_targets_name(world):

@@ -20,7 +20,7 @@ TYPOS = [
     (["pairs", "ad", "x"], 2, "No such command 'ad'. Did you mean 'add'?", "specdec --help"),
     (["pairs", "add", "x"], 2, "pair x has no target", "specdec pairs add x --target ID --draft ID"),
     (["pairs", "add", "a b", "--target", "o/t"], 2, "'a b' is no name for a pair", "use letters"),
-    (["check", "--jsn"], 2, "No such option: --jsn (Possible options: --json)", "specdec --help"),
+    (["check", "--jsn"], 2, "No such option: --jsn (Possible options: --json)", "specdec check -h"),
     (["check", "tiny", "--max-context", "0"], 2, "--max-context 0 is below 1", "the nearest that works"),
     (["check", "tiny", "--target", "o/t"], 2, "--pair tiny and --target o/t both name a target", "give one"),
     (["pull", "--draft", "o/d", "--yes"], 2, "--draft o/d has no target to draft for", "name one"),
@@ -43,7 +43,12 @@ OFFLINE = [
     (["pairs", "--online"], {"HF_ENDPOINT": NOBODY}, "cannot reach http://127.0.0.1:9 for"),
     (["pairs", "--online"], {"HF_HUB_OFFLINE": "1"}, "--online asks the Hub, and HF_HUB_OFFLINE forbids it"),
     (["check", "tiny"], {"HF_ENDPOINT": NOBODY}, "cannot reach http://127.0.0.1:9 for org/big"),
-    (["check", "tiny", "--offline"], {}, "org/big is neither a folder here nor in the model cache"),
+    (
+        ["check", "tiny", "--offline"],
+        {},
+        "org/big is neither a folder here nor in the model cache, and --offline forbids",
+    ),
+    (["check", "tiny"], {"HF_HUB_OFFLINE": "1"}, "org/big is neither"),
     (["pull", "tiny"], {"HF_ENDPOINT": NOBODY}, "cannot reach http://127.0.0.1:9 for org/big"),
     (["pull", "tiny"], {"SPECDEC_OFFLINE": "1"}, "org/big is neither a folder here nor in the model cache"),
     (

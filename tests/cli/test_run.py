@@ -51,6 +51,9 @@ class Screen:
         self._screen.resize(rows, columns)
         self.process.send_signal(signal.SIGWINCH)
 
+    def type(self, keys):
+        os.write(self._master, keys)
+
     def read_until(self, text, seconds=60):
         """Feed the emulator until `text` was written (None: until the program ended)."""
         end = time.monotonic() + seconds
@@ -257,3 +260,15 @@ def test_special_tokens_in_a_prompt_are_letters_unless_it_is_raw(specdec):
         return json.loads(out.splitlines()[0])["prompt_tokens"]
 
     assert (prompt_tokens("--raw"), prompt_tokens()) == (5, 27)
+
+
+@pytest.mark.slow
+def test_without_a_prompt_a_person_gets_the_chat():
+    """It was an error that named the chat."""
+    screen = Screen("run", "-n", "3", "-s", "be short")
+    screen.read_until(b"/help")
+    screen.type(b"/show\r")
+    screen.read_until(b"be short")
+    screen.type(b"\x04")
+    code, lines, _ = screen.end()
+    assert (code, any(line.split() == ["max-tokens", "3"] for line in lines)) == (0, True)

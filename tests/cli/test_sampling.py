@@ -1,5 +1,6 @@
 """Sampling flags: each under its own name, absent ones left to the target."""
 
+import re
 from typing import get_args, get_type_hints
 
 import pytest
@@ -43,3 +44,16 @@ def test_every_flag_that_the_target_may_set_says_so_in_its_help():
     hints = get_type_hints(SamplingOptions, include_extras=True)
     shown = {name: get_args(hint)[1].show_default for name, hint in hints.items() if get_args(hint)[1:]}
     assert {name for name, value in shown.items() if value == TARGETS_OWN} == set(FLAGS.values())
+
+
+def test_what_has_no_effect_is_said_in_one_dim_line(specdec, tiny_pair):
+    run = ("run", "--target", tiny_pair[0], "--draft", tiny_pair[1], "--raw", "-n", "2", "--temp", "0", "hi")
+    said = specdec(*run, "--max-context", "10000000", "--rule", "match")[2].splitlines()[0]
+    assert re.fullmatch(
+        r"without effect: --max-context 10000000: the models hold \d+ tokens; "
+        "--rule match: at temperature 0 every rule gives the same text",
+        said,
+    )
+    for count in (("--max-context", "50"), ("--rule", "match", "--temp", "1"), ()):
+        assert "without effect" not in specdec(*run, *count)[2]
+    assert specdec(*run, "--rule", "match", "-q")[2] == ""

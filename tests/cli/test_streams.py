@@ -57,3 +57,33 @@ def test_a_trace_on_a_full_disk_leaves_the_answer_whole(tmp_path):
 def test_an_argument_that_is_not_utf_8_is_named(tmp_path):
     done = shell("specdec run -q -n 4 \"$(printf 'a\\377')\"", tmp_path)
     assert done.returncode == 2 and "is not UTF-8: byte 0xff" in two_lines(done)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a device that is always full")  # noqa: PTH110
+@pytest.mark.parametrize("lost", ["2>/dev/full", "2>&-"])
+def test_a_stderr_that_fails_does_not_cost_the_answer(tmp_path, lost):
+    """`2>/dev/full` left neither the answer nor a word."""
+    run = "specdec run --raw -n 5 -k 0 --temp 0 hi"
+    done, whole = shell(f"{run} {lost}", tmp_path), shell(f"{run} 2>/dev/null", tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, whole.stdout, "") and done.stdout
+    assert shell(f"specdec run -p nosuch hi {lost}", tmp_path).returncode == 3
+
+
+@pytest.mark.parametrize(
+    "command", ["pairs", "help", "help bench", "help run", "run --help", "doctor", "-h", "run -h", "check demo"]
+)
+def test_a_reader_that_has_left_ends_every_command_with_0_and_silence(tmp_path, command):
+    """What rich printed ended with 1: `specdec pairs | head -1`."""
+    read, write = os.pipe()
+    os.close(read)
+    own = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path), "COLUMNS": "80"}
+    done = subprocess.run(
+        [sys.executable, "-m", "specdec_cli", *command.split()],
+        env=os.environ | own,
+        stdin=subprocess.DEVNULL,
+        stdout=write,
+        stderr=subprocess.PIPE,
+        timeout=120,
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -60,6 +60,10 @@ def test_no_help_speaks_of_bool(specdec, path, option):
         ("specdec chat --rule co", ["coupled"]),
         ("specdec bench --kinds co", ["code"]),
         ("specdec bench --kinds code,ch", ["code,chat"]),
+        ("specdec help pa", ["pairs"]),
+        ("specdec help ser", ["serve"]),
+        ("specdec help re", ["replay"]),
+        ("specdec serve --print-config c", ["codex", "claude", "continue"]),
     ],
 )
 def test_values_complete_in_the_shell(specdec, monkeypatch, words, found):
@@ -102,3 +106,34 @@ def test_what_people_type_first_gets_the_right_command(specdec, words, hint):
 
 def test_an_unquoted_prompt_is_called_one(specdec):
     assert specdec.refused("run", "Why", "is", "it")[1] == "the prompt came as 3 words: put quotes around it"
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (("run", "--temp", "hot", "x"), "--temp hot is not a number", "for example: --temp 1"),
+        (("run", "--temp=hot", "x"), "--temp hot is not a number", "for example: --temp 1"),
+        (("run", "-n", "1.5", "x"), "--max-tokens 1.5 is not a whole number", "for example: --max-tokens 512"),
+        (("serve", "--port", "abc"), "--port abc is not a whole number", "for example: --port 8040"),
+        (("run", "-k"), "Option '-k' requires an argument.", "specdec run -h lists its options"),
+        (("pairs", "add", "x", "--nope"), "No such option: --nope", "specdec pairs add -h lists its options"),
+        (("--nope",), "No such option: --nope", "specdec --help lists commands, specdec COMMAND --help options"),
+    ],
+)
+def test_a_value_of_another_type_is_named_with_an_example(specdec, words, message, hint):
+    """pydantic's words: `Input should be a valid number, unable to parse string as a number`."""
+    assert specdec.refused(*words) == (2, message, hint)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "wanted", "example"),
+    [
+        ("FREQUENCY_PENALTY", "x", "not a number", 1),
+        ("KV_BITS", "1.5", "not a whole number", 8),
+        ("PLAIN", "y?", "neither 1 nor 0", 1),
+    ],
+)
+def test_a_variable_of_another_type_is_named_itself(specdec, monkeypatch, variable, value, wanted, example):
+    monkeypatch.setenv(f"SPECDEC_{variable}", value)
+    answer = (2, f"SPECDEC_{variable}={value} is {wanted}", f"for example: SPECDEC_{variable}={example}")
+    assert specdec.refused("run", "hi") == answer

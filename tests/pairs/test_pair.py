@@ -90,3 +90,9 @@ def test_an_unknown_pair_names_the_nearest():
     with pytest.raises(NotAvailable, match="no pair named dmeo") as caught:
         read_registry(packaged_file(), "packaged").find("dmeo")
     assert caught.value.hint == "did you mean demo?"
+
+
+def test_a_models_id_where_only_a_pair_will_do_gets_the_command_that_makes_a_pair_of_it():
+    with pytest.raises(NotAvailable, match="no pair named org/model") as caught:
+        read_registry(packaged_file(), "packaged").find("org/model")
+    assert caught.value.hint == "specdec pull org/model makes a pair of it"

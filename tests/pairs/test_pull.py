@@ -92,8 +92,8 @@ def hub(monkeypatch, files):
     return here
 
 
-def pull(screen, pair=PAIR, *, verify=False, force=False):
-    pulling.pull(pair, screen, context_tokens=None, verify=verify, force=force)
+def pull(screen, pair=PAIR, *, verify=False, force=False, **more):
+    pulling.pull(pair, screen, context_tokens=None, verify=verify, force=force, **more)
 
 
 # What a pull shows, and in which order
@@ -325,3 +325,20 @@ def test_a_persons_own_folder_is_never_removed(removals, tmp_path):
     with pytest.raises(NotAvailable, match="nothing of own to remove"):
         pulling.plan_removal("own", Registry({"own": own}, None))
     assert removals == ([], [])
+
+
+def test_the_default_pair_needs_no_name_when_it_is_pulled_again(hub, screen, files):
+    """The hint named it: `specdec run -p a`."""
+    for _ in range(2):
+        pull(screen, Pair("a", "org/a", None))
+    assert screen.shown[-1] == "a is here, and is the default pair: specdec run 'your prompt'"
+
+
+def test_nothing_is_downloaded_before_somebody_agreed_to_its_size(hub, screen, files):
+    def refuse(download_bytes):
+        assert screen.shown and download_bytes > 0
+        raise NotAvailable("nothing was done", "answer y")
+
+    with pytest.raises(NotAvailable, match="nothing was done"):
+        pull(screen, Pair("a", "org/a", None), agree=refuse)
+    assert hub.fetched == []

@@ -378,3 +378,17 @@ def test_the_totals_are_the_sums_of_all_jobs(pair, desk):
     assert totals.accepted_tokens == sum(s["draft_n_accepted"] for s in stats) == sum(totals.accepted_per_position)
     slots = desk.status().slots
     assert slots and all(slot.tokens >= 30 and slot.nbytes > 0 and not slot.busy for slot in slots)
+
+
+def test_a_conversation_in_use_counts_with_the_bytes_of_its_length(desk):
+    """Two requests ran beside `0 B of 11.6 GB`."""
+    seen = []
+
+    def look(client, event):
+        if isinstance(event, RoundDone):
+            seen.append(desk.status())
+
+    Client(desk, job(ids(40), 4), look).wait()
+    busy = [status for status in seen if any(slot.busy for slot in status.slots)]
+    assert busy and all(status.cache_bytes > 0 for status in busy)
+    assert all(status.cache_bytes == sum(slot.nbytes for slot in status.slots) for status in busy)

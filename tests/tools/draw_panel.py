@@ -7,6 +7,7 @@ reply: the panel as it is while the answer comes. `--ended` draws its end instea
 import argparse
 import io
 import json
+import re
 from pathlib import Path
 
 from rich.console import Console
@@ -17,7 +18,7 @@ from specdec_cli.fates import FateStream
 from specdec_cli.ui.panel.answer import ANSWER_STYLES
 from specdec_cli.ui.panel.frame import render
 from specdec_cli.ui.panel.state import PanelState
-from specdec_cli.ui.summary import closing_line
+from specdec_cli.ui.summary import summary
 
 WIDTH = 80
 
@@ -54,8 +55,12 @@ def main() -> None:
     console.print(answer[len(answer.plain) - len(answer.plain.lstrip("\n")) :])
     console.print(render(state, WIDTH, 40))
     if end:
-        console.print(closing_line(start, end, WIDTH))
-    asked.picture.write_text(console.export_svg(title="specdec"))
+        for line in summary(start, end, WIDTH, below_panel=True):
+            console.print(line)
+    # rich clips the whole some pixels above the end of its last row, which cut the panel's lower edge.
+    asked.picture.write_text(
+        re.sub(r' clip-path="url\(#[^)]*clip-terminal\)"', "", console.export_svg(title="specdec"))
+    )
 
 
 main()

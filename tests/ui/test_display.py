@@ -17,6 +17,8 @@ from specdec_cli.ui.display import (
     loading,
     open_display,
     print_doctor,
+    print_error,
+    print_notice,
 )
 from specdec_cli.ui.panel.live import PanelDisplay
 from specdec_cli.ui.plain import PlainDisplay
@@ -164,3 +166,33 @@ def test_displays_together_all_see_every_event_and_all_close() -> None:
         tee.close()
     assert one.seen == other.seen == ["Start"]
     assert sorted(closed) == ["one", "other"]
+
+
+def piped(**options: object) -> list[str]:
+    """What stderr gets of a reply whose stdout and stderr are pipes."""
+    err = io.StringIO()
+    asked = {"name": "demo", "json": False, "panel": None, "quiet": False, "plain": False, "trace": None} | options
+    with open_display(io.StringIO(), err, **asked) as display:
+        for event in script():
+            display.handle(event)
+    return err.getvalue().splitlines()
+
+
+def test_a_pipe_gets_one_line_and_what_a_round_costs_on_request() -> None:
+    assert len(piped()) == 1 and not piped(quiet=True)
+    one, more = piped(verbose=True)
+    assert [one] == piped() and more.startswith("a round costs 1.0 plain steps")
+
+
+def test_on_a_terminal_errors_and_notices_break_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 80 columns a hint ended in `specde` and began again with `c chat`: no command to copy."""
+    monkeypatch.setenv("COLUMNS", "30")
+    error = UsageError("run needs a prompt, and there is none", "specdec run 'Why?', or specdec chat")
+    watched = io.StringIO()
+    monkeypatch.setattr(watched, "isatty", lambda: True)
+    for width, err in ((30, watched), (200, io.StringIO())):
+        print_error(err, error, plain=True)
+        print_notice(err, error.hint, plain=True)
+        lines = err.getvalue().splitlines()
+        assert " ".join(lines).split() == f"error: {error.message} hint: {error.hint} {error.hint}".split()
+        assert max(map(len, lines)) <= width and len(lines) == (6 if width == 30 else 3)

@@ -1,6 +1,7 @@
 """Tables of pairs at width 80: filtered, and the default marked."""
 
 import io
+from dataclasses import replace
 
 import pytest
 
@@ -100,3 +101,11 @@ def test_json_is_one_object():
     out = io.StringIO()
     print_json(out, {"name": "é\x1b"})
     assert out.getvalue() == '{\n "name": "\\u00e9\\u001b"\n}\n'
+
+
+def test_what_is_too_large_says_how_much_memory_it_needs():
+    """16.5 GB stood under "too large for 25.3 GB"; the stated minimum was not shown."""
+    large = replace(HUGE, min_memory_gb=32.0)
+    rows = drawn(PairRow(large, 13_800_000_000, False, False, False), every=True).splitlines()
+    assert rows[1].split("  ")[-1] == "needs 32 GB, unverified"
+    assert "needs" not in drawn(PairRow(large, 13_800_000_000, False, True, False), every=True)

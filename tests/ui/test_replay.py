@@ -122,7 +122,7 @@ def test_a_replay_shows_the_same_screen_as_the_run():
         play(script(), display, pause)
         screens.append(terminal.lines())
         terminal.close()
-    assert screens[0] == screens[1] and any("5 target passes" in row for row in screens[0])
+    assert screens[0] == screens[1] and any("14 tokens in 5 passes" in row for row in screens[0])
 
 
 def test_a_replay_without_panel_writes_the_answer():
@@ -170,7 +170,7 @@ def trace(tmp_path):
 def test_the_command_replays_the_answer_and_the_summary_without_loading_a_model(trace):
     code, out, err = specdec("replay", trace)
     assert (code, out) == (0, ANSWER + "\n")
-    assert "tokens in 5 target passes" in err
+    assert "tokens in 5 passes" in err
     script = "import sys; from specdec_cli.cli.main import app; app(['replay', sys.argv[1]], standalone_mode=False)"
     script += "; assert not {'mlx', 'transformers', 'huggingface_hub'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", script, str(trace)], check=True, capture_output=True)

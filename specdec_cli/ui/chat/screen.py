@@ -25,7 +25,7 @@ from specdec_cli.ui.display import Display, JsonlDisplay, Tee, TraceDisplay, pri
 from specdec_cli.ui.panel.live import PanelDisplay
 from specdec_cli.ui.plain import PlainDisplay
 from specdec_cli.ui.summary import print_lines
-from specdec_cli.ui.terminal import can_draw, is_terminal, make_console, safe, terminal_size
+from specdec_cli.ui.terminal import can_draw, is_terminal, make_console, print_words, safe, terminal_size
 
 
 def copied_here(text: str, environment: Mapping[str, str] = os.environ, platform: str = sys.platform) -> bool:
@@ -142,7 +142,7 @@ class ChatScreen:
     def _notice(self, sentence: str) -> None:
         """One dim line."""
         if not self._quiet:
-            self._console.print(Text(safe(sentence), "dim"), soft_wrap=not self._console.is_terminal)
+            print_words(self._console, Text(safe(sentence), "dim"))
 
     def error(self, error: SpecdecError) -> None:
         """Message and hint; with --json or --trace also an event."""
