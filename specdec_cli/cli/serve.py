@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
@@ -83,8 +83,8 @@ def serve(
 ) -> None:
     """Answer editors, agents and scripts: OpenAI's, Anthropic's and llama.cpp's protocols, closed to others."""
     draft_length, idle_seconds = parse_k(k), idle(desk.idle_unload)
-    key, origins = door.key(), door.origins()
-    require_key(door.host, key)
+    key, origins, hosts = door.key(), door.origins(), door.hosts()
+    require_key(door.host, hosts, key)
     found = without_reason(resolved(models, () if draft_length is None else (draft_length,)))
     if config is not None:
         print_config(config, found, door.host, door.port, key is not None, max_context, display.plain)
@@ -99,7 +99,7 @@ def serve(
 
         log = stack.enter_context(ServerLog(sys.stderr, display.quiet, display.plain, desk.log))
         socket = stack.enter_context(closing(listen(door.host, door.port)))
-        entrance = Door(socket.getsockname()[1], door.host, key, origins)
+        entrance = Door(socket.getsockname()[1], door.host, key, origins, hosts)
         based = partial(base_request, k=draft_length, max_context=max_context, stop_repetition=stop_repetition)
         load = Loader(models, display)
         others = Others(found.pair.name, NONE.name if draft_length == 0 else models.drafter, based, load)
@@ -115,12 +115,15 @@ def serve(
         Server(service, started).run([socket])
 
 
-def require_key(host: str, key: str | None) -> None:
-    """Raises: UsageError for an interface that others reach, without a key."""
-    from specdec_cli.serve.http.guard import is_loopback
+def require_key(host: str, hosts: Sequence[str], key: str | None) -> None:
+    """Raises: UsageError for an interface that others reach, or a name that others may have, without a key."""
+    from specdec_cli.serve.http.guard import LOOPBACK, host_and_port, is_loopback
 
     if key is None and not is_loopback(host):
         raise UsageError(f"--host {host} lets other machines in, and there is no key", NO_KEY)
+    for name in hosts:
+        if key is None and host_and_port(name)[0] not in LOOPBACK:
+            raise UsageError(f"--allow-host {name} lets other machines in, and there is no key", NO_KEY)
 
 
 def base_request(found: Resolved, k: K | None, max_context: int | None, stop_repetition: int | None) -> Request:

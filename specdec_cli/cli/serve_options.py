@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -36,6 +37,11 @@ class DoorOptions:
         option(metavar="URL", help="A web page that may use the server; repeatable.", advanced=True),
     ] = None
 
+    allow_host: Annotated[
+        list[str] | None,
+        option(metavar="NAME[:PORT]", help="Another name that clients find it by; repeatable.", advanced=True),
+    ] = None
+
     def key(self) -> str | None:
         """The key, None where clients need none. Raises: UsageError for an empty or unreadable one."""
         if self.api_key_file is None:
@@ -60,6 +66,15 @@ class DoorOptions:
                     "for example: --allow-origin http://localhost:3000",
                 )
         return tuple(self.allow_origin or ())
+
+    def hosts(self) -> tuple[str, ...]:
+        """Further names of the server. Raises: UsageError for what is none."""
+        for host in self.allow_host or ():
+            if not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[\w.-]+)(:\d{1,5})?", host, re.ASCII):
+                raise UsageError(
+                    f"--allow-host {host} is no name of a machine", "for example: --allow-host mac-studio.local"
+                )
+        return tuple(host.lower() for host in self.allow_host or ())
 
     def _read(self) -> str:
         assert self.api_key_file is not None

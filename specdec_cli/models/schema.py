@@ -47,9 +47,14 @@ Schema = Mapping[str, Any]
 def parse(text: str) -> dict[str, Any]:
     """The schema in `text`, in the library's spelling. Raises: UsageError for what is no JSON object."""
     try:
-        schema = jsonfile.parse_object(text)
+        return _spelled(jsonfile.parse_object(text))
     except jsonfile.NotJson as error:
         raise UsageError(f"the schema cannot be read: {error}", HINT) from error
+    except RecursionError as error:
+        raise UsageError("the schema cannot be read: something in it is nested too deeply", HINT) from error
+
+
+def _spelled(schema: dict[str, Any]) -> dict[str, Any]:
     asked = deepcopy(schema)
     for part in list(_parts(schema)):
         for word in COUNTS & part.keys():  # 2.0 is a whole number here, and the library takes 2 alone

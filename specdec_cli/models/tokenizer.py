@@ -164,7 +164,7 @@ class Tokenizer:
             )
 
         chat_template_utils.ImmutableSandboxedEnvironment = BoundedEnvironment
-        with guarded(refused), limited():
+        with guarded(refused):
             marks = unused_marks(messages, tools)
             mark, end = next(marks), next(marks)
             given = self._cut(messages, mark)
@@ -173,7 +173,8 @@ class Tokenizer:
             begun = bool(given) and given[-1]["role"] == ASSISTANT
             if begun:
                 given[-1] = _begun(given[-1], end)
-            text = self._wrapper.apply_chat_template(given, add_generation_prompt=not begun, tokenize=False, **more)
+            with limited():
+                text = self._wrapper.apply_chat_template(given, add_generation_prompt=not begun, tokenize=False, **more)
             if begun and end not in text:
                 raise ValueError("it leaves out the last one, which is to be continued")
         return self._encode_parts(text.rpartition(end)[0 if begun else 2].split(mark), between)

@@ -49,17 +49,22 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A program: `place` is where its settings go, `first` what is done before it starts; an `agent` sends much."""
+    """A program: `place` is where its settings go, `first` what is done before it starts where there is a key.
+
+    An `agent` sends much. `warning` is what the program says that means nothing here.
+    """
 
     write: Callable[[Connection], str]
     place: str
     first: str = f"start it with {KEY} in the environment"
     agent: bool = True
+    warning: str = ""
 
 
 def codex(to: Connection) -> str:
-    """TOML. Codex speaks /v1/responses alone."""
+    """TOML. Codex speaks /v1/responses alone, and offers a search that only OpenAI's servers can do."""
     lines = [f"model = {_quoted(to.model)}", 'model_provider = "specdec"', f"model_context_window = {to.tokens}"]
+    lines += ['web_search = "disabled"']
     lines += ["", "[model_providers.specdec]", 'name = "specdec"', f"base_url = {_quoted(to.url + '/v1')}"]
     lines += ['wire_api = "responses"', *([f'env_key = "{KEY}"'] if to.wants_key else [])]
     return "\n".join(lines)
@@ -119,24 +124,44 @@ def aider(to: Connection) -> str:
     return _exports(values, "OPENAI_API_KEY", to)
 
 
+def llm(to: Connection) -> str:
+    """YAML: an entry of a list. A key is one that llm itself keeps."""
+    lines = [f"- model_id: {_quoted(to.model)}", f"  model_name: {_quoted(to.model)}"]
+    lines += [f"  api_base: {_quoted(to.url + '/v1')}", *(["  api_key_name: specdec"] if to.wants_key else [])]
+    lines += ["  supports_schema: true", *(["  supports_tools: true"] if to.tools else [])]
+    return "\n".join(lines)
+
+
 CLIENTS: Mapping[str, Client] = {
-    "codex": Client(codex, "~/.codex/specdec.config.toml; then codex --profile specdec"),
+    "codex": Client(
+        codex,
+        "~/.codex/specdec.config.toml (mkdir -p ~/.codex before); then codex --profile specdec",
+        warning="codex will say that it has no metadata for {model}: that is of no matter, its context is in here",
+    ),
     "claude": Client(claude, "the shell that then starts claude"),
     "opencode": Client(opencode, "opencode.json in the project, or ~/.config/opencode/opencode.json"),
     "continue": Client(continue_, "~/.continue/config.yaml", f"a key goes into ~/.continue/.env as {KEY}=…"),
     "zed": Client(zed, "Zed's settings.json"),
     "aider": Client(aider, "the shell that then starts aider", agent=False),
+    "llm": Client(
+        llm,
+        'extra-openai-models.yaml in the folder that dirname "$(llm logs path)" names; then llm -m {model}',
+        f'llm must keep the key: llm keys set specdec --value "${KEY}"',
+        agent=False,
+    ),
 }
 
 
 def notes(name: str, to: Connection) -> list[str]:
     """What a person has to know beside the settings, the place first."""
     client = CLIENTS[name]
-    found = [f"this goes into {client.place}"]
+    found = [f"this goes into {client.place.format(model=to.model)}"]
     if to.wants_key:
         found.append(client.first)
     elif name == "zed":
         found.append(f"{client.first}: it wants a key, and any will do")
+    if client.warning:
+        found.append(client.warning.format(model=to.model))
     if client.agent and to.context is not None and to.context < AGENT_TOKENS:
         found.append(f"{to.model}'s context ({to.context}) is too small for an agent: choose a pair with --pair")
     if client.agent and not to.tools:

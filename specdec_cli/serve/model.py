@@ -87,7 +87,8 @@ class Model:
         """
         instructions = [message for message in messages[:1] if message["role"] == "system"]
         user = {"role": "user", "content": OTHER}
-        others = [[*messages, {"role": "assistant", "content": OTHER}, user]]
+        answer = [] if messages[-1]["role"] == "assistant" else [{"role": "assistant", "content": OTHER}]
+        others = [[*messages, *answer, user]]
         if instructions or tools:
             others.append([*instructions, user])
         found: set[int] = set()

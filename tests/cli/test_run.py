@@ -254,6 +254,14 @@ def test_without_a_prompt_on_a_terminal_the_hint_names_chat(monkeypatch):
     assert "specdec chat" in refused.value.hint and refused.value.exit_code == 2
 
 
+def test_special_tokens_in_a_prompt_are_letters_unless_it_is_raw(specdec):
+    def prompt_tokens(*options):
+        _, out, _ = specdec("run", *options, "--json", "-n", 1, "a<|im_end|>\n<|im_start|>b")
+        return json.loads(out.splitlines()[0])["prompt_tokens"]
+
+    assert (prompt_tokens("--raw"), prompt_tokens()) == (5, 27)
+
+
 @pytest.mark.slow
 def test_without_a_prompt_a_person_gets_the_chat():
     """It was an error that named the chat."""

@@ -35,6 +35,8 @@ def test_a_port_in_use_is_named_with_the_next(specdec):
         (("--host", "no.such.invalid"), "--host no.such.invalid lets other machines in, and there is no key"),
         (("--api-key-file", "/none/such"), "--api-key-file /none/such cannot be read: No such file or directory"),
         (("--allow-origin", "localhost"), "--allow-origin localhost is no origin of a page"),
+        (("--allow-host", "http://box"), "--allow-host http://box is no name of a machine"),
+        (("--allow-host", "box.local"), "--allow-host box.local lets other machines in, and there is no key"),
         (("--idle-unload", "soon"), "--idle-unload soon is not a time"),
         (("--cache-dir", "/dev/null"), "--cache-dir /dev/null cannot be used: File exists"),
         (("--cache-dir-bytes", "0"), "--cache-dir-bytes 0 is below 1"),

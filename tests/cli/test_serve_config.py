@@ -14,7 +14,11 @@ def test_stdout_is_the_file_and_the_rest_is_said_beside_it(specdec):
     found = tomllib.loads(out)
     assert (code, found["model"], found["model_context_window"]) == (0, "demo", 1024)
     assert found["model_providers"]["specdec"]["base_url"] == "http://127.0.0.1:9000/v1"
-    assert err.splitlines()[0] == "this goes into ~/.codex/specdec.config.toml; then codex --profile specdec"
+    place, warning, *_ = err.splitlines()
+    assert (
+        place == "this goes into ~/.codex/specdec.config.toml (mkdir -p ~/.codex before); then codex --profile specdec"
+    )
+    assert warning.startswith("codex will say that it has no metadata for demo")
 
 
 def test_options_of_the_server_change_what_is_printed(specdec, monkeypatch):

@@ -24,7 +24,8 @@ def shell(text, **more):
     return dict(zip(keys, done.stdout.split("\0"), strict=False))
 
 
-READERS = {"codex": tomllib.loads, "opencode": json.loads, "zed": json.loads, "continue": yaml.safe_load}
+READERS = {"codex": tomllib.loads, "opencode": json.loads, "zed": json.loads}
+READERS |= {"continue": yaml.safe_load, "llm": yaml.safe_load}
 
 
 def parsed(name, to, **more):
@@ -49,7 +50,7 @@ def test_every_text_is_in_its_format_and_names_address_and_model(name):
 def test_a_key_is_named_by_its_variable_and_never_printed(name):
     to = Connection(URL, "m", 65_536, wants_key=True)
     text = CLIENTS[name].write(to)
-    assert (KEY in text) == (name != "zed")
+    assert (KEY in text) == (name not in ("zed", "llm"))
     assert KEY not in CLIENTS[name].write(Connection(URL, "m", 65_536))
     assert any(KEY in note for note in notes(name, to))
 
@@ -80,5 +81,17 @@ def test_claude_finds_this_model_behind_every_tier():
 
 def test_a_pair_that_agents_cannot_use_is_told_apart():
     small = notes("codex", Connection(URL, "m", 1024, tools=False))
-    assert "m's context (1024) is too small for an agent" in small[1] and "calls no functions" in small[2]
-    assert len(notes("codex", Connection(URL, "m", 65_536))) == len(notes("aider", Connection(URL, "m", 1024))) == 1
+    assert "m's context (1024) is too small for an agent" in small[2] and "calls no functions" in small[3]
+    assert len(notes("claude", Connection(URL, "m", 65_536))) == len(notes("aider", Connection(URL, "m", 1024))) == 1
+
+
+def test_codex_is_told_to_offer_no_search_and_its_warning_is_told_before_it_comes():
+    assert parsed("codex", ODD)["web_search"] == "disabled"
+    assert f"no metadata for {ODD.model}" in notes("codex", ODD)[1]
+
+
+def test_llm_finds_an_entry_of_its_list_and_keeps_the_key_itself():
+    entry = {"model_id": "m", "model_name": "m", "api_base": f"{URL}/v1", "supports_schema": True}
+    assert parsed("llm", Connection(URL, "m", None, tools=False)) == [entry]
+    with_key = {**entry, "api_key_name": "specdec", "supports_tools": True}
+    assert parsed("llm", Connection(URL, "m", None, True)) == [with_key]

@@ -26,17 +26,14 @@ THINKING = ("enabled", "disabled", "adaptive")
 def read(body: Fields, model: Model, count_only: bool = False) -> Ask:
     """What the body asks for. Raises: HttpError."""
     body.refuse(mcp_servers="no other server is called from here", container="nothing is run here")
-    if not count_only and body.whole("max_tokens", 1) is None:
+    if not count_only and body.whole("max_tokens", 0) is None:
         raise bad_field("max_tokens", "it is missing, and a whole number is expected")
     offer, one_call = anthropic_offer(body)
     thinking = body.inner("thinking")
-    said = conversation(body)
-    if said[-1]["role"] == "assistant":
-        raise bad_field("messages", "the last one is the assistant's, and a beginning of an answer cannot be continued")
     shape = body.inner("output_format") or (body.inner("output_config") or Fields({})).inner("format")
     return Ask(
         request=replace(request_of(body, model.base, model.vocab_size), constraint=constraint_of(shape)),
-        messages=tuple(said),
+        messages=tuple(conversation(body)),
         tools=offer.functions,
         must_call=offer.must,
         one_call=one_call,
@@ -81,6 +78,8 @@ def _blocks(message: Fields, role: str) -> list[dict[str, Any]]:
         match block.text("type"):
             case "text":
                 texts.append(block.needed("text"))
+            case "document" | "search_result":
+                texts.append(messages.part_text(block))
             case "thinking":
                 thoughts.append(block.text("thinking") or "")
             case "redacted_thinking":
@@ -89,7 +88,7 @@ def _blocks(message: Fields, role: str) -> list[dict[str, Any]]:
                 given = block.inner("input")
                 calls.append(messages.call(block.needed("id"), block.needed("name"), given.values if given else {}))
             case "tool_result":
-                results.append(messages.result(block.needed("tool_use_id"), messages.text_of(block)))
+                results.append(messages.result(block.needed("tool_use_id"), messages.text_of(block, notes=True)))
             case kind:
                 raise bad_field(block.named("type"), f"{shown(kind)} cannot be read: the model reads text only")
     said = "\n".join(filter(None, texts))

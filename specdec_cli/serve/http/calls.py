@@ -26,7 +26,9 @@ def constrained(ask: Ask, model: Model) -> Ask:
     shape = ask.request.constraint
     if not ask.tools or not (ask.must_call or strict or shape):
         return ask
-    field = "tool_choice" if ask.must_call else "tools" if strict else "response_format"
+    field = "tool_choice" if ask.must_call else "tools" if strict else ask.shape
+    if shape is not None and shape.kind != "schema":
+        raise bad_field("tools", "beside them an answer's shape can be a JSON schema, and nothing else")
     marks = model.tokenizer.call_marks
     if marks is None or model.tokenizer.call_format != calls.JSON_CALLS:
         form = model.tokenizer.call_format

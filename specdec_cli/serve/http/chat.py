@@ -17,7 +17,7 @@ from specdec_cli.serve.http.errors import bad_field
 from specdec_cli.serve.http.fields import Fields
 from specdec_cli.serve.http.functions import openai_offer
 from specdec_cli.serve.http.messages import openai_messages
-from specdec_cli.serve.http.sampling import constraint_of, effort_thinks, predicted, request_of
+from specdec_cli.serve.http.sampling import effort_thinks, predicted, request_of, shape_of
 from specdec_cli.serve.http.scores import chat_scores
 from specdec_cli.serve.http.tools import Call
 from specdec_cli.serve.model import Model
@@ -37,9 +37,10 @@ def read(body: Fields, model: Model) -> Ask:
     if set(body.texts("modalities")) - {"text"}:
         raise bad_field("modalities", "the model writes text only")
     offer = openai_offer(body, nested=True)
+    shape, constraint = shape_of(body)
     request = replace(
         request_of(body, model.base, model.vocab_size),
-        constraint=constraint_of(body.inner("response_format")),
+        constraint=constraint,
         logprobs=_top(body),
         predict=predicted(body),
     )
@@ -50,6 +51,7 @@ def read(body: Fields, model: Model) -> Ask:
         must_call=offer.must,
         one_call=not body.flag("parallel_tool_calls", True),
         thinks=thinks(body, body.text("reasoning_effort")),
+        shape=shape,
         choices=body.whole("n", 1, MOST_CHOICES) or 1,
         stream=body.flag("stream"),
         rounds=body.flag("specdec"),

@@ -9,36 +9,39 @@ from typing import Any
 from specdec_cli.events import TokenLogprob
 from specdec_cli.models.fill import Gap
 from specdec_cli.serve.http.answer import Answer, Piece, Said
-from specdec_cli.serve.http.ask import Ask
+from specdec_cli.serve.http.ask import Ask, Prompt
 from specdec_cli.serve.http.chat import MOST_CHOICES, MOST_TOP, wants_usage
 from specdec_cli.serve.http.chunks import ChunkVoice
 from specdec_cli.serve.http.errors import bad_field
 from specdec_cli.serve.http.fields import Fields
 from specdec_cli.serve.http.infill import filled
-from specdec_cli.serve.http.sampling import constraint_of, predicted, request_of
+from specdec_cli.serve.http.sampling import predicted, request_of, shape_of
 from specdec_cli.serve.http.scores import text_scores
 from specdec_cli.serve.model import Model
 
 
 def read(body: Fields, model: Model) -> Ask:
     """What the body asks for. Raises: HttpError."""
-    body.refuse(
-        echo="the prompt is not repeated; put it before the answer yourself",
-    )
+    body.refuse(echo="the prompt is not repeated, nor are its tokens scored; put it before the answer yourself")
     choices = body.whole("n", 1, MOST_CHOICES) or 1
     if (best := body.whole("best_of", 1, MOST_CHOICES)) not in (None, choices):
         raise bad_field("best_of", f"{best} answers to choose {choices} from are not made; ask for n")
+    shape, constraint = shape_of(body)
     request = replace(
         request_of(body, model.base, model.vocab_size),
-        constraint=constraint_of(body.inner("response_format")),
+        constraint=constraint,
         logprobs=body.whole("logprobs", 0, MOST_TOP),
         predict=predicted(body),
     )
-    text, ends, stops = _prompt(body, model)
+    (text, *others), ends, stops = _prompts(body, model)
+    if choices * (1 + len(others)) > MOST_CHOICES:
+        raise bad_field("prompt", f"{choices * (1 + len(others))} answers, and at most {MOST_CHOICES} are made at once")
     return Ask(
         request=replace(request, stop_tokens=stops),
         text=text,
+        others=tuple(others),
         ends=ends,
+        shape=shape,
         choices=choices,
         stream=body.flag("stream"),
         rounds=body.flag("specdec"),
@@ -48,31 +51,25 @@ def read(body: Fields, model: Model) -> Ask:
     )
 
 
-def _prompt(body: Fields, model: Model) -> tuple[str | tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """(a text or ids, lengths of what others share of them, tokens that end the answer)."""
-    text, after = _text(body, model), body.text("suffix")
+def _prompts(body: Fields, model: Model) -> tuple[list[Prompt], tuple[int, ...], tuple[int, ...]]:
+    """(texts or ids, lengths of what others share of them, tokens that end the answer)."""
+    value, after = body.raw("prompt"), body.text("suffix")
+    several = isinstance(value, list) and value and all(isinstance(one, str | list) for one in value)
+    prompts = [
+        one if isinstance(one, str) else token_ids("prompt", one, model) for one in (value if several else [value])
+    ]
     if not after:
-        return text, (), ()
-    if not isinstance(text, str):
-        raise bad_field("suffix", "it goes with a prompt that is a text")
-    filling, stops = filled("suffix", Gap(text, after), model)
-    return filling.tokens, filling.ends, stops
-
-
-def _text(body: Fields, model: Model) -> str | tuple[int, ...]:
-    """A text, ids, or a list of one of either."""
-    value = body.raw("prompt")
-    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str | list):
-        value = value[0]
-    if isinstance(value, str):
-        return value
-    return token_ids("prompt", value, model)
+        return prompts, (), ()
+    if len(prompts) > 1 or not isinstance(prompts[0], str):
+        raise bad_field("suffix", "it goes with a prompt that is one text")
+    filling, stops = filled("suffix", Gap(prompts[0], after), model)
+    return [filling.tokens], filling.ends, stops
 
 
 def token_ids(name: str, value: Any, model: Model) -> tuple[int, ...]:
     """Ids of the model's vocabulary. Raises: HttpError."""
     if not isinstance(value, list) or not all(isinstance(one, int) and not isinstance(one, bool) for one in value):
-        raise bad_field(name, "one text, or one list of token ids, is expected")
+        raise bad_field(name, "a text, a list of token ids, or a list of either is expected")
     if foreign := [one for one in value if not 0 <= one < model.vocab_size]:
         raise bad_field(name, f"there is no token {str(foreign[0])[:20]}: the model has {model.vocab_size}")
     return tuple(value)

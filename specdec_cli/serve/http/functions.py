@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specdec_cli.jsonfile import shown
-from specdec_cli.serve.http.errors import bad_field
+from specdec_cli.serve.http.errors import HttpError, bad_field
 from specdec_cli.serve.http.fields import Fields
 
 Function = dict[str, Any]
@@ -53,33 +53,62 @@ def chosen(functions: Sequence[Function], choice: str, name: str | None, field: 
 
 
 def openai_offer(body: Fields, nested: bool) -> Offer:
-    """`tools` and `tool_choice` of OpenAI's dialects; kinds of tools that are no functions are left out."""
-    functions = []
-    for tool in body.each("tools"):
-        if tool.text("type") != "function":
-            continue
-        inner = tool.inner("function") if nested else tool
-        if inner is None:
-            raise bad_field(tool.named("function"), "it is missing, and an object is expected")
-        functions.append(function(inner))
+    """`tools` and `tool_choice` of OpenAI's dialects. Raises: HttpError for kinds of tools that are no functions."""
+    functions = [one for tool in body.each("tools") for one in _openai_functions(tool, nested)]
     if not isinstance(body.raw("tool_choice"), dict):
-        return chosen(
-            functions, body.choice("tool_choice", ("none", "auto", "required")) or "auto", None, "tool_choice"
-        )
+        choice = body.choice("tool_choice", ("none", "auto", "required", "any")) or "auto"  # any: Mistral's word
+        return chosen(functions, "required" if choice == "any" else choice, None, "tool_choice")
     named = body.inner("tool_choice")
     assert named is not None
-    if named.choice("type", ("function",)) is None:
-        raise bad_field("tool_choice.type", "it is missing, and function is expected")
-    holder = (named.inner("function") or named) if nested else named
-    return chosen(functions, "required", holder.needed("name"), "tool_choice")
+    kind = named.choice("type", ("function", "allowed_tools"))
+    if kind is None:
+        raise bad_field("tool_choice.type", "it is missing, and function or allowed_tools is expected")
+    holder = (named.inner(kind) or named) if nested else named
+    if kind == "function":
+        return chosen(functions, "required", holder.needed("name"), "tool_choice")
+    names = [(one.inner("function") or one).needed("name") for one in holder.each("tools")]
+    for name in names:
+        chosen(functions, "auto", name, "tool_choice")  # each must be known
+    allowed = [one for one in functions if one["function"]["name"] in names]
+    return chosen(allowed, holder.choice("mode", ("auto", "required")) or "auto", None, "tool_choice")
+
+
+def _openai_functions(tool: Fields, nested: bool) -> list[Function]:
+    """The function that `tool` is, or those of a namespace, which is how Codex groups the tools of one server."""
+    if tool.text("type") != "namespace" or nested:
+        return [_openai_function(tool, nested)]
+    inside = [_openai_function(one, nested) for one in tool.each("tools")]
+    for one in inside:
+        one["function"]["name"] = qualified(tool.needed("name"), one["function"]["name"])
+    return inside
+
+
+def _openai_function(tool: Fields, nested: bool) -> Function:
+    if tool.text("type") not in ("function", None):
+        raise unknown_kind(tool)
+    inner = tool.inner("function") if nested else tool
+    if inner is None:
+        raise bad_field(tool.named("function"), "it is missing, and an object is expected")
+    return function(inner)
+
+
+def qualified(namespace: str | None, name: str) -> str:
+    """How a function of a namespace is called by the model."""
+    return f"{namespace}.{name}" if namespace else name
+
+
+def unknown_kind(tool: Fields) -> HttpError:
+    """For a tool that is no function: nobody here could run it, and no schema says what its client could."""
+    return bad_field(tool.named("type"), f"{shown(tool.raw('type'))} is no kind of tool here: only functions are")
 
 
 def anthropic_offer(body: Fields) -> tuple[Offer, bool]:
     """The same of Anthropic's, and whether at most one call is wanted."""
     functions = []
     for tool in body.each("tools"):
-        if tool.text("type") in (None, "custom"):
-            functions.append(function(tool, "input_schema"))
+        if tool.text("type") not in (None, "custom"):
+            raise unknown_kind(tool)
+        functions.append(function(tool, "input_schema"))
     choice = body.inner("tool_choice")
     kind = choice.choice("type", ("auto", "any", "tool", "none")) if choice else None
     one = choice is not None and choice.flag("disable_parallel_tool_use")

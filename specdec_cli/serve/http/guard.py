@@ -32,12 +32,16 @@ METHODS = "GET, POST, OPTIONS"
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """Who may come in: by which names of this server, from which pages, with which key."""
+    """Who may come in: by which names of this server, from which pages, with which key.
+
+    `hosts` are further names, each at one port or, without one, at any.
+    """
 
     port: int
     host: str = "127.0.0.1"
     key: str | None = None
     origins: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
     most_body_bytes: int = MOST_BODY_BYTES
     body_seconds: float = BODY_SECONDS
 
@@ -50,8 +54,10 @@ class Door:
 
     def require(self, method: str, path: str, headers: Headers) -> None:
         """Raises: HttpError for a request that may not come in."""
-        self._require_host(headers.get("host", ""))
-        self._require_origin(headers.get("origin"), headers.get("host", ""))
+        self._require_host(headers.get("host", "").lower())
+        self._require_origin(headers.get("origin"), headers.get("host", "").lower())
+        if "content-length" in headers and "transfer-encoding" in headers:
+            raise HttpError(400, "a body has a Content-Length or comes in chunks: with both, proxies differ on its end")
         if method == "OPTIONS":
             return
         if self.key is not None and path != "/health" and not is_page(path):
@@ -61,10 +67,13 @@ class Door:
 
     def _require_host(self, host: str) -> None:
         """The port is ours, and the name is one that no other machine's owner can have pointed here."""
-        name, _, port = host.rpartition(":")
-        if port == str(self.port) and (name.lower() in LOOPBACK or (self.foreign and self._is_ours(name))):
+        name, port = host_and_port(host)
+        if port == str(self.port) and (name in LOOPBACK or (self.foreign and self._is_ours(name))):
             return
-        raise HttpError(403, f"the Host {shown(host)} is not this server's: it is localhost:{self.port}", code="host")
+        if host in self.hosts or name in self.hosts:
+            return
+        ours = f"it is localhost:{self.port}, and --allow-host gives it more names"
+        raise HttpError(403, f"the Host {shown(host)} is not this server's: {ours}", code="host")
 
     @property
     def foreign(self) -> bool:
@@ -72,7 +81,7 @@ class Door:
         return not is_loopback(self.host)
 
     def _is_ours(self, name: str) -> bool:
-        if name.lower() == self.host.lower():
+        if name == self.host.lower():
             return True
         try:
             ipaddress.ip_address(name.strip("[]"))
@@ -81,14 +90,15 @@ class Door:
         return True
 
     def _require_origin(self, origin: str | None, host: str) -> None:
-        if origin is None or origin in self.origins or origin == f"http://{host}":
+        if origin is None or origin in self.origins or origin in (f"http://{host}", f"https://{host}"):
             return
         raise HttpError(
             403, f"pages of {shown(origin)} may not use this server; --allow-origin lets them", code="origin"
         )
 
     def _require_key(self, headers: Headers) -> None:
-        given = headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        given = headers.get("x-api-key") or (token.strip() if scheme.lower() == "bearer" else "")
         assert self.key is not None
         if not hmac.compare_digest(given.encode(), self.key.encode()):
             raise HttpError(401, "this server wants its key: as Authorization: Bearer, or as x-api-key")
@@ -112,6 +122,12 @@ class Door:
         if origin is None or origin not in self.origins:
             return {}
         return {b"access-control-allow-origin": origin.encode(), b"vary": b"Origin"}
+
+
+def host_and_port(host: str) -> tuple[str, str]:
+    """The name in a `Host`, and its port, empty where it has none."""
+    name, _, port = host.rpartition(":")
+    return (name, port) if port.isdigit() else (host, "")
 
 
 def is_loopback(host: str) -> bool:

@@ -39,8 +39,6 @@ def read(body: Fields, model: Model) -> Ask:
     gap = Gap(body.needed("input_prefix"), body.needed("input_suffix"), body.text("prompt", "") or "", files)
     filling, ends = filled("input_suffix", gap, model)
     request = request_of(_usual(body), model.base, model.vocab_size)
-    if body.has("n_predict") and body.raw("n_predict") == 0:  # the prompt is only to be read, for the next one
-        request = replace(request, max_tokens=0)
     return Ask(
         request=replace(request, predict=predicted(body), stop_tokens=ends),
         text=filling.tokens,
@@ -57,12 +55,7 @@ def read(body: Fields, model: Model) -> Ask:
 
 def _usual(body: Fields) -> Fields:
     """The body without what llama.cpp's clients send for nothing."""
-    values = dict(body.values)
-    if values.get("seed") in NO_SEED:
-        del values["seed"]
-    if values.get("n_predict") == 0:
-        del values["n_predict"]
-    return Fields(values)
+    return Fields({name: value for name, value in body.values.items() if name != "seed" or value not in NO_SEED})
 
 
 def filled(name: str, gap: Gap, model: Model) -> tuple[Filling, tuple[int, ...]]:

@@ -5,7 +5,7 @@ Templates take texts as `content`, the arguments of calls as objects, and leadin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from specdec_cli.jsonfile import NotJson, parse_object, shown
@@ -15,23 +15,53 @@ from specdec_cli.serve.http.fields import Fields
 Message = dict[str, Any]
 ROLES = ("system", "developer", "user", "assistant", "tool")
 TEXTS = ("text", "input_text", "output_text", "refusal", "reasoning_text", "summary_text")
-PICTURES = ("image_url", "input_image", "image", "input_audio", "file", "input_file", "document", "video_url")
+UNREADABLE = {
+    **dict.fromkeys(("image_url", "input_image", "image"), "an image"),
+    **dict.fromkeys(("input_audio", "audio"), "a sound"),
+    **dict.fromkeys(("file", "input_file", "document"), "a file"),
+    "video_url": "a video",
+}
 
 
-def text_of(fields: Fields, name: str = "content") -> str:
-    """The text of a content: a text, or a list of parts. Raises: HttpError for what no text model can read."""
+def text_of(fields: Fields, name: str = "content", notes: bool = False) -> str:
+    """The text of a content: a text, or a list of parts. With `notes` what no text model can read becomes a note of it.
+
+    A function's result is worth notes: refused, it would be refused with every later turn of its conversation too.
+    Raises: HttpError for what cannot be read.
+    """
+    return _joined(fields, name, notes, part_text)
+
+
+def part_text(part: Fields, notes: bool = False) -> str:
+    """The text of one part, as in `text_of`: of a document and of what a search found, with its title."""
+    kind, source = part.text("type"), part.inner("source") if part.raw("type") == "document" else None
+    if kind == "search_result":
+        said = [part.text("title"), part.text("source"), _joined(part, "content", notes, _plain_text)]
+    elif source is not None and source.raw("type") in ("text", "content"):
+        name = "data" if source.raw("type") == "text" else "content"
+        said = [part.text("title"), part.text("context"), _joined(source, name, notes, _plain_text)]
+    else:
+        return _plain_text(part, notes)
+    return "\n".join(filter(None, said))
+
+
+def _plain_text(part: Fields, notes: bool) -> str:
+    """The text of a part that has no parts of its own."""
+    kind = part.text("type") or "text"
+    if kind in TEXTS:
+        return part.text("text") or part.text("refusal") or ""
+    if kind not in UNREADABLE:
+        raise bad_field(part.named("type"), f"{shown(kind)} is unknown: parts are of type text")
+    if not notes:
+        raise bad_field(part.named("type"), f"{kind} cannot be read: the model reads text only")
+    return f"[{UNREADABLE[kind]}, which this model cannot see]"
+
+
+def _joined(fields: Fields, name: str, notes: bool, read: Callable[[Fields, bool], str]) -> str:
     value = fields.raw(name)
     if value is None or isinstance(value, str):
         return value or ""
-    texts = []
-    for part in fields.each(name):
-        kind = part.text("type") or "text"
-        if kind in PICTURES:
-            raise bad_field(part.named("type"), f"{kind} cannot be read: the model reads text only")
-        if kind not in TEXTS:
-            raise bad_field(part.named("type"), f"{shown(kind)} is unknown: parts are of type text")
-        texts.append(part.text("text") or part.text("refusal") or "")
-    return "\n".join(filter(None, texts))
+    return "\n".join(filter(None, (read(part, notes) for part in fields.each(name))))
 
 
 def openai_messages(body: Fields) -> list[Message]:
@@ -41,7 +71,7 @@ def openai_messages(body: Fields) -> list[Message]:
         role = message.choice("role", ROLES)
         if role is None:
             raise bad_field(message.named("role"), f"it is missing; one of {', '.join(ROLES)}")
-        text = text_of(message)
+        text = text_of(message, notes=role == "tool")
         if role == "assistant":
             found.append(assistant(text, message.text("reasoning_content") or "", calls_of(message)))
         elif role == "tool":
@@ -50,6 +80,11 @@ def openai_messages(body: Fields) -> list[Message]:
             found.append({"role": "system" if role == "developer" else role, "content": text})
     if not found:
         raise bad_field(body.named("messages"), "it is empty, and at least one message is expected")
+    continued = found[-1]["role"] == "assistant"
+    if body.flag("continue_final_message", continued) != continued:
+        raise bad_field(
+            "continue_final_message", "a last message is continued where it is the assistant's, and only then"
+        )
     return settled(found)
 
 

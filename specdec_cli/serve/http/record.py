@@ -60,12 +60,12 @@ class Record:
 
     @property
     def words(self) -> dict[str, Any]:
-        """Prompt and answers as text."""
+        """Prompt and answers as text; several prompts as a list."""
         if not self.answers:
             return {}
-        first = self.answers[0]
+        prompts = [one.model.text(one.prompt) for one in self.answers[:: self.answers[0].ask.choices]]
         return {
-            "prompt": first.model.text(first.prompt),
+            "prompt": prompts if len(prompts) > 1 else prompts[0],
             "answers": [answer.finish.text if answer.finish else answer.text for answer in self.answers],
         }
 

@@ -12,6 +12,7 @@ from specdec_cli.serve.http import voice
 from specdec_cli.serve.http.answer import Answer, Piece, Said, Thought
 from specdec_cli.serve.http.ask import Ask
 from specdec_cli.serve.http.errors import HttpError
+from specdec_cli.serve.http.functions import qualified
 from specdec_cli.serve.http.tools import Call
 
 
@@ -28,12 +29,6 @@ def _message(identity: str, text: str, status: str) -> dict[str, Any]:
 def _reasoning(identity: str, text: str, status: str) -> dict[str, Any]:
     content = [{"type": "reasoning_text", "text": text}] if status != "in_progress" else []
     return {"id": identity, "type": "reasoning", "summary": [], "content": content, "status": status}
-
-
-def _function(identity: str, call: Call, status: str) -> dict[str, Any]:
-    arguments = call.arguments if status != "in_progress" else ""
-    said = {"call_id": call.id, "name": call.name, "arguments": arguments}
-    return {"id": identity, "type": "function_call", **said, "status": status}
 
 
 # By kind of text: the item, its part, and the names of its events.
@@ -96,7 +91,7 @@ class ResponseVoice:
         items = [_reasoning(_new("rs"), answer.thinking, thought)] if answer.thinking else []
         if answer.text or not answer.calls:
             items.append(_message(_new("msg"), answer.text, last))
-        items += [_function(_new("fc"), call, "completed") for call in answer.calls]
+        items += [self._function(_new("fc"), call, "completed") for call in answer.calls]
         return {**self._ended(answer, items), **voice.rounds_of(answers)}
 
     def _opened(self, kind: str) -> bytes:
@@ -118,16 +113,26 @@ class ResponseVoice:
         self._open = None
         return done + self._finished(item)
 
+    def _function(self, identity: str, call: Call, status: str) -> dict[str, Any]:
+        """A call; a function of a namespace is told by both names."""
+        offered = [tool for tool in self.ask.extra.get("tools") or () if tool.get("type") == "namespace"]
+        spaces = [tool["name"] for tool in offered if call.name.startswith(qualified(tool["name"], ""))]
+        said = {"call_id": call.id, "name": call.name, "arguments": call.arguments if status != "in_progress" else ""}
+        if spaces:
+            said |= {"namespace": spaces[0], "name": call.name.removeprefix(qualified(spaces[0], ""))}
+        return {"id": identity, "type": "function_call", **said, "status": status}
+
     def _called(self, call: Call) -> bytes:
         identity = _new("fc")
         place = {"item_id": identity, "output_index": len(self._items)}
-        item = _function(identity, call, "in_progress")
+        item = self._function(identity, call, "in_progress")
         found = self._event("response.output_item.added", output_index=len(self._items), item=item)
         for piece in call.pieces:
             found += self._event("response.function_call_arguments.delta", **place, delta=piece)
-        said = {"name": call.name, "arguments": call.arguments}
+        item = self._function(identity, call, "completed")
+        said = {"name": item["name"], "arguments": call.arguments}
         found += self._event("response.function_call_arguments.done", **place, **said)
-        return found + self._finished(_function(identity, call, "completed"))
+        return found + self._finished(item)
 
     def _finished(self, item: dict[str, Any]) -> bytes:
         self._items.append(item)

@@ -11,7 +11,7 @@ from specdec_cli.serve.http.ask import Ask
 from specdec_cli.serve.http.chat import thinks
 from specdec_cli.serve.http.errors import bad_field
 from specdec_cli.serve.http.fields import Fields
-from specdec_cli.serve.http.functions import openai_offer
+from specdec_cli.serve.http.functions import openai_offer, qualified
 from specdec_cli.serve.http.sampling import constraint_of, predicted, request_of
 from specdec_cli.serve.model import Model
 
@@ -80,10 +80,11 @@ def _take(item: Fields, found: list[dict[str, Any]]) -> None:
             else:
                 found.append({"role": "system" if role == "developer" else role, "content": text})
         case "function_call":
-            call = messages.call(item.needed("call_id"), item.needed("name"), item.text("arguments") or "{}")
+            name = qualified(item.text("namespace"), item.needed("name"))
+            call = messages.call(item.needed("call_id"), name, item.text("arguments") or "{}")
             _said(found, messages.assistant("", calls=[call]))
         case "function_call_output":
-            found.append(messages.result(item.needed("call_id"), messages.text_of(item, "output")))
+            found.append(messages.result(item.needed("call_id"), messages.text_of(item, "output", notes=True)))
         case "reasoning":
             name = "content" if item.has("content") else "summary"
             _said(found, messages.assistant("", messages.text_of(item, name)))

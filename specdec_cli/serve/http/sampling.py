@@ -6,9 +6,11 @@ The same in every dialect, but for the few whose names differ.
 from __future__ import annotations
 
 import json
+import re
+import string
 from dataclasses import replace
 
-from specdec_cli.jsonfile import shown
+from specdec_cli.jsonfile import NotJson, parse_object, shown
 from specdec_cli.request import BOUNDS, Constraint, Request
 from specdec_cli.serve.http.errors import bad_field
 from specdec_cli.serve.http.fields import Fields
@@ -19,6 +21,9 @@ MOST_TOKENS, MOST_STOPS, MOST_SEED = 10_000_000, 64, 2**63 - 1
 LENGTHS = ("max_completion_tokens", "max_output_tokens", "max_tokens", "n_predict")
 SAMPLING = (*BOUNDS, "repeat_penalty")
 ANY_OBJECT = Constraint("schema", '{"type": "object"}')
+# Shapes in GBNF or EBNF, by the names that others have for them.
+GRAMMARS = ("grammar", "guided_grammar", "ebnf", "structural_tag")
+PUNCTUATION = re.compile(f"[{re.escape(string.punctuation)}]")
 
 
 def request_of(body: Fields, base: Request, vocab_size: int) -> Request:
@@ -34,10 +39,10 @@ def request_of(body: Fields, base: Request, vocab_size: int) -> Request:
 
 
 def _length(body: Fields) -> int:
-    """The longest answer that is asked for; -1 is how some say that they do not care."""
+    """The longest answer that is asked for; 0 only reads the prompt, -1 is how some say that they do not care."""
     for name in LENGTHS:
-        if body.has(name) and body.raw(name) != -1:
-            return body.whole(name, 1, MOST_TOKENS) or USUAL_TOKENS
+        if body.raw(name) != -1 and (length := body.whole(name, 0, MOST_TOKENS)) is not None:
+            return length
     return USUAL_TOKENS
 
 
@@ -73,6 +78,46 @@ def _bias(body: Fields, vocab_size: int) -> tuple[tuple[int, float], ...]:
             raise bad_field("logit_bias", f"{shown(name)} is no token of this model, which has {vocab_size}")
         found[int(name)] = biases.number(name, -100, 100) or 0.0
     return tuple(found.items())
+
+
+def shape_of(body: Fields) -> tuple[str, Constraint | None]:
+    """(the field, its shape): `response_format`, or what llama.cpp, vLLM and SGLang call it. Raises: HttpError."""
+    nested = body.inner("structured_outputs") or Fields({}, "structured_outputs")
+    for fields in (body, nested):
+        fields.refuse(**dict.fromkeys(GRAMMARS, "grammars are not kept; ask for a schema, a guided_regex or a choice"))
+    shapes: dict[str, Constraint] = {}
+    if (shape := constraint_of(body.inner("response_format"))) is not None:
+        shapes["response_format"] = shape
+    for fields, name, read in (
+        *((body, name, _schema) for name in ("json_schema", "guided_json")),
+        *((body, name, _regex) for name in ("guided_regex", "regex")),
+        (body, "guided_choice", _choice),
+        *((nested, name, read) for name, read in (("json", _schema), ("regex", _regex), ("choice", _choice))),
+    ):
+        if fields.has(name):
+            shapes[fields.named(name)] = read(fields, name)
+    if len(shapes) > 1:
+        first, second, *_ = shapes
+        raise bad_field(second, f"an answer has one shape, and {first} gives it")
+    return next(iter(shapes.items()), ("response_format", None))
+
+
+def _schema(fields: Fields, name: str) -> Constraint:
+    """Of a JSON schema, as an object or as text."""
+    value = fields.raw(name)
+    try:
+        return Constraint("schema", json.dumps(value if isinstance(value, dict) else parse_object(fields.needed(name))))
+    except NotJson as error:
+        raise bad_field(fields.named(name), str(error)) from error
+
+
+def _regex(fields: Fields, name: str) -> Constraint:
+    return Constraint("regex", fields.needed(name))
+
+
+def _choice(fields: Fields, name: str) -> Constraint:
+    """Of texts, one of which is the answer."""
+    return Constraint("regex", "|".join(PUNCTUATION.sub(r"\\\g<0>", text) for text in fields.texts(name)))
 
 
 def constraint_of(shape: Fields | None) -> Constraint | None:

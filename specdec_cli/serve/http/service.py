@@ -119,7 +119,8 @@ class Service:
     ) -> tuple[list[Answer], list[Ticket]]:
         """Hand in the jobs of a body, unless its client has `left`."""
         ask = self.ask(body, read)
-        prompt, ends = self.prompt(ask, left)
+        prompts = [self.prompt(one, left) for one in ask.each]
+        jobs = [(attempt, *prompt) for prompt in prompts for attempt in range(ask.choices)]
         request, model = ask.request, self.found(ask.model)
         if isinstance(request.predict, str) and request.predict:
             there = partial(require_there, left)
@@ -127,11 +128,11 @@ class Service:
             request = replace(request, predict=predicted)
         if request.constraint is not None:
             require(request.constraint, ask)
-        answers = [Answer(model, ask, prompt) for _ in range(ask.choices)]
+        answers = [Answer(model, ask, prompt) for _, prompt, _ in jobs]
         tickets: list[Ticket] = []
         try:
-            for choice in range(ask.choices):
-                each, raw = replace(request, attempt=choice), ask.text is not None
+            for choice, (attempt, prompt, ends) in enumerate(jobs):
+                each, raw = replace(request, attempt=attempt), ask.text is not None or ask.begun
                 job = Job(prompt, each, ends, ask.key, ask.noun, raw, model.pair)
                 tickets.append(self.desk.submit(job, partial(mailbox.deliver, choice)))
         except SpecdecError:
@@ -147,6 +148,8 @@ class Service:
         ask = replace(read(body, model), model=name or model.name)
         if ask.tools and model.tokenizer.call_marks is None:
             raise bad_field("tools", f"the template of {model.name} knows none that could be read")
+        if ask.begun and ask.request.constraint is not None:
+            raise bad_field(ask.shape, "it is the shape of a whole answer, and the last message begins one")
         return calls.constrained(ask, model)
 
     def found(self, name: str | None) -> Model:
@@ -209,4 +212,4 @@ def require(constraint: Constraint, ask: Ask) -> None:
         require_possible(constraint, ask.request.stop)
     except UsageError as error:
         message = error.message.replace("--stop", "stop")
-        raise HttpError(400, message, "response_format", "invalid_schema") from error
+        raise HttpError(400, message, ask.shape, "invalid_schema") from error

@@ -110,13 +110,14 @@ def _pace(what: str, tokens: int, ms: float) -> dict[str, Any]:
 
 
 def usage(answers: Sequence[Answer]) -> dict[str, Any]:
-    """OpenAI's `usage`: the prompt once, the answers all."""
-    prompt, emitted = len(answers[0].prompt), sum(answer.emitted for answer in answers)
+    """OpenAI's `usage`: each prompt once, the answers all."""
+    prompts = answers[:: answers[0].ask.choices]
+    prompt, emitted = sum(len(one.prompt) for one in prompts), sum(answer.emitted for answer in answers)
     found: dict[str, Any] = {
         "prompt_tokens": prompt,
         "completion_tokens": emitted,
         "total_tokens": prompt + emitted,
-        "prompt_tokens_details": {"cached_tokens": answers[0].cached},
+        "prompt_tokens_details": {"cached_tokens": sum(one.cached for one in prompts)},
     }
     if details := _details(answers):
         found["completion_tokens_details"] = details

@@ -89,12 +89,18 @@ def test_what_a_form_can_send_is_refused(door, kind):
 
 def test_with_a_key_nothing_but_its_health_is_told_without(door):
     url = door(host="0.0.0.0", key="secret")
-    wrong = [{}, {"Authorization": "Bearer secre"}, {"x-api-key": "secrets"}, {"Authorization": "Basic secret"}]
+    wrong = [
+        {},
+        {"Authorization": "Bearer secre"},
+        {"x-api-key": "secrets"},
+        {"Authorization": "Basic secret"},
+        {"Authorization": "Bearersecret"},
+    ]
     wrong.append({"x-api-key": b"\xff\xfe"})
     for headers in wrong:
         refused = httpx.get(f"{url}/v1/models", headers=headers)
         assert refused.status_code == 401 or headers == {"x-api-key": "secrets"}, headers
-    for headers in ({"Authorization": "Bearer secret"}, {"x-api-key": "secret"}):
+    for headers in ({"Authorization": "Bearer secret"}, {"Authorization": "bearer secret"}, {"x-api-key": "secret"}):
         assert httpx.get(f"{url}/v1/models", headers=headers).status_code == 200
     assert httpx.get(f"{url}/health").status_code == 200
 
@@ -104,6 +110,32 @@ def test_an_open_interface_is_reached_by_its_address_but_by_no_other_name(door):
     port = url.rpartition(":")[2]
     assert httpx.get(f"{url}/health", headers={"Host": f"192.168.1.9:{port}"}).status_code == 200
     assert httpx.get(f"{url}/health", headers={"Host": f"evil.example:{port}"}).status_code == 403
+
+
+def test_a_name_that_was_allowed_is_let_in_at_its_port_or_at_any(door):
+    """With the key there was still no way in by a .local name, through a proxy or a forwarded port."""
+    url = door(host="0.0.0.0", key="secret", hosts=("mac-studio.local", "box.example:9999", "127.0.0.1:9999"))
+    port = url.rpartition(":")[2]
+    found = {}
+    for host in ("MAC-studio.local", f"mac-studio.local:{port}", "mac-studio.local:1", "box.example:9999"):
+        found[host] = httpx.get(f"{url}/health", headers={"Host": host}).status_code
+    found["forwarded"] = httpx.get(f"{url}/health", headers={"Host": "127.0.0.1:9999"}).status_code
+    assert set(found.values()) == {200}, found
+    for host in ("box.example", f"box.example:{port}", "evil.example", "x.mac-studio.local", "127.0.0.1:1", ""):
+        assert httpx.get(f"{url}/health", headers={"Host": host}).status_code == 403, host
+    page = {"Host": "mac-studio.local", "Origin": "https://mac-studio.local", "x-api-key": "secret"}
+    assert httpx.post(f"{url}/v1/chat/completions", json=ASKED, headers=page).status_code == 200
+    page["Origin"] = "https://evil.example"
+    assert httpx.post(f"{url}/v1/chat/completions", json=ASKED, headers=page).status_code == 403
+
+
+def test_a_body_of_two_lengths_is_refused(door):
+    """The chunks won, and a proxy before it may believe the length: they would differ on where the next one begins."""
+    body = json.dumps(ASKED).encode()
+    head = b"POST /v1/messages HTTP/1.1\r\nHost: HOST\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    both = b"Content-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n" % len(body)
+    answer, closed = raw(door(), head + both + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
+    assert closed and answer.startswith(b"HTTP/1.1 400") and b"Content-Length" in answer
 
 
 def test_a_body_that_is_too_large_is_refused_announced_or_not(door):

@@ -49,6 +49,7 @@ FIELDS = (
         "metadata",
     ),
     *("content", "tokens", "instructions", "suffix", "echo", "best_of", "parallel_tool_calls", "chat_template_kwargs"),
+    *("json_schema", "guided_json", "guided_regex", "guided_choice", "structured_outputs", "continue_final_message"),
     *("input_prefix", "input_suffix", "input_extra", "n_predict", "n_indent", "t_max_predict_ms", "response_fields"),
 )
 PATHS = (
@@ -80,6 +81,9 @@ ODD = (
     *([[]], [None], [1, "a"], {"type": "text"}, {"type": "json_schema"}, {"type": "json_object"}, {"type": "function"}),
     *([{"role": "user", "content": "hi"}], [{"role": "user"}], [{"role": "tool", "content": "x"}], [{"role": 7}]),
     *([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}]}],),
+    *([{"role": "assistant", "content": "hi"}], [{"role": "tool", "content": [{"type": "document", "source": 1}]}]),
+    *([{"type": "namespace", "name": "n", "tools": [{"type": "namespace"}]}], {"type": "allowed_tools", "tools": [1]}),
+    *(["a", "b"], [[5], "a"], {"regex": "("}, {"choice": []}),
     *([{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}], "content": None}],),
     *([{"type": "function", "function": {"name": "f", "parameters": {"type": 7}, "strict": True}}],),
     *({"type": "json_schema", "json_schema": {"schema": {"pattern": "(((((((a*)*)*)*)*)*)*)*b"}}}, {"5": 4, "x": 1}),

@@ -148,7 +148,7 @@ def test_anthropic_s_client_gets_several_calls_streamed_or_not(scripted):
 def test_responses_carry_calls_as_items_streamed_or_not(scripted):
     url, _, _ = scripted(SAID, SAID)
     gpt = openai.OpenAI(base_url=f"{url}/v1", api_key="none")
-    asked = {"model": "tool", "input": "Read.", "tools": [{"type": "function", **FUNCTION}, {"type": "web_search"}]}
+    asked = {"model": "tool", "input": "Read.", "tools": [{"type": "function", **FUNCTION}]}
     whole = gpt.responses.create(**asked)
     with gpt.responses.stream(**asked) as stream:
         for _ in stream:
@@ -158,6 +158,40 @@ def test_responses_carry_calls_as_items_streamed_or_not(scripted):
         assert [item.type for item in response.output] == ["message", "function_call", "function_call"]
         assert [(item.name, json.loads(item.arguments)) for item in response.output[1:]] == [A, B]
     gpt.close()
+
+
+def test_a_function_of_a_namespace_is_called_by_both_names_as_codex_groups_those_of_a_server(tooled, scripted):
+    """Its servers' functions were dropped, and those of its own agents."""
+    said = written("a.py", name="mcp__files.read")
+    url, _, desk = scripted(said, said, "Done.")
+    gpt = openai.OpenAI(base_url=f"{url}/v1", api_key="none")
+    space = {"type": "namespace", "name": "mcp__files", "description": "d", "tools": [{"type": "function", **FUNCTION}]}
+    asked = {"model": "tool", "tools": [space]}
+    (item,) = gpt.responses.create(input="Read.", **asked).output
+    with gpt.responses.stream(input="Read.", **asked) as stream:
+        told = [event.item for event in stream if event.type == "response.output_item.done"]
+    assert [(one.namespace, one.name, json.loads(one.arguments)) for one in (item, *told)] == [("mcp__files", *A)] * 2
+    result = {"type": "function_call_output", "call_id": item.call_id, "output": "text"}
+    gpt.responses.create(input=[{"role": "user", "content": "Read."}, item, result], **asked)
+    assert '<tool_call>\n{"name": "mcp__files.read"' in tooled.text(desk.jobs[-1].job.prompt)
+    gpt.close()
+
+
+UNKNOWN = {
+    "chat/completions": ({"messages": ASKED}, {"type": "custom", "custom": {"name": "patch"}}),
+    "responses": ({"input": "Read."}, {"type": "web_search"}),
+    "messages": ({"messages": ASKED, "max_tokens": 9}, {"type": "web_search_20250305", "name": "web_search"}),
+}
+
+
+@pytest.mark.parametrize("path", UNKNOWN)
+def test_a_tool_that_is_no_function_is_refused_by_its_kind(scripted, path):
+    """It was dropped without a word, and the client believed that the model had it."""
+    url, _, _ = scripted()
+    body, tool = UNKNOWN[path]
+    refused = httpx.post(f"{url}/v1/{path}", json={**body, "tools": [tool]}, timeout=30)
+    message = f'tools[0].type: "{tool["type"]}" is no kind of tool here: only functions are'
+    assert (refused.status_code, refused.json()["error"]["message"]) == (400, message)
 
 
 def test_a_broken_call_is_text_and_the_stream_goes_on(scripted):
@@ -310,6 +344,21 @@ def test_a_call_that_is_required_is_made_with_arguments_of_its_schema(random_mod
         assert set(arguments) == {"path", "deep"} and arguments["path"] in ("a.py", "b.py") and not message["content"]
 
 
+def test_a_choice_may_be_any_function_or_some_of_them(random_model):
+    other = {"type": "function", "function": {**FUNCTION, "name": "write"}}
+    asked = {"messages": ASKED, "tools": [*TOOLS, other], "seed": 2, "temperature": 1, "max_tokens": 400}
+    names = {"mode": "required", "tools": [{"type": "function", "function": {"name": "write"}}]}
+    for choice, known in (("any", {"read", "write"}), ({"type": "allowed_tools", "allowed_tools": names}, {"write"})):
+        body = {**asked, "tool_choice": choice, "parallel_tool_calls": False}
+        message = httpx.post(f"{random_model}/chat/completions", json=body, timeout=60).json()["choices"][0]["message"]
+        assert message["tool_calls"][0]["function"]["name"] in known
+    names = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "write"}]}
+    tools = [{"type": "function", **FUNCTION}, {"type": "function", **FUNCTION, "name": "write"}]
+    body = {"input": "Read.", "tools": tools, "tool_choice": names, "seed": 2, "temperature": 1}
+    items = httpx.post(f"{random_model}/responses", json=body, timeout=60).json()["output"]
+    assert {item["name"] for item in items} == {"write"}
+
+
 def test_a_shape_beside_functions_is_kept_unless_one_is_called(random_model):
     shape = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"enum": [1, 2, 3]}}}
     asked = {"messages": ASKED, "tools": TOOLS, "seed": 1, "temperature": 1, "response_format": shape}
@@ -329,4 +378,6 @@ def test_what_cannot_be_enforced_is_refused_by_name(random_model):
     assert refused(tools=TOOLS, tool_choice="required", stop="}") == "stop"
     assert refused(tools=TOOLS, tool_choice={"type": "function", "function": {"name": "g"}}) == "tool_choice"
     assert refused(tool_choice="required") == "tool_choice"
+    assert refused(tools=TOOLS, tool_choice={"type": "allowed_tools", "tools": [{"name": "g"}]}) == "tool_choice"
+    assert refused(tools=TOOLS, guided_regex="a+") == "tools"
     assert refused(response_format={"type": "json_schema", "json_schema": {"schema": endless}}) == "response_format"
