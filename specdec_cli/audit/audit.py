@@ -17,7 +17,7 @@ from specdec_cli.audit.divergence import Audit, Finding
 from specdec_cli.audit.measure import OnText, measure, rows_of
 from specdec_cli.audit.prompts import AuditPrompt
 from specdec_cli.engine import device
-from specdec_cli.engine.rounding import KnownText
+from specdec_cli.engine.rounding import KnownText, Position
 from specdec_cli.events import Round, RoundDone, Start
 from specdec_cli.kinds import COUPLED, DEFAULT_DRAFTER
 from specdec_cli.request import Constraint, Request
@@ -73,12 +73,14 @@ def run_audit(session: Session, plan: AuditPlan, on_progress: OnProgress) -> Aud
 
     known: list[tuple[str, KnownText]] = []
     findings: list[tuple[Finding, float]] = []
+    compared: list[tuple[Sequence[Position], float]] = []
     rows = set(rows_of(plan.ks))
     for prompt, temperature in texts:
         text, start, found, most = _compare_text(session, plan, prompt, temperature, progress)
         rows |= {most} if plan.constraint else set()  # what a shape forces is drafted beyond every K
         known.append((prompt.name, text))
         findings += [(finding, temperature) for finding in found]
+        compared += [(text.positions[: finding.tokens], temperature) for finding in found]
     rounding = measure(session, known, sorted(rows), plan.gap, lambda name: progress(f"{name}: rounding"))
     masked = f" under the same {plan.constraint.noun}" if plan.constraint else ""
     limits = {temperature: rounding.limit(temperature) for _, temperature in findings}
@@ -96,6 +98,7 @@ def run_audit(session: Session, plan: AuditPlan, on_progress: OnProgress) -> Aud
         rounding=rounding,
         constraint=plan.constraint.kind if plan.constraint else None,
         findings=[finding.judged(limits[temperature]) for finding, temperature in findings],
+        expected_flips=sum(rounding.flips([at.margin for at in read], temperature) for read, temperature in compared),
     )
 
 

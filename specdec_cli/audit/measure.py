@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal
 
-from specdec_cli.audit.change import Change, SeveralRows, difference
-from specdec_cli.audit.rounding import Noise, Rounding
+from specdec_cli.audit.rounding import Change, Group, Rounding, SeveralRows, difference
 from specdec_cli.engine import device
-from specdec_cli.engine.rounding import KnownText, Position, float32_leads, row_gaps
+from specdec_cli.engine.rounding import KnownText, Position, mlx_lm_leads, row_leads
 from specdec_cli.request import Request
 from specdec_cli.session.session import Session
 
@@ -40,22 +39,25 @@ def measure(
     session's target has read is replaced.
     """
     target, precision = session.slot.target, network_precision(session.dtype)
-    errors: list[float] = []
-    changes: Mapping[int, list[Change]] = {count: [] for count in rows}
-    for name, text in texts:
-        on_text(name)
-        if session.dtype != "float32":
-            wide = float32_leads(target.network, text)
-            for position, leads in zip(text.positions, wide, strict=bool(wide)):
-                errors += map(difference, position.leads, leads)
-        for count in rows:
-            for found in row_gaps(target, text, count):
-                change = difference(found.gap, text.positions[found.position].leads[0])
-                changes[count].append(Change(name, found.reading, found.position, found.row, change))
     read = [position for _, text in texts for position in text.positions]
     largest = max(position.largest_logit for position in read)
-    passes = [SeveralRows(count, found) for count, found in changes.items()]
-    return Rounding(precision, len(read), largest, Noise.of(errors), passes, given)
+    machine: Mapping[int, list[Change]] = {count: [] for count in rows}
+    ours: Mapping[int, list[Change]] = {count: [] for count in rows}
+    for name, text in texts:
+        on_text(name)
+        for count in rows:
+            theirs = {(found.position, found.row): found.leads for found in mlx_lm_leads(target, text, count)}
+            for (position, row), leads in theirs.items():
+                change = difference(leads, text.positions[position].leads)
+                machine[count].append(Change(name, "repeated", position, row, change))
+            for found in row_leads(target, text, count):
+                change = difference(found.leads, theirs[found.position, found.row])
+                ours[count].append(Change(name, found.reading, found.position, found.row, change))
+    passes = [
+        SeveralRows(count, Group("mlx-lm", machine[count]), Group("specdec", ours[count]), precision, largest)
+        for count in rows
+    ]
+    return Rounding(precision, len(read), passes, given)
 
 
 def network_precision(dtype: str) -> str:

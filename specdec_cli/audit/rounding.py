@@ -1,165 +1,207 @@
-"""What rounding explains, and what it does not (pure). Law: a near-tie's limit is measured, and what is measured is
-bounded by something that a fault in several rows or in a rollback cannot move.
+"""What rounding explains, and what it does not (pure). Law: what bounds our changes is measured without our code.
 
-Three teacher-forced readings of the same positions (`engine.rounding`) give the lead of a token over its best rival:
-one row a pass in the model's own type (mlx-lm), one row a pass with float32 activations (mlx-lm), and several rows a
-pass (specdec, rollback included). From the first to the last is the *change*. The largest one is what a near-tie may
-be: a token flips only where the change exceeds its lead.
+Three readings of the same positions (`engine.rounding`) say by how much a token leads its best rivals: one row a pass
+by mlx-lm, several rows a pass by mlx-lm, and as many rows a pass by specdec, rollback included. From the first to the
+second is the *machine's* change: its kernels for several rows add in another order. From the second to the third is
+*ours*: the same kernels read the same tokens, so it is 0 to the bit, or as small as the machine's where the past in the
+caches was rounded otherwise. These are faults:
 
-A fault would be measured as well, so changes are bounded by the *float32 noise* r: the root mean square of own type
-less float32, over all positions and rivals. Another reading in the own type that rounds as often and as finely differs
-by 1.4 r if it is independent. Kernels for several rows may round twice as much (mlx stores the scores of unfused
-attention, and dequantizes weights to 16 bits for matrix products): 2.2 r. So these are faults:
+* passes whose changes of ours have a root mean square above `SPREAD` times that of the machine's;
+* a change of ours above `PEAK` times the machine's largest.
 
-* a change above `PEAK` r, which is 4.5 × 2.2 r;
-* a row of the pass whose changes have a root mean square above `SPREAD` r, or a mean above `BIAS` r: rounding has no
-  direction, and the mean of `ENOUGH` changes strays by 0.3 r. This finds an error that is smaller than a peak of
-  rounding, but always there;
-* passes after rollbacks whose changes exceed, in the same measure, those of passes of as many rows without any: no r
-  there but the root mean square of the latter, where it is less than r. `STEADY` r at least, for it may be 0.
-
-r is believed up to `ROUNDINGS` epsilons of the largest logit. On the CPU it is about half an epsilon for 16-bit
-weights, and two for 4-bit weights, whose products mlx sums up in 16 bits there (mlx/backend/cpu/quantized.cpp). A
-float32 network has no wider type to be compared with: there `ROUNDINGS` epsilons bound a change.
+Where the machine changes nothing, a quarter of the spacing of numbers at the largest logit stands for its root mean
+square, and ten of these for its largest change: a cache in another order may still move a sum by a last bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from specdec_cli.audit.change import Group, SeveralRows, finite, root_mean_square
-
 # The spacing of numbers at 1; TF32 keeps as many bits as float16.
 EPSILONS: Mapping[str, float] = {"float32": 2.0**-23, "TF32": 2.0**-10, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-ROUNDINGS = 4
 # In logits: below this nothing is told apart.
 LEAST = 1e-3
-PEAK, SPREAD, BIAS = 10.0, 3.0, 1.5
-STEADY = 0.25
+SPREAD, PEAK, PEAK_OF_SPREAD = 2.0, 3.0, 10.0
+# Of numbers at the largest logit: more than that is believed of no machine.
+ROUNDINGS = 16
 # Fewer changes are no evidence of what is always there.
 ENOUGH = 64
+READINGS = {
+    "whole": "without a rollback",
+    "repeated": "after rolling back right drafts",
+    "rejected": "after rolling back wrong drafts",
+}
+
+
+def difference(leads: Sequence[float], others: Sequence[float]) -> float:
+    """The largest of `leads` less `others`; infinite where one of them is no number, 0 for two equal infinities."""
+    found = (0.0 if lead == other else lead - other for lead, other in zip(leads, others, strict=True))
+    return max((value if math.isfinite(value) else math.inf for value in found), key=abs, default=0.0)
+
+
+def root_mean_square(values: Iterable[float]) -> float:
+    """0 for no values."""
+    squares = [value * value for value in values]
+    return math.sqrt(sum(squares) / len(squares)) if squares else 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Noise:
-    """One row a pass in the model's own type, less the same in float32: `rms` and `largest`, in logits."""
+class Change:
+    """Of a token's lead over a rival, as `row` (from 0) of a pass, in logits: the largest over its rivals.
 
-    rms: float
-    largest: float
+    `position` is an index into the answer to `prompt`; `reading` is as in `engine.rounding.passes`.
+    """
 
-    @classmethod
-    def of(cls, errors: Sequence[float]) -> Noise | None:
-        """None without any."""
-        return cls(root_mean_square(errors), max(map(abs, errors))) if errors else None
+    prompt: str
+    reading: str
+    position: int
+    row: int
+    logits: float
+
+    def __str__(self) -> str:
+        return f"{self.prompt}, token {self.position + 1}, row {self.row + 1}"
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """What float32 allows, in logits: for any change, and for the root mean square and the mean of a group."""
+class Group:
+    """Changes, at least one, with something in common."""
 
-    peak: float
-    rms: float
-    mean: float
+    name: str
+    changes: Sequence[Change]
 
-    @classmethod
-    def of(cls, precision: str, noise: Noise | None, largest_logit: float) -> Bounds:
-        most = ROUNDINGS * EPSILONS[precision] * largest_logit
-        unit = max(LEAST / PEAK, most / PEAK if noise is None else min(noise.rms, most))
-        return cls(PEAK * unit, SPREAD * unit, BIAS * unit)
+    @property
+    def largest(self) -> Change:
+        return max(self.changes, key=lambda change: abs(change.logits))
 
-    def like(self, group: Group) -> Bounds:
-        """These bounds for changes that should be like those of `group`."""
-        unit = self.rms / SPREAD
-        if len(group.changes) < ENOUGH:
-            return self
-        unit = min(unit, max(group.rms, STEADY * unit))
-        return Bounds(self.peak, SPREAD * unit, BIAS * unit)
+    @property
+    def size(self) -> float:
+        """Of the largest change."""
+        return abs(self.largest.logits)
 
-    def allow(self, group: Group) -> bool:
-        """Whether rounding explains what the changes of `group` have in common."""
-        return len(group.changes) < ENOUGH or (group.rms <= self.rms and abs(group.mean) <= self.mean)
+    @property
+    def rms(self) -> float:
+        return root_mean_square(change.logits for change in self.changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Infinite values are null: JSON has none."""
+        at = self.largest
+        return {
+            "compared": len(self.changes),
+            "largest": finite(self.size),
+            "rms": finite(self.rms),
+            "largest_at": {"prompt": at.prompt, "position": at.position, "row": at.row},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SeveralRows:
+    """Passes of `rows` rows in a network of `precision`: the `machine`'s changes and `ours`."""
+
+    rows: int
+    machine: Group
+    ours: Group
+    precision: str
+    largest_logit: float
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """(root mean square, largest change) of ours that rounding explains."""
+        least = max(LEAST / PEAK_OF_SPREAD, EPSILONS[self.precision] * self.largest_logit / 4)
+        rms = max(self.machine.rms, least)
+        return SPREAD * rms, max(PEAK * self.machine.size, PEAK_OF_SPREAD * least)
+
+    @property
+    def fault(self) -> Fault | None:
+        """What rounding does not explain; None where nothing is."""
+        rms, peak = self.bounds
+        wrong = [
+            group
+            for name in dict.fromkeys(change.reading for change in self.ours.changes)
+            if not (group := self._of(name)).size <= peak < math.inf
+            or (len(group.changes) >= ENOUGH and group.rms > rms)
+        ]
+        if not wrong:
+            return None
+        joined = [change for group in wrong for change in group.changes]
+        return Fault(self, Group(", ".join(group.name for group in wrong), joined))
+
+    def _of(self, reading: str) -> Group:
+        return Group(READINGS[reading], [change for change in self.ours.changes if change.reading == reading])
+
+    def to_dict(self) -> dict[str, Any]:
+        rms, peak = self.bounds
+        machine, ours = self.machine.to_dict(), self.ours.to_dict()
+        return {"rows": self.rows, "machine": machine, "ours": ours, "cap": finite(peak), "cap_rms": finite(rms)}
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Changes in passes of `rows` rows that rounding does not explain: which ones, and what it does explain."""
+    """Changes of ours in `passes` that rounding does not explain."""
 
-    rows: int
+    passes: SeveralRows
     group: Group
-    bounds: Bounds
 
-    @classmethod
-    def find(cls, passes: SeveralRows, bounds: Bounds) -> Fault | None:
-        """The plainest description of what is above `bounds`; None where nothing is."""
-        readings = passes.by_reading
-        whole = readings.pop("whole")
-        like = bounds.like(whole)
-        rolled = [group for group in readings.values() if not like.allow(group)]
-        if rolled and bounds.allow(whole) and abs(whole.largest.logits) <= bounds.peak:
-            every = Group("after every rollback", _joined(rolled).changes)
-            return cls(passes.rows, every if len(rolled) == len(readings) > 1 else _joined(rolled), like)
-        wrong = [group for group in passes.by_row if not bounds.allow(group)]
-        if not bounds.allow(passes.all) and len(wrong) in (0, passes.rows):
-            return cls(passes.rows, passes.all, bounds)
-        if wrong:
-            return cls(passes.rows, _joined(wrong), bounds)
-        peaks = [one for one in passes.changes if abs(one.logits) > bounds.peak]
-        return cls(passes.rows, Group("here and there", peaks), bounds) if peaks else None
+    @property
+    def rows(self) -> int:
+        return self.passes.rows
 
     def __str__(self) -> str:
-        group, allowed = self.group, self.bounds
-        size = abs(group.largest.logits)
-        found = f"passes of {self.rows} rows, {group.name}: a gap changes by {size:.2g} ({group.largest})"
-        most = f"{allowed.peak:.2g}, {allowed.rms:.2g} and {allowed.mean:.2g}"
-        return f"{found}, rms {group.rms:.2g}, mean {group.mean:.2g}; rounding explains at most {most}"
+        rms, peak = self.passes.bounds
+        size, at = self.group.size, self.group.largest
+        found = f"passes of {self.rows} rows, {self.group.name}: a lead changes by {size:.2g} ({at})"
+        theirs = f"rms {self.group.rms:.2g}, against mlx-lm's own passes of as many rows"
+        return f"{found}, {theirs}; rounding explains at most {peak:.2g}, rms {rms:.2g}"
 
     def to_dict(self) -> dict[str, Any]:
         return {"rows": self.rows, "where": self.group.name, "summary": str(self), **self.group.to_dict()}
 
 
-def _joined(groups: Sequence[Group]) -> Group:
-    return Group(", ".join(group.name for group in groups), [one for group in groups for one in group.changes])
-
-
 @dataclass(frozen=True, slots=True)
 class Rounding:
-    """What was measured on `positions` tokens of plain decoding. `noise` is None without a float32 reading.
+    """What was measured on `positions` tokens of plain decoding.
 
     `precision` is that of the network's products; `given` is --gap: a near-tie's limit, which bounds nothing else.
     """
 
     precision: str
     positions: int
-    largest_logit: float
-    noise: Noise | None
     passes: Sequence[SeveralRows]
     given: float | None = None
 
     @property
-    def bounds(self) -> Bounds:
-        return Bounds.of(self.precision, self.noise, self.largest_logit)
+    def faults(self) -> list[Fault]:
+        return [fault for passes in self.passes if (fault := passes.fault)]
 
     @property
     def measured(self) -> float:
-        """The largest change, in logits."""
-        return max((abs(passes.all.largest.logits) for passes in self.passes), default=0.0)
+        """The largest change from one row to several, in logits: the machine's and, where that is no fault, ours."""
+        sizes = (one.machine.size + (0.0 if one.fault else one.ours.size) for one in self.passes)
+        return max(filter(math.isfinite, sizes), default=0.0)
 
     @property
-    def faults(self) -> list[Fault]:
-        return [fault for passes in self.passes if (fault := Fault.find(passes, self.bounds))]
+    def most(self) -> float:
+        """What rounding in this precision is believed to change, in logits, whatever was measured."""
+        largest = max((one.largest_logit for one in self.passes), default=0.0)
+        return max(LEAST, ROUNDINGS * EPSILONS[self.precision] * largest)
 
     def limit(self, temperature: float = 0.0) -> float:
-        """The largest gap of a near-tie, in scores: above temperature 0 they are logits ÷ temperature.
-
-        The largest change of any pass that shows rounding alone; never above `bounds`.
-        """
+        """The largest gap of a near-tie, in scores: above temperature 0 they are logits ÷ temperature."""
         if self.given is not None:
             return self.given
-        faulty = {fault.rows for fault in self.faults}
-        rounded = [abs(passes.all.largest.logits) for passes in self.passes if passes.rows not in faulty]
-        return max([LEAST, *rounded]) / (temperature or 1.0)
+        return min(max(LEAST, self.measured), self.most) / (temperature or 1.0)
+
+    def flips(self, margins: Iterable[float], temperature: float = 0.0) -> float:
+        """How many positions with these `margins`, in scores, the machine's own changes are expected to flip.
+
+        A change flips a position half of the times that it exceeds the margin: in the other half it widens it.
+        """
+        changes = sorted(abs(change.logits) for one in self.passes for change in one.machine.changes)
+        over = [len(changes) - bisect_left(changes, margin * (temperature or 1.0)) for margin in margins]
+        return sum(over) / len(changes) / 2 if changes else 0.0
 
     def __str__(self) -> str:
         if self.given is not None:
@@ -170,18 +212,16 @@ class Rounding:
         return f"a gap of at most {limit:.2g}, the largest change that rounding made here {divided}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything in logits. `float32_noise` is null where the network cannot be compared with float32."""
-        bounds, noise = self.bounds, self.noise
+        """Everything in logits."""
         return {
             "positions": self.positions,
             "measured": finite(self.measured),
             "limit": self.limit(),
-            "cap": bounds.peak,
-            "cap_rms": bounds.rms,
-            "cap_mean": bounds.mean,
-            "float32_noise": noise and finite(noise.rms),
-            "float32_noise_largest": noise and finite(noise.largest),
-            "largest_logit": self.largest_logit,
             "passes": [passes.to_dict() for passes in self.passes],
             "faults": [fault.to_dict() for fault in self.faults],
         }
+
+
+def finite(value: float) -> float | None:
+    """`value` as JSON can hold it."""
+    return value if math.isfinite(value) else None

@@ -76,7 +76,7 @@ def audit(
     samples = BUNDLED if prompts is None else read_prompts(prompts)
     found = resolved(models, ks or ())
     longest = max_tokens + max(len(sample.text) for sample in samples) // 3
-    # Three times: mlx-lm's reading with float32 activations has caches of its own, twice as wide as ours.
+    # Three times: mlx-lm's passes of several rows have caches of their own, and some of them read a copy.
     session = opened(found, models, reserve_tokens=3 * longest, shown=True, remember_costs=False)
     from specdec_cli.audit.audit import AuditPlan, run_audit
 

@@ -103,7 +103,7 @@ def plain_steps(
     def choose(_: mx.array) -> mx.array:
         return mx.argmax(scored[last][1], keepdims=True)
 
-    caches = [_quantized(layer, kv) if kv else layer for layer in make_prompt_cache(network)]
+    caches = plain_caches(network, kv)
     steps = generate_step(
         mx.array(list(context)), network,
         max_tokens=max_tokens, sampler=choose, logits_processors=[keep], prompt_cache=caches,
@@ -131,6 +131,11 @@ def target_scores(
         return found if sampling.greedy else found + noise.gumbel("target", tokens.size, vocab_size)
 
     return scores
+
+
+def plain_caches(network: nn.Module, kv: KVQuantization | None) -> list[Any]:
+    """mlx-lm's own caches, empty, quantized as `kv` says."""
+    return [_quantized(layer, kv) if kv else layer for layer in make_prompt_cache(network)]
 
 
 def _quantized(layer: Any, kv: KVQuantization) -> Any:

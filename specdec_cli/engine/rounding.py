@@ -1,8 +1,7 @@
-"""How rounding moves a target's logits in a text that is known already: float32 against the model's own type, passes
-of several rows against passes of one.
+"""A known text, read in passes of several rows: by specdec, rollback included, and by mlx-lm alone.
 
-Law: every pass reads plain decoding's own tokens, so that two readings of a position differ by arithmetic alone.
-The readings of several rows go through CachedModel, rollback included; the others are mlx-lm's alone.
+Law: every pass reads plain decoding's own tokens, so that two readings of a position differ by arithmetic alone. A pass
+of mlx-lm has as many rows as ours and the same tokens in them, so the same kernels compute both.
 Letters: n rows a pass, V vocabulary size. Positions count the answer's tokens from 0.
 """
 
@@ -10,30 +9,33 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 import mlx.core as mx
-import mlx.nn as nn
+from mlx_lm.models.cache import KVCache, QuantizedKVCache, trim_prompt_cache
 
-from specdec_cli.engine.baseline import PlainStep, plain_steps
-from specdec_cli.engine.intercept import intercept
+from specdec_cli.engine import device
+from specdec_cli.engine.baseline import PlainStep, plain_caches
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.network import Network
 
-# The chosen token's lead over so many others is as good a sample of rounding each.
+# An error may lift other tokens than the best two.
 RIVALS = 7
 Reading = Literal["whole", "repeated", "rejected"]
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A token of plain decoding, the `rivals` with the next best scores, and by how much its logit leads each."""
+    """A token of plain decoding, the `rivals` with the next best scores, and its `leads` over them in logits.
+
+    `margin` is its lead over the best of them in scores: what a change must exceed to flip the two.
+    """
 
     token: int
     rivals: tuple[int, ...]
     leads: tuple[float, ...]
+    margin: float
     largest_logit: float
 
     @classmethod
@@ -41,7 +43,8 @@ class Position:
         """Waits for the device."""
         best = cast(list[int], mx.argsort(-step.scores)[: RIVALS + 1].tolist())
         rivals = tuple([token for token in best if token != step.token][:RIVALS])
-        return cls(step.token, rivals, _leads(step.logits, step.token, rivals), step.largest_logit)
+        leads = _leads(step.logits[None], [step.token], [rivals])[0]
+        return cls(step.token, rivals, leads, step.lead(rivals[0]), step.largest_logit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,50 +58,6 @@ class KnownText:
     def tokens(self) -> list[int]:
         """The answer's ids."""
         return [position.token for position in self.positions]
-
-
-def float32_leads(network: Network, text: KnownText) -> list[tuple[float, ...]]:
-    """The leads of every position by mlx-lm's own model call, caches and single rows, with float32 activations.
-
-    Empty for a network that casts its activations to a narrower type on the way.
-    """
-
-    def known(tokens: mx.array, logits: mx.array) -> mx.array:
-        at = min(tokens.size - len(text.prompt), len(text.positions) - 1)
-        return mx.where(mx.arange(logits.shape[-1]) == text.positions[at].token, 0.0, -mx.inf)[None]
-
-    found = []
-    with float32_activations(network.module):
-        steps = plain_steps(network.module, text.prompt, len(text.positions), frozenset(), known, network.kv)
-        for step, position in zip(steps, text.positions, strict=True):
-            if step.logits.dtype != mx.float32:
-                return []
-            found.append(_leads(step.logits, position.token, position.rivals))
-    return found
-
-
-@contextmanager
-def float32_activations(network: nn.Module) -> Iterator[None]:
-    """What `network` computes from here on has float32 activations; its weights stay as they are.
-
-    mlx computes a product in the wider type of its operands, a quantized one with its scales widened. So it is enough
-    that embeddings give float32; their rows are what the own type makes of them. Weights in 16 bits are widened while
-    their product is computed, one matrix at a time.
-    """
-    kinds = (nn.Embedding, nn.QuantizedEmbedding)
-    embeddings = [module for _, module in network.named_modules() if isinstance(module, kinds)]
-    before = [module.__class__ for module in embeddings]
-    for module in embeddings:
-        intercept(module, _widened)
-    try:
-        yield
-    finally:
-        for module, kind in zip(embeddings, before, strict=True):
-            object.__setattr__(module, "__class__", kind)
-
-
-def _widened(module: nn.Module, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return original(module, *args, **kwargs).astype(mx.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,17 +93,17 @@ def passes(positions: int, rows: int) -> Iterator[Pass]:
 
 
 @dataclass(frozen=True, slots=True)
-class RowGap:
-    """The lead of a position's token over its best rival, as `row` (from 0) of a pass."""
+class RowLeads:
+    """The leads of a position's token over its rivals, as `row` (from 0) of a pass."""
 
     reading: Reading
     position: int
     row: int
-    gap: float
+    leads: tuple[float, ...]
 
 
-def row_gaps(target: CachedModel, text: KnownText, rows: int) -> Iterator[RowGap]:
-    """The gaps of `text` in passes of `rows` rows, as `passes` orders them. What `target` has read is replaced.
+def row_leads(target: CachedModel, text: KnownText, rows: int) -> Iterator[RowLeads]:
+    """The leads in `text` in passes of `rows` rows, as `passes` orders them. What `target` has read is replaced.
 
     At the end of the context there is no room for wrong tokens, and passes have fewer rows.
     """
@@ -155,33 +114,64 @@ def row_gaps(target: CachedModel, text: KnownText, rows: int) -> Iterator[RowGap
             reading = one.reading
             target.forget()
             deque(target.prefill(prompt), maxlen=0)
-        context, end = prompt + tokens[: one.start], one.start + one.true
-        wrong = rows - one.true
-        if target.context_limit is not None:
-            # mlx reads a learned position beyond the last one out of bounds.
-            wrong = min(wrong, target.context_limit - len(prompt) - end + 1)
-        fed = tokens[one.start : end - 1] + _wrong_tokens(text, end - 1, wrong)
-        logits = target.logits(context, target.ids(fed))
-        gaps = _gaps(logits[: one.true], text.positions[one.start : end])
+        context, drafted = prompt + tokens[: one.start], _drafted(target, text, one, rows)
+        found = _rows(target.logits(context, target.ids(drafted)), text, one)
         target.commit(prompt + tokens[: one.start + one.kept], len(context) + one.kept - 1)
-        for row, gap in enumerate(gaps):
-            yield RowGap(one.reading, one.start + row, row, gap)
+        yield from found
 
 
-def _wrong_tokens(text: KnownText, start: int, count: int) -> list[int]:
-    """`count` ids that are not the text's, from position `start` on."""
+def mlx_lm_leads(target: CachedModel, text: KnownText, rows: int) -> Iterator[RowLeads]:
+    """The leads in `text` in passes of `rows` rows at every position, by the network and mlx-lm's own caches alone.
+
+    Of each pass one row is kept: the others are trimmed where nothing but keys and values is cached, and elsewhere the
+    pass reads a copy.
+    """
+    network, fed = target.network, [*text.prompt, *text.tokens]
+    caches = plain_caches(network.module, network.kv)
+    trimmed = all(type(layer) in (KVCache, QuantizedKVCache) for layer in caches)
+
+    def feed(tokens: Sequence[int], layers: list[Any]) -> mx.array:
+        logits: mx.array = network.module(mx.array([list(tokens)]), cache=layers)[0]
+        mx.eval(logits, [layer.state for layer in layers if not layer.empty()])
+        return logits
+
+    last, chunk = len(text.prompt) - 1, device.prefill_tokens()
+    for at in range(0, last, chunk):
+        feed(fed[at : min(at + chunk, last)], caches)
+    for start in range(len(text.positions)):
+        one = Pass("repeated", start, min(rows, len(text.positions) - start), 1)
+        tokens = [fed[last + start], *_drafted(target, text, one, rows)]
+        logits = feed(tokens, caches if trimmed else deepcopy(caches))
+        yield from _rows(logits, text, one)
+        if trimmed:
+            trim_prompt_cache(caches, len(tokens) - 1)
+        else:
+            feed(tokens[:1], caches)
+
+
+def _drafted(target: CachedModel, text: KnownText, one: Pass, rows: int) -> list[int]:
+    """What follows the first token of a pass: the text's tokens, then wrong ones, as many as the context has room for.
+
+    mlx reads a learned position beyond the last one out of bounds.
+    """
+    end = one.start + one.true
+    wrong = rows - one.true
+    if target.context_limit is not None:
+        wrong = min(wrong, target.context_limit - len(text.prompt) - end + 1)
     last = len(text.positions) - 1
-    return [text.positions[min(at, last)].rivals[-1] for at in range(start, start + count)]
+    others = [text.positions[min(at, last)].rivals[-1] for at in range(end - 1, end - 1 + wrong)]
+    return text.tokens[one.start : end - 1] + others
 
 
-def _gaps(logits: mx.array, read: Sequence[Position]) -> list[float]:
-    """Of `logits` [n, V], row by row: the token's lead over its best rival."""
-    pairs = mx.array([[position.token, position.rivals[0]] for position in read])
-    best = mx.take_along_axis(logits, pairs, axis=-1).astype(mx.float32)
-    return cast(list[float], (best[:, 0] - best[:, 1]).tolist())
+def _rows(logits: mx.array, text: KnownText, one: Pass) -> list[RowLeads]:
+    """Of the true rows of `logits` [n, V]."""
+    read = text.positions[one.start : one.start + one.true]
+    leads = _leads(logits[: one.true], [position.token for position in read], [position.rivals for position in read])
+    return [RowLeads(one.reading, one.start + row, row, gaps) for row, gaps in enumerate(leads)]
 
 
-def _leads(logits: mx.array, token: int, rivals: Sequence[int]) -> tuple[float, ...]:
-    """Of `logits` [V]."""
-    wide = logits.astype(mx.float32)
-    return tuple(cast(list[float], (wide[token] - wide[mx.array(list(rivals))]).tolist()))
+def _leads(logits: mx.array, tokens: Sequence[int], rivals: Sequence[Sequence[int]]) -> list[tuple[float, ...]]:
+    """By how much each row of `logits` [n, V] rates its token above each of its rivals."""
+    pairs = mx.array([[token, *others] for token, others in zip(tokens, rivals, strict=True)])
+    known = mx.take_along_axis(logits, pairs, axis=-1).astype(mx.float32)
+    return [tuple(row) for row in cast(list[list[float]], (known[:, :1] - known[:, 1:]).tolist())]

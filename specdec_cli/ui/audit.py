@@ -1,6 +1,6 @@
 """The report of `specdec audit`. Law: every invisible character of a token is drawn, so none acts on the terminal.
 
-Two tables: answers against plain decoding's, and what rounding does to the gap of the best two logits.
+Two tables: answers against plain decoding's, and what passes of several rows change in the leads of its tokens.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def print_audit(out: TextIO, found: Audit) -> None:
         console.print(Text(safe(str(fault)), "red"))
     console.print()
     name, _, rest = found.verdict.partition(":")
-    colour = ("yellow" if found.count("near-tie") else "green") if found.lossless else "red"
+    colour = "red" if found.lossless is False else "yellow" if found.count("near-tie") else "green"
     console.print(Text.assemble((name, f"bold {colour}"), ":", safe(rest)))
 
 
@@ -51,30 +51,25 @@ def _answers(found: Audit) -> Table:
 
 
 def _rounding(found: Audit) -> Table:
-    table, rounding = _table(), found.rounding
-    table.add_column("change of a gap, in logits", no_wrap=True)
-    for heading in ("measured", "largest", "rms", "mean"):
+    table = _table()
+    table.add_column("change of a lead, in logits", no_wrap=True)
+    for heading in ("measured", "largest", "rms"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
-    noise, bounds = rounding.noise, rounding.bounds
-    if noise:
-        table.add_row(f"{found.dtype} against float32", str(rounding.positions), *_numbers(noise.largest, noise.rms))
-    faulty = {fault.rows for fault in rounding.faults}
-    for passes in rounding.passes:
-        every, name = passes.all, "1 row, ours" if passes.rows == 1 else f"{passes.rows} rows"
-        cells = _numbers(abs(every.largest.logits), every.rms, every.mean)
-        table.add_row(f"{name} against 1 row", str(len(every.changes)), *cells, _explained(passes.rows in faulty))
-    cells = _numbers(bounds.peak, bounds.rms, bounds.mean)
-    table.add_row("rounding explains", "", *cells, style="dim")
+    for passes in found.rounding.passes:
+        machine, ours = passes.machine, passes.ours
+        rows = "1 row" if passes.rows == 1 else f"{passes.rows} rows"
+        several = f"mlx-lm, {rows} against 1 row"
+        table.add_row(several, str(len(machine.changes)), *_numbers(machine.size, machine.rms), "the machine's")
+        judged = Text("FAULT", "bold red") if passes.fault else Text("rounding", "green")
+        table.add_row(f"specdec against mlx-lm, {rows}", str(len(ours.changes)), *_numbers(ours.size, ours.rms), judged)
+        rms, peak = passes.bounds
+        table.add_row("rounding explains", "", *_numbers(peak, rms), style="dim")
     return table
 
 
 def _numbers(*values: float) -> list[str]:
     return [f"{value:.2g}" for value in values]
-
-
-def _explained(faulty: bool) -> Text:
-    return Text("FAULT", "bold red") if faulty else Text("rounding", "green")
 
 
 def _result(finding: Finding) -> Text:

@@ -10,18 +10,16 @@ import sys
 
 import mlx.core as mx
 import pytest
-from mlx.utils import tree_flatten
 
 from fakes.drafting import open_session
-from fakes.models import SPECIALS, TINY, byte_tokenizer, tiny_folder, write_tokenizer
+from fakes.models import SPECIALS, TINY, tiny_folder
+from fakes.planted import architecture_folder
 from specdec_cli.audit.audit import AuditPlan, run_audit
 from specdec_cli.audit.prompts import BUNDLED, AuditPrompt
 from specdec_cli.cli import main as cli
 from specdec_cli.engine import device
-from specdec_cli.engine.architectures import Architecture, architectures
 from specdec_cli.engine.baseline import plain_steps
 from specdec_cli.engine.cache.window import WindowKVCache
-from specdec_cli.engine.conformance.networks import tiny_network
 from specdec_cli.engine.sampling.acceptance import Coupled, Greedy, Verdict
 from specdec_cli.engine.sampling.warps import adjusted
 from specdec_cli.pairs.pair import Pair
@@ -75,8 +73,8 @@ def test_the_demo_pair_is_lossless_in_float32_greedily_and_coupled():
     rows = [line.split() for line in lines[1:17]]
     assert [row[:2] for row in rows] == [[s.name, rule] for s in BUNDLED for rule in ("greedy", "coupled")]
     assert {row[-1] for row in rows} == {"identical"}
-    assert lines[18].startswith("change of a gap, in logits") and lines[19].startswith("3 rows against 1 row")
-    sentence = " ".join(lines[22:])
+    assert lines[18].startswith("change of a lead, in logits") and lines[19].startswith("mlx-lm, 3 rows against 1 row")
+    sentence = " ".join(lines[23:])
     assert sentence.startswith("lossless here: 16 of 16 answers are identical (")
     assert sentence.endswith(
         f"at K 2 in float32 on cpu), compared with mlx-lm {device.versions()['mlx-lm']}'s own generate_step; "
@@ -112,25 +110,8 @@ def test_the_targets_own_penalties_are_in_force_on_both_sides_and_its_cuts_on_ne
 
 
 def folders_of(name, folder):
-    """Folders (target, draft) of a listed architecture, random, with the byte tokenizer's vocabulary."""
-    return [_folder_of(name, folder / role, noise) for role, noise in (("target", 0.0), ("draft", None))]
-
-
-def _folder_of(name, folder, noise):
-    known = architectures()[name]
-    config = dict(known.config)
-    nested = config.get("text_config")
-    if nested:
-        config["text_config"] = dict(nested) | {"vocab_size": 259}
-    else:
-        config["vocab_size"] = 259
-    noise = known.noise if noise is None else noise
-    network = tiny_network(Architecture(name, config, gain=known.gain), seed=1, noise=noise)
-    folder.mkdir()
-    mx.save_safetensors(str(folder / "model.safetensors"), dict(tree_flatten(network.parameters())))
-    (folder / "config.json").write_text(json.dumps(config | {"dtype": "float32"}))
-    write_tokenizer(folder, byte_tokenizer())
-    return folder
+    """Folders (target, draft) of a listed architecture."""
+    return [architecture_folder(name, folder / role, noise) for role, noise in (("target", 0.0), ("draft", None))]
 
 
 @pytest.mark.slow
@@ -231,7 +212,7 @@ def test_a_flipped_near_tie_passes_and_the_same_flip_elsewhere_does_not(twins, t
     code, out, err = specdec("audit", "--target", twins, *common)
     assert code == 0, err
     assert "near-tie at token 6, gap " in out and " ≤ 0.001" in " ".join(out.split())
-    assert "lossless here: 0 of 2 answers are identical, 2 up to a near-tie (" in " ".join(out.split())
+    assert "in doubt here: 0 of 2 answers are identical, 2 up to a near-tie, so " in " ".join(out.split())
     code, out, err = specdec("audit", "--target", usual, *common)
     assert code == 1 and "DIVERGED at token 6, gap " in out
     assert error_lines(err)[0].startswith("error: 2 of 2 answers diverge")
@@ -273,7 +254,8 @@ def test_json_is_one_object(tiny_pair, prompts, specdec):
     assert found["tokens_compared"] == sum(finding["tokens_compared"] for finding in findings)
     assert found["compared_with"].startswith("mlx-lm ") and found["temperature"] == 0.8
     rounding = found["rounding"]
-    assert [rounding[name] for name in ("measured", "cap", "float32_noise", "faults")] == [0.0, 1e-3, None, []]
+    assert [rounding[name] for name in ("measured", "limit", "faults")] == [0.0, 1e-3, []]
+    assert [passes["cap"] for passes in rounding["passes"]] == [1e-3, 1e-3]
     assert [passes["rows"] for passes in rounding["passes"]] == [2, 4]
     # Each text is read once: its tokens were compared under both K.
     assert 2 * rounding["positions"] == found["tokens_compared"]

@@ -6,9 +6,8 @@ import math
 
 import pytest
 
-from specdec_cli.audit.change import Change, SeveralRows
 from specdec_cli.audit.divergence import Audit, Divergence, Finding, Token
-from specdec_cli.audit.rounding import Noise, Rounding
+from specdec_cli.audit.rounding import Change, Group, Rounding, SeveralRows
 from specdec_cli.errors import SpecdecError
 
 
@@ -17,11 +16,14 @@ def finding(gap=None):
     return Finding("code", "greedy", 4, 8, 6, 20, divergence)
 
 
-def audit(change, *findings):
-    passes = SeveralRows(5, [Change("code", "whole", at, at % 5, change) for at in range(400)])
-    rounding = Rounding("bfloat16", 200, 20.0, Noise(0.05, 0.2), [passes])
+def audit(change, *findings, expected=0.0, given=None):
+    """`change` is every change of ours; the machine's are all 0.05."""
+    places = [(at, at % 5) for at in range(400)]
+    machine, ours = (Group("g", [Change("code", "whole", *at, size) for at in places]) for size in (0.05, change))
+    rounding = Rounding("bfloat16", 200, [SeveralRows(5, machine, ours, "bfloat16", 2.0)], given)
     judged = [one.judged(rounding.limit()) for one in findings]
-    return Audit("t", "d", "model", "bfloat16", "cpu", "mlx-lm", 64, 0.0, 0, {}, rounding, judged)
+    where = ("t", "d", "model", "bfloat16", "cpu", "mlx-lm")
+    return Audit(*where, 64, 0.0, 0, {}, rounding, judged, expected_flips=expected)
 
 
 def test_a_difference_is_a_near_tie_up_to_the_limit_that_it_is_judged_with():
@@ -34,12 +36,35 @@ def test_a_change_that_rounding_does_not_explain_is_a_loss_though_every_answer_i
     found = audit(0.5, finding())
     assert not found.lossless and found.count("identical") == 1
     assert found.verdict.startswith(
-        "not lossless here: passes of 5 rows differ from those of 1 row by more than rounding; 1 of 1 answers"
+        "not lossless here: passes of 5 rows differ from mlx-lm's own by more than rounding; 1 of 1 answers"
     )
-    with pytest.raises(SpecdecError, match=r"more than rounding: passes of 5 rows.*explains at most 0\.5") as refused:
+    with pytest.raises(SpecdecError, match=r"more than rounding: passes of 5 rows.*explains at most 0\.1") as refused:
         found.require_lossless()
     assert "specdec audit --json" in refused.value.hint
     assert audit(0.06, finding()).lossless
+
+
+def test_near_ties_of_most_answers_are_a_doubt_and_not_lossless():
+    near, same = finding(0.05), finding()
+    doubt = audit(0.0, near, near, same, expected=2.0)
+    assert doubt.lossless is None and doubt.to_dict()["lossless"] is None
+    assert doubt.verdict.startswith(
+        "in doubt here: 1 of 3 answers are identical, 2 up to a near-tie, so rounding hides"
+    )
+    doubt.require_lossless()
+    assert audit(0.0, near, same, expected=2.0).lossless is True
+
+
+def test_more_near_ties_than_the_measured_changes_predict_are_no_rounding():
+    eight = [finding(0.05)] * 8
+    found = audit(0.0, *eight, expected=0.3)
+    assert found.lossless is False and found.count("near-tie") == 8
+    assert "and rounding explains 5 near-ties at most" in found.verdict
+    with pytest.raises(SpecdecError, match="8 of 8 answers differ at a near-tie, and rounding explains 5 at most"):
+        found.require_lossless()
+    assert audit(0.0, *eight, expected=4.0).lossless is None
+    # A limit given by hand says what a near-tie is, however many there are.
+    assert audit(0.0, *eight, given=0.1).lossless is None
 
 
 def test_a_divergence_is_named_before_a_fault():

@@ -33,27 +33,14 @@ def test_kernels_that_do_not_differ_by_rows_change_nothing(tmp_path):
     found = measured(session_of(tmp_path, "bfloat16"), (1, 2, 5))
     assert [passes.rows for passes in found.passes] == [1, 2, 5]
     assert (found.measured, found.limit(), found.faults) == (0.0, 1e-3, [])
-    assert found.noise.rms > 0.01
 
 
-@pytest.mark.parametrize(("dtype", "bits"), [("bfloat16", None), ("bfloat16", 4), ("float16", None)])
-def test_another_order_of_summation_is_measured_and_is_no_fault(tmp_path, dtype, bits):
+@pytest.mark.parametrize(("dtype", "bits"), [("bfloat16", None), ("bfloat16", 4), ("float16", None), ("float32", None)])
+def test_another_order_of_summation_is_the_machines_and_ours_is_the_same_to_the_bit(tmp_path, dtype, bits):
     session = session_of(tmp_path, dtype, bits)
     in_kernels(session)
     found = measured(session)
-    assert found.faults == [] and found.limit() == found.measured
-    assert 0.2 * found.noise.rms < found.passes[0].all.rms < 2.2 * found.noise.rms
-
-
-def test_half_precision_has_an_eighth_of_the_noise_of_bfloat16(tmp_path):
-    """Three bits more."""
-    wide, narrow = (measured(session_of(tmp_path, dtype)).noise.rms for dtype in ("bfloat16", "float16"))
-    assert 5 < wide / narrow < 12
-
-
-def test_a_float32_network_is_bounded_without_a_wider_type(tmp_path):
-    session = session_of(tmp_path, "float32")
-    in_kernels(session)
-    found = measured(session)
-    assert found.noise is None and 0.0 < found.measured < 1e-4
-    assert (found.limit(), found.bounds.peak, found.faults) == (1e-3, 1e-3, [])
+    (passes,) = found.passes
+    assert passes.machine.rms > 0.0 and found.faults == []
+    by_reading = {c.reading: c.logits for c in passes.ours.changes if c.reading == "repeated"}
+    assert set(by_reading.values()) == {0.0} and passes.ours.rms < 1.5 * passes.machine.rms

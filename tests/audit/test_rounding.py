@@ -1,132 +1,149 @@
-"""What counts as rounding: limits, bounds and faults, from changes made up here."""
+"""What the machine's rounding explains of our changes, on invented ones."""
 
 from __future__ import annotations
 
+import json
 import math
 import random
 
 import pytest
 
-from specdec_cli.audit.change import Change, SeveralRows
-from specdec_cli.audit.rounding import Bounds, Noise, Rounding
+from specdec_cli.audit.rounding import Change, Group, Rounding, SeveralRows, difference, root_mean_square
 
-NOISE = Noise(0.05, 0.2)
+READ = ("whole", "repeated", "rejected")
 
 
-def readings(rows, size, positions=64, seed=0):
-    """Every reading of `positions` by every row; `size(reading, row)` -> a change."""
+def group(size, rows=5, positions=64, seed=0):
+    """Every reading of `positions` by every row; `size(random, reading, row)` -> a change."""
     draw = random.Random(seed)
-    return SeveralRows(
-        rows,
-        [
-            Change("code", reading, position, row, size(draw, reading, row))
-            for reading in ("whole", "repeated", "rejected")
-            for position in range(positions)
-            for row in range(rows)
-        ],
-    )
+    places = [(reading, at, row) for reading in READ for at in range(positions) for row in range(rows)]
+    return Group("g", [Change("code", reading, at, row, size(draw, reading, row)) for reading, at, row in places])
 
 
 def gauss(spread):
     return lambda draw, reading, row: draw.gauss(0.0, spread)
 
 
-def measured(*passes, noise=NOISE, given=None, precision="bfloat16"):
-    return Rounding(precision, 64, 20.0, noise, passes, given)
+FINE = gauss(0.05)
 
 
-def test_the_limit_of_a_near_tie_is_the_largest_change_of_any_number_of_rows():
-    rounding = measured(readings(2, gauss(0.03)), readings(5, gauss(0.07)))
-    assert rounding.limit() == rounding.measured == abs(rounding.passes[1].all.largest.logits)
+def passes(ours, machine=FINE, rows=5, precision="bfloat16", positions=64, seed=0):
+    groups = group(machine, rows, positions, seed + 1000), group(ours, rows, positions, seed)
+    return SeveralRows(rows, *groups, precision, 8.0)
+
+
+def measured(*found, given=None):
+    return Rounding("bfloat16", 64, found, given)
+
+
+def test_what_is_no_number_differs_infinitely_and_equal_infinities_do_not_differ():
+    assert difference([1.5, 3.0], [1.0, 4.0]) == -1.0
+    assert difference([math.inf], [math.inf]) == difference([], []) == 0.0
+    for one, other in ((math.nan, 1.0), (1.0, math.nan), (math.inf, 1.0), (-math.inf, 1.0)):
+        assert difference([0.0, one], [0.0, other]) == math.inf
+
+
+def test_the_root_mean_square_of_nothing_is_0():
+    assert root_mean_square([]) == 0.0 and root_mean_square([3.0, 4.0, 0.0, 0.0]) == 2.5
+
+
+def test_the_limit_of_a_near_tie_is_the_largest_change_from_one_row_to_several():
+    one, other = passes(gauss(0.0)), passes(gauss(0.04), gauss(0.07))
+    rounding = measured(one, other)
+    assert rounding.limit() == rounding.measured == other.machine.size + other.ours.size
     assert rounding.limit(0.5) == 2 * rounding.limit() and rounding.limit(1.0) == rounding.limit()
     assert not rounding.faults and "the largest change that rounding made here" in str(rounding)
 
 
+def test_no_machine_is_believed_to_change_more_than_its_precision_rounds():
+    wild = passes(gauss(0.0), gauss(2.0), precision="bfloat16")
+    assert measured(wild).measured > measured(wild).limit() == measured(wild).most == 16 * 2.0**-7 * 8
+    assert Rounding("float32", 64, [wild]).limit() == 1e-3
+
+
 def test_where_nothing_changes_a_small_floor_is_left():
-    rounding = measured(readings(5, gauss(0.0)))
+    rounding = measured(passes(gauss(0.0), gauss(0.0)))
     assert (rounding.limit(), rounding.measured, rounding.faults) == (1e-3, 0.0, [])
     assert str(rounding) == "a gap of at most 0.001 (÷ temperature where coupled)"
 
 
-def test_bounds_are_multiples_of_the_float32_noise_whatever_the_logits():
-    assert Bounds.of("bfloat16", NOISE, 30.0) == Bounds(0.5, pytest.approx(3 * 0.05), pytest.approx(1.5 * 0.05))
-    assert Bounds.of("bfloat16", NOISE, 60.0) == Bounds.of("bfloat16", NOISE, 30.0)
-    # A float32 reading that is off by more than four epsilons of the largest logit is not believed.
-    assert Bounds.of("bfloat16", Noise(9.0, 20.0), 32.0).rms == 3 * 4 * 2.0**-7 * 32
-
-
-def test_without_a_wider_type_four_epsilons_of_the_largest_logit_bound_a_change():
-    assert Bounds.of("float32", None, 30.0).peak == 1e-3
-    assert Bounds.of("TF32", None, 32.0).peak == 4 * 2.0**-10 * 32
+def test_bounds_are_multiples_of_the_machines_changes():
+    found = passes(gauss(0.0))
+    assert found.bounds == (2 * found.machine.rms, 3 * found.machine.size)
+    # Where the machine changes nothing: a quarter of the spacing of numbers at the largest logit.
+    assert passes(gauss(0.0), gauss(0.0)).bounds == (2 * 2.0**-7 * 8 / 4, 10 * 2.0**-7 * 8 / 4)
+    assert passes(gauss(0.0), gauss(0.0), precision="float32").bounds == (2e-4, 1e-3)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_kernels_that_round_twice_as_much_are_no_fault(seed):
-    """20 × 960 normal changes at 2.2 × the noise. A false alarm needs one at 4.5 deviations: odds 0.13 in all, and 1e-4
-    for a group of 192 with a root mean square 5 deviations off. The seeds are fixed."""
-    assert measured(readings(5, gauss(0.11), seed=seed)).faults == []
+def test_another_past_that_is_rounded_as_finely_is_no_fault(seed):
+    """20 × 960 normal changes at √2 of the machine's 960. A false alarm needs a root mean square 40 % off, of 320
+    changes (10 deviations), or one three times as large as the largest of 960. The seeds are fixed."""
+    assert measured(passes(gauss(0.05 * 2**0.5), seed=seed)).faults == []
 
 
-def test_an_error_of_half_a_logit_in_every_row_is_a_fault_with_place_and_bounds():
-    rounding = measured(readings(5, lambda draw, reading, row: draw.gauss(-0.5, 0.05)))
-    (fault,) = rounding.faults
-    assert fault.group.name == "every row" and abs(fault.group.mean) > fault.bounds.mean
-    assert str(fault).startswith("passes of 5 rows, every row: a gap changes by 0.")
-    assert str(fault).endswith("rounding explains at most 0.5, 0.15 and 0.075")
+def test_an_error_in_every_pass_is_a_fault_with_place_and_bounds():
+    (fault,) = measured(passes(lambda draw, reading, row: draw.gauss(-0.25, 0.05))).faults
+    assert fault.group.name.count(",") == 2 and fault.group.rms > 0.2
+    rms, peak = fault.passes.bounds
+    assert str(fault).startswith("passes of 5 rows, without a rollback, after rolling back right drafts, ")
+    assert str(fault).endswith(f"rounding explains at most {peak:.2g}, rms {rms:.2g}")
 
 
-def test_an_error_in_one_row_names_the_row():
-    wrong = readings(5, lambda draw, reading, row: draw.gauss(0.0, 0.05) - 0.5 * (row == 3))
-    assert [fault.group.name for fault in measured(wrong).faults] == ["row 4"]
-
-
-def test_an_error_after_rollbacks_smaller_than_the_noise_of_float32_is_a_fault():
-    """Passes without a rollback have the same kernels, and do not show it."""
-    leaky = readings(5, lambda draw, reading, row: 0.0 if reading == "whole" else draw.gauss(0.0, 0.06))
-    (fault,) = measured(leaky).faults
-    assert fault.group.name == "after every rollback" and fault.bounds.rms < 0.06
-    wrong = readings(5, lambda draw, reading, row: draw.gauss(0.0, 0.06) if reading == "rejected" else 0.0)
-    assert measured(wrong).faults[0].group.name == "after rolling back wrong drafts"
-    # Negative control: the same changes everywhere are what these kernels do.
-    assert measured(readings(5, gauss(0.06))).faults == []
+def test_an_error_after_rollbacks_is_a_fault_of_these_alone():
+    (fault,) = measured(passes(lambda draw, reading, row: 0.15 * (reading == "rejected"))).faults
+    assert fault.group.name == "after rolling back wrong drafts" and {c.reading for c in fault.group.changes} == {
+        "rejected"
+    }
 
 
 def test_one_change_above_the_bound_is_a_fault():
-    passes = readings(5, gauss(0.02))
-    peak = Change("prose", "whole", 6, 2, 0.55)
-    (fault,) = measured(SeveralRows(5, [*passes.changes, peak])).faults
-    assert (fault.group.name, fault.group.largest) == ("here and there", peak)
-    assert "(prose, token 7, row 3)" in str(fault)
+    found = passes(gauss(0.02))
+    peak = Change("prose", "whole", 6, 2, 3.1 * found.machine.size)
+    more = SeveralRows(5, found.machine, Group("g", [*found.ours.changes, peak]), "bfloat16", 8.0)
+    (fault,) = measured(more).faults
+    assert fault.group.largest == peak and "(prose, token 7, row 3)" in str(fault)
 
 
-def test_no_number_at_all_is_a_fault():
-    passes = SeveralRows(5, [*readings(5, gauss(0.02)).changes, Change("code", "whole", 0, 0, math.inf)])
-    assert measured(passes).faults
+def test_no_number_at_all_is_a_fault_even_where_the_machine_has_none_either():
+    nothing = group(lambda draw, reading, row: math.inf)
+    for machine in (group(gauss(0.02)), nothing):
+        rounding = measured(SeveralRows(5, machine, nothing, "bfloat16", 8.0))
+        assert rounding.faults and math.isfinite(rounding.limit())
+        json.dumps(rounding.to_dict(), allow_nan=False)
 
 
 def test_few_changes_are_no_evidence_of_what_is_always_there():
-    few = readings(2, lambda draw, reading, row: -0.3, positions=4)
-    assert measured(few).faults == []
-    assert measured(readings(2, lambda draw, reading, row: -0.3, positions=64)).faults
+    def small(draw, reading, row):
+        return 0.11
+
+    assert measured(passes(small, rows=2, positions=4)).faults == []
+    assert measured(passes(small, rows=2, positions=64)).faults
 
 
 def test_what_a_fault_changes_is_no_near_tie():
-    faulty = readings(5, lambda draw, reading, row: -0.5)
-    rounding = measured(readings(2, gauss(0.02)), faulty)
-    assert rounding.measured == 0.5 and rounding.limit() < 0.1
+    faulty = passes(lambda draw, reading, row: -0.5, gauss(0.01))
+    assert faulty.fault and measured(faulty).limit() == faulty.machine.size
+
+
+def test_flips_are_half_of_the_changes_that_exceed_a_margin():
+    one = Group("g", [Change("code", "repeated", at, 0, at / 10) for at in range(10)])
+    rounding = measured(SeveralRows(5, one, one, "bfloat16", 8.0))
+    assert rounding.flips([0.75]) == 0.1 and rounding.flips([0.75, 0.75, 5.0]) == 0.2
+    assert rounding.flips([0.75], temperature=0.5) == 0.3  # in scores every change is twice as large
+    assert measured().flips([0.0]) == 0.0
 
 
 def test_a_limit_given_by_the_user_moves_near_ties_alone():
-    rounding = measured(readings(5, gauss(0.03)), given=0.6)
+    rounding = measured(passes(gauss(0.03)), given=0.6)
     assert rounding.limit() == rounding.limit(0.5) == 0.6 and rounding.faults == []
     assert str(rounding) == "a gap of at most 0.6 (--gap)"
-    assert measured(readings(5, gauss(0.03)), given=0.0).faults == []
-    assert measured(readings(5, lambda draw, reading, row: -0.5), given=0.6).faults
+    assert measured(passes(lambda draw, reading, row: -0.5), given=0.6).faults
 
 
-def test_json_has_the_measured_changes_the_cap_the_noise_and_the_positions():
-    found = measured(readings(5, gauss(0.04))).to_dict()
-    assert {"positions", "measured", "limit", "cap", "float32_noise", "passes", "faults"} <= set(found)
-    assert (found["cap"], found["float32_noise"], found["positions"]) == (0.5, 0.05, 64)
-    assert (found["passes"][0]["rows"], found["passes"][0]["compared"], found["faults"]) == (5, 960, [])
-    assert len(found["passes"][0]["rms_by_row"]) == 5
+def test_json_has_both_changes_the_bounds_and_the_positions():
+    found = measured(passes(gauss(0.04))).to_dict()
+    assert {"positions", "measured", "limit", "passes", "faults"} == set(found)
+    (one,) = found["passes"]
+    assert (one["rows"], one["machine"]["compared"], one["ours"]["compared"], found["faults"]) == (5, 960, 960, [])
+    assert set(one) == {"rows", "machine", "ours", "cap", "cap_rms"}

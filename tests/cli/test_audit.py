@@ -66,7 +66,8 @@ def test_a_change_that_is_no_rounding_exits_1_though_every_answer_is_identical(s
     assert err.startswith("error: this is more than rounding: passes of 4 rows, ")
     code, out, _ = specdec(*arguments, "--temp", "0", "--json")
     rounding = json.loads(out)["rounding"]
-    assert code == 1 and rounding["measured"] > rounding["cap"] == 1e-3
+    (passes,) = rounding["passes"]
+    assert code == 1 and passes["ours"]["largest"] > passes["cap"] == 1e-3
     (fault,) = rounding["faults"]
     assert fault["rows"] == 4 and {"prompt", "position", "row"} == set(fault["largest_at"])
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import mlx.core as mx
 import mlx.nn as nn
 import pytest
-from mlx.utils import tree_flatten
 
 from fakes.models import TINY, tiny_network
+from specdec_cli.audit.rounding import difference
 from specdec_cli.engine.baseline import PlainStep, plain_steps
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.rounding import KnownText, Position, float32_activations, float32_leads, passes, row_gaps
+from specdec_cli.engine.rounding import KnownText, Position, mlx_lm_leads, passes, row_leads
 
 PROMPT = [5, 9, 130, 77]
 
@@ -62,65 +62,34 @@ def test_rejected_drafts_go_wrong_at_each_place_in_turn():
     assert kept[:8] == [4, 1, 4, 2, 4, 3, 4, 1]
 
 
-@pytest.mark.parametrize("bits", [None, 4])
-def test_half_precision_leads_lie_a_rounding_away_from_float32_s(bits):
-    net = network(mx.bfloat16, bits)
-    text = text_of(net)
-    wide = float32_leads(CachedModel(net).network, text)
-    # The same weights, widened, but for embeddings, whose rows both readings take as they are stored.
-    for part in (*net.model.layers, net.model.norm, net.lm_head):
-        part.set_dtype(mx.float32)
-    for position, leads, step in zip(text.positions, wide, _forced(net, text), strict=True):
-        expected = [float(step.logits[position.token] - step.logits[rival]) for rival in position.rivals]
-        assert leads == pytest.approx(expected, abs=1e-4)
-    errors = [
-        abs(a - b) for p, leads in zip(text.positions, wide, strict=True) for a, b in zip(p.leads, leads, strict=True)
-    ]
-    assert 0.005 < max(errors) < 1.0
+@pytest.mark.parametrize(("dtype", "bits"), [(mx.bfloat16, None), (mx.bfloat16, 4), (mx.float32, None)])
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_ours_and_mlx_lm_s_passes_of_as_many_rows_agree_to_the_bit(rows, dtype, bits):
+    net = network(dtype, bits)
+    model, text = CachedModel(net), text_of(net, 20)
+    theirs = {(one.position, one.row): one.leads for one in mlx_lm_leads(model, text, rows)}
+    assert {position for position, _ in theirs} == set(range(20)) and {row for _, row in theirs} == set(range(rows))
+    for one in row_leads(model, text, rows):
+        assert one.leads == theirs[one.position, one.row]
 
 
-def _forced(net, text):
-    def known(tokens, logits):
-        at = min(tokens.size - len(text.prompt), len(text.positions) - 1)
-        return mx.where(mx.arange(logits.shape[-1]) == text.positions[at].token, 1.0, 0.0)[None]
-
-    return plain_steps(net, text.prompt, len(text.positions), frozenset(), known)
-
-
-def test_float32_activations_leave_weights_and_the_network_as_they_were():
-    net = network(mx.bfloat16)
-    before = {name: (value.dtype, type(value)) for name, value in tree_flatten(net.parameters())}
-    kinds = [type(module) for _, module in net.named_modules()]
-    ids = mx.array([PROMPT])
-    with pytest.raises(KeyError), float32_activations(net):
-        assert net(ids).dtype == mx.float32
-        raise KeyError
-    assert net(ids).dtype == mx.bfloat16
-    assert [type(module) for _, module in net.named_modules()] == kinds
-    assert {name: (value.dtype, type(value)) for name, value in tree_flatten(net.parameters())} == before
-
-
-def test_a_network_that_narrows_its_activations_has_no_float32_leads():
-    class Narrow(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = network(mx.bfloat16)
-            self.layers = self.inner.layers
-
-        def __call__(self, ids, cache=None):
-            return self.inner(ids, cache=cache).astype(mx.bfloat16)
-
-    net = Narrow()
-    assert float32_leads(CachedModel(net).network, text_of(net)) == []
+def test_mlx_lm_s_passes_share_no_cache_with_ours(monkeypatch):
+    """Nothing of ours that goes wrong shows in them."""
+    net = network(mx.float32)
+    model, text = CachedModel(net), text_of(net, 12)
+    expected = list(mlx_lm_leads(model, text, 4))
+    for name in ("logits", "commit", "prefill", "forward"):
+        monkeypatch.setattr(CachedModel, name, None)
+    assert list(mlx_lm_leads(model, text, 4)) == expected
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5])
 def test_in_float32_passes_of_several_rows_read_the_gaps_of_single_rows(rows):
     net = network(mx.float32)
     text = text_of(net, 20)
-    found = list(row_gaps(CachedModel(net), text, rows))
+    found = list(row_leads(CachedModel(net), text, rows))
     assert {one.position for one in found} == set(range(20))
-    assert max(abs(one.gap - text.positions[one.position].leads[0]) for one in found) < 1e-4
+    assert max(abs(difference(one.leads, text.positions[one.position].leads)) for one in found) < 1e-4
 
 
 def test_nothing_is_fed_beyond_the_context(monkeypatch):
@@ -131,11 +100,18 @@ def test_nothing_is_fed_beyond_the_context(monkeypatch):
     monkeypatch.setattr(
         CachedModel, "forward", lambda self, ids: reached.append(self.length + ids.size) or forward(self, ids)
     )
-    assert {one.position for one in row_gaps(model, text, 5)} == set(range(20))
+    assert {one.position for one in row_leads(model, text, 5)} == set(range(20))
     assert max(reached) == model.context_limit
     # Negative control: where the context is longer, wrong tokens follow the text.
     deeper = CachedModel(net, context_limit=100)
-    assert len(list(row_gaps(deeper, text, 5))) and max(reached) > model.context_limit
+    assert len(list(row_leads(deeper, text, 5))) and max(reached) > model.context_limit
+    # mlx-lm's passes stop at the same place.
+    fed, call = [], type(net).__call__
+    monkeypatch.setattr(
+        type(net), "__call__", lambda self, ids, cache: fed.append(cache[0].offset + ids.size) or call(self, ids, cache)
+    )
+    assert {one.position for one in mlx_lm_leads(model, text, 5)} == set(range(20))
+    assert max(fed) == model.context_limit
 
 
 def test_a_cache_that_forgets_to_roll_back_moves_the_gaps_of_all_readings_but_the_whole_one(monkeypatch):
@@ -144,6 +120,6 @@ def test_a_cache_that_forgets_to_roll_back_moves_the_gaps_of_all_readings_but_th
     # The caches say that they took tokens back and keep them.
     monkeypatch.setattr("mlx_lm.models.cache.KVCache.trim", lambda cache, tokens: tokens)
     off = {"whole": 0.0, "repeated": 0.0, "rejected": 0.0}
-    for one in row_gaps(model, text, 5):
-        off[one.reading] = max(off[one.reading], abs(one.gap - text.positions[one.position].leads[0]))
+    for one in row_leads(model, text, 5):
+        off[one.reading] = max(off[one.reading], abs(difference(one.leads, text.positions[one.position].leads)))
     assert off["whole"] < 1e-4 < 0.1 < min(off["repeated"], off["rejected"])

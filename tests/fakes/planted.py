@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import mlx.core as mx
@@ -10,8 +12,12 @@ import mlx.nn as nn
 from mlx.utils import tree_flatten
 
 from fakes.models import TINY, byte_tokenizer, tiny_network, write_tokenizer
+from specdec_cli.engine.architectures import Architecture, architectures
+from specdec_cli.engine.cache.kinds import leaves
 from specdec_cli.engine.cache.rollback import Caches
+from specdec_cli.engine.conformance.networks import tiny_network as make_network
 from specdec_cli.engine.intercept import intercept
+from specdec_cli.engine.network import Network
 from specdec_cli.session.session import Session
 
 MOST_ROWS = 17
@@ -32,23 +38,66 @@ def precise_folder(folder: Path, dtype: str, bits: int | None = None, noise: flo
     return folder
 
 
+def architecture_folder(name: str, folder: Path, noise: float | None, dtype="float32", bits: int | None = None) -> Path:
+    """A listed architecture, random, with the byte tokenizer's vocabulary; `noise` None is a draft's."""
+    known = architectures()[name]
+    config = dict(known.config)
+    if nested := config.get("text_config"):
+        config["text_config"] = dict(nested) | {"vocab_size": 259}
+    else:
+        config["vocab_size"] = 259
+    noise = known.noise if noise is None else noise
+    network = make_network(Architecture(name, config, gain=known.gain), seed=1, noise=noise)
+    if dtype != "float32":
+        network.set_dtype(getattr(mx, dtype))
+    if bits:
+        nn.quantize(network, 32, bits, class_predicate=_quantizable)
+        config["quantization"] = {"group_size": 32, "bits": bits}
+    folder.mkdir()
+    mx.save_safetensors(str(folder / "model.safetensors"), dict(tree_flatten(network.parameters())))
+    (folder / "config.json").write_text(json.dumps(config | {"dtype": dtype}))
+    write_tokenizer(folder, byte_tokenizer())
+    return folder
+
+
+def _quantizable(_: str, module: nn.Module) -> bool:
+    return hasattr(module, "to_quantized") and module.weight.shape[-1] % 32 == 0
+
+
 def lowered(logits: mx.array, size: float) -> mx.array:
     """`logits` [1, n, V] with each row's best one lower by `size`."""
     best = mx.argmax(logits, axis=-1, keepdims=True)
     return (logits - size * (mx.arange(logits.shape[-1]) == best)).astype(logits.dtype)
 
 
-def in_rows(session: Session, size: float, rows: slice = slice(None)) -> None:
-    """Passes of several rows lower the best logit of `rows` by `size`."""
+def lifted(size: float, every: int, monkeypatch) -> None:
+    """specdec's passes of several rows rate each token of such an id higher by `size`."""
 
-    def planted(module, original, args, kwargs):
-        logits = original(module, *args, **kwargs)
-        if not max(1, rows.start or 0) < logits.shape[1] <= MOST_ROWS:
-            return logits
-        logits[:, rows] = lowered(logits[:, rows], size)
+    def planted(logits):
+        return logits + (size * (mx.arange(logits.shape[-1]) % every == 0)).astype(logits.dtype)
+
+    _in_passes(planted, monkeypatch)
+
+
+def in_rows(size: float, monkeypatch, rows: slice = slice(None)) -> None:
+    """specdec's passes of several rows lower the best logit of `rows` by `size`."""
+
+    def planted(logits):
+        if logits.shape[0] > max(1, rows.start or 0):
+            logits[rows] = lowered(logits[None, rows], size)[0]
         return logits
 
-    intercept(session.slot.target.network.module, planted)
+    _in_passes(planted, monkeypatch)
+
+
+def _in_passes(planted, monkeypatch) -> None:
+    forward = Network.forward
+
+    def wrong(network, tokens, caches):
+        output = forward(network, tokens, caches)
+        return replace(output, logits=planted(output.logits)) if 1 < tokens.size <= MOST_ROWS else output
+
+    monkeypatch.setattr(Network, "forward", wrong)
 
 
 def in_kernels(session: Session) -> None:
@@ -86,6 +135,22 @@ def after_rollbacks(session: Session, size: float, monkeypatch) -> None:
 
     monkeypatch.setattr(Caches, "rollback", leaving)
     intercept(session.slot.target.network.module, planted)
+
+
+def zeroed_keys(monkeypatch) -> None:
+    """Every second rollback leaves the last key that it keeps at zero, in every layer that has keys."""
+    rollback, rollbacks = Caches.rollback, count()
+
+    def zeroing(caches, length):
+        before = caches.length
+        reached = rollback(caches, length)
+        if 0 < reached < before and next(rollbacks) % 2:
+            for layer in leaves(caches.layers):
+                if isinstance(getattr(layer, "keys", None), mx.array):
+                    layer.keys[..., reached - 1, :] = 0
+        return reached
+
+    monkeypatch.setattr(Caches, "rollback", zeroing)
 
 
 def left_over(share: float, monkeypatch) -> None:

@@ -2,16 +2,16 @@
 
 import io
 
-from specdec_cli.audit.change import Change, SeveralRows
 from specdec_cli.audit.divergence import Audit, Divergence, Finding, Token
-from specdec_cli.audit.rounding import Noise, Rounding
+from specdec_cli.audit.rounding import Change, Group, Rounding, SeveralRows
 from specdec_cli.ui.audit import print_audit
 
 
 def drawn(monkeypatch, *findings, change=0.05, given=0.5):
     monkeypatch.setenv("COLUMNS", "80")
-    passes = SeveralRows(5, [Change("code", "whole", at, at % 5, change) for at in range(400)])
-    rounding = Rounding("bfloat16", 400, 20.0, Noise(0.05, 0.21), [passes], given)
+    places = [(at, at % 5) for at in range(400)]
+    machine, ours = (Group("g", [Change("code", "whole", *at, size) for at in places]) for size in (0.05, change))
+    rounding = Rounding("bfloat16", 400, [SeveralRows(5, machine, ours, "bfloat16", 2.0)], given)
     found = Audit("t", "d", "model", "bfloat16", "metal", "mlx-lm", 64, 0.8, 0, {}, rounding, findings)
     out = io.StringIO()
     print_audit(out, found)
@@ -36,16 +36,16 @@ def test_each_result_is_named_with_its_place_gap_and_both_tokens(monkeypatch):
 def test_rounding_has_a_table_of_its_own_and_a_fault_a_name_and_a_sentence(monkeypatch):
     rows = drawn(monkeypatch, finding("same", None), given=None)
     assert rows[3:7] == [
-        "change of a gap, in logits  measured  largest   rms   mean",
-        "bfloat16 against float32         400     0.21  0.05",
-        "5 rows against 1 row             400     0.05  0.05   0.05  rounding",
-        "rounding explains                         0.5  0.15  0.075",
+        "change of a lead, in logits     measured  largest   rms",
+        "mlx-lm, 5 rows against 1 row         400     0.05  0.05  the machine's",
+        "specdec against mlx-lm, 5 rows       400     0.05  0.05  rounding",
+        "rounding explains                            0.15   0.1",
     ]
     assert rows[8].startswith("lossless here: 1 of 1 answers are identical")
     wrong = drawn(monkeypatch, finding("same", None), change=-0.5, given=None)
-    assert wrong[5] == "5 rows against 1 row             400      0.5   0.5   -0.5  FAULT"
-    assert wrong[7].startswith("passes of 5 rows, every row: a gap changes by 0.5 (code, token 1, row 1)")
-    assert wrong[10].startswith("not lossless here: passes of 5 rows")
+    assert wrong[5] == "specdec against mlx-lm, 5 rows       400      0.5   0.5  FAULT"
+    assert wrong[7].startswith("passes of 5 rows, without a rollback: a lead changes by 0.5 (code, token 1, row")
+    assert wrong[11].startswith("not lossless here: passes of 5 rows")
     assert max(map(len, rows + wrong)) <= 80
 
 
