@@ -1,6 +1,6 @@
 """The thread that owns the models. Law: they are loaded, used and dropped here alone, for mlx's streams are a thread's.
 
-The jobs that run take turns, a round or a chunk of a prompt each.
+The jobs that run share its time: a turn is a round or a chunk of a prompt, and goes to the job that had the least.
 """
 
 from __future__ import annotations
@@ -90,11 +90,13 @@ class Generation:
             self._end_cancelled()
             self._begin()
             if self.works:
-                self._turns()
+                self._next_turn()
             else:
                 self._rest()
+        for taken in self.running:
+            taken.cancel()
         while self.works:
-            self._turns(cancelled=True)
+            self._next_turn()
         self._end_cancelled()
         self._write(before=self._clock() + ENDING_SECONDS)
         self._unload()
@@ -113,7 +115,7 @@ class Generation:
                 folder = self._folder if pair.fingerprint else None
                 if folder is not None:
                     folder.index(pair.fingerprint, self.budget_bytes)
-                self.slots = Slots(self._kept, self.budget_bytes, most, kept, self._clock, folder, self._turns)
+                self.slots = Slots(self._kept, self.budget_bytes, most, kept, self._clock, folder, self._next_turn)
                 self._pair = pair
         return self._pair
 
@@ -151,7 +153,9 @@ class Generation:
         assert self.slots is not None and self.capacity is not None
         require_room(taken.job, self.capacity)
         kept = self.slots.take(taken.job)
-        works = (*self.works, Work(taken, kept))
+        # As if it had waited since the others' last turns began: whoever had a long one waits as long for the next.
+        had = min((work.had_seconds - work.last_seconds for work in self.works), default=0.0)
+        works = (*self.works, Work(taken, kept, had))
         try:
             self._make_room(works)
         except BaseException:
@@ -175,14 +179,16 @@ class Generation:
         held = sum(work.kept.nbytes for work in works)
         self.slots.fit(min(self.budget_bytes, max(room_beside(jobs, self.capacity), 0) + held))
 
-    def _turns(self, cancelled: bool = False) -> None:
-        """A turn of each job. No name of this thread's loop may hold one: its models could not be dropped."""
-        for work in self.works:
-            work.taken.cancelled |= cancelled
-            self._turn(work)
+    def _next_turn(self) -> None:
+        """A turn of the job that had the least time; the newest goes first among equals, and whoever left before all.
+
+        No name of this thread's loop may hold a job: its models could not be dropped.
+        """
+        if self.works:
+            self._turn(min(reversed(self.works), key=lambda work: (not work.taken.cancelled, work.had_seconds)))
 
     def _turn(self, work: Work) -> None:
-        for event in work.turn():
+        for event in work.turn(alone=len(self.works) == 1):
             if isinstance(event, Finish | Failure):
                 self.works = tuple(other for other in self.works if other is not work)
                 self._give_back(work, broken=isinstance(event, Failure) and event.exit_code != UsageError.exit_code)
