@@ -100,6 +100,7 @@ class GenerationDesk:
             most_slots=self.options.slots,
             cache_bytes=sum(one.nbytes for one in kept),
             budget_bytes=made.budget_bytes,
+            warning=made.warning,
             totals=totals,
             pair=made.pair_name,
         )

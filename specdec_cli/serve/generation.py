@@ -15,7 +15,7 @@ from specdec_cli.engine.pipeline import Clock
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Failure, Finish
 from specdec_cli.foreign import guarded
-from specdec_cli.serve.admission import require_room, room_beside
+from specdec_cli.serve.admission import job_bytes, require_room, room_beside
 from specdec_cli.serve.folder import Folder
 from specdec_cli.serve.keeping import Keeper
 from specdec_cli.serve.options import DeskOptions
@@ -125,6 +125,14 @@ class Generation:
         if self._options.cache_bytes is not None or self.capacity is None:
             return self._options.cache_bytes or 0
         return max((self.capacity.limit_bytes - self.capacity.weight_bytes) // 2, 0)
+
+    @property
+    def warning(self) -> str:
+        """What to say of the memory that the jobs will take that run; empty while there is room."""
+        capacity, running = self.capacity, self.running
+        if capacity is None or not running:
+            return ""
+        return capacity.warning(sum(job_bytes(taken.job, capacity) for taken in running))
 
     def _kept(self, slot: Slot | None) -> Kept:
         watch = Stopwatch(self._clock)

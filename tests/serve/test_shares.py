@@ -1,5 +1,7 @@
 """Jobs share the time of the thread that runs them, on a device whose clock is its own."""
 
+from itertools import pairwise
+
 import pytest
 
 from fakes.device import FakeDevice
@@ -76,7 +78,7 @@ def test_a_prompt_that_comes_to_a_running_answer_is_read_in_short_chunks_and_hal
     came = next(at for name, _, at in seen if name == "came")
     first = next(at for name, kind, at in seen if name == "then" and kind is RoundDone)
     rounds = [at for name, kind, at in seen if name == "first" and kind is RoundDone and came <= at <= first]
-    longest = max(after - before for before, after in zip(rounds, rounds[1:], strict=False))
+    longest = max(after - before for before, after in pairwise(rounds))
     reading = 2000 * TOKEN_SECONDS
     assert longest < FIRST_CHUNK_TOKENS * TOKEN_SECONDS + 3 * STEP_SECONDS, (
         f"the answer stood still for {longest:.2f} s"
