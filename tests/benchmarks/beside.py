@@ -10,6 +10,7 @@ their own.
 
 from __future__ import annotations
 
+import json
 import statistics
 import subprocess
 import sys
@@ -24,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import httpx
 
-BODY_BYTES = 8_000_000
+BODY_BYTES, BODIES = 8_000_000, 3
 TEXT = "def read_lines(path): return [line.rstrip() for line in open(path)] # 12345\n"
 CHAT = "/v1/chat/completions"
 
@@ -53,12 +54,12 @@ def report(name, alone, again, beside):
 
 
 def poster(url):
-    """The other process: for each line a body of 8 MB, every one of another text; prints status and seconds."""
-    for number, _ in enumerate(sys.stdin):
-        text = (f"# {number}\n" + TEXT * (BODY_BYTES // len(TEXT) + 1))[:BODY_BYTES]
-        body = asked(text, 4)
+    """The other process: for each line a body of 8 MB, made before; prints status and seconds."""
+    lines = (f"{line * 7919 % 104_729} {TEXT}" for line in range(BODY_BYTES // len(TEXT) + 1))
+    body = json.dumps(asked("".join(lines)[:BODY_BYTES], 4)).encode()
+    for _ in sys.stdin:
         began = time.perf_counter()
-        said = httpx.post(url + CHAT, json=body, timeout=600)
+        said = httpx.post(url + CHAT, content=body, headers={"Content-Type": "application/json"}, timeout=600)
         print(said.status_code, time.perf_counter() - began, said.text[:120], flush=True)
 
 
@@ -91,10 +92,11 @@ def body(pairs):
             for _ in range(pairs):
                 alone.append(timed(chat))
                 again.append(timed(chat))
-                long.stdin.write("go\n")
-                time.sleep(0.3)  # until the body is on its way
-                beside.append(timed(chat))
+                long.stdin.write("go\n" * BODIES)
                 said.append(long.stdout.readline().split(maxsplit=2))
+                time.sleep(0.03)
+                beside.append(timed(chat))  # beside the second and the third
+                said += [long.stdout.readline().split(maxsplit=2) for _ in range(BODIES - 1)]
             report(f"a chat of two letters, 8 MB beside it, context {limit}", alone, again, beside)
             print(f"  the body: {said[0][0]} after {quartiles([float(one[1]) for one in said])}: {said[0][2].strip()}")
     desk.close()
@@ -109,8 +111,8 @@ def prefill(pairs):
     from specdec_cli.session.load import LoadedPair
     from specdec_cli.session.slot import Slot
 
-    sizes = {"hidden_size": 384, "intermediate_size": 768, "num_hidden_layers": 4, "head_dim": 64}
-    target = CachedModel(networks("qwen3", **sizes, num_attention_heads=6, num_key_value_heads=2)[0], "t")
+    sizes = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 3, "head_dim": 64}
+    target = CachedModel(networks("qwen3", **sizes, num_attention_heads=4, num_key_value_heads=2)[0], "t")
     with tempfile.TemporaryDirectory() as folder:
         pair = LoadedPair(Pair("random", "t", None), ("t", None), tokenizer_in(Path(folder)), Slot(target))
         desk = desk_of(pair)
@@ -120,7 +122,7 @@ def prefill(pairs):
             return timed(lambda: Client(desk, next(short)).wait())
 
         answer()
-        alone, again, beside, reading = [], [], [], []
+        alone, again, beside, chunk = [], [], [], []
         for number in range(pairs):
             alone.append(answer())
             again.append(answer())
@@ -128,11 +130,12 @@ def prefill(pairs):
             prompt, began = job(ids(2000, 100 + number), 2, k=0), time.perf_counter()
             long = Client(desk, prompt, lambda client, event, b=begun: isinstance(event, Reading) and b.set())
             begun.wait()
+            chunk.append(time.perf_counter() - began)
             beside.append(answer())
+            long.ticket.cancel()
             long.wait()
-            reading.append(time.perf_counter() - began)
         report("10 tokens, a prefill of 2,000 beside them", alone, again, beside)
-        print(f"  the prefill: {quartiles(reading)}")
+        print(f"  its first chunk: {quartiles(chunk)}")
         desk.close()
 
 
