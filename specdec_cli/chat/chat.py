@@ -19,13 +19,14 @@ from specdec_cli.chat.screen import Notice, Screen
 from specdec_cli.chat.settings import HIDDEN, OFF, ChatSettings
 from specdec_cli.chat.transcript import Transcript, save
 from specdec_cli.engine.memory import clear_cache
-from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.errors import DoesNotFit, SpecdecError, UsageError
 from specdec_cli.events import Event, Finish, Prefill, Start
-from specdec_cli.format import percent
+from specdec_cli.format import percent, size
 from specdec_cli.kinds import NONE
 from specdec_cli.models.text import Thinking
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
+from specdec_cli.session.capacity import Capacity, capacity_of
 from specdec_cli.session.conversation import Answer, Conversation, Fitted, Turn
 from specdec_cli.session.interrupt import Interrupt, Presses
 from specdec_cli.stats import ChatStats
@@ -56,6 +57,7 @@ class Chat:
         self.unsaved_code = 0
         self.stats = ChatStats()
         self.context_tokens = 0
+        self._capacity: Capacity | None = None
         self._no_echo = no_echo
         self._measure()
 
@@ -66,12 +68,13 @@ class Chat:
     def request(self, attempt: int = 0) -> Request:
         """The request of the next reply."""
         settings, pair = self.settings, self.loaded.pair
+        limits = [limit for limit in (settings.max_context, self.capacity.memory_tokens) if limit is not None]
         return Request(
             max_tokens=settings.max_tokens,
             stop=settings.stop,
             k=pair.k if settings.k is None else settings.k,
             drafter=self.loaded.drafter if settings.drafts else NONE.name,
-            max_context=settings.max_context,
+            max_context=min(limits, default=None),
             rule=settings.rule,
             seed=settings.seed,
             sampling=settings.sampling,
@@ -83,7 +86,20 @@ class Chat:
 
     @property
     def context_limit(self) -> int | None:
+        """Tokens that the conversation may have: by the models, by --max-context, and by the memory."""
         return self.loaded.session.context_limit(self.request())
+
+    @property
+    def capacity(self) -> Capacity:
+        """That of the loaded pair."""
+        if self._capacity is None:
+            self._capacity = capacity_of(self.loaded.session.pair)
+        return self._capacity
+
+    @property
+    def memory_warning(self) -> str:
+        """What to say of the memory that the conversation takes; empty while there is room."""
+        return self.capacity.warning(self.capacity.cache_bytes(self.context_tokens))
 
     @property
     def toolbar(self) -> list[str]:
@@ -98,7 +114,8 @@ class Chat:
             f"temp {session.effective(request)['temperature']:g}",
             f"context {self.context_tokens}" + ("" if limit is None else f" / {limit}"),
         ]
-        return parts if rate is None else [*parts, f"accepted {percent(rate)}"]
+        shown = parts if rate is None else [*parts, f"accepted {percent(rate)}"]
+        return [warning, *shown] if (warning := self.memory_warning) else shown
 
     def ask(self, text: str, attempt: int = 0) -> str:
         """One turn; returns the text for the editor if nothing was generated. Raises: SpecdecError."""
@@ -140,6 +157,7 @@ class Chat:
     def switch(self, pair: Pair, drafter: str) -> None:
         """Loads another pair; two are never in memory. Raises: SpecdecError, after loading the old pair again."""
         before = self.loaded.pair, self.loaded.drafter
+        self._capacity = None
         del self.loaded
         gc.collect()
         clear_cache()  # else the old weights stay in mlx's cache of freed buffers
@@ -161,7 +179,16 @@ class Chat:
 
     def _ask(self, conversation: Conversation, text: str, attempt: int) -> str:
         request, session = self.request(attempt), self.loaded.session
-        fitted = conversation.fit(text, self._render, self.context_limit, request.max_tokens, self.settings.overflow)
+        warned, limit = self.memory_warning, self.context_limit
+        try:
+            fitted = conversation.fit(text, self._render, limit, request.max_tokens, self.settings.overflow)
+        except DoesNotFit as error:
+            if limit is None or limit != self.capacity.memory_tokens:
+                raise
+            raise DoesNotFit(
+                f"{error.message}: the memory of {size(self.capacity.limit_bytes)} ends there",
+                f"{error.hint}; {self.capacity.relief}",
+            ) from error
         tags = session.thinking(fitted.ids)
         self._report_left_out(conversation, fitted)
         start, prefill, finish = self._reply(fitted, request, tags)
@@ -174,6 +201,8 @@ class Chat:
         turn = Turn(text, Answer(answer, thought, finish.reason, self._facts(start, prefill, finish)), attempt)
         self.transcript = replace(self.transcript, conversation=conversation.with_turn(turn, fitted.left_out))
         self.context_tokens = len(fitted.ids) + len(finish.tokens)
+        if not warned and self.memory_warning:
+            self.screen.show(Notice(self.memory_warning))
         self._keep()
         return ""
 

@@ -43,16 +43,15 @@ def memory_use() -> MemoryUse:
 
 
 def bound_memory() -> None:
-    """On Metal: bound the cache of freed buffers, and begin to wait near the working set. Nothing elsewhere.
+    """On Metal: bound the cache of freed buffers. Nothing elsewhere.
 
-    `mx.set_cache_limit` holds from the next allocation on. `mx.set_memory_limit` is soft: above it nothing fails, but
-    every operation is committed and waited for (mlx/transforms.cpp, eval_impl), which is very slow. mlx on a CPU keeps
-    32 MB at most (mlx/backend/no_gpu/allocator.cpp).
+    `mx.set_cache_limit` holds from the next allocation on. `mx.set_memory_limit` stays mlx's own: above it nothing
+    fails, but every command buffer is waited for (mlx/backend/metal/eval.cpp), which frees no array that is alive. mlx
+    on a CPU keeps 32 MB at most (mlx/backend/no_gpu/allocator.cpp).
     """
     recommended = device.working_set_bytes()
     if device.backend() == "metal" and recommended:
         mx.set_cache_limit(min(MOST_CACHED_BYTES, int(recommended * CACHED_SHARE)))
-        mx.set_memory_limit(recommended)
 
 
 def clear_cache() -> None:

@@ -44,6 +44,8 @@ class CachedModel:
         self._read: list[int] = []
         self._marks: tuple[int, ...] = ()
         self._released = False
+        # Tokens of a prompt that one pass reads at most, where somebody waits for its end; None: as many as are fast.
+        self.most_chunk_tokens: int | None = None
         self.vocab_size: int = self._dry_run().shape[-1]
         # Bytes of the largest recurrent state, 0 without one.
         self.state_bytes: int = self._caches.state_bytes
@@ -190,7 +192,8 @@ class CachedModel:
 
     def _chunk_end(self, end: int) -> int:
         """Where the next chunk of a prompt ends that is read up to `end`: at a mark, if there is one on the way."""
-        end = min(self.length + device.prefill_tokens(), end)
+        most = device.prefill_tokens()
+        end = min(self.length + min(most, self.most_chunk_tokens or most), end)
         return min((mark for mark in self._marks if self.length < mark < end), default=end)
 
     def logits(self, context: Sequence[int], pending: mx.array) -> mx.array:

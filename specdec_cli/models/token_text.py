@@ -48,7 +48,11 @@ def token_bytes(
 
 def require_characters(text: str) -> None:
     """Raises: UsageError for a half of a character, which is how Python keeps a byte that is not UTF-8."""
-    for at, character in enumerate(text):
-        if "\ud800" <= character <= "\udfff":
-            byte = f"byte 0x{ord(character) - 0xDC00:02x}" if "\udc80" <= character <= "\udcff" else "half a character"
-            raise UsageError(f"the text is not UTF-8: {byte} at {at} of {len(text)}", "type it again, or leave it out")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        at, character = error.start, text[error.start]
+        byte = f"byte 0x{ord(character) - 0xDC00:02x}" if "\udc80" <= character <= "\udcff" else "half a character"
+        raise UsageError(
+            f"the text is not UTF-8: {byte} at {at} of {len(text)}", "type it again, or leave it out"
+        ) from error

@@ -21,7 +21,7 @@ def require_room(job: Job, capacity: Capacity) -> None:
         raise TooLarge(
             f"{tokens_of(job, capacity)} tokens of prompt and answer need {need / 1e9:.2f} GB with the models; "
             f"{capacity.limit_bytes / 1e9:.2f} GB are usable",
-            "ask for a shorter answer (max_tokens), shorten the prompt, or serve with --kv-bits 8",
+            f"ask for a shorter answer (max_tokens), or shorten the prompt; {capacity.relief}",
         )
 
 

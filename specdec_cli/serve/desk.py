@@ -100,6 +100,7 @@ class GenerationDesk:
             most_slots=self.options.slots,
             cache_bytes=sum(slot.nbytes for slot in slots),
             budget_bytes=made.budget_bytes,
+            warning=made.warning,
             totals=totals,
             pair=made.pair_name,
         )

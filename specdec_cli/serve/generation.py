@@ -1,6 +1,6 @@
 """The thread that owns the models. Law: they are loaded, used and dropped here alone, for mlx's streams are a thread's.
 
-The jobs that run take turns, a round or a chunk of a prompt each.
+The jobs that run share its time: a turn is a round or a chunk of a prompt, and goes to the job that had the least.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from specdec_cli.engine.pipeline import Clock
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Failure, Finish
 from specdec_cli.foreign import guarded
-from specdec_cli.serve.admission import require_room, room_beside
+from specdec_cli.serve.admission import job_bytes, require_room, room_beside
 from specdec_cli.serve.folder import Folder
 from specdec_cli.serve.keeping import Keeper
 from specdec_cli.serve.options import DeskOptions
@@ -90,11 +90,13 @@ class Generation:
             self._end_cancelled()
             self._begin()
             if self.works:
-                self._turns()
+                self._next_turn()
             else:
                 self._rest()
+        for taken in self.running:
+            taken.cancel()
         while self.works:
-            self._turns(cancelled=True)
+            self._next_turn()
         self._end_cancelled()
         self._write(before=self._clock() + ENDING_SECONDS)
         self._unload()
@@ -113,7 +115,7 @@ class Generation:
                 folder = self._folder if pair.fingerprint else None
                 if folder is not None:
                     folder.index(pair.fingerprint, self.budget_bytes)
-                self.slots = Slots(self._kept, self.budget_bytes, most, kept, self._clock, folder, self._turns)
+                self.slots = Slots(self._kept, self.budget_bytes, most, kept, self._clock, folder, self._next_turn)
                 self._pair = pair
         return self._pair
 
@@ -127,6 +129,14 @@ class Generation:
     def bytes_of(self, kept: Kept) -> int:
         """Of its caches; from any thread, so those in use, which no other thread may look at, are computed."""
         return self.capacity.cache_bytes(kept.length) if kept.busy and self.capacity else kept.nbytes
+
+    @property
+    def warning(self) -> str:
+        """What to say of the memory that the jobs will take that run; empty while there is room."""
+        capacity, running = self.capacity, self.running
+        if capacity is None or not running:
+            return ""
+        return capacity.warning(sum(job_bytes(taken.job, capacity) for taken in running))
 
     def _kept(self, slot: Slot | None) -> Kept:
         watch = Stopwatch(self._clock)
@@ -155,7 +165,9 @@ class Generation:
         assert self.slots is not None and self.capacity is not None
         require_room(taken.job, self.capacity)
         kept = self.slots.take(taken.job)
-        works = (*self.works, Work(taken, kept))
+        # As if it had waited since the others' last turns began: whoever had a long one waits as long for the next.
+        had = min((work.had_seconds - work.last_seconds for work in self.works), default=0.0)
+        works = (*self.works, Work(taken, kept, had))
         try:
             self._make_room(works)
         except BaseException:
@@ -179,14 +191,16 @@ class Generation:
         held = sum(work.kept.nbytes for work in works)
         self.slots.fit(min(self.budget_bytes, max(room_beside(jobs, self.capacity), 0) + held))
 
-    def _turns(self, cancelled: bool = False) -> None:
-        """A turn of each job. No name of this thread's loop may hold one: its models could not be dropped."""
-        for work in self.works:
-            work.taken.cancelled |= cancelled
-            self._turn(work)
+    def _next_turn(self) -> None:
+        """A turn of the job that had the least time; the newest goes first among equals, and whoever left before all.
+
+        No name of this thread's loop may hold a job: its models could not be dropped.
+        """
+        if self.works:
+            self._turn(min(reversed(self.works), key=lambda work: (not work.taken.cancelled, work.had_seconds)))
 
     def _turn(self, work: Work) -> None:
-        for event in work.turn():
+        for event in work.turn(alone=len(self.works) == 1):
             if isinstance(event, Finish | Failure):
                 self.works = tuple(other for other in self.works if other is not work)
                 self._give_back(work, broken=isinstance(event, Failure) and event.exit_code != UsageError.exit_code)

@@ -114,6 +114,7 @@ class DeskStatus:
     """`running` and `waiting` jobs, the slots, of which `most_slots` are kept, and the totals.
 
     `loaded`: whether the models are in memory. `pair` is the one that is there or was last, empty for the first.
+    `warning` says that the jobs that run will take most of the memory.
     """
 
     loaded: bool
@@ -125,3 +126,4 @@ class DeskStatus:
     budget_bytes: int = 0
     totals: Totals = field(default_factory=Totals)
     pair: str = ""
+    warning: str = ""

@@ -1,4 +1,4 @@
-"""One job that runs. Law: a turn is one chunk of a prompt or one round, so that nobody waits longer for another job.
+"""One job that runs. Law: a turn is one chunk of a prompt or one round, and its seconds are counted.
 
 Whatever happens in a turn, the job's client hears of it, and the thread lives on.
 """
@@ -14,6 +14,9 @@ from specdec_cli.foreign import guarded
 from specdec_cli.serve.job import Deliver, Job
 from specdec_cli.serve.slots import Kept
 from specdec_cli.serve.status import KEPT_ROUNDS, JobStatus
+
+# While other jobs run, a chunk of a prompt takes about so long, and at first has so many tokens.
+SHARED_CHUNK_SECONDS, FIRST_CHUNK_TOKENS, LEAST_CHUNK_TOKENS = 0.5, 256, 64
 
 
 class Taken:
@@ -81,10 +84,11 @@ class Taken:
 
 
 class Work:
-    """A taken job in its slot."""
+    """A taken job in its slot. It `had_seconds` of turns, `last_seconds` in the last one."""
 
-    def __init__(self, taken: Taken, kept: Kept) -> None:
-        self.taken, self.kept = taken, kept
+    def __init__(self, taken: Taken, kept: Kept, had_seconds: float = 0.0) -> None:
+        self.taken, self.kept, self.had_seconds, self.last_seconds = taken, kept, had_seconds, 0.0
+        self._chunk_tokens, self._read_tokens = FIRST_CHUNK_TOKENS, 0
         job = taken.job
         self._events: Iterator[Event] = kept.session.reply(
             job.prompt, job.request, lambda: taken.cancelled, raw=job.raw
@@ -97,18 +101,31 @@ class Work:
         shared = common_prefix(self.taken.job.prompt, job.prompt)
         return 2 * shared > len(job.prompt) and shared > self.kept.length
 
-    def turn(self) -> Iterator[Event]:
-        """The events of one turn; the last turn's last one is a Finish or a Failure."""
+    def turn(self, alone: bool = True) -> Iterator[Event]:
+        """The events of one turn; the last turn's last one is a Finish or a Failure. It is short unless `alone`."""
+        self.kept.slot.target.most_chunk_tokens = None if alone else self._chunk_tokens
+        began = self.kept.watch()
         try:
             with guarded(failure_of):
                 while True:
                     with self.kept.watch:
                         event = next(self._events)
+                    self.last_seconds = self.kept.watch() - began
+                    if isinstance(event, Reading) and event.reader == "target":
+                        self._measure_chunk(event)
                     yield event
                     if isinstance(event, Reading | RoundDone | Finish):
-                        return
+                        break
         except SpecdecError as error:
             yield Failure(error.message, error.hint, error.exit_code)
+        self.had_seconds += self.last_seconds
+
+    def _measure_chunk(self, event: Reading) -> None:
+        """The next chunk beside others: as many tokens, a power of two, as were read in the time that one may take."""
+        tokens, self._read_tokens = event.read_tokens - self._read_tokens, event.read_tokens
+        if tokens < event.read_tokens and self.last_seconds:  # of the first chunk it is not known where it began
+            within = int(tokens / self.last_seconds * SHARED_CHUNK_SECONDS)
+            self._chunk_tokens = max(1 << within.bit_length() >> 1, LEAST_CHUNK_TOKENS)
 
 
 def failure_of(reason: str) -> SpecdecError:

@@ -5,10 +5,11 @@ All sizes in bytes, all lengths in tokens.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
 from specdec_cli.engine import device
+from specdec_cli.format import percent, size
 from specdec_cli.kinds import effective_drafter
 from specdec_cli.models.memory import HEADROOM
 from specdec_cli.request import Request
@@ -16,6 +17,8 @@ from specdec_cli.session.load import LoadedPair
 
 # Caches are sized at these lengths; between two of them they grow in a straight line, or not at all.
 SHORTEST, LONGEST = 1024, 1 << 20
+# Share of the usable memory from which on a word is said of it.
+TIGHT_SHARE = 0.9
 # Snapshots that a slot keeps where caches cannot be trimmed: a few ends of turns, and a few on the way there. They may
 # take a small share of the memory beside the weights: those of wide windows are large.
 MOST_SNAPSHOTS, LEAST_SNAPSHOTS, SNAPSHOT_SHARE = 8, 2, 1 / 16
@@ -25,7 +28,8 @@ MOST_SNAPSHOTS, LEAST_SNAPSHOTS, SNAPSHOT_SHARE = 8, 2, 1 / 16
 class Capacity:
     """`caches` are (length, bytes) of one conversation of that length, ascending; `limit_bytes` is what may be used.
 
-    `snapshots` are how many a slot is to keep where caches cannot be trimmed; `caches` count them.
+    `snapshots` are how many a slot is to keep where caches cannot be trimmed; `caches` count them. `relief` says what
+    makes room, without loading another pair.
     """
 
     weight_bytes: int
@@ -36,6 +40,23 @@ class Capacity:
     draft_limit: int | None = None
     has_draft: bool = False
     head_kind: str | None = None
+    relief: str = ""
+
+    @property
+    def memory_tokens(self) -> int | None:
+        """The longest conversation that fits beside the weights; None where the memory bounds none.
+
+        Nor does it where not even a short one fits: whoever loaded such a pair was told, and wants it all the same.
+        """
+        left = self.limit_bytes - self.weight_bytes
+        if self.cache_bytes(SHORTEST) > left or self.cache_bytes(LONGEST) <= left:
+            return None
+        return bisect_right(range(LONGEST), left, key=self.cache_bytes) - 1
+
+    def warning(self, cache_bytes: int) -> str:
+        """What to say once caches of so many bytes leave little room beside the weights; empty before."""
+        share = (self.weight_bytes + cache_bytes) / self.limit_bytes
+        return f"memory {percent(share)} of {size(self.limit_bytes)}: {self.relief}" if share >= TIGHT_SHARE else ""
 
     def context_limit(self, request: Request) -> int | None:
         """Tokens that prompt and answer may have together, None being endless; as `Session.context_limit`."""
@@ -87,4 +108,14 @@ def capacity_of(pair: LoadedPair, usable_bytes: int | None = None) -> Capacity:
         draft_limit=first.draft.context_limit if first.draft else None,
         has_draft=pair.has_draft,
         head_kind=pair.head_kind,
+        relief=_relief(pair),
     )
+
+
+def _relief(pair: LoadedPair) -> str:
+    """Options that make room, for a chat and a server alike."""
+    first = pair.first
+    found = [] if first.target.network.kv else ["--kv-bits 8 shrinks the caches"]
+    if first.draft is not None:
+        found.append(f"--drafter none frees {size(first.draft.weight_bytes)} and the draft's caches")
+    return ", ".join([*found, "--max-context N bounds them"])

@@ -24,10 +24,10 @@ def read_prompt(
     target.commit(context, min(target.length, drafter.keeps(context)))
     cached, halted = target.length, False
     for _ in read_together(target, drafter, context):
-        if halted := cancelled():
-            break
         if target.length < len(context) - 1:
             yield Reading("target", target.length, len(context))
+        if halted := cancelled():
+            break
     seconds = clock() - began
     yield Prefill(prompt_tokens=len(context), cached_tokens=cached, seconds=seconds)
     return halted, seconds

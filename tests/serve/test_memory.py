@@ -5,14 +5,19 @@ import time
 import pytest
 
 from fakes.chat import networks, tokenizer_in
-from fakes.serving import answer, desk_of, ids, job, tiny_loaded
+from fakes.serving import Client, answer, desk_of, ids, job, tiny_loaded
 from specdec_cli.engine import device
 from specdec_cli.engine.model import CachedModel
+from specdec_cli.models.memory import HEADROOM
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.serve.desk import GenerationDesk
+from specdec_cli.serve.job import TooLarge
 from specdec_cli.serve.options import DeskOptions
+from specdec_cli.serve.status import DeskStatus
+from specdec_cli.session.capacity import capacity_of
 from specdec_cli.session.load import LoadedPair
 from specdec_cli.session.slot import Slot
+from specdec_cli.ui.serve.frame import frame_rows
 
 
 def held(pair, requests, budget_bytes, kind_system=60):
@@ -90,3 +95,22 @@ def test_accounted_bytes_are_those_that_mlx_holds(tmp_path, kind):
     desk.close()
     print(f"{kind}: accounted {accounted:,}, mlx grew by {grown:,}")
     assert 0.8 * grown <= accounted <= 1.2 * grown
+
+
+def test_a_server_says_when_its_jobs_will_take_most_of_the_memory_and_how_to_get_more(tmp_path):
+    pair = tiny_loaded(tmp_path)
+    capacity = capacity_of(pair)
+    room = capacity.weight_bytes + capacity.cache_bytes(1500)
+    desk, said = desk_of(pair, usable_bytes=int(room / HEADROOM) + 2), []
+    for tokens in (300, 1450):
+        Client(desk, job(ids(tokens), 4), lambda client, event: said.append(desk.status().warning)).wait()
+        said.append(None)
+    assert desk.status().warning == ""
+    with pytest.raises(TooLarge, match="GB are usable") as refused:
+        desk.submit(job(ids(1600), 4), print)
+    desk.close()
+    few, most = said[: said.index(None)], said[said.index(None) + 1 : -2]
+    assert not any(few) and most and all(words.startswith("memory 9") for words in most)
+    assert most[0].partition(": ")[2] in refused.value.hint and "--drafter none frees" in refused.value.hint
+    frame = frame_rows(DeskStatus(True, warning=most[0]), "tiny", "http://x", 120, 30)
+    assert "--kv-bits 8 shrinks the caches" in frame[-1].plain

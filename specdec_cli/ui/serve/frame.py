@@ -55,7 +55,7 @@ def frame_rows(status: DeskStatus, name: str, url: str, width: int, height: int,
         *(boxed(row, width) for row in lower),
         edge("├┤", *_kept(status), width),
         *(boxed(row, width) for row in kept),
-        edge("╰╯", [Text()], [_legend(), Text()], width),
+        edge("╰╯", [Text(safe(status.warning), "yellow")], [_legend(), Text()], width),
     ]
 
 
