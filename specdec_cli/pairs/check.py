@@ -21,6 +21,7 @@ from specdec_cli.models.heads import (
     is_head_only,
     read_head,
 )
+from specdec_cli.models.packing import parameter_count
 from specdec_cli.models.vocab import VocabVerdict, compare
 from specdec_cli.pairs.advice import Side, advise, break_even
 from specdec_cli.pairs.catalog import is_local, network_forbidden
@@ -134,7 +135,7 @@ def check_pair(pair: Pair, located: list[Located], context_tokens: int | None, k
     memory = estimate(checkpoints, weights, context_tokens or DEFAULT_CONTEXT, kv_bits, head)
     if not memory.fits:
         obstacles.append(memory.obstacle())
-    sides = [Side(m.weight_bytes, m.checkpoint.config) for m in located]
+    sides = [Side(m.weight_bytes, m.checkpoint.config, parameter_count(m.checkpoint)) for m in located]
     draft = sides[1] if len(sides) == 2 else None
     step_bytes = draft.weight_bytes if draft else head and _step_bytes(head, sides[0])
     return Verdict(
