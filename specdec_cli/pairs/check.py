@@ -126,11 +126,12 @@ def check_pair(pair: Pair, located: list[Located], context_tokens: int | None, k
     kinds, obstacles = _caches(located, kv_bits)
     if head is not None:
         obstacles += _of_another_size(head, located[0].checkpoint)
-    vocab = None
+    vocab, warnings = None, [*_encoding_differences(tokenizers), *_padding(located), *_stops(tokenizers)]
     if len(tokenizers) == 2:
         vocab = compare(tokenizers[0].table(), tokenizers[1].table())
         if vocab.status == "incompatible":
             obstacles.insert(0, _incompatible(pair, vocab))
+            warnings = []  # they call differences harmless, and between two families nothing is
     checkpoints, weights = [m.checkpoint for m in located], [m.weight_bytes for m in located]
     memory = estimate(checkpoints, weights, context_tokens or DEFAULT_CONTEXT, kv_bits, head)
     if not memory.fits:
@@ -146,7 +147,7 @@ def check_pair(pair: Pair, located: list[Located], context_tokens: int | None, k
         caches=tuple(kinds),
         memory=memory,
         break_even=break_even(sides[0], step_bytes, pair.expected_k) if step_bytes else None,
-        warnings=(*_encoding_differences(tokenizers), *_padding(located), *_stops(tokenizers)),
+        warnings=tuple(warnings),
         advice=tuple(advise(sides[0], draft, device.device_name(), head is not None)),
         obstacles=tuple(obstacles),
         head=head,
