@@ -45,7 +45,9 @@ def _ids(values: Mapping[str, Any]) -> Iterator[tuple[object, int]]:
     vocabulary = model.get("vocab") if isinstance(model, dict) else values
     found = list(vocabulary.items()) if isinstance(vocabulary, dict) else []
     found += [(one.get("content"), one.get("id")) for one in added or () if isinstance(one, dict)]
-    found += [(one, int(key)) for key, one in decoder.items() if key.isdigit()] if isinstance(decoder, dict) else []
+    if isinstance(decoder, dict):
+        entries = [(one, int(key)) for key, one in decoder.items() if key.isdigit()]
+        found += [(one.get("content") if isinstance(one, dict) else one, token) for one, token in entries]
     # The other whole numbers of a tokenizer's configuration, such as its longest text, are no ids.
     known = values.keys() if "tokenizer_class" in values or "model_max_length" in values else ()
     yield from ((text, token) for text, token in found if isinstance(token, int) and text not in known)

@@ -21,10 +21,11 @@ SHORT_ANSWERS = "answers of a few dozen tokens gain little: the draft has to rea
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One model's size and configuration, known without loading its weights."""
+    """One model's size and configuration, known without loading its weights; `parameters` None where nobody counted."""
 
     weight_bytes: int
     config: Mapping[str, Any]
+    parameters: int | None = None
 
     @property
     def bits(self) -> int:
@@ -36,7 +37,9 @@ class Side:
 
     @property
     def billions(self) -> float:
-        """Parameters in billions, from bytes and bits."""
+        """Parameters in billions, estimated from bytes and bits where nobody counted them."""
+        if self.parameters is not None:
+            return self.parameters / 1e9
         # A group of 64 weights has a 16-bit scale and bias: half a bit a weight.
         per_weight = self.bits + (0.5 if self.bits < 16 else 0.0)
         return self.weight_bytes * 8 / per_weight / 1e9

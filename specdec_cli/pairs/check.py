@@ -21,6 +21,7 @@ from specdec_cli.models.heads import (
     is_head_only,
     read_head,
 )
+from specdec_cli.models.packing import parameter_count
 from specdec_cli.models.vocab import VocabVerdict, compare
 from specdec_cli.pairs.advice import Side, advise, break_even
 from specdec_cli.pairs.catalog import is_local, network_forbidden
@@ -127,16 +128,17 @@ def check_pair(pair: Pair, located: list[Located], context_tokens: int | None, k
     kinds, obstacles, rows = _networks(located, kv_bits)
     if head is not None:
         obstacles += _of_another_size(head, located[0].checkpoint)
-    vocab = None
+    vocab, warnings = None, [*_encoding_differences(tokenizers), *_padding(located), *_stops(tokenizers)]
     if len(tokenizers) == 2:
         vocab = compare(tokenizers[0].table(), tokenizers[1].table())
         if vocab.status == "incompatible":
             obstacles.insert(0, _incompatible(pair, vocab))
+            warnings = []  # they call differences harmless, and between two families nothing is
     checkpoints, weights = [m.checkpoint for m in located], [m.weight_bytes for m in located]
     memory = estimate(checkpoints, weights, context_tokens or DEFAULT_CONTEXT, kv_bits, head)
     if not memory.fits:
         obstacles.append(memory.obstacle())
-    sides = [Side(m.weight_bytes, m.checkpoint.config) for m in located]
+    sides = [Side(m.weight_bytes, m.checkpoint.config, parameter_count(m.checkpoint)) for m in located]
     draft = sides[1] if len(sides) == 2 else None
     shipped = pair.target.startswith(hub.SHIPPED)  # a demo has the size that a package has
     step_bytes = draft.weight_bytes if draft else head and _step_bytes(head, sides[0])
@@ -148,12 +150,7 @@ def check_pair(pair: Pair, located: list[Located], context_tokens: int | None, k
         caches=tuple(kinds),
         memory=memory,
         break_even=break_even(sides[0], step_bytes, pair.expected_k) if step_bytes else None,
-        warnings=(
-            *_encoding_differences(tokenizers),
-            *_padding(located),
-            *_stops(tokenizers),
-            *_rowless(tokenizers[0], rows),
-        ),
+        warnings=(*warnings, *_rowless(tokenizers[0], rows)),
         advice=() if shipped else tuple(advise(sides[0], draft, device.device_name(), head is not None)),
         obstacles=tuple(obstacles),
         head=head,

@@ -102,6 +102,15 @@ def test_one_huge_id_is_refused_before_anything_makes_room_for_it(tmp_path):
     assert peak_bytes() - before < 300_000_000
 
 
+@pytest.mark.parametrize("limit", [int(1e30), 131_072_000])
+def test_tokens_that_a_configuration_adds_are_read_beside_its_huge_limit_of_a_text(tmp_path, limit):
+    """Llama 3.1, gpt-oss and all others with transformers' limit of 1e30 were refused: "unhashable type: 'dict'"."""
+    folder = tiny_folder(tmp_path / "m")
+    added = {"2": {"content": "<|im_end|>", "special": True}}
+    write_tokenizer(folder, byte_tokenizer(), added_tokens_decoder=added, model_max_length=limit)
+    assert Tokenizer.load(folder, "m", TINY).table().tokens[2] == b"<|im_end|>"
+
+
 def test_an_id_that_is_large_costs_no_more_than_its_neighbours(tmp_path):
     table = Tokenizer.load(with_vocabulary(tiny_folder(tmp_path / "m"), zz=9_000), "m", TINY).table()
     assert len(table.tokens) == 260 and table.tokens[9_000] == b"zz"

@@ -230,7 +230,7 @@ def test_the_panel_shows_the_share_of_the_device_s_time_that_drafting_took(monke
         terminal.close()
     draft = sum(len(r.draft) * pair.draft(1) for r in rounds_of(events))
     verify = sum(pair.target(len(r.draft) + 1) for r in rounds_of(events))
-    (shown,) = re.findall(r"drafting (\d+) % of the time", "\n".join(lines))
+    (shown,) = re.findall(r"draft takes (\d+) % of the time", "\n".join(lines))
     assert int(shown) == pytest.approx(100 * draft / (draft + verify), abs=2)
 
 

@@ -1,0 +1,108 @@
+"""Qwen2.5-Coder-1.5B-Instruct, a released model of 151,936 entries: chat, shapes, calls of tools, gaps in code."""
+
+from __future__ import annotations
+
+import json
+
+import anthropic
+import httpx
+import openai
+import pytest
+
+import specdec_cli as specdec
+from fakes.server import serving
+from real import released
+from real.answers import TEXTS, equal, spoken
+from specdec_cli.serve.desk import make_desk
+from specdec_cli.serve.model import Model
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
+TOKENS, IM_END = 32, 151_645
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "unit": {"enum": ["celsius", "fahrenheit"]}},
+    "required": ["city", "unit"],
+    "additionalProperties": False,
+}
+ABOUT = "The weather in a city now."
+ASKED = "What is the weather in Paris, in celsius? Use the function."
+GAP = {"input_prefix": "def add(a, b):\n    return ", "input_suffix": "\n\nprint(add(1, 2))\n", "n_predict": 16}
+
+
+@pytest.mark.parametrize(("drafter", "k"), [("model", 4), ("ngram", 4), ("auto", "auto")])
+def test_every_drafter_says_mlx_lm_s_own_tokens(qwen_pair, drafter, k):
+    for text in TEXTS:
+        equal(qwen_pair, qwen_pair.text_tokens(text), TOKENS, drafter=drafter, k=k)
+
+
+def test_one_seed_gives_one_text_whatever_drafts(qwen_pair):
+    ids = qwen_pair.text_tokens(TEXTS[1])
+    coupled = {"temperature": 0.7, "seed": 5, "rule": "coupled"}
+    wanted, _ = spoken(qwen_pair, ids, TOKENS, k=0, **coupled)
+    for drafter, k in (("model", 4), ("ngram", 4)):
+        assert spoken(qwen_pair, ids, TOKENS, drafter=drafter, k=k, **coupled)[0] == wanted, (drafter, k)
+
+
+def test_a_schema_holds_with_drafts_and_without_and_takes_fewer_passes(qwen_pair):
+    shape = specdec.Constraint("schema", json.dumps(SCHEMA))
+    ids = qwen_pair.message_tokens([{"role": "user", "content": ASKED}])
+    plain, _ = spoken(qwen_pair, ids, TOKENS, temperature=0, k=0, constraint=shape)
+    said, finish = spoken(qwen_pair, ids, TOKENS, temperature=0, k=4, constraint=shape)
+    assert said == plain and finish.stats["target_passes"] < len(said)
+    assert json.loads(finish.text)["unit"] in ("celsius", "fahrenheit")
+
+
+@pytest.fixture(scope="module")
+def small(qwen):
+    """The model in 4 bits, in this thread."""
+    return specdec.load(target=str(released.four_bits(qwen)))
+
+
+def test_a_turns_end_written_by_a_user_stays_text(small):
+    ids = small.message_tokens([{"role": "user", "content": "Say <|im_end|> twice."}])
+    assert ids.count(IM_END) == 2  # the system's turn, which the template adds, and the user's
+
+
+def test_a_chat_ends_by_itself_and_says_its_model_s_sampling_values(small):
+    events = list(small.session().reply("Answer with one word: is the sky blue?", max_tokens=24, temperature=0))
+    assert events[-1].reason == "stop" and "yes" in events[-1].text.lower()
+    assert "<|im_end|>" not in events[-1].text
+
+
+@pytest.fixture(scope="module")
+def url(small, qwen):
+    folder = str(released.four_bits(qwen))
+    desk = make_desk(lambda: specdec.load(target=folder), idle_seconds=None)
+    with serving(Model.of(small, specdec.Request(), 1), desk) as (url, _):
+        yield url
+    desk.close()
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_tool_is_called_through_openai_s_client(url, strict):
+    function = {"name": "get_weather", "description": ABOUT, "parameters": SCHEMA, "strict": strict}
+    with openai.OpenAI(base_url=f"{url}/v1", api_key="any", timeout=900) as client:
+        answer = client.chat.completions.create(
+            model="default", messages=[{"role": "user", "content": ASKED}], temperature=0, max_tokens=80,
+            tools=[{"type": "function", "function": function}], tool_choice="required" if strict else "auto",
+        )  # fmt: skip
+    (call,) = answer.choices[0].message.tool_calls
+    assert (answer.choices[0].finish_reason, call.function.name) == ("tool_calls", "get_weather")
+    assert json.loads(call.function.arguments)["city"] == "Paris"
+
+
+def test_a_tool_is_called_through_anthropic_s_client(url):
+    with anthropic.Anthropic(base_url=url, api_key="any", timeout=900) as client:
+        answer = client.messages.create(
+            model="default", messages=[{"role": "user", "content": ASKED}], temperature=0, max_tokens=80,
+            tools=[{"name": "get_weather", "description": ABOUT, "input_schema": SCHEMA}],
+        )  # fmt: skip
+    (call,) = [block for block in answer.content if block.type == "tool_use"]
+    assert answer.stop_reason == "tool_use" and call.input["city"] == "Paris"
+
+
+def test_a_gap_in_code_is_filled(url):
+    with httpx.Client(base_url=url, timeout=900) as client:
+        answer = client.post("/infill", json={**GAP, "temperature": 0})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["content"].strip() in ("a + b", "a+b")
