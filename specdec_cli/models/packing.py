@@ -67,7 +67,7 @@ def parameter_count(model: Checkpoint) -> int | None:
     Raises: NotAvailable if a header is damaged.
     """
     tensors = {name: stored for file in model.weights for name, stored in read_header(file).tensors.items()}
-    packing = next(filter(None, map(model.config.get, QUANTIZATION_KEYS)), {})
+    packing: Mapping[str, Any] = next(filter(None, map(model.config.get, QUANTIZATION_KEYS)), {})
     usual, total = _bits(_as_mlx(packing)), 0
     for name, stored in tensors.items():
         stem, _, part = name.rpartition(".")
