@@ -174,6 +174,7 @@ def random_network(folder: Path, tokenizer: Path, entries: int, seed: int = 0) -
     config = {
         "model_type": family.__name__.rpartition(".")[2],
         "head_dim": 16,
+        "sliding_window_pattern": 1,  # one layer, and no window
         "rms_norm_eps": 1e-6,
         "tie_word_embeddings": True,
         "dtype": "float32",
