@@ -23,7 +23,7 @@ import platformdirs
 import pytest
 from mlx.utils import tree_flatten
 from mlx_lm.convert import convert as mlx_convert
-from mlx_lm.models import qwen2
+from mlx_lm.models import gemma3_text, qwen2
 
 CACHE = Path(os.environ.get("SPECDEC_REAL_CACHE") or platformdirs.user_cache_path("specdec-real"))
 RAW = CACHE / "raw"
@@ -169,11 +169,20 @@ def random_network(folder: Path, tokenizer: Path, entries: int, seed: int = 0) -
     folder.mkdir(parents=True)
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "intermediate_size": 32, "num_attention_heads": 1}
     released = json.loads((tokenizer / "config.json").read_text()) if (tokenizer / "config.json").exists() else {}
-    config = {"model_type": "qwen2", "rms_norm_eps": 1e-6, "tie_word_embeddings": True, "dtype": "float32"} | sizes
+    named = json.loads((tokenizer / "tokenizer_config.json").read_text())["tokenizer_class"]
+    family = gemma3_text if named.startswith("Gemma") else qwen2  # transformers reads a tokenizer by its model's type
+    config = {
+        "model_type": family.__name__.rpartition(".")[2],
+        "head_dim": 16,
+        "sliding_window_pattern": 1,  # one layer, and no window
+        "rms_norm_eps": 1e-6,
+        "tie_word_embeddings": True,
+        "dtype": "float32",
+    } | sizes
     config |= {"num_key_value_heads": 1, "vocab_size": entries, "max_position_embeddings": 4096}
     config |= {key: released[key] for key in ("eos_token_id",) if key in released}
     mx.random.seed(seed)
-    network = qwen2.Model(qwen2.ModelArgs.from_dict(config))
+    network = family.Model(family.ModelArgs.from_dict(config))
     mx.save_safetensors(str(folder / "model.safetensors"), dict(tree_flatten(network.parameters())))
     (folder / "config.json").write_text(json.dumps(config))
     for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
