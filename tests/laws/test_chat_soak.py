@@ -10,11 +10,13 @@ import pytest
 
 from fakes.chat import chat_with, networks, only_ascii, recorded, tokenizer_in
 from fakes.drafting import open_session
+from specdec_cli.chat import chat
 from specdec_cli.chat.loaded import Loaded
 from specdec_cli.engine.cache.rollback import leaves
 from specdec_cli.events import Finish, Prefill, RoundDone, Start
 from specdec_cli.pairs.catalog import registry
 from specdec_cli.request import Request
+from specdec_cli.session.capacity import Capacity
 from specdec_cli.session.load import load
 
 
@@ -126,6 +128,7 @@ class Instant:
     """A session that answers at once, so that what is left is the chat's own work."""
 
     names = ("t", "d")
+    pair = None
 
     def conversation_tokens(self, messages, thinks=True):
         return [1] * sum(4 + len(message["content"]) // 4 for message in messages)
@@ -145,7 +148,7 @@ class Instant:
         yield Finish("stop", "an answer of some length", (1,) * 8, "", {})
 
 
-def test_the_hosts_own_work_a_turn_stays_flat():
+def test_the_hosts_own_work_a_turn_stays_flat(monkeypatch):
     """CPU seconds of 300 turns, the second half against the first; least of three, for busy machines."""
 
     def half(talk, turns):
@@ -154,6 +157,7 @@ def test_the_hosts_own_work_a_turn_stays_flat():
             talk.ask(f"message number {number:06}")
         return time.process_time() - began
 
+    monkeypatch.setattr(chat, "capacity_of", lambda pair: Capacity(0, 1, ((1024, 0),)))
     ratios = []
     for _ in range(3):
         talk, _, _ = chat_with(Instant(), overflow="drop-oldest")

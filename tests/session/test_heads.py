@@ -148,7 +148,7 @@ def test_a_head_that_guesses_at_random_is_refused_with_the_numbers_each_time(fol
     folder = write_checkpoint(tmp_path / "head", head_alone(random_head(counting_tensors())), HEAD_CONFIG)
     store, told = MemoryCostStore(), Told()
     for _ in range(2):
-        with pytest.raises(Refused, match=r"guesses \d+% of \d+ tokens of .*, and chance \d+%") as caught:
+        with pytest.raises(Refused, match=r"guesses \d+ % of \d+ tokens of .*, and chance \d+ %") as caught:
             loaded(folders[0], folder, checks=store, tell=told)
         assert caught.value.exit_code == 4 and "\n" not in caught.value.message + caught.value.hint
     assert len(told) == 2
