@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
@@ -24,12 +25,14 @@ INSTALL = "apt install libopenblas0, or pip install 'specdec-cli[fast]'"
 # The fastest first, as measured on a Xeon; Fedora's OpenBLAS with threads has a name of its own.
 LIBRARIES = ("libmkl_rt.so.3", "libmkl_rt.so.2", "libopenblasp.so.0", "libopenblas.so.0", "libblis.so.4")
 THREADS = ("MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS")
-CPUS, QUOTA = Path("/sys/devices/system/cpu"), Path("/sys/fs/cgroup/cpu.max")
+CPUS, QUOTA, LOAD = Path("/sys/devices/system/cpu"), Path("/sys/fs/cgroup/cpu.max"), Path("/proc/loadavg")
+# Looks at what runs now, of which the least counts, for much runs a moment only; and the time between two of them.
+LOOKS, APART_SECONDS = 5, 0.002
 
 
 @cache
 def load() -> str | None:
-    """Load the best BLAS there is; the name of what mlx multiplies with, None where it has its own.
+    """Load the best BLAS there is; what mlx multiplies with, with how many threads; None where it has its own.
 
     `SPECDEC_BLAS` names another library, or `none`. Raises: UsageError where that cannot be loaded.
     """
@@ -37,10 +40,13 @@ def load() -> str | None:
     if sys.platform != "linux" or not _carries_reference():
         return None
     if wanted != "none" and _name() is None and "mlx.core" not in sys.modules:
+        threads = os.environ.get("OMP_NUM_THREADS") or str(min(physical_cores(), free_cores()))
         if "OMP_NUM_THREADS" not in os.environ:
             for variable in THREADS:
-                os.environ.setdefault(variable, str(physical_cores()))
+                threads = os.environ.setdefault(variable, threads)
         _load_named(wanted) if wanted else _load_first()
+        if name := _name():
+            return f"{name}, {threads} thread{'s' * (threads != '1')}"
     return _name() or REFERENCE
 
 
@@ -102,3 +108,19 @@ def physical_cores(cpus: Path = CPUS, quota: Path = QUOTA) -> int:
         share, period = quota.read_text().split()
         return max(min(len(siblings), int(share) // int(period)), 1)
     return len(siblings)
+
+
+def free_cores(load: Path = LOAD) -> int:
+    """Hardware threads that nobody else computes on now, at least 1.
+
+    The threads of a product wait for each other. Beside two busy programs on two cores, two threads of OpenBLAS took
+    twice as long for several rows as one did.
+    """
+    others = []
+    for _ in range(LOOKS):
+        try:
+            others.append(int(load.read_text().split()[3].partition("/")[0]) - 1)
+        except (OSError, ValueError, IndexError):
+            others.append(0)
+        time.sleep(APART_SECONDS)
+    return max((os.cpu_count() or 1) - min(others), 1)
