@@ -37,6 +37,9 @@ FEWEST_OF_KIND = 3
 FEWEST_BESIDE = 8
 # An interval that reaches to half and twice the estimate says nothing: the machine was too busy to tell.
 WIDEST = 2.0
+# A drafted round reads the weights once at least, as a plain step does; where it seems to take less than so many plain
+# steps, these were disturbed. So they were where it seems to take more than all its passes one by one.
+LEAST_COST = 0.9
 # How much (log) a cost in plain steps changes from reply to reply: heat, other programs, a longer context.
 CHANGE = 0.025
 # Share of the variance of as many rounds as take as long as the steps that is left in their ratio: what interrupts
@@ -140,9 +143,9 @@ class Comparison:
         doubt = cost.variance + self._before.unevenness(self._surprise())
         quantile = t_quantile(min(max(n // FREEDOM_ROUNDS, 1), MOST_FREEDOM))
         off = exp(quantile * sqrt(share**2 * doubt + luck))
-        if off > WIDEST:
-            return None
         mean_k, apart = fmean(k for _, k in self._kinds), quantile * sqrt(doubt)
+        if off > WIDEST or not LEAST_COST <= exp(cost.log) <= 2 * mean_k + 1:
+            return None
         pays_from = (break_even_share(exp(cost.log + shift), mean_k) for shift in (0.0, -apart, apart))
         return Gain(estimate, estimate / off, estimate * off, *pays_from)
 

@@ -112,7 +112,7 @@ def test_a_person_sees_the_report_and_decides(tiny_pair, tmp_path, answer, code,
         timeout=120,
     )
     process.expect("It holds no prompt")
-    process.expect(r"Write .*\?")
+    process.expect(r"Write\s[^?]*\?")
     assert list(folder.iterdir()) == []
     process.sendline(answer)
     process.expect(pexpect.EOF)

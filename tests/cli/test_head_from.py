@@ -217,7 +217,8 @@ def test_bench_and_doctor_take_it(world, tmp_path):
     asked = ("-k", "0-1", "--prompts", prompts, "-n", "8", "--raw", "--time-budget", "4s", "--json")
     done = world.without_network("bench", *pair, *asked)
     assert done.code in (0, 130), done.err
-    assert {one["condition"]["contender"]["drafter"] for one in json.loads(done.out)["rehearsals"]} == {"mtp"}
+    arms = [sample["arm"] for sample in json.loads(done.out)["samples"]]
+    assert {arm["contender"]["drafter"] for arm in arms if arm["k"]} == {"mtp"}
     file = tmp_path / "here.json"
     done = world.without_network("doctor", "--report", file, "--yes", "--time-budget", "12s", *pair)
     assert done.code == 0, done.err

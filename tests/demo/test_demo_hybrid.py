@@ -133,7 +133,7 @@ def disordered(head):
 def test_a_head_that_is_damaged_is_refused_with_the_numbers(pair, texts, files):
     found = checked(pair, texts, files, HONEST, disordered)
     print(f"{found.by_step[0]:.1%} of {found.positions}, chance {found.chance:.1%}")
-    with pytest.raises(Refused, match=r"guesses \d+% of \d+ tokens of hybrid, and chance \d+%"):
+    with pytest.raises(Refused, match=r"guesses \d+ % of \d+ tokens of hybrid, and chance \d+ %"):
         found.require_guesses("hybrid", "hybrid")
 
 

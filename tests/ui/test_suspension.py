@@ -166,7 +166,7 @@ class Shell:
     def end_reply(self):
         """Ends the reply by Ctrl-C, of which nothing is painted."""
         self.child.sendintr()
-        ended = self.wait_for(lambda lines: any(line.startswith("interrupted:") for line in lines))
+        ended = self.wait_for(lambda lines: any("interrupted: the" in line for line in lines))
         assert not any("^C" in line for line in ended)
 
 

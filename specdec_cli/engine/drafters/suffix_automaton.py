@@ -57,10 +57,9 @@ class SuffixAutomaton:
         done = len(self._text)
         for token in self._opening[done : done + STEP_TOKENS]:
             self.append(token)
-        if len(self._text) < len(self._opening):
-            self.match = Match(0, 0)
-            return False
-        return True
+        if done < len(self._opening) and not (self._predicted and len(self._text) == len(self._opening)):
+            self.match = Match(0, 0)  # how a prompt repeats itself is not how the answer repeats it
+        return len(self._text) >= len(self._opening)
 
     def follow(self, context: Sequence[int]) -> None:
         """The text is now `context`, which begins with the old one; `match` is of its new end.
