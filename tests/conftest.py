@@ -10,7 +10,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 OURS = ("SPECDEC_BLAS", "REAL_MODELS")  # read by the suite itself, or before it starts
 for name in [name for name in os.environ if name.startswith("SPECDEC_") and name not in OURS]:
     del os.environ[name]
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # the workers share the cores
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # the workers share the cores
 
 # A shell starts what goes on in the background with Ctrl-C ignored, nohup with SIGHUP, and children inherit both.
 signal.signal(signal.SIGINT, signal.default_int_handler)

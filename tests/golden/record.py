@@ -1,0 +1,84 @@
+"""What was recorded, where, and how a run is compared with it.
+
+Law: a difference fails with the path to the first one and both values. `GOLDEN=record` writes instead of comparing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+DATA = Path(__file__).parent / "data"
+RECORDING = os.environ.get("GOLDEN") == "record"
+
+
+def here() -> dict[str, str]:
+    """Processor and mlx version: what decides how logits are rounded."""
+    try:
+        found = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.M)
+    except OSError:
+        found = None
+    return {"processor": found[1] if found else platform.processor(), "mlx": version("mlx")}
+
+
+def read(name: str) -> dict[str, Any]:
+    """`{"where": {...}, "items": {...}}` of that file."""
+    return json.loads((DATA / f"{name}.json").read_text("utf-8"))
+
+
+def recorded_here(name: str) -> bool:
+    """Whether equal bits may be expected: the file was recorded on this processor with this mlx."""
+    return read(name)["where"] == here()
+
+
+def write(name: str, items: dict[str, Any]) -> None:
+    """One line for each item, sorted, so that a later recording's difference can be read."""
+    lines = [f"{json.dumps(key)}:{json.dumps(value, ensure_ascii=False, separators=(',', ':'))}"
+             for key, value in sorted(items.items())]  # fmt: skip
+    text = f'{{"where":{json.dumps(here())},"items":{{\n' + ",\n".join(lines) + "\n}}\n"
+    DATA.mkdir(exist_ok=True)
+    (DATA / f"{name}.json").write_text(text, "utf-8")
+
+
+def agree(name: str, items: dict[str, Any]) -> None:
+    """`items` are as recorded. Raises: AssertionError."""
+    items = json.loads(json.dumps(items))
+    if RECORDING:
+        write(name, items)
+    else:
+        require_same(name, read(name)["items"], items)
+
+
+def require_same(name: str, recorded: Any, found: Any) -> None:
+    """Raises: AssertionError with the first difference."""
+    difference = first_difference(recorded, found)
+    if difference is not None:
+        path, was, now = difference
+        raise AssertionError(f"golden {name}{path}\n  recorded: {was!r}\n  now:      {now!r}")
+
+
+def first_difference(was: Any, now: Any, path: str = "") -> tuple[str, Any, Any] | None:
+    """(path, recorded value, value now) of the first leaf that differs; of a long text, the line."""
+    if isinstance(was, dict) and isinstance(now, dict):
+        for key in sorted(was.keys() | now.keys()):
+            found = first_difference(was.get(key, "absent"), now.get(key, "absent"), f"{path} > {key}")
+            if found:
+                return found
+        return None
+    if isinstance(was, str) and isinstance(now, str) and "\n" in was + now:
+        was, now = was.split("\n"), now.split("\n")
+    if isinstance(was, list) and isinstance(now, list):
+        for place, (one, other) in enumerate(zip(was, now, strict=False)):
+            found = first_difference(one, other, f"{path}[{place}]")
+            if found:
+                return found
+        if len(was) == len(now):
+            return None
+        rest = min(len(was), len(now))
+        return f"{path}[{rest}]", (was[rest:] or ["the end"])[0], (now[rest:] or ["the end"])[0]
+    return None if type(was) is type(now) and was == now else (path, was, now)
