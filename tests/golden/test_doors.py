@@ -1,6 +1,7 @@
 """Golden (b) to (d): what the command line, HTTP and a terminal show, as recorded.
 
-Clocks, ids, ports and folders are masked, and so are the figures of what reads this machine.
+Clocks, ids, ports and folders are masked, and so are the figures of what reads this machine. Recorded on another
+processor or mlx, what the demo pair answers is left out: near-ties are rounded elsewise there.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def test_helps_answers_and_refusals_are_as_recorded(tmp_path, monkeypatch, capsy
     monkeypatch.chdir(tmp_path)
     command = Command(tmp_path, monkeypatch, capsys)
     lines = (HERE / "commands.txt").read_text("utf-8").splitlines()
-    agree("commands", {line: said(command, line, tmp_path) for line in lines})
+    agree("commands", {line: said(command, line, tmp_path) for line in lines}, lambda line: " -n " in line)
 
 
 def test_a_wrong_line_gets_two_lines_and_its_own_exit_code():
@@ -102,7 +103,7 @@ def test_pipes_and_ctrl_c_are_as_recorded(tmp_path):
         "the reader leaves": ended([*asked, "900", "def read_lines(path):"], stop=0),
         "Ctrl-C": ended([*asked, "900", "def read_lines(path):"], stop=signal.SIGINT),
         "SIGTERM": ended([*asked, "900", "def read_lines(path):"], stop=signal.SIGTERM),
-    })  # fmt: skip
+    }, lambda key: key.startswith("stdin"))  # fmt: skip
 
 
 # (c) HTTP: what SDKs and agents sent, and what others send.
@@ -185,7 +186,7 @@ def test_frames_on_a_terminal_are_as_recorded(columns, tmp_path):
         "bench": frames(columns, ("bench", "--compare", DATA / "before.json", DATA / "after.json"), tmp_path),
         "race": [[line for line in frame if not re.search(r"\d", line)] for frame in frames(columns, race, tmp_path)],
     }
-    agree(f"frames-{columns}", shown)
+    agree(f"frames-{columns}", shown, lambda key: key == "race")
 
 
 @pytest.mark.parametrize("name", ["commands", "processes", "http", "frames-60", "frames-80", "frames-120"])
