@@ -7,7 +7,7 @@ import signal
 # Before mlx is imported: TF32 would round float32 products on some devices.
 os.environ["MLX_ENABLE_TF32"] = "0"
 os.environ["HF_HUB_OFFLINE"] = "1"
-OURS = ("SPECDEC_BLAS", "SPECDEC_REAL_CACHE")  # read by the suite itself, or before it starts
+OURS = ("SPECDEC_BLAS", "REAL_MODELS")  # read by the suite itself, or before it starts
 for name in [name for name in os.environ if name.startswith("SPECDEC_") and name not in OURS]:
     del os.environ[name]
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the workers share the cores

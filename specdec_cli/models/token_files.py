@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,6 +14,17 @@ from specdec_cli import jsonfile
 MOST_ID = 10_000_000
 LARGE = re.compile(rb'[:\s"]\d{8,}')
 ID_FILES = ("tokenizer.json", "tokenizer_config.json", "added_tokens.json", "vocab.json")
+
+
+def read_alike(one: Path, other: Path) -> bool:
+    """Whether the files of two tokenizers are the same, byte for byte; templates say nothing about ids."""
+    names, others = ({path.name for path in folder.iterdir() if _is_of_tokenizer(path)} for folder in (one, other))
+    return names == others and all(filecmp.cmp(one / name, other / name, shallow=False) for name in names)
+
+
+def _is_of_tokenizer(path: Path) -> bool:
+    model = path.name in ("config.json", "generation_config.json") or path.name.endswith(".index.json")
+    return path.is_file() and not model and path.suffix in (".json", ".model", ".txt", ".tiktoken")
 
 
 def damaged_file(folder: Path) -> str:

@@ -10,6 +10,7 @@ from specdec_cli.errors import DoesNotFit
 from specdec_cli.kinds import DrafterKind
 from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
 from specdec_cli.models.heads import HeadFiles
+from specdec_cli.models.token_files import read_alike
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.models.vocab import require_same_ids
 from specdec_cli.pairs.here import model_folder
@@ -44,7 +45,7 @@ def pair_files(pair: Pair, kind: DrafterKind, kv_bits: int | None, tell: Tell) -
         require_verifiable(target)
     tokenizer = Tokenizer.load(target.folder, target.name, target.config)
     if draft:
-        require_draft(draft, tokenizer, target.name, kv_bits)
+        require_draft(draft, tokenizer, target, kv_bits)
     elif head is None and kind.mixed:
         head = own_head(target, tell)
     return PairFiles(target, tokenizer, draft, head, asked is not None)
@@ -63,9 +64,21 @@ def fitting(parts: PairFiles, reserve_tokens: int, kv_bits: int | None, tell: Te
     return parts
 
 
-def require_draft(draft: Checkpoint, tokenizer: Tokenizer, target: str, kv_bits: int | None) -> None:
-    """Raises: NotAvailable, Refused for a draft that cannot run, be verified or share the target's ids."""
+def require_draft(draft: Checkpoint, tokenizer: Tokenizer, target: Checkpoint | str, kv_bits: int | None) -> None:
+    """Raises: NotAvailable, Refused for a draft that cannot run, be verified or share the target's ids.
+
+    `target`: its files, or only its name. A tokenizer of the very files is not read: one of 262,144 tokens takes
+    seconds.
+    """
     require_runnable(draft, kv_bits)
     require_verifiable(draft)
+    if isinstance(target, Checkpoint) and _tokenized_alike(draft, target):
+        return
     other = Tokenizer.load(draft.folder, draft.name, draft.config)
-    require_same_ids(tokenizer.table(), other.table(), target, draft.name)
+    name = target if isinstance(target, str) else target.name
+    require_same_ids(tokenizer.table(), other.table(), name, draft.name)
+
+
+def _tokenized_alike(one: Checkpoint, other: Checkpoint) -> bool:
+    same_type = one.config.get("model_type") == other.config.get("model_type")  # transformers chooses a class by it
+    return same_type and read_alike(one.folder, other.folder)

@@ -3,12 +3,14 @@
 `gemma`, `qwen`: 20 prompts x 64 tokens in float32, `ngram`, `auto` (drafted for by itself in 4 bits) and forced tokens
 against mlx-lm's own `generate_step`. `tools`: 20 calls of a tool asked of Qwen through a server, strict and not.
 `infill`: 20 gaps in code, of which it is counted how many fit: the whole then compiles and does what it should.
+`rounds`: what a round's judging costs beside its passes, at the demo's and both models' numbers of entries.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 import time
@@ -19,12 +21,17 @@ os.environ.setdefault("MLX_ENABLE_TF32", "0")
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import httpx
+import mlx.core as mx
 import openai
 
 import specdec_cli as specdec
 from fakes.server import serving
 from real import released
 from real.answers import TEXTS, equal
+from specdec_cli.engine.draft import Draft
+from specdec_cli.engine.sampling.acceptance import make_rule
+from specdec_cli.engine.sampling.sampler import Sampler
+from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.serve.desk import make_desk
 from specdec_cli.serve.model import Model
 
@@ -132,7 +139,31 @@ def infill() -> None:
     print(f"20 gaps: {fits} fit")
 
 
+def rounds(k: int = 4, many: int = 15) -> None:
+    """Wall and processor milliseconds to cut, warp, draw for and judge K + 1 rows, medians; the logits are there."""
+    ways = {"greedy": Sampling(0.0), "coupled": Sampling(0.7, top_p=0.95, top_k=20), "block": Sampling(0.7, top_p=0.95)}
+    for width in (2_048, 151_936, 262_144):
+        for name, sampling in ways.items():
+            rule = make_rule(name, Sampler(sampling, 7, [1], width))
+            found = []
+            for number in range(many + 2):
+                logits = mx.random.normal([2 * k + 1, width]) * 4
+                mx.eval(logits)
+                began, used = time.perf_counter(), time.process_time()
+                tokens, rows = list[mx.array](), list[mx.array]()
+                for place in range(k):
+                    choice = rule.choose(logits[place : place + 1], 100 * number + place, tokens)
+                    tokens.append(choice.token)
+                    rows += [] if choice.log_q is None else [choice.log_q]
+                draft = Draft(mx.concatenate(tokens), mx.concatenate(rows) if rows else None)
+                verdict = rule.judge(draft, logits[k:], 100 * number)
+                mx.eval(verdict.accepted, verdict.next)
+                found.append((time.perf_counter() - began, time.process_time() - used))
+            wall, processor = (1e3 * statistics.median(values) for values in zip(*found[2:], strict=True))
+            print(f"{width} entries, {name}, K {k}: {wall:.1f} ms, processor {processor:.1f} ms", flush=True)
+
+
 if __name__ == "__main__":
     runs = {"gemma": lambda: equality(released.gemma()), "qwen": lambda: equality(released.qwen())}
     for name in sys.argv[1:]:
-        (runs | {"tools": tools, "infill": infill})[name]()
+        (runs | {"tools": tools, "infill": infill, "rounds": rounds})[name]()

@@ -25,7 +25,7 @@ from mlx.utils import tree_flatten
 from mlx_lm.convert import convert as mlx_convert
 from mlx_lm.models import gemma3_text, qwen2
 
-CACHE = Path(os.environ.get("SPECDEC_REAL_CACHE") or platformdirs.user_cache_path("specdec-real"))
+CACHE = Path(os.environ.get("REAL_MODELS") or platformdirs.user_cache_path("specdec-real"))
 RAW = CACHE / "raw"
 FETCH_SECONDS = 900
 

@@ -78,24 +78,35 @@ def url(small, qwen):
     desk.close()
 
 
-@pytest.mark.parametrize("strict", [False, True])
-def test_a_tool_is_called_through_openai_s_client(url, strict):
+def asked_of_openai(url, strict):
     function = {"name": "get_weather", "description": ABOUT, "parameters": SCHEMA, "strict": strict}
     with openai.OpenAI(base_url=f"{url}/v1", api_key="any", timeout=900) as client:
         answer = client.chat.completions.create(
             model="default", messages=[{"role": "user", "content": ASKED}], temperature=0, max_tokens=80,
             tools=[{"type": "function", "function": function}], tool_choice="required" if strict else "auto",
         )  # fmt: skip
-    (call,) = answer.choices[0].message.tool_calls
-    assert (answer.choices[0].finish_reason, call.function.name) == ("tool_calls", "get_weather")
+    return answer.choices[0]
+
+
+def test_a_tool_is_called_through_openai_s_client(url):
+    choice = asked_of_openai(url, strict=True)
+    (call,) = choice.message.tool_calls
+    assert (choice.finish_reason, call.function.name) == ("tool_calls", "get_weather")
     assert json.loads(call.function.arguments)["city"] == "Paris"
+
+
+def test_a_call_that_is_not_between_its_marks_stays_text(url):
+    """Its template shows calls in double braces by mistake, and the model repeats them, without the marks."""
+    choice = asked_of_openai(url, strict=False)
+    assert (choice.finish_reason, choice.message.tool_calls) == ("stop", None)
+    assert choice.message.content.startswith('{{"name": "get_weather"')
 
 
 def test_a_tool_is_called_through_anthropic_s_client(url):
     with anthropic.Anthropic(base_url=url, api_key="any", timeout=900) as client:
         answer = client.messages.create(
             model="default", messages=[{"role": "user", "content": ASKED}], temperature=0, max_tokens=80,
-            tools=[{"name": "get_weather", "description": ABOUT, "input_schema": SCHEMA}],
+            tools=[{"name": "get_weather", "description": ABOUT, "input_schema": SCHEMA}], tool_choice={"type": "any"},
         )  # fmt: skip
     (call,) = [block for block in answer.content if block.type == "tool_use"]
     assert answer.stop_reason == "tool_use" and call.input["city"] == "Paris"

@@ -9,6 +9,7 @@ from fakes.memory import FakeMemory
 from fakes.models import TINY, byte_tokenizer, tiny_folder, write_tokenizer
 from specdec_cli.engine.memory import HEADROOM_BYTES
 from specdec_cli.errors import DoesNotFit, NotAvailable, Refused, UsageError
+from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
 from specdec_cli.session import load as session_load
@@ -28,6 +29,19 @@ def test_mismatched_tokenizers_are_refused_before_any_weight_is_read(tiny_pair, 
     (draft / "model.safetensors").write_bytes(b"not weights")
     with pytest.raises(Refused, match=r"tokenizers of .* differ: id \d+ is 'a' in the target and '@' in the draft"):
         open_session(Pair("bad", str(tiny_pair[0]), str(draft)))
+
+
+def test_a_draft_with_the_target_s_own_tokenizer_files_has_them_read_once(tiny_pair, tmp_path, monkeypatch):
+    """A tokenizer of 262,144 tokens took seconds, twice."""
+    read, load_one = [], Tokenizer.load
+    monkeypatch.setattr(Tokenizer, "load", lambda folder, *given: read.append(folder) or load_one(folder, *given))
+    target, draft = tiny_pair
+    load(Pair("tiny", str(target), str(draft)))
+    assert read == [target]
+    other = tiny_folder(tmp_path / "draft", TINY)
+    (other / "tokenizer.json").write_text((other / "tokenizer.json").read_text() + "\n")
+    load(Pair("other", str(target), str(other)))
+    assert read == [target, target, other]
 
 
 def test_an_architecture_that_cannot_check_a_draft_is_refused_before_any_weight_is_read(tmp_path):
