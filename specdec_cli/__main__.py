@@ -30,7 +30,6 @@ def main() -> NoReturn:
             _signal.signal(_signal.SIGINT, _signal.default_int_handler)
         command_line()
     except KeyboardInterrupt:
-        exec("")  # as at the end of the command line
         sys.exit(INTERRUPTED)
 
 

@@ -167,22 +167,3 @@ def test_tools_reach_the_template_and_calls_are_parsed(tmp_path):
 def test_a_model_without_tools_says_so(pair):
     with pytest.raises(specdec.UsageError, match="knows no tools"):
         pair.tool_calls("hello")
-
-
-@pytest.mark.parametrize(
-    ("module", "name"), [("pairs", "Pair"), ("session", "Request"), ("session", "Session"), ("session", "open_session")]
-)
-def test_the_import_paths_of_before_still_work_and_warn(module, name):
-    from importlib import import_module
-
-    with pytest.warns(DeprecationWarning, match="specdec_cli"):
-        assert getattr(import_module(f"specdec_cli.{module}"), name) is not None
-
-
-def test_the_example_of_before_still_answers():
-    with pytest.warns(DeprecationWarning):
-        from specdec_cli.pairs import Pair
-        from specdec_cli.session import Request, open_session
-    session = open_session(Pair("demo", "specdec:demo/target", "specdec:demo/draft"))
-    events = list(session.reply(session.chat_tokens("Return the lines of a file."), Request(max_tokens=8, k=4)))
-    assert events[-1].event == "finish" and len(events[-1].tokens) == 8

@@ -17,13 +17,12 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from specdec_cli import __version__
-from specdec_cli.cli import audit, bench, chat, doctor, help, pairs, pull, race, replay, run, serve, typed
-from specdec_cli.cli.environment import unknown_variables
+from specdec_cli.cli import audit, bench, chat, doctor, help, pairs, pull, race, replay, run, serve
 from specdec_cli.cli.failures import explained
 from specdec_cli.cli.pipes import ReaderLeft
 from specdec_cli.cli.streams import drop_unwritten, prepare_streams
 from specdec_cli.cli.usage import prepare, untyped
-from specdec_cli.errors import SpecdecError
+from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.session.interrupt import ENDING, unwinding
 
 # The help's panels, and the order of the commands in each.
@@ -96,24 +95,24 @@ def leave_quietly() -> int:
     return 0
 
 
-def usage_message(error: TyperException) -> str:
-    """Typer's complaint in one line."""
+def usage_error(error: TyperException) -> UsageError:
+    """Typer's complaint in one line, and where the options of the command stand."""
     message = error.format_message() if hasattr(error, "format_message") else str(error)
-    return " ".join(message.split())
-
-
-def _warn(arguments: list[str]) -> None:
-    """One line for each variable of the environment that is misspelled."""
-    for sentence in unknown_variables(app, arguments):
-        from specdec_cli.ui.display import print_notice
-
-        print_notice(sys.stderr, f"warning: {sentence}", plain="--plain" in arguments)
+    if wrong := getattr(error.__cause__, "errors", None):  # pydantic's, which do not name the value
+        message += f": {wrong()[0]['input']}"
+    context = getattr(error, "ctx", None)
+    if context is None or context.parent is None:
+        hint = "specdec --help lists commands, specdec COMMAND --help options"
+    elif "extra argument" in message and context.params.get("prompt"):
+        hint = "put quotes around a prompt of several words"
+    else:
+        hint = f"{context.command_path} -h lists its options"
+    return UsageError(" ".join(message.split()), hint)
 
 
 def exit_code(arguments: list[str]) -> int:
     """Run one command line; every failure becomes two lines and an exit code."""
     try:
-        _warn(arguments)
         code = int(app(arguments, standalone_mode=False, prog_name="specdec") or 0)
         sys.stdout.flush()
     except (ReaderLeft, BrokenPipeError):
@@ -125,7 +124,7 @@ def exit_code(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except TyperException as error:
-        return fail(typed.explained(error, usage_message(error), sys.argv[1:]))
+        return fail(usage_error(error))
     except Exception as error:  # noqa: BLE001 - the one boundary: a person gets two lines, never a traceback
         if isinstance(error, OSError):
             drop_unwritten()
@@ -144,5 +143,4 @@ def main() -> NoReturn:
         for number in (signal.SIGINT, *ENDING):
             signal.signal(number, signal.SIG_IGN)
         gc.freeze()  # CPython, ending, would look through all objects several times: seconds on a busy machine
-    exec("")  # CPython would die of an interrupt that it met inside exec(), whatever the exit code: this forgets it
     sys.exit(code)

@@ -17,7 +17,7 @@ TYPOS = [
     (["pull", "Gemma"], 3, "no pair named Gemma; 29 are known", "did you mean gemma-4-31b?"),
     (["run", "-p", "tinny", "hi"], 3, "no pair named tinny; 29 are known", "did you mean tiny?"),
     (["pairs", "use", "dmeo"], 3, "no pair named dmeo; 29 are known", "did you mean demo?"),
-    (["pairs", "ad", "x"], 2, "No such command 'ad'. Did you mean 'add'?", "specdec --help"),
+    (["pairs", "ad", "x"], 2, "No such command 'ad'. Did you mean 'add'?", "specdec pairs -h"),
     (["pairs", "add", "x"], 2, "pair x has no target", "specdec pairs add x --target ID --draft ID"),
     (["pairs", "add", "a b", "--target", "o/t"], 2, "'a b' is no name for a pair", "use letters"),
     (["check", "--jsn"], 2, "No such option: --jsn (Possible options: --json)", "specdec check -h"),
