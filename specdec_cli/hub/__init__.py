@@ -1,8 +1,8 @@
 """The only door to huggingface_hub: names to folders, downloads, checks and removal in the shared cache.
 
 Laws: a model that is already here costs no network call. Only allow-listed files are fetched, all from one commit.
-A file reaches its place only after its bytes were compared. Nothing outside the cache is touched. A model that worked
-before an interrupted pull works after it.
+Bytes are compared with the listing's digests before they may speak. Nothing outside the cache is touched. A model that
+worked before an interrupted pull works after it.
 """
 
 from __future__ import annotations
@@ -13,19 +13,26 @@ import os
 # posts a summary of every download.
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 
-from specdec_cli.hub.cached import PULL, SHIPPED, cached_models, locate
+from specdec_cli.hub.cache import cache_folder, cached_models
+from specdec_cli.hub.cached import PULL, SHIPPED, locate
 from specdec_cli.hub.client import saying
-from specdec_cli.hub.comparing import Problem
 from specdec_cli.hub.deletion import Removal, removal, remove
-from specdec_cli.hub.download import check_space, fetch, fetch_small, free_bytes, uncompared_bytes
+from specdec_cli.hub.download import (
+    Progress,
+    check_space,
+    discard,
+    fetch,
+    fetch_small,
+    free_bytes,
+    uncompared_bytes,
+    verify,
+)
 from specdec_cli.hub.heads import head_bytes, keep_head, kept_commit, read_config, remove_head
-from specdec_cli.hub.integrity import discard, verify
-from specdec_cli.hub.layout import cache_folder
 from specdec_cli.hub.names import require_hub_id, same_model
-from specdec_cli.hub.progress import Progress
+from specdec_cli.hub.record import Problem
 from specdec_cli.hub.settings import settings
 from specdec_cli.hub.snapshot import RemoteFile, Snapshot, resolve
-from specdec_cli.hub.tensors import RemoteTensor, fetch_tensors, remote_tensors
+from specdec_cli.hub.tensors import RemoteTensor, remote_tensors
 
 __all__ = [
     "PULL",
@@ -42,7 +49,6 @@ __all__ = [
     "discard",
     "fetch",
     "fetch_small",
-    "fetch_tensors",
     "free_bytes",
     "head_bytes",
     "keep_head",

@@ -6,12 +6,11 @@ from pathlib import Path
 
 from specdec_cli.errors import NotAvailable, PartlyHere
 from specdec_cli.format import count
-from specdec_cli.hub.comparing import Problem
+from specdec_cli.hub.cache import repository, snapshot_folder, spelled_here
 from specdec_cli.hub.failures import explained
 from specdec_cli.hub.kept import kept_head
-from specdec_cli.hub.layout import cache_folder, repository, snapshot_folder
-from specdec_cli.hub.names import COMMIT, require_hub_id, require_revision, same_model
-from specdec_cli.hub.wholeness import problems
+from specdec_cli.hub.names import COMMIT, require_hub_id, require_revision
+from specdec_cli.hub.record import Problem, problems, read
 from specdec_cli.kinds import HEAD
 
 SHIPPED = "specdec:"
@@ -104,6 +103,10 @@ def _partly(name: str, folder: Path, found: tuple[Problem, ...], pull: str) -> P
             f"{name} is only partly here: {count(len(missing), 'file')} missing, first {missing[0]}", pull
         )
     first = found[0]
+    if first.found == "not compared":
+        return PartlyHere(
+            f"{first.path} of {name} was not compared with the Hub's checksum: a pull was broken off", pull
+        )
     if first.expected == "nothing":
         return PartlyHere(
             f"{first.path} of {name} was put beside the files that were pulled: it is not in the commit",
@@ -114,23 +117,8 @@ def _partly(name: str, folder: Path, found: tuple[Problem, ...], pull: str) -> P
     )
 
 
-def cached_models() -> tuple[str, ...]:
-    """Hub ids with anything in the cache, sorted; they may be incomplete, which `locate` checks."""
-    folders = cache_folder().glob("models--*--*")
-    return tuple(sorted(folder.name.removeprefix("models--").replace("--", "/", 1) for folder in folders))
-
-
-def spelled_here(name: str) -> str:
-    """`name` as its folder in the cache spells it, if it is there; an exact match comes first.
-
-    The folder is looked for among all names: a Mac's disk finds it under any spelling.
-    """
-    names = cached_models()
-    return name if name in names else next((known for known in names if same_model(known, name)), name)
-
-
 def _snapshot(name: str, revision: str | None) -> Path | None:
-    """The snapshot of a revision. None means main, else the only complete snapshot (one pulled by its commit)."""
+    """The snapshot of a revision. None means main, else the only one that a pull compared (by its commit)."""
     if revision is not None and COMMIT.fullmatch(revision):
         commit = revision
     else:
@@ -140,6 +128,10 @@ def _snapshot(name: str, revision: str | None) -> Path | None:
         return snapshot_folder(name, commit)
     if revision is not None or commit:
         return None
-    commits = [folder for folder in repository(name).glob("snapshots/*") if COMMIT.fullmatch(folder.name)]
-    whole = [folder for folder in commits if not problems(name, folder)]
-    return whole[0] if len(whole) == 1 else None
+    compared = [folder for folder in repository(name).glob("snapshots/*") if is_compared(name, folder)]
+    return compared[0] if len(compared) == 1 else None
+
+
+def is_compared(name: str, folder: Path) -> bool:
+    """Whether a pull has compared this snapshot of `name` and nothing has changed since. Raises: as `problems`."""
+    return folder.is_dir() and bool(read(name, folder.name)) and not problems(name, folder)

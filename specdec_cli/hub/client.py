@@ -1,7 +1,7 @@
-"""Prepares huggingface_hub's client: no output, no telemetry, and a token for one host only.
+"""Prepares huggingface_hub's client: no output, no telemetry, a token for one host only, no header taken on trust.
 
-Law: the token goes to the host of HF_ENDPOINT and to no other, even after a redirect. Downloads from other hosts
-(a CDN) are fetched without it.
+Laws: the token goes to the host of HF_ENDPOINT and to no other, even after a redirect. A header that the library would
+take for a path, or for the commit that was asked for, is looked at before the library sees it.
 """
 
 from __future__ import annotations
@@ -12,17 +12,28 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from specdec_cli.errors import NotAvailable, Unanswered
 from specdec_cli.format import duration
-from specdec_cli.hub.names import DISTRUST, shown
+from specdec_cli.hub.names import DISTRUST, require_digest
+from specdec_cli.jsonfile import shown
 
 if TYPE_CHECKING:
-    from httpx2 import Client, Request, Response
+    from httpx2 import Request, Response
 
+OFFICIAL = "https://huggingface.co"
 CREDENTIALS = re.compile(r"//[^/@\s]*@")
 PORTS = {"http": 80, "https": 443}
+# The addresses of a file at a commit: (repository, commit, file).
+FILE = re.compile(r"/(?:resolve-cache/models/)?([^/]+/[^/]+)/(?:resolve/)?([0-9a-f]{40})/(.+)")
+PART = re.compile(r"bytes=\d+-\d+")
+# In the ratelimit header: r=0 requests left, t seconds until the window ends.
+WINDOW = re.compile(r"\br=0\b.*\bt=(\d+)")
+MOST_WAIT_SECONDS = 60
+# huggingface_hub sleeps as long as these answers ask for, and tries again.
+RETRIED = (408, 429, 500, 502, 503, 504)
+_listeners: list[Callable[[str], None]] = []
 
 
 def prepare() -> None:
@@ -45,22 +56,15 @@ def library() -> Any:
 
 @cache
 def _guard() -> None:
-    """Install our two hooks on every request of huggingface_hub, including those of later sessions."""
-    from huggingface_hub import set_client_factory
+    """Have every session of huggingface_hub, later ones too, call our hooks after its own."""
+    from huggingface_hub import get_session, set_client_factory
 
-    set_client_factory(_client)
-
-
-def _client() -> Client:
-    from huggingface_hub.utils._http import default_client_factory  # its own hooks must stay
-
-    client = default_client_factory()
-    hooks = client.event_hooks
-    client.event_hooks = {
+    hooks = get_session().event_hooks
+    hooks = {
         "request": [*hooks["request"], keep_token_home],
-        "response": [*hooks["response"], refuse_local_store, refuse_long_wait],
+        "response": [*hooks["response"], refuse_other_file, refuse_whole_file, refuse_strange_store, refuse_long_wait],
     }
-    return client
+    set_client_factory(lambda: library().httpx.Client(event_hooks=hooks, follow_redirects=True, timeout=None))
 
 
 def keep_token_home(request: Request) -> None:
@@ -69,22 +73,54 @@ def keep_token_home(request: Request) -> None:
         request.headers.pop("authorization", None)
 
 
-def refuse_local_store(response: Response) -> None:
-    """Check that the Xet store is a web address: hf_xet would also open `local:///any/folder`.
+def refuse_other_file(response: Response) -> None:
+    """Check the commit and the ETag of a file's answer: the library makes folders and files of these names.
+
+    Raises: NotAvailable for another commit than was asked for, and for an ETag that is no digest.
+    """
+    asked = FILE.search(response.request.url.path)
+    if asked is None:
+        return
+    name, commit, path = asked.groups()
+    sent = response.headers.get("x-repo-commit", commit)
+    if sent != commit:
+        raise NotAvailable(
+            f"the Hub sends {path} of {name} from commit {shown(sent)}, and {commit} was asked for", DISTRUST
+        )
+    etag = response.headers.get("x-linked-etag") or response.headers.get("etag")
+    if etag is not None and response.request.method == "HEAD" and not _leads_on(response):
+        require_digest(name, path, etag.lstrip("W/").strip('"'))
+
+
+def _leads_on(response: Response) -> bool:
+    """Whether the library asks again at the address of this redirect, and drops its other headers."""
+    target = urljoin(str(response.request.url), response.headers.get("location", ""))
+    return response.is_redirect and (is_hub(target) or _origin(target) == _origin(OFFICIAL))
+
+
+def refuse_whole_file(response: Response) -> None:
+    """Check that a part of a file is answered with a part: the library would hold the whole file in memory.
+
+    Its own resuming, which asks for all from a place on, begins anew instead. Raises: NotAvailable.
+    """
+    if PART.fullmatch(response.request.headers.get("range", "")) and response.status_code == 200:
+        raise NotAvailable(
+            f"the server of {response.request.url.path[:200]} ignores byte ranges: it sends the whole file",
+            "a proxy or HF_ENDPOINT's mirror does that; take a repository that holds the head alone: --draft ID",
+        )
+
+
+def refuse_strange_store(response: Response) -> None:
+    """Check where a Xet store and its keys are: hf_xet opens `local:///any/folder`, and takes the token anywhere.
 
     Raises: NotAvailable.
     """
     store = response.headers.get("x-xet-cas-url", "https://")
     if urlsplit(store).scheme not in PORTS:
         raise NotAvailable(f"the Hub names {shown(store)} as its Xet store, which is no web address", DISTRUST)
-
-
-# In the ratelimit header: r=0 requests left, t seconds until the window ends.
-WINDOW = re.compile(r"\br=0\b.*\bt=(\d+)")
-MOST_WAIT_SECONDS = 60
-# huggingface_hub sleeps as long as these answers ask for, and tries again (utils/_http.py, _http_backoff_base).
-RETRIED = (408, 429, 500, 502, 503, 504)
-_listeners: list[Callable[[str], None]] = []
+    keys = response.links.get("xet-auth", {}).get("url") or response.headers.get("x-xet-refresh-route")
+    if keys and not (is_hub(keys) or _origin(keys) == _origin(OFFICIAL)):
+        raise NotAvailable(f"the Hub names {shown(keys)} as the place of its Xet keys, which is another host", DISTRUST)
 
 
 @contextmanager
@@ -110,8 +146,7 @@ def refuse_long_wait(response: Response) -> None:
     seconds = asked_wait_seconds(response.headers) if response.status_code in RETRIED else None
     if not seconds:
         return
-    host = urlsplit(str(response.url)).hostname
-    asked = f"{host} asks to wait {duration(seconds)} ({response.status_code})"
+    asked = f"{response.request.url.host} asks to wait {duration(seconds)} ({response.status_code})"
     if seconds > MOST_WAIT_SECONDS:
         raise Unanswered(asked, "the same command again then; hf auth login raises the limit")
     for say in _listeners:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specdec_cli.errors import NotAvailable
-from specdec_cli.hub import manifest
-from specdec_cli.hub.cached import spelled_here
-from specdec_cli.hub.client import prepare
+from specdec_cli.hub import record
+from specdec_cli.hub.cache import cache_folder, is_inside, repository, require_inside, spelled_here
 from specdec_cli.hub.failures import explained
-from specdec_cli.hub.layout import cache_folder, is_inside, repository, require_inside
 from specdec_cli.hub.names import require_hub_id
 
 if TYPE_CHECKING:
@@ -39,31 +35,31 @@ def removal(name: str, commit: str | None = None) -> Removal:
     `shared_files` and `shared_bytes` stay, because other snapshots use them. Raises: NotAvailable.
     """
     require_hub_id(name)
-    prepare()
     name = spelled_here(name)
+    folder = repository(name)
     with explained(name):
-        if not repository(name).is_dir():
+        if not folder.is_dir():
             raise NotAvailable(f"{name} is not in the model cache {cache_folder()}", "specdec pairs")
         cache, repo = _scan(name)
-    if repo is None:
-        return Removal(name, (), (), _folder_bytes(repository(name)), 0, ())
-    going = [r for r in repo.revisions if commit in (None, r.commit_hash)]
-    staying = repo.revisions - set(going)
-    if commit is not None and not going:
+    revisions = repo.revisions if repo else frozenset()
+    going = {revision for revision in revisions if commit in (None, revision.commit_hash)}
+    staying = revisions - going
+    if repo and commit is not None and not going:
         here = ", ".join(sorted(revision.commit_hash[:7] for revision in staying))
         raise NotAvailable(f"{name} has no commit {commit} here, only {here}", f"specdec rm {name}")
     blobs = {file.blob_path: file for revision in going for file in revision.files}
-    if not staying and not all(is_inside(name, path) for path in blobs):
-        return Removal(name, (), (), _folder_bytes(repository(name)), 0, ())
-    for path in blobs:  # a file outside the cache is not ours to remove
-        require_inside(name, path)
+    if not staying and not (repo and all(is_inside(name, path) for path in blobs)):
+        whole = sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+        return Removal(name, (), (), whole, 0, ())
+    require_inside(name, *blobs)  # the library would remove what a link leads to, wherever that is
     used = {file.blob_path for revision in staying for file in revision.files}
     freed_bytes = cache.delete_revisions(*(revision.commit_hash for revision in going)).expected_freed_size
+    parts = [part.size_on_disk for part in cache.incomplete_files if part.file_path.parents[1].name == folder.name]
     return Removal(
         name,
         tuple(sorted(revision.commit_hash for revision in going)),
         tuple(sorted(revision.commit_hash for revision in staying)),
-        freed_bytes + (0 if staying else _leftover_bytes(repository(name))),
+        freed_bytes + (0 if staying else sum(parts)),
         sum(file.size_on_disk for file in blobs.values()) - freed_bytes,
         tuple(sorted(file.file_name for path, file in blobs.items() if path in used)),
     )
@@ -71,17 +67,14 @@ def removal(name: str, commit: str | None = None) -> Removal:
 
 def remove(plan: Removal) -> int:
     """Carry out the plan; returns the bytes freed. Raises: NotAvailable if something could not be removed."""
-    prepare()
     with explained(plan.name):
         if not plan.commits:
             shutil.rmtree(repository(plan.name))
             return plan.freed_bytes
-        cache, _ = _scan(plan.name)
-        strategy = cache.delete_revisions(*plan.commits)
-        for path in strategy.blobs | strategy.snapshots | strategy.refs:
-            require_inside(plan.name, path.parent)
+        strategy = _scan(plan.name)[0].delete_revisions(*plan.commits)
+        require_inside(plan.name, *(path.parent for path in strategy.blobs | strategy.snapshots | strategy.refs))
         strategy.execute()
-        manifest.forget(plan.name, plan.commits)
+        record.forget(plan.name, plan.commits)
     stuck = sorted(path for path in strategy.repos | strategy.snapshots | strategy.blobs if os.path.lexists(path))
     if stuck:
         raise NotAvailable(
@@ -100,15 +93,3 @@ def _scan(name: str) -> tuple[HFCacheInfo, CachedRepoInfo | None]:
     cache = scan_cache_dir(cache_folder())
     found = [repo for repo in cache.repos if repo.repo_type == "model" and repo.repo_id == name]
     return replace(cache, repos=frozenset(found)), found[0] if found else None
-
-
-def _leftover_bytes(folder: Path) -> int:
-    total = 0
-    for path in folder.glob("blobs/*.incomplete"):
-        with suppress(FileNotFoundError):  # a pull beside this command has just moved its part to its place
-            total += path.stat().st_size
-    return total
-
-
-def _folder_bytes(folder: Path) -> int:
-    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())

@@ -1,9 +1,12 @@
-"""Downloads a model into the shared cache. Laws: a file reaches its place only after its bytes were compared. A branch
-moves to its new commit only after the whole model is here, so an interrupted pull leaves the old model usable.
+"""Downloads a model into the shared cache with huggingface_hub, and compares what came with the Hub's listing.
 
-Files that are already here are compared once as well, because another tool may have brought them. An interrupted file
-restarts: huggingface_hub 2 resumes within one run only. Weights are fetched one at a time, so an interruption costs at
-most one file.
+Laws: bytes are compared before they may speak, and altered ones are removed. A branch moves to its new commit only
+after the whole model is here, so an interrupted pull leaves the old model usable.
+
+Files that are already here are compared once as well, because another tool may have brought them. Weights are fetched
+one at a time, so an interruption costs at most one file. The comparison finds what a mirror, a proxy, a connection or
+a disk altered, and no Hub that lies both in its listing and in its bytes; of a commit that was pulled before, the
+record is believed (`record`).
 """
 
 from __future__ import annotations
@@ -12,20 +15,36 @@ import shutil
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Protocol
 
 from specdec_cli.errors import DoesNotFit, NotAvailable
-from specdec_cli.hub import manifest
+from specdec_cli.format import size
+from specdec_cli.hub import record
+from specdec_cli.hub.cache import blob_path, cache_folder, is_inside, replace_text, repository, require_inside
 from specdec_cli.hub.failures import explained
-from specdec_cli.hub.layout import cache_folder, is_inside, repository, size_text, write_ref
-from specdec_cli.hub.progress import Progress, silent
+from specdec_cli.hub.names import require_digest
+from specdec_cli.hub.record import Problem, digest_of
 from specdec_cli.hub.snapshot import RemoteFile, Snapshot
-from specdec_cli.hub.transfer import Known, bring, is_as_listed, with_digest
 
 # The library drops a connection after about a minute without data, so a part this old belongs to no running download.
 ABANDONED_SECONDS = 600.0
+# (digest, size in bytes) of files that an earlier pull has compared.
+Known = frozenset[tuple[str, int]]
+
+
+class Progress(Protocol):
+    """Called with a file's bytes done, which never decrease, and total bytes. The last call has both equal.
+
+    A call with as many bytes as before says that data came which is not in the file yet.
+    """
+
+    def __call__(self, path: str, done_bytes: int, total_bytes: int, /) -> None: ...
+
+
+def silent(path: str, done_bytes: int, total_bytes: int, /) -> None:
+    """A Progress that shows nothing."""
 
 
 def fetch_small(snapshot: Snapshot) -> Path:
@@ -33,8 +52,7 @@ def fetch_small(snapshot: Snapshot) -> Path:
 
     Raises: NotAvailable, DoesNotFit.
     """
-    files = tuple(file for file in snapshot.files if not file.is_weights)
-    check_space([replace(snapshot, files=files)])
+    check_space([replace(snapshot, files=tuple(file for file in snapshot.files if not file.is_weights))])
     _fetch_small(snapshot)
     return snapshot.folder
 
@@ -44,16 +62,26 @@ def fetch(snapshot: Snapshot, progress: Progress = silent) -> Path:
 
     Raises: NotAvailable, also for altered bytes; DoesNotFit before the first byte when the disk is too small.
     """
-    with explained(snapshot.name):
-        _sweep(snapshot.name, time.time())
-        known = manifest.compared_digests(snapshot.name)
+    if snapshot.held:
+        return snapshot.folder
+    name, commit = snapshot.name, snapshot.commit
     check_space([snapshot])
-    small = _fetch_small(snapshot)
-    files = [_fetch_file(snapshot, small.get(file.path, file), known, progress) for file in snapshot.files]
-    with explained(snapshot.name):
-        if not snapshot.held:
-            manifest.write(snapshot.name, snapshot.commit, [_entry(snapshot, file) for file in files])
-        write_ref(snapshot.name, snapshot.revision, snapshot.commit)
+    with explained(name):
+        _sweep(name, time.time())
+        known = record.compared_digests(name)
+    files = _fetch_small(snapshot)
+    for file in files:
+        progress(file.path, file.size_bytes, file.size_bytes)
+    with explained(name):
+        if any(file.is_weights and not file.cached for file in snapshot.files):
+            record.write(name, commit, [])
+    files += [_fetch_file(snapshot, file, known, progress) for file in snapshot.files if file.is_weights]
+    with explained(name):
+        sizes = [(snapshot.folder / file.path).stat().st_size for file in files]
+        compared = zip(files, sizes, strict=True)
+        record.write(name, commit, [record.Entry(file.path, bytes_, str(file.digest)) for file, bytes_ in compared])
+        if snapshot.revision != commit:
+            replace_text(name, repository(name) / "refs" / snapshot.revision, commit)
     return snapshot.folder
 
 
@@ -65,8 +93,7 @@ def check_space(snapshots: Iterable[Snapshot]) -> None:
         names = " and ".join(name for name, _ in needed)
         verb = "needs" if len(needed) == 1 else "need"
         raise DoesNotFit(
-            f"{names} {verb} {size_text(sum(needed.values()))}, and the disk of {cache_folder()} "
-            f"has {size_text(free)} free",
+            f"{names} {verb} {size(sum(needed.values()))}, and the disk of {cache_folder()} has {size(free)} free",
             "free some space (specdec rm NAME), or set HF_HOME to a folder on a bigger disk",
         )
 
@@ -83,46 +110,143 @@ def uncompared_bytes(snapshots: Iterable[Snapshot]) -> int:
     """Bytes of weights in the cache that no pull has compared; the next pull reads them all."""
     total = 0
     for snapshot in snapshots:
-        known = manifest.compared_digests(snapshot.name)
+        known = record.compared_digests(snapshot.name)
         here = [file for file in snapshot.files if file.cached and file.is_weights and not snapshot.held]
         total += sum(file.size_bytes for file in here if (file.digest, file.size_bytes) not in known)
     return total
 
 
-def _fetch_small(snapshot: Snapshot) -> dict[str, RemoteFile]:
-    """Fetch all files except the weights, four at a time; returns them by name."""
-    files = [file for file in snapshot.files if not file.is_weights]
+def verify(snapshot: Snapshot) -> list[Problem]:
+    """Read every file here, weights included, and compare its digest; one without a known digest is skipped.
+
+    Raises: NotAvailable where a file cannot be read or is outside the cache.
+    """
+    problems = []
+    for file in snapshot.files:
+        path = snapshot.folder / file.path
+        with explained(snapshot.name):
+            if not path.is_file():
+                problems.append(Problem(file.path, file.digest or "there", "missing"))
+            elif file.digest is not None:
+                require_inside(snapshot.name, path)
+                if (found := digest_of(path, file.digest)) != file.digest:
+                    problems.append(Problem(file.path, file.digest, found))
+    return problems
+
+
+def discard(snapshot: Snapshot, problems: list[Problem]) -> None:
+    """Remove these files; the next pull fetches them again.
+
+    Raises: NotAvailable without permission, and for a file outside the cache, which stays.
+    """
+    altered = {problem.path for problem in problems}
+    for file in snapshot.files:
+        if file.path in altered:
+            with explained(snapshot.name):
+                _keep_if_listed(snapshot, file, frozenset())
+
+
+def _fetch_small(snapshot: Snapshot) -> list[RemoteFile]:
+    """Fetch all files except the weights, four at a time; returns them with their digests."""
+    if snapshot.held:
+        return []
     pool = ThreadPoolExecutor(max_workers=4)
     try:
-        futures = [pool.submit(_fetch_file, snapshot, file, frozenset()) for file in files]
-        return {file.path: future.result() for file, future in zip(files, futures, strict=True)}
+        small = [file for file in snapshot.files if not file.is_weights]
+        futures = [pool.submit(_fetch_file, snapshot, file, frozenset(), silent) for file in small]
+        return [future.result() for future in futures]
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _fetch_file(snapshot: Snapshot, file: RemoteFile, known: Known, progress: Progress = silent) -> RemoteFile:
-    """Fetch one file unless it is here; returns it with its digest. Raises: NotAvailable, DoesNotFit."""
-    with explained(snapshot.name, snapshot.revision):
-        if not snapshot.held:
-            file = file if file.digest else with_digest(snapshot, file)
-            if not is_as_listed(snapshot.name, file, snapshot.folder / file.path, known):
-                bring(snapshot, file, known, progress)
-        elif not file.is_whole(snapshot.folder / file.path):
-            raise NotAvailable(f"{file.path} of {snapshot.name} is gone", f"specdec pull --target {snapshot.name}")
+def _fetch_file(snapshot: Snapshot, file: RemoteFile, known: Known, progress: Progress) -> RemoteFile:
+    """Fetch one file unless it is here as listed; returns it with its digest. Raises: NotAvailable, DoesNotFit."""
+    from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
+
+    name, commit = snapshot.name, snapshot.commit
+    with explained(name, snapshot.revision):
+        if file.digest is None:  # a mirror whose listing gives none; its ETag is the only other word on the bytes
+            etag = get_hf_file_metadata(hf_hub_url(name, file.path, revision=commit), retry_on_errors=True).etag
+            file = replace(file, digest=require_digest(name, file.path, etag))
+        if not _keep_if_listed(snapshot, file, known):
+            hf_hub_download(name, file.path, revision=commit, tqdm_class=_bar_class(name, file, progress))
+            found = digest_of(snapshot.folder / file.path, str(file.digest))
+            if not _keep_if_listed(snapshot, file, frozenset()):
+                raise NotAvailable(
+                    f"{file.path} of {name} came altered, and was not kept: "
+                    f"{found[:12]} instead of {str(file.digest)[:12]}",
+                    "the same command again; if it is altered again, a proxy or HF_ENDPOINT's mirror does that",
+                )
     progress(file.path, file.size_bytes, file.size_bytes)
     return file
 
 
-def _entry(snapshot: Snapshot, file: RemoteFile) -> manifest.Entry:
-    size_bytes = (snapshot.folder / file.path).stat().st_size
-    return manifest.Entry(file.path, size_bytes, str(file.digest))
+def _keep_if_listed(snapshot: Snapshot, file: RemoteFile, known: Known) -> bool:
+    """Whether the file is in the snapshot as listed; what lies in its places with other bytes is removed.
+
+    Weights in `known` are not read again. Raises: OSError, NotAvailable for a place outside the cache.
+    """
+    is_here = False
+    places = [snapshot.folder / file.path]
+    if file.digest is not None:  # its blob first: a link to one that goes leads nowhere
+        places.insert(0, blob_path(snapshot.name, file.path, file.digest))
+    for path in places:
+        require_inside(snapshot.name, path.parent)
+        is_here = is_inside(snapshot.name, path) and file.is_whole(path) and _is_listed(file, path, known)
+        if not is_here:
+            path.unlink(missing_ok=True)
+    return is_here
+
+
+def _is_listed(file: RemoteFile, path: Path, known: Known) -> bool:
+    is_known = file.is_weights and (file.digest, path.stat().st_size) in known
+    return is_known or (file.digest is not None and digest_of(path, file.digest) == file.digest)
+
+
+def _bar_class(name: str, file: RemoteFile, progress: Progress) -> Any:
+    """A class that huggingface_hub uses like tqdm, over HTTP and Xet; it draws nothing and calls `progress`."""
+    farthest = 0
+
+    class Bar:
+        def __init__(self, *_: object, **values: Any) -> None:
+            self.total = file.size_bytes
+            self.n = int(values.get("initial") or 0)
+
+        def __enter__(self) -> Bar:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def update(self, count: float | None = 1) -> None:
+            # The library goes back when a server ignores its Range; the reported bytes must not.
+            nonlocal farthest
+            self.n += int(count or 0)
+            if file.size_bytes and self.n > file.size_bytes:  # the library would fill the disk before it looks
+                raise NotAvailable(
+                    f"{file.path} of {name} is longer than the {file.size_bytes} bytes that the Hub lists",
+                    "check HF_ENDPOINT, and whether a proxy alters what comes through it",
+                )
+            if self.n > farthest:
+                farthest = self.n
+                progress(file.path, farthest, file.size_bytes)
+
+        def update_transfer(self, count: float | None = 1) -> None:
+            """Xet's bytes on the wire. They reach the file, and `update`, in flushes that can be a minute apart."""
+            if (count or 0) > 0 and farthest < file.size_bytes:
+                progress(file.path, farthest, file.size_bytes)
+
+        def set_postfix_str(self, *_: object, **__: object) -> None:
+            pass
+
+        set_transfer_postfix_str = set_description_str = refresh = close = set_postfix_str
+
+    return Bar
 
 
 def _sweep(name: str, now_seconds: float) -> None:
     """Remove the parts of killed downloads: each has a name of its own, so no later download reuses it."""
     for path in repository(name).glob("blobs/*.incomplete"):
-        if not (path.is_file() and is_inside(name, path.parent)):
-            continue
-        with suppress(FileNotFoundError):  # a pull beside this one has just moved its part to its place
-            if now_seconds - path.stat().st_mtime > ABANDONED_SECONDS:
-                path.unlink()
+        # A pull beside this one may just have moved its part to its place.
+        if is_inside(name, path.parent) and path.is_file() and now_seconds - path.stat().st_mtime > ABANDONED_SECONDS:
+            path.unlink(missing_ok=True)

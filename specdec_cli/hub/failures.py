@@ -5,14 +5,14 @@ from __future__ import annotations
 import errno
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from specdec_cli.errors import DoesNotFit, NotAvailable, SpecdecError, Unanswered
 from specdec_cli.format import duration
+from specdec_cli.hub.cache import cache_folder
 from specdec_cli.hub.client import asked_wait_seconds, endpoint, library, prepare, without_credentials
-from specdec_cli.hub.layout import cache_folder
 
 if TYPE_CHECKING:
     from huggingface_hub.errors import HfHubHTTPError
@@ -30,7 +30,6 @@ def explained(name: str, revision: str | None = None) -> Iterator[None]:
     from huggingface_hub.errors import EntryNotFoundError
 
     httpx = library().httpx
-
     try:
         yield
     # The Xet transport raises RuntimeError when the connection breaks. An answer that is no JSON is a ValueError.
@@ -40,28 +39,26 @@ def explained(name: str, revision: str | None = None) -> Iterator[None]:
 
 def explain(error: BaseException, name: str, revision: str | None = None) -> SpecdecError:
     """The SpecdecError for a failure of huggingface_hub, its HTTP client, hf_xet or the disk."""
-    from huggingface_hub.errors import (
-        FileMetadataError,
-        HfHubHTTPError,
-        HFValidationError,
-        LocalEntryNotFoundError,
-        OfflineModeIsEnabled,
-    )
+    from huggingface_hub import errors
 
     httpx = library().httpx
-
-    while isinstance(error, LocalEntryNotFoundError) and error.__cause__ is not None:
+    while isinstance(error, errors.LocalEntryNotFoundError) and error.__cause__ is not None:
         error = error.__cause__  # its own message, "check your connection", hides the reason
-    if isinstance(error, HfHubHTTPError):
+    if isinstance(error, errors.HfHubHTTPError):
         return _answered(error, name, revision)
-    if isinstance(error, OfflineModeIsEnabled):
+    if isinstance(error, errors.OfflineModeIsEnabled):
         return NotAvailable(f"{name} is not all here, and HF_HUB_OFFLINE forbids downloads", "unset HF_HUB_OFFLINE")
-    if isinstance(error, HFValidationError):
+    if isinstance(error, errors.HFValidationError):
         return NotAvailable(f"{name} is no Hub id: {_line(error)}", "a Hub id looks like organisation/name")
-    if isinstance(error, (FileMetadataError, json.JSONDecodeError)):
+    if isinstance(error, (errors.FileMetadataError, json.JSONDecodeError)):
         return no_hub(name)
-    if isinstance(error, (httpx.HTTPError, httpx.InvalidURL, ConnectionError, TimeoutError)):
-        return _unreached(error, name)
+    if isinstance(error, (httpx.TimeoutException, TimeoutError)):
+        return Unanswered(f"{endpoint()} stopped answering while {name} was asked for", AGAIN)
+    if isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)):
+        return Unanswered(f"the connection broke while {name} was coming: {_line(error)}", AGAIN)
+    if isinstance(error, (httpx.HTTPError, httpx.InvalidURL, ConnectionError)):
+        hint = "check the network; a model that is already here runs with --offline"
+        return Unanswered(f"cannot reach {endpoint()} for {name}: {_line(error)}", hint)
     return _broken(error, name)
 
 
@@ -74,64 +71,49 @@ def no_hub(name: str) -> NotAvailable:
 
 
 def _answered(error: HfHubHTTPError, name: str, revision: str | None) -> SpecdecError:
-    from huggingface_hub.errors import (
-        DisabledRepoError,
-        GatedRepoError,
-        RemoteEntryNotFoundError,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
+    from huggingface_hub import errors
 
     status, page = error.response.status_code, f"{endpoint()}/{name}"
-    if isinstance(error, GatedRepoError):
-        return NotAvailable(
+    absent = (
+        f"no such repository on {endpoint()}: {name}, or it is private ({status})",
+        "check the spelling; if it is private: hf auth login",
+    )
+    lines = {
+        errors.GatedRepoError: (
             f"{name} is gated: the Hub answers {status} until you accept its licence",
             f"accept it at {page}, then: hf auth login",
-        )
-    if isinstance(error, DisabledRepoError):
-        return NotAvailable(f"the Hub has disabled {name} ({status})", f"read why at {page}, or use another model")
-    if isinstance(error, RevisionNotFoundError):
-        return NotAvailable(f"{name} has no revision {revision}", f"see {page}/commits/main, or leave the revision out")
-    if isinstance(error, RemoteEntryNotFoundError):
-        return NotAvailable(f"{name} lists a file that the Hub does not have ({status})", f"look at {page}/tree/main")
-    if isinstance(error, RepositoryNotFoundError) or status == 404:
-        return NotAvailable(
-            f"no such repository on {endpoint()}: {name}, or it is private ({status})",
-            "check the spelling; if it is private: hf auth login",
-        )
+        ),
+        errors.DisabledRepoError: (
+            f"the Hub has disabled {name} ({status})",
+            f"read why at {page}, or use another model",
+        ),
+        errors.RevisionNotFoundError: (
+            f"{name} has no revision {revision}",
+            f"see {page}/commits/main, or leave the revision out",
+        ),
+        errors.RemoteEntryNotFoundError: (
+            f"{name} lists a file that the Hub does not have ({status})",
+            f"look at {page}/tree/main",
+        ),
+        errors.RepositoryNotFoundError: absent,
+    }
+    for kind, (message, hint) in lines.items():
+        if isinstance(error, kind):
+            return NotAvailable(message, hint)
+    if status == 404:
+        return NotAvailable(*absent)
     if status in (401, 403):
-        return NotAvailable(
-            f"the Hub refuses {name} to your login ({status})", "hf auth whoami, then hf auth login with a valid token"
-        )
+        hint = "hf auth whoami, then hf auth login with a valid token"
+        return NotAvailable(f"the Hub refuses {name} to your login ({status})", hint)
     if status == 429:
-        return _limited(error.response.headers, name)
+        wait = asked_wait_seconds(error.response.headers)
+        hint = "wait a few minutes; hf auth login raises the limit"
+        hint = hint if wait is None else f"wait {duration(wait)} and try again"
+        return Unanswered(f"the Hub takes no more requests from here for now (429, asked for {name})", hint)
     if status >= 500:
-        return Unanswered(
-            f"the Hub is in trouble: it answers {status} for {name}", f"try later, {endpoint()} is not well now"
-        )
+        hint = f"try later, {endpoint()} is not well now"
+        return Unanswered(f"the Hub is in trouble: it answers {status} for {name}", hint)
     return NotAvailable(f"the Hub answers {status} for {name}: {_line(error)}", f"look at {page}")
-
-
-def _limited(headers: Mapping[str, str], name: str) -> SpecdecError:
-    wait = asked_wait_seconds(headers)
-    return Unanswered(
-        f"the Hub takes no more requests from here for now (429, asked for {name})",
-        f"wait {duration(wait)} and try again"
-        if wait is not None
-        else "wait a few minutes; hf auth login raises the limit",
-    )
-
-
-def _unreached(error: BaseException, name: str) -> SpecdecError:
-    httpx = library().httpx
-    if isinstance(error, (httpx.TimeoutException, TimeoutError)):
-        return Unanswered(f"{endpoint()} stopped answering while {name} was asked for", AGAIN)
-    if isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)):
-        return Unanswered(f"the connection broke while {name} was coming: {_line(error)}", AGAIN)
-    return Unanswered(
-        f"cannot reach {endpoint()} for {name}: {_line(error)}",
-        "check the network; a model that is already here runs with --offline",
-    )
 
 
 def _broken(error: BaseException, name: str) -> SpecdecError:
@@ -147,7 +129,7 @@ def _broken(error: BaseException, name: str) -> SpecdecError:
         return NotAvailable(
             f"no permission for {path}, where {name} belongs", "make it yours, or set HF_HOME to a folder of yours"
         )
-    if isinstance(error, OSError) and code is not None:
+    if code is not None:
         return NotAvailable(f"the cache cannot hold {name}: {_line(error)}", "check HF_HOME and HF_HUB_CACHE")
     if sizes := SHORT.search(str(error)):
         return NotAvailable(f"a file of {name} ended after {sizes[2]} of its {sizes[1]} bytes", AGAIN)

@@ -15,20 +15,16 @@ from pathlib import Path
 
 from specdec_cli import jsonfile
 from specdec_cli.errors import NotAvailable
+from specdec_cli.hub.download import Progress, silent
 from specdec_cli.hub.failures import explained
 from specdec_cli.hub.kept import CONFIG, SOURCE, WEIGHTS, head_folder
-from specdec_cli.hub.progress import Progress, silent
-from specdec_cli.hub.ranges import Span, read_span
 from specdec_cli.hub.snapshot import Snapshot
-from specdec_cli.hub.tensors import RemoteTensor, fetch_tensors
+from specdec_cli.hub.tensors import RemoteTensor, fetch_tensors, read_whole
 
 
 def kept_commit(name: str) -> str | None:
     """The commit that the kept head is of, None if none is kept or its record is damaged."""
-    try:
-        commit = jsonfile.read_object(head_folder(name) / SOURCE).get("commit")
-    except (OSError, jsonfile.NotJson):
-        return None
+    commit = jsonfile.remembered(head_folder(name) / SOURCE).get("commit")
     return commit if isinstance(commit, str) else None
 
 
@@ -37,8 +33,7 @@ def read_config(snapshot: Snapshot) -> bytes:
     file = next((file for file in snapshot.files if file.path == CONFIG), None)
     if file is None:
         raise NotAvailable(f"{snapshot.name} has no {CONFIG}", "name the repository of a model")
-    with explained(snapshot.name):
-        return b"".join(read_span(snapshot, Span(file, 0, file.size_bytes)))
+    return read_whole(snapshot, file)
 
 
 def keep_head(

@@ -7,16 +7,15 @@ reaches the disk, a link or a lock before it was checked here.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from specdec_cli.errors import NotAvailable
+from specdec_cli.jsonfile import shown
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 COMMIT = re.compile(r"[0-9a-f]{40}")
-SHA256 = re.compile(r"[0-9a-f]{64}")
 DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 # One component of a branch's or tag's name: git's rules, and no leading dot.
 PART = r"(?!\.)[^\s\x00-\x1f\x7f~^:?*\[\\/]+"
@@ -50,7 +49,7 @@ def is_head(path: str) -> bool:
     return path.count("/") == path.startswith(f"{HEAD_FOLDER}/") and any(fnmatchcase(path, name) for name in HEADS)
 
 
-def files_in(folder: Path) -> Iterator[str]:
+def list_files(folder: Path) -> Iterator[str]:
     """The files that may be part of the model: of the top folder, and of that of heads as `mtp/NAME`; sorted.
 
     Raises: OSError.
@@ -60,24 +59,15 @@ def files_in(folder: Path) -> Iterator[str]:
         yield from (f"{HEAD_FOLDER}/{path.name}" for path in sorted(inner.iterdir()))
 
 
-def is_plain(path: str) -> bool:
-    """Whether this is the name of a file in the folder itself, on every file system."""
+def is_place(path: str) -> bool:
+    """Whether this is the name of a file in the folder itself or in that of heads, on every file system."""
+    path = path.removeprefix(f"{HEAD_FOLDER}/")
     return (
         path.isprintable()
         and not set(path) & set('/\\:*?"<>|')
         and path.strip(". ") != ""
         and len(path.encode("utf-8", "surrogatepass")) <= LONGEST_NAME_BYTES
     )
-
-
-def is_place(path: str) -> bool:
-    """Whether this is the name of a file in the folder itself, or in that of heads."""
-    return is_plain(path.removeprefix(f"{HEAD_FOLDER}/"))
-
-
-def same_file(path: str) -> str:
-    """A key that is equal for two names which a Mac's disk treats as one file."""
-    return unicodedata.normalize("NFC", path).casefold()
 
 
 def same_model(name: str, other: str) -> bool:
@@ -99,16 +89,9 @@ def require_revision(name: str, revision: str | None) -> None:
         )
 
 
-def require_plain(name: str, path: str) -> str:
-    """The file's name, after `mtp/` for one of a head's folder. Raises: NotAvailable for a value that is no name."""
-    if not is_place(path):
-        raise NotAvailable(f"the Hub lists a file of {name} whose name is none: {shown(path)}", DISTRUST)
-    return path
-
-
-def require_digest(name: str, path: str, value: object, pattern: re.Pattern[str] = DIGEST) -> str:
+def require_digest(name: str, path: str, value: object) -> str:
     """The digest. Raises: NotAvailable unless it is 40 (git's sha-1) or 64 (sha256) hex digits."""
-    if not (isinstance(value, str) and pattern.fullmatch(value)):
+    if not (isinstance(value, str) and DIGEST.fullmatch(value)):
         raise NotAvailable(f"the Hub gives {path} of {name} the digest {shown(value)}, which is none", DISTRUST)
     return value
 
@@ -120,9 +103,3 @@ def require_size(name: str, path: str, value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MOST_BYTES:
         raise NotAvailable(f"the Hub gives {path} of {name} the size {shown(value)}, which is none", DISTRUST)
     return value
-
-
-def shown(value: object) -> str:
-    """A foreign value as one short line for a message."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:40]}… ({len(text)} characters)"

@@ -6,10 +6,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from specdec_cli.hub.client import endpoint
-from specdec_cli.hub.layout import cache_folder
+from specdec_cli.hub.cache import cache_folder
+from specdec_cli.hub.client import OFFICIAL, endpoint
 
-OFFICIAL = "https://huggingface.co"
 TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 
 

@@ -1,51 +1,64 @@
-"""Describes one commit of a Hub repository: the model's files, their sizes, and which of them are in the cache."""
+"""Describes one commit of a Hub repository: the model's files, their sizes, and which of them are in the cache.
+
+Law: every value of the Hub's listing is checked before it is used.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from specdec_cli.hub.cached import cached_folder, spelled_here
+from specdec_cli.errors import NotAvailable
+from specdec_cli.format import count
+from specdec_cli.hub.cache import blob_path, is_inside, snapshot_folder, spelled_here
+from specdec_cli.hub.cached import cached_folder, is_compared
 from specdec_cli.hub.client import prepare
-from specdec_cli.hub.comparing import SHA256_DIGITS, small_digest_of
-from specdec_cli.hub.failures import explained
-from specdec_cli.hub.layout import blob_name, blob_path, is_inside, snapshot_folder
-from specdec_cli.hub.listing import Listed, ask
-from specdec_cli.hub.manifest import Entry, read
-from specdec_cli.hub.names import COMMIT, files_in, is_head, is_weights, require_hub_id, require_revision, wanted
-from specdec_cli.hub.wholeness import is_compared
+from specdec_cli.hub.failures import explained, no_hub
+from specdec_cli.hub.names import (
+    COMMIT,
+    DIGEST,
+    DISTRUST,
+    HUB_ID,
+    is_head,
+    is_place,
+    is_weights,
+    list_files,
+    require_digest,
+    require_hub_id,
+    require_revision,
+    require_size,
+    same_model,
+    wanted,
+)
+from specdec_cli.hub.record import digest_of, read
+from specdec_cli.jsonfile import shown
+
+if TYPE_CHECKING:
+    from huggingface_hub import ModelInfo
+    from huggingface_hub.hf_api import RepoSibling
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """A file of the model. Big files have a sha256, small ones git's sha-1; both are None where no digest is known.
+    """A file of the model. `digest` is a sha256 for big files and git's sha-1 for small ones, None where unknown.
 
     `size_bytes` is 0 where a mirror of the Hub gives no sizes.
     """
 
     path: str
     size_bytes: int
-    sha256: str | None
-    cached: bool
-    git_sha1: str | None = None
+    digest: str | None
+    cached: bool = False
 
     @property
     def is_weights(self) -> bool:
         return is_weights(self.path)
 
-    @property
-    def digest(self) -> str | None:
-        """The digest that its bytes must have."""
-        return self.sha256 or self.git_sha1
-
     def is_whole(self, path: Path) -> bool:
         """Whether this file is at `path` with the Hub's size."""
         return path.is_file() and self.size_bytes in (0, path.stat().st_size)
-
-    def with_digest(self, digest: str) -> RemoteFile:
-        """This file with a digest that the listing did not give."""
-        is_sha256 = len(digest) == SHA256_DIGITS
-        return replace(self, sha256=digest if is_sha256 else None, git_sha1=None if is_sha256 else digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +104,7 @@ def resolve(name: str, revision: str | None = None, *, offline: bool = False) ->
 
     Its name is spelled as in the cache, else as the Hub does: both take names in another case for the same.
     No call is made when `offline`, under HF_HUB_OFFLINE, or for a complete commit that an earlier pull compared.
-    Raises: NotAvailable.
+    Raises: NotAvailable, also for a repository without a model and for an invalid name, size or digest.
     """
     require_hub_id(name)
     require_revision(name, revision)
@@ -101,21 +114,94 @@ def resolve(name: str, revision: str | None = None, *, offline: bool = False) ->
 
     if offline or constants.is_offline_mode():
         return _held(name, revision)
-    pinned = revision is not None and COMMIT.fullmatch(revision) is not None
-    if revision is not None and pinned:
+    pinned = revision if revision is not None and COMMIT.fullmatch(revision) else None
+    if pinned:
         with explained(name, revision):
-            compared = is_compared(name, snapshot_folder(name, revision))
+            compared = is_compared(name, snapshot_folder(name, pinned))
         if compared:
             return _held(name, revision)
-    name, commit, listed = ask(name, revision, pinned)
+    info = _ask(name, revision)
+    if isinstance(info.id, str) and HUB_ID.fullmatch(info.id) and same_model(name, info.id):
+        name = spelled_here(info.id)
+    commit = _commit(name, info.sha, pinned)
     with explained(name, revision):
-        files = [_remote(name, commit, file) for file in listed]
-    return Snapshot(name, commit, _ordered(files), revision or constants.DEFAULT_REVISION)
+        files = [_placed(name, commit, file) for file in _listed(name, commit, info.siblings or [])]
+    return Snapshot(name, commit, _order(files), revision or constants.DEFAULT_REVISION)
 
 
-def _remote(name: str, commit: str, listed: Listed) -> RemoteFile:
+def _ask(name: str, revision: str | None) -> ModelInfo:
+    from huggingface_hub import HfApi, constants
+
+    with explained(name, revision):
+        try:
+            seconds = float(constants.HF_HUB_ETAG_TIMEOUT)
+            info = HfApi().model_info(name, revision=revision, files_metadata=True, timeout=seconds)
+        # JSON, but not a model's, or nested so deeply that it cannot be read.
+        except (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, AssertionError) as error:
+            raise no_hub(name) from error
+    if not all(isinstance(sibling.rfilename, str) for sibling in info.siblings or []):
+        raise no_hub(name)
+    return info
+
+
+def _commit(name: str, sha: object, pinned: str | None) -> str:
+    if sha is None:
+        raise NotAvailable(f"the Hub names no commit for {name}", "give one with --target-revision")
+    if not (isinstance(sha, str) and COMMIT.fullmatch(sha)):
+        raise NotAvailable(f"the Hub says that {name} is at the commit {shown(sha)}, which is none", DISTRUST)
+    if pinned is not None and sha != pinned:
+        raise NotAvailable(f"the Hub answers with commit {sha} of {name} when asked for {pinned}", DISTRUST)
+    return sha
+
+
+def _listed(name: str, commit: str, siblings: list[RepoSibling]) -> Iterable[RemoteFile]:
+    """The model's files, checked. Raises: NotAvailable."""
+    _require_model(name, [sibling.rfilename for sibling in siblings])
+    for sibling in siblings:
+        path = sibling.rfilename
+        if not wanted(path):
+            continue
+        if not is_place(path):
+            raise NotAvailable(f"the Hub lists a file of {name} whose name is none: {shown(path)}", DISTRUST)
+        digest = sibling.lfs.sha256 if sibling.lfs else sibling.blob_id
+        size_bytes = require_size(name, path, sibling.lfs.size if sibling.lfs else sibling.size)
+        digest = None if digest is None else require_digest(name, path, digest)
+        yield _agree(name, commit, RemoteFile(path, size_bytes, digest))
+
+
+def _require_model(name: str, paths: list[str]) -> None:
+    """Raises: NotAvailable for a repository that mlx-lm cannot load; nothing has been fetched yet."""
+    if not any(is_weights(path) for path in paths if wanted(path)):
+        others = sorted(path for path in paths if path.endswith((".safetensors", ".bin", ".pt", ".pth", ".gguf")))
+        raise NotAvailable(
+            f"{name} has no model*.safetensors, only {others[0][:100] if others else count(len(paths), 'other file')}",
+            "use an MLX or safetensors conversion of the model",
+        )
+    if "config.json" not in paths:
+        raise NotAvailable(f"{name} has weights but no config.json", "use a repository that mlx-lm can load")
+
+
+def _agree(name: str, commit: str, file: RemoteFile) -> RemoteFile:
+    """The file, with the digest of an earlier pull of this commit where the Hub gives none.
+
+    Raises: NotAvailable where the two disagree, because the contents of a commit never change.
+    """
+    before = (read(name, commit) or {}).get(file.path)
+    if before is None or before.digest == file.digest:
+        return file
+    if file.digest is None:
+        return RemoteFile(file.path, before.size_bytes, before.digest)
+    if len(file.digest) != len(before.digest):
+        return file  # another kind of digest: the bytes are compared when they come
+    raise NotAvailable(
+        f"the Hub lists {file.path} of {name} as {file.digest[:12]}, and it was {before.digest[:12]} when the same "
+        f"commit {commit[:7]} was pulled; a commit never changes",
+        DISTRUST,
+    )
+
+
+def _placed(name: str, commit: str, file: RemoteFile) -> RemoteFile:
     """The file, with whether it is here: by its size, and for small files by their bytes. A pull compares weights."""
-    file = RemoteFile(listed.path, listed.size_bytes, listed.sha256, False, listed.git_sha1)
     places = [snapshot_folder(name, commit) / file.path]
     if file.digest is not None:
         places.append(blob_path(name, file.path, file.digest))  # another commit may have brought it
@@ -125,23 +211,23 @@ def _remote(name: str, commit: str, listed: Listed) -> RemoteFile:
 def _is_here(name: str, file: RemoteFile, path: Path) -> bool:
     if not (is_inside(name, path) and file.is_whole(path)):
         return False
-    return file.digest is None or file.is_weights or small_digest_of(path, file.digest) == file.digest
+    return file.digest is None or file.is_weights or digest_of(path, file.digest) == file.digest
 
 
 def _held(name: str, revision: str | None) -> Snapshot:
-    """The complete snapshot in the cache, read from its manifest or its files. Raises: NotAvailable."""
+    """The complete snapshot in the cache, with the digests of its record, else of its links. Raises: NotAvailable."""
     folder = cached_folder(name, revision)
-    entries = read(name, folder.name) or {}
-    here = [path for path in files_in(folder) if wanted(path) and (folder / path).is_file()]
-    files = [_local(folder, path, entries.get(path)) for path in here]
-    return Snapshot(name, folder.name, _ordered(files), revision or folder.name, held=True)
+    digests = {path: entry.digest for path, entry in (read(name, folder.name) or {}).items()}
+    files = []
+    for path in list_files(folder):
+        place = folder / path
+        if wanted(path) and place.is_file():
+            # A blob has the name of its digest. It may itself be a link into the cache's store of Xet files.
+            blob = place.readlink().name if place.is_symlink() else ""
+            digest = digests.get(path) or (blob if DIGEST.fullmatch(blob) else None)
+            files.append(RemoteFile(path, place.stat().st_size, digest, True))
+    return Snapshot(name, folder.name, _order(files), revision or folder.name, held=True)
 
 
-def _local(folder: Path, path: str, entry: Entry | None) -> RemoteFile:
-    file = RemoteFile(path, (folder / path).stat().st_size, None, True)
-    digest = entry.digest if entry else blob_name(folder / path)
-    return file.with_digest(digest) if digest else file
-
-
-def _ordered(files: list[RemoteFile]) -> tuple[RemoteFile, ...]:
+def _order(files: list[RemoteFile]) -> tuple[RemoteFile, ...]:
     return tuple(sorted(files, key=lambda file: (file.is_weights, file.path)))

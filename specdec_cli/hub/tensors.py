@@ -1,8 +1,10 @@
 """Fetches single tensors of a repository by byte ranges. Laws: no more bytes come than the headers of files and the
-tensors asked for. A file of them reaches its place only when it is whole.
+tensors asked for (a server that ignores ranges is refused by `client` before its bytes flow). A file of tensors reaches
+its place only when it is whole.
 
 A range cannot be compared with the digest of its file, which is of all bytes. So what is checked is that each range
-comes from the commit that was asked for, from a file of the listed size, and is as long as the header says.
+comes from the commit that was asked for, from a file of the listed size, and is as long as the header says. The
+library's own reader of headers tells no place in the file.
 """
 
 from __future__ import annotations
@@ -12,14 +14,14 @@ import math
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from specdec_cli import jsonfile
 from specdec_cli.errors import NotAvailable
+from specdec_cli.hub.client import library
+from specdec_cli.hub.download import Progress, silent
 from specdec_cli.hub.failures import explained
-from specdec_cli.hub.progress import Progress, silent
-from specdec_cli.hub.ranges import Span, read_span
 from specdec_cli.hub.snapshot import RemoteFile, Snapshot
 
 # What safetensors itself allows for a header (docs of the format, "hard limit").
@@ -27,6 +29,9 @@ MAX_HEADER_BYTES = 100_000_000
 BITS = {"F64": 64, "F32": 32, "F16": 16, "BF16": 16, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F4": 4}
 BITS |= {"I64": 64, "I32": 32, "I16": 16, "I8": 8, "U64": 64, "U32": 32, "U16": 16, "U8": 8, "BOOL": 8}
 DAMAGED = "the repository's files are damaged, or a proxy alters what comes through it"
+PIECE_BYTES = 32 << 20
+TRIES = 4
+TIMEOUT_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +51,8 @@ class RemoteTensor:
 
 
 def remote_tensors(snapshot: Snapshot, wanted: Callable[[str], bool]) -> list[RemoteTensor]:
-    """The tensors of `snapshot` whose names are `wanted`, from the headers of its safetensors files.
+    """The tensors of `snapshot` whose names are `wanted`, from the headers of all its safetensors files.
 
-    Every file is asked, those that an index leaves out too: converters put heads there.
     Raises: NotAvailable for a header that is none, and for what goes wrong on the way.
     """
     files = [file for file in snapshot.files if file.path.endswith(".safetensors")]
@@ -57,11 +61,7 @@ def remote_tensors(snapshot: Snapshot, wanted: Callable[[str], bool]) -> list[Re
 
 
 def fetch_tensors(
-    snapshot: Snapshot,
-    tensors: Sequence[RemoteTensor],
-    place: Path,
-    progress: Progress = silent,
-    layout: str = "pt",
+    snapshot: Snapshot, tensors: Sequence[RemoteTensor], place: Path, progress: Progress = silent, layout: str = "pt"
 ) -> Path:
     """Write `tensors` as one safetensors file at `place`; its metadata names repository, commit and `layout`.
 
@@ -76,8 +76,8 @@ def fetch_tensors(
         try:
             with part.open("wb") as stream:
                 stream.write(header)
-                for span in _spans(ordered):
-                    for piece in read_span(snapshot, span):
+                for file, begin, end in _spans(ordered):
+                    for piece in _read_range(snapshot, file, begin, end):
                         stream.write(piece)
                         progress(place.name, stream.tell(), total_bytes)
             part.replace(place)
@@ -86,19 +86,19 @@ def fetch_tensors(
     return place
 
 
-def _spans(ordered: Sequence[RemoteTensor]) -> Iterator[Span]:
-    """Neighbours in a file come in one request."""
-    for _, group in groupby(ordered, key=lambda tensor: tensor.file.path):
-        open_span: Span | None = None
-        for tensor in group:
-            if open_span and open_span.end == tensor.begin:
-                open_span = Span(tensor.file, open_span.begin, tensor.end)
-                continue
-            if open_span:
-                yield open_span
-            open_span = Span(tensor.file, tensor.begin, tensor.end)
-        if open_span:
-            yield open_span
+def read_whole(snapshot: Snapshot, file: RemoteFile) -> bytes:
+    """The bytes of a small file, past the cache. Raises: NotAvailable."""
+    with explained(snapshot.name):
+        return b"".join(_read_range(snapshot, file, 0, file.size_bytes))
+
+
+def _spans(ordered: Sequence[RemoteTensor]) -> list[tuple[RemoteFile, int, int]]:
+    """(file, begin, end): neighbours in a file come in one request."""
+    spans: list[tuple[RemoteFile, int, int]] = []
+    for tensor in ordered:
+        begin = spans.pop()[1] if spans and spans[-1][::2] == (tensor.file, tensor.begin) else tensor.begin
+        spans.append((tensor.file, begin, tensor.end))
+    return spans
 
 
 def _header(snapshot: Snapshot, ordered: Sequence[RemoteTensor], layout: str) -> bytes:
@@ -116,17 +116,17 @@ def _header(snapshot: Snapshot, ordered: Sequence[RemoteTensor], layout: str) ->
 def _tensors_of(snapshot: Snapshot, file: RemoteFile) -> list[RemoteTensor]:
     """Raises: NotAvailable for a header that no safetensors file has."""
     with explained(snapshot.name):
-        length = int.from_bytes(b"".join(read_span(snapshot, Span(file, 0, 8))), "little")
+        length = int.from_bytes(b"".join(_read_range(snapshot, file, 0, 8)), "little")
         if not 2 <= length <= min(MAX_HEADER_BYTES, (file.size_bytes or MAX_HEADER_BYTES) - 8):
             raise NotAvailable(
                 f"{file.path} of {snapshot.name} is no safetensors file: it announces a header of {length} bytes",
                 DAMAGED,
             )
-        text = b"".join(read_span(snapshot, Span(file, 8, 8 + length)))
+        text = b"".join(_read_range(snapshot, file, 8, 8 + length))
     try:
-        entries = json.loads(text)
+        entries = jsonfile.parse_object(text)
         return [_tensor(name, entry, file, 8 + length) for name, entry in entries.items() if name != "__metadata__"]
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise NotAvailable(f"{file.path} of {snapshot.name} has a header that cannot be read", DAMAGED) from error
 
 
@@ -134,9 +134,34 @@ def _tensor(name: str, entry: Any, file: RemoteFile, data_begin: int) -> RemoteT
     """Raises: ValueError, TypeError, KeyError for an entry that does not add up."""
     shape = tuple(int(size) for size in entry["shape"])
     begin, end = (data_begin + int(offset) for offset in entry["data_offsets"])
-    if min((*shape, 0)) < 0 or not data_begin <= begin <= end <= (file.size_bytes or end):
-        raise ValueError(f"{name}: {entry}")
     bits = BITS.get(entry["dtype"])
-    if bits is not None and 8 * (end - begin) != bits * math.prod(shape):
+    fits = data_begin <= begin <= end <= (file.size_bytes or end) and min((*shape, 0)) == 0
+    if not fits or (bits is not None and 8 * (end - begin) != bits * math.prod(shape)):
         raise ValueError(f"{name}: {entry}")
     return RemoteTensor(name, str(entry["dtype"]), shape, file, begin, end)
+
+
+def _read_range(snapshot: Snapshot, file: RemoteFile, begin: int, end: int) -> Iterator[bytes]:
+    """Bytes `begin` to `end` of the file, a piece a request; the library asks again where a connection breaks.
+
+    Raises: NotAvailable for another range or another size; what the client raises.
+    """
+    from huggingface_hub import hf_hub_url
+
+    url = hf_hub_url(snapshot.name, file.path, revision=snapshot.commit)
+    headers = library().build_hf_headers() | {"accept-encoding": "identity"}
+    for at in range(begin, end, PIECE_BYTES):
+        last = min(at + PIECE_BYTES, end) - 1
+        headers["range"] = f"bytes={at}-{last}"
+        response = library().http_backoff("GET", url, headers=headers, timeout=TIMEOUT_SECONDS, max_retries=TRIES)
+        if response.status_code != 416:  # no such bytes
+            library().hf_raise_for_status(response)
+        sent = response.headers.get("content-range", "no range")[:80]
+        sizes = {f"bytes {at}-{last}/{size}" for size in (file.size_bytes or sent.rpartition("/")[2], "*")}
+        if sent not in sizes or len(response.content) != last + 1 - at:
+            raise NotAvailable(
+                f"bytes {at} to {last} of the {file.size_bytes} of {file.path} of {snapshot.name} were asked for, and "
+                f"the server answers {response.status_code}: {sent}",
+                "the same command again; if it says so again, check HF_ENDPOINT and proxies",
+            )
+        yield response.content

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from fakes.hub_server import Blob
-from specdec_cli.hub import manifest
+from specdec_cli.hub import record
 from specdec_cli.hub.snapshot import RemoteFile, Snapshot
 
 NAME = "org/tiny"
@@ -19,7 +19,7 @@ PULL = f"specdec pull --target {NAME}"
 def place(
     cache: Path, files: dict[str, bytes] = FILES, *, commit: str = COMMIT, ref: str = "main", compared: bool = True
 ) -> Path:
-    """The snapshot's folder: links to blobs named by their digests. `compared`: with the manifest of a pull."""
+    """The snapshot's folder: links to blobs named by their digests. `compared`: with the record of a pull."""
     repository = cache / "models--org--tiny"
     snapshot = repository / "snapshots" / commit
     for folder in (snapshot, repository / "blobs", repository / "refs"):
@@ -33,12 +33,12 @@ def place(
     if ref:
         (repository / "refs" / ref).write_text(commit)
     if compared:
-        manifest.write(NAME, commit, [manifest.Entry(p, len(data), Blob(p, data).etag) for p, data in files.items()])
+        record.write(NAME, commit, [record.Entry(p, len(data), Blob(p, data).etag) for p, data in files.items()])
     return snapshot
 
 
 def listed(files: dict[str, bytes] = FILES, *, cached: bool = False, commit: str = COMMIT) -> Snapshot:
     """What `resolve` says of these files, weights last."""
     ordered = sorted(files.items(), key=lambda item: (item[0].endswith(".safetensors"), item[0]))
-    remote = [RemoteFile(path, len(data), None, cached).with_digest(Blob(path, data).etag) for path, data in ordered]
+    remote = [RemoteFile(path, len(data), Blob(path, data).etag, cached) for path, data in ordered]
     return Snapshot(NAME, commit, tuple(remote))

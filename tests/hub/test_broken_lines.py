@@ -38,13 +38,6 @@ def test_one_cut_connection_is_survived_from_where_it_broke(server, home):
     assert ranges == [None, f"bytes={2 << 20}-"]
 
 
-def test_a_stalled_connection_is_given_up_and_the_file_completed_on_a_new_one(server, home):
-    commit = server.commit(NAME, model())
-    server.fail("stall", f"GET /cdn.*{ONE}", times=1, at=1 << 20, seconds=3.0)
-    assert ask(server, home, PULL, HF_HUB_DOWNLOAD_TIMEOUT="1") == commit
-    assert held(home, commit) == expected(model())
-
-
 def test_after_a_pull_that_was_cut_for_good_only_the_unfinished_file_is_fetched_again(server, home):
     commit = server.commit(NAME, model())
     server.fail("cut", f"GET /cdn.*{TWO}", at=1 << 20)
@@ -87,17 +80,6 @@ def test_a_bit_that_flips_on_the_disk_is_found_by_verify_and_mended_by_discard_a
     assert ask(server, home, PULL) == commit
     assert server.fetched() == {TWO: SHARD_BYTES}
     assert ask(server, home, VERIFY) == []
-
-
-def test_a_cached_file_of_the_wrong_size_is_fetched_again(server, home):
-    """The library takes whatever lies under a commit for the file."""
-    commit = server.commit(NAME, model())
-    ask(server, home, PULL)
-    server.forget()
-    (repository(home) / "snapshots" / commit / ONE).write_bytes(b"half")
-    assert ask(server, home, PULL) == commit
-    assert server.fetched() == {ONE: SHARD_BYTES}
-    assert held(home, commit) == expected(model())
 
 
 @pytest.mark.parametrize("store", ["knows nothing", "is not there"])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from huggingface_hub import constants
 from huggingface_hub.utils import httpx
 
-from specdec_cli.errors import NotAvailable, Unanswered
+from specdec_cli.errors import Unanswered
 from specdec_cli.hub import client
 
 AUTHORIZATION = {"Authorization": "Bearer hf_a_persons_own_token"}
@@ -41,37 +44,6 @@ def test_no_other_host_hears_it(url):
     assert "authorization" not in request.headers
 
 
-@pytest.mark.parametrize("url", ["https://hub.test:port/x", "", "//", "https://[::1/x"])
-def test_an_address_that_is_none_is_not_the_hub(url):
-    assert not client.is_hub(url)
-
-
-@pytest.mark.parametrize("store", ["local:///etc", "file:///etc", "/etc", "LOCAL:///etc"])
-def test_a_xet_store_on_the_disk_is_refused(store):
-    with pytest.raises(NotAvailable, match="as its Xet store, which is no web address"):
-        client.refuse_local_store(httpx.Response(200, headers={"X-Xet-Cas-Url": store}))
-
-
-@pytest.mark.parametrize("headers", [{}, {"X-Xet-Cas-Url": "https://cas.test"}, {"X-Xet-Cas-Url": "http://cas.test"}])
-def test_a_xet_store_on_the_web_is_taken(headers):
-    client.refuse_local_store(httpx.Response(200, headers=headers))
-
-
-def test_every_new_session_has_both_hooks_beside_the_librarys_own():
-    made = client._client()
-    try:
-        assert client.keep_token_home in made.event_hooks["request"]
-        assert client.refuse_local_store in made.event_hooks["response"]
-        assert len(made.event_hooks["request"]) > 1
-    finally:
-        made.close()
-
-
-def test_the_hubs_address_is_shown_without_its_password(monkeypatch):
-    monkeypatch.setattr(constants, "ENDPOINT", "https://me:secret@hub.test")
-    assert client.endpoint() == "https://hub.test"
-
-
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
@@ -83,12 +55,6 @@ def test_the_hubs_address_is_shown_without_its_password(monkeypatch):
 )
 def test_no_message_has_a_password(text, shown):
     assert client.without_credentials(text) == shown
-
-
-def test_preparing_turns_telemetry_off_even_where_it_was_on(monkeypatch):
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", False)
-    client.prepare()
-    assert constants.HF_HUB_DISABLE_TELEMETRY is True
 
 
 def answer(status, **headers):
@@ -120,3 +86,10 @@ def test_a_short_wait_is_said_and_an_answer_without_one_is_not():
         client.refuse_long_wait(answer(429, retry_after="soon"))
     client.refuse_long_wait(answer(429, retry_after="17"))
     assert said == ["huggingface.co asks to wait 17 s (429)"]
+
+
+def test_no_private_module_of_the_library_is_imported():
+    """They break with a release."""
+    texts = [path.read_text("utf-8") for path in Path(client.__file__).parent.glob("*.py")]
+    assert any("from huggingface_hub import" in text for text in texts)
+    assert not any(re.search(r"huggingface_hub\S*(\._|\.file_download)|huggingface_hub\S* import _", t) for t in texts)

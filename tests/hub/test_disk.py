@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from fakes.hub_client import ask
-from fakes.hub_model import AGAIN, LOCATE, NAME, PULL, TWO, VERIFY, expected, held, model, unavailable
+from fakes.hub_model import LOCATE, NAME, PULL, VERIFY, model
 
 pytestmark = pytest.mark.slow  # a server, and a process for each question
 
@@ -51,30 +51,6 @@ def test_free_space_is_compared_for_both_models_together(server, home):
         "hint": "free some space (specdec rm NAME), or set HF_HOME to a folder on a bigger disk",
         "exit": 5,
     }
-
-
-def test_a_disk_that_fills_up_during_a_pull_is_no_traceback_and_loses_no_complete_file(server, small_disk):
-    """The check before it is told that there is room, as when another program fills the disk meanwhile."""
-    commit = server.commit(NAME, model())
-    code = "from specdec_cli.hub import download; download.free_bytes = lambda: 10**12\n" + PULL
-    assert ask(server, small_disk, code) == {
-        "error": "DoesNotFit",
-        "message": f"the disk of {small_disk}/hub is full, and {NAME} is not all there",
-        "hint": f"free some space, or set HF_HOME to a folder on a bigger disk; {AGAIN}",
-        "exit": 5,
-    }
-    assert held(small_disk, commit) == {p: data for p, data in expected(model()).items() if p != TWO}
-    assert ask(server, small_disk, LOCATE)["error"] == "NotAvailable"
-
-
-def test_a_cache_that_may_not_be_written_is_named(server, small_disk):
-    server.commit(NAME, model())
-    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
-    answer = ask(server, small_disk, "hub.fetch_small(hub.resolve('org/tiny'))")
-    assert answer == unavailable(
-        f"no permission for {small_disk}/hub, where {NAME} belongs",
-        "make it yours, or set HF_HOME to a folder of yours",
-    )
 
 
 def test_a_cache_for_reading_only_still_serves_what_it_holds(server, small_disk):

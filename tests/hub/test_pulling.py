@@ -25,17 +25,8 @@ from fakes.hub_model import (
     shard,
     wait_for,
 )
-from fakes.models import tiny_folder
 
 pytestmark = pytest.mark.slow  # a server, and a process for each question
-
-
-def test_a_pulled_random_model_is_the_servers_byte_for_byte_and_is_located(server, home, tmp_path):
-    folder = tiny_folder(tmp_path / "model")
-    commit = server.commit(NAME, folder)
-    assert ask(server, home, PULL) == commit
-    assert held(home, commit) == {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert ask(server, home, LOCATE) == commit
 
 
 def test_a_pull_fetches_no_code_no_pickle_and_nothing_below_the_top_folder(server, home):
@@ -70,14 +61,6 @@ def test_what_will_be_downloaded_is_known_before_it_is(server, home):
     *sizes, files_after = ask(server, home, code)
     assert sizes == [commit, "main", MODEL_BYTES, 0]
     assert files_after == [text.replace("cached=False", "cached=True") for text in files]
-
-
-def test_configs_and_tokenizers_come_without_a_byte_of_weights(server, home):
-    commit = server.commit(NAME, model())
-    assert ask(server, home, "result = hub.fetch_small(hub.resolve('org/tiny')).name") == commit
-    small = {path: data for path, data in expected(model()).items() if not path.endswith(".safetensors")}
-    assert held(home, commit) == small
-    assert server.fetched() == {path: len(data) for path, data in small.items()}
 
 
 def test_a_new_commit_fetches_only_the_files_that_changed(server, home):
@@ -145,10 +128,3 @@ def test_progress_never_goes_back_and_ends_with_every_file_whole(server, home):
     assert {path: values[-1] for path, values in done.items()} == {p: len(model()[p]) for p in MODEL_FILES}
     assert all(values == sorted(values) for values in done.values())
     assert len(set(done[ONE])) >= 3
-
-
-def test_a_mirror_that_tells_no_sizes_still_serves(server, home):
-    commit = server.commit(NAME, model())
-    server.tells_sizes = False
-    assert ask(server, home, PULL) == commit
-    assert held(home, commit) == expected(model())

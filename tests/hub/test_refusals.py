@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from fakes.hub_client import ask
-from fakes.hub_model import AGAIN, NAME, ONE, PULL, model, unanswered, unavailable
+from fakes.hub_model import AGAIN, NAME, PULL, model, unanswered, unavailable
 
 pytestmark = pytest.mark.slow  # a server, and a process for each question
 
@@ -73,12 +73,6 @@ def test_a_file_refused_after_the_listing_is_explained_too(server, home):
     )
 
 
-def test_a_short_rate_limit_in_the_middle_of_a_pull_is_waited_out(server, home):
-    commit = server.commit(NAME, model())
-    server.fail("status", f"GET /cdn.*{ONE}", times=1, status=429, headers={"Retry-After": "0"})
-    assert ask(server, home, PULL) == commit
-
-
 def test_a_revision_that_is_not_there_is_named(server, home):
     server.commit(NAME, model())
     assert ask(server, home, "hub.resolve('org/tiny', 'v9')") == unavailable(
@@ -109,19 +103,6 @@ def test_a_hub_that_never_answers_is_given_up_after_the_timeout(server, home):
         url = f"http://127.0.0.1:{mute.getsockname()[1]}"
         answer = ask(server, home, PULL, HF_ENDPOINT=url, HF_HUB_ETAG_TIMEOUT="1")
     assert answer == unanswered(f"{url} stopped answering while {NAME} was asked for", AGAIN)
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("nobody", "no folder nobody here"),
-        ("a/b/c", "no folder a/b/c here"),
-        ("org/a..b", "org/a..b is no Hub id: Cannot have -- or .. in repo_id: 'org/a..b'."),
-    ],
-)
-def test_a_name_that_cannot_be_a_hub_id_is_refused_without_a_call(server, home, name, message):
-    answer = ask(server, home, f"hub.resolve({name!r})")
-    assert (answer["error"], answer["message"], server.calls()) == ("NotAvailable", message, [])
 
 
 @pytest.mark.parametrize(

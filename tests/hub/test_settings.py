@@ -42,21 +42,8 @@ def test_of_a_token_only_its_source_is_shown(monkeypatch, variable):
     assert "hf_a_persons" not in str(rows())
 
 
-def test_a_login_is_a_source(tmp_path):
-    (tmp_path / "token").write_text("hf_a_persons_own_token\n")
-    assert token_source() == "hf auth login"
-    assert "hf_a_persons" not in str(rows())
-
-
 @pytest.mark.parametrize("content", [b"", b" \n", b"\xff\xfe"])
 def test_an_empty_or_unreadable_login_is_none(tmp_path, monkeypatch, content):
     monkeypatch.setenv("HF_TOKEN", "  ")
     (tmp_path / "token").write_bytes(content)
     assert token_source() is None
-
-
-def test_a_setting_of_the_environment_is_shown_as_one(monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("HF_HOME", "/elsewhere")
-    assert rows()["HF_HUB_OFFLINE"] == ("1", "set in the environment")
-    assert rows()["HF_HOME"][1] == "set in the environment"

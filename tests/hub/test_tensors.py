@@ -9,7 +9,6 @@ import pytest
 from safetensors.numpy import load_file, save
 
 from fakes.hub_client import ask
-from fakes.hub_model import AGAIN
 
 pytestmark = pytest.mark.slow
 
@@ -72,13 +71,6 @@ def test_the_head_comes_and_nothing_else_does(server, home, place):
     assert parts(place.parent) == ["head.safetensors"]
 
 
-def test_neighbours_come_in_one_request(server, home, place):
-    server.commit(NAME, repository())
-    fetch(server, home, place)
-    ranges = [request.range for request in server.log if request.sent and request.path.endswith(LAST)]
-    assert len(ranges) == 3  # the header's length, the header, both tensors
-
-
 def test_a_broken_connection_goes_on_where_it_broke(server, home, place):
     server.commit(NAME, repository())
     server.fail("cut", f"GET .*{LAST}", at=100_000, times=4)
@@ -86,19 +78,11 @@ def test_a_broken_connection_goes_on_where_it_broke(server, home, place):
     assert (load_file(place)["mtp.layers.0.q.weight"] == HEAD["mtp.layers.0.q.weight"]).all()
 
 
-def test_a_connection_that_never_holds_is_two_lines_and_leaves_nothing(server, home, place):
-    server.commit(NAME, repository())
-    server.fail("cut", f"GET .*{LAST}", at=100_000)
-    found = fetch(server, home, place)
-    assert found["exit"] == 3 and found["hint"] == AGAIN and NAME in found["message"]
-    assert parts(place.parent) == []
-
-
 def test_a_server_that_ignores_ranges_is_refused_before_its_bytes_flow(server, home, place):
     server.commit(NAME, repository())
     server.fail("whole", f"GET .*{BIG}")
     found = fetch(server, home, place)
-    assert found["exit"] == 3 and f"the server of {BIG} of {NAME} ignores byte ranges: it sends" in found["message"]
+    assert found["exit"] == 3 and f"{BIG} ignores byte ranges: it sends the whole file" in found["message"]
     assert not place.exists()
 
 
@@ -106,7 +90,7 @@ def test_bytes_that_are_not_there_are_refused(server, home, place):
     server.commit(NAME, repository())
     server.fail("short", f"GET .*{LAST}", at=5_000)
     found = fetch(server, home, place)
-    assert found["exit"] == 3 and "a file of 5000 bytes instead of" in found["message"]
+    assert found["exit"] == 3 and "the server answers 206: bytes 0-7/5000" in found["message"]
     assert not place.exists()
 
 
@@ -142,11 +126,3 @@ def test_a_header_that_is_none_is_refused(server, home, place, data, said):
     found = fetch(server, home, place)
     assert found["exit"] == 3 and said in found["message"]
     assert not place.exists()
-
-
-def test_a_redirect_to_the_cdn_hears_no_token(server, home, place):
-    server.commit(NAME, repository())
-    code = FETCH.replace("PLACE", repr(str(place)))
-    ask(server, home, code, HF_TOKEN="hf_a_persons_own_token")
-    heard = {request.token for request in server.log if request.path.startswith("/cdn/")}
-    assert heard == {None} and any(request.token for request in server.log)
