@@ -13,7 +13,7 @@ from statistics import fmean
 
 from specdec_cli.bench.intervals import FEWEST_PROMPTS, Interval, by_kind, grouped
 from specdec_cli.bench.result import Arm, Condition, Length, PromptId, Sample, plain
-from specdec_cli.student import CONFIDENCE
+from specdec_cli.meter import CONFIDENCE
 
 # Prompts that two arms must share before one of them is dropped.
 SURE_PROMPTS = 4

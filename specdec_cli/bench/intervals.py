@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, inf, log, sqrt
-from statistics import fmean
+from math import exp
 
-from specdec_cli.student import CONFIDENCE, t_quantile
+from specdec_cli.meter import CONFIDENCE, t_interval
 
 # Fewer prompts give no useful interval.
 FEWEST_PROMPTS = 3
@@ -38,11 +37,6 @@ class Interval:
         return (self.high - self.low) / 2
 
 
-def t_interval(values: Sequence[float]) -> Interval:
-    """Mean ± t s / √n; the interval of a single value is unbounded."""
-    return _pooled([values], CONFIDENCE)
-
-
 def by_kind(values: Groups, confidence: float = CONFIDENCE) -> Interval:
     """The mean over kinds, equally weighted, where every kind has at least two prompts; else over prompts.
 
@@ -52,19 +46,8 @@ def by_kind(values: Groups, confidence: float = CONFIDENCE) -> Interval:
     groups = [group for group in values.values() if group]
     if not groups or min(map(len, groups)) < 2:
         groups = [[value for group in groups for value in group]]
-    return _pooled(groups, confidence)
-
-
-def _pooled(groups: Sequence[Sequence[float]], confidence: float) -> Interval:
-    """Groups weigh the same; the variance within groups is pooled."""
-    means, n = [fmean(group) for group in groups], sum(map(len, groups))
-    mean, freedom = fmean(means), n - len(groups)
-    if freedom < 1:
-        return Interval(mean, -inf, inf, n)
-    within = sum((value - one) ** 2 for group, one in zip(groups, means, strict=True) for value in group)
-    weight = sum(1 / len(group) for group in groups) / len(groups) ** 2
-    half = t_quantile(freedom, confidence) * sqrt(within / freedom * weight)
-    return Interval(mean, mean - half, mean + half, n)
+    mean, half = t_interval(groups, confidence)
+    return Interval(mean, mean - half, mean + half, sum(map(len, groups)))
 
 
 def grouped(values: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
@@ -73,7 +56,3 @@ def grouped(values: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
     for kind, value in values:
         groups.setdefault(kind, []).append(value)
     return groups
-
-
-def log_ratio(one: float, other: float) -> float:
-    return log(one / other)

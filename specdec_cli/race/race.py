@@ -14,7 +14,7 @@ from specdec_cli.race.plan import RacePlan
 from specdec_cli.race.state import RaceState
 from specdec_cli.race.texts import common_tokens, divergence
 from specdec_cli.request import Request
-from specdec_cli.session.load import LoadedPair
+from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.stopwatch import Stopwatch
 
 Cancelled = Callable[[], bool]

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specdec_cli.engine.draft_length.estimates import coming_tokens
+from specdec_cli.engine.draft_length.adaptive import coming_tokens
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 from specdec_cli.engine.timing import plain_step_seconds
 from specdec_cli.events import Round
 from specdec_cli.gain import Gain
-from specdec_cli.session.comparison import Comparison
-from specdec_cli.session.round_costs import KnownCosts
+from specdec_cli.meter import CostMemo, Meter
 
 # Share of the time of the tokens so far, and of those that are likely to come, that may be spent on measuring: somewhat
 # less than the law's, because the tokens to come may take less time than those so far.
@@ -39,17 +38,17 @@ class GainMeter:
         target: CachedModel,
         rule: AcceptanceRule,
         context: Sequence[int],
-        known: KnownCosts,
+        memo: CostMemo,
         clock: Clock,
         max_tokens: int,
     ) -> None:
         """`context` grows with the reply."""
         self._target, self._rule, self._context, self._clock = target, rule, context, clock
-        self._comparison = Comparison(known)
+        self._meter = Meter(memo)
         self._left = max_tokens
         self._emitted = 0
         self._round_seconds = 0.0
-        self._next_at = self._refreshed_at = 0
+        self._next_at = self._refresh_at = 0.0
         self._drafted = False
         self.seconds = 0.0
         self.gain: Gain | None = None
@@ -61,48 +60,42 @@ class GainMeter:
         """One round; what drafting gained so far."""
         self._left -= len(round.emitted)
         self._drafted = bool(round.draft)
-        if round.index == 0:
-            self._comparison.begin(round)
-            return None
-        self._comparison.fold(round)
-        self._emitted += len(round.emitted)
-        self._round_seconds += round.draft_seconds + round.verify_seconds
-        if self._comparison.shows and self._comparison.rounds >= self._refreshed_at * (1 + REFRESHED):
+        self._meter.fold(round)
+        if round.index:
+            self._emitted += len(round.emitted)
+            self._round_seconds += round.draft_seconds + round.verify_seconds
+        if self._meter.shows and self._meter.rounds >= self._refresh_at:
             self._refresh()
         return self.gain
 
     def measure(self) -> None:
-        """A few plain steps after a drafted round, if it is time for them and they are within the budget."""
-        rounds = self._comparison.rounds
-        if not self._drafted or not self._comparison.comparable or self._left <= STEPS + 1 or rounds < self._next_at:
+        """A plain step after a drafted round, if it is time for one and it is within the budget."""
+        rounds = self._meter.rounds
+        if not self._drafted or not self._meter.comparable or self._left <= STEPS + 1 or rounds < self._next_at:
             return
-        step = self._comparison.step_seconds or 0.0
-        token_seconds = self._round_seconds / self._emitted
+        self._next_at = rounds + max(APART_ROUNDS, rounds * REFRESHED)
         likely = self._emitted + coming_tokens(self._left, self._emitted)
-        self._next_at = rounds + max(APART_ROUNDS, int(rounds * REFRESHED))
-        if self.seconds + (WAKING_STEPS + STEPS) * step <= MEASURED_SHARE * likely * token_seconds:
+        budget_seconds = MEASURED_SHARE * likely * self._round_seconds / self._emitted
+        if self.seconds + (WAKING_STEPS + STEPS) * self._meter.step_seconds <= budget_seconds:
+            began = self._clock()
             self._measure(STEPS)
+            self.seconds += self._clock() - began
 
     def finish(self, complete: bool) -> Gain | None:
         """What drafting gained in all; `complete`: nobody interrupted, so there is time for a last measurement."""
-        amid = self.seconds
-        if complete and self._comparison.shows:
+        if complete and self._meter.shows:
             self._measure(LAST_STEPS)
-        self.seconds = amid
         self._refresh()
         return self.gain
 
-    def learned(self) -> KnownCosts:
+    def learn(self) -> CostMemo:
         """For the next reply."""
-        return self._comparison.learned()
+        return self._meter.learn()
 
     def _measure(self, steps: int) -> None:
-        began = self._clock()
-        found = plain_step_seconds(self._target, self._rule, self._context, steps, self._clock)
-        self._comparison.measured(found)
-        self.seconds += self._clock() - began
+        self._meter.add_plain_steps(plain_step_seconds(self._target, self._rule, self._context, steps, self._clock))
 
     def _refresh(self) -> None:
-        self._refreshed_at = self._comparison.rounds
+        self._refresh_at = self._meter.rounds * (1 + REFRESHED)
         if self._round_seconds:
-            self.gain = self._comparison.gain(self._round_seconds / (self._round_seconds + self.seconds))
+            self.gain = self._meter.gain(self._round_seconds / (self._round_seconds + self.seconds))

@@ -1,23 +1,12 @@
 """Intervals against tabulated values and by simulation."""
 
 import random
-from math import inf, log
+from math import log
 
 import pytest
 
-from specdec_cli.bench.intervals import Interval, by_kind, grouped, log_ratio, t_interval
-from specdec_cli.student import t_quantile
-
-
-def test_an_interval_by_hand():
-    """1, 2, 3, 6: mean 3, s = 2.1602, t(3) = 3.1824, so 3 ± 3.4374."""
-    found = t_interval([1, 2, 3, 6])
-    assert found.mean == 3 and found.prompts == 4
-    assert (found.low, found.high) == (pytest.approx(-0.43741, abs=1e-4), pytest.approx(6.43741, abs=1e-4))
-
-
-def test_one_value_leaves_everything_open():
-    assert t_interval([0.2]) == Interval(0.2, -inf, inf, 1)
+from specdec_cli.bench.intervals import by_kind, grouped
+from specdec_cli.meter import t_quantile
 
 
 def test_kinds_weigh_the_same_and_their_differences_are_no_error():
@@ -25,11 +14,11 @@ def test_kinds_weigh_the_same_and_their_differences_are_no_error():
     values = {"code": [1.0, 1.02, 0.98, 1.0, 1.0, 1.0], "chat": [2.0, 2.02]}
     found = by_kind(values)
     assert found.mean == pytest.approx((1.0 + 2.01) / 2)
-    assert found.half_width < 0.03 < t_interval([v for group in values.values() for v in group]).half_width
+    assert found.half_width < 0.03 < by_kind({"all": [v for group in values.values() for v in group]}).half_width
 
 
 def test_a_kind_of_one_prompt_makes_all_prompts_one_group():
-    assert by_kind({"code": [1.0, 1.2], "chat": [2.0]}) == t_interval([1.0, 1.2, 2.0])
+    assert by_kind({"code": [1.0, 1.2], "chat": [2.0]}) == by_kind({"all": [1.0, 1.2, 2.0]})
 
 
 @pytest.mark.parametrize("sizes", [(8,), (2, 2, 2, 2, 2, 2, 2), (5, 4, 4), (3, 9)])
@@ -50,7 +39,7 @@ def test_intervals_cover_the_mean_as_often_as_they_say(sizes):
 
 
 def test_ratios_are_averaged_as_logarithms():
-    found = t_interval([log_ratio(2.0, 1.0), log_ratio(1.0, 2.0)]).exp()
+    found = by_kind({"all": [log(2.0), -log(2.0)]}).exp()
     assert found.mean == pytest.approx(1.0)
     assert log(found.high) == pytest.approx(-log(found.low))
 

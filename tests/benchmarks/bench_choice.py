@@ -8,13 +8,14 @@ up; exits 1 if that is more than 3 %. Needs a machine that does nothing else.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 from random import Random
 
 os.environ.setdefault("MLX_ENABLE_TF32", "0")
 
-from specdec_cli.bench.intervals import Interval, by_kind, grouped, log_ratio
+from specdec_cli.bench.intervals import Interval, by_kind, grouped
 from specdec_cli.bench.live import LiveMachine
 from specdec_cli.bench.load import load_machine
 from specdec_cli.bench.plan import in_turns, parse_seconds
@@ -41,7 +42,7 @@ def reference(machine: LiveMachine, contender: Contender, prompts, seconds: floa
         for arm in order.sample(arms, len(arms)):
             rates[arm.k] = machine.answer(arm, prompt).tokens_per_second
         for k in KS:
-            logs[k].append((PromptId(prompt.kind, prompt.name).kind, log_ratio(rates[k], rates[0])))
+            logs[k].append((PromptId(prompt.kind, prompt.name).kind, math.log(rates[k] / rates[0])))
     return {k: by_kind(grouped(values)).exp() for k, values in logs.items()}
 
 
