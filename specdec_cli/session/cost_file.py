@@ -66,10 +66,6 @@ class CostFile:
         found = self._entries().get(key)
         return found if isinstance(found, dict) else None
 
-    def known_keys(self) -> tuple[str, ...]:
-        """Every key of which something is kept, the oldest first."""
-        return tuple(self._entries())
-
     def write(self, key: str, values: Mapping[str, Any]) -> None:
         # A folder that cannot be written, or that another program holds, only means measuring again next time.
         with contextlib.suppress(OSError), locked(self._path.parent, LOCK_SECONDS):

@@ -12,10 +12,9 @@ from collections.abc import Callable, Sequence
 from specdec_cli import chips
 from specdec_cli.engine import device
 from specdec_cli.engine.draft_length.adaptive import Adaptive
+from specdec_cli.engine.draft_length.costs import Costs
 from specdec_cli.engine.draft_length.fixed import DraftLength, Fixed
 from specdec_cli.engine.draft_length.lookup_acceptance import LookupAcceptance
-from specdec_cli.engine.draft_length.masking import DraftMasking
-from specdec_cli.engine.draft_length.ratios import Costs
 from specdec_cli.engine.drafters.base import Drafter, Parts
 from specdec_cli.engine.drafters.constrained import ConstrainedDrafter
 from specdec_cli.engine.drafters.pace import Pace
@@ -24,17 +23,15 @@ from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 from specdec_cli.engine.sampling.constraint import Constraint
 from specdec_cli.kinds import DrafterKind, K, made
+from specdec_cli.meter import CostMemo
 from specdec_cli.request import MAX_K
 from specdec_cli.session.cost_file import CostStore, NullCostStore
-from specdec_cli.session.round_costs import KnownCosts, costs_from_dict, costs_to_dict
 
 # Costs change with the length of the context: a measurement at another length is only an assumption.
 CONTEXT_TOKENS = (1024, 4096, 16384, 65536)
 
 # What rounds cost in plain steps, whatever chose their K: a key in the store, beside what -k auto learned.
 ROUNDS = "rounds"
-# Whether drafts of constrained answers are masked: another.
-MASKING = "masking"
 # Stands for a draft step where nothing but lookups draft.
 LEAST_RATIO = 0.001
 
@@ -64,8 +61,7 @@ class DraftController:
         self._adaptive: dict[str, Adaptive] = {}
         self._lookups = LookupAcceptance()
         self._situation = ""
-        self._round_costs: dict[str, KnownCosts] = {}
-        self._masking: dict[str, DraftMasking] = {}
+        self._round_costs: dict[str, CostMemo] = {}
 
     def begin(
         self,
@@ -80,38 +76,29 @@ class DraftController:
         """For one reply to `prompt`, whose first tokens are `predicted`, inside `constraint` if there is one."""
         draft = self._draft if kind.uses_draft else None
         head = self._head if kind.by_network else None
-        k = k if kind.drafts else 0
         length: DraftLength = Fixed(k) if k != "auto" else self._adaptive_for(kind, head or draft, prompt, max_tokens)
         self._situation = _situation(prompt)
         parts = Parts(self._target, draft, rule, length, self._lookups, head, prompt, predicted, self._pace)
         drafter: Drafter = made(kind)(parts)
         length = drafter.length(length)
         if constraint is not None:
-            drafter = ConstrainedDrafter(drafter, length, constraint, self.masking(prompt))
+            drafter = ConstrainedDrafter(drafter, length, constraint)
             length = drafter.length(length)
         return drafter, length
-
-    def masking(self, prompt: Sequence[int]) -> DraftMasking:
-        """Whether drafts of a constrained reply to `prompt` are masked, as this session and earlier ones found it."""
-        situation = _situation(prompt)
-        if situation not in self._masking:
-            values = self._store.read(f"{self._identity} · {MASKING} · {situation}")
-            self._masking[situation] = DraftMasking.from_dict(values, self._now())
-        return self._masking[situation]
 
     def prompt_was_read(self, seconds: float) -> None:
         """The target took `seconds` for the prompt: an estimate of the draft's reading, until that is measured."""
         for adaptive in self._adaptive.values():
             adaptive.expect_reading(seconds * self._ratio(self._draft) if self._draft else None)
 
-    def known_costs(self) -> KnownCosts:
+    def known_costs(self) -> CostMemo:
         """Costs of rounds in plain steps at this length of context, as earlier replies and runs found them."""
         if self._situation not in self._round_costs:
             values = self._store.read(f"{self._identity} · {ROUNDS} · {self._situation}")
-            self._round_costs[self._situation] = costs_from_dict(values or {}, self._now())
+            self._round_costs[self._situation] = CostMemo.from_dict(values or {}, self._now())
         return self._round_costs[self._situation]
 
-    def learn_costs(self, found: KnownCosts) -> None:
+    def learn_costs(self, found: CostMemo) -> None:
         """What this reply found of them."""
         self._round_costs[self._situation] = found
 
@@ -122,10 +109,7 @@ class DraftController:
                 self._store.write(f"{self._identity} · {situation}", adaptive.to_dict(self._now()))
         if (found := self._round_costs.get(self._situation)) and found.costs:
             key = f"{self._identity} · {ROUNDS} · {self._situation}"
-            self._store.write(key, costs_to_dict(found, self._now()))
-        for situation, masking in self._masking.items():
-            if masking.gain_seconds() is not None:
-                self._store.write(f"{self._identity} · {MASKING} · {situation}", masking.to_dict(self._now()))
+            self._store.write(key, found.to_dict(self._now()))
 
     def _ratio(self, draft: CachedModel | CachedHead | None) -> float:
         """Weights that a draft step reads over those of the target."""

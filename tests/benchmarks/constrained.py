@@ -51,16 +51,6 @@ SCHEMA = Constraint("schema", json.dumps(FUNCTION))
 K = 4
 
 
-class Always:
-    """Drafts are masked, or never."""
-
-    def __init__(self, masked):
-        self.masked = masked
-
-    def observe(self, round, legal, drafted):
-        pass
-
-
 class Ways:
     """The ways to answer a prompt; `said` holds what plain decoding says under the schema."""
 
@@ -89,11 +79,8 @@ class Ways:
         self.said[tuple(prompt)] = tokens
         return (last - first) / (len(tokens) - 1)
 
-    def ours(self, drafter, k, name, masking=None):
-        """`masking`: whether drafts are masked, or not; None: as the product chooses."""
+    def ours(self, drafter, k, name):
         session = self._session.pair.session(self._session.slot, self._clock)
-        if masking is not None:
-            session._controller.masking = lambda prompt: masking
 
         def answer(prompt):
             session.slot.forget()
@@ -116,8 +103,6 @@ def speed(session, args):
     named = {"plain": ways.plain, "free": ways.free}
     for drafter, k in (("none", 0), ("model", K), ("auto", "auto")):
         named[f"{drafter} k {k}"] = ways.ours(drafter, k, f"{drafter} k {k}")
-    for name, masked in (("masked", True), ("unmasked", False)):
-        named[name] = ways.ours("model", K, name, Always(masked))
     prompts = of_kind("code", args.prompts, session.pair.tokenizer)
     for prompt in prompts:  # what all others must say; it warms the machine as well
         ways.plain(prompt)
@@ -133,8 +118,6 @@ def speed(session, args):
         print(f"{name:>11}: over plain under the schema {Ratio(found['plain'], found[name])}, ", end="")
         print(f"over plain without {Ratio(found['free'], found[name])}, ", end="")
         print(f"{tokens / passes:.2f} tokens a pass, {forced / tokens:.0%} forced")
-    print(f"as the product chooses over always masked: {Ratio(found['masked'], found[f'model k {K}'])}, ", end="")
-    print(f"over never: {Ratio(found['unmasked'], found[f'model k {K}'])}")
 
 
 def main():

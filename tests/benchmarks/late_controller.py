@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from fakes.machine import MACHINES, TEXTS, play
 from specdec_cli.engine.draft_length.adaptive import Adaptive
-from specdec_cli.engine.draft_length.ratios import Costs
+from specdec_cli.engine.draft_length.costs import Costs
 
 SEEDS, TOKENS, REPLIES = range(12), 600, 3
 

@@ -2,7 +2,7 @@
 
 The big one has 150,000 tokens and is trained here on the standard library (a minute; `--tokenizer FILE` keeps it).
 Random documents that its own masks allow are replayed round by round, as one answer each: K drafted tokens, masked one
-by one or not at all, or what is forced. Counted are forced tokens, the cut of the draft, its masks and the advance.
+by one, or what is forced. Counted are forced tokens, the cut of the draft, its masks and the advance.
 
 Two figures. *Processor time* is that of all threads. The *wait* is what a device that works beside the host loses: the
 host's wall time while nothing is queued (forced tokens, the cut, the advance), and what a mask takes longer than the
@@ -78,7 +78,7 @@ class Device:
         return time.perf_counter() - began
 
 
-def measured(vocabulary, rounds, masked, args):
+def measured(vocabulary, rounds, args):
     """(processor seconds, waited seconds, device seconds, rows) of every round."""
     matcher, found = vocabulary.matcher(SCHEMA), []
     matcher.masks([])  # while the prompt is read: the thread's own matcher is made
@@ -86,7 +86,7 @@ def measured(vocabulary, rounds, masked, args):
         device = Device(1e-3 * args.step_ms, 1e-3 * args.pass_ms)
         device.alone(matcher.forced)
         for place in range(0 if forced else len(draft)):
-            device.behind(device.step, *([matcher.masks, draft[:place]] if masked else [lambda: None]))
+            device.behind(device.step, matcher.masks, draft[:place])
         device.alone(matcher.legal, draft)
         device.behind(device.full, matcher.masks, draft)
         device.alone(matcher.advance, draft)
@@ -118,9 +118,7 @@ def cost(tokenizer, args):
     vocabulary.matcher(SCHEMA).masks([])
     print(f"an answer's first row, its matchers made before: {1e3 * (time.perf_counter() - began):.0f} ms")
     documents = [document(vocabulary, ends, Random(seed)) for seed in range(args.documents)]
-    for masked in (True, False):
-        found = [round for rounds in documents for round in measured(vocabulary, rounds, masked, args)]
-        report("drafts are masked, token by token" if masked else "drafts are not masked", found)
+    report("drafts are masked", [round for rounds in documents for round in measured(vocabulary, rounds, args)])
 
 
 def trained(size):

@@ -14,7 +14,6 @@ from specdec_cli.engine import device
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft import Draft
 from specdec_cli.engine.draft_length.fixed import Fixed
-from specdec_cli.engine.draft_length.masking import DraftMasking
 from specdec_cli.engine.drafters.base import Drafter
 from specdec_cli.engine.drafters.constrained import ConstrainedDrafter
 from specdec_cli.engine.model import CachedModel
@@ -74,40 +73,17 @@ def rounds_of(
     sampling=COLD,
     seed=0,
     max_tokens=90,
-    masking=None,
     clock=CLOCK,
 ):
     target, draft = (CachedModel(network, "tiny") for network in networks)
-    sampler = Sampler(sampling, seed, PROMPT, V, matcher, masking)
+    sampler = Sampler(sampling, seed, PROMPT, V, matcher)
     rule = make_rule(rule, sampler)
     inner = drafter_of(drafter, target, draft, rule, k) if isinstance(drafter, str) else (drafter, Fixed(k))
-    made = ConstrainedDrafter(*inner, matcher, masking)
+    made = ConstrainedDrafter(*inner, matcher)
     context = list(PROMPT)
     found = list(decode(target, made, rule, made.length(inner[1]), context, max_tokens, STOPS, clock))
     assert target.length == len(context) - 1
     return found
-
-
-class Turns:
-    """Every draft token masked that the one before it was not."""
-
-    def __init__(self, masked=False):
-        self._masked = masked
-
-    @property
-    def masked(self):
-        self._masked = not self._masked
-        return self._masked
-
-    def observe(self, round, legal, drafted):
-        pass
-
-
-class Never(Turns):
-    masked = False
-
-
-WAYS = pytest.mark.parametrize("way", [Never, Turns])
 
 
 def emitted(rounds):
@@ -134,58 +110,6 @@ def test_coupled_text_is_that_of_plain_constrained_decoding_with_the_same_noise(
     sampling = Sampling(1.0)
     rounds = rounds_of(networks, vocabulary.matcher(constraint), "model", k, "coupled", sampling, 3, 60)
     assert emitted(rounds) == expected
-
-
-@WAYS
-@pytest.mark.parametrize("name", CONSTRAINTS)
-@pytest.mark.parametrize(("drafter", "k"), [("model", 1), ("model", 4), ("model", 8), ("auto", 5)])
-def test_unmasked_drafts_change_no_greedy_text(networks, vocabulary, name, drafter, k, way):
-    constraint = CONSTRAINTS[name]
-    expected = plainly_constrained(networks[0], constraint, PROMPT, 90)
-    assert emitted(rounds_of(networks, vocabulary.matcher(constraint), drafter, k, masking=way())) == expected
-
-
-@WAYS
-@pytest.mark.parametrize("name", CONSTRAINTS)
-def test_nor_any_coupled_text(networks, vocabulary, name, way):
-    constraint, noise = CONSTRAINTS[name], Noise(3)
-    expected = plainly_constrained(
-        networks[0], constraint, PROMPT, 60, lambda position: noise.gumbel("target", position, V)[None]
-    )
-    found = rounds_of(networks, vocabulary.matcher(constraint), "model", 4, "coupled", Sampling(1.0), 3, 60, way())
-    assert emitted(found) == expected
-
-
-class Seconds:
-    """A clock on which `masks` for a draft step take time, and on which everything else takes a little."""
-
-    def __init__(self, masks_seconds):
-        self._masks_seconds, self.now = masks_seconds, 0.0
-
-    def __call__(self):
-        self.now += 0.001
-        return self.now
-
-    def watching(self, matcher):
-        """`matcher`, that takes this time for the rows of every step."""
-        masks = matcher.masks
-        matcher.masks = lambda draft: (self._pass(), masks(draft))[1]
-        return matcher
-
-    def _pass(self):
-        self.now += self._masks_seconds
-
-
-@pytest.mark.parametrize(("masks_seconds", "masked"), [(0.1, False), (0.0, True)])
-def test_the_loop_learns_which_way_is_cheaper(networks, vocabulary, masks_seconds, masked):
-    """Where a step's masks take as long as anything, drafts go without; where they are free, drafts keep them."""
-    constraint = Constraint("regex", "([a-p]{3} ?[0-9a-z]{2})*")
-    masking, clock = DraftMasking(), Seconds(masks_seconds)
-    for seed in range(3):
-        matcher = clock.watching(vocabulary.matcher(constraint))
-        rounds_of(networks, matcher, "model", 4, "block", Sampling(1.0), seed, 150, masking, clock)
-    assert masking.to_dict(0.0)["masked"] is masked
-    assert (masking.gain_seconds() > 0) is not masked
 
 
 @pytest.mark.parametrize("rule", RULES)

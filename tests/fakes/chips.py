@@ -13,7 +13,7 @@ from math import exp
 
 from fakes.machine import Machine
 from specdec_cli import chips
-from specdec_cli.engine.draft_length.ratios import Costs
+from specdec_cli.engine.draft_length.costs import Costs
 
 WIDEST = 14336
 # (name of the device, rows -> plain steps, measured)

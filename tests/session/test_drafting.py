@@ -5,9 +5,11 @@ import json
 import pytest
 
 from fakes.models import TINY, tiny_network
+from specdec_cli import kinds
 from specdec_cli.chips import LAUNCH_SHARE, chip_of
 from specdec_cli.engine import device
-from specdec_cli.engine.draft_length.adaptive import BELIEVED_SECONDS, Adaptive
+from specdec_cli.engine.draft_length.adaptive import Adaptive
+from specdec_cli.engine.draft_length.constants import BELIEVED_SECONDS
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.drafters.auto import AutoDrafter
 from specdec_cli.engine.drafters.base import Drafter
@@ -16,10 +18,9 @@ from specdec_cli.engine.drafters.ngram import NgramDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.events import Round
-from specdec_cli.kinds import effective_drafter
+from specdec_cli.meter import CostMemo, Estimate
 from specdec_cli.session.cost_file import CostFile
 from specdec_cli.session.drafting import DraftController
-from specdec_cli.session.round_costs import Doubted, KnownCosts
 
 TARGET, DRAFT = CachedModel(tiny_network(seed=1), "target"), CachedModel(tiny_network(seed=2), "draft")
 NARROW = {"hidden_size": 8, "num_hidden_layers": 1, "intermediate_size": 8}
@@ -37,7 +38,8 @@ def drafting(memory=None, identity="a pair", at=1000.0, draft=DRAFT):
 
 
 def begun(drafting, prompt_tokens=10, name="model", k="auto", max_tokens=500):
-    return drafting.begin(effective_drafter(name, k, True), k, RULE, [1] * prompt_tokens, max_tokens)
+    meant = kinds.drafting(name, k)
+    return drafting.begin(meant.kind, meant.k, RULE, [1] * prompt_tokens, max_tokens)
 
 
 def taught(length):
@@ -90,7 +92,7 @@ def test_another_length_of_context_starts_from_it_as_an_assumption():
     taught(short)
     _, long = begun(one, prompt_tokens=5000)
     assert long is not short
-    assert long.costs.assumed.verify[3] == pytest.approx(2.0)
+    assert long.costs.assumed.verify[3] == pytest.approx(2.0, rel=0.05)
     assert not long.costs.ready  # a plain step is measured anew
 
 
@@ -99,8 +101,8 @@ def test_a_later_run_starts_from_what_was_written_down(memory):
     taught(begun(one)[1])
     one.remember()
     _, length = begun(drafting(memory))
-    assert length.costs.assumed.verify[3] == pytest.approx(2.0)
-    assert length.costs.assumed.draft[2] == pytest.approx(0.2)
+    assert length.costs.assumed.verify[3] == pytest.approx(2.0, rel=0.05)
+    assert length.costs.assumed.draft[2] == pytest.approx(0.2, rel=0.05)
 
 
 @pytest.mark.parametrize("name", ["ngram", "auto"])
@@ -108,7 +110,7 @@ def test_a_later_run_without_a_draft_starts_from_what_was_written_down_too(memor
     """There is no K of a model to compare then."""
     for _ in range(2):
         one = drafting(memory, draft=None)
-        one.begin(effective_drafter(name, "auto", False), "auto", RULE, [1] * 10, 500)
+        one.begin(kinds.drafting(name, "auto", False).kind, "auto", RULE, [1] * 10, 500)
         for adaptive in one._adaptive.values():
             taught(adaptive)
             assert adaptive.next() == 0
@@ -164,13 +166,13 @@ def test_nonsense_is_not_believed(memory, values):
 def test_what_rounds_cost_in_plain_steps_is_kept_for_the_next_run_and_context(memory):
     one = drafting(memory)
     begun(one, k=4)
-    one.learn_costs(KnownCosts({("model", 4): Doubted(0.6, 0.01)}))
+    one.learn_costs(CostMemo({("model", 4): Estimate(0.6, 0.01)}))
     one.remember()
     later = drafting(memory)
     begun(later, k=4)
     assert later.known_costs().costs["model", 4].log == 0.6
     begun(later, prompt_tokens=5000, k=4)
-    assert later.known_costs() == KnownCosts()
+    assert later.known_costs() == CostMemo()
 
 
 def test_a_draft_that_nothing_could_make_pay_gives_its_memory_back():
@@ -181,26 +183,3 @@ def test_a_draft_that_nothing_could_make_pay_gives_its_memory_back():
         length.next()
         length.observe(Round(index, "none", (), 0, 7, (7,), 0.0, 1.0))
     assert length.resting and length.next() == 0
-
-
-def taught_masking(masking):
-    """Masked rounds of a second, unmasked ones of half a second, all accepted."""
-    for index in range(40):
-        seconds = 1.0 if masking.masked else 0.5
-        masking.observe(Round(index, "model", (1, 2), 2, 7, (1, 2, 7), 0.0, seconds), 2, 2)
-
-
-def test_whether_drafts_are_masked_is_kept_for_the_next_reply_and_run(memory):
-    first = drafting(memory)
-    assert first.masking([1] * 10).masked and first.masking([1] * 9) is first.masking([1] * 10)
-    taught_masking(first.masking([1] * 10))
-    first.remember()
-    assert not drafting(memory).masking([1] * 10).masked
-    assert drafting(memory).masking([1] * 2000).masked and drafting(memory, "another").masking([1] * 10).masked
-
-
-def test_a_way_that_was_never_compared_is_not_written_down(memory):
-    first = drafting(memory)
-    assert first.masking([1]).masked
-    first.remember()
-    assert memory.known_keys() == ()

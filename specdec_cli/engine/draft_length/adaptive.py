@@ -1,63 +1,68 @@
-"""K from measured costs and recent acceptance (pure). Law: 0 unless drafting pays; finding out has a budget of 2 %.
+"""K for each round, from what rounds cost here and what was accepted lately (pure). Law: 0 unless drafting pays.
 
-Every round K = argmin of seconds a round / tokens a round, K = 0 included. While drafting, every K within reach is
-compared each round. Old measurements lose weight, so a K that may have become better is tried. While parked at 0 only a
-look measures: drafted rounds on a budget, rarer while they do not pay. Ollama's MLX runner chooses by the same ratio.
+Every round K = argmin of plain steps a round / tokens a round; where that is no less than 1, K = 0. Finding out has a
+budget: drafting may lose 2 % of the tokens, or two plain steps, before it is given up. Given up, it is probed again
+after twice as many tokens each time. Ollama's MLX runner chooses by the same ratio.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
-from math import exp, inf, log
-from typing import Any
+from math import exp, inf
+from typing import Any, NamedTuple
 
-from specdec_cli.engine.draft_length.acceptance import AcceptanceRecord
-from specdec_cli.engine.draft_length.costs import CostRecord
-from specdec_cli.engine.draft_length.estimates import (
+from specdec_cli.engine.draft_length.acceptance import Acceptance
+from specdec_cli.engine.draft_length.constants import (
+    BELIEVED_SECONDS,
+    BUDGET,
+    FIRST_WAIT,
+    HOPE,
     HOPED_RATE,
-    Choice,
-    cheapest,
-    cheapest_lookup,
-    coming_tokens,
-    loss_steps,
-    pays,
-    plain_doubt,
+    LAST_WAIT,
+    MEASURED_DOUBT,
+    PROBE_ROUNDS,
+    SHARE,
+    TYPICAL_TOKENS,
 )
-from specdec_cli.engine.draft_length.exploration import LAST_WAIT_ROUNDS, RECONSIDER_ROUNDS, Exploration
-from specdec_cli.engine.draft_length.look import RISKED_SHARE, Look
-from specdec_cli.engine.draft_length.ratios import Costs, costs_from_dict
-from specdec_cli.engine.draft_length.unread import Unread
+from specdec_cli.engine.draft_length.costs import Costs, RoundCosts, costs_from_dict
 from specdec_cli.events import Round
 from specdec_cli.kinds import UNTRIED, learns_from
-from specdec_cli.request import MAX_K
+from specdec_cli.request import MAX_DRAFT, MAX_K
+from specdec_cli.speedup import expected_tokens
 
-# What was written down longer ago is not believed.
-BELIEVED_SECONDS = 30 * 86400.0
+
+def coming_tokens(left_tokens: float, emitted_tokens: int) -> float:
+    """Tokens that a reply will probably still have, where it may have `left_tokens` more."""
+    return min(left_tokens, TYPICAL_TOKENS + emitted_tokens)
+
+
+class Choice(NamedTuple):
+    """A draft length, the plain steps of a round of it, and plain steps a token."""
+
+    k: int
+    steps: float
+    price: float
 
 
 class Adaptive:
     """Chooses K each round. One object per pair and drafter serves every reply; `begin` starts each."""
 
-    def __init__(
-        self,
-        assumed: Costs | None = None,
-        max_k: int = MAX_K,
-        acceptance: AcceptanceRecord | None = None,
-        reload_seconds: float = 0.0,
-    ) -> None:
+    def __init__(self, assumed: Costs | None = None, max_k: int = MAX_K, reload_seconds: float = 0.0) -> None:
         """`max_k` 0: there is no draft model. `reload_seconds` is the time a released draft takes to be ready again."""
-        self.costs = CostRecord(assumed or Costs())
-        self.acceptance = acceptance or AcceptanceRecord()
-        self._max_k = max_k
-        self._left: float = inf
-        self._unread = Unread(reload_seconds)
-        self._emitted = 0
-        self._after_plain = False
-        self._coming = 0
+        self.costs, self.acceptance = RoundCosts(assumed or Costs()), Acceptance()
+        self._max_k, self._reload_seconds = max_k, reload_seconds
+        self._left, self._emitted, self._after_plain, self._coming = inf, 0, False, 0
+        # Context that the draft has not read; the most that it ever reads at once, and an estimate for all of it.
+        self._unread, self._context, self._most_unread = 0, 0, inf
+        self._read_token_seconds: float | None = None
+        self.resting = False
         # Decoding plainly because drafting does not pay, or was not tried yet.
         self.parked = True
-        self._look, self._exploration = Look(), Exploration()
+        self.tokens, self._since, self._fails, self._wait, self._credit = 0, inf, 0, 0, 0.0
+        # Of the present spell of drafting, in plain steps.
+        self._budget = self._lost = 0.0
+        # Drafted rounds, and how many there are before a plain step that seems too dear is measured once more.
+        self._rounds = self._checked = 0
         self.reason = UNTRIED if max_k else ""
 
     def begin(
@@ -71,20 +76,15 @@ class Adaptive:
 
         `most_unread`: what a draft that keeps up with plain rounds ever has to read at once.
         """
-        self._left, self._emitted = left_tokens, 0
-        self._unread.begin(unread_tokens, unread_seconds, most_unread)
-        self._after_plain = False
-        self.costs.begin()
-        self._exploration.begin(self.parked)
+        self._left, self._emitted, self._after_plain = left_tokens, 0, False
+        self._unread = self._context = unread_tokens
+        self._most_unread = most_unread
+        self.expect_reading(unread_seconds)
+        self._wait = min(self._wait, FIRST_WAIT) if self.parked else 0
 
     def expect_reading(self, seconds: float | None) -> None:
         """`seconds` is the estimated cost of reading all unread context; None: as measured or assumed."""
-        self._unread.expect(seconds)
-
-    @property
-    def resting(self) -> bool:
-        """Whether the draft may give its memory back."""
-        return self._unread.resting
+        self._read_token_seconds = seconds / self._unread if seconds and self._unread else None
 
     def next(self) -> int:
         """K of the next round. Asked once a round, before a plain round in flight is observed."""
@@ -92,152 +92,196 @@ class Adaptive:
         return self._coming
 
     def _next(self) -> int:
-        if not self._max_k or self._exploration.waits():
+        self._since += 1
+        if not self._max_k:
+            return 0
+        if self._wait:
+            self._wait -= 1
             return 0
         return self._while_parked() if self.parked else self._while_drafting()
+
+    def _best(self, rates: list[float], stake: float = inf) -> Choice:
+        """The cheapest token of K = 1 … len(rates) whose round loses at most `stake` plain steps."""
+        tokens = expected_tokens(rates)
+        best: Choice | None = None
+        for k in range(1, len(tokens)):
+            steps = self.costs.round_steps(k)
+            if best is not None and steps - 1 > stake:
+                break
+            if best is None or steps / tokens[k] < best.price:
+                best = Choice(k, steps, steps / tokens[k])
+        assert best is not None
+        return best
+
+    def _rates(self, hope: float = 0.0) -> list[float]:
+        """As deep as a round may now reach: twice what was judged; one more where nothing is known of the machine."""
+        frontier = self.acceptance.frontier
+        reach = 2 * frontier + 2 if self.costs.shape_known else frontier + 1
+        return self.acceptance.rates(min(self._max_k, reach), hope)
+
+    def _reading(self) -> float:
+        """Plain steps until the draft has read what it missed."""
+        plain = self.costs.plain_seconds()
+        token = self._read_token_seconds
+        if token is None or self.costs.read_measured:
+            token = self.costs.read_seconds()
+        return (min(self._unread, self._most_unread) * token + self.resting * self._reload_seconds) / plain
+
+    def _while_parked(self) -> int:
+        """K of a probe's first round where the probe is worth its price, else 0."""
+        reading = self._reading() * (1.0 if self.costs.read_measured else exp(self.costs.assumed.doubt))
+        budget = min(self._saved() - reading, max(BUDGET, SHARE * self._left))
+        first = self._best(self._rates(), budget)
+        hoped = self._best([HOPED_RATE] * self._max_k).price
+        if hoped >= 1 and not self.costs.rows_measured and self.costs.assumed.doubt > MEASURED_DOUBT:
+            hoped *= exp(-self.costs.assumed.doubt)  # rows that were never measured may cost less
+        if hoped >= 1:
+            self._rest()
+        if first.steps - 1 > budget or not self._promises(hoped, first.steps - 1 + reading):
+            self._wait = FIRST_WAIT
+            if self._unprobed:
+                self.reason = UNTRIED if hoped < 1 else "no draft is expected to pay here"
+            return 0
+        if not self.costs.ready and hoped > exp(-self.costs.assumed.doubt):
+            self._wait = 3  # this round and three more: the first starts the pipeline, the last ends it
+            return 0
+        self.parked, self._budget, self._lost, self._rounds, self._checked = False, budget, 0.0, 0, 0
+        self._since, self._credit = 0.0, 0.0
+        self.reason = "probing whether drafting pays"
+        return first.k
+
+    @property
+    def _unprobed(self) -> bool:
+        """Nothing was ever drafted, or drafting paid in an earlier process."""
+        return self._since == inf
+
+    def _saved(self) -> float:
+        """Plain steps that the next probe may lose, its reading included."""
+        return SHARE * (self.tokens + self._left if self._unprobed else self._since) + self._credit
+
+    def _promises(self, hoped: float, price: float) -> bool:
+        """Whether what gains by the probe, at a price of `hoped` a token, should earn its own `price` back.
+
+        After f probes in a row that did not pay the next one pays with odds of 1 in f + 2 (rule of succession). Where
+        nothing could pay, costs are measured again after long: they may have been measured at a bad moment.
+        """
+        if hoped >= 1:
+            return LAST_WAIT <= self._since < inf and price <= SHARE * self._left
+        taught = coming_tokens(self._left, self._emitted)
+        if self._unprobed:  # later replies gain too
+            taught = max(taught, TYPICAL_TOKENS + self.tokens)
+        return (1 - hoped) * taught >= (2 + self._fails) * price
+
+    @property
+    def _probing(self) -> bool:
+        """A spell of drafting has only begun: each round may risk a part of its budget and no more."""
+        return not self.parked and self._rounds < PROBE_ROUNDS and self._lost < self._budget
+
+    def _while_drafting(self) -> int:
+        if self.costs.implied or (self.costs.disputed and self._rounds >= self._checked):
+            self._wait, self._checked = 2, self._rounds + PROBE_ROUNDS
+            return 0
+        left = max(self._budget - self._lost, 0.0)
+        if self._probing:
+            choice = self._best(self._rates(), left)
+            if choice.steps - 1 <= left:
+                return choice.k
+        best = self._best(self._rates())
+        if best.price >= 1 and not self._hopes(left):
+            self._park(best)
+            return 0
+        reading = self._reading()
+        if reading > 1 and (1 - best.price) * coming_tokens(self._left, self._emitted) < 2 * reading:
+            self._wait = FIRST_WAIT
+            self.reason = f"short answer: reading {self._unread} tokens would cost the draft {reading:.0f} plain steps"
+            return 0
+        self.reason = self._yield(best)
+        return best.k
+
+    def _hopes(self, left: float) -> bool:
+        """Whether drafting pays if acceptance is better than it seems, the less so the less is `left` of the budget."""
+        hope = HOPE * left / self._budget if self._budget > 0 else 0.0
+        return self._best(self._rates(hope)).price < 1
+
+    def _yield(self, choice: Choice) -> str:
+        return f"{choice.steps / choice.price:.1f} tokens a round cost {choice.steps:.1f} plain steps"
+
+    def _park(self, best: Choice) -> None:
+        self.parked, self._credit = True, max(-self._lost, 0.0)
+        self._fails = 0 if self._lost < 0 else self._fails + 1
+        self._wait = min(FIRST_WAIT << min(max(self._fails - 1, 0), 16), LAST_WAIT)
+        if self._wait == LAST_WAIT:
+            self._rest()
+        self.reason = f"parked: {self._yield(best)}"
+
+    def _rest(self) -> None:
+        """The draft gives its memory back, and will have to read everything again."""
+        self.resting, self._unread = True, self._context
 
     def lookup_k(self, rates: list[float]) -> int:
         """K of a lookup with these rates; 0 where the model, or plain decoding, costs less.
 
-        While a look at the model begins nothing is looked up, or it would learn nothing.
+        A lookup costs nothing but its rows. While drafting is probed nothing is looked up, or nothing would be learned.
+        Where nothing is known of the machine, K is at most twice what was verified at once: the next one tells.
         """
         drafts = bool(self._max_k) and not self.parked
-        if self._looking or not (drafts or self.costs.ready):
+        if self._probing or not (drafts or self.costs.ready):
             return 0
-        found = cheapest_lookup(rates, self.costs)
-        rival = cheapest(self._rates(), self.costs).seconds if drafts else self.costs.plain_seconds()
-        if not found.k or found.seconds >= rival:
+        reach = MAX_DRAFT if self.costs.shape_known else 2 * max(self.costs.most_rows - 1, 1)
+        tokens = expected_tokens(rates[:reach])
+        price, k = min((self.costs.pass_steps(k + 1) / found, k) for k, found in enumerate(tokens))
+        if not k or price >= (self._best(self._rates()).price if drafts else 1.0):
             return 0
-        self._coming = found.k
-        return found.k
+        self._coming = k
+        return k
 
     def observe(self, round: Round) -> None:
         """Learn the cost and the acceptance of one round."""
-        emitted = len(round.emitted)
+        emitted, k = len(round.emitted), len(round.draft)
         self._left, self._emitted = self._left - emitted, self._emitted + emitted
-        self._unread.context += emitted
-        self._exploration.tokens += emitted
+        self.tokens, self._context = self.tokens + emitted, self._context + emitted
         if learns_from(round.drafter):
             self._observe_drafted(round)
         else:
-            self._unread.tokens += emitted
-            self.acceptance.passed(emitted)
+            self._unread += emitted
             # A plain round after a drafted one, or a reply's first, starts the pipeline and costs more than a step. One
             # before a drafted round, or a reply's last, seems to cost less: queueing its successor blocked the host
             # in the round before, and nothing blocks it now.
-            if self._after_plain and not round.draft:
-                if not self._coming and self._left > 0:
-                    self.costs.plain(round.verify_seconds)
-            elif not round.draft:
-                self.costs.restarted(round.verify_seconds)
-            else:
-                # A lookup has no cost of its own: all its time is the pass's.
-                self.costs.drafted(len(round.draft), None, round.draft_seconds + round.verify_seconds)
-        self._after_plain = not round.draft
+            if k:  # a lookup has no cost of its own: all its time is the pass's
+                self.costs.drafted(k, None, round.draft_seconds + round.verify_seconds)
+            elif not self._after_plain:
+                self.costs.started(round.verify_seconds)
+            elif not self._coming and self._left > 0:
+                self.costs.plain(round.verify_seconds)
+        self._after_plain = not k
 
     def _observe_drafted(self, round: Round) -> None:
-        k = len(round.draft)
-        unread, resting = self._unread.tokens, self._unread.resting
+        k, unread = len(round.draft), self._unread
         caught_up = unread > 0 and not round.draft_prefill_seconds
-        if round.draft_prefill_seconds and not resting:
-            self.costs.prefilled(unread, round.draft_prefill_seconds)
-        elif caught_up and self.costs.ready and not resting:
-            self.costs.prefilled(unread, round.draft_seconds - self.costs.draft_seconds(k))
-        self._unread.read()
+        if not self.resting:
+            if round.draft_prefill_seconds:
+                self.costs.read(unread, round.draft_prefill_seconds)
+            elif caught_up and self.costs.ready:
+                self.costs.read(unread, round.draft_seconds - self.costs.draft_seconds(k))
+        self.resting, self._unread = False, 0
         self.costs.drafted(k, None if caught_up else round.draft_seconds, round.verify_seconds)
-        self.acceptance.drafted(k, round.accepted, len(round.emitted))
-        self._look.add((round.draft_seconds + round.verify_seconds) / self.costs.plain_seconds(), len(round.emitted))
-
-    def _while_parked(self) -> int:
-        plain, reading = self.costs.plain_seconds(), self._unread.seconds(self.costs)
-        hoped = cheapest([HOPED_RATE] * self._max_k, self.costs)
-        possible = hoped
-        if hoped.seconds >= plain:  # but rows that were never measured here may cost less: only a look tells
-            possible = hoped._replace(seconds=hoped.seconds * exp(-self.costs.rows_doubt))
-        exploration, left = self._exploration, self._left
-        if not self.costs.prefill_known:
-            reading *= exp(self.costs.assumed.doubt)  # may cost more than is assumed
-        may_lose = min(exploration.steps(left) - reading / plain, exploration.most_steps(left))
-        first = cheapest(self._rates(), self.costs, RISKED_SHARE * may_lose)
-        price = loss_steps(first, self.costs) * plain + reading
-        taught = exploration.taught_tokens(left, self._emitted)
-        promising = pays(possible, price, self.costs, taught, exploration.failures)
-        if possible.seconds >= plain:
-            # No text could make it pay, unless its costs were measured at a bad moment.
-            promising = self.costs.ready and exploration.rechecks(price / plain, left)
-            self._unread.rest()
-        if loss_steps(first, self.costs) > may_lose or not promising:
-            exploration.wait = RECONSIDER_ROUNDS
-            if exploration.rounds_since == inf:
-                self.reason = UNTRIED if possible.seconds < plain else "no draft is expected to pay here"
-            return 0
-        if self._measures_plain(hoped):
-            return 0
-        self.parked, self._look = False, Look(may_lose)
-        exploration.looked()
-        self.reason = "looking whether drafting pays"
-        return first.k
-
-    def _measures_plain(self, choice: Choice) -> bool:
-        """Whether the gain of `choice` is within the doubt about a plain step, so that this one is measured first."""
-        if log(max(self.costs.plain_seconds() / choice.seconds, 1.0)) >= plain_doubt(self.costs):
-            return False
-        # This round and three more: the first starts the pipeline, the last ends it, and neither is counted.
-        self._exploration.wait = 3
-        return True
-
-    def _while_drafting(self) -> int:
-        plain, look = self.costs.plain_seconds(), self._look
-        if self._looking:
-            choice = cheapest(self._rates(), self.costs, RISKED_SHARE * look.left)
-            if loss_steps(choice, self.costs) <= look.left and not (look.rounds > 1 and self._hopeless()):
-                return choice.k
-        best = cheapest(self._rates(), self.costs)
-        yielded = f"{best.tokens:.1f} tokens a round cost {best.tokens * best.seconds / plain:.1f} plain steps"
-        if self._hopeless():
-            self._park()
-            self.reason = f"parked: {yielded}"
-            return 0
-        reading = self._unread.seconds(self.costs)
-        if reading > plain and not pays(best, reading, self.costs, coming_tokens(self._left, self._emitted)):
-            self._exploration.wait = RECONSIDER_ROUNDS
-            unread, steps = self._unread.tokens, reading / plain
-            self.reason = f"short answer: reading {unread} tokens would cost the draft {steps:.0f} plain steps"
-            return 0
-        if self._measures_plain(best):
-            return 0
-        self.reason = yielded
-        return best.k
-
-    @property
-    def _looking(self) -> bool:
-        return not self.parked and self._look.beginning
-
-    def _hopeless(self) -> bool:
-        """Whether drafting loses even if its acceptance is as high as what was judged allows."""
-        rates = self.acceptance.hopeful_rates(self._deepest(), self._look.hope)
-        return cheapest(rates, self.costs).seconds >= self.costs.plain_seconds()
-
-    def _park(self) -> None:
-        self._exploration.gave_up(self._look)
-        self.parked = True
-        if self._exploration.wait == LAST_WAIT_ROUNDS:
-            self._unread.rest()
-
-    def _rates(self) -> list[float]:
-        """Rates as far as a round may now reach."""
-        return self.acceptance.rates(self._deepest())
-
-    def _deepest(self) -> int:
-        """Deepest K that may be compared now: where nothing is known of the machine, one more than was judged."""
-        reach = self.acceptance.reach if self.costs.shape_known else self.acceptance.frontier + 1
-        return int(min(self._max_k, reach))
+        self.acceptance.observe(k, round.accepted)
+        steps = (round.draft_seconds + round.verify_seconds) / self.costs.plain_seconds()
+        self._rounds += 1
+        self._lost = max(self._lost + steps - len(round.emitted), -BUDGET)
 
     def to_dict(self, now_seconds: float) -> dict[str, Any]:
-        """Costs, acceptance and looks for a later process to start from; `now_seconds` since the epoch."""
-        costs = asdict(self.costs.to_costs()) if self.costs.ready else asdict(self.costs.assumed)
-        looks = self._exploration.to_dict(self.parked)
-        return {"at": now_seconds, "costs": costs, "acceptance": self.acceptance.to_dict(), "looks": looks}
+        """Costs, acceptance and probes for a later process to start from; `now_seconds` since the epoch."""
+        since = self._since if self.parked and self._since < inf else None
+        return {
+            "at": now_seconds,
+            "costs": self.costs.to_dict(),
+            "judged": self.acceptance.all_judged,
+            "accepted": self.acceptance.all_accepted,
+            "tokens": self.tokens,
+            "since": since,
+            "fails": self._fails,
+        }
 
     @classmethod
     def from_dict(
@@ -247,12 +291,15 @@ class Adaptive:
         ValueError for anything else."""
         if not 0 <= now_seconds - float(values["at"]) <= BELIEVED_SECONDS:
             return None
-        adaptive = cls(costs_from_dict(values["costs"]), max_k, reload_seconds=reload_seconds)
-        adaptive.acceptance.restore(values["acceptance"])
-        adaptive._exploration.restore(values["looks"])
-        adaptive._exploration.known = float(values["acceptance"]["judged"]) > 0
-        if max_k and cheapest(adaptive._rates(), adaptive.costs).seconds < adaptive.costs.plain_seconds():
-            adaptive._exploration.forgive()
-        elif max_k and adaptive._exploration.rounds_since < inf:
+        adaptive = cls(costs_from_dict(values["costs"]), max_k, reload_seconds)
+        judged, accepted, tokens, fails = (float(values[name]) for name in ("judged", "accepted", "tokens", "fails"))
+        since = inf if values["since"] is None else float(values["since"])
+        if not (0 <= accepted <= judged < inf and 0 <= tokens < inf and 0 <= fails < inf and since >= 0):
+            raise ValueError("tokens are accepted only where they were judged, and counts are not negative")
+        adaptive.acceptance = Acceptance(judged, accepted)
+        adaptive.tokens, adaptive._since, adaptive._fails = int(tokens), since, int(fails)
+        if max_k and adaptive._best(adaptive._rates()).price < 1:  # it usually pays: nothing is saved up for a probe
+            adaptive._since, adaptive._fails = inf, 0
+        elif max_k and since < inf:
             adaptive.reason = "parked: drafting did not pay before"
         return adaptive

@@ -1,131 +1,235 @@
-"""Recent costs of rounds on this machine (pure). Law: medians of recent rounds; an assumption weighs one round.
+"""What rounds cost: as assumed, and as measured here (pure). Law: medians of recent rounds; an assumption weighs one.
 
-Letters: n rows of a target pass (n = K + 1), K draft tokens. Seconds are kept as logarithms. Two things change: the
-machine's speed (heat, battery, other programs, a longer context), common to all passes, and the shape (what n rows
-cost beside one). Speed follows every round, so a cost that was last measured long ago is read at today's speed.
+Letters: n rows of a target pass (n = K + 1), K draft tokens. Assumptions are in plain steps, measurements in seconds.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from math import exp, inf, log
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from math import exp, log
 from statistics import median_low
+from typing import Any
 
-from specdec_cli.engine.draft_length.curve import TURN_ROUNDS, Curve
-from specdec_cli.engine.draft_length.ratios import MEASURED_DOUBT, UNKNOWN_DOUBT, Costs
-from specdec_cli.engine.draft_length.speed import SURE_ROUNDS, Speed
+from specdec_cli.engine.draft_length.constants import (
+    MEASURED_DOUBT,
+    PREFILL_TOKENS,
+    RECENT_ROUNDS,
+    SPIKE,
+    STALE_ROUNDS,
+    TURN,
+    TURN_ROUNDS,
+    UNKNOWN_DOUBT,
+)
+from specdec_cli.speedup import TYPICAL_ROW_COST, interpolate
 
-# Starts of the pipeline whose median bounds a plain step: the least of many would be that of the machine's best moment.
-RESTARTS = 5
-# Plain steps needed before anything is compared with them.
-PLAIN_ROUNDS = 2
-# Draft and verification both slower, or both faster, by this (log): their common part is the machine's.
-COMMON = 0.15
-# Rounds of one kind before it tells a disturbance from its own cost.
-KNOWN_ROUNDS = 2
-# Fewer tokens in one read say more about overhead than about the cost of a token.
-PREFILL_TOKENS = 32
+# Anything beyond is a damaged file, not a machine.
+LEAST_RATIO, MOST_RATIO, MOST_ROWS = 1e-6, 1e6, 1024
 
 
-class CostRecord:
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Assumptions before anything is measured, all in plain steps: n rows of the target, K draft steps, a prompt token.
+
+    Tables are linear between and beyond their entries; a draft table needs one entry, a verify table none.
+    """
+
+    verify: Mapping[int, float] = field(default_factory=dict)
+    draft: Mapping[int, float] = field(default_factory=lambda: {1: 0.1})
+    # Prompt tokens are read many at a time, eight in about a step's time (published: 350 tok/s read, 50 tok/s decoded).
+    prefill_token: float = 0.1 / 8
+    # How far (log) these ratios may be off: until a plain step was measured, no smaller gain is believed.
+    doubt: float = UNKNOWN_DOUBT
+
+    @classmethod
+    def of_ratio(cls, ratio: float, row: float = TYPICAL_ROW_COST) -> Costs:
+        """A draft step costs what its weights weigh beside the target's (`ratio`); each further row costs `row`."""
+        return cls({2: 1 + row}, {1: ratio}, ratio / 8)
+
+    def rows(self, n: int) -> float:
+        """Plain steps of an n-row target pass."""
+        return interpolate({**self.verify, 1: 1.0}, n, TYPICAL_ROW_COST)
+
+    def steps(self, k: int) -> float:
+        """Plain steps of k draft steps."""
+        return interpolate({**self.draft, 0: 0.0}, k, 0.0)
+
+
+def costs_from_dict(values: Mapping[str, Any]) -> Costs:
+    """The Costs whose `asdict` went through JSON, where keys are text. Raises KeyError, TypeError or ValueError."""
+    verify, draft = ({int(n): float(v) for n, v in values[name].items()} for name in ("verify", "draft"))
+    costs = Costs(verify, draft, float(values["prefill_token"]), float(values["doubt"]))
+    ratios = (*verify.values(), *draft.values(), costs.prefill_token, costs.doubt)
+    possible = all(LEAST_RATIO <= ratio <= MOST_RATIO for ratio in ratios)  # false for what is no number, too
+    if not (draft and possible and all(1 <= n <= MOST_ROWS for n in (*verify, *draft))):
+        raise ValueError("costs are positive ratios to a plain step")
+    return costs
+
+
+class SizeCosts:
+    """Seconds of one kind of pass by its size n, over an `assumed` shape in plain steps.
+
+    Of a size that was not measured, the shape is bent to go through those that were. `base` are the plain steps that
+    every size has in common: 1 where what is measured at few rows says what more rows cost, and the shape does not.
+    """
+
+    def __init__(self, assumed: Callable[[int], float], base: float = 0.0) -> None:
+        self._assumed, self._base = assumed, base
+        self._seconds: dict[int, deque[float]] = {}
+        self._shape: dict[int, float] = {}
+        self._seen: dict[int, int] = {}
+        self._now = 0
+        self.medians: dict[int, float] = {}
+
+    def count(self, n: int) -> int:
+        """Rounds that count, of size n."""
+        if n > 1 and self._now - self._seen.get(n, 0) > STALE_ROUNDS:
+            return 0
+        return len(self._seconds.get(n, ()))
+
+    def shape(self, n: int) -> float:
+        """Assumed plain steps."""
+        if n not in self._shape:
+            self._shape[n] = self._assumed(n)
+        return self._shape[n]
+
+    def add(self, n: int, seconds: float) -> float:
+        """One more measurement. Returns the factor by which n has turned slower, 1 as a rule."""
+        recent = self._seconds.setdefault(n, deque(maxlen=RECENT_ROUNDS))
+        recent.append(seconds)
+        self._now += n > 1
+        self._seen[n] = self._now
+        older, last = list(recent)[:-TURN_ROUNDS], list(recent)[-TURN_ROUNDS:]
+        factor = 1.0
+        if len(older) >= TURN_ROUNDS:
+            before = median_low(older)
+            if min(last) > before * TURN or max(last) < before / TURN:
+                factor = median_low(last) / before
+                recent = deque([*(one * factor for one in older), *last], maxlen=RECENT_ROUNDS)
+                self._seconds[n] = recent
+        self.medians[n] = median_low(recent)
+        return factor
+
+    def scale(self, factor: float, but: int = 0) -> None:
+        """Every size but one is slower by this factor than when it was measured."""
+        for n in self._seconds.keys() - {but}:
+            self._seconds[n] = deque((one * factor for one in self._seconds[n]), maxlen=RECENT_ROUNDS)
+            self.medians[n] *= factor
+
+    def forget(self, n: int | None = None) -> None:
+        for one in [n] if n else list(self.medians):
+            self._seconds.pop(one, None)
+            self.medians.pop(one, None)
+
+    def implied(self) -> list[float]:
+        """Seconds of a plain step that each measured size of several rows suggests, if the shape is right."""
+        return [median / self.shape(n) for n, median in self.medians.items() if n > 1]
+
+    def steps(self, n: int, plain_seconds: float) -> float:
+        """Plain steps of size n."""
+        expected = self._base + (self.shape(n) - self._base) * self._bend(n, plain_seconds)
+        if not (seen := self.count(n)):
+            return expected
+        found = self.medians[n] / plain_seconds
+        if seen == 1:
+            found = min(max(found, expected / SPIKE), expected * SPIKE)
+        return (found * seen + expected) / (seen + 1)
+
+    def _bend(self, n: int, plain_seconds: float) -> float:
+        """Measured over assumed plain steps of the neighbours of n: linear between them, level beyond."""
+        bends = {
+            m: log(max(median / plain_seconds - self._base, 0.02) / max(self.shape(m) - self._base, 0.02))
+            for m, median in self.medians.items()
+            if m != n and self.count(m) > 1 and self.shape(m) > self._base
+        }
+        if not bends:
+            return 1.0
+        return exp(interpolate(bends, min(max(n, min(bends)), max(bends))))
+
+    def table(self, plain_seconds: float, more: Mapping[int, float]) -> dict[int, float]:
+        """n -> plain steps of what was measured more than once and of `more`: the assumption of a later process."""
+        seen = {n: median / plain_seconds for n, median in self.medians.items() if len(self._seconds[n]) > 1}
+        return {n: round(seen.get(n) or self.steps(n, plain_seconds), 4) for n in sorted({*seen, *more})}
+
+
+class RoundCosts:
     """Costs of plain and drafted rounds as observed, over an assumption."""
 
     def __init__(self, assumed: Costs) -> None:
         self.assumed = assumed
-        self._verify = Curve(assumed.rows, anchor=1, curious=not self.shape_known)
-        self._draft = Curve(assumed.steps)
-        self._prefill = Curve(lambda _: assumed.prefill_token)
-        self._speed = Speed()
-        self._restarts: deque[float] = deque(maxlen=RESTARTS)
-        self._held: list[float] = []
-        self._slowed, self._checked = 0.0, 0
-        self._now = 0
-        self._estimates: dict[tuple[Curve, int], float] = {}
-        self._plain_log: float | None = None
-
-    def begin(self) -> None:
-        """A reply begins, maybe long after the one before."""
-        self._read_held()
-        self._speed.begin()
+        self._passes = SizeCosts(assumed.rows, base=0.0 if self.shape_known else 1.0)
+        self._drafts = SizeCosts(assumed.steps)
+        self._reads = SizeCosts(lambda _: assumed.prefill_token)
+        self._starts: deque[float] = deque(maxlen=TURN_ROUNDS)
+        self.implied = False
 
     def plain(self, seconds: float) -> None:
         """A plain round that follows another plain round."""
-        self._changed()
         if seconds > 0:
-            self._follow(1, log(seconds) - self._speed.log)
-            self._verify.add(1, log(seconds) - self._speed.log, self._now)
-            if self._slowed:
-                self._check_plain()
+            if self.implied:
+                self._passes.forget(1)
+                self.implied = False
+            self._turn(self._passes.add(1, seconds), 1)
 
-    def _changed(self) -> None:
-        """What was computed from the measurements, every K being asked for several times a round, no longer holds."""
-        self._estimates.clear()
-        self._plain_log = None
+    def started(self, seconds: float) -> None:
+        """A plain round that nothing was queued for: a plain step takes no longer.
 
-    def _check_plain(self) -> None:
-        """Wider passes slowed down, and the speed of all followed: does this hold for a plain step?"""
-        self._checked += 1
-        self._verify.forget_old(1)
-        if self._checked == TURN_ROUNDS:
-            self._slowed, self._checked = 0.0, 0
-
-    def restarted(self, seconds: float) -> None:
-        """A plain round that nothing was queued for: no measure, but a plain step takes no longer."""
-        self._changed()
+        Where it takes much less than those before, they were measured while the machine was busy, as all else was.
+        """
         if seconds > 0:
-            self._held.append(log(seconds))
-            if not (self._speed.settling and self._now):
-                self._read_held()
-
-    def _read_held(self) -> None:
-        """Starts of the pipeline, read at the speed that the rounds after them showed."""
-        self._changed()
-        self._restarts.extend(value - self._speed.log for value in self._held)
-        self._held.clear()
+            self._starts.append(seconds)
+            if self._passes.count(1) and seconds * SPIKE < self._passes.medians[1]:
+                for costs in (self._passes, self._drafts, self._reads):
+                    costs.forget()
+                self._passes.add(1, seconds)
+                self.implied = True
 
     def drafted(self, k: int, draft_seconds: float | None, verify_seconds: float) -> None:
-        """A round of k; `draft_seconds` None where they include reading what plain rounds had emitted."""
-        self._changed()
-        self._now += 1
-        if verify_seconds <= 0:
-            return
-        verify = log(verify_seconds) - self._speed.log
-        draft = log(draft_seconds) - self._speed.log if draft_seconds else None
-        common = 0.0 if draft is None else self._common(k, draft, verify)
-        self._follow(k + 1, verify)
-        self._verify.add(k + 1, verify - common, self._now)
-        if draft is not None:
-            self._draft.add(k, draft - common, self._now)
+        """A round of k; `draft_seconds` None where they include reading, or where nothing was computed."""
+        if verify_seconds > 0:
+            self._turn(self._passes.add(k + 1, verify_seconds), k + 1)
+            if draft_seconds:
+                self._drafts.add(k, draft_seconds)
 
-    def _common(self, k: int, draft: float, verify: float) -> float:
-        """The part of this round's surprise that its draft and its verification share."""
-        if min(self._draft.count(k), self._verify.count(k + 1)) < KNOWN_ROUNDS:
-            return 0.0
-        first, second = draft - self._draft.median(k), verify - self._verify.median(k + 1)
-        if min(first, second) > COMMON:
-            return min(first, second)
-        return max(first, second) if max(first, second) < -COMMON else 0.0
+    def _turn(self, factor: float, rows: int) -> None:
+        """What slows one pass slows all of them; of a plain step that is only implied until it is measured again."""
+        if factor != 1.0:
+            for costs in (self._drafts, self._reads):
+                costs.scale(factor)
+            self._passes.scale(factor, but=rows)
+            self._starts = deque((one * factor for one in self._starts), maxlen=TURN_ROUNDS)
+            self.implied = rows > 1 and self._passes.count(1) > 0
 
-    def prefilled(self, tokens: int, seconds: float) -> None:
+    def read(self, tokens: int, seconds: float) -> None:
         """The draft read `tokens` tokens of context at once."""
-        self._changed()
         if tokens >= PREFILL_TOKENS and seconds > 0:
-            self._prefill.add(1, log(seconds / tokens) - self._speed.log, self._now)
+            self._reads.add(1, seconds / tokens)
 
-    def _follow(self, rows: int, value: float) -> None:
-        """Let the speed follow a pass of `rows` that took `value` log seconds at today's speed."""
-        if self._verify.count(rows) < self._speed.sure_rounds:
-            return
-        step = self._speed.follow(value - self._verify.median(rows))
-        # A hot machine may be slower at many rows and not at one.
-        self._slowed += abs(step) if rows > 1 else 0.0
-        if not self._speed.settling:
-            self._read_held()
+    @property
+    def plain_rounds(self) -> int:
+        """Plain steps measured, of those that count."""
+        return 0 if self.implied else self._passes.count(1)
 
     @property
     def ready(self) -> bool:
         """Plain steps have been seen, in this process."""
-        return self._verify.count(1) >= PLAIN_ROUNDS
+        return self._passes.count(1) > 1
+
+    @property
+    def disputed(self) -> bool:
+        """Whether a plain step seems too dear beside passes of several rows, which cost no less than one.
+
+        Measured a few times only, it is compared with what they imply, as far as the shape is known. Else a slow moment
+        makes drafting look cheap for as long as it drafts.
+        """
+        plain, seen = self._passes.count(1), [n for n in self._passes.medians if n > 1 and self._passes.count(n) > 1]
+        if not plain or not seen:
+            return False
+        bound = min(self._passes.medians[n] for n in seen) * TURN
+        if plain < TURN_ROUNDS:
+            bound = min(bound, median_low(self._passes.implied()) * exp(self.assumed.doubt))
+        return bound < self._passes.medians[1]
 
     @property
     def shape_known(self) -> bool:
@@ -133,93 +237,48 @@ class CostRecord:
         return self.assumed.doubt < UNKNOWN_DOUBT
 
     @property
+    def rows_measured(self) -> bool:
+        """Whether a pass of several rows was measured more than once."""
+        return any(n > 1 and self._passes.count(n) > 1 for n in self._passes.medians)
+
+    @property
+    def read_measured(self) -> bool:
+        return self._reads.count(1) > 0
+
+    @property
     def most_rows(self) -> int:
-        """The most rows of a pass that was measured; 1 before any was."""
-        return self._verify.largest(1)
-
-    @property
-    def rows_doubt(self) -> float:
-        """How far (log) the cost of further rows may be off: as assumed, until this machine was measured."""
-        return 0.0 if self._verify.confirmed() or self.assumed.doubt <= MEASURED_DOUBT else self.assumed.doubt
-
-    @property
-    def prefill_known(self) -> bool:
-        return self._prefill.count(1) > 0
-
-    def plain_seen(self) -> tuple[int, int]:
-        """Plain rounds within memory, and drafted rounds since the last."""
-        return self._verify.count(1), self._verify.age(1, self._now)
+        return max(self._passes.medians, default=1)
 
     def plain_seconds(self) -> float:
-        """A plain step, now; before anything was measured all costs are in plain steps."""
-        return exp(self._plain() + self._speed.log)
+        """A plain step, now: its median; else as its start and wider passes suggest; 1 before anything was measured."""
+        if self._passes.count(1):
+            return self._passes.medians[1]
+        bounds = [median_low(found) for found in (self._passes.implied(), self._starts) if found]
+        return min(bounds, default=1.0)
 
-    def _plain(self) -> float:
-        """Log seconds of a plain step at today's speed."""
-        if self._plain_log is None:
-            self._plain_log = self._least_plain()
-        return self._plain_log
+    def round_steps(self, k: int) -> float:
+        """Plain steps of a round of k: k draft steps and a pass of k + 1 rows."""
+        return self.pass_steps(k + 1) + (self._drafts.steps(k, self.plain_seconds()) if k else 0.0)
 
-    def _least_plain(self) -> float:
-        """Its median; until it was measured, the least that other rounds suggest.
-
-        Seen a few times only, it is at most what starting the pipeline took, and a pass of more rows.
-        """
-        seen = self._verify.count(1)
-        if seen >= SURE_ROUNDS:
-            return self._verify.median(1)
-        bounds = [median_low(self._restarts) if self._restarts else inf, *self._verify.confirmed()]
-        if seen:
-            return min(self._verify.median(1), *bounds)
-        implied = self._implied_plain()
-        least = min([*bounds, *([] if implied is None else [implied])])
-        return least if least < inf else 0.0
-
-    def _implied_plain(self) -> float | None:
-        """Log seconds of a plain step, if passes of more rows cost what is assumed."""
-        found = self._verify.implied()
-        return median_low(found) if found else None
-
-    def plain_dispute(self) -> float:
-        """How far (log) a plain step may be off, by what passes of more rows say.
-
-        Either they slowed down since it was measured, or it was measured a few times only and they contradict it.
-        """
-        if self._slowed:
-            return self._slowed
-        implied = self._implied_plain()
-        if implied is None or not 0 < self._verify.count(1) < SURE_ROUNDS:
-            return 0.0
-        return max(abs(self._verify.median(1) - implied) - self.assumed.doubt, 0.0)
-
-    def round_seconds(self, k: int) -> float:
-        """K draft steps and a pass of K + 1 rows, now."""
-        return self.draft_seconds(k) + self.verify_seconds(k) if k else self.plain_seconds()
-
-    def verify_seconds(self, k: int) -> float:
-        """A pass of K + 1 rows, now."""
-        return self._seconds(self._verify, k + 1) if k else self.plain_seconds()
+    def pass_steps(self, n: int) -> float:
+        """Plain steps of a pass of n rows."""
+        return self._passes.steps(n, self.plain_seconds()) if n > 1 else 1.0
 
     def draft_seconds(self, k: int) -> float:
-        """K > 0 draft steps, now."""
-        return self._seconds(self._draft, k)
+        plain = self.plain_seconds()
+        return self._drafts.steps(k, plain) * plain
 
-    def _seconds(self, curve: Curve, n: int) -> float:
-        if (curve, n) not in self._estimates:
-            self._estimates[curve, n] = exp(curve.estimate(n, self._plain(), self._now) + self._speed.log)
-        return self._estimates[curve, n]
+    def read_seconds(self) -> float:
+        """The draft's reading of one token of a long stretch of context."""
+        plain = self.plain_seconds()
+        return self._reads.steps(1, plain) * plain
 
-    def prefill_token_seconds(self) -> float:
-        """The draft's reading of one token of a long stretch of context, now."""
-        if self._prefill.count(1):
-            return exp(self._prefill.median(1) + self._speed.log)
-        return self._seconds(self._prefill, 1)
-
-    def to_costs(self) -> Costs:
+    def to_dict(self) -> dict[str, Any]:
         """The measurements as the assumption of a later process: ratios only, as plain steps are measured anew."""
-        plain = self._plain()
-        verify = self._verify.table(plain, self.assumed.verify, self._now)
-        draft = self._draft.table(plain, self.assumed.draft, self._now)
-        prefill_token = round(self.prefill_token_seconds() / self.plain_seconds(), 6)
-        doubt = MEASURED_DOUBT if self._verify.confirmed() else self.assumed.doubt
-        return Costs(verify, draft, prefill_token, doubt)
+        if not self.ready:
+            return asdict(self.assumed)
+        plain = self.plain_seconds()
+        verify = {**self._passes.table(plain, self.assumed.verify), 1: 1.0}
+        draft = self._drafts.table(plain, self.assumed.draft)
+        doubt = MEASURED_DOUBT if self.rows_measured else self.assumed.doubt
+        return asdict(Costs(verify, draft, round(self._reads.steps(1, plain), 6), doubt))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Protocol
 
-from specdec_cli.engine.draft_length.acceptance import AcceptanceRecord
+from specdec_cli.engine.draft_length.acceptance import Acceptance
 from specdec_cli.events import Round
 from specdec_cli.kinds import learns_from
 from specdec_cli.speedup import expected_tokens
@@ -42,7 +42,7 @@ class Fixed:
 
     def __init__(self, k: int) -> None:
         self.k = k
-        self._acceptance = AcceptanceRecord()
+        self._acceptance = Acceptance()
 
     def next(self) -> int:
         return self.k
@@ -53,6 +53,4 @@ class Fixed:
 
     def observe(self, round: Round) -> None:
         if learns_from(round.drafter):
-            self._acceptance.drafted(len(round.draft), round.accepted, len(round.emitted))
-        else:
-            self._acceptance.passed(len(round.emitted))
+            self._acceptance.observe(len(round.draft), round.accepted)

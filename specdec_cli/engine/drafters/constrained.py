@@ -12,7 +12,6 @@ import mlx.core as mx
 from specdec_cli.engine import device
 from specdec_cli.engine.draft import NOTHING, Draft
 from specdec_cli.engine.draft_length.fixed import DraftLength
-from specdec_cli.engine.draft_length.masking import DraftMasking
 from specdec_cli.engine.drafters.base import Drafter, Verified
 from specdec_cli.engine.sampling.constraint import Constraint
 from specdec_cli.events import Round
@@ -26,14 +25,10 @@ class ConstrainedDrafter(Drafter):
     A single forced token is proposed too: with its bonus, a pass then yields two.
     """
 
-    def __init__(
-        self, drafter: Drafter, length: DraftLength, constraint: Constraint, masking: DraftMasking | None = None
-    ) -> None:
-        """`masking` learns what masked drafts cost and what unmasked ones lose; the rule's sampler asks it."""
+    def __init__(self, drafter: Drafter, length: DraftLength, constraint: Constraint) -> None:
         self.name = drafter.name
         self._drafter, self._length, self._constraint = drafter, length, constraint
-        self._masking = masking
-        self._k = self._legal = self._drafted = 0
+        self._k = 0
 
     def length(self, given: DraftLength) -> DraftLength:
         return self
@@ -56,8 +51,6 @@ class ConstrainedDrafter(Drafter):
 
     def observe(self, round: Round) -> None:
         self._length.observe(round)
-        if self._masking:
-            self._masking.observe(round, self._legal, self._drafted)
 
     def keeps(self, context: Sequence[int]) -> int:
         return self._drafter.keeps(context)
@@ -73,24 +66,14 @@ class ConstrainedDrafter(Drafter):
             self._drafter.start(context)
 
     def propose(self, context: Sequence[int], k: int) -> Draft:
-        self._legal = self._drafted = 0
         forced = self._constraint.forced()[:k]
         if forced:
             return Draft(mx.array(forced, dtype=mx.int32), drafter=FORCED.name)
         draft = self._drafter.propose(context, min(self._k, k)) if self._k else NOTHING
-        return self._cut(draft) if len(draft) else draft
-
-    def _cut(self, draft: Draft) -> Draft:
-        """Without what comes after the first illegal token, which has no chance.
-
-        That token itself stays where it was drawn from a law: its rejection is what makes up for the law's mass there.
-        Without it the target's token would come from p, and should come from the residual.
-        """
-        legal = self._constraint.legal(device.to_list(draft.tokens))
-        self._legal, self._drafted = legal, len(draft)
-        if draft.log_q is None:
-            return Draft(draft.tokens[:legal], None, draft.drafter)
-        return Draft(draft.tokens[: legal + 1], draft.log_q[: legal + 1], draft.drafter)
+        # What was drawn from a law was drawn inside the constraint; what was looked up ends at its first illegal token.
+        if draft.log_q is not None or not len(draft):
+            return draft
+        return Draft(draft.tokens[: self._constraint.legal(device.to_list(draft.tokens))], None, draft.drafter)
 
     def commit(self, verified: Verified) -> None:
         self._drafter.commit(verified)

@@ -1,7 +1,5 @@
 """The shape an answer must have, as masks on logits. Law: a mask comes before every warp, on the target and its draft.
 
-The target is always masked. A draft may go without: it then ends behind its first illegal token.
-
 So the law under a constraint is the target's distribution, masked, at every step. Masks are computed on the host, from
 tokens that were read back: under a constraint a round has one more read-back, of its draft.
 Letters: K drafted tokens, N rows, V the target's vocabulary size, W = ceil(V / 32) words of a packed row.
@@ -35,14 +33,6 @@ class Constraint(Protocol):
 
     def advance(self, emitted: Sequence[int]) -> None:
         """These tokens are the answer's next ones."""
-
-
-class Masking(Protocol):
-    """Chooses whether drafts are masked as well; the target always is."""
-
-    @property
-    def masked(self) -> bool:
-        """Whether the logits of the next draft are."""
 
 
 def masked(logits: mx.array, rows: mx.array) -> mx.array:

@@ -12,7 +12,7 @@ import mlx.core as mx
 
 from specdec_cli.engine import device
 from specdec_cli.engine.draft import NO_TOKENS
-from specdec_cli.engine.sampling.constraint import Constraint, Masking, masked
+from specdec_cli.engine.sampling.constraint import Constraint, masked
 from specdec_cli.engine.sampling.noise import Noise
 from specdec_cli.engine.sampling.warps import Counts, Sampling, adjusted, draw, log_probs
 
@@ -27,11 +27,9 @@ class Sampler:
         prompt: Sequence[int],
         vocab_size: int,
         constraint: Constraint | None = None,
-        masking: Masking | None = None,
     ) -> None:
-        """`masking` says which drafts see the `constraint`; None: all of them."""
         self.sampling = sampling
-        self._constraint, self._masking = constraint, masking
+        self._constraint = constraint
         self.vocab_size = vocab_size
         self.noise = Noise(seed)
         self._counts = Counts.start(sampling, prompt, vocab_size) if sampling.counts_tokens else None
@@ -43,7 +41,7 @@ class Sampler:
         counts = self._counts
         if counts and ahead:
             counts = counts.add(mx.concatenate(list(ahead)))
-        if self._constraint and (self._masking is None or self._masking.masked):
+        if self._constraint:
             logits = masked(logits, self._masks(self._constraint, logits, ahead))
         return self._scores(logits, counts)
 

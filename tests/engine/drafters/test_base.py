@@ -8,7 +8,7 @@ from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.drafters.base import Drafter, Parts, Verified, no_drafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy
-from specdec_cli.kinds import DRAFTERS, LOOKUP, MODEL, NONE, all_kinds, effective_drafter, made
+from specdec_cli.kinds import DRAFTERS, LOOKUP, MODEL, NONE, all_kinds, drafting, made
 
 TARGET = CachedModel(tiny_network(seed=1), "target")
 LENGTH = Fixed(3)
@@ -34,7 +34,7 @@ def test_every_kind_makes_a_drafter_of_the_same_parts(name, has_draft):
     draft = CachedModel(tiny_network(seed=2), "draft") if has_draft else None
     drafter = made(all_kinds()[name])(parts(draft))
     assert isinstance(drafter, Drafter)
-    assert drafter.name in (name, effective_drafter(name, 3, has_draft).name)
+    assert drafter.name in (name, drafting(name, 3, has_draft).kind.name)
 
 
 def test_without_a_draft_model_its_kind_drafts_nothing_and_the_mixed_one_looks_up():
