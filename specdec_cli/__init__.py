@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from specdec_cli.models.tool_call import ToolCall
     from specdec_cli.pairs.pair import Pair
     from specdec_cli.request import Constraint, Request
-    from specdec_cli.session.load import LoadedPair, load
-    from specdec_cli.session.session import Session
+    from specdec_cli.session.load import load
+    from specdec_cli.session.session import LoadedPair, Session
     from specdec_cli.session.slot import Slot
     from specdec_cli.stats import Stats
 
@@ -31,8 +31,8 @@ _HOMES = {
     "models.tool_call": ("ToolCall",),
     "pairs.pair": ("Pair",),
     "request": ("Constraint", "Request"),
-    "session.load": ("LoadedPair", "load"),
-    "session.session": ("Session",),
+    "session.load": ("load",),
+    "session.session": ("LoadedPair", "Session"),
     "session.slot": ("Slot",),
     "stats": ("Stats",),
 }

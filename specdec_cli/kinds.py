@@ -6,7 +6,7 @@ The classes are named here and imported when they are made, so that `--help` and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from importlib import import_module
@@ -142,16 +142,31 @@ def all_kinds() -> dict[str, DrafterKind]:
     return DRAFTERS
 
 
-def effective_drafter(name: str, k: K, has_draft: bool = True, head: str | None = None) -> DrafterKind:
-    """Who really drafts: nobody at K = 0, and somebody else where the pair has no draft.
+@dataclass(frozen=True, slots=True)
+class Drafting:
+    """Who drafts, and how long. Law: `k` is 0 exactly if `kind` drafts nothing, whichever of the two was asked for."""
 
-    `head` is the kind of the pair's draft where that is a head.
+    kind: DrafterKind
+    k: K
+
+
+def drafter_at(name: str | None, ks: Sequence[K]) -> str | None:
+    """The drafter that was asked for by `name` and every K, None where nothing says: 0 means plain decoding."""
+    return NONE.name if ks and not any(ks) else name
+
+
+def drafting(name: str, k: K, has_draft: bool = True, head: str | None = None) -> Drafting:
+    """What a request for a drafter and K means for a pair: nobody drafts at K = 0, nor at any K if nobody drafts.
+
+    Somebody else drafts where the pair has no draft; `head` is the kind of the pair's draft where that is a head.
     """
-    kind = all_kinds()[name] if k else NONE
+    kind = all_kinds()[drafter_at(name, (k,)) or name]
     lacks = head is None if kind.reads_hidden else head is None and not has_draft
     if kind.without_draft is not None and lacks:
-        return DRAFTERS[kind.without_draft]
-    return HEADS[head] if head is not None and kind.draft_alone else kind
+        kind = DRAFTERS[kind.without_draft]
+    elif head is not None and kind.draft_alone:
+        kind = HEADS[head]
+    return Drafting(kind, k if kind.drafts else 0)
 
 
 def effective_rule(name: str, seed: int | None, temperature: float) -> RuleKind:

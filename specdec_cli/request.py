@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from specdec_cli.errors import UsageError
-from specdec_cli.kinds import DEFAULT_DRAFTER, DEFAULT_RULE, DRAFTERS, K, rule_names
+from specdec_cli.kinds import DEFAULT_DRAFTER, DEFAULT_RULE, DRAFTERS, K, drafter_at, rule_names
 
 # The one bound on the rows of a decoding pass. Windows keep that much slack, recurrent layers record passes that long.
 # The usual pass feeds one emitted token and a draft, at most 32 rows: Apple's GPUs multiply in tiles of 32 rows, so
@@ -148,8 +148,8 @@ def require_lookups(predict: str | tuple[int, ...], drafter: str, k: K) -> None:
     """Raises: UsageError for a prediction that a drafter would leave aside. Plain decoding may be asked for it."""
     if not predict or drafter not in DRAFTERS:  # an unknown one is refused by whoever looks for it
         return
-    kind = DRAFTERS[drafter]
-    if k and kind.drafts and not kind.looks_up:
+    kind = DRAFTERS[drafter_at(drafter, (k,)) or drafter]
+    if kind.drafts and not kind.looks_up:
         known = " or ".join(f"--drafter {name}" for name, kind in DRAFTERS.items() if kind.looks_up)
         raise UsageError(f"a prediction is looked up, and --drafter {drafter} looks nothing up", f"take {known}")
 

@@ -141,14 +141,15 @@ def test_a_session_takes_the_toys_by_name(tiny_pair):
     ],
 )
 def test_who_really_drafts(name, k, has_draft, expected):
-    assert kinds.effective_drafter(name, k, has_draft).name == expected
+    meant = kinds.drafting(name, k, has_draft)
+    assert (meant.kind.name, meant.k) == (expected, 0 if expected == "none" else k)
 
 
 @pytest.mark.parametrize(
     ("name", "k", "expected"), [("model", 4, "mtp"), ("model", 0, "none"), ("auto", 4, "auto"), ("ngram", 4, "ngram")]
 )
 def test_who_drafts_where_the_pairs_draft_is_a_head(name, k, expected):
-    assert kinds.effective_drafter(name, k, has_draft=False, head="mtp").name == expected
+    assert kinds.drafting(name, k, has_draft=False, head="mtp").kind.name == expected
 
 
 def test_the_rule_that_takes_effect():

@@ -19,7 +19,7 @@ Row = tuple[str, str, str]
 
 def diagnose() -> list[Row]:
     """(name, value, consequence) for every line of the report."""
-    return [*_machine(), *_versions(), *_storage(), *settings(), *_features(), *_heads()]
+    return [*_machine(), *_versions(), *_storage(), *settings(), *_features()]
 
 
 def _machine() -> Iterator[Row]:
@@ -72,11 +72,3 @@ def _storage() -> Iterator[Row]:
 def _features() -> Iterator[Row]:
     yield "targets", "whatever mlx-lm runs", f"rollback {verification()}"
     yield "sampling", "any temperature", "rules token, block, coupled (one seed, one text) and match"
-
-
-def _heads() -> Iterator[Row]:
-    """What the checks of heads found here."""
-    from specdec_cli.session.heads import agreements
-
-    for name, found in agreements():
-        yield "head", name, found

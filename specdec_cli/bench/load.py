@@ -18,15 +18,14 @@ from specdec_cli.engine import device
 from specdec_cli.kinds import DRAFTERS, DrafterKind
 from specdec_cli.machine import physical_bytes
 from specdec_cli.request import Request
-from specdec_cli.session.heads import agreement_file
-from specdec_cli.session.load import load
+from specdec_cli.session.load import beside, load
 from specdec_cli.session.session import Session
 
 
 def load_machine(
     job: BenchRequest, cancelled: Callable[[], bool], tell: Callable[[str], None] = lambda sentence: None
 ) -> tuple[LiveMachine, Subjects]:
-    """The loaded models, and what is true of them for the whole bench; `tell` hears of the check of a head.
+    """The loaded models, and what is true of them for the whole bench; `tell` hears of an unusual head.
 
     Raises: NotAvailable, Refused, DoesNotFit.
     """
@@ -35,10 +34,10 @@ def load_machine(
     longest = max(len(prompt.text) for prompt in job.prompts) // 3 + (job.max_tokens or MAX_TOKENS)
     # Twice: plain decoding has caches of its own.
     reserve_tokens = None if job.force else 2 * longest
-    pair = load(job.pair, drafter=drafter.name, reserve_tokens=reserve_tokens, checks=agreement_file(), tell=tell)
+    pair = load(job.pair, drafter=drafter.name, reserve_tokens=reserve_tokens, tell=tell)
     first = pair.session(pair.first)
-    beside = [pair.beside(name) for name in job.drafts]
-    sessions = {first.names[1]: first} | {other.names[1]: other.session(other.first) for other in beside}
+    others = [beside(pair, name) for name in job.drafts]
+    sessions = {first.names[1]: first} | {other.names[1]: other.session(other.first) for other in others}
     settings = AnswerSettings(MAX_TOKENS, job.rule, job.seed, job.raw, job.fixed_length, job.constraint)
     machine = LiveMachine(sessions, settings, cancelled)
     held = job.constraint is not None

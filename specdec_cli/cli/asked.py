@@ -36,6 +36,11 @@ class Asked:
         constraint = shape.constraint(tuple(answer.stop or ())) if shape else None
         return cls(answer, sampling, k, values, bias, constraint)
 
+    @property
+    def ks(self) -> tuple[K, ...]:
+        """The one draft length, if any was asked for."""
+        return () if self.k is None else (self.k,)
+
     def request(self, found: Resolved) -> Request:
         """The same of the pair `found`: what is not given is the pair's own."""
         answer, pair = self.answer, found.pair

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from specdec_cli.errors import UsageError
-from specdec_cli.kinds import HEAD, NONE, K
+from specdec_cli.kinds import HEAD, NONE, K, drafter_at
 
 if TYPE_CHECKING:
     from specdec_cli.cli.options import ModelOptions, PairOptions
@@ -36,12 +36,12 @@ def drafts_with(draft: str | None, head_from: str | None) -> str | None:
 
 
 def resolved(models: ModelOptions, ks: Sequence[K] = ()) -> Resolved:
-    """The pair that these options name, and its drafter; none where every K of `ks` is 0.
+    """The pair that these options name, and its drafter at every K of `ks`, where some were asked for.
 
     `--offline` holds from here on.
     """
     forbid_network(models.offline)
-    drafter = NONE.name if ks and not any(ks) else models.drafter
+    drafter = drafter_at(models.drafter, ks)
     found = named(models.pair, models, here=drafter != NONE.name)
     return replace(found, drafter=drafter or found.drafter)
 
@@ -85,7 +85,6 @@ def opened(
     """
     with loading(found.pair.name, found.reason, shown=shown, plain=plain) as tell:
         from specdec_cli.session.cost_file import cost_file
-        from specdec_cli.session.heads import agreement_file
         from specdec_cli.session.load import load
 
         return load(
@@ -94,6 +93,5 @@ def opened(
             reserve_tokens=None if models.force else reserve_tokens,
             kv_bits=models.kv_bits,
             costs=cost_file() if remember_costs else None,
-            checks=agreement_file(),
             tell=tell,
         ).session()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -44,7 +43,6 @@ def check(
     from specdec_cli.pairs.catalog import partly_here
     from specdec_cli.pairs.check import check_pair, locate_pair
     from specdec_cli.pairs.here import forbidding
-    from specdec_cli.session.heads import agreement_here
     from specdec_cli.ui.pairs import print_checks, print_json, print_line, print_verdict
 
     with forbidding(offline):
@@ -54,8 +52,6 @@ def check(
         raise problem
     located = locate_pair(resolved.pair, offline)
     found = check_pair(resolved.pair, located, max_context, kv_bits)
-    if found.head is not None:
-        found = replace(found, agreement=agreement_here(found.head, located[0].checkpoint))
     if resolved.reason:
         print_line(sys.stderr, resolved.reason)
     if json:

@@ -77,7 +77,7 @@ def run(
         return
     asked = Asked.of(answer, sampling, shape)
     text, predicted = read_prompt(prompt, file), _file_text(predict, "--predict", "name a file of what you expect")
-    found = without_reason(resolved(models, () if asked.k is None else (asked.k,)))
+    found = without_reason(resolved(models, asked.ks))
     if predicted and models.drafter is None and found.drafter != NONE.name:
         found = replace(found, drafter=DEFAULT_DRAFTER)  # the pair's own may look nothing up
     request = replace(asked.request(found), predict=predicted)

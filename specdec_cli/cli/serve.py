@@ -21,7 +21,7 @@ from specdec_cli.cli.serve_config import PrintConfig, print_config
 from specdec_cli.cli.serve_options import NEVER, NO_KEY, DoorOptions, KeepOptions
 from specdec_cli.cli.serve_switch import Others
 from specdec_cli.errors import UsageError
-from specdec_cli.kinds import NONE, K
+from specdec_cli.kinds import K, drafter_at
 from specdec_cli.request import Request, parse_k
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from specdec_cli.serve.folder import Folder
     from specdec_cli.serve.job import Desk
     from specdec_cli.serve.model import Model
-    from specdec_cli.session.load import LoadedPair
+    from specdec_cli.session.session import LoadedPair
     from specdec_cli.ui.serve.log import ServerLog
 
 app = typer.Typer()
@@ -85,7 +85,8 @@ def serve(
     draft_length, idle_seconds = parse_k(k), idle(desk.idle_unload)
     key, origins, hosts = door.key(), door.origins(), door.hosts()
     require_key(door.host, hosts, key)
-    found = without_reason(resolved(models, () if draft_length is None else (draft_length,)))
+    ks = () if draft_length is None else (draft_length,)
+    found = without_reason(resolved(models, ks))
     if config is not None:
         print_config(config, found, door.host, door.port, key is not None, max_context, display.plain)
         return
@@ -102,7 +103,7 @@ def serve(
         entrance = Door(socket.getsockname()[1], door.host, key, origins, hosts)
         based = partial(base_request, k=draft_length, max_context=max_context, stop_repetition=stop_repetition)
         load = Loader(models, display)
-        others = Others(found.pair.name, NONE.name if draft_length == 0 else models.drafter, based, load)
+        others = Others(found.pair.name, drafter_at(models.drafter, ks), based, load)
         folder = None
         if desk.cache_dir is not None:
             folder = stack.enter_context(folders.opened(desk.cache_dir, desk.cache_dir_bytes, log.note))

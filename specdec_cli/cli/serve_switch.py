@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from specdec_cli.pairs.pair import Pair, Registry
     from specdec_cli.pairs.resolve import Resolved
     from specdec_cli.serve.switch import Switch
-    from specdec_cli.session.load import LoadedPair
+    from specdec_cli.session.session import LoadedPair
 
 
 @dataclass(frozen=True, slots=True)

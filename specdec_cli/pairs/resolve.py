@@ -7,12 +7,12 @@ import shlex
 from dataclasses import dataclass, replace
 
 from specdec_cli import hub
-from specdec_cli.errors import NotAvailable, Refused, SpecdecError, UsageError
+from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.kinds import DEFAULT_DRAFTER, LOOKUP
 from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
-from specdec_cli.models.heads import find_head
 from specdec_cli.models.vocab import compare
 from specdec_cli.pairs.catalog import is_downloaded, is_local, registry
+from specdec_cli.pairs.drafts import own_head
 from specdec_cli.pairs.pair import DEMO, Pair, Registry, draft_options
 
 
@@ -119,11 +119,7 @@ def has_own_head(target_name: str, revision: str | None = None) -> bool:
 
     Raises: NotAvailable or Refused if the target itself cannot be read.
     """
-    target = read_checkpoint(hub.locate(target_name, revision), target_name)
-    try:
-        return find_head(target) is not None
-    except (NotAvailable, Refused):
-        return False
+    return own_head(read_checkpoint(hub.locate(target_name, revision), target_name)) is not None
 
 
 # Pairs that gain have drafts of about a fifteenth of the target's bytes.

@@ -18,7 +18,7 @@ from specdec_cli.speedup import break_even_acceptance
 class Verdict:
     """The findings on a pair. `obstacles` forbid it, the worst first; `advice` and `warnings` do not.
 
-    `head` drafts where it is not None; `agreement` is what its check found on this machine, empty without one.
+    `head` drafts where it is not None.
     """
 
     pair: Pair
@@ -32,7 +32,6 @@ class Verdict:
     advice: tuple[str, ...]
     obstacles: tuple[SpecdecError, ...]
     head: HeadFiles | None = None
-    agreement: str = ""
 
     @property
     def exit_code(self) -> int:
@@ -76,5 +75,4 @@ class Verdict:
         }
 
     def _head(self, head: HeadFiles) -> dict[str, Any]:
-        found = {"kind": MTP.name, "name": head.name, "tensors": len(head.tensors), "bytes": head.loaded_bytes}
-        return found | {"agreement": self.agreement or None}
+        return {"kind": MTP.name, "name": head.name, "tensors": len(head.tensors), "bytes": head.loaded_bytes}

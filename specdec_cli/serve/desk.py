@@ -16,7 +16,7 @@ from specdec_cli.serve.options import DeskOptions
 from specdec_cli.serve.queue import Queue
 from specdec_cli.serve.status import DeskStatus, SlotStatus, Totals
 from specdec_cli.serve.work import Taken
-from specdec_cli.session.load import LoadedPair
+from specdec_cli.session.session import LoadedPair
 
 # Longest wait for the round in flight when the desk closes.
 CLOSING_SECONDS = 30.0

@@ -24,7 +24,7 @@ from specdec_cli.serve.slots import Kept, Slots
 from specdec_cli.serve.work import Taken, Work, failure_of
 from specdec_cli.session.capacity import Capacity, capacity_of
 from specdec_cli.session.idle import IDLE_SECONDS
-from specdec_cli.session.load import LoadedPair
+from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
 from specdec_cli.session.stopwatch import Stopwatch
 from specdec_cli.stats import ChatStats, Stats

@@ -15,7 +15,8 @@ from specdec_cli.models.tokenizer import Message, Tokenizer
 from specdec_cli.models.tool_call import ToolCall
 from specdec_cli.request import Request
 from specdec_cli.session.facts import PairFacts
-from specdec_cli.session.load import LoadedPair, conversation_tokens
+from specdec_cli.session.prompt import conversation_tokens
+from specdec_cli.session.session import LoadedPair
 
 # Stands for what another turn would say; only where it begins matters.
 OTHER = "?"

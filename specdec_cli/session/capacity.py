@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from specdec_cli.engine import device
 from specdec_cli.format import percent, size
-from specdec_cli.kinds import effective_drafter
+from specdec_cli.kinds import drafting
 from specdec_cli.models.memory import HEADROOM
 from specdec_cli.request import Request
-from specdec_cli.session.load import LoadedPair
+from specdec_cli.session.session import LoadedPair
 
 # Caches are sized at these lengths; between two of them they grow in a straight line, or not at all.
 SHORTEST, LONGEST = 1024, 1 << 20
@@ -60,7 +60,7 @@ class Capacity:
 
     def context_limit(self, request: Request) -> int | None:
         """Tokens that prompt and answer may have together, None being endless; as `Session.context_limit`."""
-        kind = effective_drafter(request.drafter, request.k, self.has_draft, self.head_kind)
+        kind = drafting(request.drafter, request.k, self.has_draft, self.head_kind).kind
         draft = self.draft_limit if kind.uses_draft else None
         limits = (limit for limit in (self.target_limit, draft, request.max_context) if limit is not None)
         return min(limits, default=None)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from specdec_cli.kinds import DrafterKind
 from specdec_cli.models.checkpoint import read_checkpoint
-from specdec_cli.models.heads import is_for_a_head
 from specdec_cli.models.tokenizer import Tokenizer
+from specdec_cli.pairs.drafts import read_draft
 from specdec_cli.pairs.here import model_folder
 from specdec_cli.pairs.pair import Pair
 
@@ -28,8 +28,8 @@ def pair_facts(pair: Pair, kind: DrafterKind) -> PairFacts:
     limits, draft = [target.context_limit], None
     if pair.draft and kind.uses_draft:
         folder, draft = model_folder(pair, pair.draft, pair.draft_revision), pair.draft
-        if not is_for_a_head(folder, draft):
-            limits.append(read_checkpoint(folder, draft).context_limit)
+        if model := read_draft(folder, draft, target).model:
+            limits.append(model.context_limit)
     tokenizer = Tokenizer.load(target.folder, target.name, target.config)
     vocab_size = target.whole("vocab_size", max(tokenizer.table().tokens) + 1)
     limit = min((limit for limit in limits if limit is not None), default=None)

@@ -13,9 +13,9 @@ from specdec_cli.models.heads import HeadFiles
 from specdec_cli.models.token_files import read_alike
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.models.vocab import require_same_ids
+from specdec_cli.pairs.drafts import Tell, find_draft
 from specdec_cli.pairs.here import model_folder
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.session.heads import Tell, named_head, own_head
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +36,14 @@ class PairFiles:
 def pair_files(pair: Pair, kind: DrafterKind, kv_bits: int | None, tell: Tell) -> PairFiles:
     """Configurations, tokenizers and headers of all come first."""
     target = read_checkpoint(model_folder(pair, pair.target, pair.target_revision), pair.target)
-    head = asked = named_head(pair, target, kind)
-    draft = None
-    if pair.draft and kind.uses_draft and head is None:
-        draft = read_checkpoint(model_folder(pair, pair.draft, pair.draft_revision), pair.draft)
+    found = find_draft(pair, target, kind, tell)
     require_runnable(target, kv_bits)
     if kind.drafts:
         require_verifiable(target)
     tokenizer = Tokenizer.load(target.folder, target.name, target.config)
-    if draft:
-        require_draft(draft, tokenizer, target, kv_bits)
-    elif head is None and kind.mixed:
-        head = own_head(target, tell)
-    return PairFiles(target, tokenizer, draft, head, asked is not None)
+    if found.model:
+        require_draft(found.model, tokenizer, target, kv_bits)
+    return PairFiles(target, tokenizer, found.model, found.head, found.asked)
 
 
 def fitting(parts: PairFiles, reserve_tokens: int, kv_bits: int | None, tell: Tell) -> PairFiles:

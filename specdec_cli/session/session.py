@@ -1,4 +1,4 @@
-"""A conversation with a loaded pair: template, text and stop strings around the engine's rounds.
+"""A loaded pair, and a conversation with it: template, text and stop strings around the engine's rounds.
 
 Law: yields events, prints nothing; closing the generator cancels.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from specdec_cli.engine import device
@@ -16,30 +16,104 @@ from specdec_cli.engine.baseline import PlainStep, plain_steps, target_scores
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.drafters.pace import Pace
 from specdec_cli.engine.failure import recovering
-from specdec_cli.engine.memory import clear_cache
+from specdec_cli.engine.memory import Residency, clear_cache
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule, make_rule
 from specdec_cli.engine.sampling.noise import Noise, attempt_seed
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.errors import DoesNotFit, UsageError
-from specdec_cli.events import Event, Finish, FinishReason, Reading
-from specdec_cli.kinds import DrafterKind, effective_drafter, effective_rule
-from specdec_cli.models.grammar import Matcher, require_uncut
+from specdec_cli.events import Event, Finish, FinishReason, Reading, Start
+from specdec_cli.kinds import DrafterKind, Drafting, drafting, effective_rule
+from specdec_cli.models.grammar import Matcher, Vocabulary, require_uncut, unenforced
 from specdec_cli.models.text import StopStrings, Thinking
-from specdec_cli.models.tokenizer import Message
+from specdec_cli.models.tokenizer import Message, Tokenizer
+from specdec_cli.models.tool_call import ToolCall
+from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request, asked_of, checked, effective, require_lookups
+from specdec_cli.session.cost_file import CostStore, MemoryCostStore
 from specdec_cli.session.drafting import DraftController
 from specdec_cli.session.gain_meter import GainMeter
-from specdec_cli.session.load import LoadedPair, predicted_tokens
+from specdec_cli.session.prompt import conversation_tokens, predicted_tokens
 from specdec_cli.session.reading import Cancelled, read_prompt
 from specdec_cli.session.slot import Slot
-from specdec_cli.session.start import start_of
 from specdec_cli.session.writer import Writer
 from specdec_cli.stats import Stats
 
 # Logits are float32: a bias below this is minus infinity.
 LEAST_FLOAT32 = -3.4e38
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPair:
+    """Weights, tokenizer and learned costs of a pair, shared by all its conversations; see `load`.
+
+    `names` are the target's and the draft's; `costs` keeps what rounds cost, by `identity` and length of context.
+    `residency` keeps them in memory while they decode. Caches of another `fingerprint` are another pair's; empty is
+    unknown.
+    """
+
+    pair: Pair
+    names: tuple[str, str | None]
+    tokenizer: Tokenizer
+    first: Slot
+    generation_config: Mapping[str, Any] = field(default_factory=dict)
+    costs: CostStore = field(default_factory=MemoryCostStore)
+    identity: str = ""
+    reload_seconds: float = 0.0
+    residency: Residency = field(default_factory=Residency)
+    fingerprint: str = ""
+    _vocabularies: list[Vocabulary] = field(default_factory=list, repr=False)
+
+    @property
+    def has_draft(self) -> bool:
+        return self.first.draft is not None
+
+    @property
+    def head_kind(self) -> str | None:
+        """The kind of drafter that the pair's draft is where that is a head."""
+        return self.first.head.head.kind if self.first.head else None
+
+    def slot(self) -> Slot:
+        """Empty caches of another conversation, over the same weights."""
+        draft, head = self.first.draft, self.first.head
+        return Slot(self.first.target.fresh(), draft.fresh() if draft else None, head.fresh() if head else None)
+
+    def session(self, slot: Slot | None = None, clock: Clock = time.perf_counter) -> Session:
+        """A conversation, in a slot of its own unless one is given."""
+        return Session(self, slot or self.slot(), clock)
+
+    def vocabulary(self) -> Vocabulary:
+        """The tokenizer as grammars need it, made at its first use.
+
+        Raises: UsageError for a tokenizer of another kind.
+        """
+        if not self._vocabularies:
+            tokenizer = self.tokenizer
+            self._vocabularies.append(
+                Vocabulary.of_model(tokenizer.to_json(), self.first.target.vocab_size, tokenizer.stop_tokens)
+            )
+        return self._vocabularies[0]
+
+    def text_tokens(self, text: str) -> list[int]:
+        """Ids of the text itself, to be continued."""
+        return self.tokenizer.encode(text)
+
+    def message_tokens(
+        self, messages: Sequence[Message], thinks: bool = True, tools: Sequence[Mapping[str, Any]] = ()
+    ) -> list[int]:
+        """Ids of a conversation, ready for the assistant's turn; plain text for a model without a chat template.
+
+        `thinks` false asks the template to leave thinking out, where it knows how. `tools` are JSON schemas of
+        functions, as the template expects them.
+
+        Raises: UsageError if the template refuses these messages, or if there are tools and no template.
+        """
+        return conversation_tokens(self.tokenizer, self.names[0], messages, thinks, tools)
+
+    def tool_calls(self, text: str, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[str, list[ToolCall]]:
+        """(the answer without its calls, the calls) by the model's own parser. Raises: UsageError if it has none."""
+        return self.tokenizer.tool_calls(text, tools)
 
 
 class Session:
@@ -88,7 +162,11 @@ class Session:
 
     def drafter(self, request: Request) -> DrafterKind:
         """The drafter in effect."""
-        return effective_drafter(request.drafter, request.k, self.pair.has_draft, self.pair.head_kind)
+        return self.drafting(request).kind
+
+    def drafting(self, request: Request) -> Drafting:
+        """Who drafts with this pair, and how long."""
+        return drafting(request.drafter, request.k, self.pair.has_draft, self.pair.head_kind)
 
     def plain(self, prompt: Sequence[int], request: Request) -> Iterator[PlainStep]:
         """The same request by mlx-lm's own plain decoding, with caches of its own; the drafter plays no part.
@@ -144,12 +222,12 @@ class Session:
         max_tokens, matcher = self.allowed_tokens(prompt, request), self.matcher(prompt, request)
         rule = self.rule(prompt, request, matcher)
         clock, stats, context = self.clock, Stats(), list(prompt)
-        yield start_of(self, prompt, request, max_tokens, rule.name)
+        yield self._start(prompt, request, max_tokens, rule.name)
         self.pair.residency.hold(len(prompt) + max_tokens)
         device.reset_peak_memory()
         began = clock()
-        kind, predicted = self.drafter(request), self.predicted(request)
-        drafter, length = self._controller.begin(kind, request.k, rule, context, max_tokens, predicted, matcher)
+        meant, predicted = self.drafting(request), self.predicted(request)
+        drafter, length = self._controller.begin(meant.kind, meant.k, rule, context, max_tokens, predicted, matcher)
         halted, seconds = yield from read_prompt(self.slot.target, drafter, context, clock, cancelled)
         self._controller.prompt_was_read(seconds)
         tokenizer, stop_strings = self.pair.tokenizer, StopStrings(request.stop)
@@ -180,6 +258,31 @@ class Session:
         stats.total_seconds = clock() - began
         yield self._finish(writer, stats, meter, matcher, max_tokens)
 
+    def _start(self, prompt: Sequence[int], request: Request, max_tokens: int, rule: str) -> Start:
+        """The values in effect in the reply to `prompt`, which may have `max_tokens`."""
+        values, meant = self.effective(request), self.drafting(request)
+        draft = (self.slot.draft or self.slot.head) if meant.kind.by_network else None
+        caches = {"target": self.slot.target.cache_kinds}
+        return Start(
+            target=self.names[0],
+            draft=self.names[1] if draft else None,
+            drafter=meant.kind.name,
+            rule=rule,
+            k=meant.k,
+            temperature=values.pop("temperature"),
+            seed=request.seed,
+            attempt=request.attempt,
+            prompt_tokens=len(prompt),
+            max_tokens=max_tokens,
+            context_limit=self.context_limit(request),
+            dtype=self.dtype,
+            device=device.backend(),
+            caches={**caches, "draft": draft.cache_kinds} if draft else caches,
+            sampling=values | {"logit_bias": request.logit_bias},
+            constraint=request.constraint.kind if request.constraint else None,
+            unenforced=unenforced(request.constraint),
+        )
+
     def _finish(
         self, writer: Writer, stats: Stats, meter: GainMeter, matcher: Matcher | None, max_tokens: int
     ) -> Finish:
@@ -190,7 +293,7 @@ class Session:
         stats.peak_memory_bytes = device.peak_memory_bytes()
         stats.measuring_seconds = meter.seconds
         stats.gain = meter.finish(complete=reason != "interrupted")
-        self._controller.learn_costs(meter.learned())
+        self._controller.learn_costs(meter.learn())
         self._controller.remember()
         clear_cache()
         # What ends a loop cuts its round, and the matcher stands behind the whole of it.
@@ -226,8 +329,7 @@ class Session:
         """The effective rule, with the noise of the request's seed, or of one of its own."""
         sampling = self.sampling(request)
         seed = secrets.randbits(63) if request.seed is None else attempt_seed(request.seed, request.attempt)
-        masking = self._controller.masking(prompt) if matcher else None
-        sampler = Sampler(sampling, seed, prompt, self.slot.target.vocab_size, matcher, masking)
+        sampler = Sampler(sampling, seed, prompt, self.slot.target.vocab_size, matcher)
         return make_rule(effective_rule(request.rule, request.seed, sampling.temperature).name, sampler)
 
     def sampling(self, request: Request) -> Sampling:

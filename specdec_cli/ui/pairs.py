@@ -78,7 +78,6 @@ def print_pairs(out: TextIO, rows: Sequence[PairRow], memory_bytes: int, every: 
         console.print(Text(sentence, "dim"))
 
 
-NOT_CHECKED = "not checked here yet: the first run lets it guess the target's own words"
 READY = "ready to run here"
 TOO_LARGE_HERE = "here, but too large for this machine's memory"
 TO_PULL = "to download: specdec pull NAME"
@@ -187,7 +186,7 @@ def _answers(found: Verdict) -> list[tuple[str, str]]:
     if found.head is not None:
         whose = "" if found.pair.draft else "the target's own "
         about = f"{whose}MTP head: {count(len(found.head.tensors), 'tensor')}, {size(found.head.loaded_bytes)}"
-        rows += [("head", about), ("agreement", found.agreement or NOT_CHECKED)]
+        rows.append(("head", about))
     if found.vocab is not None:
         rows.append(("tokenizers", f"{found.vocab.status}: {found.vocab.reason}"))
     rows += [("warning", warning) for warning in found.warnings]

@@ -108,7 +108,7 @@ def prefill(pairs):
     from specdec_cli.engine.model import CachedModel
     from specdec_cli.events import Reading
     from specdec_cli.pairs.pair import Pair
-    from specdec_cli.session.load import LoadedPair
+    from specdec_cli.session.session import LoadedPair
     from specdec_cli.session.slot import Slot
 
     sizes = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 3, "head_dim": 64}

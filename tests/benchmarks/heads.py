@@ -26,7 +26,7 @@ from texts import KINDS, of_kind
 from specdec_cli.engine.decode import decode, rounds_of
 from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.hub import locate
-from specdec_cli.kinds import effective_drafter
+from specdec_cli.kinds import drafting
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.session.drafting import DraftController
 from specdec_cli.session.load import load
@@ -51,9 +51,9 @@ class Ways:
         def answer(prompt):
             target = self.slot.target
             self.slot.forget()
-            kind = effective_drafter(drafter, k, True, self.head_kind)
+            meant = drafting(drafter, k, True, self.head_kind)
             began, context, rule = self.clock(), list(prompt), greedy(target.vocab_size)
-            chosen, length = self.controller.begin(kind, k, rule, context, self.tokens)
+            chosen, length = self.controller.begin(meant.kind, meant.k, rule, context, self.tokens)
             reading = read_prompt(target, chosen, context, self.clock, lambda: False)
             while True:
                 try:

@@ -28,7 +28,7 @@ from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.hub import locate
-from specdec_cli.kinds import effective_drafter
+from specdec_cli.kinds import drafting
 from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.session.drafting import DraftController
@@ -57,7 +57,8 @@ class Pair:
 
     def begin(self, drafter, k, rule, prompt, tokens, prefill_seconds):
         """(drafter, length) for a reply to `prompt`, which the target took `prefill_seconds` to read."""
-        found = self.drafting.begin(effective_drafter(drafter, k), k, rule, prompt, tokens)
+        meant = drafting(drafter, k)
+        found = self.drafting.begin(meant.kind, meant.k, rule, prompt, tokens)
         self.drafting.prompt_was_read(prefill_seconds)
         return found
 

@@ -24,7 +24,7 @@ def folders(tmp_path_factory):
     return bare, write_checkpoint(root / "head", part(tensors, True), HEAD_CONFIG), counting_folder(root / "whole")
 
 
-def test_a_head_is_given_as_draft_checked_once_and_named_by_its_kind(specdec, folders):
+def test_a_head_is_given_as_draft_and_named_by_its_kind(specdec, folders):
     bare, head, _ = folders
     asked = ("run", "--target", bare, "--draft", head, "--drafter", "model", "-k", "3", "-n", "24", "--json", "hello")
     code, out, err = specdec(*asked)
@@ -38,17 +38,15 @@ def test_a_head_is_given_as_draft_checked_once_and_named_by_its_kind(specdec, fo
     code, out, _ = specdec("check", "--target", bare, "--draft", head, "--json")
     found = json.loads(out)["head"]
     assert (code, found["kind"], found["tensors"]) == (0, "mtp", 15)
-    assert found["agreement"].startswith("agrees with its target 9")
-    assert f"{head} for {bare}\tagrees with its target" in specdec("doctor")[1]
 
 
 def test_the_targets_own_head_is_found_and_said(specdec, folders):
     whole = folders[2]
     code, out, err = specdec("check", "--target", whole)
-    assert code == 0 and "the target's own MTP head: 15 tensors, 60 kB" in out and "not checked here yet" in out
+    assert code == 0 and "the target's own MTP head: 15 tensors, 60 kB" in out
     assert err == "the MTP head among the target's own files drafts\n"
     code, out, err = specdec("run", "--target", whole, "--drafter", "mtp", "-k", "3", "-n", "24", "hello")
-    assert code == 0 and "the head agrees with its target 9" in err and "accepted" in err
+    assert code == 0 and "accepted" in err
 
 
 def test_a_pair_with_a_head_can_be_added_listed_and_used(specdec, folders):

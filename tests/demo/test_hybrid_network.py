@@ -7,13 +7,32 @@ import numpy as np
 import pytest
 
 import specdec_cli
-from specdec_cli.engine.heads.branches import Branches
 from specdec_cli.engine.heads.load import load_head
 from specdec_cli.engine.load import load
 from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.heads import find_head
 
 TOKENS, STEPS = 70, 3
+
+
+class SideBySide:
+    """A head's cache in step s = 0, 1, … over the same positions: each sees the first step's entries up to itself, and
+    of every later step its own."""
+
+    def __init__(self):
+        self.steps = []
+
+    @property
+    def offset(self):
+        return len(self.steps)
+
+    def update_and_fetch(self, keys, values):
+        self.steps.append((keys, values))
+        return tuple(mx.concatenate(parts, axis=2) for parts in zip(*self.steps, strict=True))
+
+    def make_mask(self, rows, return_array=False, window_size=None):
+        before = mx.tri(rows, rows, 0, mx.bool_)
+        return mx.concatenate([before, *[mx.eye(rows).astype(mx.bool_)] * self.offset], axis=1)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +77,7 @@ def test_the_head_is_specdecs_at_every_step(network, folder, ids):
     readout = load(read_checkpoint(folder, "hybrid")).network.hidden.readout
     files = find_head(read_checkpoint(folder, "hybrid"))
     assert files.zero_centred and len(files.tensors) == 15
-    head, cache = load_head(files, 64), Branches()
+    head, cache = load_head(files, 64), SideBySide()
     states = network.states(ids)
     carried, tokens = mx.array(states[0].numpy()), np.append(ids[0].numpy(), [0] * STEPS)
     for step, ours in enumerate(network.guesses(ids, states, STEPS), 1):

@@ -15,7 +15,7 @@ from specdec_cli.serve.desk import GenerationDesk
 from specdec_cli.serve.folder import opened
 from specdec_cli.serve.job import Job
 from specdec_cli.serve.options import DeskOptions
-from specdec_cli.session.load import LoadedPair
+from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
 
 KINDS = {"plain": "qwen3", "window": "gemma3_text", "recurrent": "qwen3_5"}

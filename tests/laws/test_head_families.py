@@ -17,7 +17,8 @@ from specdec_cli.engine.load import load
 from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.heads import read_head
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.session.load import LoadedPair, Slot
+from specdec_cli.session.session import LoadedPair
+from specdec_cli.session.slot import Slot
 
 SIZE, SHARE = 64, 0.2
 PROMPT = [token % 90 + 3 for token in PROMPTS[0]]

@@ -28,7 +28,8 @@ from specdec_cli.events import Finish, Prefill, RoundDone, Start
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.registry import packaged_file, read_registry
 from specdec_cli.request import Request
-from specdec_cli.session.load import LoadedPair, load
+from specdec_cli.session.load import load
+from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
 
 PROMPTS = [list(range(3, 60)), [(7 * i) % 97 + 3 for i in range(41)]]

@@ -21,7 +21,8 @@ from specdec_cli.engine.sampling.rejection import draw_block, draw_token, plan_b
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.session.load import LoadedPair, Slot
+from specdec_cli.session.session import LoadedPair
+from specdec_cli.session.slot import Slot
 
 FIRST, SMALL_FIRST = 40, 9
 

@@ -9,7 +9,7 @@ from specdec_cli.engine.model import CachedModel
 from specdec_cli.events import Finish, Prefill, RoundDone
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
-from specdec_cli.session.load import LoadedPair
+from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
 
 PROMPTS = [list(range(3, 60)), [(7 * i) % (BYTES - 3) + 3 for i in range(41)]]

@@ -31,7 +31,7 @@ GAP = {"input_prefix": "def add(a, b):\n    return ", "input_suffix": "\n\nprint
 
 @pytest.mark.parametrize(("drafter", "k"), [("model", 4), ("ngram", 4), ("auto", "auto")])
 def test_every_drafter_says_mlx_lm_s_own_tokens(qwen_pair, drafter, k):
-    for text in TEXTS:
+    for text in TEXTS if drafter == "auto" else TEXTS[:2]:  # a processor takes a second for a round
         equal(qwen_pair, qwen_pair.text_tokens(text), TOKENS, drafter=drafter, k=k)
 
 
@@ -105,8 +105,10 @@ def test_a_call_that_is_not_between_its_marks_stays_text(url):
 def test_a_tool_is_called_through_anthropic_s_client(url):
     with anthropic.Anthropic(base_url=url, api_key="any", timeout=900) as client:
         answer = client.messages.create(
-            model="default", messages=[{"role": "user", "content": ASKED}], temperature=0, max_tokens=80,
-            tools=[{"name": "get_weather", "description": ABOUT, "input_schema": SCHEMA}], tool_choice={"type": "any"},
+            model="default", messages=[{"role": "user", "content": ASKED}], max_tokens=80,
+            extra_body={"temperature": 0},
+            tools=[{"name": "get_weather", "description": ABOUT, "input_schema": SCHEMA}],
+            tool_choice={"type": "any"},
         )  # fmt: skip
     (call,) = [block for block in answer.content if block.type == "tool_use"]
     assert answer.stop_reason == "tool_use" and call.input["city"] == "Paris"

@@ -6,7 +6,7 @@ from fakes.chat import tokenizer_in
 from fakes.heads import agreeing_head, cached_head, tiny_target
 from fakes.serving import Client, alone, answer, desk_of, job
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.session.load import LoadedPair
+from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
 
 SYSTEM = [3 + i * i % 90 for i in range(80)]

@@ -15,7 +15,7 @@ from specdec_cli.serve.job import TooLarge
 from specdec_cli.serve.options import DeskOptions
 from specdec_cli.serve.status import DeskStatus
 from specdec_cli.session.capacity import capacity_of
-from specdec_cli.session.load import LoadedPair
+from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
 from specdec_cli.ui.serve.frame import frame_rows
 

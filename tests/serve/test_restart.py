@@ -15,7 +15,7 @@ from specdec_cli.pairs.pair import Pair
 from specdec_cli.serve import keeping
 from specdec_cli.serve.desk import GenerationDesk
 from specdec_cli.serve.options import DeskOptions
-from specdec_cli.session.load import LoadedPair
+from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
 
 SLOW = ("window", "recurrent")

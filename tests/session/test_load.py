@@ -14,7 +14,7 @@ from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
 from specdec_cli.session import load as session_load
 from specdec_cli.session.cost_file import MemoryCostStore
-from specdec_cli.session.load import load, load_weights
+from specdec_cli.session.load import beside, load, load_weights
 
 
 @pytest.fixture(scope="module")
@@ -147,12 +147,12 @@ def test_the_time_a_draft_took_to_load_is_what_loading_it_again_costs(tiny_pair)
 
 def test_another_draft_beside_the_same_target_shares_its_weights(loaded, tmp_path):
     other = tiny_folder(tmp_path / "other", TINY, seed=9)
-    beside = loaded.beside(str(other))
-    assert beside.first.target is loaded.first.target and beside.names == (loaded.names[0], str(other))
+    second = beside(loaded, str(other))
+    assert second.first.target is loaded.first.target and second.names == (loaded.names[0], str(other))
     wrong = tiny_folder(tmp_path / "wrong", TINY)
     (wrong / "tokenizer.json").write_text(byte_tokenizer().to_str().replace('"a":', '"@":', 1))
     with pytest.raises(Refused, match="tokenizers of"):
-        loaded.beside(str(wrong))
+        beside(loaded, str(wrong))
 
 
 def test_tools_need_a_chat_template(tmp_path):

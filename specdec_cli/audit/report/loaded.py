@@ -60,10 +60,7 @@ class LoadedParts:
             }
         if head := self._session.slot.head:
             found = head.head.agreement
-            data["head"] = {
-                "kind": head.head.kind,
-                "agreement": found and found.to_dict() | {"summary": found.summary},
-            }
+            data["head"] = {"kind": head.head.kind, "agreement": found and found.to_dict()}
         return ""
 
     def row_costs(self, context_tokens: int) -> Callable[[dict[str, Any], Deadline], str]:

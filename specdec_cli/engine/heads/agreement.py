@@ -1,146 +1,168 @@
-"""How a head is used, and how well it guesses so. Law: an agreement is refused by its numbers, also one remembered."""
+"""How well a head guesses its target's own words, in the family's reading or another. Law: who does not, drafts not.
+
+What goes wrong with a head fails silently: norms shifted twice or not at all, another hidden state, another order. So
+the target says some words, and the head guesses each from the words before it. Where that goes badly as its family is
+read, a few other readings are tried. A family whose heads are misread in another way adds a line to `readings`.
+Letters: T positions, D hidden size.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from mlx.utils import tree_flatten, tree_unflatten
+import mlx.core as mx
 
+from specdec_cli.engine import device
+from specdec_cli.engine.heads.families import BUILDS
+from specdec_cli.engine.heads.load import load_head
 from specdec_cli.engine.heads.mtp import MtpHead, Recipe
-from specdec_cli.engine.hidden import READ
+from specdec_cli.engine.hidden import LAST, READ, Hidden
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.network import Output
 from specdec_cli.errors import Refused
 from specdec_cli.format import percent
+from specdec_cli.models.heads import HeadFiles
 
-STEPS = 3
-# Odds that luck alone does something: replaces the family's variant, or lets a head pass.
-ODDS = 0.01
-# Agreement beyond chance (Cohen's kappa) of a head that guesses: less is a head of another model.
-LEAST_KAPPA = 0.05
-# A text that says the same again and again proves nothing: where guesses agree by chance so often, nobody is refused.
-MONOTONOUS = 0.9
+# Words that the target says after each prompt. Each is a plain step, so a head that guesses well at once is not asked
+# for more than the first prompt's.
+WORDS = 32
+# Agreement beyond chance (Cohen's kappa). CLEAR: nothing else is tried. LEAD: another reading is that much better than
+# the family's, twice what luck does in 128 words. FLOOR: less is a head of another model.
+CLEAR, LEAD, FLOOR = 0.6, 0.1, 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
-    """One way to use a head's weights. `zero_centred`: its norms are stored less 1."""
+class Reading:
+    """One way to use a head's weights. `zero_centred`: its norms are stored less 1; `unlike` its family in that."""
 
     recipe: Recipe
     zero_centred: bool
+    unlike: str = ""
+
+
+def readings(files: HeadFiles, states: Sequence[str]) -> list[Reading]:
+    """The family's own, then at most four others, for a target that has these `states`."""
+    known = Reading(BUILDS[files.family.name].recipe, files.zero_centred)
+    recipe, other = known.recipe, LAST if known.recipe.reads == READ else READ
+    found = [
+        known,
+        Reading(recipe, not files.zero_centred, f"norms stored {'as they are' if files.zero_centred else 'less 1'}"),
+        Reading(
+            replace(recipe, embedding_first=not recipe.embedding_first),
+            files.zero_centred,
+            f"the {'state' if recipe.embedding_first else 'token'} first",
+        ),
+    ]
+    if other in states:
+        when = "before" if other == LAST else "after"
+        found.append(
+            Reading(replace(recipe, reads=other), files.zero_centred, f"the state {when} the target's last norm")
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Token ids, the target's own from `begin` on, and the target's states [T - 1, D] before each next token."""
+
+    context: Sequence[int]
+    begin: int
+    hidden: Hidden
 
     @property
-    def first_guess(self) -> Variant:
-        """The same for variants whose first guesses are the same: what is carried on comes later."""
-        return replace(self, recipe=replace(self.recipe, carries="normed"))
-
-    def distance(self, other: Variant) -> int:
-        """In how many ways they differ."""
-        return sum(ours != theirs for ours, theirs in zip(self._words(), other._words(), strict=True))
-
-    def unlike(self, other: Variant) -> str:
-        """What differs from `other`, in words."""
-        return ", ".join(ours for ours, theirs in zip(self._words(), other._words(), strict=True) if ours != theirs)
-
-    def _words(self) -> tuple[str, ...]:
-        recipe = self.recipe
-        return (
-            f"it reads the state {'after' if recipe.reads == READ else 'before'} the target's last norm",
-            f"its norms are stored {'less 1' if self.zero_centred else 'as they are'}",
-            f"the {'token' if recipe.embedding_first else 'state'} comes first",
-            f"its own state is carried on {'after' if recipe.carries == 'normed' else 'before'} its norm",
-            f"it reads the token {'of' if recipe.lag else 'after'} the state's position",
-        )
+    def words(self) -> Sequence[int]:
+        """The target's own that a head can guess: it reads a state and a token before each."""
+        return self.context[max(self.begin, 2) :]
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """What was found: `by_step[i]` is the share of `positions` at which the first i + 1 guesses were all right.
+    """Of `words` words, the share that a head guesses in this reading, and the share that luck alone would."""
 
-    `variant` is to be used, `known` is the family's, and `known_by_step` how well that one guesses. `chance` is how
-    often first guesses would be right if they had nothing to do with the text, `odds` that luck made them this good.
-    `shortlist` is how many of the first tokens drafts are scored over, 0: all.
-    """
-
-    variant: Variant
-    known: Variant
-    positions: int
-    by_step: tuple[float, ...]
-    known_by_step: tuple[float, ...]
+    reading: Reading
+    words: int
+    share: float
     chance: float
-    odds: float
-    shortlist: int = 0
 
     @property
-    def repaired(self) -> bool:
-        """Whether another variant than the family's is to be used."""
-        return self.variant != self.known
-
-    @property
-    def guesses(self) -> bool:
-        """Whether the head agrees with the target beyond chance."""
-        if self.positions and self.chance > MONOTONOUS:
-            return True
-        lead = self.by_step[0] - self.chance
-        return self.odds < ODDS and lead >= LEAST_KAPPA * (1 - self.chance)
+    def kappa(self) -> float:
+        """Agreement beyond chance: 1 for every word, 0 for luck. Where luck guesses every word, there is no telling."""
+        return (self.share - self.chance) / (1 - self.chance) if self.chance < 1 else self.share
 
     @property
     def summary(self) -> str:
-        """The shares in one line, and what was repaired."""
-        shares = ", ".join(map(percent, self.by_step))
-        text = f"agrees with its target {shares} at steps 1 to {len(self.by_step)} ({self.positions} tokens)"
-        if self.repaired:
-            was = ", ".join(map(percent, self.known_by_step))
-            text += f"; used unlike its family ({was}): {self.variant.unlike(self.known)}"
-        return f"{text}; drafts from the first {self.shortlist} tokens" if self.shortlist else text
+        """One line, with what is unlike its family."""
+        text = f"guesses {percent(self.share)} of {self.words} of its target's words"
+        return f"{text}; unlike its family: {self.reading.unlike}" if self.reading.unlike else text
 
-    def require_guesses(self, name: str, target: str) -> None:
-        """Raises: Refused, with the numbers, if the head `name` agrees with `target` no more than chance does."""
-        if self.guesses:
-            return
-        raise Refused(
-            f"the MTP head of {name} guesses {percent(self.by_step[0])} of {self.positions} tokens of {target}, and "
-            f"chance {percent(self.chance)}: it is another model's, or damaged",
-            "take the head of this very target, or draft otherwise: --drafter ngram",
-        )
+    def require(self, name: str, target: str) -> None:
+        """Raises: Refused, with the numbers, if the head `name` agrees with `target` hardly more than luck does."""
+        if self.kappa < FLOOR:
+            raise Refused(
+                f"the MTP head of {name} guesses {percent(self.share)} of {self.words} tokens of {target}, and "
+                f"chance {percent(self.chance)}: it is another model's, or damaged",
+                "take the head of this very target, or draft otherwise: --drafter ngram",
+            )
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Agreement:
-        """Raises: KeyError, TypeError, ValueError for values that are none."""
-        chosen, known = (
-            Variant(Recipe(**values[k]["recipe"]), values[k]["zero_centred"]) for k in ("variant", "known")
-        )
-        shares = [tuple(float(share) for share in values[key]) for key in ("by_step", "known_by_step")]
-        chance, odds = float(values["chance"]), float(values["odds"])
-        if len(shares[0]) != STEPS or len(shares[1]) != STEPS:
-            raise ValueError(f"{STEPS} steps")
-        shortlist = int(values.get("shortlist", 0))
-        return cls(chosen, known, int(values["positions"]), shares[0], shares[1], chance, odds, shortlist)
+        return asdict(self) | {"summary": self.summary}
 
 
-@contextmanager
-def used(head: MtpHead, variant: Variant, loaded_as_zero_centred: bool) -> Iterator[None]:
-    """Inside, `head` works as `variant` says; afterwards it is what it was."""
-    recipe, norms = head.recipe, _norms(head)
-    by = float(variant.zero_centred) - float(loaded_as_zero_centred)
-    head.recipe = variant.recipe
-    if by:
-        head.update(tree_unflatten([(name, value + by) for name, value in norms]))
-    try:
-        yield
-    finally:
-        head.recipe = recipe
-        head.update(tree_unflatten(norms))
+def agreement(head: MtpHead, reading: Reading, target: CachedModel, texts: Sequence[Text]) -> Agreement:
+    """How well `head`, whose weights were loaded in this `reading`, guesses the words of `target` in `texts`."""
+    guesses: list[int] = []
+    readout = target.network.hidden.readout
+    head.recipe = reading.recipe
+    for text in texts:
+        tokens, states = mx.array(list(text.context[1:-1]), dtype=mx.int32), text.hidden[reading.recipe.reads][:-1]
+        scored = head(readout.embed(tokens), states).scored[-len(text.words) :]
+        guesses += device.to_list(mx.argmax(readout.scored_by(head.output).logits(scored), axis=-1))
+    words = [word for text in texts for word in text.words]
+    right = sum(guess == word for guess, word in zip(guesses, words, strict=True))
+    said, guessed = Counter(words), Counter(guesses)
+    chance = sum(said[word] * guessed[word] for word in said) / max(len(words), 1) ** 2
+    return Agreement(reading, len(words), right / max(len(words), 1), chance)
 
 
-def _norms(head: MtpHead) -> list[tuple[str, Any]]:
-    return [(name, value) for name, value in tree_flatten(head.parameters()) if is_norm(name, value.ndim)]
+def load_agreeing(files: HeadFiles, target: CachedModel, texts: Iterator[Text]) -> tuple[MtpHead, Agreement]:
+    """The head in `files` in the reading that agrees best with `target`'s own `texts`.
+
+    They are asked for one by one until its family's reading agrees clearly; if it never does, the others are tried.
+
+    Raises: as `load_head`.
+    """
+    size, (known, *others) = target.network.hidden.readout.hidden_size, readings(files, readable(target))
+    head, read = load_head(files, size), list[Text]()
+    found = agreement(head, known, target, read)
+    for text in texts:
+        read.append(text)
+        found = agreement(head, known, target, read)
+        if found.kappa >= CLEAR:
+            return head, found
+    tried = [agreement(load_head(files, size, one.zero_centred), one, target, read) for one in others]
+    best = max(tried, key=lambda one: one.kappa)
+    if best.kappa < found.kappa + LEAD:
+        return head, found
+    return load_head(files, size, best.reading.zero_centred, best.reading.recipe), best
 
 
-def is_norm(name: str, axes: int) -> bool:
-    """Whether the tensor of that name, of so many axes, is the weight of a norm."""
-    return axes == 1 and (name.endswith("norm.weight") or "norm_" in name)
+def readable(target: CachedModel) -> tuple[str, ...]:
+    """The states of `target` that a head may have been trained on."""
+    return (READ, LAST) if target.network.hidden.readout.last_layer is not None else (READ,)
+
+
+def own_texts(target: CachedModel, prompts: Sequence[Sequence[int]], stops: frozenset[int]) -> Iterator[Text]:
+    """What `target` says at temperature 0 after each of `prompts`, until it stops. Its own caches stay as they are."""
+    for prompt in prompts:
+        cached, context, outputs = target.fresh(), list(prompt), list[Output]()
+        with target.network.hidden.exposed(readable(target)):
+            outputs += cached.prefill(context)
+            while len(context) < len(prompt) + WORDS and context[-1] not in stops:
+                outputs.append(cached.outputs(context))
+                context += device.to_list(mx.argmax(outputs[-1].logits, axis=-1))
+        hidden = {path: mx.concatenate([output.hidden[path] for output in outputs]) for path in readable(target)}
+        if (text := Text(context, len(prompt), hidden)).words:
+            yield text

@@ -44,7 +44,7 @@ class Head:
         agreement: Agreement | None = None,
         shortlist: Shortlist | None = None,
     ) -> None:
-        """`name` is for messages; `agreement` is how well it guesses, where that was checked; `shortlist` cuts drafts.
+        """`name` is for messages; `agreement` is how well it guesses, where that was measured; `shortlist` cuts drafts.
 
         Raises: Refused where the target has no such state, or no embedding was found.
         """
@@ -63,8 +63,12 @@ class Head:
 
     @property
     def step_bytes(self) -> int:
-        """Bytes that one drafted token reads: the head's, and those rows of the target's output head that score it."""
-        share = self.shortlist.share if self.shortlist else 1.0
+        """Bytes that one drafted token reads."""
+        return self.bytes_over(self.shortlist)
+
+    def bytes_over(self, shortlist: Shortlist | None) -> int:
+        """Bytes that a token drafted from `shortlist` reads: the head's, and those rows of the output head."""
+        share = shortlist.share if shortlist else 1.0
         return _bytes(self.module) + round(share * _bytes(self.readout.head_module))
 
 
@@ -95,7 +99,7 @@ class CachedHead:
         twin = self.fresh()
         twin._cache = detached(self._cache)
         twin._context, twin._waiting = list(self._context), list(self._waiting)
-        twin._last, twin._late, twin._drafted = self._last, self._late, self._drafted
+        twin._last, twin._drafted = self._last, self._drafted
         return twin
 
     @property
@@ -109,7 +113,6 @@ class CachedHead:
         self._context: list[int] = []
         self._waiting: list[mx.array] = []
         self._last: Step | None = None
-        self._late: mx.array | None = None
         self._drafted = 0
 
     def held(self) -> HeldHead:
@@ -187,7 +190,6 @@ class CachedHead:
     def first(self) -> Step:
         """The output [1, D] after all that was handed over; lazy. Only where `follows` says so."""
         self._take_back()
-        self._late = None
         if self._waiting:
             self._last = self._read(mx.concatenate(self._waiting)).last()
             self._waiting = []
@@ -196,8 +198,6 @@ class CachedHead:
 
     def next(self, token: mx.array, carried: mx.array) -> Step:
         """The output [1, D] after one more drafted token [1], with the state that the last step carried; lazy."""
-        if self.head.recipe.lag:
-            token, self._late = self._token_before(), token
         self._drafted += 1
         return self.head.read(token, carried, self._cache)
 
@@ -210,14 +210,10 @@ class CachedHead:
         """The target's own scores [T, V] of the head's output [T, D]; of few tokens where drafts are cut to them."""
         return (self._shortlist or self.head.readout).logits(scored)
 
-    def _token_before(self) -> mx.array:
-        """The token [1] before the one just drafted, for a head that reads a state with the token of its position."""
-        return mx.array(self._context[-1:], dtype=mx.int32) if self._late is None else self._late
-
     def _read(self, states: mx.array) -> Step:
         """The next states [T, D], each with the token after it."""
         self._last = None
-        begin = self.cached + 1 - self.head.recipe.lag
+        begin = self.cached + 1
         tokens = mx.array(self._context[begin : begin + states.shape[0]], dtype=mx.int32)
         return self.head.read(tokens, states, self._cache)
 

@@ -14,7 +14,6 @@ import mlx.nn as nn
 from mlx.utils import tree_flatten
 
 from specdec_cli.engine.failure import device_failure
-from specdec_cli.engine.heads.agreement import is_norm
 from specdec_cli.engine.heads.families import BUILDS, Tensors
 from specdec_cli.engine.heads.mtp import MtpHead, Recipe
 from specdec_cli.errors import NotAvailable, Refused
@@ -86,6 +85,11 @@ def _placed(files: HeadFiles, zero_centred: bool) -> Tensors:
     if zero_centred:
         tensors |= {name: value + 1.0 for name, value in tensors.items() if is_norm(name, value.ndim)}
     return tensors
+
+
+def is_norm(name: str, axes: int) -> bool:
+    """Whether the tensor of that name, of so many axes, is the weight of a norm."""
+    return axes == 1 and (name.endswith("norm.weight") or "norm_" in name)
 
 
 def _unfused(tensors: Tensors) -> Tensors:

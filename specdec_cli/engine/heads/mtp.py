@@ -24,13 +24,12 @@ class Recipe:
 
     `reads` is the target's hidden state that it was trained on, `carries` what of its own output takes that state's
     place at the next draft token: after its last norm or before. `embedding_first` is the order in which token and
-    state are joined. `lag` 0: a state is read with the token after it; 1: with the token of its own position.
+    state are joined. A state is read with the token after it.
     """
 
     reads: str = READ
     carries: Literal["normed", "raw"] = "normed"
     embedding_first: bool = True
-    lag: Literal[0, 1] = 0
 
 
 QWEN = Recipe()

@@ -1,62 +1,43 @@
-"""How many tokens drafts are scored over. Law: by what was measured here and by the target's own words, else all.
+"""How many tokens drafts are scored over. Law: by the bytes that a step reads and the target's own words, else all.
 
-A smaller output head makes a drafted token cheaper, and never guesses the tokens that it lacks. Both are known when a
-head is checked: the seconds of its parts, and the share of the target's words that are among the first tokens, or were
-in the text before. What that gains is S(K) at the best K.
+A smaller output head makes a drafted token cheaper, and never guesses the tokens that it lacks. What that gains is S(K)
+at the best K, at typical costs of rows.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from statistics import median
-
-import mlx.core as mx
+from collections.abc import Iterable, Sequence
 
 from specdec_cli import speedup
-from specdec_cli.engine.heads.branches import Text
-from specdec_cli.engine.heads.mtp import MtpHead
+from specdec_cli.engine.heads.agreement import Text
+from specdec_cli.engine.heads.cached import Head
 from specdec_cli.engine.heads.shortlist import Shortlist
 from specdec_cli.engine.model import CachedModel
 
-Clock = Callable[[], float]
 # Parts of the vocabulary that are tried; one with fewer tokens than LEAST costs next to nothing anyway.
 SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2)
 LEAST = 8192
 # A gain that small is not worth a draft's rarer words.
 WORTH = 1.02
 KS = range(1, 5)
-REPEATS = 5
 
 
-def useful_tokens(
-    head: MtpHead,
-    target: CachedModel,
-    texts: Sequence[Text],
-    acceptance: float,
-    always: Iterable[int],
-    clock: Callable[[], float] = time.perf_counter,
-) -> int:
-    """How many of the first tokens to draft over, 0 for all: the best for a head whose guesses are right that often.
+def best_shortlist(
+    head: Head, target: CachedModel, texts: Sequence[Text], acceptance: float, always: Iterable[int]
+) -> Shortlist | None:
+    """What `head`, whose guesses are right that often, should draft from; None for the whole vocabulary.
 
-    `texts` are the target's own.
+    `texts` are the target's own; tokens of `always` are in every list.
     """
-    readout, always = target.network.hidden.readout.scored_by(head.output), tuple(always)
+    readout, always = head.readout, tuple(always)
     sizes = [round(share * readout.vocab_size) for share in SHARES if share * readout.vocab_size >= LEAST]
-    lists = [Shortlist(readout, size, always) for size in sizes]
-    if not lists or not texts or not lists[0].proven:
-        return 0
-    hidden = mx.random.normal((1, readout.hidden_size), key=mx.random.key(0))
-    plain = _seconds(lambda: target.fresh().forward(mx.array([0])).logits, clock)
-    layer = _seconds(lambda: head(hidden, hidden).scored, clock)
-    best, most = 0, WORTH * gain(acceptance, (layer + _seconds(lambda: readout.logits(hidden), clock)) / plain)
-    for size, shortlist in zip(sizes, lists, strict=True):
-        step = (layer + _seconds(partial(shortlist.logits, hidden), clock)) / plain
-        found = gain(acceptance * coverage(texts, size, always), step)
+    best, most = None, WORTH * gain(acceptance, head.bytes_over(None) / target.step_bytes)
+    for shortlist in [Shortlist(readout, size, always) for size in sizes]:
+        right = acceptance * coverage(texts, shortlist.first, always)
+        found = gain(right, head.bytes_over(shortlist) / target.step_bytes)
         if found > most:
-            best, most = size, found
-    return best
+            best, most = shortlist, found
+    return best if best and best.proven else None
 
 
 def gain(acceptance: float, draft_step: float) -> float:
@@ -75,13 +56,3 @@ def coverage(texts: Sequence[Text], first: int, always: Iterable[int]) -> float:
             seen.add(token)
         words += len(text.context) - text.begin
     return covered / words
-
-
-def _seconds(make: Callable[[], mx.array], clock: Callable[[], float]) -> float:
-    """The median of some calls that make one array, after one that is not counted."""
-    found = []
-    for _ in range(1 + REPEATS):
-        began = clock()
-        mx.eval(make())
-        found.append(clock() - began)
-    return median(found[1:])

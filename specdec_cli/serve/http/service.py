@@ -36,7 +36,7 @@ from specdec_cli.serve.http.voice import Voice
 from specdec_cli.serve.job import Desk, Job, Ticket, TooLong
 from specdec_cli.serve.model import Model
 from specdec_cli.serve.switch import Switch
-from specdec_cli.session.load import predicted_tokens
+from specdec_cli.session.prompt import predicted_tokens
 
 T = TypeVar("T")
 Read = Callable[[Fields, Model], Ask]

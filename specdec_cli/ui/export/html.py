@@ -36,7 +36,7 @@ def heading(start: Start) -> str:
 
 def settings(start: Start) -> str:
     """The settings in effect, in one line."""
-    drafts = kind_of(start.drafter).drafts and start.k != 0
+    drafts = kind_of(start.drafter).drafts
     parts = [start.drafter, f"K {start.k}", f"rule {start.rule}"] if drafts else ["plain decoding"]
     parts += [f"held to a {start.constraint}, which drafts what it forces"] if start.constraint else []
     seed = [] if start.seed is None else [f"seed {start.seed}"]

@@ -82,7 +82,7 @@ class PanelState:
 
 def drafting(start: Start) -> bool:
     """Whether the reply that begins so may draft at all: what a shape forces is drafted in any case."""
-    return start.constraint is not None or (kind_of(start.drafter).drafts and start.k != 0)
+    return start.constraint is not None or kind_of(start.drafter).drafts
 
 
 def _folded(stats: Stats, done: RoundDone) -> Stats:

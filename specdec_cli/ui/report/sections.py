@@ -92,16 +92,8 @@ def _head(part: Part) -> Markup:
     agreement = (part.data.get("head") or {}).get("agreement")
     if not agreement:
         return joined([])
-    names = ("as it is used", "as its family is used")
-    steps = range(1, 1 + len(agreement["by_step"]))
-    rows = [
-        row(name, *map(percent, agreement[key])) for name, key in zip(names, ("by_step", "known_by_step"), strict=True)
-    ]
-    rows.append(row("chance", percent(agreement["chance"]), *["" for _ in steps[1:]]))
-    shown = table(("guesses right", *(f"step {step}" for step in steps)), rows, "Agreement of the head")
-    return element(
-        "section", element("h2", "Does the head guess right?"), element("p", f"It {agreement['summary']}."), shown
-    )
+    said = f"It {agreement['summary']}, and chance {percent(agreement['chance'])}."
+    return element("section", element("h2", "Does the head guess right?"), element("p", said))
 
 
 def _in_flight(part: Part, machine: Facts) -> Markup:

@@ -17,7 +17,7 @@ from fakes.raw_families import CONFIGS, NAMES, raw_family
 from fakes.raw_qwen import write_checkpoint
 from specdec_cli.engine.drafters.base import Verified
 from specdec_cli.engine.drafters.mtp import MtpDrafter
-from specdec_cli.engine.heads.branches import Text, guesses
+from specdec_cli.engine.heads.agreement import Text, agreement, readings
 from specdec_cli.engine.heads.cached import CachedHead, Head
 from specdec_cli.engine.heads.load import load_head
 from specdec_cli.engine.heads.mtp import Recipe
@@ -117,17 +117,15 @@ def test_a_head_that_is_used_otherwise_proposes_otherwise(case, wrong):
     assert (right[0][0] == other[0][0]) == (wrong == "what is carried on")
 
 
-def test_side_by_side_guesses_of_the_check_are_those_of_a_draft(case):
+def test_the_words_that_agree_are_those_that_a_draft_proposes_first(case):
+    """One pass over a text guesses what drafts propose, each from the words before it."""
     _, target, files, _, _ = case
-    head = load_head(files, SIZE)
-    readout = target.network.hidden.readout.scored_by(head.output)
-    target.network.hidden.expose([READ])
-    rounds = played(case)
-    draft, context, states = rounds[7]
-    whole = [*context, *draft]
-    text = Text(whole, len(context), {READ: mx.array(states.astype(np.float32))})
-    found = guesses(head, readout, text, range(len(context), len(context) + 1), K)
-    assert [tokens[0] for tokens in found] == draft
+    head, reading = load_head(files, SIZE), readings(files, [READ])[0]
+    for draft, context, states in played(case)[:6]:
+        for word in (draft[0], draft[0] + 1):
+            text = Text([*context, word], len(context), {READ: mx.array(states.astype(np.float32))})
+            text.hidden[READ] = mx.concatenate([text.hidden[READ], mx.zeros((1, SIZE))])
+            assert agreement(head, reading, target, [text]).share == (word == draft[0])
 
 
 def test_the_tensors_are_found_by_name_and_copies_of_the_targets_are_left(case):

@@ -1,13 +1,12 @@
-"""How many tokens drafts are scored over: by seconds on a clock of the test's own, and by the words of the texts."""
+"""How many tokens drafts are scored over: by the bytes that steps read, and by the words of the texts."""
 
 from types import SimpleNamespace
 
-import mlx.core as mx
 import pytest
 
 from specdec_cli.engine.heads import shortlist_size
-from specdec_cli.engine.heads.branches import Text
-from specdec_cli.engine.heads.shortlist_size import coverage, gain, useful_tokens
+from specdec_cli.engine.heads.agreement import Text
+from specdec_cli.engine.heads.shortlist_size import best_shortlist, coverage, gain
 
 V = 64
 
@@ -33,48 +32,37 @@ def test_the_gain_is_s_at_the_best_k():
 
 
 class World:
-    """Target and head whose parts take the seconds asked for: a plain step 1 s, the head's layer, a row of scores."""
+    """A head whose layer and whose output head, over all tokens, read such parts of a plain step's bytes."""
 
-    def __init__(self, layer, row, monkeypatch):
-        self.now = 0.0
+    def __init__(self, layer, scores, monkeypatch, proven=True):
         monkeypatch.setattr(shortlist_size, "LEAST", 4)
-        monkeypatch.setattr(shortlist_size, "Shortlist", self.shortlist)
-        whole = self.shortlist(None, V, ())
-        whole.vocab_size, whole.hidden_size, whole.scored_by = V, 8, lambda output: whole
-        fresh = lambda: SimpleNamespace(forward=lambda tokens: SimpleNamespace(logits=self.taking(1.0)))  # noqa: E731
-        network = SimpleNamespace(hidden=SimpleNamespace(readout=whole))
-        self.target, self.row = SimpleNamespace(network=network, fresh=fresh), row
-        self.layer, self.output = layer, None
+        monkeypatch.setattr(shortlist_size, "Shortlist", lambda readout, first, always: Cut(first, proven))
+        self.readout, self.layer, self.scores = SimpleNamespace(vocab_size=V), layer, scores
 
-    def __call__(self, *_):
-        """As the head."""
-        return SimpleNamespace(scored=self.taking(self.layer))
-
-    def taking(self, seconds):
-        self.now += seconds
-        return mx.zeros((1,))
-
-    def shortlist(self, readout, first, always):
-        return SimpleNamespace(logits=lambda hidden: self.taking(self.row * first), proven=True)
+    def bytes_over(self, shortlist):
+        """As the head; a plain step reads 1 byte."""
+        return self.layer + self.scores * (shortlist.first / V if shortlist else 1)
 
     def chosen(self, texts, acceptance=0.85):
-        return useful_tokens(self, self.target, texts, acceptance, (), lambda: self.now)
+        found = best_shortlist(self, SimpleNamespace(step_bytes=1), texts, acceptance, ())
+        return found.first if found else 0
+
+
+class Cut(SimpleNamespace):
+    def __init__(self, first, proven):
+        super().__init__(first=first, proven=proven)
 
 
 FREQUENT = [text([], [1, 2, 3, 1, 2, 0] * 50)]
 
 
 def test_the_smallest_part_that_has_the_words_is_taken_where_scores_are_dear(monkeypatch):
-    assert World(0.02, 0.3 / V, monkeypatch).chosen(FREQUENT) == V // 16
+    assert World(0.02, 0.3, monkeypatch).chosen(FREQUENT) == V // 16
 
 
-def test_words_that_a_small_part_lacks_ask_for_a_larger_one(monkeypatch):
-    words = [text([], [word]) for word in range(V // 4)] * 20
-    assert World(0.02, 0.3 / V, monkeypatch).chosen(words) == V // 4
-
-
-def test_all_tokens_stay_where_scores_are_cheap_or_words_are_rare_or_none_were_seen(monkeypatch):
-    assert World(0.3, 0.001 / V, monkeypatch).chosen(FREQUENT) == 0
+def test_all_tokens_are_kept_where_a_cut_gains_little_loses_words_or_is_not_proven(monkeypatch):
+    assert World(0.02, 0.001, monkeypatch).chosen(FREQUENT) == 0
     rare = [text([], [word]) for word in range(V)] * 20
-    assert World(0.02, 0.1 / V, monkeypatch).chosen(rare) == 0
-    assert World(0.02, 0.3 / V, monkeypatch).chosen([]) == 0
+    assert World(0.02, 0.1, monkeypatch).chosen(rare) == 0
+    assert World(0.02, 0.3, monkeypatch).chosen([]) == 0
+    assert World(0.02, 0.3, monkeypatch, proven=False).chosen(FREQUENT) == 0

@@ -52,15 +52,15 @@ def test_every_part_has_its_section_and_its_figures():
     assert "working set 36.0 GB" in text and "applegpu_g16s" in text
 
 
-def test_a_head_is_shown_with_its_agreement_and_what_it_was_repaired_in():
+def test_a_head_is_shown_with_its_agreement_and_what_is_unlike_its_family():
     agreement = {
-        "positions": 204, "by_step": (0.97, 0.95, 0.92), "known_by_step": (0.08, 0.01, 0.0), "chance": 0.02,
-        "summary": "agrees with its target 97%, 95%, 92% at steps 1 to 3 (204 tokens); used unlike its family",
+        "words": 128, "share": 0.97, "chance": 0.02,
+        "summary": "guesses 97 % of 128 of its target's words; unlike its family: norms stored less 1",
     }  # fmt: skip
     load = Part("load", "done", 1.0, {**report().data("load"), "head": {"kind": "mtp", "agreement": agreement}})
     text = shown(report(load=load))
     assert "Does the head guess right?" in text and agreement["summary"] in text
-    assert "step 1" in text and "97 %" in text and "8 %" in text and "chance" in text and "2 %" in text
+    assert "and chance 2 %." in text
     found = {name: (value, note) for name, value, note in summary(report(load=load))}
     assert found["head"] == ("mtp", agreement["summary"])
     assert "Does the head" not in shown(report()) and "head" not in {name for name, *_ in summary(report())}

@@ -1,0 +1,145 @@
+"""Which reading of a head agrees with its target's own words, and which head with none. Everything is deterministic.
+
+Target and head are those of `fakes.counting`.
+"""
+
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from fakes.counting import SMALL, counting_folder, counting_tensors, random_head
+from fakes.raw_qwen import raw_tensors
+from specdec_cli.engine.heads.agreement import (
+    FLOOR,
+    WORDS,
+    Agreement,
+    Reading,
+    agreement,
+    load_agreeing,
+    own_texts,
+    readable,
+    readings,
+)
+from specdec_cli.engine.heads.families import BUILDS
+from specdec_cli.engine.heads.load import load_head
+from specdec_cli.engine.heads.mtp import QWEN
+from specdec_cli.engine.hidden import LAST, READ
+from specdec_cli.engine.load import load
+from specdec_cli.errors import Refused
+from specdec_cli.models.checkpoint import read_checkpoint
+from specdec_cli.models.heads import find_head
+
+PROMPTS = [[(31 * i + 17 * j) % 250 + 3 for i in range(6)] for j in range(4)]
+HONEST = Reading(QWEN, zero_centred=True)
+# Of the family or the files, in whose word the head is misread.
+MISTAKES = {
+    "the state before the last norm": (replace(QWEN, reads=LAST), True),
+    "norms not shifted": (QWEN, False),
+    "the state first": (replace(QWEN, embedding_first=False), True),
+}
+
+
+def files_in(folder, tensors=None):
+    return find_head(read_checkpoint(counting_folder(folder, tensors), "counting"))
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory):
+    folder = counting_folder(tmp_path_factory.mktemp("counting") / "model")
+    return load(read_checkpoint(folder, "counting")), find_head(read_checkpoint(folder, "counting"))
+
+
+def texts_of(model, stops=frozenset()):
+    return own_texts(model, PROMPTS, stops)
+
+
+def test_a_head_that_agrees_as_its_family_is_read_is_asked_for_one_text_only(target):
+    model, files = target
+    texts = texts_of(model)
+    head, found = load_agreeing(files, model, texts)
+    assert found.reading == HONEST and (found.words, head.recipe) == (WORDS, QWEN)
+    assert found.share > 0.9 and found.chance < 0.1
+    assert len(list(texts)) == len(PROMPTS) - 1
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_head_whose_family_or_layout_says_otherwise_is_read_as_it_agrees(target, monkeypatch, mistake):
+    model, files = target
+    recipe, zero_centred = MISTAKES[mistake]
+    monkeypatch.setitem(BUILDS, files.family.name, replace(BUILDS[files.family.name], recipe=recipe))
+    head, found = load_agreeing(replace(files, zero_centred=zero_centred), model, texts_of(model))
+    assert replace(found.reading, unlike="") == HONEST and head.recipe == QWEN
+    assert found.words == len(PROMPTS) * WORDS and found.share > 0.9 and "unlike its family: " in found.summary
+    honest = load_head(files, SMALL["hidden_size"])
+    np.testing.assert_array_equal(np.array(head.norm.weight), np.array(honest.norm.weight))
+
+
+def test_its_own_reading_and_at_most_four_others_are_tried(target):
+    model, files = target
+    found = readings(files, readable(model))
+    assert found[0] == HONEST and 1 < len(found) <= 5 and len({one.unlike for one in found}) == len(found)
+    assert [one.recipe.reads for one in readings(files, [READ])] == [READ] * 3
+
+
+def test_a_head_that_was_never_learned_is_refused_with_the_numbers(target, tmp_path):
+    _, found = load_agreeing(files_in(tmp_path / "m", random_head(counting_tensors())), target[0], texts_of(target[0]))
+    assert found.words == len(PROMPTS) * WORDS
+    with pytest.raises(
+        Refused, match=r"the MTP head of m guesses \d+ % of 128 tokens of t, and chance \d+ %"
+    ) as caught:
+        found.require("m", "t")
+    assert caught.value.exit_code == 4 and "\n" not in caught.value.message + caught.value.hint
+
+
+def test_a_head_of_another_target_of_the_same_sizes_is_refused(target, tmp_path):
+    """The trained head over another random trunk."""
+    folder = counting_folder(tmp_path / "m", raw_tensors(seed=29, text=SMALL))
+    other = load(read_checkpoint(folder, "m"))
+    _, found = load_agreeing(target[1], other, texts_of(other))
+    assert found.kappa < FLOOR
+
+
+@pytest.mark.parametrize(
+    ("share", "chance", "refused"), [(0.14, 0.05, True), (0.15, 0.05, False), (0.9, 0.9, True), (1.0, 1.0, False)]
+)
+def test_the_floor_is_agreement_beyond_chance(share, chance, refused):
+    """Where luck guesses every word there is no telling, and nobody is refused."""
+    found = Agreement(HONEST, 128, share, chance)
+    assert (found.kappa < FLOOR) == refused
+
+
+def test_a_target_that_says_nothing_proves_nothing(target):
+    _, found = load_agreeing(target[1], target[0], iter(()))
+    assert (found.words, found.share, found.chance) == (0, 0.0, 0.0)
+    with pytest.raises(Refused, match="0 % of 0 tokens"):
+        found.require("m", "t")
+
+
+def test_texts_are_the_targets_own_greedy_words_and_nothing_of_it_changes(target):
+    model, context = target[0], list(PROMPTS[0])
+    texts = list(islice(texts_of(model), 2))
+    for _ in range(12):
+        context.append(int(model.fresh().logits(context, model.ids([]))[-1].argmax()))
+    assert texts[0].context[: len(context)] == context and list(texts[0].words) == texts[0].context[6:]
+    assert set(texts[0].hidden) == {READ, LAST} == set(readable(model))
+    assert all(len(states) == len(texts[0].context) - 1 for states in texts[0].hidden.values())
+    assert not model.length and not model.outputs([5, 6, 7]).hidden
+
+
+def test_a_text_ends_at_a_stop_token(target):
+    stop = next(texts_of(target[0])).words[4]
+    ended = next(texts_of(target[0], frozenset([stop])))
+    assert len(ended.words) <= 5 and ended.context[-1] == stop
+
+
+def test_what_agrees_is_what_was_read(target):
+    """Negative control: the same head, read otherwise, guesses far fewer of the same words."""
+    model, files = target
+    texts = list(texts_of(model))
+    shares = [
+        agreement(load_head(files, SMALL["hidden_size"], one.zero_centred), one, model, texts).share
+        for one in readings(files, readable(model))
+    ]
+    assert shares[0] > 0.9 and all(share < shares[0] - 0.1 for share in shares[1:])
