@@ -6,8 +6,6 @@ yields 1 + r_1 + r_1 r_2 + … tokens (Leviathan et al. 2023, arXiv:2211.17192, 
 
 from __future__ import annotations
 
-from math import sqrt
-
 from specdec_cli.engine.draft_length.constants import FADE, PRIOR, WEIGHT
 
 
@@ -40,11 +38,9 @@ class Acceptance:
         """Positions that were judged lately."""
         return sum(count >= 0.5 for count in self.judged)
 
-    def rates(self, k: int, deviations: float = 0.0) -> list[float]:
-        """r_1 … r_k, each shrunk to the pool, which is shrunk to the long-run rate; higher by so many deviations."""
-        total = sum(self.judged) + WEIGHT
-        pool = (sum(self.accepted) + WEIGHT * self.habit) / total
+    def rates(self, k: int) -> list[float]:
+        """r_1 … r_k, each shrunk to the pool, which is shrunk to the long-run rate."""
+        pool = (sum(self.accepted) + WEIGHT * self.habit) / (sum(self.judged) + WEIGHT)
         judged = self.judged[:k] + [0.0] * (k - len(self.judged))
         accepted = self.accepted[:k] + [0.0] * (k - len(self.accepted))
-        rates = [(a + WEIGHT * pool) / (j + WEIGHT) for a, j in zip(accepted, judged, strict=True)]
-        return [min(rate + deviations * sqrt(rate * (1 - rate) / total), 1.0) for rate in rates]
+        return [(a + WEIGHT * pool) / (j + WEIGHT) for a, j in zip(accepted, judged, strict=True)]
