@@ -12,7 +12,6 @@ Letters: K drafted tokens. Rounds of one drafter and one K are of one kind: they
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -30,18 +29,13 @@ CONFIDENCE = 0.95
 LEAST_DRAFTED, FEWEST_DRAFTED = 0.05, 8
 # Drafted rounds on each side of plain steps that these are compared with.
 BESIDE = 4
-# How far (log) isolated plain steps may be from those of a whole reply, whatever the scatter.
-ISOLATED = 0.03
-# Share of the variance of a round that lasts, however many rounds are averaged, within a reply and from one to the
-# next: what disturbs a machine comes and goes by the second and the minute.
-LASTING = 0.1
+# How far (log) a cost in plain steps is off, however many rounds are averaged: a few steps are not a whole reply's, and
+# heat, other programs and a longer context change it from reply to reply; and from one process to the next.
+DRIFT, AGED_DRIFT = 0.04, 0.1
 # No round is believed to scatter less.
 LEAST_NOISE = 0.02
 # A block this many times as far from the others as luck would have it is disturbed, and weighs accordingly less.
 FARTHEST = 5.0
-# How much (log) a cost in plain steps changes from reply to reply: heat, other programs, a longer context; and from one
-# process to the next.
-CHANGE, AGED_CHANGE = 0.02, 0.1
 # Before any block is seen, blocks are taken to scatter by so much more (variance) than rounds do, as if so many had
 # shown it; more than the last `MOST_FREEDOM` are forgotten, for what other programs do changes by the minute.
 TYPICAL_SCATTER, TYPICAL_FREEDOM, MOST_FREEDOM = 1.5, 3, 12
@@ -50,8 +44,6 @@ WIDEST = 2.0
 # A drafted round reads the weights once at least, as a plain step does; where it seems to take less than so many plain
 # steps, these were disturbed. So they were where it seems to take more than all its passes one by one.
 LEAST_COST = 0.9
-# Rounds of one kind whose cost is worth keeping.
-FEWEST_OF_KIND = 3
 # No round costs e^9 plain steps.
 LARGEST_LOG = 9.0
 # No clock tells less.
@@ -139,14 +131,14 @@ class CostMemo:
         """What `to_dict` wrote, believed less; nothing of what is too old, or nonsense."""
         try:
             costs = {
-                (str(drafter), int(k)): Estimate(float(mean), float(variance) + AGED_CHANGE**2)
+                (str(drafter), int(k)): Estimate(float(mean), float(variance) + AGED_DRIFT**2)
                 for drafter, k, mean, variance in values["costs"]
             }
             squares, freedom = float(values["squares"]), int(values["freedom"])
             age_seconds = now_seconds - float(values["at"])
         except (KeyError, TypeError, ValueError, OverflowError):
             return cls()
-        sound = all(abs(cost.log) < LARGEST_LOG and AGED_CHANGE**2 < cost.variance < inf for cost in costs.values())
+        sound = all(abs(cost.log) < LARGEST_LOG and AGED_DRIFT**2 < cost.variance < inf for cost in costs.values())
         spread = 1 <= freedom <= MOST_FREEDOM and 0 < squares <= freedom * FARTHEST**2
         return cls(costs, squares, freedom) if sound and spread and 0 <= age_seconds <= BELIEVED_SECONDS else cls()
 
@@ -237,9 +229,8 @@ class Meter:
             return self._memo
         mean, costs = fmean(self._seconds), dict(self._memo.costs)
         usual = dict(zip(self._kinds, kind_means(self._kinds, self._seconds), strict=True))
-        for kind, count in Counter(self._kinds).items():
-            if count >= FEWEST_OF_KIND:
-                costs[kind] = Estimate(fit.cost.log + log(usual[kind] / mean), fit.cost.variance)
+        for kind, seconds in usual.items():
+            costs[kind] = Estimate(fit.cost.log + log(seconds / mean), fit.cost.variance)
         freedom = min(fit.freedom, MOST_FREEDOM)
         return CostMemo(costs, fit.squares * freedom / fit.freedom, freedom)
 
@@ -257,11 +248,11 @@ class Meter:
         ]
         found = []
         if 2 * len(known) >= len(self._kinds):
-            variance = fmean(one for _, one in known) + CHANGE**2 + LASTING * noise**2
+            variance = fmean(one for _, one in known) + DRIFT**2
             found.append(Estimate(fmean(one for one, _ in known), variance))
         for at, step_seconds, steps in self._blocks:
             beside = even[max(at - BESIDE, 0) : at + BESIDE]
-            variance = noise**2 * (1 / steps + 1 / len(beside) + LASTING) + ISOLATED**2
+            variance = noise**2 * (1 / steps + 1 / len(beside)) + DRIFT**2
             found.append(Estimate(log(mean * fmean(beside) / step_seconds), variance))
         return joined(found, noise, self._memo) if found else None
 

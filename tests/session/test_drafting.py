@@ -9,7 +9,6 @@ from specdec_cli import kinds
 from specdec_cli.chips import LAUNCH_SHARE, chip_of
 from specdec_cli.engine import device
 from specdec_cli.engine.draft_length.adaptive import Adaptive
-from specdec_cli.engine.draft_length.constants import BELIEVED_SECONDS
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.drafters.auto import AutoDrafter
 from specdec_cli.engine.drafters.base import Drafter
@@ -18,7 +17,7 @@ from specdec_cli.engine.drafters.ngram import NgramDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.events import Round
-from specdec_cli.meter import CostMemo, Estimate
+from specdec_cli.meter import BELIEVED_SECONDS, CostMemo, Estimate
 from specdec_cli.session.cost_file import CostFile
 from specdec_cli.session.drafting import DraftController
 

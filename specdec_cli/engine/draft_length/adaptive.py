@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from specdec_cli.engine.draft_length.acceptance import Acceptance
 from specdec_cli.engine.draft_length.constants import (
-    BELIEVED_SECONDS,
     BUDGET,
     FIRST_WAIT,
     HOPED_RATE,
@@ -26,6 +25,7 @@ from specdec_cli.engine.draft_length.constants import (
 from specdec_cli.engine.draft_length.costs import Costs, RoundCosts, costs_from_dict
 from specdec_cli.events import Round
 from specdec_cli.kinds import UNTRIED, learns_from
+from specdec_cli.meter import BELIEVED_SECONDS
 from specdec_cli.request import MAX_DRAFT, MAX_K
 from specdec_cli.speedup import expected_tokens
 

@@ -21,8 +21,6 @@ SPIKE = 1.35
 PREFILL_TOKENS = 32
 # Doubts (log) about assumed costs: nothing is known of the machine's GPU; it was measured by an earlier process.
 UNKNOWN_DOUBT, MEASURED_DOUBT = 0.5, 0.1
-# What was written down longer ago is not believed.
-BELIEVED_SECONDS = 30 * 86400.0
 
 # Probes. Share of the tokens that finding out may lose, and plain steps that it may lose in any reply.
 SHARE, BUDGET = 0.02, 2.0
