@@ -10,6 +10,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
@@ -34,6 +35,8 @@ MOST_WAIT_SECONDS = 60
 # huggingface_hub sleeps as long as these answers ask for, and tries again.
 RETRIED = (408, 429, 500, 502, 503, 504)
 _listeners: list[Callable[[str], None]] = []
+# The digest that the Hub's listing gives the file now being fetched in this thread.
+_listed_digest: ContextVar[str | None] = ContextVar("listed digest", default=None)
 
 
 def prepare() -> None:
@@ -76,7 +79,8 @@ def keep_token_home(request: Request) -> None:
 def refuse_other_file(response: Response) -> None:
     """Check the commit and the ETag of a file's answer: the library makes folders and files of these names.
 
-    Raises: NotAvailable for another commit than was asked for, and for an ETag that is no digest.
+    Under the ETag of another file the library would keep these bytes as that file's, or link that file here.
+    Raises: NotAvailable for another commit than was asked for, and for an ETag that is no digest or not the listed one.
     """
     asked = FILE.search(response.request.url.path)
     if asked is None:
@@ -89,7 +93,21 @@ def refuse_other_file(response: Response) -> None:
         )
     etag = response.headers.get("x-linked-etag") or response.headers.get("etag")
     if etag is not None and response.request.method == "HEAD" and not _leads_on(response):
-        require_digest(name, path, etag.lstrip("W/").strip('"'))
+        digest = require_digest(name, path, etag.lstrip("W/").strip('"'))
+        if (listed := _listed_digest.get()) not in (None, digest):
+            raise NotAvailable(
+                f"the Hub sends {path} of {name} as {digest[:12]}, and lists it as {str(listed)[:12]}", DISTRUST
+            )
+
+
+@contextmanager
+def expecting(digest: str) -> Iterator[None]:
+    """In this context a file whose ETag is not `digest` is refused before the library writes anything."""
+    token = _listed_digest.set(digest)
+    try:
+        yield
+    finally:
+        _listed_digest.reset(token)
 
 
 def _leads_on(response: Response) -> bool:

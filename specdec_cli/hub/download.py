@@ -23,6 +23,7 @@ from specdec_cli.errors import DoesNotFit, NotAvailable
 from specdec_cli.format import size
 from specdec_cli.hub import record
 from specdec_cli.hub.cache import blob_path, cache_folder, is_inside, replace_text, repository, require_inside
+from specdec_cli.hub.client import expecting
 from specdec_cli.hub.failures import explained
 from specdec_cli.hub.names import require_digest
 from specdec_cli.hub.record import Problem, digest_of
@@ -169,7 +170,8 @@ def _fetch_file(snapshot: Snapshot, file: RemoteFile, known: Known, progress: Pr
             etag = get_hf_file_metadata(hf_hub_url(name, file.path, revision=commit), retry_on_errors=True).etag
             file = replace(file, digest=require_digest(name, file.path, etag))
         if not _keep_if_listed(snapshot, file, known):
-            hf_hub_download(name, file.path, revision=commit, tqdm_class=_bar_class(name, file, progress))
+            with expecting(str(file.digest)):
+                hf_hub_download(name, file.path, revision=commit, tqdm_class=_bar_class(name, file, progress))
             found = digest_of(snapshot.folder / file.path, str(file.digest))
             if not _keep_if_listed(snapshot, file, frozenset()):
                 raise NotAvailable(
