@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from specdec_cli.errors import DoesNotFit, NotAvailable, Refused, SpecdecError, UsageError
     from specdec_cli.events import Failure, Finish, Prefill, Reading, Round, RoundDone, Start, TokenLogprob
-    from specdec_cli.models.tool_call import ToolCall
+    from specdec_cli.models.tool_calls import ToolCall
     from specdec_cli.pairs.pair import Pair
     from specdec_cli.request import Constraint, Request
     from specdec_cli.session.load import load
@@ -28,7 +28,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "errors": ("DoesNotFit", "NotAvailable", "Refused", "SpecdecError", "UsageError"),
     "events": ("Failure", "Finish", "Prefill", "Reading", "Round", "RoundDone", "Start", "TokenLogprob"),
-    "models.tool_call": ("ToolCall",),
+    "models.tool_calls": ("ToolCall",),
     "pairs.pair": ("Pair",),
     "request": ("Constraint", "Request"),
     "session.load": ("load",),

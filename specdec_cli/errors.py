@@ -1,4 +1,4 @@
-"""The one error tree. Law: every error says both values and the next command.
+"""The one error tree, and the boundary to code and files of others. Every error says both values and the next command.
 
 SpecdecError            exit 1   failed
 ├── UsageError          exit 2   the command line or its input is wrong
@@ -10,6 +10,10 @@ SpecdecError            exit 1   failed
 """
 
 from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 
 class SpecdecError(Exception):
@@ -53,3 +57,41 @@ class DoesNotFit(SpecdecError):
     """Memory, disk or the context window is too small."""
 
     exit_code = 5
+
+
+MOST_SHOWN = 160
+# Libraries quote exceptions and classes of theirs in what they say.
+CLASS = re.compile(r"<class '([\w.]+)'>")
+NAME = re.compile(r"\b[A-Z]\w*(?:Error|Exception|Warning)\b:?")
+
+
+@contextmanager
+def untrusted(refused: Callable[[str], SpecdecError]) -> Iterator[None]:
+    """In this context any exception becomes `refused(reason)`; SpecdecErrors pass unchanged."""
+    try:
+        yield
+    except SpecdecError:
+        raise
+    except Exception as error:  # code and files of others: what they raise cannot be listed
+        raise refused(reason(error)) from error
+
+
+def reason(error: BaseException) -> str:
+    """What happened, in one short line without the exception's name."""
+    match error:
+        case RecursionError():
+            return "something in it is nested too deeply"
+        case MemoryError():
+            return "something in it is too large for this machine's memory"
+        case KeyError():
+            return f"{error.args[0]!r} is missing" if error.args else "a value is missing"
+        case OSError() if error.strerror:
+            return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    text = " ".join(_plain(str(error)).split())
+    if not text:
+        return "a check failed, and it did not say why"
+    return text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…"
+
+
+def _plain(text: str) -> str:
+    return NAME.sub("", CLASS.sub(r"\1", text)).replace("NoneType", "null")

@@ -1,13 +1,17 @@
-"""JSON from outside (pure). Law: one door; whatever is wrong with a text or a value is said with file, key and value.
+"""JSON from outside, and a lock on the folder of a file of ours.
 
-Python's own reader lets three things through that a file from elsewhere may hold: nesting that ends in a
-RecursionError, a number of thousands of digits, and bytes that are no UTF-8.
+`json` lets three things through that a file from elsewhere may hold: nesting that ends in a RecursionError, a number of
+thousands of digits, and bytes that are no UTF-8. Here each is a NotJson with one line.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
-from collections.abc import Mapping
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -78,3 +82,38 @@ def shown(value: object) -> str:
     except (TypeError, ValueError, RecursionError):
         return kind_of(value)
     return text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…"
+
+
+PATIENCE_SECONDS = 10.0
+STEP_SECONDS = 0.02
+
+
+@contextmanager
+def locked(
+    folder: Path, patience_seconds: float = PATIENCE_SECONDS, sleep: Callable[[float], None] = time.sleep
+) -> Iterator[None]:
+    """Makes the folder and holds its lock. Raises: BlockingIOError after `patience_seconds`, OSError.
+
+    A file system without locks is used without one.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        _wait(descriptor, patience_seconds, sleep)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _wait(descriptor: int, patience_seconds: float, sleep: Callable[[float], None]) -> None:
+    waited = 0.0
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if waited >= patience_seconds:
+                raise
+        except OSError:
+            return None
+        sleep(STEP_SECONDS)
+        waited += STEP_SECONDS

@@ -21,8 +21,7 @@ from statistics import fmean, median
 from typing import Any
 
 from specdec_cli.events import Round
-from specdec_cli.gain import FEWEST_ROUNDS, Gain
-from specdec_cli.speedup import break_even_share, speedup
+from specdec_cli.gain import FEWEST_ROUNDS, Gain, break_even_share, speedup
 
 CONFIDENCE = 0.95
 # No figure is shown where fewer of the rounds drafted, nor before so many of them did.

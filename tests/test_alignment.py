@@ -1,6 +1,6 @@
 """Which token each part of a text is from, where pieces and text disagree."""
 
-from specdec_cli.alignment import Alignment
+from specdec_cli.fates import Alignment
 
 
 def shares(pieces, *texts):

@@ -2,8 +2,7 @@
 
 import pytest
 
-from specdec_cli.errors import NotAvailable, Refused
-from specdec_cli.foreign import guarded, reason
+from specdec_cli.errors import NotAvailable, Refused, reason, untrusted
 
 RAISED = [
     (KeyError("hidden_size"), "'hidden_size' is missing"),
@@ -20,13 +19,13 @@ RAISED = [
 
 @pytest.mark.parametrize(("error", "said"), RAISED, ids=range(len(RAISED)))
 def test_every_exception_becomes_one_line(error, said):
-    with pytest.raises(NotAvailable) as caught, guarded(lambda why: NotAvailable(why, "next")):
+    with pytest.raises(NotAvailable) as caught, untrusted(lambda why: NotAvailable(why, "next")):
         raise error
     assert caught.value.message == reason(error) == said and caught.value.__cause__ is error
 
 
 def test_errors_of_ours_and_interrupts_pass():
     for error in (Refused("a", "b"), KeyboardInterrupt()):
-        with pytest.raises(type(error)) as caught, guarded(lambda why: NotAvailable(why, "next")):
+        with pytest.raises(type(error)) as caught, untrusted(lambda why: NotAvailable(why, "next")):
             raise error
         assert caught.value is error

@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-from specdec_cli.locking import locked
+from specdec_cli.jsonfile import locked
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from specdec_cli.locking import locked
+from specdec_cli.jsonfile import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

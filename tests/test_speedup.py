@@ -2,7 +2,7 @@
 
 import pytest
 
-from specdec_cli.speedup import (
+from specdec_cli.gain import (
     break_even_acceptance,
     break_even_share,
     expected_tokens,

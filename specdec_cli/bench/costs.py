@@ -11,7 +11,7 @@ from itertools import zip_longest
 from statistics import median
 
 from specdec_cli.bench.result import CostSample, Sample
-from specdec_cli.speedup import break_even_acceptance
+from specdec_cli.gain import break_even_acceptance
 from specdec_cli.stats import ratio
 
 

@@ -28,7 +28,7 @@ from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
 from specdec_cli.session.capacity import Capacity, capacity_of
 from specdec_cli.session.conversation import Answer, Conversation, Fitted, Turn
-from specdec_cli.session.interrupt import Interrupt, Presses
+from specdec_cli.session.signals import Interrupt, Presses
 from specdec_cli.stats import ChatStats
 
 NoEcho = Callable[[], AbstractContextManager[None]]

@@ -18,7 +18,7 @@ from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.format import count
 from specdec_cli.kinds import LOOKUP, MODEL, kind_of
 from specdec_cli.pairs.catalog import registry
-from specdec_cli.pairs.here import model_folder
+from specdec_cli.pairs.local import model_folder
 from specdec_cli.request import one_name
 from specdec_cli.session.conversation import Conversation
 

@@ -13,7 +13,7 @@ from specdec_cli.chat.chat import Chat
 from specdec_cli.chat.commands import Leave, run_command
 from specdec_cli.chat.screen import Notice
 from specdec_cli.errors import SpecdecError, UsageError
-from specdec_cli.session.idle import when_idle
+from specdec_cli.session.signals import when_idle
 
 FENCE = '"""'
 

@@ -125,7 +125,7 @@ def _resolved(models: ContenderOptions, drafts: tuple[str, ...], drafters: tuple
 def _measured(job: BenchRequest, reason: str, exports: list[Path], quiet: bool) -> BenchResult:
     """Load, run, and save, whatever happens after the first figure."""
     from specdec_cli.bench.run import Bench
-    from specdec_cli.session.interrupt import Interrupt
+    from specdec_cli.session.signals import Interrupt
     from specdec_cli.ui.bench.export import export
     from specdec_cli.ui.bench.progress import bench_progress, silent
 
@@ -164,13 +164,13 @@ def _show(result: BenchResult, json: bool) -> None:
 def _write(result: BenchResult, job: BenchRequest) -> None:
     from specdec_cli.bench.record import chosen_k, entry
     from specdec_cli.bench.report import reports
-    from specdec_cli.pairs import userfile
+    from specdec_cli.pairs import registry as models_toml
     from specdec_cli.pairs.registry import user_file
     from specdec_cli.ui.pairs import print_line
 
     report: Report = reports(result)[0]
     k = chosen_k(result, report)
-    userfile.record_measured(user_file(), job.pair, k, entry(result, report))
+    models_toml.record_measured(user_file(), job.pair, k, entry(result, report))
     print_line(sys.stderr, f"{job.pair.name} now starts at K {k}: {user_file()}")
 
 

@@ -6,8 +6,7 @@ import errno
 import sys
 
 from specdec_cli.cli.pipes import ReaderLeft
-from specdec_cli.errors import DoesNotFit, SpecdecError
-from specdec_cli.foreign import reason
+from specdec_cli.errors import DoesNotFit, SpecdecError, reason
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 

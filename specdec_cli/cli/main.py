@@ -23,7 +23,7 @@ from specdec_cli.cli.pipes import ReaderLeft
 from specdec_cli.cli.streams import drop_unwritten, prepare_streams
 from specdec_cli.cli.usage import prepare, untyped
 from specdec_cli.errors import SpecdecError, UsageError
-from specdec_cli.session.interrupt import ENDING, unwinding
+from specdec_cli.session.signals import ENDING, unwinding
 
 # The help's panels, and the order of the commands in each.
 PANELS = {

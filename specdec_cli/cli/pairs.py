@@ -67,7 +67,7 @@ def pairs(
 def pair_rows(known: Registry) -> list[PairRow]:
     """What `specdec pairs` shows, in the order of models.toml."""
     from specdec_cli.pairs.catalog import confirmed, estimated_bytes, fits, size_bytes, verified
-    from specdec_cli.pairs.here import can_be_pulled, missing
+    from specdec_cli.pairs.local import can_be_pulled, missing
     from specdec_cli.ui.pairs import PairRow
 
     sizes = confirmed()
@@ -100,9 +100,9 @@ def add(
     yes: Yes = False,
 ) -> None:
     """Add a pair of your own to your models.toml; an entry of that name is replaced only after a question."""
-    from specdec_cli.pairs import userfile
+    from specdec_cli.pairs import registry as models_toml
     from specdec_cli.pairs.catalog import registry
-    from specdec_cli.pairs.here import can_be_pulled, missing
+    from specdec_cli.pairs.local import can_be_pulled, missing
     from specdec_cli.pairs.registry import user_file
     from specdec_cli.ui.pairs import print_line
 
@@ -112,7 +112,7 @@ def add(
         ask(f"{name} is {known.described}. Replace it by {new.described}?", yes)
     elif known is not None:
         new = replace(known, k=new.k if k is not None else known.k)
-    userfile.add_pair(user_file(), new)
+    models_toml.add_pair(user_file(), new)
     print_line(sys.stderr, f"saved pair {name} ({user_file()})")
     problem = missing(new)
     if problem is not None and can_be_pulled(problem):
@@ -121,7 +121,7 @@ def add(
 
 def _named_pair(name: str, models: PairOptions, k: str | None) -> Pair:
     """The pair that `pairs add` describes. Raises: UsageError, NotAvailable."""
-    from specdec_cli.pairs.here import as_kept
+    from specdec_cli.pairs.local import as_kept
 
     if not NAME.fullmatch(name):
         raise UsageError(f"{name!r} is no name for a pair", "use letters, digits, dots, - and _ only")
@@ -149,7 +149,7 @@ def use(
     force: Annotated[bool, typer.Option("--force", help="Make it the default although it is not here.")] = False,
 ) -> None:
     """Make a pair the default, used when you give no --pair. One that is not here is pulled first, if you agree."""
-    from specdec_cli.pairs import userfile
+    from specdec_cli.pairs import registry as models_toml
     from specdec_cli.pairs.catalog import registry
     from specdec_cli.pairs.registry import user_file
     from specdec_cli.ui.pairs import print_line
@@ -157,14 +157,14 @@ def use(
     pair = registry().find(name)
     if not force:
         _bring(pair, yes)
-    userfile.set_default(user_file(), name)
+    models_toml.set_default(user_file(), name)
     print_line(sys.stderr, f"{name} is now the default pair")
 
 
 def _bring(pair: Pair, yes: bool) -> None:
     """Pull what is missing of `pair`. Raises: NotAvailable where it may not or cannot be pulled."""
     from specdec_cli.pairs.catalog import confirmed, size_bytes
-    from specdec_cli.pairs.here import can_be_pulled, missing
+    from specdec_cli.pairs.local import can_be_pulled, missing
 
     problem = missing(pair)
     if problem is None:
@@ -188,7 +188,7 @@ def _bring(pair: Pair, yes: bool) -> None:
 @ignore_broken_pipe
 def remove(name: PairName, yes: Yes = False) -> None:
     """Take a pair out of your models.toml; a packaged pair of that name comes back. No model is deleted."""
-    from specdec_cli.pairs import userfile
+    from specdec_cli.pairs import registry as models_toml
     from specdec_cli.pairs.catalog import is_local, registry
     from specdec_cli.pairs.registry import packaged_file, read_registry, user_file
     from specdec_cli.ui.pairs import print_line
@@ -204,8 +204,8 @@ def remove(name: PairName, yes: Yes = False) -> None:
     packaged = read_registry(packaged_file(), "packaged").pairs.get(name)
     was_default = known.default_pair == name and packaged is None
     if was_default:
-        userfile.set_default(file, None)  # first: a default pair without an entry would be an error
-    userfile.remove_pair(file, name)
+        models_toml.set_default(file, None)  # first: a default pair without an entry would be an error
+    models_toml.remove_pair(file, name)
     print_line(sys.stderr, f"{name} is out of {file}; the models stay where they are")
     if packaged is not None:
         print_line(sys.stderr, f"the packaged {name} is back: {packaged.described}")

@@ -42,7 +42,7 @@ def check(
     """Verdict on a pair from a few hundred kB: tokenizers, caches, memory, expected gain."""
     from specdec_cli.pairs.catalog import partly_here
     from specdec_cli.pairs.check import check_pair, locate_pair
-    from specdec_cli.pairs.here import forbidding
+    from specdec_cli.pairs.local import forbidding
     from specdec_cli.ui.pairs import print_checks, print_json, print_line, print_verdict
 
     with forbidding(offline):
@@ -78,7 +78,7 @@ def pull(
 ) -> None:
     """Download a pair, checking it first; without a name specdec recommends one for this machine, and asks."""
     from specdec_cli.pairs.catalog import recommended, registry
-    from specdec_cli.pairs.here import forbidding
+    from specdec_cli.pairs.local import forbidding
     from specdec_cli.pairs.pull import pull
     from specdec_cli.ui.download import PullScreen
     from specdec_cli.ui.pairs import print_line

@@ -21,7 +21,7 @@ from specdec_cli.cli.run import read_prompt
 from specdec_cli.cli.sampling import SamplingOptions
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Failure
-from specdec_cli.session.interrupt import Interrupt
+from specdec_cli.session.signals import Interrupt
 
 if TYPE_CHECKING:
     from specdec_cli.race.events import RaceEvent, RaceFinish

@@ -82,7 +82,7 @@ def _play(
 ) -> bool:
     """Whether it came to its end. `looks` are those of the display."""
     from specdec_cli.events import Failure
-    from specdec_cli.session.interrupt import Interrupt
+    from specdec_cli.session.signals import Interrupt
     from specdec_cli.ui.display import open_display, print_error, print_notice
     from specdec_cli.ui.replay import play
 

@@ -24,7 +24,7 @@ from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Failure, Finish
 from specdec_cli.kinds import DEFAULT_DRAFTER, NONE
 from specdec_cli.request import require_lookups
-from specdec_cli.session.interrupt import Interrupt
+from specdec_cli.session.signals import Interrupt
 
 if TYPE_CHECKING:
     from specdec_cli.ui.display import Display

@@ -43,7 +43,7 @@ def print_config(
     """Settings of the client `name` for this pair at that address. Raises: NotAvailable, Refused, UsageError."""
     from specdec_cli.kinds import DRAFTERS
     from specdec_cli.serve.http.guard import Door
-    from specdec_cli.session.facts import pair_facts
+    from specdec_cli.session.load import pair_facts
     from specdec_cli.ui.display import print_notice
 
     if port == 0:

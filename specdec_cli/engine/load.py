@@ -13,8 +13,7 @@ from specdec_cli.engine.architectures import refusal
 from specdec_cli.engine.config_types import contradiction
 from specdec_cli.engine.failure import device_failure
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.errors import NotAvailable, Refused
-from specdec_cli.foreign import guarded, reason
+from specdec_cli.errors import NotAvailable, Refused, reason, untrusted
 from specdec_cli.models.checkpoint import Checkpoint
 
 
@@ -40,7 +39,7 @@ def empty_model(checkpoint: Checkpoint, kv_bits: int | None = None) -> CachedMod
     Raises: as `require_runnable`.
     """
     network = blank_network(checkpoint)
-    with guarded(lambda reason: _does_not_run(checkpoint, reason)):
+    with untrusted(lambda reason: _does_not_run(checkpoint, reason)):
         return CachedModel(network, checkpoint.name, checkpoint.context_limit, kv_bits)
 
 
@@ -50,7 +49,7 @@ def blank_network(checkpoint: Checkpoint) -> nn.Module:
     Raises: NotAvailable if the installed mlx-lm has no such architecture or the configuration does not fit it.
     """
     model_class, args_class = _classes(checkpoint)
-    with guarded(lambda reason: _does_not_load(checkpoint, reason)):
+    with untrusted(lambda reason: _does_not_load(checkpoint, reason)):
         return model_class(args_class.from_dict(dict(checkpoint.config)))
 
 
@@ -60,7 +59,7 @@ def _classes(checkpoint: Checkpoint) -> tuple[type, Any]:
         f"{checkpoint.name} is of type {checkpoint.model_type}, which the installed mlx-lm does not know",
         "upgrade mlx-lm, or use a model type that it lists",
     )
-    with guarded(lambda reason: unknown):
+    with untrusted(lambda reason: unknown):
         model_class, args_class = _get_classes(dict(checkpoint.config))
     return model_class, args_class
 
@@ -101,7 +100,7 @@ def _lazy_network(checkpoint: Checkpoint) -> nn.Module:
                 f"{path.name} of {checkpoint.name} is damaged ({path.stat().st_size} bytes): {error}",
                 "delete the file and download it again",
             ) from error
-    with guarded(lambda reason: _does_not_load(checkpoint, reason)):
+    with untrusted(lambda reason: _does_not_load(checkpoint, reason)):
         network, _ = load_model(checkpoint.folder, lazy=True)
     if checkpoint.config.get("dtype", checkpoint.config.get("torch_dtype")) == "float32":
         network.set_dtype(mx.float32)

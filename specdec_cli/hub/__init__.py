@@ -13,8 +13,8 @@ import os
 # posts a summary of every download.
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 
-from specdec_cli.hub.cache import cache_folder, cached_models
-from specdec_cli.hub.cached import PULL, SHIPPED, locate
+from specdec_cli.hub.cache import cache_folder, cached_models, require_hub_id, same_model
+from specdec_cli.hub.cached import PULL, SHIPPED, Problem, locate
 from specdec_cli.hub.client import saying
 from specdec_cli.hub.deletion import Removal, removal, remove
 from specdec_cli.hub.download import (
@@ -27,12 +27,17 @@ from specdec_cli.hub.download import (
     uncompared_bytes,
     verify,
 )
-from specdec_cli.hub.heads import head_bytes, keep_head, kept_commit, read_config, remove_head
-from specdec_cli.hub.names import require_hub_id, same_model
-from specdec_cli.hub.record import Problem
+from specdec_cli.hub.heads import (
+    RemoteTensor,
+    head_bytes,
+    keep_head,
+    kept_commit,
+    read_config,
+    remote_tensors,
+    remove_head,
+)
 from specdec_cli.hub.settings import settings
 from specdec_cli.hub.snapshot import RemoteFile, Snapshot, resolve
-from specdec_cli.hub.tensors import RemoteTensor, remote_tensors
 
 __all__ = [
     "PULL",

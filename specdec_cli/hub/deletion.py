@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from specdec_cli.errors import NotAvailable
-from specdec_cli.hub import record
-from specdec_cli.hub.cache import cache_folder, is_inside, repository, require_inside, spelled_here
-from specdec_cli.hub.failures import explained
-from specdec_cli.hub.names import require_hub_id
+from specdec_cli.hub import cached as record
+from specdec_cli.hub.cache import cache_folder, is_inside, repository, require_hub_id, require_inside, spelled_here
+from specdec_cli.hub.client import as_user_error
 
 if TYPE_CHECKING:
     from huggingface_hub import CachedRepoInfo, HFCacheInfo
@@ -37,7 +36,7 @@ def removal(name: str, commit: str | None = None) -> Removal:
     require_hub_id(name)
     name = spelled_here(name)
     folder = repository(name)
-    with explained(name):
+    with as_user_error(name):
         if not folder.is_dir():
             raise NotAvailable(f"{name} is not in the model cache {cache_folder()}", "specdec pairs")
         cache, repo = _scan(name)
@@ -67,7 +66,7 @@ def removal(name: str, commit: str | None = None) -> Removal:
 
 def remove(plan: Removal) -> int:
     """Carry out the plan; returns the bytes freed. Raises: NotAvailable if something could not be removed."""
-    with explained(plan.name):
+    with as_user_error(plan.name):
         if not plan.commits:
             shutil.rmtree(repository(plan.name))
             return plan.freed_bytes

@@ -21,11 +21,18 @@ from typing import Any, Protocol
 
 from specdec_cli.errors import DoesNotFit, NotAvailable
 from specdec_cli.format import size
-from specdec_cli.hub import record
-from specdec_cli.hub.cache import blob_path, cache_folder, is_inside, replace_text, repository, require_inside
-from specdec_cli.hub.failures import explained
-from specdec_cli.hub.names import require_digest
-from specdec_cli.hub.record import Problem, digest_of
+from specdec_cli.hub import cached as record
+from specdec_cli.hub.cache import (
+    blob_path,
+    cache_folder,
+    is_inside,
+    replace_text,
+    repository,
+    require_digest,
+    require_inside,
+)
+from specdec_cli.hub.cached import Problem, digest_of
+from specdec_cli.hub.client import as_user_error, expecting
 from specdec_cli.hub.snapshot import RemoteFile, Snapshot
 
 # The library drops a connection after about a minute without data, so a part this old belongs to no running download.
@@ -66,17 +73,17 @@ def fetch(snapshot: Snapshot, progress: Progress = silent) -> Path:
         return snapshot.folder
     name, commit = snapshot.name, snapshot.commit
     check_space([snapshot])
-    with explained(name):
+    with as_user_error(name):
         _sweep(name, time.time())
         known = record.compared_digests(name)
     files = _fetch_small(snapshot)
     for file in files:
         progress(file.path, file.size_bytes, file.size_bytes)
-    with explained(name):
+    with as_user_error(name):
         if any(file.is_weights and not file.cached for file in snapshot.files):
             record.write(name, commit, [])
     files += [_fetch_file(snapshot, file, known, progress) for file in snapshot.files if file.is_weights]
-    with explained(name):
+    with as_user_error(name):
         sizes = [(snapshot.folder / file.path).stat().st_size for file in files]
         compared = zip(files, sizes, strict=True)
         record.write(name, commit, [record.Entry(file.path, bytes_, str(file.digest)) for file, bytes_ in compared])
@@ -124,7 +131,7 @@ def verify(snapshot: Snapshot) -> list[Problem]:
     problems = []
     for file in snapshot.files:
         path = snapshot.folder / file.path
-        with explained(snapshot.name):
+        with as_user_error(snapshot.name):
             if not path.is_file():
                 problems.append(Problem(file.path, file.digest or "there", "missing"))
             elif file.digest is not None:
@@ -142,7 +149,7 @@ def discard(snapshot: Snapshot, problems: list[Problem]) -> None:
     altered = {problem.path for problem in problems}
     for file in snapshot.files:
         if file.path in altered:
-            with explained(snapshot.name):
+            with as_user_error(snapshot.name):
                 _keep_if_listed(snapshot, file, frozenset())
 
 
@@ -164,12 +171,13 @@ def _fetch_file(snapshot: Snapshot, file: RemoteFile, known: Known, progress: Pr
     from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
 
     name, commit = snapshot.name, snapshot.commit
-    with explained(name, snapshot.revision):
+    with as_user_error(name, snapshot.revision):
         if file.digest is None:  # a mirror whose listing gives none; its ETag is the only other word on the bytes
             etag = get_hf_file_metadata(hf_hub_url(name, file.path, revision=commit), retry_on_errors=True).etag
             file = replace(file, digest=require_digest(name, file.path, etag))
         if not _keep_if_listed(snapshot, file, known):
-            hf_hub_download(name, file.path, revision=commit, tqdm_class=_bar_class(name, file, progress))
+            with expecting(str(file.digest)):
+                hf_hub_download(name, file.path, revision=commit, tqdm_class=_bar_class(name, file, progress))
             found = digest_of(snapshot.folder / file.path, str(file.digest))
             if not _keep_if_listed(snapshot, file, frozenset()):
                 raise NotAvailable(

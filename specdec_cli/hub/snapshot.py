@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING
 
 from specdec_cli.errors import NotAvailable
 from specdec_cli.format import count
-from specdec_cli.hub.cache import blob_path, is_inside, snapshot_folder, spelled_here
-from specdec_cli.hub.cached import cached_folder, is_compared
-from specdec_cli.hub.client import prepare
-from specdec_cli.hub.failures import explained, no_hub
-from specdec_cli.hub.names import (
+from specdec_cli.hub.cache import (
     COMMIT,
     DIGEST,
     DISTRUST,
     HUB_ID,
+    blob_path,
     is_head,
+    is_inside,
     is_place,
     is_weights,
     list_files,
@@ -30,9 +28,12 @@ from specdec_cli.hub.names import (
     require_revision,
     require_size,
     same_model,
+    snapshot_folder,
+    spelled_here,
     wanted,
 )
-from specdec_cli.hub.record import digest_of, read
+from specdec_cli.hub.cached import cached_folder, digest_of, is_compared, read
+from specdec_cli.hub.client import as_user_error, no_hub, prepare
 from specdec_cli.jsonfile import shown
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def resolve(name: str, revision: str | None = None, *, offline: bool = False) ->
         return _held(name, revision)
     pinned = revision if revision is not None and COMMIT.fullmatch(revision) else None
     if pinned:
-        with explained(name, revision):
+        with as_user_error(name, revision):
             compared = is_compared(name, snapshot_folder(name, pinned))
         if compared:
             return _held(name, revision)
@@ -124,7 +125,7 @@ def resolve(name: str, revision: str | None = None, *, offline: bool = False) ->
     if isinstance(info.id, str) and HUB_ID.fullmatch(info.id) and same_model(name, info.id):
         name = spelled_here(info.id)
     commit = _commit(name, info.sha, pinned)
-    with explained(name, revision):
+    with as_user_error(name, revision):
         files = [_placed(name, commit, file) for file in _listed(name, commit, info.siblings or [])]
     return Snapshot(name, commit, _order(files), revision or constants.DEFAULT_REVISION)
 
@@ -132,7 +133,7 @@ def resolve(name: str, revision: str | None = None, *, offline: bool = False) ->
 def _ask(name: str, revision: str | None) -> ModelInfo:
     from huggingface_hub import HfApi, constants
 
-    with explained(name, revision):
+    with as_user_error(name, revision):
         try:
             seconds = float(constants.HF_HUB_ETAG_TIMEOUT)
             info = HfApi().model_info(name, revision=revision, files_metadata=True, timeout=seconds)

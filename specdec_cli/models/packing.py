@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from specdec_cli.models.checkpoint import QUANTIZATION_KEYS, Checkpoint
-from specdec_cli.models.headers import read_header
+from specdec_cli.models.checkpoint import QUANTIZATION_KEYS, Checkpoint, read_header
 
 # What configurations of other tools mean, as mlx-lm reads them; those it packs otherwise are left in 16 bits.
 METHODS = {"mxfp4": {"group_size": 32, "bits": 4}, "mxfp8": {"group_size": 32, "bits": 8}}

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from specdec_cli.chips import ROW_COST_BEFORE_M3, chip_of
+from specdec_cli.engine.draft_length.chips import ROW_COST_BEFORE_M3, chip_of
 from specdec_cli.format import parameters
-from specdec_cli.speedup import TYPICAL_ROW_COST, round_steps
+from specdec_cli.gain import TYPICAL_ROW_COST, round_steps
 
 # Largest useful draft for a target of at least this many billion parameters.
 SIZE_BANDS = ((32.0, 7.0), (14.0, 3.0), (7.0, 1.0))

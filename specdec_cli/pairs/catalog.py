@@ -1,9 +1,10 @@
-"""The known pairs: what is downloaded, what fits. Law: only `confirm` uses the network."""
+"""The known pairs: what is downloaded, what fits. Only `confirm` uses the network."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,9 +16,28 @@ from specdec_cli.errors import NotAvailable, PartlyHere, SpecdecError, Unanswere
 from specdec_cli.kinds import HEAD
 from specdec_cli.machine import physical_bytes
 from specdec_cli.models.memory import HEADROOM
-from specdec_cli.pairs.estimate import named_bytes
 from specdec_cli.pairs.pair import DEMO, Pair, Registry
 from specdec_cli.pairs.registry import load_registry, packaged_file, user_file
+
+# "8B", "0.6B", "135M"; the "A3B" of a mixture's active weights and the "e2b" of an effective size say something else.
+WEIGHTS = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)([bm])(?![a-z0-9])", re.I)
+BITS = re.compile(r"(?<![a-z0-9])(?:(\d+)-?bit|(?:mx|nv)?fp(\d+)|[bf]f?(16)|q(\d+))(?![a-z0-9])", re.I)
+
+
+def named_bytes(name: str) -> int | None:
+    """Bytes of the weights, by the parameters and bits that `name` states; 16 bits where it states none.
+
+    A group of quantized weights has a scale and a bias: half a bit a weight.
+    """
+    short = name.rstrip("/").rsplit("/", 1)[-1]
+    weights = WEIGHTS.search(short)
+    if weights is None:
+        return None
+    bits = BITS.search(short)
+    stated = int(next(filter(None, bits.groups()))) if bits else 16
+    parameters = float(weights[1]) * (1e9 if weights[2] in "bB" else 1e6)
+    return int(parameters * (stated + (0.5 if stated < 16 else 0.0)) / 8)
+
 
 # More than any model has: a number in a file of answers that a crash or a person has damaged.
 MOST_BYTES = 1 << 50

@@ -15,10 +15,9 @@ from specdec_cli.format import count, size
 from specdec_cli.hub import Removal, Snapshot
 from specdec_cli.kinds import HEAD
 from specdec_cli.machine import awake
-from specdec_cli.pairs import userfile
+from specdec_cli.pairs import registry as models_toml
 from specdec_cli.pairs.catalog import is_local, registry, users_of
-from specdec_cli.pairs.check import check_pair, locate_pair
-from specdec_cli.pairs.head_source import HeadSource
+from specdec_cli.pairs.check import HeadSource, check_pair, locate_pair
 from specdec_cli.pairs.pair import DEMO, Pair, Registry
 from specdec_cli.pairs.registry import user_file
 from specdec_cli.pairs.verdict import Verdict
@@ -175,13 +174,13 @@ def _remember(pair: Pair, screen: Screen) -> None:
     known = registry()
     pair = next((listed for listed in known.pairs.values() if _same(listed, pair)), pair)
     if pair.name not in known.pairs:
-        userfile.add_pair(user_file(), pair)
+        models_toml.add_pair(user_file(), pair)
     elif not _same(known.find(pair.name), pair):
         command = f"specdec run {shlex.join(pair.options)} 'your prompt'"
         screen.line(f"here, but {pair.name} already names another pair: {command}")
         return
     if known.default_pair is None and pair.name != DEMO:
-        userfile.set_default(user_file(), pair.name)
+        models_toml.set_default(user_file(), pair.name)
         screen.line(f"{pair.name} is here and is now the default pair: specdec run 'your prompt'")
     elif known.default_pair == pair.name:
         screen.line(f"{pair.name} is here, and is the default pair: specdec run 'your prompt'")

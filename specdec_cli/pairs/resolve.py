@@ -12,7 +12,7 @@ from specdec_cli.kinds import DEFAULT_DRAFTER, LOOKUP
 from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
 from specdec_cli.models.vocab import compare
 from specdec_cli.pairs.catalog import is_downloaded, is_local, registry
-from specdec_cli.pairs.drafts import own_head
+from specdec_cli.pairs.local import own_head
 from specdec_cli.pairs.pair import DEMO, Pair, Registry, draft_options
 
 

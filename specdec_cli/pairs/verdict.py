@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from specdec_cli.errors import SpecdecError
+from specdec_cli.gain import break_even_acceptance
 from specdec_cli.kinds import MTP
 from specdec_cli.models.heads import HeadFiles
 from specdec_cli.models.memory import MemoryEstimate
 from specdec_cli.models.vocab import VocabVerdict
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.speedup import break_even_acceptance
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from specdec_cli.events import Event, Finish, Prefill, Reading, RoundDone, Start
 from specdec_cli.race.events import LaneName, LaneStep
-from specdec_cli.session.stopwatch import Stopwatch
+from specdec_cli.session.meter import Stopwatch
 
 Clock = Callable[[], float]
 # Chosen, not measured: shorter turns cost more of the launches ahead, longer ones make the picture jump.

@@ -14,8 +14,8 @@ from specdec_cli.race.plan import RacePlan
 from specdec_cli.race.state import RaceState
 from specdec_cli.race.texts import common_tokens, divergence
 from specdec_cli.request import Request
+from specdec_cli.session.meter import Stopwatch
 from specdec_cli.session.session import LoadedPair
-from specdec_cli.session.stopwatch import Stopwatch
 
 Cancelled = Callable[[], bool]
 # Tokens of a reply to the prompt's last tokens that is thrown away: kernels are compiled and pages read in it.

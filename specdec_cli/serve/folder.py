@@ -16,11 +16,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from specdec_cli.engine.array_file import ArrayFile, Unusable
-from specdec_cli.errors import SpecdecError, UsageError
-from specdec_cli.foreign import guarded
-from specdec_cli.foreign import reason as reason_of
+from specdec_cli.errors import SpecdecError, UsageError, untrusted
+from specdec_cli.errors import reason as reason_of
 from specdec_cli.format import count, size
-from specdec_cli.locking import locked
+from specdec_cli.jsonfile import locked
 from specdec_cli.serve.conversation_file import PART, Draft, Entry, Facts, entry_of, fingerprint_in
 from specdec_cli.session.slot import Slot
 
@@ -92,7 +91,7 @@ class Folder:
         """Fill the empty `slot`, with `meanwhile` after each array. A file that cannot be believed goes: then false."""
         path = entry.file.path
         try:
-            with guarded(lambda reason: SpecdecError(reason, "")):
+            with untrusted(lambda reason: SpecdecError(reason, "")):
                 for _ in entry.file.ahead():
                     meanwhile()
                 entry.restore(slot)

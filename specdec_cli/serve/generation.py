@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator
 from specdec_cli.engine import device
 from specdec_cli.engine.memory import clear_cache
 from specdec_cli.engine.pipeline import Clock
-from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.errors import SpecdecError, UsageError, untrusted
 from specdec_cli.events import Event, Failure, Finish
-from specdec_cli.foreign import guarded
 from specdec_cli.serve.admission import job_bytes, require_room, room_beside
 from specdec_cli.serve.folder import Folder
 from specdec_cli.serve.keeping import Keeper
@@ -23,10 +22,10 @@ from specdec_cli.serve.queue import Queue
 from specdec_cli.serve.slots import Kept, Slots
 from specdec_cli.serve.work import Taken, Work, failure_of
 from specdec_cli.session.capacity import Capacity, capacity_of
-from specdec_cli.session.idle import IDLE_SECONDS
+from specdec_cli.session.meter import Stopwatch
 from specdec_cli.session.session import LoadedPair
+from specdec_cli.session.signals import IDLE_SECONDS
 from specdec_cli.session.slot import Slot
-from specdec_cli.session.stopwatch import Stopwatch
 from specdec_cli.stats import ChatStats, Stats
 
 # Longest time to write conversations when the server ends: less than whoever ended it is sure to wait.
@@ -107,7 +106,7 @@ class Generation:
             self._write(before=self._clock() + ENDING_SECONDS)
             self._unload()
         if self._pair is None:
-            with guarded(failure_of):
+            with untrusted(failure_of):
                 pair = self._load(name)
                 self.pair_name = name
                 self.capacity = self.capacities[name] = capacity_of(pair, self._options.usable_bytes)
@@ -147,7 +146,7 @@ class Generation:
         while len(self.works) < self._options.parallel and (taken := self._take()):
             self._beginning = taken
             try:
-                with guarded(failure_of):
+                with untrusted(failure_of):
                     self.works = self._with(taken)
             except SpecdecError as error:
                 self._beginning = None
@@ -212,7 +211,7 @@ class Generation:
         """The slot of a job that is done; what a failure may have left in it is forgotten."""
         assert self.slots is not None
         try:
-            with guarded(failure_of):
+            with untrusted(failure_of):
                 if broken:
                     work.kept.slot.forget()
                 self.slots.give_back(work.kept)

@@ -8,8 +8,7 @@ from contextlib import closing
 
 from specdec_cli.engine.array_file import Unusable
 from specdec_cli.engine.pipeline import Clock
-from specdec_cli.errors import SpecdecError
-from specdec_cli.foreign import guarded
+from specdec_cli.errors import SpecdecError, untrusted
 from specdec_cli.serve.folder import LEAST_GAIN, Folder
 from specdec_cli.serve.slots import Kept
 
@@ -50,7 +49,10 @@ class Keeper:
         began = self._clock()
         used_at = time.time() - (began - kept.used_at)
         try:
-            with guarded(not_written), closing(self.folder.write(kept.name, kept.slot, kept.facts, used_at)) as pieces:
+            with (
+                untrusted(not_written),
+                closing(self.folder.write(kept.name, kept.slot, kept.facts, used_at)) as pieces,
+            ):
                 for _ in pieces:
                     if stopped():
                         return False

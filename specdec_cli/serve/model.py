@@ -12,11 +12,11 @@ from specdec_cli.models.fill import Fill
 from specdec_cli.models.pieces import Between, unwatched
 from specdec_cli.models.text import Thinking
 from specdec_cli.models.tokenizer import Message, Tokenizer
-from specdec_cli.models.tool_call import ToolCall
+from specdec_cli.models.tool_calls import ToolCall
 from specdec_cli.request import Request
-from specdec_cli.session.facts import PairFacts
-from specdec_cli.session.prompt import conversation_tokens
+from specdec_cli.session.load import PairFacts
 from specdec_cli.session.session import LoadedPair
+from specdec_cli.session.text import conversation_tokens
 
 # Stands for what another turn would say; only where it begins matters.
 OTHER = "?"

@@ -15,9 +15,9 @@ from specdec_cli.engine.pipeline import Clock
 from specdec_cli.serve.conversation_file import Facts
 from specdec_cli.serve.folder import Folder
 from specdec_cli.serve.job import Job
+from specdec_cli.session.meter import Stopwatch
 from specdec_cli.session.session import Session
 from specdec_cli.session.slot import Slot
-from specdec_cli.session.stopwatch import Stopwatch
 
 # Templates end a prompt with the opening of an answer, and may write it otherwise once the answer is there.
 OPENING_TOKENS = 8

@@ -10,7 +10,7 @@ from specdec_cli.kinds import DRAFTERS
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
 from specdec_cli.serve.model import Model, shown
-from specdec_cli.session.facts import pair_facts
+from specdec_cli.session.load import pair_facts
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from specdec_cli.engine.cache.rollback import common_prefix
-from specdec_cli.errors import SpecdecError
+from specdec_cli.errors import SpecdecError, untrusted
 from specdec_cli.events import Event, Failure, Finish, Prefill, Reading, RoundDone
-from specdec_cli.foreign import guarded
 from specdec_cli.serve.job import Deliver, Job
 from specdec_cli.serve.slots import Kept
 from specdec_cli.serve.status import KEPT_ROUNDS, JobStatus
@@ -57,7 +56,7 @@ class Taken:
             case Failure():
                 self.failed = True
         try:
-            with guarded(failure_of):
+            with untrusted(failure_of):
                 self._deliver(event)
         except SpecdecError:
             self.cancelled = True
@@ -106,7 +105,7 @@ class Work:
         self.kept.slot.target.most_chunk_tokens = None if alone else self._chunk_tokens
         began = self.kept.watch()
         try:
-            with guarded(failure_of):
+            with untrusted(failure_of):
                 while True:
                     with self.kept.watch:
                         event = next(self._events)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import platformdirs
 
 from specdec_cli import jsonfile
-from specdec_cli.locking import locked
+from specdec_cli.jsonfile import locked
 
 # 4: a plain step's seconds are the mean of those in a row; before, a full queue shifted them from one to the next.
 # 5: under a constraint, too, the draft's clock is read before its verification is queued.

@@ -9,8 +9,8 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
-from specdec_cli import chips
 from specdec_cli.engine import device
+from specdec_cli.engine.draft_length import chips
 from specdec_cli.engine.draft_length.adaptive import Adaptive
 from specdec_cli.engine.draft_length.costs import Costs
 from specdec_cli.engine.draft_length.fixed import DraftLength, Fixed

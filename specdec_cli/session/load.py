@@ -1,4 +1,4 @@
-"""From a pair's names to its weights in memory. Law: every refusal comes before any weight is read.
+"""From a pair's names to its weights in memory. Every refusal comes before any weight is read.
 
 A LoadedPair is shared by all conversations.
 """
@@ -6,29 +6,155 @@ A LoadedPair is shared by all conversations.
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from specdec_cli import blas
 from specdec_cli.engine import device
-from specdec_cli.engine.footprint import resident_bytes
+from specdec_cli.engine.footprint import require_fit, resident_bytes
+from specdec_cli.engine.heads.agreement import Text, load_agreeing, own_texts
+from specdec_cli.engine.heads.cached import CachedHead, Head, readout_for
+from specdec_cli.engine.heads.shortlist_size import best_shortlist
 from specdec_cli.engine.load import load as load_weights
+from specdec_cli.engine.load import require_runnable, require_verifiable
 from specdec_cli.engine.memory import Residency, bound_memory
+from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
-from specdec_cli.errors import NotAvailable, Refused, UsageError
+from specdec_cli.errors import DoesNotFit, NotAvailable, Refused, UsageError
 from specdec_cli.hub import locate
-from specdec_cli.kinds import DEFAULT_DRAFTER, DRAFTERS, NONE
+from specdec_cli.kinds import DEFAULT_DRAFTER, DRAFTERS, NONE, DrafterKind
 from specdec_cli.machine import low_power_mode, power_source
-from specdec_cli.models.checkpoint import read_checkpoint
+from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
 from specdec_cli.models.heads import HeadFiles
-from specdec_cli.pairs.drafts import Tell, read_draft
+from specdec_cli.models.tokenizer import Tokenizer, read_alike
+from specdec_cli.models.vocab import require_same_ids
+from specdec_cli.pairs.local import Tell, find_draft, model_folder, read_draft
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.resolve import resolve_pair
 from specdec_cli.session.cost_file import CostStore, MemoryCostStore
 from specdec_cli.session.fingerprint import fingerprint_of
-from specdec_cli.session.heads import PROMPTS, load_agreeing_head
-from specdec_cli.session.parts import PairFiles, fitting, pair_files, require_draft
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
+
+
+@dataclass(frozen=True, slots=True)
+class PairFacts:
+    """`names` are the target's and the draft's. `context_limit` in tokens is the tighter one, None being endless."""
+
+    names: tuple[str, str | None]
+    tokenizer: Tokenizer
+    vocab_size: int
+    context_limit: int | None
+
+
+def pair_facts(pair: Pair, kind: DrafterKind) -> PairFacts:
+    """The same of `pair` when `kind` drafts. Raises: NotAvailable, Refused."""
+    target = read_checkpoint(model_folder(pair, pair.target, pair.target_revision), pair.target)
+    limits, draft = [target.context_limit], None
+    if pair.draft and kind.uses_draft:
+        folder, draft = model_folder(pair, pair.draft, pair.draft_revision), pair.draft
+        if model := read_draft(folder, draft, target).model:
+            limits.append(model.context_limit)
+    tokenizer = Tokenizer.load(target.folder, target.name, target.config)
+    vocab_size = target.whole("vocab_size", max(tokenizer.table().tokens) + 1)
+    limit = min((limit for limit in limits if limit is not None), default=None)
+    return PairFacts((target.name, draft), tokenizer, vocab_size, limit)
+
+
+@dataclass(frozen=True, slots=True)
+class PairFiles:
+    """What is to be loaded. `head_asked`: the head must draft, or what keeps it from that is an error."""
+
+    target: Checkpoint
+    tokenizer: Tokenizer
+    draft: Checkpoint | None
+    head: HeadFiles | None
+    head_asked: bool
+
+    @property
+    def checkpoints(self) -> list[Checkpoint]:
+        return [self.target, self.draft] if self.draft else [self.target]
+
+
+def pair_files(pair: Pair, kind: DrafterKind, kv_bits: int | None, tell: Tell) -> PairFiles:
+    """Configurations, tokenizers and headers of all come first."""
+    target = read_checkpoint(model_folder(pair, pair.target, pair.target_revision), pair.target)
+    found = find_draft(pair, target, kind, tell)
+    require_runnable(target, kv_bits)
+    if kind.drafts:
+        require_verifiable(target)
+    tokenizer = Tokenizer.load(target.folder, target.name, target.config)
+    if found.model:
+        require_draft(found.model, tokenizer, target, kv_bits)
+    return PairFiles(target, tokenizer, found.model, found.head, found.asked)
+
+
+def fitting(parts: PairFiles, reserve_tokens: int, kv_bits: int | None, tell: Tell) -> PairFiles:
+    """What fits of `parts`: all of it, or all but a head that nobody asked for. Raises: DoesNotFit."""
+    try:
+        require_fit(parts.checkpoints, reserve_tokens, kv_bits, parts.head)
+    except DoesNotFit as error:
+        if parts.head is None or parts.head_asked:
+            raise
+        require_fit(parts.checkpoints, reserve_tokens, kv_bits)
+        tell(f"no head drafts: {error.message}")
+        return replace(parts, head=None)
+    return parts
+
+
+def require_draft(draft: Checkpoint, tokenizer: Tokenizer, target: Checkpoint | str, kv_bits: int | None) -> None:
+    """Raises: NotAvailable, Refused for a draft that cannot run, be verified or share the target's ids.
+
+    `target`: its files, or only its name. A tokenizer of the very files is not read: one of 262,144 tokens takes
+    seconds.
+    """
+    require_runnable(draft, kv_bits)
+    require_verifiable(draft)
+    if isinstance(target, Checkpoint) and _tokenized_alike(draft, target):
+        return
+    other = Tokenizer.load(draft.folder, draft.name, draft.config)
+    name = target if isinstance(target, str) else target.name
+    require_same_ids(tokenizer.table(), other.table(), name, draft.name)
+
+
+def _tokenized_alike(one: Checkpoint, other: Checkpoint) -> bool:
+    same_type = one.config.get("model_type") == other.config.get("model_type")  # transformers chooses a class by it
+    return same_type and read_alike(one.folder, other.folder)
+
+
+# Short, of several kinds, and unlike each other: the target goes on from each.
+PROMPTS = (
+    "Write a Python function that returns the lines of a file that hold a word.",
+    "Tell a short story about a lighthouse keeper who finds a letter.",
+    "Explain why the sky is blue to a child.",
+    'Continue this JSON: [{"city": "Lima", "country": "Peru"}, {"city": "Oslo",',
+)
+
+
+def load_agreeing_head(
+    files: HeadFiles, target: CachedModel, prompts: Sequence[Sequence[int]], stops: frozenset[int], tell: Tell
+) -> CachedHead:
+    """The head in `files`, in the reading that guesses best what `target` says after `prompts`.
+
+    `tell` hears of a reading that is not its family's.
+    Raises: NotAvailable for files that are wrong, Refused for a head that does not guess, or not for this target.
+    """
+    readout, texts = readout_for(target.network, files.name), list[Text]()
+    module, found = load_agreeing(files, target, _keep(own_texts(target, prompts, stops), texts))
+    files.require_outputs(readout.vocab_size)
+    found.require(files.name, target.name)
+    if found.reading.unlike:
+        tell(f"the head {found.summary}")
+    head = Head(module, target.network, files.name, found)
+    head.shortlist = best_shortlist(head, target, texts, found.share, stops)
+    return CachedHead(head)
+
+
+def _keep(texts: Iterator[Text], kept: list[Text]) -> Iterator[Text]:
+    """`texts`, each of which is in `kept`, too, once it was asked for."""
+    for text in texts:
+        kept.append(text)
+        yield text
 
 
 def load(

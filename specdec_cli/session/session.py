@@ -7,38 +7,62 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from specdec_cli.engine import device
 from specdec_cli.engine.baseline import PlainStep, plain_steps, target_scores
 from specdec_cli.engine.decode import decode
+from specdec_cli.engine.drafters.base import Drafter, read_together
 from specdec_cli.engine.drafters.pace import Pace
 from specdec_cli.engine.failure import recovering
 from specdec_cli.engine.memory import Residency, clear_cache
+from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule, make_rule
 from specdec_cli.engine.sampling.noise import Noise, attempt_seed
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.errors import DoesNotFit, UsageError
-from specdec_cli.events import Event, Finish, FinishReason, Reading, Start
+from specdec_cli.events import Event, Finish, FinishReason, Prefill, Reading, Start
 from specdec_cli.kinds import DrafterKind, Drafting, drafting, effective_rule
 from specdec_cli.models.grammar import Matcher, Vocabulary, require_uncut, unenforced
 from specdec_cli.models.text import StopStrings, Thinking
 from specdec_cli.models.tokenizer import Message, Tokenizer
-from specdec_cli.models.tool_call import ToolCall
+from specdec_cli.models.tool_calls import ToolCall
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request, asked_of, checked, effective, require_lookups
 from specdec_cli.session.cost_file import CostStore, MemoryCostStore
 from specdec_cli.session.drafting import DraftController
-from specdec_cli.session.gain_meter import GainMeter
-from specdec_cli.session.prompt import conversation_tokens, predicted_tokens
-from specdec_cli.session.reading import Cancelled, read_prompt
+from specdec_cli.session.meter import GainMeter
 from specdec_cli.session.slot import Slot
-from specdec_cli.session.writer import Writer
+from specdec_cli.session.text import Writer, conversation_tokens, predicted_tokens
 from specdec_cli.stats import Stats
+
+Cancelled = Callable[[], bool]
+
+
+def read_prompt(
+    target: CachedModel, drafter: Drafter, context: Sequence[int], clock: Clock, cancelled: Cancelled
+) -> Generator[Reading | Prefill, None, tuple[bool, float]]:
+    """`target` reads all but the last token of `context`, a chunk a step; returns whether that was cancelled, and its
+    seconds.
+    """
+    began = clock()
+    target.reuse(context)
+    # A head that lacks states which the target would not compute again lets it read more.
+    target.commit(context, min(target.length, drafter.keeps(context)))
+    cached, halted = target.length, False
+    for _ in read_together(target, drafter, context):
+        if target.length < len(context) - 1:
+            yield Reading("target", target.length, len(context))
+        if halted := cancelled():
+            break
+    seconds = clock() - began
+    yield Prefill(prompt_tokens=len(context), cached_tokens=cached, seconds=seconds)
+    return halted, seconds
+
 
 # Logits are float32: a bias below this is minus infinity.
 LEAST_FLOAT32 = -3.4e38

@@ -14,10 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from specdec_cli.format import count, percent, size
+from specdec_cli.gain import break_even_share
 from specdec_cli.models.memory import Footprint
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.verdict import Verdict
-from specdec_cli.speedup import break_even_share
 from specdec_cli.ui.spelling import spelled
 from specdec_cli.ui.terminal import is_terminal, make_console, print_words, safe
 

@@ -30,7 +30,7 @@ from specdec_cli.kinds import drafting
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.session.drafting import DraftController
 from specdec_cli.session.load import load
-from specdec_cli.session.reading import read_prompt
+from specdec_cli.session.session import read_prompt
 
 PEER = Path(__file__).parents[1] / "tools" / "answer_mtp.py"
 KS = (1, 2, 3, 4)

@@ -17,7 +17,7 @@ from specdec_cli.chat.loaded import Loaded
 from specdec_cli.chat.loop import run_chat
 from specdec_cli.errors import NotAvailable
 from specdec_cli.events import Prefill
-from specdec_cli.session.idle import when_idle
+from specdec_cli.session.signals import when_idle
 from specdec_cli.ui.chat.reports import toolbar
 
 

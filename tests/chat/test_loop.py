@@ -9,7 +9,7 @@ import pytest
 from fakes.chat import ran
 from specdec_cli.chat.loop import LineReader, is_open, run_chat, unfenced
 from specdec_cli.errors import UsageError
-from specdec_cli.session.interrupt import Presses
+from specdec_cli.session.signals import Presses
 
 
 def test_answers_alone_are_on_stdout(opened):

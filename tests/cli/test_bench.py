@@ -19,7 +19,7 @@ from specdec_cli.bench.file import from_dict, read_result, to_dict
 from specdec_cli.bench.record import entry
 from specdec_cli.bench.report import Report, reports
 from specdec_cli.errors import SpecdecError, UsageError
-from specdec_cli.pairs import userfile
+from specdec_cli.pairs import registry as models_toml
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.registry import read_registry
 from specdec_cli.ui.bench.export import WRITERS, csv_text, json_text, markdown_text
@@ -199,7 +199,7 @@ def test_a_packaged_pair_is_copied_whole_when_its_k_is_written(tmp_path):
     pair = Pair("demo", "specdec:demo/target", "specdec:demo/draft", 4, "a toy", target_bytes=7, source="packaged")
     path = tmp_path / "models.toml"
     for k, chip in ((3, "one"), (5, "two"), (6, "one")):
-        userfile.record_measured(path, pair, k, {"chip": chip, "k": k, "speedup": 1.5, "low": None})
+        models_toml.record_measured(path, pair, k, {"chip": chip, "k": k, "speedup": 1.5, "low": None})
     found = read_registry(path, "yours").find("demo")
     assert (found.target, found.draft, found.k, found.note, found.target_bytes) == (
         pair.target,

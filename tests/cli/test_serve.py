@@ -11,7 +11,7 @@ import urllib.request
 
 import pytest
 
-from specdec_cli.locking import locked
+from specdec_cli.jsonfile import locked
 
 
 def test_another_interface_needs_a_key(specdec):

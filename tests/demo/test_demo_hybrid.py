@@ -18,8 +18,7 @@ from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.heads import find_head
 from specdec_cli.pairs.registry import packaged_file, read_registry
 from specdec_cli.request import Request
-from specdec_cli.session.heads import PROMPTS
-from specdec_cli.session.load import load
+from specdec_cli.session.load import PROMPTS, load
 from specdec_cli.session.slot import Slot
 
 CODE = (

@@ -17,8 +17,8 @@ from specdec_cli.errors import NotAvailable
 from specdec_cli.events import Finish, Prefill
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.session.interrupt import Presses
 from specdec_cli.session.session import LoadedPair, Session
+from specdec_cli.session.signals import Presses
 from specdec_cli.session.slot import Slot
 from specdec_cli.ui.chat.screen import ChatScreen
 

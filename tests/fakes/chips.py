@@ -2,7 +2,7 @@
 
 Published figures of single machines where there are any (`measured`), else what the kernels' steps suggest: such a
 curve is an estimate, and is played at half and at twice its cost of further rows too. They are written down apart from
-what `specdec_cli.chips` assumes, and differ from it.
+what `specdec_cli.engine.draft_length.chips` assumes, and differ from it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import exp
 
 from fakes.machine import Machine
-from specdec_cli import chips
+from specdec_cli.engine.draft_length import chips
 from specdec_cli.engine.draft_length.costs import Costs
 
 WIDEST = 14336

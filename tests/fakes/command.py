@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.cli.main import main
-from specdec_cli.session.interrupt import ENDING
+from specdec_cli.session.signals import ENDING
 
 
 class Command:

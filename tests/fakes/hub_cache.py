@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from fakes.hub_server import Blob
-from specdec_cli.hub import record
+from specdec_cli.hub import cached as record
 from specdec_cli.hub.snapshot import RemoteFile, Snapshot
 
 NAME = "org/tiny"

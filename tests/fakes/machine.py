@@ -13,8 +13,8 @@ from math import exp, pi, sin
 
 from specdec_cli.engine.draft_length.fixed import DraftLength, Fixed
 from specdec_cli.events import Round
+from specdec_cli.gain import interpolate
 from specdec_cli.request import MAX_DRAFT
-from specdec_cli.speedup import interpolate
 
 DEEPEST = 8
 

@@ -10,7 +10,7 @@ from huggingface_hub import errors
 from huggingface_hub.utils import httpx
 
 from specdec_cli.errors import DoesNotFit, NotAvailable, Unanswered
-from specdec_cli.hub.failures import AGAIN, explain, explained
+from specdec_cli.hub.client import AGAIN, as_user_error, explain
 
 NAME = "org/tiny"
 pytestmark = pytest.mark.usefixtures("cache")
@@ -35,7 +35,7 @@ FAILURES = [
 
 @pytest.mark.parametrize(("error", "kind", "message", "hint"), FAILURES, ids=lambda v: repr(v)[:40])
 def test_a_failure_has_a_kind_and_two_lines(error, kind, message, hint):
-    with pytest.raises(kind) as found, explained(NAME):
+    with pytest.raises(kind) as found, as_user_error(NAME):
         raise error
     assert (type(found.value), found.value.__cause__) == (kind, error)
     assert message in found.value.message and hint in found.value.hint
@@ -52,6 +52,6 @@ def test_the_real_reason_is_shown_in_one_short_line_without_a_password():
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), DoesNotFit("full", "free some"), ZeroDivisionError()])
 def test_what_is_no_failure_of_theirs_passes_as_it_is(error):
-    with pytest.raises(type(error)) as found, explained(NAME):
+    with pytest.raises(type(error)) as found, as_user_error(NAME):
         raise error
     assert found.value is error

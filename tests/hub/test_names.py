@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specdec_cli.errors import NotAvailable
-from specdec_cli.hub import names
+from specdec_cli.hub import cache as names
 
 WANTED = ["config.json", "model.safetensors", "model-00001-of-00002.safetensors", "tokenizer.model", "merges.txt"]
 WANTED += ["chat_template.jinja", "vocab.tiktoken", "mtp.safetensors", "mtp/model.safetensors"]

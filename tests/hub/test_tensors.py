@@ -24,7 +24,7 @@ HEAD = {
 FETCH = """
 from pathlib import Path
 found = hub.resolve('org/original')
-from specdec_cli.hub.tensors import fetch_tensors, remote_tensors
+from specdec_cli.hub.heads import fetch_tensors, remote_tensors
 tensors = remote_tensors(found, lambda name: name.startswith('mtp.'))
 result = str(fetch_tensors(found, tensors, Path(PLACE), hear))
 """

@@ -12,7 +12,7 @@ from llguidance import LLTokenizer
 
 import specdec_cli
 from specdec_cli.errors import SpecdecError, UsageError
-from specdec_cli.models import grammar, scout
+from specdec_cli.models import grammar
 from specdec_cli.models.grammar import Vocabulary, require_possible, require_uncut
 from specdec_cli.models.schema import HINT
 from specdec_cli.request import Constraint
@@ -317,8 +317,8 @@ def test_no_row_is_computed_twice_for_a_draft_and_its_verification(vocabulary, e
     """The bound of host work: K + 1 rows a round, though a draft model asks after each of its tokens."""
     vocabulary.matcher(regex("a")).masks([])  # what an earlier test began in the thread is over
     asked = []
-    fill = scout.fill_next_token_bitmask
-    monkeypatch.setattr(scout, "fill_next_token_bitmask", lambda *given: asked.append(given) or fill(*given))
+    fill = grammar.fill_next_token_bitmask
+    monkeypatch.setattr(grammar, "fill_next_token_bitmask", lambda *given: asked.append(given) or fill(*given))
     matcher, draft = vocabulary.matcher(regex("[a-z]{30}")), encode("abcdefgh")[:5]
     for place in range(len(draft)):
         matcher.masks(draft[:place])

@@ -106,7 +106,7 @@ BOUNDED = {*BYTES, "of two words", "far", "llama 2", "gemma"}
 
 def encoder_of(backend):
     def spelled():
-        from specdec_cli.models.token_text import byte_level, sentence_piece, token_bytes
+        from specdec_cli.models.vocab import byte_level, sentence_piece, token_bytes
 
         spell = byte_level if "ByteLevel" in repr(backend.decoder) else sentence_piece
         added = {token.content for token in backend.get_added_tokens_decoder().values()}

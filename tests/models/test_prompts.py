@@ -10,7 +10,7 @@ from fakes.models import CHAT_TEMPLATE, byte_tokenizer, sentence_piece, write_to
 from fakes.tool_model import MARKS, THINK, TOOLS_TEMPLATE
 from specdec_cli.errors import UsageError
 from specdec_cli.models.tokenizer import Tokenizer
-from specdec_cli.session.prompt import conversation_tokens
+from specdec_cli.session.text import conversation_tokens
 
 HEADERS = ("<|begin|>", "<|header|>", "<|end_header|>", "<|eot|>")
 # As Llama 3's: contents are trimmed, and functions are written into the first turn.

@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_cli.models.repetition import Repetition
+from specdec_cli.models.text import Repetition
 
 
 def first_found(ids, tokens):

@@ -8,9 +8,8 @@ import pytest
 from llguidance import LLMatcher, LLTokenizer
 
 from specdec_cli.errors import SpecdecError
-from specdec_cli.models import scout as scouts
-from specdec_cli.models.grammar import Matcher
-from specdec_cli.models.scout import Scout, ScoutBeside
+from specdec_cli.models import grammar as scouts
+from specdec_cli.models.grammar import Matcher, Scout, ScoutBeside
 
 TOKENIZER = LLTokenizer("byte")
 V, END = TOKENIZER.vocab_size, TOKENIZER.eos_token

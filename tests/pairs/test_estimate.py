@@ -2,7 +2,7 @@
 
 import pytest
 
-from specdec_cli.pairs.estimate import named_bytes
+from specdec_cli.pairs.catalog import named_bytes
 from specdec_cli.pairs.registry import packaged_file, read_registry
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from fakes.models_toml import users
 from specdec_cli.errors import UsageError
-from specdec_cli.pairs import userfile
+from specdec_cli.pairs import registry as models_toml
 from specdec_cli.pairs.registry import load_registry, packaged_file, read_registry
 
 
@@ -102,7 +102,7 @@ def test_what_is_no_toml_is_a_usage_error_and_edits_leave_it_alone(files, conten
     with pytest.raises(UsageError, match=r"is not valid TOML|cannot be read|is nested too deeply"):
         load_registry(*files)
     with pytest.raises(UsageError, match=r"is not valid TOML|is nested too deeply"):
-        userfile.set_default(files[1], "a")
+        models_toml.set_default(files[1], "a")
     assert files[1].read_bytes() == content
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fakes.models_toml import users
 from specdec_cli.errors import SpecdecError
-from specdec_cli.pairs import userfile
+from specdec_cli.pairs import registry as models_toml
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.registry import load_registry, read_registry
 
@@ -28,8 +28,8 @@ target_bytes = 100
 
 
 def test_the_first_edit_makes_the_file_and_its_folder(files):
-    userfile.add_pair(files[1], Pair("mine", "org/t", "org/d", 5))
-    userfile.set_default(files[1], "mine")
+    models_toml.add_pair(files[1], Pair("mine", "org/t", "org/d", 5))
+    models_toml.set_default(files[1], "mine")
     known = load_registry(*files)
     assert (known.default_pair, known.find("mine").draft, known.find("mine").k) == ("mine", "org/d", 5)
     assert files[1].read_text().startswith("# Your pairs")
@@ -37,8 +37,8 @@ def test_the_first_edit_makes_the_file_and_its_folder(files):
 
 def test_edits_keep_every_hand_written_line_that_they_do_not_change(files):
     users(files, HAND_WRITTEN)
-    userfile.add_pair(files[1], Pair("new", "org/n", None))
-    userfile.set_default(files[1], "new")
+    models_toml.add_pair(files[1], Pair("new", "org/n", None))
+    models_toml.set_default(files[1], "new")
     text = files[1].read_text()
     changed = set(HAND_WRITTEN.splitlines()) - set(text.splitlines())
     assert changed == {'default_pair = "a"'}
@@ -47,18 +47,18 @@ def test_edits_keep_every_hand_written_line_that_they_do_not_change(files):
 
 def test_replacing_a_pairs_models_drops_what_was_true_of_the_old_ones_only(files):
     users(files, HAND_WRITTEN)
-    userfile.add_pair(files[1], Pair("a", "org/other", "org/d"))
+    models_toml.add_pair(files[1], Pair("a", "org/other", "org/d"))
     pair = load_registry(*files).find("a")
     assert (pair.target, pair.note, pair.target_bytes) == ("org/other", "mine", None)
-    userfile.add_pair(files[1], Pair("a", "org/other", None))
+    models_toml.add_pair(files[1], Pair("a", "org/other", None))
     assert load_registry(*files).find("a").draft is None
 
 
 @given(st.from_regex(r"[A-Za-z0-9][\w.-]{0,8}", fullmatch=True), st.integers(0, 16))
 def test_any_name_that_pairs_add_takes_is_read_back(tmp_path_factory, name, k):
     path = tmp_path_factory.mktemp("any") / "models.toml"
-    userfile.add_pair(path, Pair(name, "org/t", "org/d", k))
-    userfile.set_default(path, name)
+    models_toml.add_pair(path, Pair(name, "org/t", "org/d", k))
+    models_toml.set_default(path, name)
     known = read_registry(path, "yours")
     assert (known.find(name).k, known.default_pair) == (k, name)
 
@@ -70,7 +70,7 @@ def test_a_link_stays_a_link_and_the_files_mode_stays(files, tmp_path):
     real.chmod(0o664)
     files[1].parent.mkdir()
     files[1].symlink_to(real)
-    userfile.set_default(files[1], "b")
+    models_toml.set_default(files[1], "b")
     assert files[1].is_symlink() and 'default_pair = "b"' in real.read_text()
     assert stat.S_IMODE(real.stat().st_mode) == 0o664
 
@@ -81,7 +81,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(files, monkeypatch)
         "pathlib.Path.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
     )
     with pytest.raises(SpecdecError, match="cannot be written: No space left on device"):
-        userfile.set_default(files[1], "b")
+        models_toml.set_default(files[1], "b")
     assert files[1].read_text() == HAND_WRITTEN
     assert [path.name for path in files[1].parent.iterdir()] == ["models.toml"]
 
@@ -89,10 +89,10 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(files, monkeypatch)
 ADD = """
 import sys
 from pathlib import Path
-from specdec_cli.pairs import userfile
+from specdec_cli.pairs import registry as models_toml
 from specdec_cli.pairs.pair import Pair
 for i in range(5):
-    userfile.add_pair(Path(sys.argv[1]), Pair(f"{sys.argv[2]}-{i}", "org/t", "org/d", 4))
+    models_toml.add_pair(Path(sys.argv[1]), Pair(f"{sys.argv[2]}-{i}", "org/t", "org/d", 4))
 """
 
 

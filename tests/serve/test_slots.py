@@ -7,8 +7,8 @@ import pytest
 from fakes.serving import Client, alone, answer, desk_of, ids, job, tiny_loaded
 from fakes.transcripts import allowed_tokens, turns_of, unread
 from specdec_cli.serve.slots import Kept, Slots
+from specdec_cli.session.meter import Stopwatch
 from specdec_cli.session.slot import Slot
-from specdec_cli.session.stopwatch import Stopwatch
 
 SLOW = ("window", "recurrent")
 EACH = ["plain", *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW)]

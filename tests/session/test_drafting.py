@@ -6,9 +6,9 @@ import pytest
 
 from fakes.models import TINY, tiny_network
 from specdec_cli import kinds
-from specdec_cli.chips import LAUNCH_SHARE, chip_of
 from specdec_cli.engine import device
 from specdec_cli.engine.draft_length.adaptive import Adaptive
+from specdec_cli.engine.draft_length.chips import LAUNCH_SHARE, chip_of
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.drafters.auto import AutoDrafter
 from specdec_cli.engine.drafters.base import Drafter

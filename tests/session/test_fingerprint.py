@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from specdec_cli.models.checkpoint import read_checkpoint
-from specdec_cli.pairs.here import model_folder
+from specdec_cli.pairs.local import model_folder
 from specdec_cli.session import fingerprint
 from specdec_cli.session.fingerprint import fingerprint_of
 from specdec_cli.session.load import load

@@ -10,7 +10,7 @@ from session.test_heads import HEAD_CONFIG, head_alone, loaded, said, trunk
 from specdec_cli.engine.heads.shortlist import Shortlist
 from specdec_cli.pairs.check import check_pair, locate_pair
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.session import heads
+from specdec_cli.session import load as heads
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def folders(tmp_path_factory):
 @pytest.fixture
 def kept(folders, tmp_path, monkeypatch):
     """A head that specdec took out of org/counting, in 16 bits."""
-    monkeypatch.setattr("specdec_cli.hub.kept.heads_folder", lambda: tmp_path / "heads")
+    monkeypatch.setattr("specdec_cli.hub.cache.heads_folder", lambda: tmp_path / "heads")
     folder = write_checkpoint(tmp_path / "heads" / "org--counting", head_alone(counting_tensors()), HEAD_CONFIG)
     (folder / "source.json").write_text("{}")
     return "head:org/counting"

@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 
-from specdec_cli.session.idle import when_idle
+from specdec_cli.session.signals import when_idle
 
 
 def test_a_wait_for_input_is_interrupted_for_it_and_goes_on():

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from specdec_cli.session import interrupt
-from specdec_cli.session.interrupt import ENDING, TWICE_SECONDS, Interrupt, Presses, unwinding
+from specdec_cli.session import signals as interrupt
+from specdec_cli.session.signals import ENDING, TWICE_SECONDS, Interrupt, Presses, unwinding
 
 
 def press(number=signal.SIGINT):
@@ -117,7 +117,7 @@ def test_a_program_whose_giving_back_never_ends_is_ended_all_the_same():
     """The bug: a chat whose window was closed went on for ever, waiting for its prompt's tasks."""
     code = """
 import signal, threading
-from specdec_cli.session import interrupt
+from specdec_cli.session import signals as interrupt
 interrupt.ENDING_SECONDS = 0.2
 with interrupt.unwinding():
     try:

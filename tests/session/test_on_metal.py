@@ -16,8 +16,8 @@ from specdec_cli.engine.timing import plain_step_seconds
 from specdec_cli.events import RoundDone
 from specdec_cli.pairs.catalog import registry
 from specdec_cli.request import Request
-from specdec_cli.session.gain_meter import GainMeter
 from specdec_cli.session.load import load
+from specdec_cli.session.meter import GainMeter
 from specdec_cli.ui.panel.live import PanelDisplay
 
 CODE = "def read_lines(path):\n    with open(path) as handle:\n        return [line"

@@ -8,7 +8,7 @@ from fakes.drafting import open_session
 from fakes.models import TINY, byte_tokenizer, tiny_folder, write_tokenizer
 from specdec_cli.errors import DoesNotFit, UsageError
 from specdec_cli.events import Finish, Prefill, RoundDone, Start
-from specdec_cli.models.repetition import Repetition
+from specdec_cli.models.text import Repetition
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Constraint, Request
 

@@ -8,7 +8,7 @@ from fakes.models import TINY, byte_tokenizer
 from specdec_cli.events import Round, TokenLogprob
 from specdec_cli.models.text import StopStrings
 from specdec_cli.models.tokenizer import Tokenizer
-from specdec_cli.session.writer import Writer
+from specdec_cli.session.text import Writer
 from specdec_cli.stats import Stats
 
 

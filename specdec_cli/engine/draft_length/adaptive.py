@@ -24,10 +24,10 @@ from specdec_cli.engine.draft_length.constants import (
 )
 from specdec_cli.engine.draft_length.costs import Costs, RoundCosts, costs_from_dict
 from specdec_cli.events import Round
+from specdec_cli.gain import expected_tokens
 from specdec_cli.kinds import UNTRIED, learns_from
 from specdec_cli.meter import BELIEVED_SECONDS
 from specdec_cli.request import MAX_DRAFT, MAX_K
-from specdec_cli.speedup import expected_tokens
 
 
 def coming_tokens(left_tokens: float, emitted_tokens: int) -> float:

@@ -22,7 +22,7 @@ from specdec_cli.engine.draft_length.constants import (
     TURN_ROUNDS,
     UNKNOWN_DOUBT,
 )
-from specdec_cli.speedup import TYPICAL_ROW_COST, interpolate
+from specdec_cli.gain import TYPICAL_ROW_COST, interpolate
 
 # Anything beyond is a damaged file, not a machine.
 LEAST_RATIO, MOST_RATIO, MOST_ROWS = 1e-6, 1e6, 1024

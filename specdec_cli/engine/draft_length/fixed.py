@@ -6,8 +6,8 @@ from typing import ClassVar, Protocol
 
 from specdec_cli.engine.draft_length.acceptance import Acceptance
 from specdec_cli.events import Round
+from specdec_cli.gain import expected_tokens
 from specdec_cli.kinds import learns_from
-from specdec_cli.speedup import expected_tokens
 
 
 class DraftLength(Protocol):

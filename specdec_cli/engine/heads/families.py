@@ -16,7 +16,7 @@ import mlx.nn as nn
 from mlx_lm.models import deepseek_v3, glm4_moe, glm4_moe_lite, mimo, qwen3_5, qwen3_next
 
 from specdec_cli.engine.heads.mtp import QWEN, MtpHead, Recipe
-from specdec_cli.models import head_families as families
+from specdec_cli.models import heads as families
 
 Tensors = dict[str, mx.array]
 Config = Mapping[str, Any]

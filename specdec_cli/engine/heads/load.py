@@ -16,8 +16,7 @@ from mlx.utils import tree_flatten
 from specdec_cli.engine.failure import device_failure
 from specdec_cli.engine.heads.families import BUILDS, Tensors
 from specdec_cli.engine.heads.mtp import MtpHead, Recipe
-from specdec_cli.errors import NotAvailable, Refused
-from specdec_cli.foreign import reason
+from specdec_cli.errors import NotAvailable, Refused, reason
 from specdec_cli.models.heads import HeadFiles
 from specdec_cli.models.packing import Packing
 

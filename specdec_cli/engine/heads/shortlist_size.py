@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from specdec_cli import speedup
+from specdec_cli import gain as speedup
 from specdec_cli.engine.heads.agreement import Text
 from specdec_cli.engine.heads.cached import Head
 from specdec_cli.engine.heads.shortlist import Shortlist

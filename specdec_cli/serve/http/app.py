@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from specdec_cli.foreign import reason
+from specdec_cli.errors import reason
 from specdec_cli.serve.http import anthropic, chat, completions, infill, llama, responses
 from specdec_cli.serve.http.errors import FAILED, HttpError
 from specdec_cli.serve.http.fields import Fields

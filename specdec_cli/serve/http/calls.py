@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from specdec_cli.errors import UsageError
-from specdec_cli.models import calls
+from specdec_cli.models import tool_calls as calls
 from specdec_cli.models.grammar import require_possible
 from specdec_cli.models.shape import json_rule
 from specdec_cli.request import Constraint

@@ -36,7 +36,7 @@ from specdec_cli.serve.http.voice import Voice
 from specdec_cli.serve.job import Desk, Job, Ticket, TooLong
 from specdec_cli.serve.model import Model
 from specdec_cli.serve.switch import Switch
-from specdec_cli.session.prompt import predicted_tokens
+from specdec_cli.session.text import predicted_tokens
 
 T = TypeVar("T")
 Read = Callable[[Fields, Model], Ask]
@@ -76,13 +76,13 @@ class Service:
     async def aside(self, work: Callable[[], T]) -> T:
         """What `work` gives, done in a reader's thread. Raises: HttpError."""
 
-        def guarded() -> T:
+        def untrusted() -> T:
             try:
                 return work()
             except SpecdecError as error:
                 raise explained(error) from error
 
-        return await asyncio.get_running_loop().run_in_executor(self._reader, guarded)
+        return await asyncio.get_running_loop().run_in_executor(self._reader, untrusted)
 
     async def while_there(self, request: HttpRequest, work: Callable[[Callable[[], bool]], T]) -> T:
         """What `work` gives, which may ask whether the client has left. Raises: HttpError."""

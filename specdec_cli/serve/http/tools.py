@@ -16,7 +16,7 @@ from typing import Any
 from specdec_cli.errors import SpecdecError
 from specdec_cli.models.text import overlap
 from specdec_cli.models.tokenizer import Tokenizer
-from specdec_cli.models.tool_call import ToolCall
+from specdec_cli.models.tool_calls import ToolCall
 
 LETTERS = string.ascii_letters + string.digits
 # Templates of Mistral's refuse ids of any other length; everybody else takes what comes.

@@ -18,7 +18,7 @@ from specdec_cli.bench.recommend import Recommendation
 from specdec_cli.bench.report import Report, reports
 from specdec_cli.bench.result import BenchResult, Condition, Length
 from specdec_cli.bench.rows import Row, Source, source_of
-from specdec_cli.speedup import interpolate, round_steps, speedup, tokens_per_round
+from specdec_cli.gain import interpolate, round_steps, speedup, tokens_per_round
 from specdec_cli.ui.bench.plot import Mark
 
 

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from specdec_cli.alignment import Alignment
 from specdec_cli.events import RoundDone
-from specdec_cli.fates import Fate, fates
+from specdec_cli.fates import Alignment, Fate, fates
 from specdec_cli.trace import Reply
 from specdec_cli.ui.terminal import visible
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from specdec_cli.engine.draft_length.constants import PREFILL_TOKENS, STALE_ROUNDS, TURN_ROUNDS
 from specdec_cli.engine.draft_length.costs import Costs, RoundCosts, costs_from_dict
-from specdec_cli.speedup import TYPICAL_ROW_COST
+from specdec_cli.gain import TYPICAL_ROW_COST
 
 
 def measured(assumed=None, plain=1.0, rounds=4):

@@ -14,7 +14,7 @@ import pytest
 from fakes.bench_result import sample_result
 from specdec_cli.bench.file import from_dict, to_dict
 from specdec_cli.bench.result import Contender
-from specdec_cli.speedup import tokens_per_round
+from specdec_cli.gain import tokens_per_round
 from specdec_cli.ui.bench.page import html_page, svg_summary
 from specdec_cli.ui.bench.page_data import CostTable, predicted_speedup, sections
 from specdec_cli.ui.bench.page_sentences import HEADINGS

@@ -2,7 +2,7 @@
 
 import pytest
 
-from specdec_cli.speedup import tokens_per_round
+from specdec_cli.gain import tokens_per_round
 from specdec_cli.ui.bench.page_data import CostTable, cost_table, predicted_speedup
 
 COSTS = CostTable(0.1, (1.0, 1.05, 1.2, 1.6, 2.2), 0.02)

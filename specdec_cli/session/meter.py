@@ -1,4 +1,4 @@
-"""Measures plain decoding beside a reply. Law: K stays what was asked for, and measuring costs at most 2 % of the time.
+"""Plain decoding measured beside a reply: at most 2 % of the time goes into it, and K stays as asked.
 
 Why extra steps, rolled back, and no plain rounds: under a fixed K every round drafts K, and what a seed draws under
 `token` and `block` depends on the rounds, so a round that is plain because of a clock would change the text.
@@ -99,3 +99,22 @@ class GainMeter:
         self._refresh_at = self._meter.rounds * (1 + REFRESHED)
         if self._round_seconds:
             self.gain = self._meter.gain(self._round_seconds / (self._round_seconds + self.seconds))
+
+
+class Stopwatch:
+    """A clock that runs only inside its own context: it stands still while others have their turn."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._kept = 0.0
+        self._since: float | None = None
+
+    def __call__(self) -> float:
+        return self._kept + (0.0 if self._since is None else self._clock() - self._since)
+
+    def __enter__(self) -> Stopwatch:
+        self._since = self._clock()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._kept, self._since = self(), None

@@ -1,6 +1,7 @@
-"""Signals as requests. Law: one Ctrl-C ends the reply between two passes; nothing interrupts the ending of the program.
+"""Signals as requests: one Ctrl-C ends the reply between two passes, and a person who waits gets something done.
 
-The second Ctrl-C ends the program. In a chat only a second press within a second does: `Presses` counts them.
+The second Ctrl-C ends the program. In a chat only a second press within a second does: `Presses` counts them. Nothing
+interrupts the ending of the program.
 """
 
 from __future__ import annotations
@@ -14,6 +15,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import FrameType, TracebackType
+
+IDLE_SECONDS = 60.0
+
+
+@contextmanager
+def when_idle(act: Callable[[], None], seconds: float = IDLE_SECONDS) -> Iterator[None]:
+    """Calls `act` once if this context lasts `seconds`, while it waits for input; never in another thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.signal(signal.SIGALRM, lambda number, frame: act())
+    remaining, _ = signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, remaining)
+        signal.signal(signal.SIGALRM, handler)
+
 
 TWICE_SECONDS = 1.0
 AGAIN_SECONDS = 0.01
