@@ -26,7 +26,8 @@ from specdec_cli.engine.readout import Readout
 from specdec_cli.errors import Refused, SpecdecError
 from specdec_cli.kinds import MTP
 
-# States that wait to be read, at most: those of plain rounds are read together, so that resting costs next to nothing.
+# States that wait to be read, at most: those of plain rounds are read together, so that a head that drafts nothing
+# costs next to nothing.
 MOST_WAITING = 128
 LAYERS = 1
 
