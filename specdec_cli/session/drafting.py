@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 
 from specdec_cli import chips
 from specdec_cli.engine import device
+from specdec_cli.engine.draft_length.acceptance import LookupAcceptance
 from specdec_cli.engine.draft_length.adaptive import Adaptive
 from specdec_cli.engine.draft_length.costs import Costs
 from specdec_cli.engine.draft_length.fixed import DraftLength, Fixed
-from specdec_cli.engine.draft_length.lookup_acceptance import LookupAcceptance
 from specdec_cli.engine.drafters.base import Drafter, Parts
 from specdec_cli.engine.drafters.constrained import ConstrainedDrafter
 from specdec_cli.engine.heads.cached import MOST_WAITING, CachedHead

@@ -12,8 +12,8 @@ from math import inf
 import mlx.core as mx
 
 from specdec_cli.engine.draft import NOTHING, Draft
+from specdec_cli.engine.draft_length.acceptance import MAX_LOOKUP, SHORTEST_MATCH, LookupAcceptance
 from specdec_cli.engine.draft_length.fixed import DraftLength, Fixed
-from specdec_cli.engine.draft_length.lookup_acceptance import MAX_LOOKUP, SHORTEST_MATCH, LookupAcceptance
 from specdec_cli.engine.drafters.base import Drafter, DrafterAround, Parts, Verified
 from specdec_cli.engine.drafters.model import make as make_model
 from specdec_cli.engine.drafters.mtp import make as make_head

@@ -14,8 +14,8 @@ import mlx.core as mx
 
 from specdec_cli.engine import device
 from specdec_cli.engine.draft import NOTHING, Draft
+from specdec_cli.engine.draft_length.acceptance import LookupAcceptance
 from specdec_cli.engine.draft_length.fixed import DraftLength
-from specdec_cli.engine.draft_length.lookup_acceptance import LookupAcceptance
 from specdec_cli.engine.heads.cached import CachedHead
 from specdec_cli.engine.hidden import Hidden
 from specdec_cli.engine.model import CachedModel
