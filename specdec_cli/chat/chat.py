@@ -170,7 +170,7 @@ class Chat:
 
     def rest(self) -> None:
         """Nobody has typed for a while: macOS may page the models out. The next reply wires them again."""
-        self.loaded.session.pair.residency.drop()
+        self.loaded.session.pair.residency.release()
 
     def save(self, path: Path) -> None:
         """Writes the transcript. Raises: SpecdecError."""

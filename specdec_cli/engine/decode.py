@@ -66,7 +66,7 @@ def decode(
             left = 0 if round.emitted[-1] in stop_tokens else left - len(round.emitted)
             if left and round.draft:
                 k = next_k(in_flight=0)
-            if length.resting:
+            if length.released:
                 drafter.release()
             elif left:
                 device.start(k)

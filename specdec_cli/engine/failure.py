@@ -1,4 +1,6 @@
-"""Failures of the device as errors of ours. Law: the one place that reads mlx's messages; others pass unchanged.
+"""Failures of the device, and logits that are no numbers, as errors of ours.
+
+This is the one place that reads mlx's messages; other errors pass unchanged.
 
 mlx raises RuntimeError. An allocation fails at once (mlx/backend/metal/allocator.cpp, malloc); a command buffer fails
 on the device, and that is raised at a later evaluation (mlx/backend/metal/device.cpp, CommandEncoder::commit).
@@ -6,15 +8,50 @@ on the device, and that is raised at a later evaluation (mlx/backend/metal/devic
 
 from __future__ import annotations
 
+import struct
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import isfinite
 from typing import Protocol
 
+import mlx.core as mx
+
 from specdec_cli.engine import device
-from specdec_cli.engine.finite import NotFinite
 from specdec_cli.engine.memory import clear_cache
-from specdec_cli.errors import DoesNotFit, SpecdecError
+from specdec_cli.errors import DoesNotFit, NotAvailable, SpecdecError
+
+# Damaged weights compute no numbers, and an argmax over them still names a token; no such token is emitted. The largest
+# logit of a pass tells: it is not finite as soon as one of them is NaN or infinite.
+
+
+def witness(logits: mx.array, log_q: mx.array | None = None) -> mx.array:
+    """The bits of the largest of `logits`, as a whole number; with `log_q`, of the sum of the largest of both. Lazy."""
+    largest = mx.max(logits) if log_q is None else mx.max(logits) + mx.max(log_q)
+    return largest.astype(mx.float32).view(mx.int32)
+
+
+def is_finite(bits: int) -> bool:
+    """Whether these bits, as they were read back, are those of a finite number."""
+    value: float = struct.unpack("<f", struct.pack("<I", bits & 0xFFFFFFFF))[0]
+    return isfinite(value)
+
+
+class NotFinite(NotAvailable):
+    """A model whose logits are no numbers."""
+
+
+def not_finite(target: str, log_q: mx.array | None) -> NotFinite:
+    """The refusal of the model to blame: the draft if what it drew from is no distribution, else the target."""
+    draft = log_q is not None and not is_finite(device.to_list(witness(log_q)[None])[0])
+    name = "draft" if draft else f"target {target}"
+    instead = "--drafter none decodes without it" if draft else "specdec pull --verify compares what was downloaded"
+    return NotFinite(
+        f"the {name} computes values that are no numbers (NaN or infinite): "
+        "its weights are damaged, or too large for their type",
+        f"download it again, or use another conversion; {instead}",
+    )
+
 
 OUT_OF_MEMORY = (
     "Insufficient Memory",

@@ -13,8 +13,8 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn as nn
 
-from specdec_cli.engine.intercept import Handler, intercept, intercepted
-from specdec_cli.engine.readout import Readout, find_readout
+from specdec_cli.engine.hooks import Handler, hook, hooked
+from specdec_cli.engine.output_head import OutputHead, find_output_head
 from specdec_cli.errors import NotAvailable, Refused
 
 Hidden = Mapping[str, mx.array]
@@ -32,15 +32,15 @@ class HiddenStates:
         self._network, self._name = network, name
         self._watched: set[str] = set()
         self._outputs: dict[str, mx.array] = {}
-        self._readout: Readout | None = None
+        self._output_head: OutputHead | None = None
 
     @property
-    def readout(self) -> Readout:
+    def output_head(self) -> OutputHead:
         """From hidden states to logits; found and proven at the first call. Raises: Refused."""
-        if self._readout is None:
-            self._readout = find_readout(self._network, self._name)
+        if self._output_head is None:
+            self._output_head = find_output_head(self._network, self._name)
             self.take()  # the search made passes of its own
-        return self._readout
+        return self._output_head
 
     def expose(self, paths: Iterable[str]) -> None:
         """From now on keep the outputs of the modules at `paths`, such as `model.layers.3` or `model.norm`.
@@ -51,7 +51,7 @@ class HiddenStates:
         Raises: NotAvailable for a path at which the network has no module; Refused where READ or LAST is not found.
         """
         for path in self._unwatched(paths):
-            intercept(*self._watching(path))
+            hook(*self._watching(path))
             self._watched.add(path)
 
     @contextmanager
@@ -61,7 +61,7 @@ class HiddenStates:
         watching = [self._watching(path) for path in new]
         with ExitStack() as stack:
             for watched in watching:
-                stack.enter_context(intercepted(*watched))
+                stack.enter_context(hooked(*watched))
             self._watched.update(new)
             stack.callback(self.take)
             stack.callback(self._watched.difference_update, new)
@@ -79,7 +79,7 @@ class HiddenStates:
         """(module, what keeps its output or input, method). Raises: as `expose`."""
         modules = dict(self._network.named_modules())
         if path == READ:
-            return self.readout.head_module, self._keep_input, self.readout.method
+            return self.output_head.head_module, self._keep_input, self.output_head.method
         if path == LAST:
             return modules[self._last_layer()], self._keeper(LAST), "__call__"
         if path in modules:
@@ -88,12 +88,12 @@ class HiddenStates:
         raise NotAvailable(f"{self._name} has no module {path}", f"the nearest: {', '.join(near)}")
 
     def _last_layer(self) -> str:
-        if self.readout.last_layer is None:
+        if self.output_head.last_layer is None:
             raise Refused(
-                f"{self._name}: its head {self.readout.head} reads more than a norm of the last layer's output",
+                f"{self._name}: its head {self.output_head.head} reads more than a norm of the last layer's output",
                 "a head that reads that output cannot draft for it; use a draft model or --drafter ngram",
             )
-        return self.readout.last_layer
+        return self.output_head.last_layer
 
     def _keep_input(self, module: nn.Module, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self._outputs[READ] = args[0][0]

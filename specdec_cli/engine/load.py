@@ -10,7 +10,6 @@ from mlx_lm.utils import _get_classes, load_model
 from safetensors import SafetensorError, safe_open
 
 from specdec_cli.engine.architectures import refusal
-from specdec_cli.engine.config_types import contradiction
 from specdec_cli.engine.failure import device_failure
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.errors import NotAvailable, Refused, reason, untrusted
@@ -108,24 +107,14 @@ def _lazy_network(checkpoint: Checkpoint) -> nn.Module:
 
 
 def _does_not_load(checkpoint: Checkpoint, reason: str) -> NotAvailable:
-    return _explained(checkpoint) or NotAvailable(
+    return NotAvailable(
         f"{checkpoint.name} ({checkpoint.model_type}) does not load: {reason}",
         "the weights and config.json disagree; download the model again",
     )
 
 
 def _does_not_run(checkpoint: Checkpoint, reason: str) -> NotAvailable:
-    return _explained(checkpoint) or NotAvailable(
+    return NotAvailable(
         f"{checkpoint.name} ({checkpoint.model_type}) does not run on this device: {reason}",
         "mlx-lm's code for it may need a Mac; specdec doctor tells what computes here",
-    )
-
-
-def _explained(checkpoint: Checkpoint) -> NotAvailable | None:
-    """The value of config.json that is to blame for a failure, where one is known."""
-    problem = contradiction(checkpoint.config, _classes(checkpoint)[1])
-    if not problem:
-        return None
-    return NotAvailable(
-        f"config.json of {checkpoint.name} is wrong: {problem}", "download the model again, or use another conversion"
     )

@@ -105,7 +105,7 @@ class Residency:
         used = max(self._needed_bytes[tokens], device.active_memory_bytes())
         mx.set_wired_limit(min(used + HEADROOM_BYTES, recommended))
 
-    def drop(self) -> None:
+    def release(self) -> None:
         """Wire nothing; the buffers stay, and macOS may page them out. Waits for passes in flight first.
 
         mlx-lm asks for that: no wired limit is to change during an evaluation (generate.py, wired_limit).

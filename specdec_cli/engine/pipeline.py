@@ -19,7 +19,7 @@ from specdec_cli.engine import device
 from specdec_cli.engine.draft import NOTHING, Draft
 from specdec_cli.engine.draft_length.fixed import DraftLength
 from specdec_cli.engine.drafters.base import Drafter, Verified
-from specdec_cli.engine.finite import is_finite, not_finite, witness
+from specdec_cli.engine.failure import is_finite, not_finite, witness
 from specdec_cli.engine.hidden import Hidden
 from specdec_cli.engine.memory import EMITTED_TOKENS, FreedBuffers
 from specdec_cli.engine.model import CachedModel

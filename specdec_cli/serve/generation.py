@@ -250,7 +250,7 @@ class Generation:
             return
         if self._keeper is not None:
             yield self._keeper.pause_seconds, self._write
-        yield IDLE_SECONDS, self._pair.residency.drop
+        yield IDLE_SECONDS, self._pair.residency.release
         if self._options.idle_seconds is not None:
             yield self._options.idle_seconds, self._unload_idle
 

@@ -11,13 +11,12 @@ from collections.abc import Callable, Sequence
 
 from specdec_cli.engine import device
 from specdec_cli.engine.draft_length import chips
+from specdec_cli.engine.draft_length.acceptance import LookupAcceptance
 from specdec_cli.engine.draft_length.adaptive import Adaptive
 from specdec_cli.engine.draft_length.costs import Costs
 from specdec_cli.engine.draft_length.fixed import DraftLength, Fixed
-from specdec_cli.engine.draft_length.lookup_acceptance import LookupAcceptance
 from specdec_cli.engine.drafters.base import Drafter, Parts
 from specdec_cli.engine.drafters.constrained import ConstrainedDrafter
-from specdec_cli.engine.drafters.pace import Pace
 from specdec_cli.engine.heads.cached import MOST_WAITING, CachedHead
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
@@ -52,9 +51,7 @@ class DraftController:
         reload_seconds: float = 0.0,
         now: Callable[[], float] = time.time,
         head: CachedHead | None = None,
-        pace: Pace | None = None,
     ) -> None:
-        self._pace = pace or Pace()
         self._target, self._draft, self._head = target, draft, head
         self._store, self._identity, self._now = store or NullCostStore(), identity, now
         self._reload_seconds = reload_seconds
@@ -78,7 +75,7 @@ class DraftController:
         head = self._head if kind.by_network else None
         length: DraftLength = Fixed(k) if k != "auto" else self._adaptive_for(kind, head or draft, prompt, max_tokens)
         self._situation = _situation(prompt)
-        parts = Parts(self._target, draft, rule, length, self._lookups, head, prompt, predicted, self._pace)
+        parts = Parts(self._target, draft, rule, length, self._lookups, head, prompt, predicted)
         drafter: Drafter = made(kind)(parts)
         length = drafter.length(length)
         if constraint is not None:

@@ -13,8 +13,8 @@ from specdec_cli import blas
 from specdec_cli.engine import device
 from specdec_cli.engine.footprint import require_fit, resident_bytes
 from specdec_cli.engine.heads.agreement import Text, load_agreeing, own_texts
-from specdec_cli.engine.heads.cached import CachedHead, Head, readout_for
-from specdec_cli.engine.heads.shortlist_size import best_shortlist
+from specdec_cli.engine.heads.cached import CachedHead, Head, output_head_for
+from specdec_cli.engine.heads.shortlist import best_shortlist
 from specdec_cli.engine.load import load as load_weights
 from specdec_cli.engine.load import require_runnable, require_verifiable
 from specdec_cli.engine.memory import Residency, bound_memory
@@ -139,14 +139,14 @@ def load_agreeing_head(
     `tell` hears of a reading that is not its family's.
     Raises: NotAvailable for files that are wrong, Refused for a head that does not guess, or not for this target.
     """
-    readout, texts = readout_for(target.network, files.name), list[Text]()
+    output_head, texts = output_head_for(target.network, files.name), list[Text]()
     module, found = load_agreeing(files, target, _keep(own_texts(target, prompts, stops), texts))
-    files.require_outputs(readout.vocab_size)
+    files.require_outputs(output_head.vocab_size)
     found.require(files.name, target.name)
     if found.reading.unlike:
         tell(f"the head {found.summary}")
     head = Head(module, target.network, files.name, found)
-    head.shortlist = best_shortlist(head, target, texts, found.share, stops)
+    head.shortlist = best_shortlist(head.output_head, head.layer_bytes, target.step_bytes, texts, found.share, stops)
     return CachedHead(head)
 
 

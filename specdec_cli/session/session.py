@@ -15,7 +15,6 @@ from specdec_cli.engine import device
 from specdec_cli.engine.baseline import PlainStep, plain_steps, target_scores
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.drafters.base import Drafter, read_together
-from specdec_cli.engine.drafters.pace import Pace
 from specdec_cli.engine.failure import recovering
 from specdec_cli.engine.memory import Residency, clear_cache
 from specdec_cli.engine.model import CachedModel
@@ -146,7 +145,7 @@ class Session:
     def __init__(self, pair: LoadedPair, slot: Slot, clock: Clock = time.perf_counter) -> None:
         self.pair, self.slot, self.clock = pair, slot, clock
         self._controller = DraftController(
-            slot.target, slot.draft, pair.costs, pair.identity, pair.reload_seconds, head=slot.head, pace=Pace(clock)
+            slot.target, slot.draft, pair.costs, pair.identity, pair.reload_seconds, head=slot.head
         )
 
     @property

@@ -94,7 +94,7 @@ class Slot:
             if self.draft is not None and tree["draft"] is not None:
                 self.draft.restore(file.ids(DRAFT_TOKENS), tree["draft"], arrays)
             if self.head is not None and tree["head"] is not None:
-                size = self.head.head.readout.hidden_size
+                size = self.head.head.output_head.hidden_size
                 self.head.take_up(head_of(tree["head"], file.ids(HEAD_TOKENS), arrays, size))
         except (Unusable, OSError):
             self.forget()

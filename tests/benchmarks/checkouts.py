@@ -55,8 +55,8 @@ def main():
     args = parser.parse_args()
     if args.work:
         return work(args.pair, args.tokens, args.work)
-    from acceptance import prompts
     from paired import Ratio, environment
+    from texts import prompts
 
     texts = prompts(args.prompts, 400)
     workers = {

@@ -36,9 +36,7 @@ from specdec_cli.models.checkpoint import read_checkpoint
 
 Weights = dict[str, mx.array]
 
-MODEL_TYPES = ("qwen3", "llama", "mistral")
 DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16}
-SHARD_BYTES = 1_000_000_000  # written, and so held in memory, at once
 TOLERANCE = 1e-3  # of a logit, in float32: 50 times what was measured, a 4000th of what one unscaled norm does
 
 # Which axes of a tensor are the hidden size H and the intermediate size I; the rest (".") never grow.
@@ -98,25 +96,6 @@ class Shape:
         return best
 
 
-def inflate(
-    config: Mapping[str, Any],
-    weights: Mapping[str, mx.array],
-    *,
-    hidden_size: int,
-    intermediate_size: int,
-    layers: int,
-    dtype: str = "float32",
-    seed: int = 0,
-) -> tuple[dict[str, Any], Weights]:
-    """Configuration and weights of the same function at the given sizes. The arrays are lazy.
-
-    Raises: ValueError for a structure other than Qwen3's or Llama's, a size below the source's, an unknown dtype.
-    """
-    sizes = {"H": hidden_size, "I": intermediate_size, "L": layers}
-    parts = list(_parts(config, weights, sizes, dtype, seed))
-    return _inflated_config(config, sizes, dtype), {name: value for part in parts for name, value in part.items()}
-
-
 def inflated_folder(
     source: Path,
     destination: Path,
@@ -127,18 +106,20 @@ def inflated_folder(
     dtype: str = "float32",
     seed: int = 0,
 ) -> Path:
-    """Write `source`, inflated, as a loadable folder; about one shard (SHARD_BYTES) is in memory at a time.
+    """Write `source`, inflated, as a loadable folder.
 
-    Raises: ValueError as `inflate`, FileExistsError if `destination` holds anything.
+    For the structure of Qwen3 and Llama. Raises: FileExistsError if `destination` holds anything.
     """
     if destination.is_dir() and any(destination.iterdir()):
-        raise FileExistsError(f"{destination} is not empty: old shards would be loaded with the new")
+        raise FileExistsError(f"{destination} is not empty")
     checkpoint = read_checkpoint(source, str(source))
     weights = {name: value for path in checkpoint.weights for name, value in mx.load(str(path)).items()}
     sizes = {"H": hidden_size, "I": intermediate_size, "L": layers}
-    parts = list(_parts(checkpoint.config, weights, sizes, dtype, seed))
     destination.mkdir(parents=True, exist_ok=True)
-    write_weights(destination, parts)
+    grown = {
+        name: value for part in _parts(checkpoint.config, weights, sizes, dtype, seed) for name, value in part.items()
+    }
+    mx.save_safetensors(str(destination / "model.safetensors"), grown, metadata={"format": "mlx"})
     config = _inflated_config(checkpoint.config, sizes, dtype)
     (destination / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
     for path in sorted(source.iterdir()):
@@ -191,34 +172,11 @@ def _inflated_config(config: Mapping[str, Any], sizes: Mapping[str, int], dtype:
     return {key: value for key, value in config.items() if key != "torch_dtype"} | changed
 
 
-def _require_known(config: Mapping[str, Any], weights: Mapping[str, mx.array]) -> None:
-    """Raises: ValueError if the function of `weights` might not be the one this module inflates."""
-    kind, layers = config.get("model_type"), range(config.get("num_hidden_layers", 0))
-    if kind not in MODEL_TYPES:
-        raise ValueError(f"cannot inflate a {kind}: only {', '.join(MODEL_TYPES)} are known to keep their function")
-    if config.get("quantization") or config.get("quantization_config"):
-        raise ValueError("cannot inflate quantized weights: their scales would have to grow too")
-    if set(config.get("layer_types") or ()) - {"full_attention"} or config.get("use_sliding_window"):
-        raise ValueError("cannot inflate a model with sliding windows: new layers would move the old ones' windows")
-    outer = [name for name in OUTER_AXES if not (_tied(config) and name == "lm_head.weight")]
-    required = {*outer, *(f"model.layers.{i}.{name}" for i in layers for name in LAYER_AXES)}
-    allowed = {*required, *OUTER_AXES, *(f"model.layers.{i}.{name}" for i in layers for name in OPTIONAL_AXES)}
-    if odd := sorted(required - weights.keys()) or sorted(weights.keys() - allowed):
-        where = "lacks" if odd[0] in required else "also has"
-        raise ValueError(f"not the structure of Qwen3 or Llama: it {where} {len(odd)} tensors, first {odd[0]}")
-
-
 def _parts(
     config: Mapping[str, Any], weights: Mapping[str, mx.array], sizes: Mapping[str, int], dtype: str, seed: int
 ) -> Iterator[Weights]:
     """The inflated tensors, lazy: those outside the layers, then one part per layer, real ones spread evenly."""
-    if dtype not in DTYPES:
-        raise ValueError(f"cannot inflate to {dtype}: known are {', '.join(DTYPES)}")
-    _require_known(config, weights)
     real = config["num_hidden_layers"]
-    for letter, key in (("H", "hidden_size"), ("I", "intermediate_size"), ("L", "num_hidden_layers")):
-        if sizes[letter] < config[key]:
-            raise ValueError(f"{key} would shrink from {config[key]} to {sizes[letter]}")
     scale = math.sqrt(config["hidden_size"] / sizes["H"])
     keys = mx.random.split(mx.random.key(seed), sizes["L"] + 1)
     names = [name for name in OUTER_AXES if name in weights and not (_tied(config) and name == "lm_head.weight")]
@@ -251,7 +209,7 @@ def _grown(
         elif any(word in name for word in WRITES_RESIDUAL):
             grown[name] = mx.zeros(shape, dtype)
         else:
-            grown[name] = of_deviation(shape, deviation, dtype, own_key)
+            grown[name] = _of_deviation(shape, deviation, dtype, own_key)
     return grown
 
 
@@ -265,37 +223,12 @@ def _padded(
     padded = mx.pad(value, more).astype(dtype)
     if rows == shape[0]:
         return padded
-    return mx.concatenate([padded, of_deviation((shape[0] - rows, *shape[1:]), deviation, dtype, key)])
+    return mx.concatenate([padded, _of_deviation((shape[0] - rows, *shape[1:]), deviation, dtype, key)])
 
 
-def of_deviation(shape: tuple[int, ...], deviation: mx.array, dtype: mx.Dtype, key: mx.array) -> mx.array:
+def _of_deviation(shape: tuple[int, ...], deviation: mx.array, dtype: mx.Dtype, key: mx.array) -> mx.array:
     """Uniform (five times faster to draw than normal) with mean zero and the given standard deviation."""
     return (mx.random.uniform(-(3**0.5), 3**0.5, shape, dtype, key) * deviation).astype(dtype)
-
-
-def write_weights(folder: Path, parts: list[Weights]) -> None:
-    """One file, or shards of up to SHARD_BYTES with their index. Empties `parts`, so that what is written is freed."""
-    shards: list[Weights] = [{}]
-    sizes_bytes = [0]
-    while parts:
-        part = parts.pop(0)
-        part_bytes = sum(value.nbytes for value in part.values())
-        if shards[-1] and sizes_bytes[-1] + part_bytes > SHARD_BYTES:
-            shards.append({})
-            sizes_bytes.append(0)
-        shards[-1] |= part
-        sizes_bytes[-1] += part_bytes
-    count = len(shards)
-    names = (
-        [f"model-{i + 1:05}-of-{count:05}.safetensors" for i in range(count)] if count > 1 else ["model.safetensors"]
-    )
-    places = {name: file for file, shard in zip(names, shards, strict=True) for name in shard}
-    for file in names:
-        mx.save_safetensors(str(folder / file), shards.pop(0), metadata={"format": "mlx"})
-        mx.clear_cache()
-    if count > 1:
-        index = {"metadata": {"total_size": sum(sizes_bytes)}, "weight_map": places}
-        (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
 
 
 def _is_replaced(name: str) -> bool:

@@ -5,11 +5,25 @@ pair's training held out, prose from Python's own topic pages, a copy is the beg
 """
 
 import random
+import sysconfig
+from pathlib import Path
 from pydoc_data.topics import topics
 
-from acceptance import prompts
-
+# Modules of the standard library that the demo pair's training held out.
+HELD_OUT = ("bisect", "calendar", "configparser", "csv", "difflib", "fnmatch", "fractions", "glob", "graphlib")
+HELD_OUT += ("heapq", "queue", "sched", "shlex", "statistics", "string", "textwrap", "zipapp")
 KINDS = ("code", "prose", "copy", "random")
+
+
+def prompts(count, length_bytes):
+    """`count` texts that start at a line of a held-out module, spread evenly over all of them."""
+    root = Path(sysconfig.get_paths()["stdlib"])
+    starts = []
+    for name in HELD_OUT:
+        text = (root / f"{name}.py").read_text()
+        lines = [i + 1 for i, c in enumerate(text[: -length_bytes - 500]) if c == "\n"]
+        starts += [text[i : i + length_bytes] for i in lines]
+    return [starts[i * (len(starts) - 1) // max(count - 1, 1)] for i in range(count)]
 
 
 def code(count, tokenizer, tokens=96):

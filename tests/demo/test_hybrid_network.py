@@ -74,16 +74,16 @@ def test_the_trunk_is_mlx_lms_qwen3_5(network, folder, ids):
 
 
 def test_the_head_is_specdecs_at_every_step(network, folder, ids):
-    readout = load(read_checkpoint(folder, "hybrid")).network.hidden.readout
+    output_head = load(read_checkpoint(folder, "hybrid")).network.hidden.output_head
     files = find_head(read_checkpoint(folder, "hybrid"))
     assert files.zero_centred and len(files.tensors) == 15
     head, cache = load_head(files, 64), SideBySide()
     states = network.states(ids)
     carried, tokens = mx.array(states[0].numpy()), np.append(ids[0].numpy(), [0] * STEPS)
     for step, ours in enumerate(network.guesses(ids, states, STEPS), 1):
-        done = head(readout.embed(mx.array(tokens[step : step + TOKENS])), carried, cache)
+        done = head(output_head.embed(mx.array(tokens[step : step + TOKENS])), carried, cache)
         carried = done.carried
-        theirs = np.array(readout.logits(done.scored))[: TOKENS - step]
+        theirs = np.array(output_head.logits(done.scored))[: TOKENS - step]
         assert np.abs(theirs - ours[0].numpy()).max() < 1e-4 * float(ours.abs().max())
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from fakes.drafting import open_session
 from fakes.models import tiny_folder
-from specdec_cli.engine.finite import NotFinite, is_finite, witness
+from specdec_cli.engine.failure import NotFinite, is_finite, witness
 from specdec_cli.events import Finish
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request

@@ -163,7 +163,7 @@ def test_nothing_is_bounded_where_the_device_is_no_mac(monkeypatch):
     before = fake.cache_limit, fake.memory_limit, fake.wired_limit
     bound_memory()
     Residency().hold(1000)
-    Residency().drop()
+    Residency().release()
     assert (fake.cache_limit, fake.memory_limit, fake.wired_limit) == before
 
 
@@ -203,7 +203,7 @@ def test_a_rest_unwires_everything_after_waiting_and_the_next_hold_wires_it_agai
     residency = Residency()
     residency.hold(1)
     assert fake.wired == 3.25 * GIGABYTE
-    residency.drop()
+    residency.release()
     assert (fake.wired, fake.in_cache, fake.synchronized) == (0, 0, 1)
     residency.hold(1)
     assert fake.wired == 3 * GIGABYTE
@@ -215,5 +215,5 @@ def test_an_error_that_nobody_read_does_not_end_a_rest(fake, monkeypatch):
 
     monkeypatch.setattr(mx, "synchronize", fail)
     Residency().hold(1)
-    Residency().drop()
+    Residency().release()
     assert fake.wired_limit == 0

@@ -10,7 +10,7 @@ from fakes.models import tiny_network
 from specdec_cli.engine.architectures import architectures
 from specdec_cli.engine.conformance.networks import tiny_network as tiny_of
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.row_costs import ROWS, row_costs, varied_tokens
+from specdec_cli.engine.timing import ROWS, row_costs, varied_tokens
 
 STEP, ROW, BUILD = 1.0, 0.2, 0.01
 

@@ -35,8 +35,7 @@ class FakeDevice:
         self.now = self._free_at = 0.0
         self.wakeup_seconds = wakeup_seconds
         self.waits = 0
-        self._built: list[tuple[float, int, float, DrivenModule | None]] = []
-        self._busy_until: dict[DrivenModule | None, float] = {}
+        self._built: list[tuple[float, int]] = []
         self._flying: list[float] = []
         self._done_at: dict[int, float] = {}
         self._alive: list[mx.array] = []
@@ -56,12 +55,9 @@ class FakeDevice:
         monkeypatch.setattr(device, "device_name", lambda: chip)
         return self.install(monkeypatch)
 
-    def drive(self, model: CachedModel, costs: Costs, buffers: int, copy_seconds: float = 0.0) -> None:
-        """`model` computes what it always does; each of its passes takes this device costs(rows) seconds.
-
-        One that is queued while another of the same model is in flight copies the caches, in `copy_seconds` more.
-        """
-        model.network.module = DrivenModule(self, model.network.module, costs, buffers, copy_seconds)
+    def drive(self, model: CachedModel, costs: Costs, buffers: int) -> None:
+        """`model` computes what it always does; each of its passes takes this device costs(rows) seconds."""
+        model.network.module = DrivenModule(self, model.network.module, costs, buffers)
 
     def clock(self) -> float:
         return self.now
@@ -75,19 +71,16 @@ class FakeDevice:
         """Work that is queued and not done."""
         return max(self._free_at - self.now, 0.0)
 
-    def work(self, seconds: float, buffers: int, copy_seconds: float = 0.0, module: DrivenModule | None = None) -> None:
-        """A pass of `module` was built; it is queued with the next array that is."""
-        self._built.append((seconds, buffers, copy_seconds, module))
+    def work(self, seconds: float, buffers: int) -> None:
+        """A pass was built; it is queued with the next array that is."""
+        self._built.append((seconds, buffers))
 
     def queue(self, *arrays: mx.array) -> None:
-        for pass_seconds, buffers, copy_seconds, module in self._built:
-            copies = self._busy_until.get(module, 0.0) > self.now
-            seconds = pass_seconds + copy_seconds * copies
+        for seconds, buffers in self._built:
             for _ in range(buffers):
                 self._free_at = max(self._free_at, self.now) + seconds / buffers
                 self._flying.append(self._free_at)
                 self._block()
-            self._busy_until[module] = self._free_at
         self._built.clear()
         for array in arrays:
             self._alive.append(array)
@@ -122,12 +115,11 @@ class FakeDevice:
 class DrivenModule:
     """A network whose calls are also work for a fake device; all else is the network's own."""
 
-    def __init__(self, device: FakeDevice, module: Any, costs: Costs, buffers: int, copy_seconds: float = 0.0) -> None:
+    def __init__(self, device: FakeDevice, module: Any, costs: Costs, buffers: int) -> None:
         self._device, self._module, self._costs, self._buffers = device, module, costs, buffers
-        self._copy_seconds = copy_seconds
 
     def __call__(self, tokens: mx.array, **caches: Any) -> mx.array:
-        self._device.work(self._costs(tokens.size), self._buffers, self._copy_seconds, self)
+        self._device.work(self._costs(tokens.size), self._buffers)
         return self._module(tokens, **caches)
 
     def __getattr__(self, name: str) -> Any:
@@ -139,14 +131,12 @@ class DrivenPair:
     """What the passes of a target and its draft take: `rows` in plain steps, a draft's pass the same times `step`.
 
     From `flat` rows on a pass costs no more. A draft's few rows cost one: its small matrices are bound by their start.
-    A draft's pass that copies its caches takes `copy` times as long again.
     """
 
     machine: Machine
     step: float
     chip: str
     flat: int = 16
-    copy: float = 0.0
 
     def target(self, rows: int) -> float:
         return self.machine.plain_seconds * self.machine.rows(min(rows, self.flat))
@@ -158,7 +148,7 @@ class DrivenPair:
         """The models of `session` take their time on `fake`."""
         fake.drive(session.slot.target, self.target, TARGET_BUFFERS)
         if session.slot.draft is not None:
-            fake.drive(session.slot.draft, self.draft, DRAFT_BUFFERS, self.copy * self.draft(1))
+            fake.drive(session.slot.draft, self.draft, DRAFT_BUFFERS)
 
 
 def _computed(array: mx.array) -> bool:

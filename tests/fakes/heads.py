@@ -53,7 +53,7 @@ def tiny_head(hidden_size=64, seed=3, recipe=QWEN, config=LAYER):
 
 def agreeing_head(target, share=0.3, seed=3, config=LAYER):
     """A head that says what the token before it makes likely; `share` of its state and its layer disturbs that."""
-    size = target.network.hidden.readout.hidden_size
+    size = target.network.hidden.output_head.hidden_size
     head = tiny_head(size, seed, config=config)
     head.fc.weight = mx.concatenate([mx.eye(size), share * head.fc.weight[:, size:]], axis=1)
     quieten(head, share)
@@ -69,10 +69,10 @@ def quieten(module, share):
 
 def cached_head(target, head=None, name="head", recipe=None, first=0, always=()):
     """One conversation's head over `target`, a CachedModel; it drafts from the `first` tokens, 0: from all."""
-    readout = target.network.hidden.readout
-    module = head or tiny_head(readout.hidden_size, recipe=recipe or QWEN)
+    output_head = target.network.hidden.output_head
+    module = head or tiny_head(output_head.hidden_size, recipe=recipe or QWEN)
     return CachedHead(
-        Head(module, target.network, name, shortlist=Shortlist(readout, first, always) if first else None)
+        Head(module, target.network, name, shortlist=Shortlist(output_head, first, always) if first else None)
     )
 
 

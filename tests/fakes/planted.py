@@ -16,7 +16,7 @@ from specdec_cli.engine.architectures import Architecture, architectures
 from specdec_cli.engine.cache.kinds import leaves
 from specdec_cli.engine.cache.rollback import Caches
 from specdec_cli.engine.conformance.networks import tiny_network as make_network
-from specdec_cli.engine.intercept import intercept
+from specdec_cli.engine.hooks import hook
 from specdec_cli.engine.network import Network
 from specdec_cli.session.session import Session
 
@@ -113,7 +113,7 @@ def in_kernels(session: Session) -> None:
 
     for _, module in session.slot.target.network.module.named_modules():
         if isinstance(module, nn.Linear | nn.QuantizedLinear):
-            intercept(module, halves)
+            hook(module, halves)
 
 
 def after_rollbacks(session: Session, size: float, monkeypatch) -> None:
@@ -134,7 +134,7 @@ def after_rollbacks(session: Session, size: float, monkeypatch) -> None:
         return lowered(logits, size) if wrong else logits
 
     monkeypatch.setattr(Caches, "rollback", leaving)
-    intercept(session.slot.target.network.module, planted)
+    hook(session.slot.target.network.module, planted)
 
 
 def zeroed_keys(monkeypatch) -> None:

@@ -9,7 +9,7 @@ from specdec_cli.events import Round
 class Scheduled:
     """A DraftLength given beforehand, one K a round; 0 after its end."""
 
-    resting: ClassVar[bool] = False
+    released: ClassVar[bool] = False
     reason: ClassVar[str] = ""
 
     def __init__(self, ks: Sequence[int]) -> None:

@@ -181,4 +181,4 @@ def test_a_draft_that_nothing_could_make_pay_gives_its_memory_back():
     for index in range(4):
         length.next()
         length.observe(Round(index, "none", (), 0, 7, (7,), 0.0, 1.0))
-    assert length.resting and length.next() == 0
+    assert length.released and length.next() == 0

@@ -60,9 +60,9 @@ def test_a_verdict_counts_a_kept_head_as_packed(folders, kept, tmp_path):
 def test_drafts_are_cut_where_that_promises_a_gain(folders, monkeypatch):
     asked = []
 
-    def best(head, target, texts, acceptance, always):
+    def best(output_head, layer_bytes, step_bytes, texts, acceptance, always):
         asked.append((len(texts), acceptance, set(always)))
-        return Shortlist(head.readout, 128, always)
+        return Shortlist(output_head, 128, always)
 
     monkeypatch.setattr(heads, "best_shortlist", best)
     found = loaded(folders[1], drafter="mtp")

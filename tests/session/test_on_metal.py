@@ -1,7 +1,6 @@
 """Whole replies of the demo pair on a device that blocks the host as Metal does: their tokens, seconds and panel."""
 
 import re
-from dataclasses import replace
 from statistics import fmean
 
 import pytest
@@ -11,7 +10,6 @@ from fakes.drafting import open_session
 from fakes.machine import BY_NAME
 from fakes.ui_script import Terminal
 from specdec_cli.engine import device
-from specdec_cli.engine.drafters import pace
 from specdec_cli.engine.timing import plain_step_seconds
 from specdec_cli.events import RoundDone
 from specdec_cli.pairs.catalog import registry
@@ -226,35 +224,3 @@ def test_the_panel_shows_the_share_of_the_device_s_time_that_drafting_took(monke
     verify = sum(pair.target(len(r.draft) + 1) for r in rounds_of(events))
     (shown,) = re.findall(r"draft takes (\d+) % of the time", "\n".join(lines))
     assert int(shown) == pytest.approx(100 * draft / (draft + verify), abs=2)
-
-
-# Tokens, in place of the product's 512, which the processor would read for seconds. The reply hardly doubles them, and
-# each doubling is tried anew.
-LONG = 128
-
-
-def paced(monkeypatch, pair, wakeup_seconds, shortest):
-    """(tokens, seconds a token) of a reply to a long prompt at K = 4."""
-    fake = FakeDevice(wakeup_seconds).install_as(pair.chip, monkeypatch)
-    monkeypatch.setattr(pace, "SHORTEST_CONTEXT", shortest)
-    start, *events, finish = reply(driven(fake, pair), 4, 128, ends=False, text=8 * CODE)
-    assert LONG < start.prompt_tokens < 1.5 * LONG
-    return emitted(events), finish.stats["decode_seconds"] / finish.stats["emitted_tokens"]
-
-
-def test_a_draft_whose_queued_steps_copy_their_caches_waits_for_each(monkeypatch):
-    """A copy takes as long as the step itself, a wake-up a tenth of it."""
-    pair = replace(PAIRS[4], copy=1.0)
-    wakeup_seconds = 0.1 * pair.draft(1)
-    tokens, seconds = paced(monkeypatch, pair, wakeup_seconds, LONG)
-    always_queued = paced(monkeypatch, pair, wakeup_seconds, 1 << 30)
-    assert tokens == always_queued[0] and seconds < 0.9 * always_queued[1]
-
-
-@pytest.mark.parametrize("copy", [0.0, 0.05])
-def test_a_draft_that_loses_by_waiting_is_queued_but_for_the_trials(monkeypatch, copy):
-    pair = replace(PAIRS[4], copy=copy)
-    wakeup_seconds = 0.5 * pair.draft(1)
-    tokens, seconds = paced(monkeypatch, pair, wakeup_seconds, LONG)
-    always_queued = paced(monkeypatch, pair, wakeup_seconds, 1 << 30)
-    assert tokens == always_queued[0] and seconds < 1.02 * always_queued[1]

@@ -68,7 +68,7 @@ class LoadedParts:
         return lambda data, deadline: self._row_costs(data, deadline, context_tokens)
 
     def _row_costs(self, data: dict[str, Any], deadline: Deadline, context_tokens: int) -> str:
-        from specdec_cli.engine.row_costs import ROWS, row_costs
+        from specdec_cli.engine.timing import ROWS, row_costs
 
         if context_tokens > max(self._reserve_tokens, SHORT_TOKENS):
             self.session  # noqa: B018 - not loaded is the better reason

@@ -23,7 +23,7 @@ import mlx.nn as nn
 from mlx_lm.models.cache import ArraysCache, CacheList
 
 from specdec_cli.engine.cache.kinds import detached, leaves
-from specdec_cli.engine.intercept import intercept
+from specdec_cli.engine.hooks import hook
 
 ANSWERED = (nn.Linear, nn.QuantizedLinear, nn.Conv1d)
 
@@ -112,8 +112,8 @@ def install_recorder(network: nn.Module, readers: Sequence[nn.Module]) -> Record
     for reader in readers:
         for module in reader.modules():
             if isinstance(module, ANSWERED):
-                intercept(module, recorder.project)
-        intercept(reader, recorder.run)
+                hook(module, recorder.project)
+        hook(reader, recorder.run)
     return recorder
 
 

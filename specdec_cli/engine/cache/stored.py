@@ -15,7 +15,7 @@ from mlx_lm.models.cache import ArraysCache
 from specdec_cli.engine.array_file import Unusable
 from specdec_cli.engine.array_tree import ArrayNames, NamedArrays, Tree
 from specdec_cli.engine.cache.kinds import BOUNDED, TRIMMED
-from specdec_cli.engine.cache.past import Held, Snapshot
+from specdec_cli.engine.cache.rollback import Held, Snapshot
 
 # What changes as a cache reads; everything else about it is the network's.
 MOVING = frozenset(("offset", "_start", "_shown", "start_position"))

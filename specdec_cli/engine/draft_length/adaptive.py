@@ -54,7 +54,7 @@ class Adaptive:
         # Context that the draft has not read; the most that it ever reads at once, and an estimate for all of it.
         self._unread, self._context, self._most_unread = 0, 0, inf
         self._read_token_seconds: float | None = None
-        self.resting = False
+        self.released = False
         # Decoding plainly because drafting does not pay, or was not tried yet.
         self.parked = True
         self.tokens, self._since, self._fails, self._wait, self._credit = 0, inf, 0, 0, 0.0
@@ -124,7 +124,7 @@ class Adaptive:
         token = self._read_token_seconds
         if token is None or self.costs.read_measured:
             token = self.costs.read_seconds()
-        return (min(self._unread, self._most_unread) * token + self.resting * self._reload_seconds) / plain
+        return (min(self._unread, self._most_unread) * token + self.released * self._reload_seconds) / plain
 
     def _while_parked(self) -> int:
         """K of a probe's first round where the probe is worth its price, else 0."""
@@ -135,7 +135,7 @@ class Adaptive:
         if hoped >= 1 and not self.costs.rows_measured and self.costs.assumed.doubt > MEASURED_DOUBT:
             hoped *= exp(-self.costs.assumed.doubt)  # rows that were never measured may cost less
         if hoped >= 1:
-            self._rest()
+            self._release()
         if first.steps - 1 > budget or not self._promises(hoped, first.steps - 1 + reading):
             self._wait = FIRST_WAIT
             if self._unprobed:
@@ -205,12 +205,12 @@ class Adaptive:
         self._fails = 0 if self._lost < 0 else self._fails + 1
         self._wait = min(FIRST_WAIT << min(max(self._fails - 1, 0), 16), LAST_WAIT)
         if self._wait == LAST_WAIT:
-            self._rest()
+            self._release()
         self.reason = f"parked: {self._yield(best)}"
 
-    def _rest(self) -> None:
+    def _release(self) -> None:
         """The draft gives its memory back, and will have to read everything again."""
-        self.resting, self._unread = True, self._context
+        self.released, self._unread = True, self._context
 
     def lookup_k(self, rates: list[float]) -> int:
         """K of a lookup with these rates; 0 where the model, or plain decoding, costs less.
@@ -252,12 +252,12 @@ class Adaptive:
     def _observe_drafted(self, round: Round) -> None:
         k, unread = len(round.draft), self._unread
         caught_up = unread > 0 and not round.draft_prefill_seconds
-        if not self.resting:
+        if not self.released:
             if round.draft_prefill_seconds:
                 self.costs.read(unread, round.draft_prefill_seconds)
             elif caught_up and self.costs.ready:
                 self.costs.read(unread, round.draft_seconds - self.costs.draft_seconds(k))
-        self.resting, self._unread = False, 0
+        self.released, self._unread = False, 0
         self.costs.drafted(k, None if caught_up else round.draft_seconds, round.verify_seconds)
         self.acceptance.observe(k, round.accepted)
         steps = (round.draft_seconds + round.verify_seconds) / self.costs.plain_seconds()

@@ -14,8 +14,8 @@ class DraftLength(Protocol):
     """Chooses K for each round from what earlier rounds showed."""
 
     @property
-    def resting(self) -> bool:
-        """Nothing will be drafted for hundreds of tokens: what the drafter holds may be given back."""
+    def released(self) -> bool:
+        """Whether the drafter may give its memory back: nothing will be drafted for hundreds of tokens."""
 
     @property
     def reason(self) -> str:
@@ -37,7 +37,7 @@ class DraftLength(Protocol):
 class Fixed:
     """The same K every round. A lookup may take the round where more of its tokens should be accepted."""
 
-    resting: ClassVar[bool] = False
+    released: ClassVar[bool] = False
     reason: ClassVar[str] = ""
 
     def __init__(self, k: int) -> None:

@@ -5,16 +5,16 @@ Not in the papers: the two are compared by cost and by the acceptance of each, e
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
 import mlx.core as mx
 
 from specdec_cli.engine.draft import NOTHING, Draft
+from specdec_cli.engine.draft_length.acceptance import MAX_LOOKUP, SHORTEST_MATCH, LookupAcceptance
 from specdec_cli.engine.draft_length.fixed import DraftLength, Fixed
-from specdec_cli.engine.draft_length.lookup_acceptance import MAX_LOOKUP, SHORTEST_MATCH, LookupAcceptance
-from specdec_cli.engine.drafters.base import Drafter, Parts, Verified
+from specdec_cli.engine.drafters.base import Drafter, DrafterAround, Parts, Verified
 from specdec_cli.engine.drafters.model import make as make_model
 from specdec_cli.engine.drafters.mtp import make as make_head
 from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton
@@ -65,7 +65,7 @@ class PredictionLength:
             self._next_rest *= 2
 
 
-class AutoDrafter(Drafter):
+class AutoDrafter(DrafterAround):
     """Drafter and draft length in one, as the two choices are one; a new one for every reply.
 
     `model_length` chooses K of the model and compares a lookup with it; `lookups` are rates by match length. Both
@@ -81,53 +81,40 @@ class AutoDrafter(Drafter):
         text: SuffixAutomaton | None = None,
         predictions: PredictionLength | None = None,
     ) -> None:
+        super().__init__(model or Drafter(), model_length)
         self.name = AUTO.name if model else LOOKUP.name
-        self._model_length, self._lookups, self._model = model_length, lookups, model
+        self._lookups = lookups
         self._text = SuffixAutomaton() if text is None else text
         self._predictions = predictions
         self._looked_up = self._match = self._model_k = 0
 
-    def length(self, given: DraftLength) -> DraftLength:
-        return self
-
-    @property
-    def resting(self) -> bool:
-        return self._model_length.resting
-
     @property
     def reason(self) -> str:
-        return f"the last {self._match} tokens occurred before" if self._looked_up else self._model_length.reason
+        return f"the last {self._match} tokens occurred before" if self._looked_up else self._length.reason
 
     def next(self) -> int:
         """The most that either may draft; who drafts is chosen when the next token is known."""
         self._text.open()
-        self._model_k = self._model_length.next()
+        self._model_k = self._length.next()
         # After a plain round its token is still to come, and may make the match longer.
         return MAX_LOOKUP if self._choose_source(self._text.match.length + 1) else self._model_k
 
-    def lookup_k(self, rates: list[float]) -> int:
-        return self._model_length.lookup_k(rates)
-
-    def keeps(self, context: Sequence[int]) -> int:
-        return self._model.keeps(context) if self._model else len(context)
-
     def ready(self, context: Sequence[int]) -> bool:
-        if self._choose_source(self._text.match.length) or not self._model_k or not self._model:
-            return True
-        return self._model.ready(context)
+        return not self._drafts_by_model or self._drafter.ready(context)
+
+    @property
+    def _drafts_by_model(self) -> bool:
+        """Whether the model drafts, as far as the text is known."""
+        return bool(self._model_k) and not self._choose_source(self._text.match.length)
 
     def _choose_source(self, match: int) -> int:
         """K of a lookup after a match of `match` tokens; 0: the model's turn."""
         predicted = self._predictions.k_of(match) if self._predictions and self._text.predicts else 0
         return predicted or self.lookup_k(self._lookups.rates(match, MAX_LOOKUP))
 
-    def prefill(self, context: Sequence[int]) -> Iterator[int]:
-        if self._model:
-            yield from self._model.prefill(context)
-
     def start(self, context: Sequence[int]) -> None:
-        if self._model and self._model_k and not self._choose_source(self._text.match.length):
-            self._model.start(context)
+        if self._drafts_by_model:
+            self._drafter.start(context)
 
     def propose(self, context: Sequence[int], k: int) -> Draft:
         self._text.follow(context)
@@ -135,12 +122,11 @@ class AutoDrafter(Drafter):
         self._looked_up = self._choose_source(self._match)
         if self._looked_up:
             return looked_up(self._text, min(self._looked_up, k))
-        return self._model.propose(context, min(self._model_k, k)) if self._model and self._model_k else NOTHING
+        return self._drafter.propose(context, min(self._model_k, k)) if self._model_k else NOTHING
 
     def commit(self, verified: Verified) -> None:
         self._judge(verified.context)
-        if self._model:
-            self._model.commit(verified)
+        super().commit(verified)
 
     def _judge(self, context: Sequence[int]) -> None:
         """The text goes on; each new token of the answer tells what a lookup would have been worth there."""
@@ -153,16 +139,12 @@ class AutoDrafter(Drafter):
                 self._lookups.judged(length, self._text.continuation(1) == [token])
             self._text.append(token)
 
-    def release(self) -> None:
-        if self._model:
-            self._model.release()
-
     def observe(self, round: Round) -> None:
         self._lookups.passed(len(round.emitted))
         if self._predictions:
             self._predictions.observe(round)
         self._looked_up = 0
-        self._model_length.observe(round)
+        super().observe(round)
 
 
 def make(parts: Parts) -> Drafter:

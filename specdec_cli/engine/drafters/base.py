@@ -1,22 +1,27 @@
 """Who guesses the next tokens. Law: a drafter may be wrong, slow or silent; it can never change the answer.
 
-Letters: K drafted tokens, D hidden size. A new drafter is one class and one line of `kinds.DRAFTERS`.
+Letters: K drafted tokens, V the target's vocabulary size, D hidden size. A new drafter is one class and one line of
+`kinds.DRAFTERS`.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+import mlx.core as mx
+
+from specdec_cli.engine import device
 from specdec_cli.engine.draft import NOTHING, Draft
+from specdec_cli.engine.draft_length.acceptance import LookupAcceptance
 from specdec_cli.engine.draft_length.fixed import DraftLength
-from specdec_cli.engine.draft_length.lookup_acceptance import LookupAcceptance
-from specdec_cli.engine.drafters.pace import Pace
 from specdec_cli.engine.heads.cached import CachedHead
 from specdec_cli.engine.hidden import Hidden
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.network import Output
-from specdec_cli.engine.sampling.acceptance import AcceptanceRule
+from specdec_cli.engine.sampling.acceptance import AcceptanceRule, Choice
+from specdec_cli.events import Round
 from specdec_cli.kinds import NONE
 
 
@@ -24,10 +29,9 @@ from specdec_cli.kinds import NONE
 class Parts:
     """The parts a drafter is made of.
 
-    `length` chooses K; `lookups` holds this session's acceptance rates of lookups. `rule` says how the draft draws,
-    `pace` how far it runs ahead. What is `predicted` to follow the `prompt` is drafted from by lookup. `head` is the
-    pair's draft where that reads the target's hidden states. `target` is there for its vocabulary size and, on request,
-    its hidden states.
+    `length` chooses K; `lookups` holds this session's acceptance rates of lookups. `rule` says how the draft draws.
+    What is `predicted` to follow the `prompt` is drafted from by lookup. `head` is the pair's draft where that reads
+    the target's hidden states. `target` is there for its vocabulary size and, on request, its hidden states.
     """
 
     target: CachedModel
@@ -38,7 +42,6 @@ class Parts:
     head: CachedHead | None = None
     prompt: Sequence[int] = ()
     predicted: Sequence[int] = ()
-    pace: Pace = field(default_factory=Pace)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,6 +89,91 @@ class Drafter:
     def length(self, given: DraftLength) -> DraftLength:
         """Who chooses K: `given`, unless the drafter chooses itself."""
         return given
+
+
+class StepwiseDrafter(Drafter):
+    """Drafts one token after another, each drawn as `rule` wants it drawn; nothing is read back.
+
+    A subclass gives the logits: those of the first token, then those after each drafted one.
+    """
+
+    def __init__(self, rule: AcceptanceRule) -> None:
+        self._rule = rule
+        self._started: tuple[int, Choice] | None = None
+
+    @abstractmethod
+    def _first_logits(self, context: Sequence[int]) -> mx.array:
+        """[1, V] after `context`."""
+
+    @abstractmethod
+    def _next_logits(self, token: mx.array) -> mx.array:
+        """[1, V] after one more drafted `token` [1]."""
+
+    def start(self, context: Sequence[int]) -> None:
+        self._started = len(context), self._choose(self._first_logits(context), len(context), [])
+
+    def propose(self, context: Sequence[int], k: int) -> Draft:
+        """k draft passes, each token queued as soon as it is known to the device."""
+        if not (self._started and self._started[0] == len(context)):
+            self.start(context)
+        assert self._started is not None
+        choices, self._started = [self._started[1]], None
+        while len(choices) < k:
+            logits = self._next_logits(choices[-1].token)
+            choices.append(self._choose(logits, len(context), [choice.token for choice in choices]))
+        log_q = [choice.log_q for choice in choices if choice.log_q is not None]
+        tokens = mx.concatenate([choice.token for choice in choices])
+        # An event of its own, so that the loop can wait for the draft alone.
+        device.queue(tokens)
+        return Draft(tokens, mx.concatenate(log_q) if log_q else None, self.name)
+
+    def _choose(self, logits: mx.array, position: int, ahead: list[mx.array]) -> Choice:
+        choice = self._rule.choose(logits, position + len(ahead), ahead)
+        device.queue(choice.token)
+        return choice
+
+    def release(self) -> None:
+        self._started = None
+
+
+class DrafterAround(Drafter):
+    """Drafter and draft length in one, around another of each: what a subclass does not decide, those do."""
+
+    def __init__(self, drafter: Drafter, length: DraftLength) -> None:
+        self.name = drafter.name
+        self._drafter, self._length = drafter, length
+
+    def length(self, given: DraftLength) -> DraftLength:
+        return self
+
+    @property
+    def released(self) -> bool:
+        return self._length.released
+
+    @property
+    def reason(self) -> str:
+        return self._length.reason
+
+    def next(self) -> int:
+        return self._length.next()
+
+    def lookup_k(self, rates: list[float]) -> int:
+        return self._length.lookup_k(rates)
+
+    def observe(self, round: Round) -> None:
+        self._length.observe(round)
+
+    def keeps(self, context: Sequence[int]) -> int:
+        return self._drafter.keeps(context)
+
+    def prefill(self, context: Sequence[int]) -> Iterator[int]:
+        yield from self._drafter.prefill(context)
+
+    def commit(self, verified: Verified) -> None:
+        self._drafter.commit(verified)
+
+    def release(self) -> None:
+        self._drafter.release()
 
 
 def read_together(target: CachedModel, drafter: Drafter, context: Sequence[int]) -> Iterator[Output]:

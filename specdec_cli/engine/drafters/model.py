@@ -10,9 +10,7 @@ from collections.abc import Iterator, Sequence
 import mlx.core as mx
 
 from specdec_cli.engine.draft import NO_TOKENS
-from specdec_cli.engine.drafters.base import Drafter, Parts, Verified, no_drafter
-from specdec_cli.engine.drafters.pace import Pace
-from specdec_cli.engine.drafters.stepwise import StepwiseDrafter
+from specdec_cli.engine.drafters.base import Drafter, Parts, StepwiseDrafter, Verified, no_drafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 from specdec_cli.kinds import MODEL
@@ -28,8 +26,8 @@ class ModelDrafter(StepwiseDrafter):
 
     name = MODEL.name
 
-    def __init__(self, draft: CachedModel, vocab_size: int, rule: AcceptanceRule, pace: Pace | None = None) -> None:
-        super().__init__(rule, pace)
+    def __init__(self, draft: CachedModel, vocab_size: int, rule: AcceptanceRule) -> None:
+        super().__init__(rule)
         self._draft = draft
         self._vocab_size = vocab_size
         self._began = False
@@ -75,4 +73,4 @@ def make(parts: Parts) -> Drafter:
     """The pair's draft, or nobody where it has none."""
     if parts.draft is None:
         return no_drafter(parts)
-    return ModelDrafter(parts.draft, parts.target.vocab_size, parts.rule, parts.pace)
+    return ModelDrafter(parts.draft, parts.target.vocab_size, parts.rule)

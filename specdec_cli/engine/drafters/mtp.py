@@ -11,9 +11,7 @@ from collections.abc import Iterator, Sequence
 import mlx.core as mx
 
 from specdec_cli.engine.draft import NOTHING, Draft
-from specdec_cli.engine.drafters.base import Drafter, Parts, Verified, no_drafter, read_together
-from specdec_cli.engine.drafters.pace import Pace
-from specdec_cli.engine.drafters.stepwise import StepwiseDrafter
+from specdec_cli.engine.drafters.base import Drafter, Parts, StepwiseDrafter, Verified, no_drafter, read_together
 from specdec_cli.engine.heads.cached import CachedHead
 from specdec_cli.engine.heads.mtp import Step
 from specdec_cli.engine.model import CachedModel
@@ -26,8 +24,8 @@ class MtpDrafter(StepwiseDrafter):
 
     name = MTP.name
 
-    def __init__(self, head: CachedHead, target: CachedModel, rule: AcceptanceRule, pace: Pace | None = None) -> None:
-        super().__init__(rule, pace)
+    def __init__(self, head: CachedHead, target: CachedModel, rule: AcceptanceRule) -> None:
+        super().__init__(rule)
         self._head, self._target = head, target
         self._step: Step | None = None
 
@@ -67,4 +65,4 @@ def make(parts: Parts) -> Drafter:
     """The pair's head, or nobody where it has none."""
     if parts.head is None:
         return no_drafter(parts)
-    return MtpDrafter(parts.head, parts.target, parts.rule, parts.pace)
+    return MtpDrafter(parts.head, parts.target, parts.rule)

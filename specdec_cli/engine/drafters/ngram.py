@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from specdec_cli.engine.draft import NOTHING, Draft
+from specdec_cli.engine.draft_length.acceptance import SHORTEST_MATCH
 from specdec_cli.engine.draft_length.fixed import Fixed
-from specdec_cli.engine.draft_length.lookup_acceptance import SHORTEST_MATCH
 from specdec_cli.engine.drafters.auto import AutoDrafter, PredictionLength, looked_up
 from specdec_cli.engine.drafters.base import Drafter, Parts, Verified
 from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton

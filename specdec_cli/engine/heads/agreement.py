@@ -114,12 +114,12 @@ class Agreement:
 def agreement(head: MtpHead, reading: Reading, target: CachedModel, texts: Sequence[Text]) -> Agreement:
     """How well `head`, whose weights were loaded in this `reading`, guesses the words of `target` in `texts`."""
     guesses: list[int] = []
-    readout = target.network.hidden.readout
+    output_head = target.network.hidden.output_head
     head.recipe = reading.recipe
     for text in texts:
         tokens, states = mx.array(list(text.context[1:-1]), dtype=mx.int32), text.hidden[reading.recipe.reads][:-1]
-        scored = head(readout.embed(tokens), states).scored[-len(text.words) :]
-        guesses += device.to_list(mx.argmax(readout.scored_by(head.output).logits(scored), axis=-1))
+        scored = head(output_head.embed(tokens), states).scored[-len(text.words) :]
+        guesses += device.to_list(mx.argmax(output_head.scored_by(head.output).logits(scored), axis=-1))
     words = [word for text in texts for word in text.words]
     right = sum(guess == word for guess, word in zip(guesses, words, strict=True))
     said, guessed = Counter(words), Counter(guesses)
@@ -134,7 +134,7 @@ def load_agreeing(files: HeadFiles, target: CachedModel, texts: Iterator[Text]) 
 
     Raises: as `load_head`.
     """
-    size, (known, *others) = target.network.hidden.readout.hidden_size, readings(files, readable(target))
+    size, (known, *others) = target.network.hidden.output_head.hidden_size, readings(files, readable(target))
     head, read = load_head(files, size), list[Text]()
     found = agreement(head, known, target, read)
     for text in texts:
@@ -151,7 +151,7 @@ def load_agreeing(files: HeadFiles, target: CachedModel, texts: Iterator[Text]) 
 
 def readable(target: CachedModel) -> tuple[str, ...]:
     """The states of `target` that a head may have been trained on."""
-    return (READ, LAST) if target.network.hidden.readout.last_layer is not None else (READ,)
+    return (READ, LAST) if target.network.hidden.output_head.last_layer is not None else (READ,)
 
 
 def own_texts(target: CachedModel, prompts: Sequence[Sequence[int]], stops: frozenset[int]) -> Iterator[Text]:

@@ -22,11 +22,12 @@ from specdec_cli.engine.heads.held import HeldHead
 from specdec_cli.engine.heads.mtp import MtpHead, Recipe, Step
 from specdec_cli.engine.heads.shortlist import Shortlist
 from specdec_cli.engine.network import Network
-from specdec_cli.engine.readout import Readout
+from specdec_cli.engine.output_head import OutputHead
 from specdec_cli.errors import Refused, SpecdecError
 from specdec_cli.kinds import MTP
 
-# States that wait to be read, at most: those of plain rounds are read together, so that resting costs next to nothing.
+# States that wait to be read, at most: those of plain rounds are read together, so that a head that drafts nothing
+# costs next to nothing.
 MOST_WAITING = 128
 LAYERS = 1
 
@@ -49,7 +50,7 @@ class Head:
         Raises: Refused where the target has no such state, or no embedding was found.
         """
         self.module, self.name, self.agreement, self.shortlist = module, name, agreement, shortlist
-        self.readout = readout_for(target, name).scored_by(module.output)
+        self.output_head = output_head_for(target, name).scored_by(module.output)
         target.hidden.expose([module.recipe.reads])
 
     @property
@@ -58,28 +59,28 @@ class Head:
 
     def read(self, tokens: mx.array, hidden: mx.array, cache: KVCache) -> Step:
         """Pairs of tokens [T] and states [T, D], after those in `cache`."""
-        step: Step = self.module(self.readout.embed(tokens), hidden, cache)
+        step: Step = self.module(self.output_head.embed(tokens), hidden, cache)
         return step
 
     @property
+    def layer_bytes(self) -> int:
+        """Bytes of the head's own weights."""
+        return _bytes(self.module)
+
+    @property
     def step_bytes(self) -> int:
-        """Bytes that one drafted token reads."""
-        return self.bytes_over(self.shortlist)
-
-    def bytes_over(self, shortlist: Shortlist | None) -> int:
-        """Bytes that a token drafted from `shortlist` reads: the head's, and those rows of the output head."""
-        share = shortlist.share if shortlist else 1.0
-        return _bytes(self.module) + round(share * _bytes(self.readout.head_module))
+        """Bytes that one drafted token reads: the head's, and the rows of the output head that score it."""
+        return self.layer_bytes + (self.shortlist or self.output_head).nbytes
 
 
-def readout_for(target: Network, name: str) -> Readout:
+def output_head_for(target: Network, name: str) -> OutputHead:
     """What the head `name` needs of `target`: its embedding and its output head. Raises: Refused if it lacks one."""
-    readout = target.hidden.readout
-    if readout.embedding is None:
+    output_head = target.hidden.output_head
+    if output_head.embedding is None:
         raise Refused(
             f"{target.name}: no module embeds its tokens, and {name} reads them", "use a draft model or --drafter ngram"
         )
-    return readout
+    return output_head
 
 
 class CachedHead:
@@ -208,7 +209,7 @@ class CachedHead:
 
     def logits(self, scored: mx.array) -> mx.array:
         """The target's own scores [T, V] of the head's output [T, D]; of few tokens where drafts are cut to them."""
-        return (self._shortlist or self.head.readout).logits(scored)
+        return (self._shortlist or self.head.output_head).logits(scored)
 
     def _read(self, states: mx.array) -> Step:
         """The next states [T, D], each with the token after it."""

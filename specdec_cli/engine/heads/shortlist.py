@@ -9,46 +9,55 @@ that end an answer, come beside them. Letters: T rows, D hidden size, V the targ
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import mlx.core as mx
 import mlx.nn as nn
 
-from specdec_cli.engine.intercept import unwatched
-from specdec_cli.engine.readout import Readout, same
+from specdec_cli.engine.heads.agreement import Text
+from specdec_cli.engine.hooks import unhooked
+from specdec_cli.engine.output_head import OutputHead, same
+from specdec_cli.gain import TYPICAL_ROW_COST, round_steps, speedup, tokens_per_round
 
 # Tokens of the text beside the first ones, at most; the newest stay.
 MOST_SEEN = 1024
 # What is not scored has no odds beside what is, yet is finite in every type: where a constraint forbids all that is
 # scored, what it allows still has a law.
 NO_ODDS = -3e4
+# Parts of the vocabulary that are tried; one with fewer tokens than LEAST costs next to nothing anyway.
+SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2)
+LEAST = 8192
+# A gain that small is not worth a draft's rarer words.
+WORTH = 1.02
+KS = range(1, 5)
 
 
 class Shortlist:
     """One conversation's: the `first` tokens of the vocabulary, `always` more, and those of its text."""
 
-    def __init__(self, readout: Readout, first: int, always: Iterable[int] = ()) -> None:
-        self.first, self._readout, self._always = first, readout, tuple(always)
-        self._leading = _rows(readout.head_module, slice(0, first))
+    def __init__(self, output_head: OutputHead, first: int, always: Iterable[int] = ()) -> None:
+        self.first, self._output_head, self._always = first, output_head, tuple(always)
+        self._leading = _rows(output_head.head_module, slice(0, first))
         self._seen = {token: None for token in self._always if token >= first}
         self._ids, self._others = mx.array([], dtype=mx.int32), None
         self._changed = bool(self._seen)
 
     def fresh(self) -> Shortlist:
         """The same for another conversation."""
-        return Shortlist(self._readout, self.first, self._always)
+        return Shortlist(self._output_head, self.first, self._always)
 
     @property
-    def share(self) -> float:
-        """Of the output head's bytes, the part that a drafted token reads."""
-        return min((self.first + len(self._seen)) / self._readout.vocab_size, 1.0)
+    def nbytes(self) -> int:
+        """The part of the output head's bytes that a drafted token reads."""
+        share = (self.first + len(self._seen)) / self._output_head.vocab_size
+        return round(min(share, 1.0) * self._output_head.nbytes)
 
     @property
     def proven(self) -> bool:
         """Whether rows score by themselves as they do among all. One pass of the whole output head."""
-        drawn = mx.random.normal((1, self._readout.hidden_size), key=mx.random.key(0))
+        drawn = mx.random.normal((1, self._output_head.hidden_size), key=mx.random.key(0))
         ids = mx.array([*range(self.first), *self._seen])
-        return same(self.logits(drawn)[:, ids], self._readout.logits(drawn)[:, ids])
+        return same(self.logits(drawn)[:, ids], self._output_head.logits(drawn)[:, ids])
 
     def see(self, tokens: Iterable[int]) -> None:
         """The text has these tokens."""
@@ -62,19 +71,19 @@ class Shortlist:
     def logits(self, hidden: mx.array) -> mx.array:
         """Scores [T, V] of `hidden` [T, D]; NO_ODDS where there is none."""
         scores = self._scored(self._leading, hidden)
-        width = self._readout.vocab_size - self.first
+        width = self._output_head.vocab_size - self.first
         found = mx.pad(scores, [(0, 0), (0, width)], constant_values=mx.array(NO_ODDS, scores.dtype))
         if not self._seen:
             return found
         if self._changed:
             self._ids = mx.array(list(self._seen), dtype=mx.int32)
-            self._others, self._changed = _rows(self._readout.head_module, self._ids), False
+            self._others, self._changed = _rows(self._output_head.head_module, self._ids), False
         assert self._others is not None
         places = mx.broadcast_to(self._ids, (hidden.shape[0], self._ids.size))
         return mx.put_along_axis(found, places, self._scored(self._others, hidden), axis=-1)
 
     def _scored(self, rows: nn.Module, hidden: mx.array) -> mx.array:
-        return self._readout.adjustment(unwatched(rows, self._readout.method)(hidden[None])[0])
+        return self._output_head.adjustment(unhooked(rows, self._output_head.method)(hidden[None])[0])
 
 
 def _rows(module: nn.Module, index: slice | mx.array) -> nn.Module:
@@ -84,3 +93,47 @@ def _rows(module: nn.Module, index: slice | mx.array) -> nn.Module:
         if isinstance(value, mx.array) and value.ndim and value.shape[0] == rows:
             found[name] = value[index]
     return found
+
+
+def best_shortlist(
+    output_head: OutputHead,
+    layer_bytes: int,
+    step_bytes: int,
+    texts: Sequence[Text],
+    acceptance: float,
+    always: Iterable[int],
+) -> Shortlist | None:
+    """The tokens to draft from, for a head whose guesses are right that often; None for the whole vocabulary.
+
+    A smaller output head makes a drafted token cheaper, and never guesses the tokens that it lacks. What that gains is
+    S(K) at the best K, at typical costs of rows. A drafted token reads `layer_bytes` beside the output head, a plain
+    step `step_bytes`. `texts` are the target's own; tokens of `always` are in every list.
+    """
+    always = tuple(always)
+    sizes = [round(share * output_head.vocab_size) for share in SHARES if share * output_head.vocab_size >= LEAST]
+    best, most = None, WORTH * gain(acceptance, (layer_bytes + output_head.nbytes) / step_bytes)
+    for size in sizes:
+        shortlist = Shortlist(output_head, size, always)
+        right = acceptance * coverage(texts, size, always)
+        found = gain(right, (layer_bytes + shortlist.nbytes) / step_bytes)
+        if found > most:
+            best, most = shortlist, found
+    return best if best and best.proven else None
+
+
+def gain(acceptance: float, draft_step: float) -> float:
+    """S at the best K, for a draft step of so many plain steps; rows cost what they usually do."""
+    rates = ((tokens_per_round(acceptance, k), 1 + k * TYPICAL_ROW_COST, k) for k in KS)
+    return max(speedup(tokens, round_steps(k, draft_step, rows)) for tokens, rows, k in rates)
+
+
+def coverage(texts: Sequence[Text], first: int, always: Iterable[int]) -> float:
+    """The share of the target's own words that a draft over the `first` tokens can have, less one for small numbers."""
+    covered, words = 0, 1
+    for text in texts:
+        seen = {*always, *text.context[: text.begin]}
+        for token in text.context[text.begin :]:
+            covered += token < first or token in seen
+            seen.add(token)
+        words += len(text.context) - text.begin
+    return covered / words

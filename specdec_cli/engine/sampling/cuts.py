@@ -19,8 +19,6 @@ import mlx.core as mx
 
 from specdec_cli.engine import device
 from specdec_cli.engine.device import fused
-from specdec_cli.engine.sampling.keys import HALF_VALUES, half_values, histogram, keys_of
-from specdec_cli.engine.sampling.top import top_values
 
 SMALLEST = 2.0**-126  # below it, float32 is subnormal and some devices read zero
 
@@ -224,3 +222,80 @@ def _weights_from(keys: mx.array, found: mx.array, scores: mx.array, weights: mx
 def _floored(scores: mx.array, weights: mx.array, floor: mx.array) -> tuple[mx.array, mx.array]:
     kept = scores >= floor
     return mx.where(kept, scores, -math.inf), weights * kept
+
+
+HALF_VALUES = 2**16  # that a 16-bit float can have
+KEY_TYPES = {16: mx.uint16, 32: mx.uint32}
+
+
+def histogram(logits: mx.array) -> mx.array:
+    """How many of a row's 16-bit `logits` [N, V] have each of the values [N, 65,536]. Exact: integers are added."""
+    n = logits.shape[0]
+    nothing = mx.broadcast_to(mx.array(0, mx.int32), (n * HALF_VALUES,))
+    counts: mx.array = nothing.at[_places(logits).reshape(-1)].add(1).reshape(n, HALF_VALUES)
+    return counts
+
+
+def _key(logits: mx.array) -> mx.array:
+    bits = 8 * logits.dtype.size
+    raw = logits.view(KEY_TYPES[bits])
+    raw = mx.where(raw == 2 ** (bits - 1), 0, raw)  # -0.0 and 0.0 are one value
+    # Negative floats count downwards: all their bits flip, of the others only the sign.
+    key: mx.array = raw ^ ((raw >> (bits - 1)) * (2 ** (bits - 1) - 1) + 2 ** (bits - 1))
+    return key
+
+
+# Unsigned integers [N, V] in the order of `logits` [N, V], as wide as their floats.
+keys_of = fused(_key)
+
+
+@fused
+def _places(logits: mx.array) -> mx.array:
+    """The places [N, V] of 16-bit `logits` in N rows of 65,536 values in ascending order."""
+    return _key(logits).astype(mx.uint32) + mx.array([[row * HALF_VALUES] for row in range(logits.shape[0])], mx.uint32)
+
+
+@cache
+def half_values(dtype: mx.Dtype) -> mx.array:
+    """All values [1, 65,536] of a 16-bit float in ascending order, as float32; those that are no number as ±inf."""
+    places = mx.arange(HALF_VALUES)
+    raw = mx.where(places < 2**15, HALF_VALUES - 1 - places, places - 2**15)
+    values = raw.astype(mx.uint16).view(dtype).astype(mx.float32)
+    values = mx.where(mx.isnan(values), mx.where(places < 2**15, -math.inf, math.inf), values)[None]
+    mx.eval(values)  # a constant, usable in every thread
+    return values
+
+
+GROUP = 64  # columns searched as one; divides the width of nearly every published vocabulary
+
+
+def top_values(values: mx.array, k: int) -> mx.array:
+    """The k largest of each row of `values` [N, V], ascending: [N, k]. Exact, and without ordering V columns."""
+    if k * GROUP < values.shape[-1]:
+        values = _in_best_groups(values, k)[0]
+    return mx.sort(mx.topk(values, k, axis=-1), axis=-1)
+
+
+def top_tokens(values: mx.array, k: int) -> mx.array:
+    """The ids of the k largest of each row of `values` [N, V], largest first: [N, k]. Which of equal ones is open."""
+    width = values.shape[-1]
+    if not 0 < k * GROUP < width:
+        return mx.argsort(-values, axis=-1)[:, :k]
+    found, groups = _in_best_groups(values, k)
+    ids = (groups[..., None] * GROUP + mx.arange(GROUP, dtype=mx.uint32)).reshape(found.shape)
+    best = mx.take_along_axis(ids, mx.argsort(-found, axis=-1)[:, :k], axis=-1)
+    return mx.minimum(best, width - 1)  # beside values of -inf, the padding is among the best
+
+
+def _in_best_groups(values: mx.array, k: int) -> tuple[mx.array, mx.array]:
+    """(values [N, k * GROUP] that hold the k largest of each row, the groups [N, k] of columns that they come from).
+
+    A value outside the k groups with the largest maxima is at most each of those k maxima.
+    """
+    n, width = values.shape
+    if width % GROUP:
+        values = mx.pad(values, [(0, 0), (0, -width % GROUP)], constant_values=-math.inf)
+    groups = values.reshape(n, -1, GROUP)
+    chosen = mx.argpartition(mx.max(groups, axis=-1), -k, axis=-1)[:, -k:]
+    columns = mx.broadcast_to(chosen[..., None], (n, k, GROUP))
+    return mx.take_along_axis(groups, columns, axis=1).reshape(n, -1), chosen

@@ -11,7 +11,7 @@ from typing import cast
 import mlx.core as mx
 
 from specdec_cli.engine.sampling.acceptance import Verdict
-from specdec_cli.engine.sampling.top import top_tokens
+from specdec_cli.engine.sampling.cuts import top_tokens
 from specdec_cli.events import TokenLogprob
 
 

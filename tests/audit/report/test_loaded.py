@@ -12,7 +12,7 @@ from specdec_cli.audit.report import loaded
 from specdec_cli.audit.report.budget import Deadline, Impossible
 from specdec_cli.audit.report.loaded import LONG_TOKENS, SHORT_TOKENS, LoadedParts
 from specdec_cli.engine.memory import memory_use
-from specdec_cli.engine.row_costs import ROWS
+from specdec_cli.engine.timing import ROWS
 from specdec_cli.errors import DoesNotFit
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.session.load import load

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from specdec_cli.engine.architectures import architectures
-from specdec_cli.engine.cache.quantized import kv_quantization
 from specdec_cli.engine.conformance.networks import tiny_network
 from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.network import kv_quantization
 from specdec_cli.errors import Refused
 
 

@@ -21,7 +21,7 @@ def test_k_is_the_same_whatever_comes(k, accepted):
     for count in accepted:
         judged(length, 1, 4, count)
         assert length.next() == k
-    assert not length.resting and length.reason == ""
+    assert not length.released and length.reason == ""
 
 
 @pytest.mark.parametrize(

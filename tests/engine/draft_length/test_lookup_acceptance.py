@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_cli.engine.draft_length.lookup_acceptance import CLASSES, FADE_TOKENS, SHORTEST_MATCH, LookupAcceptance
+from specdec_cli.engine.draft_length.acceptance import CLASSES, FADE_TOKENS, SHORTEST_MATCH, LookupAcceptance
 
 
 def test_rates_follow_how_the_text_went_on_after_matches_of_that_length():

@@ -10,11 +10,11 @@ from specdec_cli.engine import device
 from specdec_cli.engine.baseline import baseline
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft import Draft
+from specdec_cli.engine.draft_length.acceptance import MAX_LOOKUP, LookupAcceptance
 from specdec_cli.engine.draft_length.adaptive import Adaptive
 from specdec_cli.engine.draft_length.chips import CHIP_DOUBT, chip_of
 from specdec_cli.engine.draft_length.costs import Costs
 from specdec_cli.engine.draft_length.fixed import Fixed
-from specdec_cli.engine.draft_length.lookup_acceptance import MAX_LOOKUP, LookupAcceptance
 from specdec_cli.engine.drafters.auto import AutoDrafter
 from specdec_cli.engine.drafters.base import Drafter, Verified
 from specdec_cli.engine.drafters.model import ModelDrafter

@@ -13,9 +13,9 @@ import pytest
 from fakes.chips import cases
 from fakes.copying import Guessing, copied, play
 from fakes.machine import CODE, COPY
+from specdec_cli.engine.draft_length.acceptance import LookupAcceptance
 from specdec_cli.engine.draft_length.adaptive import Adaptive
 from specdec_cli.engine.draft_length.fixed import Fixed
-from specdec_cli.engine.draft_length.lookup_acceptance import LookupAcceptance
 from specdec_cli.engine.drafters.auto import AutoDrafter
 from specdec_cli.engine.drafters.ngram import NgramDrafter
 from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton

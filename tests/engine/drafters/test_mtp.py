@@ -34,16 +34,16 @@ def norm(values, module):
 def recomputed(target, head, context, k, recipe=None):
     """The k greedy proposals after `context`, from scratch; and the smallest lead of a best score over the second."""
     recipe = recipe or Recipe()
-    readout = target.network.hidden.readout
+    output_head = target.network.hidden.output_head
     hidden = np.array(target.fresh().forward(mx.array(context[:-1])).hidden[READ], np.float64)
     tokens, leads = list(context[1:]), []
     for _ in range(k):
-        embedded = norm(readout.embed(mx.array(tokens)), head.pre_fc_norm_embedding)
+        embedded = norm(output_head.embed(mx.array(tokens)), head.pre_fc_norm_embedding)
         pair = [embedded, norm(hidden, head.pre_fc_norm_hidden)]
         joined = np.concatenate(pair if recipe.embedding_first else pair[::-1], -1) @ np.array(head.fc.weight).T
         raw = np.array(head.layers[0](mx.array(joined.astype(np.float32))[None], "causal", None)[0])
         out = norm(raw, head.norm)[-1:]
-        scores = np.array(readout.logits(mx.array(out.astype(np.float32)))[0])
+        scores = np.array(output_head.logits(mx.array(out.astype(np.float32)))[0])
         leads.append(np.diff(np.sort(scores)[-2:])[0])
         tokens.append(int(scores.argmax()))
         hidden = np.concatenate([hidden, out if recipe.carries == "normed" else raw[-1:]])
@@ -204,10 +204,10 @@ def test_q_is_the_law_that_each_token_was_drawn_from(rule):
         assert draft.log_q is None
         return
     q = np.exp(np.array(draft.log_q))
-    readout, context = target.network.hidden.readout, played.context
+    output_head, context = target.network.hidden.output_head, played.context
     hidden = target.fresh().forward(mx.array(context[:-1])).hidden[READ]
-    step = head(readout.embed(mx.array(context[1:])), hidden)
-    scores = np.array(readout.logits(step.scored)[-1]) / 0.7
+    step = head(output_head.embed(mx.array(context[1:])), hidden)
+    scores = np.array(output_head.logits(step.scored)[-1]) / 0.7
     expected = np.exp(scores - scores.max())
     np.testing.assert_allclose(q[0], expected / expected.sum(), atol=1e-4)
     assert q.shape == (3, target.vocab_size)

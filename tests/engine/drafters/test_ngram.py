@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from fakes.models import tiny_network
 from specdec_cli.engine.baseline import baseline
 from specdec_cli.engine.decode import decode
+from specdec_cli.engine.draft_length.acceptance import SHORTEST_MATCH
 from specdec_cli.engine.draft_length.fixed import Fixed
-from specdec_cli.engine.draft_length.lookup_acceptance import SHORTEST_MATCH
 from specdec_cli.engine.drafters.base import Verified
 from specdec_cli.engine.drafters.ngram import NgramDrafter
 from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton

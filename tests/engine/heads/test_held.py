@@ -19,7 +19,7 @@ def target():
 
 
 def states(target, tokens):
-    size = target.network.hidden.readout.hidden_size
+    size = target.network.hidden.output_head.hidden_size
     return mx.random.normal((tokens, size), key=mx.random.key(5))
 
 
@@ -45,7 +45,7 @@ def test_it_goes_on_to_the_same_guesses(target, head, more):
     if more:
         head.hand_over(TOKENS[: 13 + more], states(target, more))
     again = head.fresh()
-    again.take_up(held_of(*kept(head), target.network.hidden.readout.hidden_size))
+    again.take_up(held_of(*kept(head), target.network.hidden.output_head.hidden_size))
     assert (again.length, again.cached) == (12 + more, 12) and again.follows(TOKENS[: 13 + more])
     assert mx.array_equal(again.first().scored, head.first().scored)
     for one in (again, head):
@@ -65,7 +65,7 @@ def damages(tree):
 
 def test_another_form_is_refused(target, head):
     tree, context, arrays = kept(head)
-    size = target.network.hidden.readout.hidden_size
+    size = target.network.hidden.output_head.hidden_size
     for damaged in damages(tree):
         with pytest.raises(Unusable):
             held_of(damaged, context, arrays, size)

@@ -27,7 +27,9 @@ def proposals(folder, rounds, k, **more):
     """What the head of `folder` proposes in each of the recorded `rounds`, whose tokens are taken as they are."""
     checkpoint = read_checkpoint(folder, "m")
     target, files = load(checkpoint), find_head(checkpoint)
-    head = CachedHead(Head(load_head(files, target.network.hidden.readout.hidden_size, **more), target.network, "m"))
+    head = CachedHead(
+        Head(load_head(files, target.network.hidden.output_head.hidden_size, **more), target.network, "m")
+    )
     drafter = MtpDrafter(head, target, greedy(target.vocab_size))
     context, found = [*RECORDED["prompt"], RECORDED["bonus"]], []
     for chunk in target.prefill(context):

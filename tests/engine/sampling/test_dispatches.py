@@ -10,7 +10,7 @@ import pytest
 
 from fakes.dispatches import CAN_FUSE, dispatches, fuse, logit_rows, queued_by_rounds
 from specdec_cli.engine import device
-from specdec_cli.engine.sampling import cuts, keys, noise, rejection, warps
+from specdec_cli.engine.sampling import cuts, noise, rejection, warps
 from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling, log_probs
@@ -119,7 +119,7 @@ class Traces:
     """How often the bodies of fused functions run, which with fusing is once for each trace."""
 
     def __init__(self):
-        modules = (cuts, keys, noise, rejection, warps)
+        modules = (cuts, noise, rejection, warps)
         fused = [value for module in modules for value in vars(module).values() if is_fused(value)]
         self._bodies = {value.__wrapped__.__code__ for value in fused}
         assert len(self._bodies) > 15

@@ -6,7 +6,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from specdec_cli.engine.sampling.keys import HALF_VALUES, half_values, histogram, keys_of
+from specdec_cli.engine.sampling.cuts import HALF_VALUES, half_values, histogram, keys_of
 
 HALVES = [mx.float16, mx.bfloat16]
 

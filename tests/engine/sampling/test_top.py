@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_cli.engine.sampling.top import GROUP, top_tokens
+from specdec_cli.engine.sampling.cuts import GROUP, top_tokens
 
 
 @given(st.integers(0, 8), st.integers(1, 900), st.integers(0, 2**32 - 1))

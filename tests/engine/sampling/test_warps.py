@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as numpy_strategies
 
-from specdec_cli.engine.sampling.top import top_values
+from specdec_cli.engine.sampling.cuts import top_values
 from specdec_cli.engine.sampling.warps import Counts, Sampling, log_probs
 
 INF = math.inf

@@ -17,7 +17,7 @@ Handler = Callable[[nn.Module, Any, tuple[Any, ...], dict[str, Any]], Any]
 """(module, its original method, arguments, keyword arguments) -> what the call returns."""
 
 
-def intercept(module: nn.Module, handler: Handler, method: str = "__call__") -> None:
+def hook(module: nn.Module, handler: Handler, method: str = "__call__") -> None:
     """Calls of `module`, or of its `method`, go through `handler` from now on."""
     slot = f"_specdec_handler_{_depth(module)}"
     object.__setattr__(module, slot, handler)
@@ -25,10 +25,10 @@ def intercept(module: nn.Module, handler: Handler, method: str = "__call__") -> 
 
 
 @contextmanager
-def intercepted(module: nn.Module, handler: Handler, method: str = "__call__") -> Iterator[None]:
-    """As `intercept`, inside the context only. Nothing else may begin to watch `module` meanwhile."""
+def hooked(module: nn.Module, handler: Handler, method: str = "__call__") -> Iterator[None]:
+    """As `hook`, inside the context only. Nothing else may begin to watch `module` meanwhile."""
     before, slot = module.__class__, f"_specdec_handler_{_depth(module)}"
-    intercept(module, handler, method)
+    hook(module, handler, method)
     try:
         yield
     finally:
@@ -36,7 +36,7 @@ def intercepted(module: nn.Module, handler: Handler, method: str = "__call__") -
         object.__delattr__(module, slot)
 
 
-def unwatched(module: nn.Module, method: str = "__call__") -> Any:
+def unhooked(module: nn.Module, method: str = "__call__") -> Any:
     """The module's own `method`, bound to it, whoever watches its calls."""
     own = next(kind for kind in type(module).__mro__ if "_specdec_intercepts" not in vars(kind))
     return getattr(own, method).__get__(module)

@@ -11,7 +11,7 @@ from specdec_cli.engine.architectures import architectures
 from specdec_cli.engine.conformance.networks import tiny_network
 from specdec_cli.engine.hidden import LAST, READ
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.readout import find_readout
+from specdec_cli.engine.output_head import find_output_head
 from specdec_cli.errors import Refused
 
 # Two are listed with the reason that they are not built, and two run on Metal alone.
@@ -44,20 +44,20 @@ def test_scores_of_what_the_head_reads_are_the_logits_in_every_architecture(arch
     """READ of 122 architectures; LAST and its norm of all but the ten above. Another text than the proof's."""
     model = CachedModel(tiny_network(architecture, 1), architecture.name)
     model.network.hidden.expose([READ])
-    readout = model.network.hidden.readout
-    between = readout.norm is None
+    output_head = model.network.hidden.output_head
+    between = output_head.norm is None
     assert between == (architecture.name in MORE_BETWEEN)
-    assert readout.embedding is not None
+    assert output_head.embedding is not None
     if between:
         with pytest.raises(Refused, match="reads more than a norm"):
             model.network.hidden.expose([LAST])
     else:
         model.network.hidden.expose([LAST])
     output = model.outputs(IDS)
-    close(readout.logits(output.hidden[READ]), output.logits)
+    close(output_head.logits(output.hidden[READ]), output.logits)
     if not between:
-        norm = dict(model.network.module.named_modules())[readout.norm]
-        close(readout.logits(norm(output.hidden[LAST][None])[0]), output.logits)
+        norm = dict(model.network.module.named_modules())[output_head.norm]
+        close(output_head.logits(norm(output.hidden[LAST][None])[0]), output.logits)
 
 
 @pytest.mark.parametrize("tied", [False, True])
@@ -67,12 +67,14 @@ def test_quantized_heads_are_read_as_they_are(bits, tied):
     nn.quantize(network, 32, bits)
     model = CachedModel(network, "q")
     model.network.hidden.expose([READ])
-    readout = model.network.hidden.readout
-    assert (readout.head, readout.method) == (("model.embed_tokens", "as_linear") if tied else ("lm_head", "__call__"))
+    output_head = model.network.hidden.output_head
+    assert (output_head.head, output_head.method) == (
+        ("model.embed_tokens", "as_linear") if tied else ("lm_head", "__call__")
+    )
     output = model.outputs(IDS)
-    close(readout.logits(output.hidden[READ]), output.logits)
+    close(output_head.logits(output.hidden[READ]), output.logits)
     np.testing.assert_array_equal(
-        np.array(readout.embed(mx.array(IDS))), np.array(network.model.embed_tokens(mx.array(IDS)))
+        np.array(output_head.embed(mx.array(IDS))), np.array(network.model.embed_tokens(mx.array(IDS)))
     )
 
 
@@ -80,7 +82,7 @@ def test_scores_of_a_drafter_are_not_taken_for_the_networks_own():
     """A head that drafts calls the target's own output head between two passes of the target."""
     model = CachedModel(tiny_qwen3(seed=1), "m")
     model.network.hidden.expose([READ])
-    model.network.hidden.readout.logits(mx.zeros((7, TINY["hidden_size"])))
+    model.network.hidden.output_head.logits(mx.zeros((7, TINY["hidden_size"])))
     assert model.network.hidden.take() == {}
 
 
@@ -101,13 +103,13 @@ class Mixed(nn.Module):
 
 def test_a_network_whose_logits_follow_from_more_than_its_head_is_refused_by_name():
     with pytest.raises(Refused, match=r"odd: its logits \[259\] do not follow from one head's input alone") as error:
-        find_readout(Mixed(tiny_qwen3(seed=1)), "odd")
+        find_output_head(Mixed(tiny_qwen3(seed=1)), "odd")
     assert "inner.lm_head" in error.value.message
 
 
 def test_the_search_leaves_no_trace():
     network = tiny_qwen3(seed=1)
     kinds = [type(module) for _, module in network.named_modules()]
-    find_readout(network, "m")
+    find_output_head(network, "m")
     assert [type(module) for _, module in network.named_modules()] == kinds
     assert not any("_specdec_handler_0" in vars(module) for _, module in network.named_modules())

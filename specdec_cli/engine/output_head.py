@@ -14,9 +14,10 @@ from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
+from mlx.utils import tree_flatten
 from mlx_lm.models.cache import make_prompt_cache
 
-from specdec_cli.engine.intercept import intercepted, unwatched
+from specdec_cli.engine.hooks import hooked, unhooked
 from specdec_cli.errors import Refused
 
 # Inputs of the head that the proof tries: small, so that scales show, and large, so that a soft-cap does.
@@ -40,7 +41,7 @@ class Adjustment:
 
 
 @dataclass(frozen=True, slots=True)
-class Readout:
+class OutputHead:
     """How one network turns its last hidden state into logits.
 
     `head` is the path of the module that scores the vocabulary, `method` what is called of it: `as_linear` where it is
@@ -64,18 +65,23 @@ class Readout:
     def head_module(self) -> nn.Module:
         return _module(self.network, self.head) if self.output is None else self.output
 
-    def scored_by(self, output: nn.Module | None) -> Readout:
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its weights."""
+        return sum(value.nbytes for _, value in tree_flatten(self.head_module.parameters()))
+
+    def scored_by(self, output: nn.Module | None) -> OutputHead:
         """The same with `output` [D -> V or more] in place of the network's own head; None: as it is."""
         return self if output is None else replace(self, output=output, method="__call__", adjustment=Adjustment())
 
     def logits(self, hidden: mx.array) -> mx.array:
         """Logits [T, V] of what the head would read, `hidden` [T, D]. Not seen by those who watch the network."""
-        return self.adjustment(unwatched(self.head_module, self.method)(hidden[None])[0, :, : self.vocab_size])
+        return self.adjustment(unhooked(self.head_module, self.method)(hidden[None])[0, :, : self.vocab_size])
 
     def embed(self, tokens: mx.array) -> mx.array:
         """The target's embeddings [T, D] of `tokens` [T]."""
         assert self.embedding is not None
-        embedded: mx.array = unwatched(_module(self.network, self.embedding))(tokens[None])[0]
+        embedded: mx.array = unhooked(_module(self.network, self.embedding))(tokens[None])[0]
         return embedded
 
 
@@ -89,8 +95,8 @@ class Call:
     output: mx.array
 
 
-def find_readout(network: nn.Module, name: str) -> Readout:
-    """The readout of `network`, whose `name` is for messages. One pass over three tokens.
+def find_output_head(network: nn.Module, name: str) -> OutputHead:
+    """The output_head of `network`, whose `name` is for messages. One pass over three tokens.
 
     Raises: Refused where no head is found whose input decides the logits.
     """
@@ -101,7 +107,7 @@ def find_readout(network: nn.Module, name: str) -> Readout:
         adjustment = _adjustment(network, call, vocab_size)
         if adjustment is None:
             continue
-        found = Readout(
+        found = OutputHead(
             network, vocab_size, call.input.shape[-1], call.path, call.method, adjustment, None, None, _embedding(calls)
         )
         if not same(found.logits(call.input[0]), logits):
@@ -132,7 +138,7 @@ def _watched_pass(network: nn.Module) -> tuple[list[Call], mx.array]:
         for path, module in network.named_modules():
             for method in ("__call__", "as_linear"):
                 if path and hasattr(type(module), method):
-                    stack.enter_context(intercepted(module, note(path, method), method))
+                    stack.enter_context(hooked(module, note(path, method), method))
         logits = _pass(network)
     return calls, logits
 
@@ -183,11 +189,11 @@ def _replaced(module: nn.Module, method: str, hidden: mx.array) -> Iterator[list
         raw.append(original(module, hidden, *args[1:], **kwargs))
         return raw[-1]
 
-    with intercepted(module, handler, method):
+    with hooked(module, handler, method):
         yield raw
 
 
-def _with_norm(found: Readout, calls: list[Call], head: Call, logits: mx.array) -> Readout:
+def _with_norm(found: OutputHead, calls: list[Call], head: Call, logits: mx.array) -> OutputHead:
     """`found` with the last layer and the norm between it and the head, if that is all there is between them."""
     layers = getattr(found.network, "layers", None) or []
     paths = {id(module): path for path, module in found.network.named_modules()}
@@ -196,9 +202,9 @@ def _with_norm(found: Readout, calls: list[Call], head: Call, logits: mx.array) 
         return found
     for call in reversed(calls):
         if call.input is last.output and call.output.shape == head.input.shape:
-            normed = unwatched(_module(found.network, call.path), call.method)(last.output)
+            normed = unhooked(_module(found.network, call.path), call.method)(last.output)
             if same(found.logits(normed[0]), logits):
-                return Readout(**{name: getattr(found, name) for name in Readout.__slots__} | _paths(last, call))
+                return OutputHead(**{name: getattr(found, name) for name in OutputHead.__slots__} | _paths(last, call))
     return found
 
 
