@@ -1,6 +1,6 @@
-"""What an audit found: equal, a near-tie, or another text (pure).
+"""What an audit finds: the answer is equal, differs at a near-tie, which rounding alone can flip, or is another (pure).
 
-Law: rounding alone can flip a near-tie. Its limit is measured on the same texts, whatever the comparison found.
+A near-tie's limit is measured on the same texts, whatever the comparison says.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from specdec_cli.audit.rounding import Rounding
+from specdec_cli.audit.rounding import Rounding, finite
 from specdec_cli.errors import SpecdecError
 
 Status = Literal["identical", "near-tie", "diverged"]
@@ -39,7 +39,7 @@ class Divergence:
     plain: Token | None
     specdec: Token | None
     gap: float
-    limit: float
+    limit: float = 0.0
 
     @property
     def near_tie(self) -> bool:
@@ -51,8 +51,7 @@ class Divergence:
         return f"token {self.position + 1} is {specdec} and {plain} in plain decoding, gap {self.gap:.3g}"
 
     def to_dict(self) -> dict[str, Any]:
-        """`gap` is null where it is infinite."""
-        return asdict(self) | {"gap": self.gap if math.isfinite(self.gap) else None}
+        return asdict(self) | {"gap": finite(self.gap)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +75,9 @@ class Finding:
             return "identical"
         return "near-tie" if self.divergence.near_tie else "diverged"
 
-    def judged(self, limit: float) -> Finding:
-        """With `limit` in scores as the largest gap of a near-tie."""
-        if self.divergence is None:
-            return self
-        return replace(self, divergence=replace(self.divergence, limit=limit))
+    def with_limit(self, limit: float) -> Finding:
+        """Judged with `limit`, in scores, as the largest gap of a near-tie."""
+        return replace(self, divergence=self.divergence and replace(self.divergence, limit=limit))
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -151,10 +148,8 @@ class Audit:
             result = f"lossless here: {counts}"
         elif self.lossless is None:
             result = f"in doubt here: {counts}, so rounding hides what there is to see; shorter answers show more"
-        elif self.count("diverged"):
-            result = (
-                f"not lossless here: {self.count('diverged')} of {answers} answers diverge, {identical} identical{ties}"
-            )
+        elif diverged := self.count("diverged"):
+            result = f"not lossless here: {diverged} of {answers} answers diverge, {identical} identical{ties}"
         elif self.rounding.faults:
             rows = " and ".join(str(fault.rows) for fault in self.rounding.faults)
             result = (
@@ -196,18 +191,19 @@ class Audit:
 
     def require_lossless(self) -> None:
         """Raises: SpecdecError that names the first divergence, else the first fault, else too many near-ties."""
-        diverged = [finding for finding in self.findings if finding.result == "diverged"]
-        hint = "-k 0 decodes plainly; please report what specdec doctor and specdec audit --json say"
+        if self.lossless is not False:
+            return
+        answers = len(self.findings)
+        diverged = [(one, one.divergence) for one in self.findings if one.divergence and not one.divergence.near_tie]
         if diverged:
-            first = diverged[0]
-            summary = first.divergence.summary if first.divergence else ""
-            raise SpecdecError(
-                f"{len(diverged)} of {len(self.findings)} answers diverge; first {first.prompt}, {first.rule}: "
-                f"{summary}",
-                hint,
-            )
-        if self.rounding.faults:
-            raise SpecdecError(f"this is more than rounding: {self.rounding.faults[0]}", hint)
-        if self.lossless is False:
-            near = f"{self.count('near-tie')} of {len(self.findings)} answers differ at a near-tie"
-            raise SpecdecError(f"{near}, and rounding explains {self.most_flips:.0f} at most", hint)
+            first, divergence = diverged[0]
+            where = f"first {first.prompt}, {first.rule}: {divergence.summary}"
+            problem = f"{len(diverged)} of {answers} answers diverge; {where}"
+        elif self.rounding.faults:
+            problem = f"this is more than rounding: {self.rounding.faults[0]}"
+        else:
+            near = f"{self.count('near-tie')} of {answers} answers differ at a near-tie"
+            problem = f"{near}, and rounding explains {self.most_flips:.0f} at most"
+        raise SpecdecError(
+            problem, "-k 0 decodes plainly; please report what specdec doctor and specdec audit --json say"
+        )

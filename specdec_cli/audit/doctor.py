@@ -1,50 +1,66 @@
-"""What `specdec doctor` finds. Law: it reads and never changes anything."""
+"""What `specdec doctor` says of this machine, and its self-test: the conformance suite on the user's own device.
+
+The self-test has two tiers, and every line of it says what it proves. Every architecture in float32, tiny, judged by
+its tokens: the logic of rollback. Eight families in bfloat16 and 4 bits, with the head sizes and key widths of released
+models, judged by the gap: the kernels that real models use. Kernels differ between devices, so a run is recorded with
+the device and the versions of mlx, mlx-lm and specdec, and is valid only as long as these stay the same.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterator
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from specdec_cli import __version__, blas
-from specdec_cli.audit.selftest import verification
+import platformdirs
+
+from specdec_cli import __version__, blas, jsonfile
 from specdec_cli.format import size
 from specdec_cli.hub import cache_folder, settings
 from specdec_cli.machine import physical_bytes
 
+if TYPE_CHECKING:
+    from specdec_cli.engine.conformance.suite import Outcome
+
 Row = tuple[str, str, str]
+# (done, of how many, what was found)
+OnOutcome = Callable[[int, int, "Outcome"], None]
+K = 3
+TOKENS = 32
+# Results that make the pace: the newest so many, and at least so many.
+PACE, LEAST_PACE = 8, 3
+BACKENDS = {
+    "metal": "Apple GPU: what specdec is made for",
+    "cuda": "NVIDIA GPU",
+    "cpu": "works, and shows the mechanism; gains need a fast BLAS",
+}
 
 
 def diagnose() -> list[Row]:
-    """(name, value, consequence) for every line of the report."""
-    return [*_machine(), *_versions(), *_storage(), *settings(), *_features()]
+    """(name, value, consequence) for every line of the report. Nothing is changed."""
+    return [*_machine(), *_versions(), _storage(), *settings(), *_features()]
 
 
 def _machine() -> Iterator[Row]:
     from specdec_cli.engine import device
 
     yield "chip", device.device_name(), f"{platform.system()} {platform.machine()}"
-    backend = device.backend()
-    notes = {
-        "metal": "Apple GPU: what specdec is made for",
-        "cuda": "NVIDIA GPU",
-        "cpu": "works, and shows the mechanism; gains need a fast BLAS",
-    }
-    yield "computes on", backend, notes[backend]
-    library = blas.load()
-    if library:
-        yield (
-            "BLAS",
-            library,
-            f"several rows cost several passes; a fast one: {blas.INSTALL}" if library == blas.REFERENCE else "",
-        )
+    yield "computes on", device.backend(), BACKENDS[device.backend()]
+    if library := blas.load():
+        slow = f"several rows cost several passes; a fast one: {blas.INSTALL}"
+        yield "BLAS", library, slow if library == blas.REFERENCE else ""
         rows = (1, 2, 4, 8)
         costs = ", ".join(f"{1000 * seconds:.1f}" for seconds in device.product_seconds(rows))
         yield "rows", f"{costs} ms", f"for {', '.join(map(str, rows))} rows times 4096 × 1024"
-    working_set = device.working_set_bytes()
-    if working_set:
+    if working_set := device.working_set_bytes():
         yield "working set", size(working_set), "what Metal recommends for weights and caches together"
     yield "memory", size(physical_bytes()), "both models and both caches must fit"
     if platform.system() == "Darwin" and platform.machine() != "arm64":
@@ -60,15 +76,129 @@ def _versions() -> Iterator[Row]:
         yield name, number, ""
 
 
-def _storage() -> Iterator[Row]:
+def _storage() -> Row:
     folder = cache_folder()
     existing = next(path for path in (folder, *folder.parents) if path.exists())
-    free = shutil.disk_usage(existing).free
     state = "exists" if folder.exists() else "not there yet"
-    writable = os.access(existing, os.W_OK)
-    yield "model cache", str(folder), f"{state}, {size(free)} free" + ("" if writable else ", not writable")
+    note = f"{state}, {size(shutil.disk_usage(existing).free)} free"
+    return "model cache", str(folder), note + ("" if os.access(existing, os.W_OK) else ", not writable")
 
 
 def _features() -> Iterator[Row]:
     yield "targets", "whatever mlx-lm runs", f"rollback {verification()}"
     yield "sampling", "any temperature", "rules token, block, coupled (one seed, one text) and match"
+
+
+@dataclass(frozen=True, slots=True)
+class SelfTest:
+    """The outcomes of one run: of the `families` in real precisions, and of every architecture's `logic` in float32."""
+
+    families: Sequence[Outcome]
+    logic: Sequence[Outcome]
+    seconds: float
+
+    @property
+    def wrong(self) -> list[Outcome]:
+        """Outcomes that neither passed nor were refused with a reason."""
+        return [outcome for outcome in (*self.families, *self.logic) if outcome.status not in ("pass", "refused")]
+
+    def findings(self) -> list[Row]:
+        """(what, result, detail): a line for each tier, every family, then each architecture that did not pass."""
+        *tiers, seconds = self.totals()
+        for outcome in self.families:  # what it proves is said where it passed
+            proves = f"{outcome.proves}; " if outcome.status == "pass" else ""
+            tiers.append((outcome.name, outcome.status, proves + outcome.detail))
+        rows = [(outcome.name, outcome.status, outcome.detail) for outcome in self.logic if outcome.status != "pass"]
+        return [*tiers, *rows, seconds]
+
+    def totals(self) -> list[Row]:
+        """(what, result, detail): a line for each tier, and the time."""
+        kinds = sorted({kind for outcome in self.logic for kind in outcome.caches})
+        logic = (
+            f"tokens equal plain decoding, K = {K}, {TOKENS} tokens past every window; caches: {', '.join(kinds)}; "
+            "tiny and unquantized: no proof for kernels of 16 or 4 bits"
+        )
+        families = (
+            "after rollbacks, every row equals one-row decoding up to measured rounding; random weights: "
+            "specdec audit compares a pair's own"
+        )
+        return [
+            ("rollback logic, float32", f"{_passes(self.logic)} of {len(self.logic)} passed", logic),
+            ("kernels real models use", f"{_passes(self.families)} of {len(self.families)} passed", families),
+            ("time", f"{self.seconds:.0f} s", ""),
+        ]
+
+
+def _passes(outcomes: Sequence[Outcome]) -> int:
+    return sum(outcome.status == "pass" for outcome in outcomes)
+
+
+def run_selftest(on_outcome: OnOutcome) -> SelfTest:
+    """Runs all families, then every listed architecture, on this device, and records the result."""
+    from specdec_cli.engine.architectures import architectures
+    from specdec_cli.engine.conformance.kernels import PRECISIONS, families, run_families
+    from specdec_cli.engine.conformance.suite import run_suite
+
+    listed, known = list(architectures().values()), list(families().values())
+    expected = len(listed) + len(known) * len(PRECISIONS)
+    began = time.perf_counter()
+    outcomes: tuple[list[Outcome], list[Outcome]] = [], []
+    for tier, run in zip(outcomes, (run_families(known), run_suite(listed, K, TOKENS)), strict=True):
+        for outcome in run:
+            tier.append(outcome)
+            on_outcome(sum(map(len, outcomes)), expected, outcome)
+    result = SelfTest(*outcomes, time.perf_counter() - began)
+    values = {
+        "where": _where(),
+        "date": time.strftime("%Y-%m-%d"),
+        "passed": _passes(result.logic),
+        "families": _passes(result.families),
+        "wrong": [outcome.name for outcome in result.wrong],
+    }
+    record_file().parent.mkdir(parents=True, exist_ok=True)
+    record_file().write_text(json.dumps(values), encoding="utf-8")
+    return result
+
+
+def verification() -> str:
+    """How far rollback is verified on this device, in one phrase."""
+    from specdec_cli.engine import device
+
+    known = jsonfile.remembered(record_file())
+    wrong = known.get("wrong")
+    if known.get("where") == _where() and isinstance(wrong, list):
+        if wrong:
+            return f"FAILED here for {', '.join(map(str, wrong))} on {known.get('date')}: do not trust these"
+        logic = f"logic for {known.get('passed', 0)} architectures in float32"
+        kernels = f"kernels in {known.get('families', 0)} tests of 16 and 4 bits"
+        return f"verified here: {logic}, {kernels}, on {known.get('date')}"
+    where = "on CPU by specdec's own tests" if device.backend() == "cpu" else "on CPU only so far"
+    return f"verified {where}; for this device: specdec doctor --selftest"
+
+
+def record_file() -> Path:
+    """The file that records the last run."""
+    return platformdirs.user_state_path("specdec") / "selftest.json"
+
+
+def _where() -> dict[str, str]:
+    """Everything the result depends on."""
+    from specdec_cli.engine import device
+
+    versions = {name: device.versions()[name] for name in ("mlx", "mlx-lm")}
+    return {"device": device.device_name(), "backend": device.backend(), **versions, "specdec": __version__}
+
+
+class TimeLeft:
+    """How long the rest will take, at the pace of the newest results: the two tiers differ in theirs."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._ended = deque([clock()], maxlen=PACE + 1)
+
+    def __call__(self, done: int, expected: int) -> str:
+        """One result more: `, about 20 s left`; nothing before there is a pace, nor at the end."""
+        self._ended.append(self._clock())
+        paces = len(self._ended) - 1
+        seconds = (self._ended[-1] - self._ended[0]) / paces * (expected - done)
+        return f", about {seconds:.0f} s left" if paces >= LEAST_PACE and done < expected else ""

@@ -1,4 +1,4 @@
-"""What rounding explains, and what it does not (pure). Law: what bounds our changes is measured without our code.
+"""What rounding explains, and what it does not (pure). What bounds our changes is measured without our code.
 
 Three readings of the same positions (`engine.rounding`) say by how much a token leads its best rivals: one row a pass
 by mlx-lm, several rows a pass by mlx-lm, and as many rows a pass by specdec, rollback included. From the first to the
@@ -43,10 +43,9 @@ def difference(leads: Sequence[float], others: Sequence[float]) -> float:
     return max((value if math.isfinite(value) else math.inf for value in found), key=abs, default=0.0)
 
 
-def root_mean_square(values: Iterable[float]) -> float:
-    """0 for no values."""
-    squares = [value * value for value in values]
-    return math.sqrt(sum(squares) / len(squares)) if squares else 0.0
+def finite(value: float) -> float | None:
+    """`value` as JSON can hold it: null where it is infinite."""
+    return value if math.isfinite(value) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +82,16 @@ class Group:
         return abs(self.largest.logits)
 
     @property
+    def enough(self) -> bool:
+        """Whether there are so many that their root mean square is evidence."""
+        return len(self.changes) >= ENOUGH
+
+    @property
     def rms(self) -> float:
-        return root_mean_square(change.logits for change in self.changes)
+        """Root mean square."""
+        return math.sqrt(sum(change.logits**2 for change in self.changes) / len(self.changes))
 
     def to_dict(self) -> dict[str, Any]:
-        """Infinite values are null: JSON has none."""
         at = self.largest
         return {
             "compared": len(self.changes),
@@ -118,19 +122,15 @@ class SeveralRows:
     def fault(self) -> Fault | None:
         """What rounding does not explain; None where nothing is."""
         rms, peak = self.bounds
-        wrong = [
-            group
-            for name in dict.fromkeys(change.reading for change in self.ours.changes)
-            if not (group := self._of(name)).size <= peak < math.inf
-            or (len(group.changes) >= ENOUGH and group.rms > rms)
-        ]
+        readings: dict[str, list[Change]] = {}
+        for change in self.ours.changes:
+            readings.setdefault(change.reading, []).append(change)
+        groups = [Group(READINGS[reading], changes) for reading, changes in readings.items()]
+        wrong = [one for one in groups if not one.size <= peak < math.inf or (one.enough and one.rms > rms)]
         if not wrong:
             return None
         joined = [change for group in wrong for change in group.changes]
         return Fault(self, Group(", ".join(group.name for group in wrong), joined))
-
-    def _of(self, reading: str) -> Group:
-        return Group(READINGS[reading], [change for change in self.ours.changes if change.reading == reading])
 
     def to_dict(self) -> dict[str, Any]:
         rms, peak = self.bounds
@@ -182,17 +182,16 @@ class Rounding:
         sizes = (one.machine.size + (0.0 if one.fault else one.ours.size) for one in self.passes)
         return max(filter(math.isfinite, sizes), default=0.0)
 
-    @property
-    def most(self) -> float:
-        """What rounding in this precision is believed to change, in logits, whatever was measured."""
-        largest = max((one.largest_logit for one in self.passes), default=0.0)
-        return max(LEAST, ROUNDINGS * EPSILONS[self.precision] * largest)
-
     def limit(self, temperature: float = 0.0) -> float:
-        """The largest gap of a near-tie, in scores: above temperature 0 they are logits ÷ temperature."""
+        """The largest gap of a near-tie, in scores: above temperature 0 they are logits ÷ temperature.
+
+        Whatever was measured, no more is believed than what rounding in this precision changes.
+        """
         if self.given is not None:
             return self.given
-        return min(max(LEAST, self.measured), self.most) / (temperature or 1.0)
+        largest = max((one.largest_logit for one in self.passes), default=0.0)
+        most = max(LEAST, ROUNDINGS * EPSILONS[self.precision] * largest)
+        return min(max(LEAST, self.measured), most) / (temperature or 1.0)
 
     def flips(self, margins: Iterable[float], temperature: float = 0.0) -> float:
         """How many positions with these `margins`, in scores, the machine's own changes are expected to flip.
@@ -220,8 +219,3 @@ class Rounding:
             "passes": [passes.to_dict() for passes in self.passes],
             "faults": [fault.to_dict() for fault in self.faults],
         }
-
-
-def finite(value: float) -> float | None:
-    """`value` as JSON can hold it."""
-    return value if math.isfinite(value) else None

@@ -99,7 +99,7 @@ def doctor(
 
 
 def _selftest(json: bool) -> None:
-    from specdec_cli.audit.selftest import TimeLeft, run_selftest
+    from specdec_cli.audit.doctor import TimeLeft, run_selftest
     from specdec_cli.ui.display import counting, print_doctor
 
     watched = sys.stdout.isatty()

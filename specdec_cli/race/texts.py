@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
+from specdec_cli.audit.audit import measure, rows_of
 from specdec_cli.audit.divergence import Divergence, Token
-from specdec_cli.audit.measure import measure, rows_of
 from specdec_cli.engine.rounding import KnownText, Position
 from specdec_cli.race.plan import RacePlan
 from specdec_cli.session.session import Session

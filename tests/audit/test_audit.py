@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-import signal
 import subprocess
 import sys
 
 import mlx.core as mx
 import pytest
 
+from fakes.command import Command
 from fakes.drafting import open_session
 from fakes.models import SPECIALS, TINY, tiny_folder
-from fakes.planted import architecture_folder
-from specdec_cli.audit.audit import AuditPlan, run_audit
-from specdec_cli.audit.prompts import BUNDLED, AuditPrompt
-from specdec_cli.cli import main as cli
+from specdec_cli.audit.audit import AuditPlan, compare, rows_of, run_audit
+from specdec_cli.audit.prompts import BUNDLED, AuditPrompt, read_prompts
 from specdec_cli.engine import device
-from specdec_cli.engine.baseline import plain_steps
-from specdec_cli.engine.cache.window import WindowKVCache
+from specdec_cli.engine.baseline import PlainStep, plain_steps
 from specdec_cli.engine.sampling.acceptance import Coupled, Greedy, Verdict
 from specdec_cli.engine.sampling.warps import adjusted
+from specdec_cli.errors import UsageError
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.session import session as session_module
 
@@ -36,19 +35,9 @@ def prompts(tmp_path):
 
 
 @pytest.fixture
-def specdec(monkeypatch, capsys):
+def specdec(tmp_path, monkeypatch, capsys):
     """The command in this process, so that its engine can be broken: (exit code, stdout, stderr)."""
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["specdec", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        out, err = capsys.readouterr()
-        return ended.value.code, "\n".join(line.rstrip() for line in out.splitlines()), err
-
-    return run
+    return Command(tmp_path, monkeypatch, capsys)
 
 
 def audited(target, draft=None, **settings):
@@ -109,19 +98,6 @@ def test_the_targets_own_penalties_are_in_force_on_both_sides_and_its_cuts_on_ne
     assert [f.accepted for f in found.findings] != [f.accepted for f in plain.findings], "the penalty did nothing"
 
 
-def folders_of(name, folder):
-    """Folders (target, draft) of a listed architecture."""
-    return [architecture_folder(name, folder / role, noise) for role, noise in (("target", 0.0), ("draft", None))]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["gemma3_text", "lfm2"])
-def test_windows_and_recurrent_states_are_lossless(name, tmp_path):
-    found = audited(*folders_of(name, tmp_path), raw=True)
-    assert found.count("identical") == 4
-    assert any(0 < finding.accepted < finding.drafted for finding in found.findings)
-
-
 @pytest.mark.slow
 def test_a_quantized_cache_is_compared_with_one_quantized_from_the_first_token(tmp_path, monkeypatch):
     wide = TINY | {"head_dim": 32}
@@ -170,14 +146,6 @@ def test_a_wrong_token_is_found_with_its_place_both_tokens_and_the_gap(tiny_pair
     assert "coupled" in out and "identical" in out
 
 
-@pytest.mark.slow
-def test_a_rollback_that_forgets_to_roll_back_is_found_and_the_table_still_printed(tmp_path, monkeypatch):
-    folders = folders_of("gemma3_text", tmp_path)
-    monkeypatch.setattr(WindowKVCache, "trim", lambda window, tokens: tokens)
-    found = audited(*folders, raw=True)
-    assert found.count("diverged") > 0 and not found.lossless
-
-
 def test_a_coupled_rule_with_other_noise_is_found(tiny_pair, monkeypatch):
     wrong_at(30, Coupled, monkeypatch)
     results = {finding.rule: finding.result for finding in audited(*tiny_pair, raw=True).findings}
@@ -222,15 +190,6 @@ def test_a_flipped_near_tie_passes_and_the_same_flip_elsewhere_does_not(twins, t
     assert code == 0 and "a near-tie is a gap of at most 1000 (--gap)" in " ".join(out.split())
 
 
-def test_float32_products_count_as_tf32_where_they_are(monkeypatch):
-    assert device.float32_products() == "float32"
-    monkeypatch.setattr(device, "backend", lambda: "cuda")
-    assert device.float32_products() == "float32", "this CPU keeps all bits"
-    full = mx.full
-    monkeypatch.setattr(mx, "full", lambda shape, value: full(shape, 1.0))
-    assert device.float32_products() == "TF32"
-
-
 def test_json_is_one_object(tiny_pair, prompts, specdec):
     target, draft = tiny_pair
     code, out, err = specdec(
@@ -261,37 +220,36 @@ def test_json_is_one_object(tiny_pair, prompts, specdec):
     assert 2 * rounding["positions"] == found["tokens_compared"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("-k", "17"), "-k 17 is outside 0 to 16"),
-        (("-k", "1,x"), "-k x is neither a whole number nor auto"),
-        (("-n", "0"), "-n 0 is below 1"),
-        (("--temp", "-1"), "--temp -1.0 is outside 0 to 100"),
-        (("--gap", "-1"), "--gap -1.0 is below 0"),
-        (("--gap", "nan"), "--gap nan is below 0"),
-        (("--drafter", "magic"), "--drafter magic is unknown"),
-        (("--prompts", "nowhere.txt"), "--prompts nowhere.txt cannot be read: No such file"),
-        (("--prompts", "empty.txt"), "--prompts empty.txt holds no prompt"),
-        (("--prompts", "latin.txt"), "--prompts latin.txt is not UTF-8: byte 3"),
-    ],
-)
-def test_bad_options_are_usage_errors(arguments, message, specdec, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty.txt").write_text("\n  \n")
-    (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n")
-    code, out, err = specdec("audit", "-p", "demo", *arguments)
-    assert (code, out) == (2, "") and message in error_lines(err)[0]
+SCORES = mx.array([0.0, 1.0, 3.0, 2.5])
 
 
-def test_no_control_code_of_a_token_or_a_file_name_reaches_the_terminal(specdec, prompts, tmp_path, monkeypatch):
-    """Every byte is one token: the target says ESC, and the wrong token is a C1 control."""
-    target = tiny_folder(tmp_path / "t\x1b]0;title\x07", TINY, seed=1, endless=True)
-    wrong_at(len(FEW[0].text) + 2, Greedy, monkeypatch)
-    names = dict(enumerate(["", "", "", *("\x1b[2J\x9b" * 100)]))
-    monkeypatch.setattr("specdec_cli.session.session.Session.piece", lambda session, token: names.get(token, "\x1b"))
-    code, out, err = specdec("audit", "--target", target, "--raw", "--prompts", prompts, "-n", 8, "--temp", 0)
-    assert code == 1 and "DIVERGED" in out
-    assert not {"\x1b", "\x9b", "\x07"} & set(out + err)
-    code, out, _ = specdec("audit", "--target", target, "--raw", "--prompts", prompts, "-n", 8, "--temp", 0, "--json")
-    assert code == 1 and not {"\x1b", "\x9b", "\x07"} & set(out)
+def compared(*answers):
+    """With plain decoding's 2, 2, 2."""
+    return compare([7], [PlainStep(2, SCORES, SCORES)] * 3, answers, lambda token: f"<{token}>")
+
+
+def test_each_answer_has_its_own_first_difference_with_the_gap_of_scores():
+    text, (first, second, same) = compared([2, 3, 1], [1, 2, 2], [2, 2, 2])
+    assert (text.prompt, text.tokens, same) == ([7], [2, 2, 2], None)
+    assert (first.position, first.gap, str(first.plain), str(first.specdec)) == (1, 0.5, '2 "<2>"', '3 "<3>"')
+    assert (second.position, second.gap) == (0, 2.0)
+
+
+def test_an_answer_that_ends_elsewhere_diverges_without_a_gap():
+    _, ended = compared([2, 2], [2, 2, 2, 2], [])
+    assert [(one.position, one.gap, one.near_tie) for one in ended] == [(at, math.inf, False) for at in (2, 3, 0)]
+    assert [[one.plain, one.specdec].count(None) for one in ended] == [1, 1, 1]
+
+
+def test_a_pass_verifies_one_row_more_than_tokens_are_drafted():
+    assert [rows_of(ks) for ks in ([0, 1, 16], ["auto"], [4, "auto"])] == [[1, 2, 17], [5, 9], [5, 9]]
+
+
+def test_a_line_of_a_file_is_a_prompt_named_by_its_number(tmp_path):
+    file = tmp_path / "p.txt"
+    file.write_text("one\n\n  two \r\n")
+    assert [(prompt.name, prompt.text) for prompt in read_prompts(file)] == [("line 1", "one"), ("line 3", "two")]
+    for content, message in ((b" \n\n", "3 lines, all empty"), (b"a\xff", "not UTF-8: byte 1")):
+        file.write_bytes(content)
+        with pytest.raises(UsageError, match=message):
+            read_prompts(file)

@@ -21,15 +21,15 @@ def audit(change, *findings, expected=0.0, given=None):
     places = [(at, at % 5) for at in range(400)]
     machine, ours = (Group("g", [Change("code", "whole", *at, size) for at in places]) for size in (0.05, change))
     rounding = Rounding("bfloat16", 200, [SeveralRows(5, machine, ours, "bfloat16", 2.0)], given)
-    judged = [one.judged(rounding.limit()) for one in findings]
+    judged = [one.with_limit(rounding.limit()) for one in findings]
     where = ("t", "d", "model", "bfloat16", "cpu", "mlx-lm")
     return Audit(*where, 64, 0.0, 0, {}, rounding, judged, expected_flips=expected)
 
 
 def test_a_difference_is_a_near_tie_up_to_the_limit_that_it_is_judged_with():
-    assert [finding(0.25).judged(limit).result for limit in (0.2, 0.25)] == ["diverged", "near-tie"]
-    assert finding().judged(0.2).result == "identical"
-    assert finding(math.inf).judged(math.inf).result == "diverged"
+    assert [finding(0.25).with_limit(limit).result for limit in (0.2, 0.25)] == ["diverged", "near-tie"]
+    assert finding().with_limit(0.2).result == "identical"
+    assert finding(math.inf).with_limit(math.inf).result == "diverged"
 
 
 def test_a_change_that_rounding_does_not_explain_is_a_loss_though_every_answer_is_identical():

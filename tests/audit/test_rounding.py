@@ -6,9 +6,7 @@ import json
 import math
 import random
 
-import pytest
-
-from specdec_cli.audit.rounding import Change, Group, Rounding, SeveralRows, difference, root_mean_square
+from specdec_cli.audit.rounding import Change, Group, Rounding, SeveralRows, difference
 
 READ = ("whole", "repeated", "rejected")
 
@@ -43,10 +41,6 @@ def test_what_is_no_number_differs_infinitely_and_equal_infinities_do_not_differ
         assert difference([0.0, one], [0.0, other]) == math.inf
 
 
-def test_the_root_mean_square_of_nothing_is_0():
-    assert root_mean_square([]) == 0.0 and root_mean_square([3.0, 4.0, 0.0, 0.0]) == 2.5
-
-
 def test_the_limit_of_a_near_tie_is_the_largest_change_from_one_row_to_several():
     one, other = passes(gauss(0.0)), passes(gauss(0.04), gauss(0.07))
     rounding = measured(one, other)
@@ -57,7 +51,7 @@ def test_the_limit_of_a_near_tie_is_the_largest_change_from_one_row_to_several()
 
 def test_no_machine_is_believed_to_change_more_than_its_precision_rounds():
     wild = passes(gauss(0.0), gauss(2.0), precision="bfloat16")
-    assert measured(wild).measured > measured(wild).limit() == measured(wild).most == 16 * 2.0**-7 * 8
+    assert measured(wild).measured > measured(wild).limit() == 16 * 2.0**-7 * 8
     assert Rounding("float32", 64, [wild]).limit() == 1e-3
 
 
@@ -75,11 +69,11 @@ def test_bounds_are_multiples_of_the_machines_changes():
     assert passes(gauss(0.0), gauss(0.0), precision="float32").bounds == (2e-4, 1e-3)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_another_past_that_is_rounded_as_finely_is_no_fault(seed):
-    """20 × 960 normal changes at √2 of the machine's 960. A false alarm needs a root mean square 40 % off, of 320
+def test_another_past_that_is_rounded_as_finely_is_no_fault():
+    """8 × 960 normal changes at √2 of the machine's 960. A false alarm needs a root mean square 40 % off, of 320
     changes (10 deviations), or one three times as large as the largest of 960. The seeds are fixed."""
-    assert measured(passes(gauss(0.05 * 2**0.5), seed=seed)).faults == []
+    for seed in range(8):
+        assert measured(passes(gauss(0.05 * 2**0.5), seed=seed)).faults == []
 
 
 def test_an_error_in_every_pass_is_a_fault_with_place_and_bounds():
@@ -139,11 +133,3 @@ def test_a_limit_given_by_the_user_moves_near_ties_alone():
     assert rounding.limit() == rounding.limit(0.5) == 0.6 and rounding.faults == []
     assert str(rounding) == "a gap of at most 0.6 (--gap)"
     assert measured(passes(lambda draw, reading, row: -0.5), given=0.6).faults
-
-
-def test_json_has_both_changes_the_bounds_and_the_positions():
-    found = measured(passes(gauss(0.04))).to_dict()
-    assert {"positions", "measured", "limit", "passes", "faults"} == set(found)
-    (one,) = found["passes"]
-    assert (one["rows"], one["machine"]["compared"], one["ours"]["compared"], found["faults"]) == (5, 960, 960, [])
-    assert set(one) == {"rows", "machine", "ours", "cap", "cap_rms"}
