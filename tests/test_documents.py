@@ -6,18 +6,30 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-README = ROOT / "README.md"
+README, HOUSE = ROOT / "README.md", ROOT / ".github/CONTRIBUTING.md"
 DOCUMENTS = sorted((ROOT / "specdec_cli/docs").glob("*.md"))
 
 
 def test_the_readme_stays_short_and_links_every_document():
     text = README.read_text("utf-8")
-    assert len(text.splitlines()) <= 150
+    assert len(text.splitlines()) <= 100
     assert all(f"(specdec_cli/docs/{path.name})" in text for path in DOCUMENTS)
 
 
-def test_the_readme_has_one_line_that_runs_the_tests():
-    assert len(re.findall(r"^.*-m pytest$", README.read_text("utf-8"), re.M)) == 1
+def test_the_readme_has_one_line_that_runs_it_and_one_that_runs_the_tests():
+    text = README.read_text("utf-8")
+    assert len(re.findall(r"^python3 -m venv .* && .*/specdec run .*$", text, re.M)) == 1
+    assert len(re.findall(r"^.*-m pytest$", text, re.M)) == 1
+
+
+def test_the_house_fits_a_page_and_names_files_that_exist():
+    text = HOUSE.read_text("utf-8")
+    named = set(re.findall(r"`((?:[\w.]+/)*\w+\.py)`", text)) - {"engine/drafters/echo.py"}
+    homes = {
+        name: ROOT / ("" if name.startswith("tests/") else "specdec_cli") / name for name in named if "N" not in name
+    }
+    assert len(text.splitlines()) <= 120 and len(homes) >= 12
+    assert all(home.is_file() for home in homes.values()), homes
 
 
 @pytest.mark.parametrize("document", [README, *DOCUMENTS], ids=lambda path: path.stem)
