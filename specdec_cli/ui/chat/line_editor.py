@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, suppress
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import Protocol, TextIO
 
 import platformdirs
@@ -115,6 +118,7 @@ class LineEditor:
         self._output = output or create_output(out)
         self._toolbar = toolbar
         self._given = self._refusal = ""
+        self._presses = 0
         sign = "❯ " if "utf" in (getattr(out, "encoding", None) or "").lower() else "> "
         self._session: PromptSession[str] = PromptSession(
             [("class:prompt", sign)],
@@ -140,16 +144,50 @@ class LineEditor:
         As long as `text` is unchanged the bottom line says `refusal`: a long text fills the screen.
         """
         self._given, self._refusal = safe(text), safe(refusal)  # either may come from a file
-        try:
-            return characters(self._session.prompt(default=self._given))
-        except (SystemExit, KeyboardInterrupt):
-            # A signal between its first frame and its first key ends prompt_toolkit without this.
-            self._session.app.renderer.reset()
-            raise
+        with self._signals_as_keys():
+            try:
+                line = self._session.prompt(default=self._given, pre_run=self._end_if_pressed, handle_sigint=False)
+            except (SystemExit, KeyboardInterrupt):
+                # A signal between its first frame and its first key ends prompt_toolkit without this.
+                self._session.app.renderer.reset()
+                raise
+            self._presses = 0
+        return characters(line)
 
     def no_echo(self) -> AbstractContextManager[None]:
         """In this context keys are not echoed but kept for the next line; Ctrl-C still interrupts."""
         return no_echo(sys.stdin, self._output.fileno())
+
+    @contextmanager
+    def _signals_as_keys(self) -> Iterator[None]:
+        """While a line is read a SIGINT raises nothing; it ends the line in a step of the event loop, as a key does.
+
+        Else it would raise amid the making and closing of loops: asyncio's own handler is in place before it is ready
+        and may stay when its loop is closed, and prompt_toolkit is left half open, with tasks of a loop that is gone.
+        A press while a line that another one ended is cleaned up ends the next line.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def press(number: int, frame: FrameType | None) -> None:
+            self._presses += 1
+            loop = self._session.app.loop
+            if loop is not None:
+                loop.call_soon_threadsafe(self._end_if_pressed)
+
+        before = signal.signal(signal.SIGINT, press)
+        try:
+            yield
+        finally:
+            if signal.getsignal(signal.SIGINT) is press:  # else the program is ending
+                signal.signal(signal.SIGINT, before)
+
+    def _end_if_pressed(self) -> None:
+        app = self._session.app
+        if self._presses and app.future is not None and not app.future.done():
+            self._presses -= 1
+            app.exit(exception=KeyboardInterrupt, style="class:aborting")
 
     def _bottom(self) -> StyleAndTextTuples:
         if self._refusal and self._session.default_buffer.text == self._given:
@@ -169,12 +207,6 @@ def _keys(is_open: Callable[[str], bool]) -> KeyBindings:
             buffer.insert_text("\n")
         else:
             buffer.validate_and_handle()
-
-    @bindings.add("<sigint>")
-    def _interrupt(event: KeyPressEvent) -> None:
-        # A signal that came in the event loop's last step is handled after it: the line is read, and nothing waits.
-        if event.app.future is not None:
-            event.app.exit(exception=KeyboardInterrupt, style="class:aborting")
 
     @bindings.add("escape", "enter")
     def _new_line(event: KeyPressEvent) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import signal
 import stat
 import threading
 
@@ -21,10 +22,10 @@ from specdec_cli.ui.chat import line_editor
 from specdec_cli.ui.chat.line_editor import KEPT_ENTRIES, LineEditor, PrivateHistory, open_history
 
 
-def editor_of(keyboard, history=None, output=None):
+def editor_of(keyboard, history=None, output=None, toolbar=lambda width: "bar", is_open=is_open):
     return LineEditor(
         history or InMemoryHistory(),
-        lambda width: "bar",
+        toolbar,
         io.StringIO(),
         keyboard,
         output or DummyOutput(),
@@ -74,34 +75,58 @@ def test_a_message_from_a_file_is_filtered_before_it_is_drawn():
     assert typed("\r", "a\x1b[2Jb\u202e\nc") == "ab\nc"
 
 
-def test_an_interrupt_that_was_queued_while_the_line_ended_says_nothing_of_pythons(caplog):
-    """The bug: a signal in the line's last step of the event loop was handled after it, and a traceback was printed."""
-    late = []
+@pytest.mark.parametrize("ending", ["enter", "Ctrl-C"])
+@pytest.mark.parametrize("steps", range(6))
+def test_a_signal_while_a_line_ends_leaves_an_editor_that_reads_the_next_line(steps, ending, caplog):
+    """The bug: prompt_toolkit handled it after the application's end and left a task in the closed loop.
 
-    def interrupt_when_over(editor):
-        if editor._session.app.future is None:
-            late.append(True)
-            editor._session.app.key_processor.send_sigint()
+    The next key cancelled that task, and the chat ended with "Event loop is closed".
+    """
+    raised, read = [], []
+
+    def press(wait):
+        if wait:
+            asyncio.get_running_loop().call_soon(press, wait - 1)
         else:
-            asyncio.get_running_loop().call_soon(interrupt_when_over, editor)
+            raised.append(signal.raise_signal(signal.SIGINT))
 
-    def is_open_and_watch(text):
-        interrupt_when_over(editor)
+    def end_and_press(text):
+        if not raised:
+            press(steps)
+            if ending == "Ctrl-C":
+                signal.raise_signal(signal.SIGINT)
         return False
 
     with create_pipe_input() as keyboard:
+        editor = editor_of(keyboard, is_open=end_and_press)
         keyboard.send_text("hello\r")
-        editor = LineEditor(
-            InMemoryHistory(),
-            lambda width: "bar",
-            io.StringIO(),
-            keyboard,
-            DummyOutput(),
-            complete=suggestions,
-            is_open=is_open_and_watch,
-        )
+        for _ in range(4):
+            try:
+                read.append(editor.read(""))
+            except KeyboardInterrupt:
+                read.append(None)
+            keyboard.send_text("next\r")
+    assert raised and set(read) <= {"hello", "next", None} and read[-1] == "next" and read.count(None) <= 2
+    assert not caplog.records and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_each_of_two_signals_ends_a_line_wherever_the_first_one_is():
+    """The bug: asyncio forgot a press between its handler's installation and its first step, and was cancelled."""
+    with create_pipe_input() as keyboard:
+        presses = [2]
+
+        def toolbar(width):
+            while presses[0]:
+                presses[0] -= 1
+                signal.raise_signal(signal.SIGINT)
+            return "bar"
+
+        editor = editor_of(keyboard, toolbar=toolbar)
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                editor.read("")
+        keyboard.send_text("hello\r")
         assert editor.read("") == "hello"
-    assert late and not caplog.records
 
 
 def test_ctrl_c_and_ctrl_d_are_told_apart():
