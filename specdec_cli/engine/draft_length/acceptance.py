@@ -9,7 +9,7 @@ the rate of that length. Every token of the answer teaches one, whoever drafted 
 from __future__ import annotations
 
 from bisect import bisect_right
-from math import exp
+from math import exp, sqrt
 
 from specdec_cli.engine.draft_length.constants import FADE, PRIOR, WEIGHT
 from specdec_cli.request import MAX_DRAFT
@@ -44,12 +44,14 @@ class Acceptance:
         """Positions that were judged lately."""
         return sum(count >= 0.5 for count in self.judged)
 
-    def rates(self, k: int) -> list[float]:
-        """r_1 … r_k, each shrunk to the pool, which is shrunk to the long-run rate."""
-        pool = (sum(self.accepted) + WEIGHT * self.habit) / (sum(self.judged) + WEIGHT)
+    def rates(self, k: int, deviations: float = 0.0) -> list[float]:
+        """r_1 … r_k, each shrunk to the pool, which is shrunk to the long-run rate; higher by so many deviations."""
+        total = sum(self.judged) + WEIGHT
+        pool = (sum(self.accepted) + WEIGHT * self.habit) / total
         judged = self.judged[:k] + [0.0] * (k - len(self.judged))
         accepted = self.accepted[:k] + [0.0] * (k - len(self.accepted))
-        return [(a + WEIGHT * pool) / (j + WEIGHT) for a, j in zip(accepted, judged, strict=True)]
+        rates = [(a + WEIGHT * pool) / (j + WEIGHT) for a, j in zip(accepted, judged, strict=True)]
+        return [min(rate + deviations * sqrt(rate * (1 - rate) / total), 1.0) for rate in rates]
 
 
 # Lower bounds of the classes of match length: longer matches are more often copies.

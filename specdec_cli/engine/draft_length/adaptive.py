@@ -15,6 +15,7 @@ from specdec_cli.engine.draft_length.acceptance import Acceptance
 from specdec_cli.engine.draft_length.constants import (
     BUDGET,
     FIRST_WAIT,
+    HOPE,
     HOPED_RATE,
     LAST_WAIT,
     MEASURED_DOUBT,
@@ -112,11 +113,11 @@ class Adaptive:
         assert best is not None
         return best
 
-    def _rates(self) -> list[float]:
+    def _rates(self, hope: float = 0.0) -> list[float]:
         """As deep as a round may now reach: twice what was judged; one more where nothing is known of the machine."""
         frontier = self.acceptance.frontier
         reach = 2 * frontier + 2 if self.costs.shape_known else frontier + 1
-        return self.acceptance.rates(min(self._max_k, reach))
+        return self.acceptance.rates(min(self._max_k, reach), hope)
 
     def _reading(self) -> float:
         """Plain steps until the draft has read what it missed."""
@@ -180,13 +181,13 @@ class Adaptive:
         if self.costs.implied or (self.costs.disputed and self._rounds >= self._checked):
             self._wait, self._checked = 2, self._rounds + PROBE_ROUNDS
             return 0
+        left = max(self._budget - self._lost, 0.0)
         if self._probing:
-            left = self._budget - self._lost
             choice = self._best(self._rates(), left)
             if choice.steps - 1 <= left:
                 return choice.k
         best = self._best(self._rates())
-        if best.price >= 1:
+        if best.price >= 1 and not self._hopes(left):
             self._park(best)
             return 0
         reading = self._reading()
@@ -196,6 +197,11 @@ class Adaptive:
             return 0
         self.reason = self._yield(best)
         return best.k
+
+    def _hopes(self, left: float) -> bool:
+        """Whether drafting pays if acceptance is better than it seems, the less so the less is `left` of the budget."""
+        hope = HOPE * left / self._budget if self._budget > 0 else 0.0
+        return self._best(self._rates(hope)).price < 1
 
     def _yield(self, choice: Choice) -> str:
         return f"{choice.steps / choice.price:.1f} tokens a round cost {choice.steps:.1f} plain steps"

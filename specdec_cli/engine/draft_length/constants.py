@@ -26,6 +26,8 @@ UNKNOWN_DOUBT, MEASURED_DOUBT = 0.5, 0.1
 SHARE, BUDGET = 0.02, 2.0
 # Rounds that a probe takes before its draft is as deep as it pays.
 PROBE_ROUNDS = 4
+# Standard deviations by which acceptance may be better than it seems, while nothing of the budget is lost.
+HOPE = 1.5
 # Tokens between probes, doubled after each that did not pay.
 FIRST_WAIT, LAST_WAIT = 8, 512
 # A reply still has this many tokens and as many as it had so far: lengths are long-tailed.
