@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fakes.models import TINY, tiny_network
-from specdec_cli.engine.baseline import PlainStep, baseline, plain_steps, target_scores
+from specdec_cli.engine.baseline import baseline, plain_steps, target_scores
 from specdec_cli.engine.cache.kinds import KVQuantization
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.noise import Noise
@@ -41,29 +41,6 @@ def test_a_round_is_one_plain_token_and_the_time_since_the_last():
     assert [(r.index, r.draft, r.emitted, r.verify_seconds) for r in rounds] == [
         (i, (), (round.next,), 1.0) for i, round in enumerate(rounds)
     ]
-
-
-def test_it_ends_after_a_stop_token():
-    tokens = greedily(6)
-    stop = frozenset({tokens[3]})
-    expected = tokens[: tokens.index(tokens[3]) + 1]
-    assert [round.next for round in baseline(NETWORK, PROMPT, 6, stop, lambda: 0.0)] == expected
-    assert [step.token for step in plain_steps(NETWORK, PROMPT, 6, stop, best)] == expected
-
-
-def test_every_step_comes_with_the_logits_it_was_chosen_from():
-    ids = list(PROMPT)
-    for step in plain_steps(NETWORK, PROMPT, 8, frozenset(), best):
-        np.testing.assert_allclose(np.array(step.logits), logits_after(ids), atol=2e-4)
-        assert step.token == int(np.argmax(np.array(step.scores)))
-        ids.append(step.token)
-    assert ids[len(PROMPT) :] == greedily(8)
-
-
-def test_a_token_leads_by_the_difference_of_scores():
-    step = PlainStep(1, mx.array([1.0, -mx.inf, -7.5]), mx.array([0.5, 2.0, -1.0]))
-    assert (step.lead(0), step.lead(2), step.lead(1)) == (1.5, 3.0, 0.0)
-    assert step.largest_logit == 7.5
 
 
 @pytest.mark.parametrize("seen", [[], [3, 3, 200]])

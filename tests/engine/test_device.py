@@ -5,7 +5,6 @@ import pytest
 
 from fakes.dispatches import CAN_FUSE, fuse
 from specdec_cli.engine import device
-from specdec_cli.machine import physical_bytes
 
 
 def test_the_backend_is_where_arrays_are_computed():
@@ -28,43 +27,12 @@ def test_the_name_is_the_chips_own_else_its_architecture(monkeypatch, info, expe
     assert device.device_name() == expected
 
 
-@pytest.mark.parametrize("recommended", [17_000_000_000, 0, None])
-def test_usable_memory_is_what_the_device_recommends_else_the_machines(monkeypatch, recommended):
-    monkeypatch.setattr(mx, "device_info", lambda: {"max_recommended_working_set_size": recommended})
-    assert device.working_set_bytes() == (recommended or None)
-    assert device.usable_bytes() == (recommended or physical_bytes())
-
-
-def test_this_suite_computes_in_float32():
-    assert device.float32_products() == "float32"
-
-
 def test_a_device_that_rounds_is_found_by_trying(monkeypatch):
     """Negative control for the claim above."""
     monkeypatch.setattr(device, "backend", lambda: "cuda")
     assert device.float32_products() == "float32"
     monkeypatch.setattr(mx, "full", lambda shape, value: mx.ones(shape))  # 1 + 2^-12 became 1
     assert device.float32_products() == "TF32"
-
-
-def test_peak_memory_holds_what_was_computed_and_can_be_reset():
-    device.reset_peak_memory()
-    before = device.peak_memory_bytes()
-    array = mx.zeros((1024, 1024)) + 1
-    device.queue(array)
-    device.wait(array)
-    assert device.peak_memory_bytes() - before >= 4 * 1024 * 1024
-    del array
-    device.reset_peak_memory()
-    assert device.peak_memory_bytes() < before + 4 * 1024 * 1024
-
-
-def test_integers_are_read_back_as_a_list():
-    assert device.to_list(mx.arange(4) * 2) == [0, 2, 4, 6] and device.to_list(mx.array([], dtype=mx.int32)) == []
-
-
-def test_versions_name_the_libraries_that_change_results():
-    assert {"mlx", "mlx-lm", "transformers", "tokenizers"} <= device.versions().keys()
 
 
 def test_a_cpu_runs_a_function_as_it_is_since_fusing_there_needs_a_compiler(monkeypatch):

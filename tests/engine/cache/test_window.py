@@ -69,11 +69,6 @@ def test_what_is_gone_cannot_be_the_end_again_and_nothing_is_taken_back():
     assert cache.trim(40 - reachable[0]) == 40 - reachable[0]
 
 
-def test_an_empty_window_holds_nothing():
-    cache = WindowKVCache(4)
-    assert (cache.empty(), cache.nbytes, cache.size(), cache.state) == (True, 0, 0, (None, None))
-
-
 @pytest.mark.parametrize("wanted", [True, False])
 def test_an_array_is_made_of_a_mask_where_one_is_asked_for(wanted):
     mask = WindowKVCache(8).make_mask(3, return_array=wanted)

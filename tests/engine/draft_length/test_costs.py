@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_cli.engine.draft_length.constants import PREFILL_TOKENS, STALE_ROUNDS, TURN_ROUNDS
+from specdec_cli.engine.draft_length.constants import STALE_ROUNDS, TURN_ROUNDS
 from specdec_cli.engine.draft_length.costs import Costs, RoundCosts, costs_from_dict
-from specdec_cli.speedup import TYPICAL_ROW_COST
 
 
 def measured(assumed=None, plain=1.0, rounds=4):
@@ -30,17 +29,6 @@ def test_before_it_is_measured_a_round_costs_what_is_assumed(ratio, row, k):
     costs = measured(Costs.of_ratio(ratio, row), plain=0.02)
     assert costs.round_steps(k) == pytest.approx(k * ratio + 1 + k * row)
     assert costs.round_steps(0) == 1.0 and costs.plain_seconds() == 0.02
-
-
-def test_an_assumption_that_says_nothing_of_rows_takes_the_typical_cost():
-    assert Costs().rows(4) == pytest.approx(1 + 3 * TYPICAL_ROW_COST) and Costs().rows(1) == 1.0
-
-
-def test_two_plain_rounds_make_it_ready():
-    costs = RoundCosts(Costs())
-    for seconds, ready in ((1.0, False), (0.0, False), (1.0, True)):  # a clock that did not move is no measure
-        costs.plain(seconds)
-        assert costs.ready == ready
 
 
 def test_measured_rounds_overrule_the_assumption():
@@ -101,15 +89,6 @@ def test_where_no_plain_step_was_measured_its_start_and_wider_passes_bound_it():
     assert costs.plain_seconds() == pytest.approx(1.3 / 1.25)
     costs.started(0.9)
     assert costs.plain_seconds() == 0.9
-
-
-def test_reading_is_learned_from_long_stretches_only():
-    costs = measured()
-    costs.read(PREFILL_TOKENS - 1, 9.0)
-    assert not costs.read_measured
-    for _ in range(15):
-        costs.read(100, 2.0)
-    assert costs.read_measured and costs.read_seconds() == pytest.approx(0.02, rel=0.05)
 
 
 def test_a_round_that_read_context_too_teaches_no_draft_cost():

@@ -8,7 +8,6 @@ import pytest
 from fakes.models import tiny_network
 from specdec_cli.chips import CHIP_DOUBT, chip_of
 from specdec_cli.engine import device
-from specdec_cli.engine.baseline import baseline
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft import Draft
 from specdec_cli.engine.draft_length.acceptance import MAX_LOOKUP, LookupAcceptance
@@ -20,7 +19,7 @@ from specdec_cli.engine.drafters.base import Drafter, Verified
 from specdec_cli.engine.drafters.model import ModelDrafter
 from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.sampling.acceptance import greedy, make_rule
+from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.events import Round
@@ -90,14 +89,6 @@ def test_whoever_drafts_the_words_are_the_targets_own(name, temperature, ahead, 
         assert "ngram" in names if name != "auto" else names
 
 
-def test_greedy_lookups_equal_mlx_lm():
-    expected = [t for r in baseline(NETWORK, REPEATING, 60, frozenset(), CLOCK) for t in r.emitted]
-    target, context = CachedModel(NETWORK, "target"), list(REPEATING)
-    drafter = AutoDrafter(Always(0), LookupAcceptance(), None)
-    list(decode(target, drafter, greedy(target.vocab_size), drafter, context, 60, frozenset(), CLOCK))
-    assert context == REPEATING + expected
-
-
 def plain(index, seconds=1.0):
     return Round(index, "none", (), 0, 7, (7,), 0.0, seconds)
 
@@ -152,12 +143,6 @@ def test_a_model_that_does_better_keeps_the_round():
     assert who == "model" and len(tokens) == MAX_K
 
 
-def test_a_lookup_is_the_reason_of_its_round():
-    drafter = AutoDrafter(Always(0), LookupAcceptance(), None)
-    drafter.propose(REPEATING, drafter.next())
-    assert drafter.reason == "the last 40 tokens occurred before"
-
-
 PERIOD = [5, 6, 7, 8, 9, 10]
 
 
@@ -183,12 +168,6 @@ def test_every_token_of_the_answer_tells_what_a_lookup_would_have_been_worth_who
         drafter.commit(Verified(context))
         drafter.observe(plain(index))
     assert mistaken.rates(3, 1)[0] < 0.1
-
-
-def test_how_a_prompt_repeats_itself_says_nothing_of_the_answer():
-    lookups, untaught = LookupAcceptance(), LookupAcceptance()
-    AutoDrafter(Fixed(0), lookups, None).commit(Verified(PERIOD * 40))
-    assert lookups.rates(2, MAX_LOOKUP) == untaught.rates(2, MAX_LOOKUP)
 
 
 def test_what_is_predicted_is_judged_from_the_first_token_on():

@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 
 from fakes.models import TINY, tiny_network
-from specdec_cli.engine.draft_length.fixed import Fixed
-from specdec_cli.engine.drafters.base import Drafter, Parts, Verified
-from specdec_cli.engine.drafters.model import ModelDrafter, make
+from specdec_cli.engine.drafters.base import Verified
+from specdec_cli.engine.drafters.model import ModelDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy, make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
@@ -60,14 +59,6 @@ def test_what_was_rejected_leaves_its_caches(accepted):
     assert found.propose(context, 4).tokens.tolist() == continued(context, 4)
 
 
-def test_it_is_ready_after_its_first_reading_until_too_much_is_unread():
-    found = ModelDrafter(CachedModel(NETWORK, "draft"), V, greedy(V))
-    assert not found.ready(PROMPT)
-    list(found.prefill(PROMPT))
-    assert found.ready(PROMPT)
-    assert found.ready([*PROMPT, *[3] * (MAX_UNREAD - 1)]) and not found.ready([*PROMPT, *[3] * MAX_UNREAD])
-
-
 @pytest.mark.parametrize("width", [200, 300])
 def test_a_draft_of_another_width_draws_only_what_the_target_has(width):
     """Target of 230 ids: a narrower draft is padded, a wider one cut; its q lies on the target's ids alone."""
@@ -99,9 +90,3 @@ def test_a_released_draft_reads_again_and_says_the_same():
     found.release()
     assert not found.ready([*PROMPT, *[3] * MAX_UNREAD])
     assert found.propose(PROMPT, 4).tokens.tolist() == continued(PROMPT, 4)
-
-
-def test_without_a_draft_nobody_drafts():
-    target = CachedModel(NETWORK, "target")
-    assert type(make(Parts(target, None, greedy(V), Fixed(3)))) is Drafter
-    assert type(make(Parts(target, CachedModel(NETWORK, "draft"), greedy(V), Fixed(3)))) is ModelDrafter

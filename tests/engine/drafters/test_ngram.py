@@ -11,7 +11,6 @@ from specdec_cli.engine.baseline import baseline
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft_length.acceptance import SHORTEST_MATCH
 from specdec_cli.engine.draft_length.fixed import Fixed
-from specdec_cli.engine.drafters.base import Verified
 from specdec_cli.engine.drafters.ngram import NgramDrafter
 from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton
 from specdec_cli.engine.model import CachedModel
@@ -44,14 +43,6 @@ def test_a_proposal_goes_on_as_the_earlier_occurrence_did(text, k):
     assert bool(drafted) == (lookup.match.length >= SHORTEST_MATCH)
     repeated = text[lookup.match.start :]
     assert drafted == ((repeated * k)[:k] if drafted else [])
-
-
-@given(TEXTS, st.data())
-def test_indexing_step_by_step_equals_indexing_at_once(text, data):
-    drafter = NgramDrafter()
-    for cut in sorted(data.draw(st.lists(st.integers(1, len(text)), max_size=4))):
-        drafter.commit(Verified(text[:cut]))
-    assert drafter.propose(text, 4).tokens.tolist() == proposal(text, 4)
 
 
 @pytest.mark.parametrize("k", [1, 4, 8])

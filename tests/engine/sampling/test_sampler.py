@@ -58,13 +58,6 @@ def test_the_draft_passes_the_same_warps(prompt, emitted, ahead):
     np.testing.assert_allclose(found, expected(LOGITS[0], prompt, [*emitted, *ahead], sampling), atol=1e-4)
 
 
-def test_guesses_are_not_counted_once_they_were_judged():
-    sampler = Sampler(Sampling(presence_penalty=2.0), 7, [1], V)
-    before = np.array(sampler.for_target(mx.array(LOGITS[:1]), NO_TOKENS))
-    sampler.for_target(mx.array(LOGITS[:4]), ids([3, 4, 5]))
-    np.testing.assert_array_equal(np.array(sampler.for_target(mx.array(LOGITS[:1]), NO_TOKENS)), before)
-
-
 def test_noise_is_a_function_of_seed_and_position_alone():
     one, other = Sampler(Sampling(1.0), 7, [1], V), Sampler(Sampling(1.0), 7, [1, 2, 3], V)
     first = np.array(one.target_noise(10, 4))
@@ -91,10 +84,3 @@ def test_old_noise_is_not_kept():
         sampler.forget_noise(position)
         sampler.target_noise(position, 5)
     assert sorted(sampler._gumbels) == [96, 97, 98, 99, 100]
-
-
-def test_a_draft_never_draws_with_the_same_noise_twice():
-    """N = 200 draws from a uniform law over 12 tokens: repeated noise would give one token."""
-    sampler, log_q = Sampler(Sampling(1.0), 7, [1], V), mx.full((1, V), -np.log(V))
-    tokens = [int(sampler.draw_for_draft(log_q)[0]) for _ in range(200)]
-    assert set(tokens) == set(range(V))
