@@ -3,7 +3,7 @@
 import mlx.core as mx
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.models import TINY, tiny_folder, tiny_network
@@ -24,6 +24,7 @@ def fresh_logits(ids):
     return np.array(NETWORK(mx.array([ids]))[0])
 
 
+@settings(max_examples=25)
 @given(data=st.data())
 def test_any_sequence_of_guesses_and_rollbacks_equals_a_fresh_computation(data):
     """Extend, accept n of K, reject, start over from a shared prefix: the logits stay those of the context alone."""

@@ -3,7 +3,7 @@
 import mlx.core as mx
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from mlx_lm.models.cache import ArraysCache, CacheList, ChunkedKVCache, KVCache, QuantizedKVCache, RotatingKVCache
 
@@ -56,6 +56,7 @@ def test_a_ring_that_keeps_its_first_tokens_is_refused():
 
 
 @pytest.mark.parametrize("name", MAKERS)
+@settings(max_examples=10)
 @given(before=st.integers(1, 20), after=st.lists(st.integers(1, 5), min_size=1, max_size=4))
 def test_a_cache_that_is_put_back_goes_on_as_one_that_never_left(name, before, after):
     """Also a second time from the same state, and whatever was written in between."""

@@ -83,13 +83,13 @@ def test_hostile_text_costs_under_three_percent_in_256_tokens(machine):
     assert against_plain(machine, HOSTILE, 256) >= 0.97
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @machines
 def test_four_texts_beat_any_single_k(machine):
     assert mix_against_best_fixed(machine) >= NO_HEADROOM.get(machine.name, 1.03)
 
 
-@pytest.mark.parametrize("tokens", [16, 32, 64])
+@pytest.mark.parametrize("tokens", [16, 64])
 @machines
 def test_short_answers_to_a_long_prompt_do_not_pay_for_reading_it(machine, tokens):
     for text in (CODE, HOSTILE):
@@ -166,6 +166,7 @@ class CostBlind(Adaptive):
         self.costs.round_steps = lambda k: 1 + 0.1 * k
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", ["forgets nothing", "never probes again"])
 def test_without_forgetting_or_probing_again_the_mix_is_lost(broken, monkeypatch):
     machine = BY_NAME["CPU, inflated pair"]

@@ -15,6 +15,8 @@ from specdec_cli.engine.draft_length.adaptive import Adaptive
 from specdec_cli.engine.draft_length.costs import Costs
 from specdec_cli.engine.draft_length.fixed import Fixed
 
+pytestmark = pytest.mark.slow  # simulations
+
 TOKENS, AFTER = 96, (2, 3, 4)
 TEXT = Text("code of a draft that is right in seven of ten", ((1, 0.7, 1.0),))
 KS = (0, 1, 2, 3, 4, 5, 6, 8)
@@ -57,7 +59,7 @@ def test_a_load_that_has_ended_is_forgotten_on_known_chips(load):
     assert fmean(found) >= LEAST[load][0] and min(found) >= 0.89
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @loads
 def test_a_load_that_has_ended_is_forgotten_on_all_machines(load):
     found = sessions([*UNKNOWN, *KNOWN], load, 24)

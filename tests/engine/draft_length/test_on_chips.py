@@ -21,6 +21,8 @@ from specdec_cli.engine.draft_length.adaptive import Adaptive
 from specdec_cli.engine.draft_length.costs import Costs
 from specdec_cli.engine.draft_length.fixed import Fixed
 
+pytestmark = pytest.mark.slow  # simulations
+
 KS = (0, 1, 2, 3, 4, 5, 6, 8, 12, 16)
 SEEDS = {32: range(16), 128: range(8), 512: range(4)}
 CASES = cases()
@@ -105,7 +107,7 @@ def test_typical_text_comes_near_the_best_k_on_a_few_chips(warm):
     assert mean_against_best(QUICK, 128, warm=warm) >= 0.96
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(("disturbed", "tokens"), EACH)
 def test_no_text_is_far_under_plain_decoding_and_typical_text_comes_near_the_best_k(disturbed, tokens):
     """On any chip, and over all of them; cold and warm."""

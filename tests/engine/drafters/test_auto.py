@@ -6,6 +6,7 @@ import mlx.core as mx
 import pytest
 
 from fakes.models import tiny_network
+from fakes.products import spread
 from specdec_cli.chips import CHIP_DOUBT, chip_of
 from specdec_cli.engine import device
 from specdec_cli.engine.decode import decode
@@ -61,9 +62,7 @@ LENGTHS = {
 }
 
 
-@pytest.mark.parametrize("ahead", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-@pytest.mark.parametrize("name", LENGTHS)
+@pytest.mark.parametrize(("name", "temperature", "ahead"), spread(LENGTHS, [0.8, 0.0], [False, False, True]))
 def test_whoever_drafts_the_words_are_the_targets_own(name, temperature, ahead, monkeypatch):
     monkeypatch.setattr(device, "queues_ahead", lambda: ahead)
 

@@ -20,6 +20,8 @@ from specdec_cli.engine.drafters.auto import AutoDrafter
 from specdec_cli.engine.drafters.ngram import NgramDrafter
 from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton
 
+pytestmark = pytest.mark.slow  # simulations
+
 CASES = cases()
 QUICK = [CASES[1], CASES[4], CASES[13], CASES[19]]  # M1, M2 Pro, M3 Ultra, M4 Pro
 TEXTS = {"copy": (1 / 30, COPY), "edit": (0.1, CODE)}
@@ -64,7 +66,7 @@ def test_without_lookups_auto_is_what_the_model_can_do():
     assert max(lone) < 1.0 and min(lone) < 0.6
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("tokens", [128, 512])
 def test_copied_text_over_all_chips(tokens):
     found = [ratios(case, "copy", tokens) for case in CASES]
@@ -73,7 +75,7 @@ def test_copied_text_over_all_chips(tokens):
     assert min(row[2] for row in found) >= 1.2
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("tokens", [128, 512])
 def test_edited_text_over_all_chips(tokens):
     """Where further rows are twice as dear as the chip's are said to be, the first lookups of a process lose."""

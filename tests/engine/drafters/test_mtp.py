@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from fakes.heads import agreeing_head, cached_head, tiny_head, tiny_target
+from fakes.products import spread
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.drafters.base import Verified
 from specdec_cli.engine.drafters.mtp import MtpDrafter
@@ -78,8 +79,7 @@ class Played:
 TARGETS = ["qwen3_5", "qwen3_5_moe", pytest.param("qwen3_next", marks=pytest.mark.slow), "gemma3_text", "qwen3"]
 
 
-@pytest.mark.parametrize("k", [1, 4, *(pytest.param(k, marks=pytest.mark.slow) for k in (2, 3, 6, 8))])
-@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize(("name", "k"), spread(TARGETS, [4, 1, 2, 8], quick=2))
 def test_every_proposal_is_that_of_a_recomputation_after_every_number_of_accepted_tokens(name, k):
     """Each accepted count 0 … k five times, in an order that mixes them."""
     target = tiny_target(name)

@@ -6,6 +6,7 @@ import pytest
 from mlx.utils import tree_flatten
 
 from fakes.packed import packed_folder
+from fakes.products import spread
 from fakes.raw_qwen import MOE, TEXT, config_of, raw_tensors, write_checkpoint
 from specdec_cli.engine.heads.load import load_head
 from specdec_cli.engine.load import load
@@ -77,8 +78,7 @@ PACKAGINGS = {
 }
 
 
-@pytest.mark.parametrize("moe", [False, True], ids=["dense", "moe"])
-@pytest.mark.parametrize("packaging", PACKAGINGS)
+@pytest.mark.parametrize(("packaging", "moe"), spread(PACKAGINGS, [True, False]))
 def test_one_head_is_the_same_in_every_packaging(tmp_path, packaging, moe):
     expected = parameters(loaded(write_checkpoint(tmp_path / "raw", raw_tensors(moe), config_of(moe))))
     tensors, files = PACKAGINGS[packaging](moe)
@@ -127,8 +127,7 @@ def bits_of(module):
     return {name: (m.group_size, m.bits, m.mode) for name, m in module.named_modules() if hasattr(m, "bits")}
 
 
-@pytest.mark.parametrize("moe", [False, True], ids=["dense", "moe"])
-@pytest.mark.parametrize(("bits", "group_size"), [(4, 32), (8, 64)])
+@pytest.mark.parametrize(("moe", "bits", "group_size"), [(True, 4, 32), (False, 8, 64)])
 def test_a_head_in_16_bits_is_packed_as_mlx_lm_packed_its_targets_last_layer(tmp_path, moe, bits, group_size):
     text = TEXT | (MOE if moe else {}) | {"intermediate_size": 128}
     raw = raw_tensors(moe, text=text)
@@ -169,7 +168,7 @@ def test_a_model_that_announces_nothing_has_no_head(tmp_path):
         read_head(folder, "m")
 
 
-@pytest.mark.parametrize("name", ["mtp.fc.", "mtp.norm.", "mtp.layers.0.self_attn.q_norm", "mtp.layers.0.mlp.up_proj"])
+@pytest.mark.parametrize("name", ["mtp.fc.", "mtp.layers.0.mlp.up_proj"])
 def test_a_head_that_lacks_a_tensor_names_it(tmp_path, name):
     message = refused(tmp_path, without(name))
     assert "lacks" in message and name.removeprefix("mtp.") in message

@@ -133,6 +133,7 @@ def test_extreme_temperatures_reach_their_limits():
 PENALTIES = Sampling(0.7, 0, 0.9, 0.0, 1.3, 0.5, 0.25, ((2, 3.0), (5, -INF), (7, 1.5)))
 
 
+@settings(max_examples=30)
 @given(
     st.lists(st.integers(0, 9), max_size=6),
     st.lists(st.integers(0, 9), max_size=6),
