@@ -1,4 +1,4 @@
-"""Hidden states of a network, on request. Law: what nobody asked for is not kept, and costs nothing.
+"""Hidden states of a network, on request. What nobody asked for is not kept and costs nothing.
 
 Letters: T tokens of a pass, D hidden size.
 """

@@ -1,4 +1,4 @@
-"""Watch the calls of a network's modules. Law: nothing but the class of a watched module changes, and only its calls.
+"""Watch the calls of a network's modules. Only the class of a watched module changes.
 
 Python looks `__call__` up in the class, so a watched module gets a subclass of its own class. mlx sees the same
 parameters and the same tree of modules. Watching a module twice nests.

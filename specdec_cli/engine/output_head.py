@@ -1,4 +1,4 @@
-"""From a network's last hidden state to its logits. Law: found by watching a pass, proven before it is relied on.
+"""From a network's last hidden state to its logits. Found by watching a pass, and proven before use.
 
 No name of a module is known here. The head is the module whose input alone decides the logits: given another input, it
 must give the logits that the whole network then gives. Between the two mlx-lm only scales and soft-caps, which is
@@ -102,7 +102,7 @@ def find_output_head(network: nn.Module, name: str) -> OutputHead:
     """
     calls, logits = _watched_pass(network)
     vocab_size = logits.shape[-1]
-    scoring = [call for call in calls if _scores(call, vocab_size)]
+    scoring = [call for call in calls if _may_score(call, vocab_size)]
     for call in reversed(scoring):
         adjustment = _adjustment(network, call, vocab_size)
         if adjustment is None:
@@ -150,7 +150,7 @@ def _pass(network: nn.Module) -> mx.array:
     return logits
 
 
-def _scores(call: Call, vocab_size: int) -> bool:
+def _may_score(call: Call, vocab_size: int) -> bool:
     """Whether the call may be the head's: of hidden states [1, T, D], to at least a score for every token."""
     wide = call.output.ndim == 3 and call.output.shape[-1] >= vocab_size
     rows = call.input.ndim == 3 and call.input.shape[:2] == (1, len(MAGNITUDES))
@@ -164,7 +164,7 @@ def _adjustment(network: nn.Module, call: Call, vocab_size: int) -> Adjustment |
     """
     drawn = mx.random.normal((1, 1, call.input.shape[-1]), key=mx.random.key(0))
     hidden = mx.concatenate([drawn * size for size in MAGNITUDES], axis=1).astype(call.input.dtype)
-    with _replaced(_module(network, call.path), call.method, hidden) as raw:
+    with _replace_input(_module(network, call.path), call.method, hidden) as raw:
         logits = _pass(network)
     if len(raw) != 1 or not _finite(logits):
         return None
@@ -181,7 +181,7 @@ def _adjustment(network: nn.Module, call: Call, vocab_size: int) -> Adjustment |
 
 
 @contextmanager
-def _replaced(module: nn.Module, method: str, hidden: mx.array) -> Iterator[list[mx.array]]:
+def _replace_input(module: nn.Module, method: str, hidden: mx.array) -> Iterator[list[mx.array]]:
     """Inside, `module` reads `hidden` whatever it is given; the list collects what it returns."""
     raw: list[mx.array] = []
 

@@ -1,4 +1,4 @@
-"""Queueing and timing of the passes of a round. Law: clocks are read around the pass they are billed to.
+"""Queueing and timing of the passes of a round. Clocks are read around the pass they are billed to.
 
 `decode` says what a round does; this says when the device is given it. mlx stops the caller of `async_eval` while more
 than about ten command buffers are in flight, and a verify pass fills dozens. So a draft is waited for, and its clock

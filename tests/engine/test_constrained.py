@@ -159,14 +159,6 @@ def test_a_draft_ends_before_its_first_illegal_token(networks, vocabulary, legal
     assert emitted(rounds) == plainly_constrained(networks[0], constraint, PROMPT, 90)
 
 
-@pytest.mark.parametrize("queues", [False, True])
-def test_work_that_runs_ahead_of_the_host_changes_nothing(monkeypatch, networks, vocabulary, queues):
-    monkeypatch.setattr(device, "queues_ahead", lambda: queues)
-    constraint = CONSTRAINTS["object"]
-    expected = plainly_constrained(networks[0], constraint, PROMPT, 90)
-    assert emitted(rounds_of(networks, vocabulary.matcher(constraint), "model", 3)) == expected
-
-
 def test_max_tokens_cuts_where_plain_decoding_would(networks, vocabulary):
     constraint = CONSTRAINTS["object"]
     whole = plainly_constrained(networks[0], constraint, PROMPT, 90)

@@ -104,16 +104,6 @@ def test_estimates_are_within_ten_percent_of_the_measured_peak(tmp_path, size, c
     assert estimate == pytest.approx(peak, rel=0.10)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("part", ["target", "draft"])
-@pytest.mark.parametrize("context", [300, 1000])
-def test_estimates_of_the_demo_pair_are_within_ten_percent_of_the_measured_peak(part, context):
-    from specdec_cli.hub import locate
-
-    estimate, peak = measured(locate(f"specdec:demo/{part}"), None, context)
-    assert estimate == pytest.approx(peak, rel=0.10)
-
-
 def test_what_does_not_fit_says_both_numbers_and_a_context_that_would():
     parts = (
         Footprint("big", 8_000_000_000, 4_000_000_000, 500_000_000),

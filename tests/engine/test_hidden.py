@@ -10,7 +10,6 @@ from specdec_cli.engine.architectures import architectures
 from specdec_cli.engine.conformance.networks import tiny_network as tiny
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.errors import NotAvailable
 
 IDS = list(range(3, 40))
 PATHS = ["model.layers.0", "model.norm"]
@@ -69,10 +68,3 @@ def test_a_recurrent_network_that_is_watched_still_rolls_back_exactly(name):
     np.testing.assert_allclose(np.array(after.logits), np.array(expected), atol=5e-4)
     assert set(after.hidden) == {*layers[:1], *inner}
     assert all(states.shape[0] == 1 for states in after.hidden.values())
-
-
-def test_a_path_that_is_not_there_names_the_nearest():
-    model = CachedModel(tiny_network(seed=1), "m")
-    with pytest.raises(NotAvailable, match=r"no module model\.layers\.9") as error:
-        model.network.hidden.expose(["model.layers.9"])
-    assert "model.layers." in error.value.hint

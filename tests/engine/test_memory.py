@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mlx.core as mx
 import pytest
 
 from fakes.chat import chat_with, networks, only_ascii, recorded, tokenizer_in
@@ -14,8 +13,6 @@ from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.drafters.model import ModelDrafter
 from specdec_cli.engine.memory import HEADROOM_BYTES, READ_TOKENS, Residency, bound_memory
 from specdec_cli.engine.sampling.acceptance import greedy
-from specdec_cli.events import Finish, RoundDone
-from specdec_cli.request import Request
 from specdec_cli.session.session import Session
 
 TURNS = 50
@@ -92,27 +89,6 @@ def test_a_prompt_is_read_in_the_devices_chunks_and_cleared_every_4096_tokens(
     assert cleared == clears
 
 
-def test_after_a_reply_mlx_keeps_no_freed_buffers(pair):
-    session = recorded(*pair)
-    for event in session.reply([5, 6, 7], Request(max_tokens=16, k=4)):
-        if isinstance(event, Finish):
-            assert mx.get_cache_memory() == 0
-        if isinstance(event, RoundDone):
-            during = mx.get_cache_memory()
-    assert during > 0
-
-
-def test_nothing_is_bounded_where_the_device_is_no_mac(monkeypatch):
-    """A CPU bounds its cache itself; another GPU keeps mlx's own limits."""
-    fake = FakeMemory().install(monkeypatch)
-    monkeypatch.setattr(device, "backend", lambda: "cuda")
-    before = fake.cache_limit, fake.memory_limit, fake.wired_limit
-    bound_memory()
-    Residency().hold(1000)
-    Residency().release()
-    assert (fake.cache_limit, fake.memory_limit, fake.wired_limit) == before
-
-
 def test_the_estimate_is_wired_before_the_weights_are_read_and_never_more_than_recommended(fake):
     asked = []
 
@@ -139,13 +115,3 @@ def test_a_rest_unwires_everything_after_waiting_and_the_next_hold_wires_it_agai
     assert (fake.wired, fake.in_cache, fake.synchronized) == (0, 0, 1)
     residency.hold(1)
     assert fake.wired == 3 * GIGABYTE
-
-
-def test_an_error_that_nobody_read_does_not_end_a_rest(fake, monkeypatch):
-    def fail():
-        raise RuntimeError("[METAL] Command buffer execution failed: Insufficient Memory.")
-
-    monkeypatch.setattr(mx, "synchronize", fail)
-    Residency().hold(1)
-    Residency().release()
-    assert fake.wired_limit == 0

@@ -63,15 +63,6 @@ def test_ours_and_mlx_lm_s_passes_of_as_many_rows_agree_to_the_bit(rows, dtype, 
         assert one.leads == theirs[one.position, one.row]
 
 
-@pytest.mark.parametrize("rows", [1, 2, 5])
-def test_in_float32_passes_of_several_rows_read_the_gaps_of_single_rows(rows):
-    net = network(mx.float32)
-    text = text_of(net, 20)
-    found = list(row_leads(CachedModel(net), text, rows))
-    assert {one.position for one in found} == set(range(20))
-    assert max(abs(difference(one.leads, text.positions[one.position].leads)) for one in found) < 1e-4
-
-
 def test_nothing_is_fed_beyond_the_context(monkeypatch):
     net = network(mx.float32)
     text = text_of(net, 20)

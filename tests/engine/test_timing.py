@@ -99,29 +99,3 @@ def test_every_pass_starts_at_the_same_context_whatever_the_caches(monkeypatch, 
     ticks = count()
     assert len(row_costs(model, 40, (1, 8, 32), 2, lambda: float(next(ticks)))) == 3
     assert set(lengths) == {40} and model.length == 0
-
-
-@pytest.mark.parametrize(("done", "kept"), [(2, []), (5, [1, 1]), (6, [1, 1, 1]), (7, [2, 1, 1])])
-def test_a_cancelled_measurement_keeps_the_turns_it_has(done, kept):
-    """The first turn compiles kernels and is not kept; three row counts are a turn."""
-    model = CachedModel(tiny_network(seed=1), "m")
-    timed, ticks = [], count()
-
-    def clock():
-        timed.append(None)
-        return float(next(ticks))
-
-    costs = row_costs(model, 8, (1, 2, 3), 5, clock, lambda: len(timed) >= 4 * done)
-    assert [cost.passes for cost in costs] == kept
-
-
-def test_a_busy_moment_moves_no_median(monkeypatch):
-    fake = FakeDevice().install(monkeypatch)
-    turns = count()
-
-    def costs(rows):
-        return 9.0 if next(turns) in (4, 5) else STEP  # two passes in a row, of the second turn
-
-    model = Built(fake, [3, 1, 4, 1, 5, 9], costs, 5)
-    found = row_costs(model, 20, (1, 4), 3, fake.clock)
-    assert [cost.total_seconds for cost in found] == pytest.approx([STEP + BUILD] * 2)

@@ -25,12 +25,6 @@ LAYER = {
     "max_position_embeddings": 1024,
     "full_attention_interval": 1,
 }
-MOE = {
-    "num_experts": 4,
-    "num_experts_per_tok": 2,
-    "moe_intermediate_size": 32,
-    "shared_expert_intermediate_size": 32,
-}
 
 
 ADDING = ("o_proj.weight", "out_proj.weight", "down_proj.weight")

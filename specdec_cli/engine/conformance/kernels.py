@@ -1,6 +1,6 @@
 """Families of real models in the precisions they run in: does a rolled-back target pass say what one row says?
 
-Law: agreement is up to rounding. What rounding does is measured on the same text, one row against several, and is
+Agreement is up to rounding. What rounding does is measured on the same text, one row against several, and is
 capped by what it does against float32; a lost rollback has to show far above it. Text is given, never generated: a
 near-tie that rounding flips cannot make two texts of one. The reference is mlx-lm's own caches, one row at a time.
 Letters: T tokens of the text, V vocabulary size.
@@ -166,10 +166,10 @@ def agreement(network: nn.Module, target: CachedModel, ids: Sequence[int]) -> Ag
 def passes(network: nn.Module, chunks: Sequence[Sequence[int]]) -> mx.array:
     """Logits [T, V] in float32 of `chunks` fed one after another into mlx-lm's own caches."""
     caches = make_prompt_cache(network)
-    return mx.concatenate([_fed(network, chunk, caches) for chunk in chunks])
+    return mx.concatenate([_feed(network, chunk, caches) for chunk in chunks])
 
 
-def _fed(network: nn.Module, chunk: Sequence[int], caches: list[Any]) -> mx.array:
+def _feed(network: nn.Module, chunk: Sequence[int], caches: list[Any]) -> mx.array:
     logits: mx.array = network(mx.array([list(chunk)]), cache=caches)[0].astype(mx.float32)
     mx.eval(logits)
     return logits

@@ -1,4 +1,4 @@
-"""One architecture at a time: are specdec's tokens the model's own? Law: the oracle is mlx-lm's plain decoding."""
+"""One architecture at a time: are specdec's tokens the model's own? The oracle is mlx-lm's plain decoding."""
 
 from __future__ import annotations
 

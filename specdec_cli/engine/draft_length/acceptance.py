@@ -79,7 +79,7 @@ class LookupAcceptance:
             return []
         return [self._rate(match + i) for i in range(k)]
 
-    def judged(self, match: int, accepted: bool) -> None:
+    def observe(self, match: int, accepted: bool) -> None:
         """After a match of `match` tokens the text went on as it had before, or did not; whoever drafted.
 
         The text is what the target chose, so this is what would have been accepted.
@@ -89,7 +89,7 @@ class LookupAcceptance:
             self._judged[place] += 1
             self._accepted[place] += accepted
 
-    def passed(self, emitted: int) -> None:
+    def fade(self, emitted: int) -> None:
         """A round emitted `emitted` tokens."""
         fade = exp(-emitted / FADE_TOKENS)
         self._judged = [count * fade for count in self._judged]

@@ -1,4 +1,4 @@
-"""The text itself or the model: who drafts this round. Law: a lookup drafts where it should give the cheaper tokens.
+"""The text itself or the model: who drafts this round. A lookup drafts where its tokens should cost less.
 
 Not in the papers: the two are compared by cost and by the acceptance of each, every round anew.
 """
@@ -121,7 +121,7 @@ class AutoDrafter(DrafterAround):
         self._match = self._text.match.length
         self._looked_up = self._choose_source(self._match)
         if self._looked_up:
-            return looked_up(self._text, min(self._looked_up, k))
+            return draft_from(self._text, min(self._looked_up, k))
         return self._drafter.propose(context, min(self._model_k, k)) if self._model_k else NOTHING
 
     def commit(self, verified: Verified) -> None:
@@ -136,11 +136,11 @@ class AutoDrafter(DrafterAround):
             self._text.follow(context)  # the prompt: how it repeats itself is not how the answer repeats it
         for token in self._text.unread(context):
             if length := self._text.match.length:
-                self._lookups.judged(length, self._text.continuation(1) == [token])
+                self._lookups.observe(length, self._text.continuation(1) == [token])
             self._text.append(token)
 
     def observe(self, round: Round) -> None:
-        self._lookups.passed(len(round.emitted))
+        self._lookups.fade(len(round.emitted))
         if self._predictions:
             self._predictions.observe(round)
         self._looked_up = 0
@@ -155,7 +155,7 @@ def make(parts: Parts) -> Drafter:
     return AutoDrafter(parts.length, parts.lookups, made, SuffixAutomaton(parts.prompt, parts.predicted), predictions)
 
 
-def looked_up(text: SuffixAutomaton, k: int) -> Draft:
+def draft_from(text: SuffixAutomaton, k: int) -> Draft:
     """`k` tokens at most that followed the match before; the draft says whether they were predicted."""
     source = PREDICTED if text.predicts else LOOKUP
     return Draft(mx.array(text.continuation(k), dtype=mx.int32), drafter=source.name)

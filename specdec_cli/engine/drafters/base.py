@@ -1,4 +1,4 @@
-"""Who guesses the next tokens. Law: a drafter may be wrong, slow or silent; it can never change the answer.
+"""Who guesses the next tokens. A drafter may be wrong, slow or silent; it never changes the answer.
 
 Letters: K drafted tokens, V the target's vocabulary size, D hidden size. A new drafter is one class and one line of
 `kinds.DRAFTERS`.

@@ -8,11 +8,9 @@ from hypothesis import strategies as st
 from mlx_lm.models.cache import make_prompt_cache
 
 from specdec_cli.engine.architectures import architectures
-from specdec_cli.engine.cache.kinds import KEPT_SNAPSHOTS
 from specdec_cli.engine.cache.rollback import Caches, common_prefix
 from specdec_cli.engine.conformance.networks import tiny_network
 from specdec_cli.errors import SpecdecError
-from specdec_cli.request import MAX_ROWS
 
 TEXT = [3 + (i * i * 7 + i) % 60 for i in range(90)]
 KINDS = {"qwen3": "trimmed", "gemma3_text": "window", "llama4": "chunks", "mamba2": "state", "qwen3_5": "both"}
@@ -53,17 +51,6 @@ def test_far_back_it_says_how_far_it_came_and_is_right_there(network):
     assert reached <= 30 and reached in (0, 24, 30)
     logits = feed(caches, network, TEXT[reached:35])
     np.testing.assert_allclose(np.array(logits[-1]), fresh(network, TEXT[:35]), atol=2e-3)
-
-
-def test_only_the_newest_snapshots_are_kept_and_one_place_only_once():
-    network = tiny_network(architectures()["mamba2"], 1)
-    caches = Caches(network)
-    for _ in range(4):
-        feed(caches, network, [3] * (MAX_ROWS + 1))  # too long to be recorded
-        caches.snapshot()
-        caches.snapshot()
-    step = MAX_ROWS + 1
-    assert [snapshot.length for snapshot in caches._snapshots] == [step * n for n in range(5 - KEPT_SNAPSHOTS, 5)]
 
 
 def test_a_pass_that_raises_forgets_everything(network):

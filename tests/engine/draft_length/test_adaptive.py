@@ -14,7 +14,6 @@ from specdec_cli.engine.draft_length import acceptance
 from specdec_cli.engine.draft_length.adaptive import Adaptive
 from specdec_cli.engine.draft_length.constants import BELIEVED_SECONDS, FIRST_WAIT
 from specdec_cli.engine.draft_length.fixed import Fixed
-from specdec_cli.events import Round
 from specdec_cli.kinds import UNTRIED
 
 SEEDS = range(4)
@@ -103,13 +102,6 @@ def test_short_answers_one_after_another_are_looked_at_in_time():
     assert not any(ks[0]) and any(ks[2]) and sum(ks[5]) > len(ks[5])
 
 
-def test_once_costs_are_known_short_answers_are_drafted():
-    machine, length = BY_NAME["M4 Pro (mlx 3852)"], Adaptive()
-    adaptive(machine, CODE, 500, 1, length=length)
-    drafted = [adaptive(machine, CODE, 48, seed, length=length).seconds for seed in SEEDS]
-    assert sum(fixed_seconds(machine.name, CODE, 0, 48, seed) for seed in SEEDS) / sum(drafted) > 1.3
-
-
 def test_a_measured_controller_does_not_read_a_long_prompt_for_a_short_answer_either():
     machine, length = BY_NAME["M4 Pro (mlx 3852)"], Adaptive()
     adaptive(machine, CODE, 500, 1, length=length)
@@ -180,27 +172,3 @@ def test_without_costs_an_m1_loses():
     machine = BY_NAME["M1 Pro"]
     took = sum(adaptive(machine, CODE, 300, seed, length=CostBlind()).seconds for seed in SEEDS)
     assert sum(fixed_seconds(machine.name, CODE, 0, 300, seed) for seed in SEEDS) / took < 0.8
-
-
-def test_a_round_without_draft_counts_as_plain():
-    """Prompt lookup may propose nothing although K was asked for."""
-    length = Adaptive()
-    length.begin(200)
-    for index in range(5):
-        length.observe(Round(index, "ngram", (), 0, 7, (7,), 0.0, 0.02))
-    assert length.next() == 1
-    length.observe(Round(5, "none", (), 0, 7, (7,), 0.0, 0.02))
-    assert length.costs.plain_seconds() == pytest.approx(0.02)
-
-
-@pytest.mark.parametrize("lookup", [False, True])
-def test_a_plain_round_without_a_plain_one_behind_it_is_no_measure(lookup):
-    """Its predecessor's clock was read after the host had been blocked, so it seems to take 0.3 of a step."""
-    length = Adaptive(max_k=0)
-    length.begin(100)
-    for seconds in (1.7, 1.0, 1.0, 0.3):
-        length.next()
-        if seconds == 0.3 and lookup:
-            assert length.lookup_k([0.99] * 8)
-        length.observe(Round(0, "none", (), 0, 5, (5,), 0.0, seconds))
-    assert length.costs.plain_rounds == (2 if lookup else 3)

@@ -14,13 +14,13 @@ from specdec_cli.engine.draft_length.costs import Costs, RoundCosts, costs_from_
 def measured(assumed=None, plain=1.0, rounds=4):
     costs = RoundCosts(assumed or Costs())
     for _ in range(rounds):
-        costs.plain(plain)
+        costs.observe_plain(plain)
     return costs
 
 
 def drafted(costs, rounds, k, draft, verify):
     for _ in range(rounds):
-        costs.drafted(k, draft, verify)
+        costs.observe_drafted(k, draft, verify)
     return costs
 
 
@@ -40,18 +40,18 @@ def test_measured_rounds_overrule_the_assumption():
 def test_one_spike_moves_an_unknown_cost_by_a_third_at_most_and_a_third_of_spikes_by_nothing():
     costs = measured()
     before = costs.round_steps(2)
-    costs.drafted(2, 0.2, 50.0)
+    costs.observe_drafted(2, 0.2, 50.0)
     assert costs.round_steps(2) < before * 1.4
     for i in range(30):
-        costs.drafted(2, 0.2, 9.0 if i % 3 == 0 else 1.3)
+        costs.observe_drafted(2, 0.2, 9.0 if i % 3 == 0 else 1.3)
     assert costs.round_steps(2) == pytest.approx(1.5, rel=0.04)
 
 
 def test_a_k_that_was_not_measured_lies_between_its_measured_neighbours():
     costs = measured(Costs.of_ratio(0.1, 0.9))
     for _ in range(15):
-        costs.drafted(1, 0.1, 1.1)
-        costs.drafted(5, 0.5, 1.5)
+        costs.observe_drafted(1, 0.1, 1.1)
+        costs.observe_drafted(5, 0.5, 1.5)
     assert 1.1 < costs.pass_steps(4) < 1.5 < costs.pass_steps(9)
 
 
@@ -60,7 +60,7 @@ def test_a_size_not_measured_for_long_is_read_off_the_others():
     dear = costs.pass_steps(4)
     drafted(costs, STALE_ROUNDS, 2, 0.2, 1.4)
     assert costs.pass_steps(4) == dear
-    costs.drafted(2, 0.2, 1.4)
+    costs.observe_drafted(2, 0.2, 1.4)
     assert costs.pass_steps(4) == pytest.approx(1.6, rel=0.05)
 
 
@@ -69,7 +69,7 @@ def test_a_machine_that_turns_takes_unseen_costs_with_it_until_a_plain_step_is_m
     drafted(costs, TURN_ROUNDS, 3, 0.6, 2.8)
     assert costs.implied and costs.plain_seconds() == pytest.approx(2.0)
     assert costs.round_steps(3) == pytest.approx(1.7, rel=0.05)
-    costs.plain(1.5)
+    costs.observe_plain(1.5)
     assert not costs.implied and costs.plain_seconds() == 1.5
 
 
@@ -78,7 +78,7 @@ def test_a_start_much_faster_than_a_plain_step_forgets_what_was_measured():
     assumed = Costs.of_ratio(0.1, 0.2)
     for start, forgotten in ((1.1, True), (1.9, False)):
         costs = drafted(measured(assumed, plain=2.0), 12, 1, 0.2, 1.2)
-        costs.started(start)
+        costs.observe_start(start)
         assert costs.implied == forgotten
         assert costs.pass_steps(2) == pytest.approx(1.2 if forgotten else 0.65, rel=0.1)
         assert costs.plain_seconds() == (start if forgotten else 2.0)
@@ -87,14 +87,14 @@ def test_a_start_much_faster_than_a_plain_step_forgets_what_was_measured():
 def test_where_no_plain_step_was_measured_its_start_and_wider_passes_bound_it():
     costs = drafted(RoundCosts(Costs.of_ratio(0.1)), 12, 1, 0.13, 1.3)
     assert costs.plain_seconds() == pytest.approx(1.3 / 1.25)
-    costs.started(0.9)
+    costs.observe_start(0.9)
     assert costs.plain_seconds() == 0.9
 
 
 def test_a_round_that_read_context_too_teaches_no_draft_cost():
     costs = measured()
     before = costs.draft_seconds(2)
-    costs.drafted(2, None, 1.4)
+    costs.observe_drafted(2, None, 1.4)
     assert costs.draft_seconds(2) == before and costs.most_rows == 3
 
 

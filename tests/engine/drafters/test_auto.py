@@ -7,7 +7,6 @@ import pytest
 
 from fakes.models import tiny_network
 from fakes.products import spread
-from specdec_cli.chips import CHIP_DOUBT, chip_of
 from specdec_cli.engine import device
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft import Draft
@@ -18,7 +17,6 @@ from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.drafters.auto import AutoDrafter
 from specdec_cli.engine.drafters.base import Drafter, Verified
 from specdec_cli.engine.drafters.model import ModelDrafter
-from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
@@ -103,21 +101,6 @@ def test_a_lookup_drafts_only_where_its_tokens_cost_less_than_a_plain_step():
     assert length.next() == 0  # there is no model
 
 
-@pytest.mark.parametrize(
-    ("name", "copied", "guessed"), [("Apple M1", 31, 0), ("Apple M4 Pro", 31, 4), ("Apple M5 Max", 31, 4)]
-)
-def test_copied_text_is_looked_up_to_the_end_of_a_flat_tile_and_a_guess_to_that_of_the_cheap_rows(
-    name, copied, guessed
-):
-    """A tile of 32 rows costs the same for 13 rows as for 32; five rows share one reading of the weights since M3."""
-    length = Adaptive(Costs(chip_of(name).rows(14336), {1: 0.1}, doubt=CHIP_DOUBT), 0)
-    length.begin(1000, 100)
-    for index in range(6):
-        length.observe(plain(index))
-    assert length.lookup_k([0.999] * MAX_LOOKUP) == copied == MAX_LOOKUP
-    assert length.lookup_k([0.8] * MAX_LOOKUP) == guessed
-
-
 class Proposing(Drafter):
     name = "model"
 
@@ -167,17 +150,6 @@ def test_every_token_of_the_answer_tells_what_a_lookup_would_have_been_worth_who
         drafter.commit(Verified(context))
         drafter.observe(plain(index))
     assert mistaken.rates(3, 1)[0] < 0.1
-
-
-def test_what_is_predicted_is_judged_from_the_first_token_on():
-    lookups, prompt = LookupAcceptance(), list(range(20, 40))
-    drafter = AutoDrafter(Fixed(0), lookups, None, SuffixAutomaton(prompt, PERIOD))
-    before = lookups.rates(8, 1)[0]
-    context = list(prompt)
-    for token in PERIOD:
-        context.append(token)
-        drafter.commit(Verified(context))
-    assert lookups.rates(8, 1)[0] > before
 
 
 def test_where_the_model_drafts_lookups_need_no_plain_step_to_be_compared():

@@ -25,7 +25,7 @@ from specdec_cli.engine.load import load
 from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.errors import NotAvailable, Refused
 from specdec_cli.models.checkpoint import read_checkpoint
-from specdec_cli.models.heads import find_head, is_head_only, read_head
+from specdec_cli.models.heads import read_head
 
 K, ROUNDS, SIZE = 4, 30, 64
 PROMPT = [(7 * i) % 89 + 3 for i in range(11)]
@@ -120,18 +120,6 @@ def test_a_head_that_is_used_otherwise_proposes_otherwise(case, wrong):
     assert (right[0][0] == other[0][0]) == (wrong == "what is carried on")
 
 
-def test_a_folder_with_the_head_alone_is_a_draft_and_one_with_both_has_its_own(tmp_path):
-    for family, config in CONFIGS.items():
-        trunk, own = raw_family(family)
-        assert is_head_only(write_checkpoint(tmp_path / f"{family} head", own, config))
-        both = write_checkpoint(tmp_path / f"{family} both", trunk | own, config)
-        assert not is_head_only(both)
-        assert (
-            find_head(read_checkpoint(both, "m")).tensors.keys()
-            == read_head(tmp_path / f"{family} head", "m").tensors.keys()
-        )
-
-
 def refused(tmp_path, family, change, error, config=None):
     own = change(raw_family(family)[1])
     folder = write_checkpoint(tmp_path / "head", own, CONFIGS[family] | (config or {}))
@@ -161,11 +149,3 @@ def test_a_missing_tensor_and_one_of_another_shape_are_named(tmp_path, family):
         return {name: value[:-1] if "o_proj" in name else value for name, value in own.items()}
 
     assert "where its config.json says" in refused(tmp_path, family, cut, NotAvailable)
-
-
-def test_an_output_head_of_its_own_that_lacks_tokens_of_the_target_is_refused(case):
-    family, target, files, _, _ = case
-    files.require_outputs(target.vocab_size)
-    if family == "glm4_moe_lite":
-        with pytest.raises(Refused, match="scores 96 tokens, and its target has 97"):
-            files.require_outputs(97)
