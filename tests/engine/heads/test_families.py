@@ -34,7 +34,7 @@ RECORDED = json.loads((Path(__file__).parent / "mtplx_heads.json").read_text())[
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(f, marks=pytest.mark.slow if i else ()) for i, f in enumerate(reversed(CONFIGS))],
+    params=[pytest.param(name, marks=() if name == "mimo" else pytest.mark.slow) for name in CONFIGS],
 )
 def case(request, tmp_path_factory):
     """(family, target, its head's files, embedding and output head, the oracle)."""
