@@ -37,7 +37,7 @@ def hooked(module: nn.Module, handler: Handler, method: str = "__call__") -> Ite
 
 
 def unhooked(module: nn.Module, method: str = "__call__") -> Any:
-    """The module's own `method`, bound to it, whoever watches its calls."""
+    """The module's own `method`, bound to it: calls of it pass no handler."""
     own = next(kind for kind in type(module).__mro__ if "_specdec_intercepts" not in vars(kind))
     return getattr(own, method).__get__(module)
 

@@ -28,7 +28,7 @@ TOLERANCE = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 4e-2}
 
 @dataclass(frozen=True, slots=True)
 class Adjustment:
-    """What a model does to its head's scores: `scale` times the score, within ± `cap` where it has one."""
+    """How a model turns the scores of its output head into logits: times `scale`, then soft-capped at ± `cap`."""
 
     scale: float = 1.0
     cap: float | None = None

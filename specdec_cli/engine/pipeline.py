@@ -180,7 +180,7 @@ class Pipeline:
         self._freed.count(emitted)
 
     def start(self, k: int) -> None:
-        """Let the device begin with the next draft while the caller prints, where it can run ahead of the host."""
+        """Start the next draft while the caller prints, on devices that run ahead of the host."""
         if k and self._pass is None and device.queues_ahead() and self._drafter.ready(self._context):
             self._drafter.start(self._context)
 

@@ -199,7 +199,7 @@ def rolled_back(target: CachedModel, ids: Sequence[int]) -> tuple[mx.array, int]
 
 
 def _draft(ids: Sequence[int], at: int, k: int, accepted: int, vocab_size: int) -> list[int]:
-    """`k` tokens at `at`: the text's for as many as are `accepted`, others after them."""
+    """`k` draft tokens for position `at`: the first `accepted` are the text's, the rest are wrong."""
     padded = [*ids, *ids]
     return [padded[at + i] if i < accepted else (padded[at + i] + 1 + i) % vocab_size for i in range(k)]
 
@@ -220,7 +220,7 @@ def largest_change(found: mx.array, reference: mx.array) -> float:
 
 
 def run_families(known: Sequence[Family], precisions: Sequence[str] = PRECISIONS) -> Iterator[Outcome]:
-    """`check_family` each in every precision; one that raises is wrong, and the others are still tried."""
+    """Run `check_family` on each family and precision. A family that raises counts as wrong, and the run goes on."""
     for family in known:
         for precision in precisions:
             try:

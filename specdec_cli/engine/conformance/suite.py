@@ -120,7 +120,7 @@ def _difference(expected: Sequence[int], found: Sequence[int], start: int) -> st
 
 
 def run_suite(architectures: Sequence[Architecture], k: int, tokens: int) -> Iterator[Outcome]:
-    """`check` each as target; one that raises is wrong, and the others are still tried."""
+    """Run `check` on each architecture as target. One that raises counts as wrong, and the run goes on."""
     for architecture in architectures:
         try:
             yield check(architecture, k, tokens)

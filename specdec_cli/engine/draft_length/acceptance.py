@@ -80,9 +80,9 @@ class LookupAcceptance:
         return [self._rate(match + i) for i in range(k)]
 
     def observe(self, match: int, accepted: bool) -> None:
-        """After a match of `match` tokens the text went on as it had before, or did not; whoever drafted.
+        """Learn from one token of the answer: after a match of `match` tokens the text repeated itself, or did not.
 
-        The text is what the target chose, so this is what would have been accepted.
+        The target chose the text, so a lookup would have been accepted exactly where the text repeated itself.
         """
         if match >= SHORTEST_MATCH:
             place = _class(match)
@@ -90,7 +90,7 @@ class LookupAcceptance:
             self._accepted[place] += accepted
 
     def fade(self, emitted: int) -> None:
-        """A round emitted `emitted` tokens."""
+        """A round emitted `emitted` tokens: older counts weigh less."""
         fade = exp(-emitted / FADE_TOKENS)
         self._judged = [count * fade for count in self._judged]
         self._accepted = [count * fade for count in self._accepted]

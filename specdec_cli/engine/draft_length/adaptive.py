@@ -32,7 +32,7 @@ from specdec_cli.speedup import expected_tokens
 
 
 def coming_tokens(left_tokens: float, emitted_tokens: int) -> float:
-    """Tokens that a reply will probably still have, where it may have `left_tokens` more."""
+    """Tokens that a reply is still expected to emit; it may emit at most `left_tokens`."""
     return min(left_tokens, TYPICAL_TOKENS + emitted_tokens)
 
 

@@ -210,7 +210,7 @@ class RoundCosts:
 
     @property
     def plain_rounds(self) -> int:
-        """Plain steps measured, of those that count."""
+        """The number of plain steps that were measured and count."""
         return 0 if self.implied else self._passes.count(1)
 
     @property
@@ -276,7 +276,7 @@ class RoundCosts:
         return self._reads.steps(1, plain) * plain
 
     def to_dict(self) -> dict[str, Any]:
-        """The measurements as the assumption of a later process: ratios only, as plain steps are measured anew."""
+        """The measurements, to be assumed by a later process: ratios alone, as it measures its own plain steps."""
         if not self.ready:
             return asdict(self.assumed)
         plain = self.plain_seconds()

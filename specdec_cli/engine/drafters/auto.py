@@ -43,11 +43,11 @@ class PredictionLength:
     _plain_seconds: float = inf
 
     def k_of(self, match: int) -> int:
-        """K after a match of `match` tokens; 0: others draft."""
+        """K of a predicted draft after a match of `match` tokens; 0 where the prediction does not draft."""
         return min(self.k, match) if match >= SHORTEST_MATCH and self.rest_tokens <= 0 else 0
 
     def observe(self, round: Round) -> None:
-        """Learn from a finished round, whoever drafted it."""
+        """Learn from a finished round of any drafter."""
         self.rest_tokens -= len(round.emitted)
         if not round.draft:
             self._plain_seconds = min(self._plain_seconds, round.verify_seconds)
@@ -105,7 +105,7 @@ class AutoDrafter(DrafterAround):
     @property
     def _drafts_by_model(self) -> bool:
         """Whether the model drafts, as far as the text is known."""
-        return bool(self._model_k) and not self._choose_source(self._text.match.length)
+        return not self._choose_source(self._text.match.length) and bool(self._model_k)
 
     def _choose_source(self, match: int) -> int:
         """K of a lookup after a match of `match` tokens; 0: the model's turn."""
@@ -148,7 +148,7 @@ class AutoDrafter(DrafterAround):
 
 
 def make(parts: Parts) -> Drafter:
-    """The pair's draft, of whatever kind, and lookups; lookups alone where it has none."""
+    """The pair's draft model or head together with lookups; lookups alone where the pair has neither."""
     made = make_head(parts) if parts.head else make_model(parts) if parts.draft else None
     # A fixed K holds for predictions too.
     predictions = None if isinstance(parts.length, Fixed) else PredictionLength()

@@ -57,7 +57,7 @@ class Verified:
 
 
 class Drafter:
-    """Two verbs, `propose` and `commit`; every other method has a default that does nothing."""
+    """A drafter needs `propose` and `commit`; every other method has a default that does nothing."""
 
     name: str = NONE.name
 

@@ -62,7 +62,7 @@ class MtpDrafter(StepwiseDrafter):
 
 
 def make(parts: Parts) -> Drafter:
-    """The pair's head, or nobody where it has none."""
+    """The drafter of the pair's head; one that drafts nothing where the pair has none."""
     if parts.head is None:
         return no_drafter(parts)
     return MtpDrafter(parts.head, parts.target, parts.rule)

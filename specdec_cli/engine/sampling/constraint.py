@@ -17,10 +17,10 @@ from specdec_cli.engine.device import fused
 
 
 class Constraint(Protocol):
-    """Where one answer stands: behind the tokens that `advance` was given. Nothing else moves it."""
+    """The state of one answer: what may follow the tokens that `advance` was given. Nothing else changes it."""
 
     def forced(self) -> list[int]:
-        """Tokens that spell what must come next; only a guess, other tokens may spell the same."""
+        """Tokens that spell the text that must come next. They are a guess: other tokens may spell the same text."""
 
     def legal(self, draft: Sequence[int]) -> int:
         """How many of the `draft` tokens may follow; at most one stop token, the last."""
