@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from itertools import product
 
 import pytest
 
@@ -47,8 +46,6 @@ print(json.dumps([part.weight_bytes + part.cache_bytes + part.prefill_bytes, mx.
 SIZES = {
     "50 MB float32": {"hidden_size": 384, "num_hidden_layers": 6, "intermediate_size": 1024, "dtype": "float32"},
     "120 MB bfloat16": {"hidden_size": 768, "num_hidden_layers": 8, "intermediate_size": 2048, "dtype": "bfloat16"},
-    "330 MB float32": {"hidden_size": 1024, "num_hidden_layers": 6, "intermediate_size": 2816, "dtype": "float32"},
-    "500 MB bfloat16": {"hidden_size": 1536, "num_hidden_layers": 8, "intermediate_size": 4608, "dtype": "bfloat16"},
 }
 SHARED = {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 64, "vocab_size": 16000}
 
@@ -91,9 +88,7 @@ def measured(folder, config, context):
     return json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
 
 
-# Long prompts through the bigger models take the stock Linux wheel minutes.
-CASES = [("50 MB float32", 300), ("50 MB float32", 1400), ("120 MB bfloat16", 300)]
-CASES += [pytest.param(*case, marks=pytest.mark.full) for case in product(SIZES, (300, 1400)) if case not in CASES]
+CASES = [("50 MB float32", 1400), ("120 MB bfloat16", 300)]
 
 
 @pytest.mark.slow
@@ -150,7 +145,7 @@ def scores_bytes(tmp_path, head_dim, kv_bits=None, tokens=4096):
     return found.prefill_bytes - activations - found.cache_bytes // config["num_hidden_layers"]
 
 
-@pytest.mark.parametrize(("head_dim", "fused"), [(64, True), (128, True), (192, False), (256, False), (16, False)])
+@pytest.mark.parametrize(("head_dim", "fused"), [(64, True), (192, False)])
 def test_scores_count_where_metal_has_no_fused_kernel_for_the_head_size(tmp_path, monkeypatch, head_dim, fused):
     """The bug: attention was taken as fused for every head size, and 0.5 GB of a prompt's scores were missing."""
     monkeypatch.setattr(device, "backend", lambda: "metal")

@@ -35,8 +35,7 @@ def test_a_position_holds_the_chosen_token_its_best_rivals_and_its_leads():
     assert len(found.rivals) == 7 and 1 not in found.rivals and found.largest_logit == 7.0
 
 
-@pytest.mark.parametrize("rows", [1, 2, 5])
-@pytest.mark.parametrize("positions", [1, 4, 31])
+@pytest.mark.parametrize(("positions", "rows"), [(1, 5), (4, 2), (31, 5), (31, 1)])
 def test_every_position_is_read_whole_repeated_at_every_row_it_can_have_and_in_rejected_drafts(positions, rows):
     read = {
         name: [
@@ -52,8 +51,7 @@ def test_every_position_is_read_whole_repeated_at_every_row_it_can_have_and_in_r
     assert all(1 <= one.kept <= one.true <= rows for one in passes(positions, rows))
 
 
-@pytest.mark.parametrize(("dtype", "bits"), [(mx.bfloat16, None), (mx.bfloat16, 4), (mx.float32, None)])
-@pytest.mark.parametrize("rows", [1, 2, 5])
+@pytest.mark.parametrize(("dtype", "bits", "rows"), [(mx.bfloat16, None, 5), (mx.bfloat16, 4, 2)])
 def test_ours_and_mlx_lm_s_passes_of_as_many_rows_agree_to_the_bit(rows, dtype, bits):
     net = network(dtype, bits)
     model, text = CachedModel(net), text_of(net, 20)
