@@ -166,7 +166,7 @@ def _adjustment(network: nn.Module, call: Call, vocab_size: int) -> Adjustment |
     hidden = mx.concatenate([drawn * size for size in MAGNITUDES], axis=1).astype(call.input.dtype)
     with _replace_input(_module(network, call.path), call.method, hidden) as raw:
         logits = _pass(network)
-    if len(raw) != 1 or not _finite(logits):
+    if len(raw) != 1 or not mx.isfinite(logits).all():
         return None
     scores = raw[0][0, :, :vocab_size]
     scale = float((scores[0] * logits[0]).sum() / (scores[0] * scores[0]).sum())
@@ -204,12 +204,8 @@ def _with_norm(found: OutputHead, calls: list[Call], head: Call, logits: mx.arra
         if call.input is last.output and call.output.shape == head.input.shape:
             normed = unhooked(_module(found.network, call.path), call.method)(last.output)
             if same(found.logits(normed[0]), logits):
-                return OutputHead(**{name: getattr(found, name) for name in OutputHead.__slots__} | _paths(last, call))
+                return replace(found, last_layer=last.path, norm=call.path)
     return found
-
-
-def _paths(last: Call, norm: Call) -> dict[str, str]:
-    return {"last_layer": last.path, "norm": norm.path}
 
 
 def _embedding(calls: list[Call]) -> str | None:
@@ -223,13 +219,9 @@ def _embedding(calls: list[Call]) -> str | None:
 def same(found: mx.array, expected: mx.array) -> bool:
     tolerance = TOLERANCE.get(str(expected.dtype).removeprefix("mlx.core."), TOLERANCE["bfloat16"])
     found, expected = found.astype(mx.float32), expected.astype(mx.float32)
-    if found.shape != expected.shape or not _finite(expected):
+    if found.shape != expected.shape or not mx.isfinite(expected).all():
         return False
     return bool(mx.abs(found - expected).max() <= tolerance * mx.abs(expected).max())
-
-
-def _finite(array: mx.array) -> bool:
-    return bool(mx.isfinite(array).all())
 
 
 def _module(network: nn.Module, path: str) -> nn.Module:
