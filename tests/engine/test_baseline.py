@@ -81,3 +81,11 @@ def test_logits_that_mlx_lm_merges_in_half_precision_are_told_apart():
     (step,) = plain_steps(network, PROMPT, 1, frozenset(), best)
     assert (own.next, step.token) == (0, 1)
     assert step.lead(0) == 0.015625
+
+
+def test_it_ends_after_a_stop_token():
+    tokens = greedily(6)
+    stop = frozenset({tokens[3]})
+    expected = tokens[: tokens.index(tokens[3]) + 1]
+    assert [round.next for round in baseline(NETWORK, PROMPT, 6, stop, lambda: 0.0)] == expected
+    assert [step.token for step in plain_steps(NETWORK, PROMPT, 6, stop, best)] == expected

@@ -4,6 +4,7 @@ import mlx.core as mx
 import pytest
 
 from specdec_cli.engine import device
+from specdec_cli.machine import physical_bytes
 
 
 @pytest.mark.parametrize(
@@ -39,3 +40,10 @@ def test_settling_drops_the_error_of_a_pass_that_nobody_read(monkeypatch):
 
     monkeypatch.setattr(mx, "synchronize", fail)
     device.settle()
+
+
+@pytest.mark.parametrize("recommended", [17_000_000_000, 0, None])
+def test_usable_memory_is_what_the_device_recommends_else_the_machines(monkeypatch, recommended):
+    monkeypatch.setattr(mx, "device_info", lambda: {"max_recommended_working_set_size": recommended})
+    assert device.working_set_bytes() == (recommended or None)
+    assert device.usable_bytes() == (recommended or physical_bytes())

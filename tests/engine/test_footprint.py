@@ -162,3 +162,13 @@ def test_a_recurrence_has_its_kernel_on_metal_alone(tmp_path, monkeypatch):
         found[backend] = footprint(checkpoint, 512, 0).prefill_bytes
     # For each token a state of 8 heads of 64 x 64, and 3 rows of its convolution over 1536 channels.
     assert found["cuda"] - found["metal"] == 512 * (8 * 64 * 64 + 3 * 1536) * 4
+
+
+def test_quantized_caches_have_no_fused_kernel(tmp_path, monkeypatch):
+    monkeypatch.setattr(device, "backend", lambda: "metal")
+    assert scores_bytes(tmp_path, 128, kv_bits=8) == 8 * 2048 * 4096 * 4
+
+
+def test_weights_alone_too_big_suggest_another_pair():
+    estimate = MemoryEstimate((Footprint("big", 90_000_000_000, 1, 1),), 4096, 16_000_000_000)
+    assert "smaller model" in estimate.obstacle().hint

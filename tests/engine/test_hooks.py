@@ -61,3 +61,17 @@ def test_mlx_sees_the_same_names_parameters_and_modules():
     assert type(watched.first).__name__ == "Scaled" and watched.keys() == plain.keys()
     watched.update({"first": {"weight": mx.array([5.0])}})
     np.testing.assert_array_equal(np.array(watched(mx.array([1.0]))), [11.0])
+
+
+def test_what_the_handler_returns_is_what_the_call_returns():
+    network = Two()
+    hook(network.first, recorder([], change=lambda output: output + 1))
+    assert network(mx.array([3.0])).tolist() == [15.0]
+
+
+def test_another_module_of_the_same_class_is_left_alone():
+    network, calls = Two(), []
+    hook(network.first, recorder(calls))
+    assert type(network.second) is Scaled and isinstance(network.first, Scaled)
+    network.second(mx.array([1.0]))
+    assert calls == []

@@ -115,3 +115,17 @@ def test_a_rest_unwires_everything_after_waiting_and_the_next_hold_wires_it_agai
     assert (fake.wired, fake.in_cache, fake.synchronized) == (0, 0, 1)
     residency.hold(1)
     assert fake.wired == 3 * GIGABYTE
+
+
+def test_a_large_mac_keeps_a_gigabyte_of_freed_buffers_at_most_and_mlxs_own_memory_limit(monkeypatch):
+    """The bug: mlx's limit was lowered to the working set, above which every command buffer is waited for in vain."""
+    fake = FakeMemory(recommended=96 * GIGABYTE).install(monkeypatch)
+    before = fake.memory_limit
+    bound_memory()
+    assert (fake.cache_limit, fake.memory_limit) == (GIGABYTE, before)
+
+
+def test_a_second_pair_in_memory_stays_wired_too(fake):
+    fake.malloc(9 * GIGABYTE)
+    Residency(lambda context_tokens: 2 * GIGABYTE).hold(1)
+    assert fake.wired == 9 * GIGABYTE and fake.wired_limit == 11 * GIGABYTE

@@ -6,6 +6,7 @@ from fakes.chips import CURVES, steeper
 from fakes.device import FakeDevice, TextModel
 from fakes.machine import Machine
 from fakes.products import spread
+from fakes.scheduled import Scheduled
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.draft_length.fixed import Fixed
@@ -158,3 +159,10 @@ def test_a_cancelled_reply_launches_nothing_more(fake):
         decode(target, Drafter(), greedy(target.vocab_size), Fixed(0), [3], 9, frozenset(), fake.clock, lambda: True)
     )
     assert list(rounds) == [] and fake.backlog_seconds == 0
+
+
+def test_every_k_is_timed_for_itself(fake):
+    rounds, _ = run(fake, Scheduled([0, *[2, 5] * 8]), tokens=60)
+    for round in drafted(rounds)[1:-1]:
+        k = len(round.draft)
+        assert round.draft_seconds == pytest.approx(k * DRAFT_STEP, rel=0.06), k

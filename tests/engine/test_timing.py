@@ -99,3 +99,17 @@ def test_every_pass_starts_at_the_same_context_whatever_the_caches(monkeypatch, 
     ticks = count()
     assert len(row_costs(model, 40, (1, 8, 32), 2, lambda: float(next(ticks)))) == 3
     assert set(lengths) == {40} and model.length == 0
+
+
+@pytest.mark.parametrize(("done", "kept"), [(2, []), (5, [1, 1]), (6, [1, 1, 1]), (7, [2, 1, 1])])
+def test_a_cancelled_measurement_keeps_the_turns_it_has(done, kept):
+    """The first turn compiles kernels and is not kept; three row counts are a turn."""
+    model = CachedModel(tiny_network(seed=1), "m")
+    timed, ticks = [], count()
+
+    def clock():
+        timed.append(None)
+        return float(next(ticks))
+
+    costs = row_costs(model, 8, (1, 2, 3), 5, clock, lambda: len(timed) >= 4 * done)
+    assert [cost.passes for cost in costs] == kept

@@ -108,3 +108,12 @@ def test_a_state_is_counted_with_the_one_before_it_and_its_snapshots_and_an_unus
     cache[0] = mx.zeros((1, 8))
     assert bytes_at(cache, 10_000, 64, 2) == (2 + KEPT_SNAPSHOTS) * 32
     assert bytes_at(KVCache(), 10_000, 64, 2) == 0
+
+
+def test_packed_numbers_cost_the_same_whatever_the_network_computes_in():
+    cache = QuantizedKVCache(group_size=32, bits=8)
+    cache.update_and_fetch(rows(0, 3, 64), rows(0, 3, 64))
+    packed = 2 * 256 * 64
+    scales_and_biases = 2 * 256 * 2 * (64 // 32)
+    assert bytes_at(cache, 200, 64, 4) == packed + scales_and_biases * 4
+    assert bytes_at(cache, 200, 64, 2) == packed + scales_and_biases * 2

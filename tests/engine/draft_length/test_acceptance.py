@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specdec_cli.engine.draft_length.acceptance import FADE_TOKENS, SHORTEST_MATCH, Acceptance, LookupAcceptance
+from specdec_cli.engine.draft_length.constants import PRIOR
 
 
 def observed(rounds, k, accepted, acceptance=None):
@@ -76,3 +77,7 @@ def test_a_position_of_a_draft_has_the_rate_of_the_match_as_it_will_have_grown()
     first, second, third = record.rates(2, 3)
     assert first > 0.9 and second > 0.9 and third < 0.1
     assert record.rates(6, 4) == before.rates(6, 4)
+
+
+def test_before_anything_was_seen_every_rate_is_the_prior():
+    assert Acceptance().rates(3) == pytest.approx([PRIOR] * 3) and Acceptance().frontier == 0

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_cli.engine.draft_length.constants import STALE_ROUNDS, TURN_ROUNDS
+from specdec_cli.engine.draft_length.constants import PREFILL_TOKENS, STALE_ROUNDS, TURN_ROUNDS
 from specdec_cli.engine.draft_length.costs import Costs, RoundCosts, costs_from_dict
 
 
@@ -125,3 +125,12 @@ def test_nonsense_is_not_taken_for_costs(change, error):
         costs_from_dict(GOOD | change)
     with pytest.raises(KeyError):
         costs_from_dict({})
+
+
+def test_reading_is_learned_from_long_stretches_only():
+    costs = measured()
+    costs.observe_reading(PREFILL_TOKENS - 1, 9.0)
+    assert not costs.read_measured
+    for _ in range(15):
+        costs.observe_reading(100, 2.0)
+    assert costs.read_measured and costs.read_seconds() == pytest.approx(0.02, rel=0.05)

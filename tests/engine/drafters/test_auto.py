@@ -17,6 +17,7 @@ from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.drafters.auto import AutoDrafter
 from specdec_cli.engine.drafters.base import Drafter, Verified
 from specdec_cli.engine.drafters.model import ModelDrafter
+from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
@@ -175,3 +176,20 @@ def test_on_an_unknown_machine_a_lookup_is_at_most_twice_as_long_as_what_was_ver
         found.append(k := length.lookup_k([0.99] * MAX_LOOKUP))
         length.observe(Round(index, "ngram", tuple(range(k)), k, 7, tuple(range(k + 1)), 0.0, 1.0 + 0.001 * k))
     assert found == [2, 4, 8, 16, MAX_LOOKUP, MAX_LOOKUP]
+
+
+def test_how_a_prompt_repeats_itself_says_nothing_of_the_answer():
+    lookups, untaught = LookupAcceptance(), LookupAcceptance()
+    AutoDrafter(Fixed(0), lookups, None).commit(Verified(PERIOD * 40))
+    assert lookups.rates(2, MAX_LOOKUP) == untaught.rates(2, MAX_LOOKUP)
+
+
+def test_what_is_predicted_is_judged_from_the_first_token_on():
+    lookups, prompt = LookupAcceptance(), list(range(20, 40))
+    drafter = AutoDrafter(Fixed(0), lookups, None, SuffixAutomaton(prompt, PERIOD))
+    before = lookups.rates(8, 1)[0]
+    context = list(prompt)
+    for token in PERIOD:
+        context.append(token)
+        drafter.commit(Verified(context))
+    assert lookups.rates(8, 1)[0] > before

@@ -11,6 +11,7 @@ from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy, make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
+from specdec_cli.request import MAX_UNREAD
 
 NETWORK = tiny_network(seed=1)
 PROMPT = [5, 9, 200, 31]
@@ -48,6 +49,24 @@ def test_a_first_step_that_was_started_ahead_changes_nothing_and_one_for_another
     assert other.propose([*PROMPT, 8], 3).tokens.tolist() == continued([*PROMPT, 8], 3)
 
 
+@pytest.mark.parametrize("accepted", [0, 2, 4])
+def test_what_was_rejected_leaves_its_caches(accepted):
+    found, context = drafter(), list(PROMPT)
+    for correction in (7, 8, 9):
+        drafted = found.propose(context, 4).tokens.tolist()
+        context += [*drafted[:accepted], correction]
+        found.commit(Verified(context))
+    assert found.propose(context, 4).tokens.tolist() == continued(context, 4)
+
+
+def test_it_is_ready_after_its_first_reading_until_too_much_is_unread():
+    found = ModelDrafter(CachedModel(NETWORK, "draft"), V, greedy(V))
+    assert not found.ready(PROMPT)
+    list(found.prefill(PROMPT))
+    assert found.ready(PROMPT)
+    assert found.ready([*PROMPT, *[3] * (MAX_UNREAD - 1)]) and not found.ready([*PROMPT, *[3] * MAX_UNREAD])
+
+
 @pytest.mark.parametrize("width", [200, 300])
 def test_a_draft_of_another_width_draws_only_what_the_target_has(width):
     """Target of 230 ids: a narrower draft is padded, a wider one cut; its q lies on the target's ids alone."""
@@ -72,3 +91,10 @@ def test_q_is_the_law_that_each_token_was_drawn_from():
         expected = np.exp(logits - logits.max())
         np.testing.assert_allclose(np.exp(row), expected / expected.sum(), atol=1e-4)
         ids.append(token)
+
+
+def test_a_released_draft_reads_again_and_says_the_same():
+    found = drafter()
+    found.release()
+    assert not found.ready([*PROMPT, *[3] * MAX_UNREAD])
+    assert found.propose(PROMPT, 4).tokens.tolist() == continued(PROMPT, 4)

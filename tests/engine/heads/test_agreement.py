@@ -101,3 +101,9 @@ def test_texts_are_the_targets_own_greedy_words_and_nothing_of_it_changes(target
     assert set(texts[0].hidden) == {READ, LAST} == set(readable(model))
     assert all(len(states) == len(texts[0].context) - 1 for states in texts[0].hidden.values())
     assert not model.length and not model.outputs([5, 6, 7]).hidden
+
+
+def test_a_text_ends_at_a_stop_token(target):
+    stop = next(texts_of(target[0])).words[4]
+    ended = next(texts_of(target[0], frozenset([stop])))
+    assert len(ended.words) <= 5 and ended.context[-1] == stop

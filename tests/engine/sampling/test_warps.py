@@ -151,3 +151,8 @@ def test_a_warp_that_is_off_adds_no_operation_and_top_p_orders_nothing(tmp_path)
     for sampling in (Sampling(1.0), Sampling(0.7, top_p=0.9, min_p=0.1)):
         names = " ".join(operations(log_probs(logits, sampling), tmp_path))
         assert "Sort" not in names and "Partition" not in names
+
+
+def test_a_forbidden_token_stays_forbidden_whatever_the_bias():
+    sampling = Sampling(1.0, logit_bias=((0, INF), (1, -INF)))
+    assert log_probs(mx.array([[-INF, INF, 0.0, -INF]]), sampling).tolist() == [[-INF, -INF, 0, -INF]]
