@@ -1,4 +1,4 @@
-"""The list of architectures. Law: every text decoder of the installed mlx-lm is in it, as tested or with the reason."""
+"""The list of architectures: every text decoder of the installed mlx-lm, as tested or with the reason why not."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """mlx-lm's own `generate_step`: as Rounds, the honest baseline and the oracle our loop is tested against; as scored
-steps, the oracle of `specdec audit`. Law: caches and loop are mlx-lm's, one row at a time, and nothing of ours.
+steps, the oracle of `specdec audit`. Caches and loop are mlx-lm's, one row at a time.
 
 Letters: V vocabulary width.
 """
@@ -135,10 +135,10 @@ def target_scores(
 
 def plain_caches(network: nn.Module, kv: KVQuantization | None) -> list[Any]:
     """mlx-lm's own caches, empty, quantized as `kv` says."""
-    return [_quantized(layer, kv) if kv else layer for layer in make_prompt_cache(network)]
+    return [_quantize(layer, kv) if kv else layer for layer in make_prompt_cache(network)]
 
 
-def _quantized(layer: Any, kv: KVQuantization) -> Any:
+def _quantize(layer: Any, kv: KVQuantization) -> Any:
     if isinstance(layer, CacheList):
-        return CacheList(*(_quantized(part, kv) for part in layer.caches))
+        return CacheList(*(_quantize(part, kv) for part in layer.caches))
     return layer.to_quantized(kv.group_size, kv.bits) if type(layer) is KVCache else layer

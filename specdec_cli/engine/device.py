@@ -1,4 +1,4 @@
-"""Facts about the device that mlx computes on. Law: the one place that asks the device about itself."""
+"""Facts about the device that mlx computes on. No other module asks the device about itself."""
 
 from __future__ import annotations
 

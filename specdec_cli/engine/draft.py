@@ -1,4 +1,4 @@
-"""Guessed tokens on their way to the target. Law: they stay on the device until the round's one read-back.
+"""Guessed tokens on their way to the target. They stay on the device until the round's one read-back.
 
 Letters: K drafted tokens, V the target's vocabulary size.
 """

@@ -1,4 +1,4 @@
-"""Memory that a checkpoint takes, before its weights are read. Law: cache sizes come from the architecture's own
+"""Memory that a checkpoint takes, before its weights are read. Cache sizes come from the architecture's own
 caches, built lazily and never evaluated, so that every cache kind is counted as it is."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Hidden states of a network, on request. Law: what nobody asked for is not kept, and costs nothing.
+"""Hidden states of a network, on request. What nobody asked for is not kept and costs nothing.
 
 Letters: T tokens of a pass, D hidden size.
 """
@@ -25,7 +25,7 @@ LAST = "output of the last layer"
 
 
 class HiddenStates:
-    """Keeps what the named modules of one network returned in its last pass, whoever made the pass."""
+    """Keeps the outputs of the named modules of one network during its last pass, by any conversation."""
 
     def __init__(self, network: nn.Module, name: str) -> None:
         """`name` is the model's, for messages."""

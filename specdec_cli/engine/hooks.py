@@ -1,4 +1,4 @@
-"""Watch the calls of a network's modules. Law: nothing but the class of a watched module changes, and only its calls.
+"""Watch the calls of a network's modules. Only the class of a watched module changes.
 
 Python looks `__call__` up in the class, so a watched module gets a subclass of its own class. mlx sees the same
 parameters and the same tree of modules. Watching a module twice nests.
@@ -37,7 +37,7 @@ def hooked(module: nn.Module, handler: Handler, method: str = "__call__") -> Ite
 
 
 def unhooked(module: nn.Module, method: str = "__call__") -> Any:
-    """The module's own `method`, bound to it, whoever watches its calls."""
+    """The module's own `method`, bound to it: calls of it pass no handler."""
     own = next(kind for kind in type(module).__mro__ if "_specdec_intercepts" not in vars(kind))
     return getattr(own, method).__get__(module)
 

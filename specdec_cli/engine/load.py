@@ -1,4 +1,4 @@
-"""Checkpoint -> network. Law: weights are checked against their headers first; a refusal gives its reason."""
+"""Checkpoint -> network. Weights are checked against their headers first."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Memory that mlx keeps: its cache of freed buffers, and what macOS may not page out.
 
-Law: freed buffers are bounded and given back; memory is wired for what decodes, and only while it may decode.
+Freed buffers are bounded and given back; memory is wired for what decodes, and only while it may decode.
 mlx keeps freed buffers for later allocations of nearly the same size (mlx/backend/common/buffer_cache.h: less than two
 pages more). A KV cache that grew never fits again, so freed ones pile up. On Metal they stay wired, up to 95 % of the
 recommended working set (mlx/backend/metal/allocator.cpp).

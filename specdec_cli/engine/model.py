@@ -36,7 +36,7 @@ class CachedModel:
         kv_bits: int | None = None,
         reread: Callable[[], Mapping[str, Any]] | None = None,
     ) -> None:
-        """A Network that is already there is shared; a bare module becomes one with the other arguments."""
+        """`network` may be a Network, which is shared, or a module, of which the other arguments make a Network."""
         if not isinstance(network, Network):
             network = Network(network, name, context_limit, kv_bits, reread)
         self.network = network

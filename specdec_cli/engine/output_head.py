@@ -1,4 +1,4 @@
-"""From a network's last hidden state to its logits. Law: found by watching a pass, proven before it is relied on.
+"""From a network's last hidden state to its logits. Found by watching a pass, and proven before use.
 
 No name of a module is known here. The head is the module whose input alone decides the logits: given another input, it
 must give the logits that the whole network then gives. Between the two mlx-lm only scales and soft-caps, which is
@@ -28,7 +28,7 @@ TOLERANCE = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 4e-2}
 
 @dataclass(frozen=True, slots=True)
 class Adjustment:
-    """What a model does to its head's scores: `scale` times the score, within ± `cap` where it has one."""
+    """How a model turns the scores of its output head into logits: times `scale`, then soft-capped at ± `cap`."""
 
     scale: float = 1.0
     cap: float | None = None
@@ -102,7 +102,7 @@ def find_output_head(network: nn.Module, name: str) -> OutputHead:
     """
     calls, logits = _watched_pass(network)
     vocab_size = logits.shape[-1]
-    scoring = [call for call in calls if _scores(call, vocab_size)]
+    scoring = [call for call in calls if _may_score(call, vocab_size)]
     for call in reversed(scoring):
         adjustment = _adjustment(network, call, vocab_size)
         if adjustment is None:
@@ -150,7 +150,7 @@ def _pass(network: nn.Module) -> mx.array:
     return logits
 
 
-def _scores(call: Call, vocab_size: int) -> bool:
+def _may_score(call: Call, vocab_size: int) -> bool:
     """Whether the call may be the head's: of hidden states [1, T, D], to at least a score for every token."""
     wide = call.output.ndim == 3 and call.output.shape[-1] >= vocab_size
     rows = call.input.ndim == 3 and call.input.shape[:2] == (1, len(MAGNITUDES))
@@ -164,9 +164,9 @@ def _adjustment(network: nn.Module, call: Call, vocab_size: int) -> Adjustment |
     """
     drawn = mx.random.normal((1, 1, call.input.shape[-1]), key=mx.random.key(0))
     hidden = mx.concatenate([drawn * size for size in MAGNITUDES], axis=1).astype(call.input.dtype)
-    with _replaced(_module(network, call.path), call.method, hidden) as raw:
+    with _replace_input(_module(network, call.path), call.method, hidden) as raw:
         logits = _pass(network)
-    if len(raw) != 1 or not _finite(logits):
+    if len(raw) != 1 or not mx.isfinite(logits).all():
         return None
     scores = raw[0][0, :, :vocab_size]
     scale = float((scores[0] * logits[0]).sum() / (scores[0] * scores[0]).sum())
@@ -181,7 +181,7 @@ def _adjustment(network: nn.Module, call: Call, vocab_size: int) -> Adjustment |
 
 
 @contextmanager
-def _replaced(module: nn.Module, method: str, hidden: mx.array) -> Iterator[list[mx.array]]:
+def _replace_input(module: nn.Module, method: str, hidden: mx.array) -> Iterator[list[mx.array]]:
     """Inside, `module` reads `hidden` whatever it is given; the list collects what it returns."""
     raw: list[mx.array] = []
 
@@ -204,12 +204,8 @@ def _with_norm(found: OutputHead, calls: list[Call], head: Call, logits: mx.arra
         if call.input is last.output and call.output.shape == head.input.shape:
             normed = unhooked(_module(found.network, call.path), call.method)(last.output)
             if same(found.logits(normed[0]), logits):
-                return OutputHead(**{name: getattr(found, name) for name in OutputHead.__slots__} | _paths(last, call))
+                return replace(found, last_layer=last.path, norm=call.path)
     return found
-
-
-def _paths(last: Call, norm: Call) -> dict[str, str]:
-    return {"last_layer": last.path, "norm": norm.path}
 
 
 def _embedding(calls: list[Call]) -> str | None:
@@ -223,13 +219,9 @@ def _embedding(calls: list[Call]) -> str | None:
 def same(found: mx.array, expected: mx.array) -> bool:
     tolerance = TOLERANCE.get(str(expected.dtype).removeprefix("mlx.core."), TOLERANCE["bfloat16"])
     found, expected = found.astype(mx.float32), expected.astype(mx.float32)
-    if found.shape != expected.shape or not _finite(expected):
+    if found.shape != expected.shape or not mx.isfinite(expected).all():
         return False
     return bool(mx.abs(found - expected).max() <= tolerance * mx.abs(expected).max())
-
-
-def _finite(array: mx.array) -> bool:
-    return bool(mx.isfinite(array).all())
 
 
 def _module(network: nn.Module, path: str) -> nn.Module:

@@ -1,4 +1,4 @@
-"""Queueing and timing of the passes of a round. Law: clocks are read around the pass they are billed to.
+"""Queueing and timing of the passes of a round. Clocks are read around the pass they are billed to.
 
 `decode` says what a round does; this says when the device is given it. mlx stops the caller of `async_eval` while more
 than about ten command buffers are in flight, and a verify pass fills dozens. So a draft is waited for, and its clock
@@ -180,7 +180,7 @@ class Pipeline:
         self._freed.count(emitted)
 
     def start(self, k: int) -> None:
-        """Let the device begin with the next draft while the caller prints, where it can run ahead of the host."""
+        """Start the next draft while the caller prints, on devices that run ahead of the host."""
         if k and self._pass is None and device.queues_ahead() and self._drafter.ready(self._context):
             self._drafter.start(self._context)
 

@@ -1,6 +1,6 @@
 """A known text, read in passes of several rows: by specdec, rollback included, and by mlx-lm alone.
 
-Law: every pass reads plain decoding's own tokens, so that two readings of a position differ by arithmetic alone. A pass
+Every pass reads plain decoding's own tokens, so that two readings of a position differ by arithmetic alone. A pass
 of mlx-lm has as many rows as ours and the same tokens in them, so the same kernels compute both.
 Letters: n rows a pass, V vocabulary size. Positions count the answer's tokens from 0.
 """
@@ -114,7 +114,7 @@ def row_leads(target: CachedModel, text: KnownText, rows: int) -> Iterator[RowLe
             reading = one.reading
             target.forget()
             deque(target.prefill(prompt), maxlen=0)
-        context, drafted = prompt + tokens[: one.start], _drafted(target, text, one, rows)
+        context, drafted = prompt + tokens[: one.start], _draft_tokens(target, text, one, rows)
         found = _rows(target.logits(context, target.ids(drafted)), text, one)
         target.commit(prompt + tokens[: one.start + one.kept], len(context) + one.kept - 1)
         yield from found
@@ -140,7 +140,7 @@ def mlx_lm_leads(target: CachedModel, text: KnownText, rows: int) -> Iterator[Ro
         feed(fed[at : min(at + chunk, last)], caches)
     for start in range(len(text.positions)):
         one = Pass("repeated", start, min(rows, len(text.positions) - start), 1)
-        tokens = [fed[last + start], *_drafted(target, text, one, rows)]
+        tokens = [fed[last + start], *_draft_tokens(target, text, one, rows)]
         logits = feed(tokens, caches if trimmed else deepcopy(caches))
         yield from _rows(logits, text, one)
         if trimmed:
@@ -149,7 +149,7 @@ def mlx_lm_leads(target: CachedModel, text: KnownText, rows: int) -> Iterator[Ro
             feed(tokens[:1], caches)
 
 
-def _drafted(target: CachedModel, text: KnownText, one: Pass, rows: int) -> list[int]:
+def _draft_tokens(target: CachedModel, text: KnownText, one: Pass, rows: int) -> list[int]:
     """What follows the first token of a pass: the text's tokens, then wrong ones, as many as the context has room for.
 
     mlx reads a learned position beyond the last one out of bounds.

@@ -30,20 +30,20 @@ def plain_step_seconds(
     """
     device.settle()
 
-    def queued(logits: mx.array, position: int, before: mx.array) -> tuple[mx.array, mx.array]:
+    def enqueue(logits: mx.array, position: int, before: mx.array) -> tuple[mx.array, mx.array]:
         verdict = rule.judge(NOTHING, logits[-1:], position, before)
         packed = read_back(NOTHING, logits[-1:], verdict)
         device.queue(packed)
         return verdict.next[None], packed
 
-    token, packed = queued(target.logits(context, NO_TOKENS), len(context), NO_TOKENS)
+    token, packed = enqueue(target.logits(context, NO_TOKENS), len(context), NO_TOKENS)
     device.wait(packed)
     since = clock()
-    token, packed = queued(target.extend(token), len(context) + 1, token)
+    token, packed = enqueue(target.extend(token), len(context) + 1, token)
     for step in range(2, steps + 2):
         before = packed
         if step <= steps:
-            token, packed = queued(target.extend(token), len(context) + step, token)
+            token, packed = enqueue(target.extend(token), len(context) + step, token)
         device.to_list(before)
     seconds = clock() - since
     target.commit(context, len(context) - 1)
@@ -93,7 +93,7 @@ def row_costs(
                     break
             if cancelled():
                 break
-            found = _timed(model, context, count, clock)
+            found = _time_pass(model, context, count, clock)
             if turn:
                 timed[count].append(found)
     model.forget()
@@ -105,7 +105,7 @@ def _cost(rows: int, found: Sequence[tuple[float, float, float]]) -> RowCost:
     return RowCost(rows, median(build), median(queue), median(total), min(total), len(found))
 
 
-def _timed(model: CachedModel, context: Sequence[int], rows: int, clock: Clock) -> tuple[float, float, float]:
+def _time_pass(model: CachedModel, context: Sequence[int], rows: int, clock: Clock) -> tuple[float, float, float]:
     """(build, queue, total) seconds of one pass, which is taken back."""
     tokens = model.ids(varied_tokens(rows, model.vocab_size))
     device.wait(tokens)

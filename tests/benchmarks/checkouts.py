@@ -1,8 +1,9 @@
 """Another checkout's seconds ÷ this one's: `python tests/benchmarks/checkouts.py OTHER [--pair FOLDER]`.
 
 Each prompt is answered by both, in turns, each in a process of its own with one thread. `control` is this checkout made
-5 % slower: an interval of it that holds 1 says that this machine is too busy to tell, and the exit status is 1. FOLDER
-holds `target` and `draft`, as inflate.py writes them.
+5 % slower: an interval of it that holds 1 says that this machine is too busy to tell, and the exit status is 1. With
+`--clock cpu` processor time is counted, which a busy machine changes less. FOLDER holds `target` and `draft`, as
+inflate.py writes them.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 WAYS = {"K 0": {"k": 0, "drafter": "none"}, "K 3": {"k": 3}, "auto": {"k": "auto", "drafter": "auto"},
         "K 3, T 1": {"k": 3, "temperature": 1.0, "seed": 7}}  # fmt: skip
 
 
-def work(folder, tokens, slower):
+def work(folder, tokens, slower, clock):
     """Answers {"way", "prompt"} of each line with [seconds to the last token, text]."""
     sys.path.insert(0, str(Path.cwd()))
     import specdec_cli as specdec
@@ -30,16 +32,26 @@ def work(folder, tokens, slower):
     for line in sys.stdin:
         asked = json.loads(line)
         given = {"temperature": 0.0, "raw": True, "max_tokens": tokens} | WAYS[asked["way"]]
-        began = time.perf_counter()
+        began = clock()
         done = list(pair.session().reply(asked["prompt"], **given))[-1]
-        print(json.dumps([(time.perf_counter() - began) * slower, done.text]), flush=True)
+        print(json.dumps([(clock() - began) * slower, done.text]), flush=True)
 
 
 def start(checkout, args, slower=1.0):
-    words = [sys.executable, __file__, str(checkout), "--work", str(slower), "--tokens", str(args.tokens)]
+    words = [
+        sys.executable,
+        __file__,
+        str(checkout),
+        "--work",
+        str(slower),
+        "--tokens",
+        str(args.tokens),
+        "--clock",
+        args.clock,
+    ]
     # Threads of a process that waits would spin beside the one that works.
     given = {"cwd": checkout, "env": os.environ | {"OMP_NUM_THREADS": "1"}, "text": True}
-    words += ["--pair", args.pair] if args.pair else []
+    words += ["--clock", args.clock, *(["--pair", args.pair] if args.pair else [])]
     child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **given)
     assert child.stdout.readline() == "ready\n"
     return child
@@ -51,10 +63,11 @@ def main():
     parser.add_argument("--pair")
     parser.add_argument("--prompts", type=int, default=12)
     parser.add_argument("--tokens", type=int, default=96)
+    parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument("--work", type=float)
     args = parser.parse_args()
     if args.work:
-        return work(args.pair, args.tokens, args.work)
+        return work(args.pair, args.tokens, args.work, CLOCKS[args.clock])
     from paired import Ratio, environment
     from texts import prompts
 

@@ -7,10 +7,8 @@ import mlx.nn as nn
 import numpy as np
 import pytest
 
-from fakes.models import TINY, tiny_network
-from specdec_cli.engine.baseline import PlainStep, baseline, plain_steps, target_scores
-from specdec_cli.engine.cache.kinds import KVQuantization
-from specdec_cli.engine.model import CachedModel
+from fakes.models import tiny_network
+from specdec_cli.engine.baseline import baseline, plain_steps, target_scores
 from specdec_cli.engine.sampling.noise import Noise
 from specdec_cli.engine.sampling.warps import Sampling
 
@@ -43,29 +41,6 @@ def test_a_round_is_one_plain_token_and_the_time_since_the_last():
     ]
 
 
-def test_it_ends_after_a_stop_token():
-    tokens = greedily(6)
-    stop = frozenset({tokens[3]})
-    expected = tokens[: tokens.index(tokens[3]) + 1]
-    assert [round.next for round in baseline(NETWORK, PROMPT, 6, stop, lambda: 0.0)] == expected
-    assert [step.token for step in plain_steps(NETWORK, PROMPT, 6, stop, best)] == expected
-
-
-def test_every_step_comes_with_the_logits_it_was_chosen_from():
-    ids = list(PROMPT)
-    for step in plain_steps(NETWORK, PROMPT, 8, frozenset(), best):
-        np.testing.assert_allclose(np.array(step.logits), logits_after(ids), atol=2e-4)
-        assert step.token == int(np.argmax(np.array(step.scores)))
-        ids.append(step.token)
-    assert ids[len(PROMPT) :] == greedily(8)
-
-
-def test_a_token_leads_by_the_difference_of_scores():
-    step = PlainStep(1, mx.array([1.0, -mx.inf, -7.5]), mx.array([0.5, 2.0, -1.0]))
-    assert (step.lead(0), step.lead(2), step.lead(1)) == (1.5, 3.0, 0.0)
-    assert step.largest_logit == 7.5
-
-
 @pytest.mark.parametrize("seen", [[], [3, 3, 200]])
 def test_greedy_scores_are_the_penalised_logits_of_prompt_and_answer(seen):
     logits = np.linspace(-3, 3, 259, dtype=np.float32)
@@ -87,18 +62,6 @@ def test_above_temperature_0_the_noise_of_the_absolute_position_is_added():
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
-def test_quantized_caches_are_quantized_from_the_first_token_on_as_ours_are():
-    network = tiny_network(TINY | {"head_dim": 32}, seed=1)
-    model, ids, off = CachedModel(network, "m", kv_bits=4), list(PROMPT), 0.0
-    for step in plain_steps(network, PROMPT, 8, frozenset(), best, KVQuantization(4, 32)):
-        ours = model.logits(ids, mx.array([], dtype=mx.int32))[-1]
-        np.testing.assert_allclose(np.array(ours), np.array(step.logits), atol=1e-3)
-        whole = network(mx.array([ids]))[0, -1]
-        off = max(off, float(mx.max(mx.abs(whole - step.logits))))
-        ids.append(step.token)
-    assert off > 0.05  # four bits do round
-
-
 class Constant(nn.Module):
     """A network whose logits are always the same, in bfloat16."""
 
@@ -118,3 +81,11 @@ def test_logits_that_mlx_lm_merges_in_half_precision_are_told_apart():
     (step,) = plain_steps(network, PROMPT, 1, frozenset(), best)
     assert (own.next, step.token) == (0, 1)
     assert step.lead(0) == 0.015625
+
+
+def test_it_ends_after_a_stop_token():
+    tokens = greedily(6)
+    stop = frozenset({tokens[3]})
+    expected = tokens[: tokens.index(tokens[3]) + 1]
+    assert [round.next for round in baseline(NETWORK, PROMPT, 6, stop, lambda: 0.0)] == expected
+    assert [step.token for step in plain_steps(NETWORK, PROMPT, 6, stop, best)] == expected

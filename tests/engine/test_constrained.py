@@ -10,6 +10,7 @@ import pytest
 from fakes.drafting import drafter_of
 from fakes.grammar import BYTES, STOPS, V, plainly_constrained
 from fakes.models import byte_tokenizer, tiny_network
+from fakes.products import spread
 from specdec_cli.engine import device
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft import Draft
@@ -90,9 +91,7 @@ def emitted(rounds):
     return [token for round in rounds for token in round.emitted]
 
 
-@pytest.mark.parametrize("name", CONSTRAINTS)
-@pytest.mark.parametrize("drafter", DRAFTERS)
-@pytest.mark.parametrize("k", [0, 1, 3, 8])
+@pytest.mark.parametrize(("drafter", "name", "k"), spread(DRAFTERS, CONSTRAINTS, [8, 1, 3, 0]))
 def test_greedy_text_is_that_of_plain_constrained_decoding(networks, vocabulary, name, drafter, k):
     constraint = CONSTRAINTS[name]
     expected = plainly_constrained(networks[0], constraint, PROMPT, 90)
@@ -100,8 +99,7 @@ def test_greedy_text_is_that_of_plain_constrained_decoding(networks, vocabulary,
     assert emitted(rounds) == expected
 
 
-@pytest.mark.parametrize("name", CONSTRAINTS)
-@pytest.mark.parametrize("k", [0, 2, 7])
+@pytest.mark.parametrize(("name", "k"), spread(CONSTRAINTS, [2, 7, 0]))
 def test_coupled_text_is_that_of_plain_constrained_decoding_with_the_same_noise(networks, vocabulary, name, k):
     constraint, noise = CONSTRAINTS[name], Noise(3)
     expected = plainly_constrained(
@@ -112,8 +110,7 @@ def test_coupled_text_is_that_of_plain_constrained_decoding_with_the_same_noise(
     assert emitted(rounds) == expected
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("rule", "seed"), spread(RULES, range(4)))
 def test_every_rule_writes_only_what_is_legal(networks, vocabulary, rule, seed):
     constraint = CONSTRAINTS["object"]
     rounds = rounds_of(networks, vocabulary.matcher(constraint), "model", 4, rule, Sampling(1.2), seed)
@@ -160,14 +157,6 @@ def test_a_draft_ends_before_its_first_illegal_token(networks, vocabulary, legal
     rounds = rounds_of(networks, vocabulary.matcher(constraint), Wrong(legal), 5)
     assert {len(round.draft) for round in rounds[1:-2]} == {legal}
     assert emitted(rounds) == plainly_constrained(networks[0], constraint, PROMPT, 90)
-
-
-@pytest.mark.parametrize("queues", [False, True])
-def test_work_that_runs_ahead_of_the_host_changes_nothing(monkeypatch, networks, vocabulary, queues):
-    monkeypatch.setattr(device, "queues_ahead", lambda: queues)
-    constraint = CONSTRAINTS["object"]
-    expected = plainly_constrained(networks[0], constraint, PROMPT, 90)
-    assert emitted(rounds_of(networks, vocabulary.matcher(constraint), "model", 3)) == expected
 
 
 def test_max_tokens_cuts_where_plain_decoding_would(networks, vocabulary):

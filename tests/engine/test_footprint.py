@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from itertools import product
 
 import pytest
 
@@ -47,8 +46,6 @@ print(json.dumps([part.weight_bytes + part.cache_bytes + part.prefill_bytes, mx.
 SIZES = {
     "50 MB float32": {"hidden_size": 384, "num_hidden_layers": 6, "intermediate_size": 1024, "dtype": "float32"},
     "120 MB bfloat16": {"hidden_size": 768, "num_hidden_layers": 8, "intermediate_size": 2048, "dtype": "bfloat16"},
-    "330 MB float32": {"hidden_size": 1024, "num_hidden_layers": 6, "intermediate_size": 2816, "dtype": "float32"},
-    "500 MB bfloat16": {"hidden_size": 1536, "num_hidden_layers": 8, "intermediate_size": 4608, "dtype": "bfloat16"},
 }
 SHARED = {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 64, "vocab_size": 16000}
 
@@ -91,9 +88,7 @@ def measured(folder, config, context):
     return json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
 
 
-# Long prompts through the bigger models take the stock Linux wheel minutes.
-CASES = [("50 MB float32", 300), ("50 MB float32", 1400), ("120 MB bfloat16", 300)]
-CASES += [pytest.param(*case, marks=pytest.mark.full) for case in product(SIZES, (300, 1400)) if case not in CASES]
+CASES = [("50 MB float32", 1400), ("120 MB bfloat16", 300)]
 
 
 @pytest.mark.slow
@@ -101,16 +96,6 @@ CASES += [pytest.param(*case, marks=pytest.mark.full) for case in product(SIZES,
 def test_estimates_are_within_ten_percent_of_the_measured_peak(tmp_path, size, context):
     config = TINY | {"max_position_embeddings": 4096, "tie_word_embeddings": True} | SHARED | SIZES[size]
     estimate, peak = measured(tmp_path / "model", config, context)
-    assert estimate == pytest.approx(peak, rel=0.10)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("part", ["target", "draft"])
-@pytest.mark.parametrize("context", [300, 1000])
-def test_estimates_of_the_demo_pair_are_within_ten_percent_of_the_measured_peak(part, context):
-    from specdec_cli.hub import locate
-
-    estimate, peak = measured(locate(f"specdec:demo/{part}"), None, context)
     assert estimate == pytest.approx(peak, rel=0.10)
 
 
@@ -130,11 +115,6 @@ def test_what_does_not_fit_says_both_numbers_and_a_context_that_would():
         for p in parts
     )
     assert MemoryEstimate(scaled, context, 12_000_000_000).fits
-
-
-def test_weights_alone_too_big_suggest_another_pair():
-    estimate = MemoryEstimate((Footprint("big", 90_000_000_000, 1, 1),), 4096, 16_000_000_000)
-    assert "smaller model" in estimate.obstacle().hint
 
 
 # The window's takes the stock Linux wheel twenty seconds.
@@ -165,16 +145,11 @@ def scores_bytes(tmp_path, head_dim, kv_bits=None, tokens=4096):
     return found.prefill_bytes - activations - found.cache_bytes // config["num_hidden_layers"]
 
 
-@pytest.mark.parametrize(("head_dim", "fused"), [(64, True), (128, True), (192, False), (256, False), (16, False)])
+@pytest.mark.parametrize(("head_dim", "fused"), [(64, True), (192, False)])
 def test_scores_count_where_metal_has_no_fused_kernel_for_the_head_size(tmp_path, monkeypatch, head_dim, fused):
     """The bug: attention was taken as fused for every head size, and 0.5 GB of a prompt's scores were missing."""
     monkeypatch.setattr(device, "backend", lambda: "metal")
     assert scores_bytes(tmp_path, head_dim) == (0 if fused else 8 * 2048 * 4096 * 4)
-
-
-def test_quantized_caches_have_no_fused_kernel(tmp_path, monkeypatch):
-    monkeypatch.setattr(device, "backend", lambda: "metal")
-    assert scores_bytes(tmp_path, 128, kv_bits=8) == 8 * 2048 * 4096 * 4
 
 
 def test_a_recurrence_has_its_kernel_on_metal_alone(tmp_path, monkeypatch):
@@ -187,3 +162,13 @@ def test_a_recurrence_has_its_kernel_on_metal_alone(tmp_path, monkeypatch):
         found[backend] = footprint(checkpoint, 512, 0).prefill_bytes
     # For each token a state of 8 heads of 64 x 64, and 3 rows of its convolution over 1536 channels.
     assert found["cuda"] - found["metal"] == 512 * (8 * 64 * 64 + 3 * 1536) * 4
+
+
+def test_quantized_caches_have_no_fused_kernel(tmp_path, monkeypatch):
+    monkeypatch.setattr(device, "backend", lambda: "metal")
+    assert scores_bytes(tmp_path, 128, kv_bits=8) == 8 * 2048 * 4096 * 4
+
+
+def test_weights_alone_too_big_suggest_another_pair():
+    estimate = MemoryEstimate((Footprint("big", 90_000_000_000, 1, 1),), 4096, 16_000_000_000)
+    assert "smaller model" in estimate.obstacle().hint

@@ -10,7 +10,6 @@ from specdec_cli.engine.architectures import architectures
 from specdec_cli.engine.conformance.networks import tiny_network as tiny
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.errors import NotAvailable
 
 IDS = list(range(3, 40))
 PATHS = ["model.layers.0", "model.norm"]
@@ -40,16 +39,6 @@ def test_hidden_states_are_those_of_the_modules_chunk_by_chunk_and_row_by_row(mo
         np.testing.assert_allclose(np.array(output.hidden[path]), expected[path][29:34], atol=2e-5)
 
 
-def test_the_head_over_the_last_norm_gives_the_logits():
-    network = tiny_network(seed=1)
-    model = CachedModel(network, "m")
-    model.network.hidden.expose(["model.norm"])
-    output = model.outputs(IDS, NO_TOKENS)
-    np.testing.assert_allclose(
-        np.array(network.lm_head(output.hidden["model.norm"])), np.array(output.logits), atol=1e-5
-    )
-
-
 def test_nothing_is_kept_that_nobody_asked_for():
     model = CachedModel(tiny_network(seed=1), "m")
     kinds = {type(module).__name__ for _, module in model.network.module.named_modules()}
@@ -57,13 +46,6 @@ def test_nothing_is_kept_that_nobody_asked_for():
     assert not any(getattr(type(m), "_specdec_intercepts", False) for _, m in model.network.module.named_modules())
     model.network.hidden.expose(PATHS)
     assert {type(module).__name__ for _, module in model.network.module.named_modules()} == kinds
-
-
-def test_watching_does_not_change_logits_or_parameters():
-    plain, watched = CachedModel(tiny_network(seed=1), "m"), CachedModel(tiny_network(seed=1), "m")
-    watched.network.hidden.expose(PATHS)
-    np.testing.assert_array_equal(np.array(plain.logits(IDS, NO_TOKENS)), np.array(watched.logits(IDS, NO_TOKENS)))
-    assert plain.weight_bytes == watched.weight_bytes
 
 
 @pytest.mark.parametrize("name", ["qwen3_5", "mamba", "lfm2", "gemma3_text"])
@@ -86,10 +68,3 @@ def test_a_recurrent_network_that_is_watched_still_rolls_back_exactly(name):
     np.testing.assert_allclose(np.array(after.logits), np.array(expected), atol=5e-4)
     assert set(after.hidden) == {*layers[:1], *inner}
     assert all(states.shape[0] == 1 for states in after.hidden.values())
-
-
-def test_a_path_that_is_not_there_names_the_nearest():
-    model = CachedModel(tiny_network(seed=1), "m")
-    with pytest.raises(NotAvailable, match=r"no module model\.layers\.9") as error:
-        model.network.hidden.expose(["model.layers.9"])
-    assert "model.layers." in error.value.hint

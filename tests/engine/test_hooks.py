@@ -44,20 +44,6 @@ def test_the_handler_gets_the_module_its_arguments_and_its_own_call():
     assert (module is network.second, x.tolist(), kwargs) == (True, [6.0], {"plus": 1.0})
 
 
-def test_what_the_handler_returns_is_what_the_call_returns():
-    network = Two()
-    hook(network.first, recorder([], change=lambda output: output + 1))
-    assert network(mx.array([3.0])).tolist() == [15.0]
-
-
-def test_another_module_of_the_same_class_is_left_alone():
-    network, calls = Two(), []
-    hook(network.first, recorder(calls))
-    assert type(network.second) is Scaled and isinstance(network.first, Scaled)
-    network.second(mx.array([1.0]))
-    assert calls == []
-
-
 def test_watching_twice_nests_and_the_later_one_is_outside():
     network, calls = Two(), []
     for name in ("inner", "outer"):
@@ -75,3 +61,17 @@ def test_mlx_sees_the_same_names_parameters_and_modules():
     assert type(watched.first).__name__ == "Scaled" and watched.keys() == plain.keys()
     watched.update({"first": {"weight": mx.array([5.0])}})
     np.testing.assert_array_equal(np.array(watched(mx.array([1.0]))), [11.0])
+
+
+def test_what_the_handler_returns_is_what_the_call_returns():
+    network = Two()
+    hook(network.first, recorder([], change=lambda output: output + 1))
+    assert network(mx.array([3.0])).tolist() == [15.0]
+
+
+def test_another_module_of_the_same_class_is_left_alone():
+    network, calls = Two(), []
+    hook(network.first, recorder(calls))
+    assert type(network.second) is Scaled and isinstance(network.first, Scaled)
+    network.second(mx.array([1.0]))
+    assert calls == []

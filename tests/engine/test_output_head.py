@@ -78,14 +78,6 @@ def test_quantized_heads_are_read_as_they_are(bits, tied):
     )
 
 
-def test_scores_of_a_drafter_are_not_taken_for_the_networks_own():
-    """A head that drafts calls the target's own output head between two passes of the target."""
-    model = CachedModel(tiny_qwen3(seed=1), "m")
-    model.network.hidden.expose([READ])
-    model.network.hidden.output_head.logits(mx.zeros((7, TINY["hidden_size"])))
-    assert model.network.hidden.take() == {}
-
-
 class Mixed(nn.Module):
     """Logits of two heads: no single head's input decides them."""
 

@@ -35,13 +35,7 @@ def test_a_position_holds_the_chosen_token_its_best_rivals_and_its_leads():
     assert len(found.rivals) == 7 and 1 not in found.rivals and found.largest_logit == 7.0
 
 
-def test_leads_are_of_logits_where_scores_chose_another_token():
-    found = Position.of(PlainStep(0, mx.array([1.0, 4.0]), mx.array([9.0, 2.0])))
-    assert (found.token, found.rivals, found.leads) == (0, (1,), (-3.0,))
-
-
-@pytest.mark.parametrize("rows", [1, 2, 5])
-@pytest.mark.parametrize("positions", [1, 4, 31])
+@pytest.mark.parametrize(("positions", "rows"), [(1, 5), (4, 2), (31, 5), (31, 1)])
 def test_every_position_is_read_whole_repeated_at_every_row_it_can_have_and_in_rejected_drafts(positions, rows):
     read = {
         name: [
@@ -57,13 +51,7 @@ def test_every_position_is_read_whole_repeated_at_every_row_it_can_have_and_in_r
     assert all(1 <= one.kept <= one.true <= rows for one in passes(positions, rows))
 
 
-def test_rejected_drafts_go_wrong_at_each_place_in_turn():
-    kept = [one.kept for one in passes(60, 4) if one.reading == "rejected"]
-    assert kept[:8] == [4, 1, 4, 2, 4, 3, 4, 1]
-
-
-@pytest.mark.parametrize(("dtype", "bits"), [(mx.bfloat16, None), (mx.bfloat16, 4), (mx.float32, None)])
-@pytest.mark.parametrize("rows", [1, 2, 5])
+@pytest.mark.parametrize(("dtype", "bits", "rows"), [(mx.bfloat16, None, 5), (mx.bfloat16, 4, 2)])
 def test_ours_and_mlx_lm_s_passes_of_as_many_rows_agree_to_the_bit(rows, dtype, bits):
     net = network(dtype, bits)
     model, text = CachedModel(net), text_of(net, 20)
@@ -71,25 +59,6 @@ def test_ours_and_mlx_lm_s_passes_of_as_many_rows_agree_to_the_bit(rows, dtype, 
     assert {position for position, _ in theirs} == set(range(20)) and {row for _, row in theirs} == set(range(rows))
     for one in row_leads(model, text, rows):
         assert one.leads == theirs[one.position, one.row]
-
-
-def test_mlx_lm_s_passes_share_no_cache_with_ours(monkeypatch):
-    """Nothing of ours that goes wrong shows in them."""
-    net = network(mx.float32)
-    model, text = CachedModel(net), text_of(net, 12)
-    expected = list(mlx_lm_leads(model, text, 4))
-    for name in ("logits", "commit", "prefill", "forward"):
-        monkeypatch.setattr(CachedModel, name, None)
-    assert list(mlx_lm_leads(model, text, 4)) == expected
-
-
-@pytest.mark.parametrize("rows", [1, 2, 5])
-def test_in_float32_passes_of_several_rows_read_the_gaps_of_single_rows(rows):
-    net = network(mx.float32)
-    text = text_of(net, 20)
-    found = list(row_leads(CachedModel(net), text, rows))
-    assert {one.position for one in found} == set(range(20))
-    assert max(abs(difference(one.leads, text.positions[one.position].leads)) for one in found) < 1e-4
 
 
 def test_nothing_is_fed_beyond_the_context(monkeypatch):

@@ -86,13 +86,3 @@ def busy(index: int, seconds: float, luck: random.Random) -> float:
 def restless(index: int, seconds: float, luck: random.Random) -> float:
     """Other programs come and go: log-normal noise of 20 % on every round."""
     return exp(luck.gauss(0, 0.2))
-
-
-def halved(index: int, seconds: float, luck: random.Random) -> float:
-    """Everything at half speed, as while a laptop throttles or runs on battery."""
-    return 2.0
-
-
-def crowded(index: int, seconds: float, luck: random.Random) -> float:
-    """As many other programs as cores: three rounds of five take twice as long."""
-    return exp(luck.gauss(0, 0.1)) * (2.0 if luck.random() < 0.6 else 1.0)

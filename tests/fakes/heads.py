@@ -8,7 +8,7 @@ from mlx.utils import tree_flatten, tree_unflatten
 from mlx_lm.models import qwen3_5
 
 from specdec_cli.engine.architectures import architectures
-from specdec_cli.engine.conformance.networks import _draw, tiny_network
+from specdec_cli.engine.conformance.networks import draw_weight, tiny_network
 from specdec_cli.engine.heads.cached import CachedHead, Head
 from specdec_cli.engine.heads.mtp import QWEN, MtpHead
 from specdec_cli.engine.heads.shortlist import Shortlist
@@ -25,12 +25,6 @@ LAYER = {
     "max_position_embeddings": 1024,
     "full_attention_interval": 1,
 }
-MOE = {
-    "num_experts": 4,
-    "num_experts_per_tok": 2,
-    "moe_intermediate_size": 32,
-    "shared_expert_intermediate_size": 32,
-}
 
 
 ADDING = ("o_proj.weight", "out_proj.weight", "down_proj.weight")
@@ -45,7 +39,7 @@ def tiny_head(hidden_size=64, seed=3, recipe=QWEN, config=LAYER):
     weights = []
     for path, value in sorted(tree_flatten(head.parameters())):
         key, first, second = mx.random.split(key, 3)
-        weights.append((path, _draw(path, value, first, second, 1.0, 0.0)))
+        weights.append((path, draw_weight(path, value, first, second, 1.0, 0.0)))
     head.update(tree_unflatten(weights))
     mx.eval(head.parameters())
     return head

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from fakes.hub_server import Blob
 from specdec_cli.hub import cached as record
-from specdec_cli.hub.snapshot import RemoteFile, Snapshot
 
 NAME = "org/tiny"
 COMMIT, OTHER_COMMIT = "c" * 40, "d" * 40
@@ -35,10 +34,3 @@ def place(
     if compared:
         record.write(NAME, commit, [record.Entry(p, len(data), Blob(p, data).etag) for p, data in files.items()])
     return snapshot
-
-
-def listed(files: dict[str, bytes] = FILES, *, cached: bool = False, commit: str = COMMIT) -> Snapshot:
-    """What `resolve` says of these files, weights last."""
-    ordered = sorted(files.items(), key=lambda item: (item[0].endswith(".safetensors"), item[0]))
-    remote = [RemoteFile(path, len(data), Blob(path, data).etag, cached) for path, data in ordered]
-    return Snapshot(NAME, commit, tuple(remote))

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from math import exp, pi, sin
+from dataclasses import dataclass, field
+from math import exp
 
-from specdec_cli.engine.draft_length.fixed import DraftLength, Fixed
+from specdec_cli.engine.draft_length.fixed import DraftLength
 from specdec_cli.events import Round
 from specdec_cli.gain import interpolate
 from specdec_cli.request import MAX_DRAFT
@@ -54,11 +54,6 @@ MACHINES = (
     Machine("CPU, demo pair", 0.28, {2: 1.2, 5: 1.8, 8: 2.4}),
 )
 BY_NAME = {machine.name: machine for machine in MACHINES}
-
-
-def heated(machine: Machine) -> Machine:
-    """The same machine with spikes in one round of twelve, slowing to 1.6 times and recovering every 40 seconds."""
-    return replace(machine, spikes=0.08, spike=4.0, speed=lambda seconds: 1.3 - 0.3 * sin(pi / 2 + seconds * pi / 20))
 
 
 @dataclass(frozen=True)
@@ -165,9 +160,3 @@ def play(
         if drafted:
             k = max(min(length.next(), left - 1), 0)
     return done
-
-
-def best_fixed(machine: Machine, text: Text, tokens: int, seed: int) -> tuple[int, float]:
-    """The best K with hindsight, 0 … 8, and its seconds."""
-    took = [play(machine, text, Fixed(k), tokens, seed).seconds for k in range(DEEPEST + 1)]
-    return min(enumerate(took), key=lambda pair: pair[1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import numpy as np
+import pytest
 
 from fakes.models import TINY
 from specdec_cli.engine.decode import decode
@@ -27,6 +28,11 @@ CASES = (
     ("match", Sampling(1.0)),
     ("block", Sampling(0.6, top_p=0.9)),
 )
+
+# The product's own default and one rule that compares, in the slow tier; the others take as long, and are `full`.
+TIERED = [
+    pytest.param(*case, marks=pytest.mark.slow if i in (2, 4) else pytest.mark.full) for i, case in enumerate(CASES)
+]
 
 
 def answers(target, begin, n, prompt=PROMPT, k=K):

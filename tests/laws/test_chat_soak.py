@@ -90,19 +90,19 @@ def test_fifty_turns_of_the_demo_pair_stay_flat_and_each_equals_a_fresh_one():
     assert finish.text == last.turns[-1].answer.text
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_fifty_turns_of_the_demo_hybrid_stay_flat_and_say_what_plain_decoding_says():
+@pytest.mark.parametrize("turns", [pytest.param(12, marks=pytest.mark.slow), pytest.param(50, marks=pytest.mark.full)])
+def test_turns_of_the_demo_hybrid_stay_flat_and_say_what_plain_decoding_says(turns):
     """Through a trained head and a recurrent target: after no round does the head's cache hold more than the target's.
 
-    The oldest turns fall out of the prompt from about the tenth on, so that caches are cut and read anew. `flat`: of
-    the last 40 turns the later half holds at most 2 % more beside the caches than the first.
+    The oldest turns fall out of the prompt from about the tenth on, so that caches are cut and read anew. Of the last
+    40 of 50 turns the later half holds at most 2 % more beside the caches than the first.
     """
     pair = load(registry().find("demo-hybrid"), drafter="mtp")
     sessions = {"mtp": pair.session(), "plain": pair.session()}
     never_stop = tuple((token, -1e9) for token in (0, 1, 2))
     context, held, drafted = [], [], 0
-    for turn in range(50):
+    for turn in range(turns):
         context = (context + pair.text_tokens(f"\n\ndef step_{turn}(value):\n"))[-200:]
         said = {}
         for name, k in (("mtp", 1 + turn % 4), ("plain", 0)):
@@ -121,7 +121,8 @@ def test_fifty_turns_of_the_demo_hybrid_stay_flat_and_say_what_plain_decoding_sa
         parts = [part for session in sessions.values() for part in leaves(session.slot.target._caches.layers)]
         caches = sum(part.nbytes for part in parts) + sum(session.slot.head.nbytes for session in sessions.values())
         held.append(mx.get_active_memory() - caches)
-    assert drafted > 250 and max(held[30:]) <= 1.02 * max(held[10:30]), held
+    assert drafted > 5 * turns
+    assert turns < 50 or max(held[30:]) <= 1.02 * max(held[10:30]), held
 
 
 class Instant:

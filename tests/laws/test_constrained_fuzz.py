@@ -27,7 +27,11 @@ from specdec_cli.kinds import DRAFTERS, RULES
 from specdec_cli.models.grammar import Vocabulary
 from specdec_cli.request import Constraint
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
+pytestmark = pytest.mark.timeout(900)
+# One sixth of the cases is slow, the rest full.
+EACH_PART = pytest.mark.parametrize(
+    "part", [pytest.param(part, marks=pytest.mark.full if part else pytest.mark.slow) for part in range(6)]
+)
 SCHEMAS, REGEXES, ANSWERS, PARTS, PROMPT = 300, 200, 3, 6, [50, 61, 72]
 
 
@@ -56,7 +60,7 @@ def answered(networks, matcher, rng, max_tokens=120):
     return byte_tokenizer().decode(tokens[: len(tokens) - ended]), ended
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@EACH_PART
 def test_documents_of_random_schemas_are_valid_or_the_schema_is_refused(networks, vocabulary, part):
     """N = 300 schemas in six parts, three answers to each. Negative controls are those of the suite's test."""
     ended = refused = 0
@@ -79,7 +83,7 @@ def test_documents_of_random_schemas_are_valid_or_the_schema_is_refused(networks
     assert ended > 0.5 * (cases - refused) * ANSWERS and refused < 0.4 * cases, (ended, refused, cases)
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@EACH_PART
 def test_answers_to_random_expressions_match_and_what_matches_is_taken(networks, vocabulary, part):
     """N = 200 expressions in six parts; five texts that match and two random walks each, and one answer."""
     ended = 0

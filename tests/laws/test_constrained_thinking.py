@@ -12,6 +12,7 @@ import pytest
 
 from fakes.drafting import drafter_of
 from fakes.models import byte_tokenizer, tiny_network
+from fakes.products import every, spread
 from fakes.thinking import BEGIN, BIAS, END, STOPS, THINKS, V, Watched, plainly_thinking, thinking_tokenizer
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft import Draft
@@ -59,9 +60,9 @@ def emitted(rounds):
     return [token for round in rounds for token in round.emitted]
 
 
-@KINDS
-@pytest.mark.parametrize("k", [0, 1, 2, 3, 4, 5, 6, 8])
-@pytest.mark.parametrize("drafter", ["model", "ngram"])
+@pytest.mark.parametrize(
+    ("k", "drafter", "special"), every([4, 1, 3, 8, 0, 2, 5, 6], ["model", "ngram"], [False, True, True])
+)
 def test_greedy_text_is_that_of_plain_decoding_that_watches_for_the_tag(networks, vocabularies, special, k, drafter):
     """The grammar was not switched on where the tag came inside a draft: vLLM #31858, #34650, #34241, #36138."""
     watched = Watched(thinking_tokenizer(special), EXPRESSION, special)
@@ -70,8 +71,7 @@ def test_greedy_text_is_that_of_plain_decoding_that_watches_for_the_tag(networks
     assert emitted(rounds) == expected and END in expected
 
 
-@pytest.mark.parametrize("k", [0, 3, 6])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("seed", "k"), spread(range(6), [3, 6, 0], quick=3))
 def test_coupled_text_is_that_of_plain_decoding_with_the_same_noise(networks, vocabularies, k, seed):
     noise = Noise(seed)
     watched = Watched(thinking_tokenizer(False), EXPRESSION, False)
@@ -117,9 +117,9 @@ class Says(Drafter):
         return Draft(mx.array(self._tokens[:k], dtype=mx.int32), drafter=self.name)
 
 
-@KINDS
 @pytest.mark.parametrize(
-    "wrong", ["</think>```json\nabc", "</think>\n\n\nabc", "</think>abc</think>", "</think>\n\n<think>"]
+    ("wrong", "special"),
+    spread(["</think>```json\nabc", "</think>\n\n\nabc", "</think>abc</think>", "</think>\n\n<think>"], [False, True]),
 )
 def test_a_draft_that_goes_wrong_behind_the_tag_changes_nothing(networks, vocabularies, special, wrong):
     """The matcher was moved past tokens that were then rejected ("Failed to advance FSM"): vLLM #44006, #53777."""
@@ -167,8 +167,7 @@ def test_a_tag_of_several_tokens_is_found_wherever_tokens_begin(tag):
         assert (matcher.legal([*ids, 2]) == len(ids) + 1) is good
 
 
-@KINDS
-@pytest.mark.parametrize("kind", ["regex", "schema", "grammar"])
+@pytest.mark.parametrize(("kind", "special"), spread(["regex", "schema", "grammar"], [True, False]))
 def test_a_model_that_may_think_may_also_answer_at_once(vocabularies, special, kind):
     encode = thinking_tokenizer(special).encode
     texts = {"regex": "ab+", "schema": '{"const": "abb"}', "grammar": 'start: "{" | B\nB: "abb"'}

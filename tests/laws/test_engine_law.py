@@ -23,7 +23,7 @@ from fakes.broken_rules import (
 )
 from fakes.models import tiny_network
 from laws.exact_law import assert_follows
-from laws.seeded_answers import PROMPT, SMALL, K, answers
+from laws.seeded_answers import PROMPT, SMALL, TIERED, K, answers
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.drafters.model import ModelDrafter
 from specdec_cli.engine.load import load_network
@@ -72,17 +72,7 @@ def named(rule):
     return lambda sampler: make_rule(rule, sampler)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("rule", "sampling"),
-    [
-        ("token", Sampling(1.0)),
-        ("block", Sampling(1.5)),
-        ("coupled", Sampling(0.6)),
-        ("match", Sampling(1.0)),
-        ("block", Sampling(0.6, top_p=0.9)),
-    ],
-)
+@pytest.mark.parametrize(("rule", "sampling"), TIERED)
 def test_answers_of_a_random_pair_follow_the_target(rule, sampling):
     """N = 1000 answers of 4 tokens, K = 2."""
     assert_engine_follows(named(rule), sampling)
@@ -133,8 +123,13 @@ BROKEN_TOO = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=pytest.mark.full if "noise" in n and "stuck" not in n else pytest.mark.slow)
+        for n in BROKEN
+    ],
+)
 def test_a_known_mistake_is_noticed_in_the_engine_s_answers(name):
     """Negative controls: the same N = 1000 answers to the same test as above."""
     with pytest.raises(AssertionError, match="odds"):

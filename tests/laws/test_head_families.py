@@ -50,11 +50,7 @@ def pair(request, tmp_path_factory):
     return LoadedPair(Pair("tiny", "t", "h"), ("t", "h"), tokenizer, Slot(target, None, head))
 
 
-ALL_K = [pytest.param(k, marks=[] if k in (1, 4) else pytest.mark.slow) for k in range(1, 9)]
-
-
-@pytest.mark.parametrize("k", ALL_K)
-@pytest.mark.parametrize("seed", [None, 11])
+@pytest.mark.parametrize(("k", "seed"), [(1, None), (4, 11), pytest.param(8, None, marks=pytest.mark.slow)])
 def test_every_k_says_the_same(pair, k, seed):
     """At temperature 0, and under one seed at 0.8."""
     plain = said(pair.session().reply(*asked(PROMPT, 0, seed, "none", 24)))

@@ -15,7 +15,7 @@ from fakes.counting import counting_folder, counting_tensors
 from fakes.heads import agreeing_head, cached_head, tiny_target
 from fakes.models import tiny_network
 from laws.exact_law import assert_follows
-from laws.seeded_answers import CASES, PROMPT, SMALL, K, answers
+from laws.seeded_answers import PROMPT, SMALL, TIERED, K, answers
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.drafters.mtp import MtpDrafter
 from specdec_cli.engine.memory import memory_use
@@ -35,10 +35,10 @@ from specdec_cli.session.slot import Slot
 PROMPTS = [list(range(3, 60)), [(7 * i) % 97 + 3 for i in range(41)]]
 
 
-SHIPPED = pytest.param("demo-hybrid", marks=pytest.mark.slow)
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("qwen3_5_moe", "from folders", "demo-hybrid")]
 
 
-@pytest.fixture(scope="module", params=["qwen3_5", "qwen3_5_moe", "cut", "from folders", SHIPPED])
+@pytest.fixture(scope="module", params=["qwen3_5", "cut", *SLOW])
 def pair(request, tmp_path_factory):
     if request.param == "demo-hybrid":
         return load(read_registry(packaged_file(), "packaged").find(request.param), drafter="mtp")
@@ -82,30 +82,31 @@ def test_two_conversations_interleaved_say_what_each_says_plainly(pair, seed):
     assert isinstance(start, Start) and start.drafter == "mtp"
 
 
-@pytest.mark.parametrize("k", range(1, 9))
-@pytest.mark.parametrize("seed", [None, 11])
+@pytest.mark.parametrize(
+    ("k", "seed"),
+    [(4, 11), (1, None), (8, None), *(pytest.param(k, 11, marks=pytest.mark.full) for k in (2, 3, 5, 6, 7))],
+)
 def test_every_k_says_the_same(pair, k, seed):
     """At temperature 0, and under one seed at 0.8."""
     plain = said(pair.session().reply(*asked(PROMPTS[0], 0, seed, "none", 24)))
     assert said(pair.session().reply(*asked(PROMPTS[0], k, seed, tokens=24))) == plain
 
 
-@pytest.mark.slow
-def test_fifty_turns_keep_head_and_memory_flat(pair):
+@pytest.mark.parametrize("turns", [pytest.param(16, marks=pytest.mark.slow), pytest.param(50, marks=pytest.mark.full)])
+def test_turn_after_turn_head_and_memory_stay_flat(pair, turns):
     """The caches follow the context, and what a turn leaves behind does not grow with the turns."""
     session, turn, used = pair.session(), list(PROMPTS[0]), []
-    for number in range(50):
+    for number in range(turns):
         turn = turn[:40] + [(number + i) % 90 + 3 for i in range(12)]
         text = said(session.reply(*asked(turn, tokens=12)))
         assert session.slot.head.length <= len(turn) + len(text) - 1
         assert session.slot.head.cached <= len(turn) + len(text) - 1
         gc.collect()
         used.append(memory_use().active_bytes)
-    assert max(used[25:]) <= max(used[5:25]) * 1.02
+    assert max(used[turns // 2 :]) <= max(used[5 : turns // 2]) * 1.02
 
 
-@pytest.mark.parametrize("drafter", ["model", "auto"])
-@pytest.mark.parametrize("k", [4, "auto"])
+@pytest.mark.parametrize(("drafter", "k"), [("model", "auto"), ("auto", 4)])
 def test_k_and_drafter_of_every_choice_keep_the_words(pair, k, drafter):
     plain = said(pair.session().reply(*asked(PROMPTS[1], 0, None, "none", 60)))
     assert said(pair.session().reply(*asked(PROMPTS[1], k, None, drafter, 60))) == plain
@@ -175,9 +176,8 @@ def assert_engine_follows(rule_for, sampling):
     assert_follows((network, tiny_network(SMALL, seed=1, noise=0.1)), PROMPT, texts, sampling)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("rule", "sampling"), CASES)
+@pytest.mark.parametrize(("rule", "sampling"), TIERED)
 def test_answers_drafted_by_a_head_follow_the_target(rule, sampling):
     """N = 1000 answers of 4 tokens, K = 2; odds to fail by chance as in `test_engine_law`."""
     assert_engine_follows(lambda sampler: make_rule(rule, sampler), sampling)
@@ -192,9 +192,11 @@ BROKEN = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param("swapped ratio", marks=pytest.mark.slow), pytest.param("shared noise", marks=pytest.mark.full)],
+)
 def test_a_known_mistake_is_noticed_in_what_a_head_drafted(name):
     """Negative controls: the same N = 1000 answers to the same test as above."""
     with pytest.raises(AssertionError, match="odds"):

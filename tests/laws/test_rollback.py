@@ -183,12 +183,6 @@ def leave_out_one(recorder, recording, tokens, recompute=Recorder.recompute):
     recompute(recorder, recording, tokens - 1)
 
 
-def trim_anyway(window, tokens):
-    """A window that takes back more than it holds."""
-    window.offset -= tokens
-    return tokens
-
-
 def share_arrays(part):
     """A snapshot that mlx's in-place writes reach."""
     return dict(vars(part))
@@ -218,7 +212,7 @@ def test_the_test_rejects_broken_rollbacks(kind, owner, name, broken, monkeypatc
 OTHER_WINDOWS = ("gpt_oss", "llama4", "recurrent_gemma", "gemma3n")
 
 
-@pytest.mark.parametrize("prompt_tokens", [1, 5, 15, 16, 17, 40])
+@pytest.mark.parametrize("prompt_tokens", [1, 16, 40])
 @pytest.mark.parametrize("name", ["gemma3_text", *(pytest.param(n, marks=pytest.mark.slow) for n in OTHER_WINDOWS)])
 def test_prompts_shorter_equal_and_longer_than_the_window(name, prompt_tokens):
     """One chunk and many (7 tokens each), and the window crossed in every place of a draft."""

@@ -10,7 +10,7 @@ from fakes.chat import tokenizer_in
 from fakes.heads import agreeing_head, cached_head, tiny_target
 from fakes.models import tiny_network
 from laws.exact_law import assert_follows
-from laws.seeded_answers import CASES, PROMPT, SMALL, K, answers
+from laws.seeded_answers import PROMPT, SMALL, TIERED, K, answers
 from laws.test_heads import PROMPTS, asked, rounds_of, said
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.drafters.mtp import MtpDrafter
@@ -78,9 +78,8 @@ def assert_engine_follows(rule_for, sampling, first, n=1000):
     assert_follows((target.network.module, tiny_network(SMALL, seed=1, noise=0.1)), PROMPT, texts, sampling)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("rule", "sampling"), CASES)
+@pytest.mark.parametrize(("rule", "sampling"), TIERED)
 def test_answers_from_a_cut_vocabulary_follow_the_target(rule, sampling):
     assert_engine_follows(lambda sampler: make_rule(rule, sampler), sampling, SMALL_FIRST)
 
@@ -88,9 +87,10 @@ def test_answers_from_a_cut_vocabulary_follow_the_target(rule, sampling):
 PLANS = {"token": (plan_token, draw_token), "block": (plan_block, draw_block)}
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("rule", PLANS)
+@pytest.mark.parametrize(
+    "rule", [pytest.param("block", marks=pytest.mark.slow), pytest.param("token", marks=pytest.mark.full)]
+)
 def test_a_cut_draw_that_is_judged_as_a_whole_one_is_noticed(rule):
     """Negative control: the same N = 1000 answers to the same test as above."""
     with pytest.raises(AssertionError, match="odds"):

@@ -1,4 +1,4 @@
-"""Facts about each kind of cache. Law: an unknown kind is copied, put back and fed again.
+"""Facts about each kind of cache. An unknown kind is copied, put back and fed again.
 
 KVCache, QuantizedKVCache   trimmed by moving their offset
 RotatingKVCache             replaced by a WindowKVCache with slack, then trimmed

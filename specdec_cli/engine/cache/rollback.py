@@ -68,14 +68,14 @@ class Held:
     snapshots: tuple[Snapshot, ...] = ()
 
 
-def thinned(snapshots: list[Snapshot], kept: int) -> list[Snapshot]:
-    """At most `kept` of them: the two newest, and of the others those that leave no large gap."""
+def thin_out(snapshots: list[Snapshot], kept: int) -> list[Snapshot]:
+    """At most `kept` snapshots: the two newest, and of the older ones those that leave the smallest gaps."""
     lengths = [0, *(snapshot.length for snapshot in snapshots)]
     if len(snapshots) <= kept:
         return snapshots
     old = range(len(snapshots) - 2) or range(1)
     dropped = min(old, key=lambda at: lengths[at + 2] - lengths[at])
-    return thinned(snapshots[:dropped] + snapshots[dropped + 1 :], kept)
+    return thin_out(snapshots[:dropped] + snapshots[dropped + 1 :], kept)
 
 
 BLOCK = 512
@@ -164,7 +164,7 @@ class Caches:
         """Remember the present, so that a later rollback can come back here; nothing where trimming always can."""
         if self.needs_snapshots and all(snapshot.length != self.length for snapshot in self._snapshots):
             taken = Snapshot(self.length, tuple(cut_out(part) for part in self._bounded + self._rewound))
-            self._snapshots = thinned([*self._snapshots, taken], self.kept_snapshots)
+            self._snapshots = thin_out([*self._snapshots, taken], self.kept_snapshots)
 
     def copy(self, length: int) -> Caches:
         """Caches of their own with the first `length` tokens, or fewer, as of `rollback`.

@@ -1,6 +1,6 @@
 """Families of real models in the precisions they run in: does a rolled-back target pass say what one row says?
 
-Law: agreement is up to rounding. What rounding does is measured on the same text, one row against several, and is
+Agreement is up to rounding. What rounding does is measured on the same text, one row against several, and is
 capped by what it does against float32; a lost rollback has to show far above it. Text is given, never generated: a
 near-tie that rounding flips cannot make two texts of one. The reference is mlx-lm's own caches, one row at a time.
 Letters: T tokens of the text, V vocabulary size.
@@ -166,10 +166,10 @@ def agreement(network: nn.Module, target: CachedModel, ids: Sequence[int]) -> Ag
 def passes(network: nn.Module, chunks: Sequence[Sequence[int]]) -> mx.array:
     """Logits [T, V] in float32 of `chunks` fed one after another into mlx-lm's own caches."""
     caches = make_prompt_cache(network)
-    return mx.concatenate([_fed(network, chunk, caches) for chunk in chunks])
+    return mx.concatenate([_feed(network, chunk, caches) for chunk in chunks])
 
 
-def _fed(network: nn.Module, chunk: Sequence[int], caches: list[Any]) -> mx.array:
+def _feed(network: nn.Module, chunk: Sequence[int], caches: list[Any]) -> mx.array:
     logits: mx.array = network(mx.array([list(chunk)]), cache=caches)[0].astype(mx.float32)
     mx.eval(logits)
     return logits
@@ -199,7 +199,7 @@ def rolled_back(target: CachedModel, ids: Sequence[int]) -> tuple[mx.array, int]
 
 
 def _draft(ids: Sequence[int], at: int, k: int, accepted: int, vocab_size: int) -> list[int]:
-    """`k` tokens at `at`: the text's for as many as are `accepted`, others after them."""
+    """`k` draft tokens for position `at`: the first `accepted` are the text's, the rest are wrong."""
     padded = [*ids, *ids]
     return [padded[at + i] if i < accepted else (padded[at + i] + 1 + i) % vocab_size for i in range(k)]
 
@@ -220,7 +220,7 @@ def largest_change(found: mx.array, reference: mx.array) -> float:
 
 
 def run_families(known: Sequence[Family], precisions: Sequence[str] = PRECISIONS) -> Iterator[Outcome]:
-    """`check_family` each in every precision; one that raises is wrong, and the others are still tried."""
+    """Run `check_family` on each family and precision. A family that raises counts as wrong, and the run goes on."""
     for family in known:
         for precision in precisions:
             try:

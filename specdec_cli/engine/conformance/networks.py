@@ -19,13 +19,13 @@ def tiny_network(architecture: Architecture, seed: int, noise: float = 0.0) -> n
     weights = []
     for path, value in sorted(tree_flatten(network.parameters())):
         key, first, second = mx.random.split(key, 3)
-        weights.append((path, _draw(path, value, first, second, architecture.gain, noise)))
+        weights.append((path, draw_weight(path, value, first, second, architecture.gain, noise)))
     network.update(tree_unflatten(weights))
     mx.eval(network.parameters())
     return network
 
 
-def _draw(path: str, value: mx.array, first: mx.array, second: mx.array, gain: float, noise: float) -> mx.array:
+def draw_weight(path: str, value: mx.array, first: mx.array, second: mx.array, gain: float, noise: float) -> mx.array:
     """Matrices are drawn anew, scaled by their fan-in; vectors (norms, biases, decays) keep near their start."""
     special = _recurrent(path, value, first)
     if special is None:

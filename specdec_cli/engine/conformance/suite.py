@@ -1,4 +1,4 @@
-"""One architecture at a time: are specdec's tokens the model's own? Law: the oracle is mlx-lm's plain decoding."""
+"""One architecture at a time: are specdec's tokens the model's own? The oracle is mlx-lm's plain decoding."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _difference(expected: Sequence[int], found: Sequence[int], start: int) -> st
 
 
 def run_suite(architectures: Sequence[Architecture], k: int, tokens: int) -> Iterator[Outcome]:
-    """`check` each as target; one that raises is wrong, and the others are still tried."""
+    """Run `check` on each architecture as target. One that raises counts as wrong, and the run goes on."""
     for architecture in architectures:
         try:
             yield check(architecture, k, tokens)

@@ -79,18 +79,18 @@ class LookupAcceptance:
             return []
         return [self._rate(match + i) for i in range(k)]
 
-    def judged(self, match: int, accepted: bool) -> None:
-        """After a match of `match` tokens the text went on as it had before, or did not; whoever drafted.
+    def observe(self, match: int, accepted: bool) -> None:
+        """Learn from one token of the answer: after a match of `match` tokens the text repeated itself, or did not.
 
-        The text is what the target chose, so this is what would have been accepted.
+        The target chose the text, so a lookup would have been accepted exactly where the text repeated itself.
         """
         if match >= SHORTEST_MATCH:
             place = _class(match)
             self._judged[place] += 1
             self._accepted[place] += accepted
 
-    def passed(self, emitted: int) -> None:
-        """A round emitted `emitted` tokens."""
+    def fade(self, emitted: int) -> None:
+        """A round emitted `emitted` tokens: older counts weigh less."""
         fade = exp(-emitted / FADE_TOKENS)
         self._judged = [count * fade for count in self._judged]
         self._accepted = [count * fade for count in self._accepted]

@@ -1,4 +1,4 @@
-"""K for each round, from what rounds cost here and what was accepted lately (pure). Law: 0 unless drafting pays.
+"""K for each round, from what rounds cost here and what was accepted lately (pure). It is 0 unless drafting pays.
 
 Every round K = argmin of plain steps a round / tokens a round; where that is no less than 1, K = 0. Finding out has a
 budget: drafting may lose 2 % of the tokens, or two plain steps, before it is given up. Given up, it is probed again
@@ -32,7 +32,7 @@ from specdec_cli.request import MAX_DRAFT, MAX_K
 
 
 def coming_tokens(left_tokens: float, emitted_tokens: int) -> float:
-    """Tokens that a reply will probably still have, where it may have `left_tokens` more."""
+    """Tokens that a reply is still expected to emit; it may emit at most `left_tokens`."""
     return min(left_tokens, TYPICAL_TOKENS + emitted_tokens)
 
 
@@ -248,11 +248,11 @@ class Adaptive:
             # before a drafted round, or a reply's last, seems to cost less: queueing its successor blocked the host
             # in the round before, and nothing blocks it now.
             if k:  # a lookup has no cost of its own: all its time is the pass's
-                self.costs.drafted(k, None, round.draft_seconds + round.verify_seconds)
+                self.costs.observe_drafted(k, None, round.draft_seconds + round.verify_seconds)
             elif not self._after_plain:
-                self.costs.started(round.verify_seconds)
+                self.costs.observe_start(round.verify_seconds)
             elif not self._coming and self._left > 0:
-                self.costs.plain(round.verify_seconds)
+                self.costs.observe_plain(round.verify_seconds)
         self._after_plain = not k
 
     def _observe_drafted(self, round: Round) -> None:
@@ -260,11 +260,11 @@ class Adaptive:
         caught_up = unread > 0 and not round.draft_prefill_seconds
         if not self.released:
             if round.draft_prefill_seconds:
-                self.costs.read(unread, round.draft_prefill_seconds)
+                self.costs.observe_reading(unread, round.draft_prefill_seconds)
             elif caught_up and self.costs.ready:
-                self.costs.read(unread, round.draft_seconds - self.costs.draft_seconds(k))
+                self.costs.observe_reading(unread, round.draft_seconds - self.costs.draft_seconds(k))
         self.released, self._unread = False, 0
-        self.costs.drafted(k, None if caught_up else round.draft_seconds, round.verify_seconds)
+        self.costs.observe_drafted(k, None if caught_up else round.draft_seconds, round.verify_seconds)
         self.acceptance.observe(k, round.accepted)
         steps = (round.draft_seconds + round.verify_seconds) / self.costs.plain_seconds()
         self._rounds += 1

@@ -1,4 +1,4 @@
-"""Every constant of `-k auto`, with its reason (pure). Law: what a machine or a text decides is measured, not tuned."""
+"""Every constant of `-k auto`, with its reason (pure). What a machine or a text decides is measured instead."""
 
 from math import exp
 

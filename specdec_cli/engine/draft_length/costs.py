@@ -1,4 +1,6 @@
-"""What rounds cost: as assumed, and as measured here (pure). Law: medians of recent rounds; an assumption weighs one.
+"""What rounds cost: as assumed, and as measured here (pure).
+
+A cost is the median of recent rounds; an assumption weighs as much as one of them.
 
 Letters: n rows of a target pass (n = K + 1), K draft tokens. Assumptions are in plain steps, measurements in seconds.
 """
@@ -164,7 +166,7 @@ class RoundCosts:
         self._starts: deque[float] = deque(maxlen=TURN_ROUNDS)
         self.implied = False
 
-    def plain(self, seconds: float) -> None:
+    def observe_plain(self, seconds: float) -> None:
         """A plain round that follows another plain round."""
         if seconds > 0:
             if self.implied:
@@ -172,7 +174,7 @@ class RoundCosts:
                 self.implied = False
             self._turn(self._passes.add(1, seconds), 1)
 
-    def started(self, seconds: float) -> None:
+    def observe_start(self, seconds: float) -> None:
         """A plain round that nothing was queued for: a plain step takes no longer.
 
         Where it takes much less than those before, they were measured while the machine was busy, as all else was.
@@ -185,7 +187,7 @@ class RoundCosts:
                 self._passes.add(1, seconds)
                 self.implied = True
 
-    def drafted(self, k: int, draft_seconds: float | None, verify_seconds: float) -> None:
+    def observe_drafted(self, k: int, draft_seconds: float | None, verify_seconds: float) -> None:
         """A round of k; `draft_seconds` None where they include reading, or where nothing was computed."""
         if verify_seconds > 0:
             self._turn(self._passes.add(k + 1, verify_seconds), k + 1)
@@ -201,14 +203,14 @@ class RoundCosts:
             self._starts = deque((one * factor for one in self._starts), maxlen=TURN_ROUNDS)
             self.implied = rows > 1 and self._passes.count(1) > 0
 
-    def read(self, tokens: int, seconds: float) -> None:
+    def observe_reading(self, tokens: int, seconds: float) -> None:
         """The draft read `tokens` tokens of context at once."""
         if tokens >= PREFILL_TOKENS and seconds > 0:
             self._reads.add(1, seconds / tokens)
 
     @property
     def plain_rounds(self) -> int:
-        """Plain steps measured, of those that count."""
+        """The number of plain steps that were measured and count."""
         return 0 if self.implied else self._passes.count(1)
 
     @property
@@ -274,7 +276,7 @@ class RoundCosts:
         return self._reads.steps(1, plain) * plain
 
     def to_dict(self) -> dict[str, Any]:
-        """The measurements as the assumption of a later process: ratios only, as plain steps are measured anew."""
+        """The measurements, to be assumed by a later process: ratios alone, as it measures its own plain steps."""
         if not self.ready:
             return asdict(self.assumed)
         plain = self.plain_seconds()

@@ -1,4 +1,4 @@
-"""How many tokens to draft next. Law: 0 is a legal answer and means plain decoding."""
+"""How many tokens to draft next. 0 is a legal answer and means plain decoding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text itself or the model: who drafts this round. Law: a lookup drafts where it should give the cheaper tokens.
+"""The text itself or the model: who drafts this round. A lookup drafts where its tokens should cost less.
 
 Not in the papers: the two are compared by cost and by the acceptance of each, every round anew.
 """
@@ -43,11 +43,11 @@ class PredictionLength:
     _plain_seconds: float = inf
 
     def k_of(self, match: int) -> int:
-        """K after a match of `match` tokens; 0: others draft."""
+        """K of a predicted draft after a match of `match` tokens; 0 where the prediction does not draft."""
         return min(self.k, match) if match >= SHORTEST_MATCH and self.rest_tokens <= 0 else 0
 
     def observe(self, round: Round) -> None:
-        """Learn from a finished round, whoever drafted it."""
+        """Learn from a finished round of any drafter."""
         self.rest_tokens -= len(round.emitted)
         if not round.draft:
             self._plain_seconds = min(self._plain_seconds, round.verify_seconds)
@@ -105,7 +105,7 @@ class AutoDrafter(DrafterAround):
     @property
     def _drafts_by_model(self) -> bool:
         """Whether the model drafts, as far as the text is known."""
-        return bool(self._model_k) and not self._choose_source(self._text.match.length)
+        return not self._choose_source(self._text.match.length) and bool(self._model_k)
 
     def _choose_source(self, match: int) -> int:
         """K of a lookup after a match of `match` tokens; 0: the model's turn."""
@@ -121,7 +121,7 @@ class AutoDrafter(DrafterAround):
         self._match = self._text.match.length
         self._looked_up = self._choose_source(self._match)
         if self._looked_up:
-            return looked_up(self._text, min(self._looked_up, k))
+            return draft_from(self._text, min(self._looked_up, k))
         return self._drafter.propose(context, min(self._model_k, k)) if self._model_k else NOTHING
 
     def commit(self, verified: Verified) -> None:
@@ -136,11 +136,11 @@ class AutoDrafter(DrafterAround):
             self._text.follow(context)  # the prompt: how it repeats itself is not how the answer repeats it
         for token in self._text.unread(context):
             if length := self._text.match.length:
-                self._lookups.judged(length, self._text.continuation(1) == [token])
+                self._lookups.observe(length, self._text.continuation(1) == [token])
             self._text.append(token)
 
     def observe(self, round: Round) -> None:
-        self._lookups.passed(len(round.emitted))
+        self._lookups.fade(len(round.emitted))
         if self._predictions:
             self._predictions.observe(round)
         self._looked_up = 0
@@ -148,14 +148,14 @@ class AutoDrafter(DrafterAround):
 
 
 def make(parts: Parts) -> Drafter:
-    """The pair's draft, of whatever kind, and lookups; lookups alone where it has none."""
+    """The pair's draft model or head together with lookups; lookups alone where the pair has neither."""
     made = make_head(parts) if parts.head else make_model(parts) if parts.draft else None
     # A fixed K holds for predictions too.
     predictions = None if isinstance(parts.length, Fixed) else PredictionLength()
     return AutoDrafter(parts.length, parts.lookups, made, SuffixAutomaton(parts.prompt, parts.predicted), predictions)
 
 
-def looked_up(text: SuffixAutomaton, k: int) -> Draft:
+def draft_from(text: SuffixAutomaton, k: int) -> Draft:
     """`k` tokens at most that followed the match before; the draft says whether they were predicted."""
     source = PREDICTED if text.predicts else LOOKUP
     return Draft(mx.array(text.continuation(k), dtype=mx.int32), drafter=source.name)

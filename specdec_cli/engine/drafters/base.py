@@ -1,4 +1,4 @@
-"""Who guesses the next tokens. Law: a drafter may be wrong, slow or silent; it can never change the answer.
+"""Who guesses the next tokens. A drafter may be wrong, slow or silent; it never changes the answer.
 
 Letters: K drafted tokens, V the target's vocabulary size, D hidden size. A new drafter is one class and one line of
 `kinds.DRAFTERS`.
@@ -57,7 +57,7 @@ class Verified:
 
 
 class Drafter:
-    """Two verbs, `propose` and `commit`; every other method has a default that does nothing."""
+    """A drafter needs `propose` and `commit`; every other method has a default that does nothing."""
 
     name: str = NONE.name
 

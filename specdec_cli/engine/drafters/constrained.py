@@ -1,6 +1,6 @@
 """Drafts inside a constraint: what it forces for nothing, else what another drafter says, as far as it is legal.
 
-Law: forced tokens are guesses like any other and are verified, because a model may spell the same text otherwise.
+Forced tokens are guesses like any other and are verified, because a model may spell the same text otherwise.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class ModelDrafter(StepwiseDrafter):
 
 
 def make(parts: Parts) -> Drafter:
-    """The pair's draft, or nobody where it has none."""
+    """The drafter of the pair's draft model; one that drafts nothing where the pair has none."""
     if parts.draft is None:
         return no_drafter(parts)
     return ModelDrafter(parts.draft, parts.target.vocab_size, parts.rule)

@@ -1,4 +1,4 @@
-"""A head trained with the target, which drafts from the target's own hidden states. Law: it keeps none of its own.
+"""A head trained with the target, which drafts from the target's own hidden states. It keeps no states of its own.
 
 Its first token comes from the pass that reads the accepted tokens with the target's states; each further one from what
 the pass before it carried on. Letters: K drafted tokens, V the target's vocabulary size.
@@ -62,7 +62,7 @@ class MtpDrafter(StepwiseDrafter):
 
 
 def make(parts: Parts) -> Drafter:
-    """The pair's head, or nobody where it has none."""
+    """The drafter of the pair's head; one that drafts nothing where the pair has none."""
     if parts.head is None:
         return no_drafter(parts)
     return MtpDrafter(parts.head, parts.target, parts.rule)

@@ -1,4 +1,4 @@
-"""Drafts from the text itself: what followed the same tokens before. Law: no model, O(1) host work a token.
+"""Drafts from the text itself: what followed the same tokens before. It needs no model.
 
 Prompt lookup (Saxena 2023) over prompt and answer, longest match first.
 """
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from specdec_cli.engine.draft import NOTHING, Draft
 from specdec_cli.engine.draft_length.acceptance import SHORTEST_MATCH
 from specdec_cli.engine.draft_length.fixed import Fixed
-from specdec_cli.engine.drafters.auto import AutoDrafter, PredictionLength, looked_up
+from specdec_cli.engine.drafters.auto import AutoDrafter, PredictionLength, draft_from
 from specdec_cli.engine.drafters.base import Drafter, Parts, Verified
 from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton
 from specdec_cli.kinds import LOOKUP
@@ -31,7 +31,7 @@ class NgramDrafter(Drafter):
         self.text.follow(context)
         if self.text.match.length < SHORTEST_MATCH:
             return NOTHING
-        return looked_up(self.text, k)
+        return draft_from(self.text, k)
 
     def commit(self, verified: Verified) -> None:
         self.text.follow(verified.context)

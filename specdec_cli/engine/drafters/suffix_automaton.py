@@ -1,4 +1,4 @@
-"""The earlier occurrence of a text's end (pure). Law: amortised O(1) work a token, whatever the length of the text.
+"""The earlier occurrence of a text's end (pure), by O(1) work a token (amortised).
 
 An index of every substring of a growing text: the suffix automaton (Blumer et al. 1985). Its suffix link from the whole
 text is the longest end of the text that occurred earlier, which is what prompt lookup (Saxena 2023) looks for.
@@ -92,7 +92,7 @@ class SuffixAutomaton:
         while state >= 0 and token not in self._next[state]:
             self._next[state][token] = whole
             state = self._link[state]
-        self._link[whole] = self._linked(state, token) if state >= 0 else 0
+        self._link[whole] = self._find_or_split(state, token) if state >= 0 else 0
         self._whole = whole
         found = self._link[whole]
         self.match = Match(self._longest[found], self._after[found])
@@ -100,7 +100,7 @@ class SuffixAutomaton:
             self.match = Match(0, 0)  # nothing is predicted beyond the end
         self._after[found] = len(self._text)
 
-    def _linked(self, state: int, token: int) -> int:
+    def _find_or_split(self, state: int, token: int) -> int:
         """The state of the longest word that ends in `token` after `state`; split off if it holds longer words."""
         reached = self._next[state][token]
         if self._longest[reached] == self._longest[state] + 1:

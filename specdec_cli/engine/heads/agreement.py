@@ -1,4 +1,4 @@
-"""How well a head guesses its target's own words, in the family's reading or another. Law: who does not, drafts not.
+"""How well a head guesses its target's own words, in the family's reading or another. Too little, and it is refused.
 
 What goes wrong with a head fails silently: norms shifted twice or not at all, another hidden state, another order. So
 the target says some words, and the head guesses each from the words before it. Where that goes badly as its family is

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import mlx.core as mx
-import mlx.nn as nn
 from mlx.utils import tree_flatten
 from mlx_lm.models.cache import KVCache
 
@@ -65,7 +64,7 @@ class Head:
     @property
     def layer_bytes(self) -> int:
         """Bytes of the head's own weights."""
-        return _bytes(self.module)
+        return sum(value.nbytes for _, value in tree_flatten(self.module.parameters()))
 
     @property
     def step_bytes(self) -> int:
@@ -240,7 +239,3 @@ class CachedHead:
             raise SpecdecError(
                 f"the cache of {self.head.name} did not take back {entries} entries", "please report this"
             )
-
-
-def _bytes(module: nn.Module) -> int:
-    return sum(value.nbytes for _, value in tree_flatten(module.parameters()))

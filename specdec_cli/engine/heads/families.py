@@ -1,4 +1,4 @@
-"""Families of heads: their decoder layers, which are mlx-lm's own, and how they are used. Law: one row a family.
+"""Families of heads: their decoder layers, which are mlx-lm's own, and how they are used. One row a family.
 
 What a wrong row costs is acceptance alone; the check at load finds it. Sources: Qwen3-Next's and DeepSeek-V3's reports
 (arXiv:2412.19437, section 2.2); vllm#46075 for what GLM carries on; XiaomiMiMo's modelling code for its order.

@@ -1,4 +1,4 @@
-"""A head's files -> its network. Law: every tensor has its place, every place its tensor; a refusal names the first.
+"""A head's files -> its network. Every tensor must have its place, and every place its tensor.
 
 Letters: E experts, I their inner size, D hidden size.
 """
@@ -38,11 +38,11 @@ def load_head(
     """
     head = _empty(files, hidden_size, recipe)
     shift = files.zero_centred if zero_centred is None else zero_centred
-    tensors = _placed(files, shift)
+    tensors = _read_tensors(files, shift)
     _quantize(head, tensors, files.name)
     _require_all(head, tensors, files.name)
     if files.declared_dtype == "float32":
-        tensors = {name: _widened(value) for name, value in tensors.items()}
+        tensors = {name: _widen(value) for name, value in tensors.items()}
     head.load_weights(list(tensors.items()))
     if files.packing is not None:
         _pack(head, files.packing)
@@ -74,13 +74,13 @@ def _empty(files: HeadFiles, hidden_size: int, recipe: Recipe | None) -> MtpHead
         ) from error
 
 
-def _placed(files: HeadFiles, zero_centred: bool) -> Tensors:
+def _read_tensors(files: HeadFiles, zero_centred: bool) -> Tensors:
     """The tensors by the names of the network's parameters: experts joined, norms as they are multiplied with."""
     loaded: dict[Any, Any] = {}
     for path in files.files:
         loaded[path] = mx.load(str(path))
     tensors: Tensors = {name: loaded[stored.file][stored.name] for name, stored in files.tensors.items()}
-    tensors = BUILDS[files.family.name].converted(files.config, _stacked(_unfused(tensors)))
+    tensors = BUILDS[files.family.name].converted(files.config, _stack_experts(_split_fused(tensors)))
     if zero_centred:
         tensors |= {name: value + 1.0 for name, value in tensors.items() if is_norm(name, value.ndim)}
     return tensors
@@ -91,7 +91,7 @@ def is_norm(name: str, axes: int) -> bool:
     return axes == 1 and (name.endswith("norm.weight") or "norm_" in name)
 
 
-def _unfused(tensors: Tensors) -> Tensors:
+def _split_fused(tensors: Tensors) -> Tensors:
     """`experts.gate_up_proj` [E, 2 I, D] as two matrices; `experts.down_proj` under its new name."""
     found: Tensors = {}
     for name, value in tensors.items():
@@ -109,7 +109,7 @@ def _unfused(tensors: Tensors) -> Tensors:
     return found
 
 
-def _stacked(tensors: Tensors) -> Tensors:
+def _stack_experts(tensors: Tensors) -> Tensors:
     """Experts that are stored one by one, as [E, …]."""
     groups: dict[str, dict[int, mx.array]] = {}
     found: Tensors = {}
@@ -175,5 +175,5 @@ def _require_all(head: MtpHead, tensors: Tensors, name: str) -> None:
             )
 
 
-def _widened(value: mx.array) -> mx.array:
+def _widen(value: mx.array) -> mx.array:
     return value.astype(mx.float32) if mx.issubdtype(value.dtype, mx.floating) else value

@@ -1,4 +1,4 @@
-"""Heads that predict several tokens (MTP): one layer that reads a token and a hidden state. Law: one class, no family.
+"""Heads that predict several tokens (MTP): one layer that reads a token and a hidden state. One class for all families.
 
 DeepSeek-V3 (arXiv:2412.19437, section 2.2), as Qwen3-Next and its successors train it. What differs between families is
 in `Recipe`: nothing fails if one of these is wrong, the head only guesses badly.

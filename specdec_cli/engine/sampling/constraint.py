@@ -17,10 +17,10 @@ from specdec_cli.engine.device import fused
 
 
 class Constraint(Protocol):
-    """Where one answer stands: behind the tokens that `advance` was given. Nothing else moves it."""
+    """The state of one answer: what may follow the tokens that `advance` was given. Nothing else changes it."""
 
     def forced(self) -> list[int]:
-        """Tokens that spell what must come next; only a guess, other tokens may spell the same."""
+        """Tokens that spell the text that must come next. They are a guess: other tokens may spell the same text."""
 
     def legal(self, draft: Sequence[int]) -> int:
         """How many of the `draft` tokens may follow; at most one stop token, the last."""
@@ -35,12 +35,12 @@ class Constraint(Protocol):
         """These tokens are the answer's next ones."""
 
 
-def masked(logits: mx.array, rows: mx.array) -> mx.array:
+def apply_mask(logits: mx.array, rows: mx.array) -> mx.array:
     """`logits` [N, V], -inf where the packed `rows` [N, W] have no bit."""
     words = mx.repeat(rows, 32, axis=-1)[:, : logits.shape[-1]]
-    return _kept(logits, words, mx.arange(logits.shape[-1], dtype=mx.int32))
+    return _mask_out(logits, words, mx.arange(logits.shape[-1], dtype=mx.int32))
 
 
 @fused
-def _kept(logits: mx.array, words: mx.array, columns: mx.array) -> mx.array:
+def _mask_out(logits: mx.array, words: mx.array, columns: mx.array) -> mx.array:
     return mx.where((words >> (columns % 32)) & 1, logits, -math.inf)

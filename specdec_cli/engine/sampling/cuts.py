@@ -52,14 +52,14 @@ def cut_log_probs(logits: mx.array, cuts: Cuts) -> mx.array:
     if 0 < cuts.top_k < logits.shape[-1]:
         best_values = top_values(logits, cuts.top_k)
         kept = mx.sum(logits >= best_values[:, :1], axis=-1, keepdims=True)
-        best_values = _widened(best_values)
+        best_values = _widen(best_values)
         masses = _masses_of_best(best_values, kept, cuts.temperature)
         return _above_threshold(logits, best_values, best_values[:, -1:], masses, cuts)
     if cuts.top_p is not None and _has_levels(logits):
         values, best = half_values(logits.dtype), mx.max(logits, axis=-1, keepdims=True)
         masses = _masses(values, histogram(logits), best, cuts.temperature)
         return _above_threshold(logits, values, best, masses, cuts)
-    wide = _widened(logits)
+    wide = _widen(logits)
     best = mx.max(wide, axis=-1, keepdims=True)
     if cuts.top_p is None:
         return _all_but_floor(wide, best, cuts)
@@ -67,7 +67,7 @@ def cut_log_probs(logits: mx.array, cuts: Cuts) -> mx.array:
     return _nucleus_by_search(keys_of(logits), scores, weights, cuts.top_p, cuts.floor)
 
 
-def _widened(logits: mx.array) -> mx.array:
+def _widen(logits: mx.array) -> mx.array:
     """In float32 where each kernel that takes `logits` would convert them; fused ones do it as they read."""
     return logits if device.fuses() else logits.astype(mx.float32)
 
@@ -191,7 +191,7 @@ def _nucleus_by_search(
         found = _advance(found, beaten_by, limit, step)
     scores, weights = _weights_from(keys, found, scores, weights)
     if floor is not None:
-        scores, weights = _floored(scores, weights, floor)
+        scores, weights = _apply_floor(scores, weights, floor)
     return _normalise(scores, mx.sum(weights, axis=-1, keepdims=True))
 
 
@@ -219,7 +219,7 @@ def _weights_from(keys: mx.array, found: mx.array, scores: mx.array, weights: mx
 
 
 @fused
-def _floored(scores: mx.array, weights: mx.array, floor: mx.array) -> tuple[mx.array, mx.array]:
+def _apply_floor(scores: mx.array, weights: mx.array, floor: mx.array) -> tuple[mx.array, mx.array]:
     kept = scores >= floor
     return mx.where(kept, scores, -math.inf), weights * kept
 

@@ -12,7 +12,7 @@ import mlx.core as mx
 
 from specdec_cli.engine import device
 from specdec_cli.engine.draft import NO_TOKENS
-from specdec_cli.engine.sampling.constraint import Constraint, masked
+from specdec_cli.engine.sampling.constraint import Constraint, apply_mask
 from specdec_cli.engine.sampling.noise import Noise
 from specdec_cli.engine.sampling.warps import Counts, Sampling, adjusted, draw, log_probs
 
@@ -42,7 +42,7 @@ class Sampler:
         if counts and ahead:
             counts = counts.add(mx.concatenate(list(ahead)))
         if self._constraint:
-            logits = masked(logits, self._masks(self._constraint, logits, ahead))
+            logits = apply_mask(logits, self._masks(self._constraint, logits, ahead))
         return self._scores(logits, counts)
 
     def for_target(self, logits: mx.array, pending: mx.array, uncommitted: mx.array = NO_TOKENS) -> mx.array:
@@ -54,7 +54,7 @@ class Sampler:
         if counts:
             counts = (counts.add(uncommitted) if uncommitted.size else counts).rows(pending)
         if self._constraint:
-            logits = masked(logits, self._masks(self._constraint, logits, (uncommitted, pending)))
+            logits = apply_mask(logits, self._masks(self._constraint, logits, (uncommitted, pending)))
         return self._scores(logits, counts)
 
     def _masks(self, constraint: Constraint, logits: mx.array, ahead: Sequence[mx.array]) -> mx.array:

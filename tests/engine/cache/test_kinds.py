@@ -3,7 +3,7 @@
 import mlx.core as mx
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from mlx_lm.models.cache import ArraysCache, CacheList, ChunkedKVCache, KVCache, QuantizedKVCache, RotatingKVCache
 
@@ -12,7 +12,6 @@ from specdec_cli.engine.cache.kinds import (
     KVQuantization,
     bytes_at,
     detached,
-    leaves,
     put_back,
     reaches,
     rolling,
@@ -41,11 +40,6 @@ def feed(cache, first, tokens):
     return np.array(cache.update_and_fetch(rows(first, tokens), rows(first, tokens))[0])
 
 
-def test_leaves_are_all_caches_in_order_however_deep():
-    a, b, c, d = KVCache(), KVCache(), ArraysCache(2), KVCache()
-    assert leaves([a, CacheList(b, CacheList(c)), d]) == [a, b, c, d]
-
-
 def test_a_ring_becomes_a_window_and_only_plain_caches_are_quantized():
     kv = KVQuantization(8, 32)
     kinds = {KVCache: QuantizedKVCache, ArraysCache: ArraysCache, ChunkedKVCache: ChunkedKVCache}
@@ -62,6 +56,7 @@ def test_a_ring_that_keeps_its_first_tokens_is_refused():
 
 
 @pytest.mark.parametrize("name", MAKERS)
+@settings(max_examples=10)
 @given(before=st.integers(1, 20), after=st.lists(st.integers(1, 5), min_size=1, max_size=4))
 def test_a_cache_that_is_put_back_goes_on_as_one_that_never_left(name, before, after):
     """Also a second time from the same state, and whatever was written in between."""
@@ -80,16 +75,6 @@ def test_a_cache_that_is_put_back_goes_on_as_one_that_never_left(name, before, a
         put_back([ours], [state])
 
 
-def test_a_recurrent_state_is_kept_without_a_copy():
-    cache = ArraysCache(2)
-    cache[0] = mx.array([1.0])
-    state = state_of(cache)
-    assert state["cache"][0] is cache[0]
-    cache[0] = mx.array([2.0])
-    put_back([cache], [state])
-    assert cache[0].tolist() == [1.0]
-
-
 def test_a_detached_copy_is_not_reached_by_later_writes():
     cache = KVCache()
     feed(cache, 0, 4)
@@ -100,17 +85,7 @@ def test_a_detached_copy_is_not_reached_by_later_writes():
     assert np.array(state["keys"])[0, 0, :4, 0].tolist() == [0, 1, 2, 3]
 
 
-def test_a_name_alone_is_reached_by_later_writes():
-    """Negative control: mlx writes into an array through every name it has."""
-    cache = KVCache()
-    feed(cache, 0, 4)
-    same = dict(vars(cache))["keys"]
-    cache.trim(2)
-    feed(cache, 50, 2)
-    assert np.array(same)[0, 0, :4, 0].tolist() == [0, 1, 50, 51]
-
-
-@pytest.mark.parametrize("position", range(12))
+@pytest.mark.parametrize("position", [0, 3, 4, 11])
 def test_a_chunk_is_reached_while_it_is_whole(position):
     cache = ChunkedKVCache(4)
     feed(cache, 0, 10)
@@ -119,13 +94,20 @@ def test_a_chunk_is_reached_while_it_is_whole(position):
     assert reaches(cache, position) == whole and cache.start_position > 0
 
 
-@pytest.mark.parametrize("tokens", [1, 255, 256, 257, 700])
+@pytest.mark.parametrize("tokens", [256, 257])
 def test_bytes_of_a_plain_cache_are_those_it_really_has(tokens):
     cache = KVCache()
     for first in range(0, tokens, 64):
         feed(cache, first, min(64, tokens - first))
     assert bytes_at(cache, tokens, 64, 4) == cache.keys.nbytes + cache.values.nbytes
     assert bytes_at(cache, tokens, 64, 2) * 2 == bytes_at(cache, tokens, 64, 4)
+
+
+def test_a_state_is_counted_with_the_one_before_it_and_its_snapshots_and_an_unused_cache_not_at_all():
+    cache = ArraysCache(1)
+    cache[0] = mx.zeros((1, 8))
+    assert bytes_at(cache, 10_000, 64, 2) == (2 + KEPT_SNAPSHOTS) * 32
+    assert bytes_at(KVCache(), 10_000, 64, 2) == 0
 
 
 def test_packed_numbers_cost_the_same_whatever_the_network_computes_in():
@@ -135,10 +117,3 @@ def test_packed_numbers_cost_the_same_whatever_the_network_computes_in():
     scales_and_biases = 2 * 256 * 2 * (64 // 32)
     assert bytes_at(cache, 200, 64, 4) == packed + scales_and_biases * 4
     assert bytes_at(cache, 200, 64, 2) == packed + scales_and_biases * 2
-
-
-def test_a_state_is_counted_with_the_one_before_it_and_its_snapshots_and_an_unused_cache_not_at_all():
-    cache = ArraysCache(1)
-    cache[0] = mx.zeros((1, 8))
-    assert bytes_at(cache, 10_000, 64, 2) == (2 + KEPT_SNAPSHOTS) * 32
-    assert bytes_at(KVCache(), 10_000, 64, 2) == 0

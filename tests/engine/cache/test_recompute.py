@@ -8,7 +8,7 @@ from mlx_lm.models.cache import ArraysCache, make_prompt_cache
 
 from specdec_cli.engine.architectures import architectures
 from specdec_cli.engine.cache.kinds import leaves
-from specdec_cli.engine.cache.recompute import ANSWERED, readers_of, recorder_of
+from specdec_cli.engine.cache.recompute import ANSWERED, readers_of
 from specdec_cli.engine.cache.rollback import Caches
 from specdec_cli.engine.conformance.networks import tiny_network
 from specdec_cli.engine.model import CachedModel
@@ -48,20 +48,6 @@ def test_a_state_taken_back_is_that_of_the_kept_tokens_and_reads_no_projection_a
     assert expected and len(found) == len(expected)
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-4)
-
-
-def test_a_network_without_recurrences_has_no_recorder_and_no_readers():
-    network = tiny_network(architectures()["qwen3"], 1)
-    Caches(network)
-    assert recorder_of(network) is None and readers_of(network, make_prompt_cache(network)) == []
-
-
-def test_all_caches_of_a_network_share_one_recorder():
-    network = tiny_network(architectures()["mamba2"], 1)
-    Caches(network)
-    first = recorder_of(network)
-    Caches(network)
-    assert first is not None and recorder_of(network) is first
 
 
 @pytest.mark.parametrize("name", RECURRENT)

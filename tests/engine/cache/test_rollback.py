@@ -8,12 +8,9 @@ from hypothesis import strategies as st
 from mlx_lm.models.cache import make_prompt_cache
 
 from specdec_cli.engine.architectures import architectures
-from specdec_cli.engine.cache.kinds import KEPT_SNAPSHOTS
 from specdec_cli.engine.cache.rollback import Caches, common_prefix
 from specdec_cli.engine.conformance.networks import tiny_network
-from specdec_cli.engine.model import CachedModel
 from specdec_cli.errors import SpecdecError
-from specdec_cli.request import MAX_ROWS
 
 TEXT = [3 + (i * i * 7 + i) % 60 for i in range(90)]
 KINDS = {"qwen3": "trimmed", "gemma3_text": "window", "llama4": "chunks", "mamba2": "state", "qwen3_5": "both"}
@@ -56,31 +53,6 @@ def test_far_back_it_says_how_far_it_came_and_is_right_there(network):
     np.testing.assert_allclose(np.array(logits[-1]), fresh(network, TEXT[:35]), atol=2e-3)
 
 
-def test_a_rollback_forwards_changes_nothing(network):
-    caches = Caches(network)
-    feed(caches, network, TEXT[:5])
-    assert caches.rollback(9) == 5
-
-
-def test_only_the_newest_snapshots_are_kept_and_one_place_only_once():
-    network = tiny_network(architectures()["mamba2"], 1)
-    caches = Caches(network)
-    for _ in range(4):
-        feed(caches, network, [3] * (MAX_ROWS + 1))  # too long to be recorded
-        caches.snapshot()
-        caches.snapshot()
-    step = MAX_ROWS + 1
-    assert [snapshot.length for snapshot in caches._snapshots] == [step * n for n in range(5 - KEPT_SNAPSHOTS, 5)]
-
-
-def test_where_trimming_always_can_no_snapshot_is_taken():
-    network = tiny_network(architectures()["qwen3"], 1)
-    caches = Caches(network)
-    feed(caches, network, TEXT[:5])
-    caches.snapshot()
-    assert caches._snapshots == []
-
-
 def test_a_pass_that_raises_forgets_everything(network):
     caches = Caches(network)
     feed(caches, network, TEXT[:5])
@@ -97,19 +69,6 @@ def test_a_layer_that_takes_back_less_is_an_error(monkeypatch):
     with pytest.raises(SpecdecError, match="a KVCache took back 1 of 2 tokens"):
         caches.rollback(3)
     assert caches.length == 0
-
-
-def test_a_turn_that_forgets_the_reply_comes_back_to_the_end_of_its_prompt():
-    """Thinking blocks leave later turns; recurrent and window caches then need a snapshot at the prompt's end."""
-    for name in ("qwen3_5", "gemma3_text"):
-        model = CachedModel(tiny_network(architectures()[name], 1), "m")
-        prompt, reply = TEXT[:50], [5, 9] * 40
-        for _ in model.prefill(prompt):
-            pass
-        for token in reply:
-            model.extend(mx.array([token]))
-        model.commit(prompt + reply, len(prompt + reply) - 1)
-        assert model.reuse([*prompt, 77, 78]) == len(prompt) - 1
 
 
 @given(st.lists(st.integers(0, 2)), st.lists(st.integers(0, 2)))
@@ -205,13 +164,3 @@ def test_bytes_are_those_of_the_arrays_that_are_there(network):
     assert grown * 0.9 <= caches.nbytes <= grown * 1.1
     caches.copy(300)
     assert caches.nbytes <= grown * 1.1
-
-
-def test_room_given_back_is_made_again():
-    caches = Caches(network := tiny_network(architectures()["qwen3"], 1))
-    feed(caches, network, TEXT[:40])
-    roomy = caches.nbytes
-    caches.give_back_room()
-    assert caches.nbytes * 256 == roomy * 40
-    logits = feed(caches, network, [7, 8])
-    np.testing.assert_allclose(np.array(logits[-1]), fresh(network, [*TEXT[:40], 7, 8]), atol=2e-3)

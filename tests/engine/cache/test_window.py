@@ -3,7 +3,7 @@
 import mlx.core as mx
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specdec_cli.engine.cache.window import WindowKVCache
@@ -34,6 +34,7 @@ def expected(text, tokens, window):
 STEPS = st.lists(st.tuples(st.integers(1, MAX_ROWS), st.floats(0, 1)), min_size=1, max_size=40)
 
 
+@settings(max_examples=30)
 @given(window=st.integers(1, 40), asked=st.sampled_from([None, -1, 0, 1]), steps=STEPS)
 def test_every_row_sees_its_own_window_whatever_was_taken_back(window, asked, steps):
     """`asked`: some models ask for a window one position wider or narrower than the cache."""
@@ -67,11 +68,6 @@ def test_what_is_gone_cannot_be_the_end_again_and_nothing_is_taken_back():
     assert cache.trim(40 - reachable[0] + 1) == 0 and cache.offset == 40
     assert cache.trim(41) == 0
     assert cache.trim(40 - reachable[0]) == 40 - reachable[0]
-
-
-def test_an_empty_window_holds_nothing():
-    cache = WindowKVCache(4)
-    assert (cache.empty(), cache.nbytes, cache.size(), cache.state) == (True, 0, 0, (None, None))
 
 
 @pytest.mark.parametrize("wanted", [True, False])

@@ -5,7 +5,6 @@ On the CPU mlx's passes over one row and several often round alike, so another r
 
 from dataclasses import replace
 
-import mlx.core as mx
 import mlx.nn as nn
 import pytest
 from mlx_lm.models.cache import KVCache
@@ -15,21 +14,17 @@ from specdec_cli.engine.cache.window import WindowKVCache
 from specdec_cli.engine.conformance import kernels
 from specdec_cli.engine.conformance.kernels import (
     PRECISIONS,
-    ROUNDS,
-    TOKENS,
     Agreement,
     agreement,
-    blocks,
     check_family,
     families,
-    largest_change,
     network_in,
     run_families,
     text,
 )
 from specdec_cli.engine.model import CachedModel
 
-FAULT_LOGITS = 0.5
+pytestmark = pytest.mark.slow  # networks of the sizes of released models
 
 
 class Changed(nn.Module):
@@ -55,58 +50,19 @@ def found_with(precision, reference_change, our_change, family="dense"):
     return agreement(Changed(network, reference_change), target, text(target.vocab_size))
 
 
-def rounded_otherwise(logits):
-    """As kernels for several rows round: each logit moved by up to one spacing, another for each position."""
-    noise = mx.random.uniform(-1.0, 1.0, logits.shape, key=mx.random.key(logits.shape[1]))
-    return (logits.astype(mx.float32) * (1 + 2.0**-8 * noise)).astype(logits.dtype)
-
-
-def one_row_wrong(logits):
-    """Row 1 of every pass likes a token that it should not."""
-    return logits.at[:, 1, 7].add(FAULT_LOGITS)
-
-
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("name", ["dense", "window", "ssd"])
+@pytest.mark.parametrize(("name", "precision"), [("dense", "bfloat16"), ("window", "4 bits"), ("ssd", "bfloat16")])
 def test_a_right_family_passes_and_says_what_it_proves(name, precision):
     found = check_family(families()[name], precision)
     assert (found.status, found.proves) == ("pass", f"kernels real models use: {precision}, {families()[name].width}")
     assert found.accepted and found.rejected and "a lost rollback" in found.detail
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("name", ["sinks", "experts", "shared", "delta", "latent"])
 def test_every_other_family_passes_or_is_refused_by_this_device(name, precision):
     found = check_family(families()[name], precision)
     assert found.status == "pass" or (families()[name].experts and found.detail == kernels.NO_EXPERTS)
-
-
-def test_there_are_eight_families_with_the_sizes_of_released_models():
-    configs = [family.architecture.config for family in families().values()]
-    flat = [{**config, **config.get("text_config", {})} for config in configs]
-    assert len(flat) == 8
-    assert {config["head_dim"] for config in flat if "head_dim" in config} == {64, 128, 256}
-    assert {config["linear_key_head_dim"] for config in flat if "linear_key_head_dim" in config} == {128}
-
-
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_networks_compute_in_bfloat16_with_matrices_of_the_named_bits(precision):
-    network = network_in(families()["dense"], precision)
-    assert network(mx.array([[3, 4]])).dtype == mx.bfloat16
-    assert isinstance(network.layers[0].mlp.down_proj, nn.QuantizedLinear) == (precision == "4 bits")
-
-
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_passes_that_round_otherwise_are_no_fault(precision):
-    found = found_with(precision, rounded_otherwise, rounded_otherwise)
-    assert 0 < found.found <= found.allowed and found.shows_faults
-
-
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_a_row_that_is_half_a_logit_off_in_our_passes_is_a_fault(precision):
-    found = found_with(precision, rounded_otherwise, one_row_wrong)
-    assert found.found > found.allowed
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -135,18 +91,6 @@ def test_a_lost_rollback_is_wrong(monkeypatch, name, where, method, broken, prec
     assert found.status == "wrong" and "largest change of a gap" in found.detail
 
 
-def test_what_could_not_show_a_fault_is_idle(monkeypatch):
-    noisy = Agreement(found=0.2, measured=0.2, float32=9.0, one_rounding=0.03, lost=1.0)
-    monkeypatch.setattr(kernels, "agreement", lambda *_: noisy)
-    assert not noisy.shows_faults and check_family(families()["dense"], "bfloat16").status == "idle"
-
-
-def test_a_figure_that_is_no_number_is_wrong(monkeypatch):
-    broken = Agreement(found=float("nan"), measured=0.1, float32=0.1, one_rounding=0.03, lost=3.0)
-    monkeypatch.setattr(kernels, "agreement", lambda *_: broken)
-    assert check_family(families()["dense"], "bfloat16").status == "wrong"
-
-
 def test_one_that_raises_is_wrong_and_the_next_is_still_tried(monkeypatch):
     def failing(family, precision, real=check_family):
         if precision == "bfloat16":
@@ -159,14 +103,13 @@ def test_one_that_raises_is_wrong_and_the_next_is_still_tried(monkeypatch):
     assert found[0].detail == "RuntimeError: kernel failed to compile"
 
 
-def test_the_reference_reads_the_text_in_the_rounds_row_counts():
-    ids = text(256)
-    chunks = blocks(ids)
-    assert [token for chunk in chunks for token in chunk] == ids[:TOKENS]
-    assert {k + 1 for k, _ in ROUNDS} <= {len(chunk) for chunk in chunks}
+def test_a_figure_that_is_no_number_is_wrong(monkeypatch):
+    broken = Agreement(found=float("nan"), measured=0.1, float32=0.1, one_rounding=0.03, lost=3.0)
+    monkeypatch.setattr(kernels, "agreement", lambda *_: broken)
+    assert check_family(families()["dense"], "bfloat16").status == "wrong"
 
 
-def test_a_change_of_all_logits_alike_changes_no_gap():
-    reference = mx.array([[1.0, 3.0, 2.0]])
-    assert largest_change(reference + 5, reference) == 0.0
-    assert largest_change(reference + mx.array([0.0, 0.0, 0.5]), reference) == 0.5
+def test_what_could_not_show_a_fault_is_idle(monkeypatch):
+    noisy = Agreement(found=0.2, measured=0.2, float32=9.0, one_rounding=0.03, lost=1.0)
+    monkeypatch.setattr(kernels, "agreement", lambda *_: noisy)
+    assert not noisy.shows_faults and check_family(families()["dense"], "bfloat16").status == "idle"

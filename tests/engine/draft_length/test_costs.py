@@ -9,19 +9,18 @@ from hypothesis import strategies as st
 
 from specdec_cli.engine.draft_length.constants import PREFILL_TOKENS, STALE_ROUNDS, TURN_ROUNDS
 from specdec_cli.engine.draft_length.costs import Costs, RoundCosts, costs_from_dict
-from specdec_cli.gain import TYPICAL_ROW_COST
 
 
 def measured(assumed=None, plain=1.0, rounds=4):
     costs = RoundCosts(assumed or Costs())
     for _ in range(rounds):
-        costs.plain(plain)
+        costs.observe_plain(plain)
     return costs
 
 
 def drafted(costs, rounds, k, draft, verify):
     for _ in range(rounds):
-        costs.drafted(k, draft, verify)
+        costs.observe_drafted(k, draft, verify)
     return costs
 
 
@@ -30,17 +29,6 @@ def test_before_it_is_measured_a_round_costs_what_is_assumed(ratio, row, k):
     costs = measured(Costs.of_ratio(ratio, row), plain=0.02)
     assert costs.round_steps(k) == pytest.approx(k * ratio + 1 + k * row)
     assert costs.round_steps(0) == 1.0 and costs.plain_seconds() == 0.02
-
-
-def test_an_assumption_that_says_nothing_of_rows_takes_the_typical_cost():
-    assert Costs().rows(4) == pytest.approx(1 + 3 * TYPICAL_ROW_COST) and Costs().rows(1) == 1.0
-
-
-def test_two_plain_rounds_make_it_ready():
-    costs = RoundCosts(Costs())
-    for seconds, ready in ((1.0, False), (0.0, False), (1.0, True)):  # a clock that did not move is no measure
-        costs.plain(seconds)
-        assert costs.ready == ready
 
 
 def test_measured_rounds_overrule_the_assumption():
@@ -52,18 +40,18 @@ def test_measured_rounds_overrule_the_assumption():
 def test_one_spike_moves_an_unknown_cost_by_a_third_at_most_and_a_third_of_spikes_by_nothing():
     costs = measured()
     before = costs.round_steps(2)
-    costs.drafted(2, 0.2, 50.0)
+    costs.observe_drafted(2, 0.2, 50.0)
     assert costs.round_steps(2) < before * 1.4
     for i in range(30):
-        costs.drafted(2, 0.2, 9.0 if i % 3 == 0 else 1.3)
+        costs.observe_drafted(2, 0.2, 9.0 if i % 3 == 0 else 1.3)
     assert costs.round_steps(2) == pytest.approx(1.5, rel=0.04)
 
 
 def test_a_k_that_was_not_measured_lies_between_its_measured_neighbours():
     costs = measured(Costs.of_ratio(0.1, 0.9))
     for _ in range(15):
-        costs.drafted(1, 0.1, 1.1)
-        costs.drafted(5, 0.5, 1.5)
+        costs.observe_drafted(1, 0.1, 1.1)
+        costs.observe_drafted(5, 0.5, 1.5)
     assert 1.1 < costs.pass_steps(4) < 1.5 < costs.pass_steps(9)
 
 
@@ -72,7 +60,7 @@ def test_a_size_not_measured_for_long_is_read_off_the_others():
     dear = costs.pass_steps(4)
     drafted(costs, STALE_ROUNDS, 2, 0.2, 1.4)
     assert costs.pass_steps(4) == dear
-    costs.drafted(2, 0.2, 1.4)
+    costs.observe_drafted(2, 0.2, 1.4)
     assert costs.pass_steps(4) == pytest.approx(1.6, rel=0.05)
 
 
@@ -81,7 +69,7 @@ def test_a_machine_that_turns_takes_unseen_costs_with_it_until_a_plain_step_is_m
     drafted(costs, TURN_ROUNDS, 3, 0.6, 2.8)
     assert costs.implied and costs.plain_seconds() == pytest.approx(2.0)
     assert costs.round_steps(3) == pytest.approx(1.7, rel=0.05)
-    costs.plain(1.5)
+    costs.observe_plain(1.5)
     assert not costs.implied and costs.plain_seconds() == 1.5
 
 
@@ -90,7 +78,7 @@ def test_a_start_much_faster_than_a_plain_step_forgets_what_was_measured():
     assumed = Costs.of_ratio(0.1, 0.2)
     for start, forgotten in ((1.1, True), (1.9, False)):
         costs = drafted(measured(assumed, plain=2.0), 12, 1, 0.2, 1.2)
-        costs.started(start)
+        costs.observe_start(start)
         assert costs.implied == forgotten
         assert costs.pass_steps(2) == pytest.approx(1.2 if forgotten else 0.65, rel=0.1)
         assert costs.plain_seconds() == (start if forgotten else 2.0)
@@ -99,23 +87,14 @@ def test_a_start_much_faster_than_a_plain_step_forgets_what_was_measured():
 def test_where_no_plain_step_was_measured_its_start_and_wider_passes_bound_it():
     costs = drafted(RoundCosts(Costs.of_ratio(0.1)), 12, 1, 0.13, 1.3)
     assert costs.plain_seconds() == pytest.approx(1.3 / 1.25)
-    costs.started(0.9)
+    costs.observe_start(0.9)
     assert costs.plain_seconds() == 0.9
-
-
-def test_reading_is_learned_from_long_stretches_only():
-    costs = measured()
-    costs.read(PREFILL_TOKENS - 1, 9.0)
-    assert not costs.read_measured
-    for _ in range(15):
-        costs.read(100, 2.0)
-    assert costs.read_measured and costs.read_seconds() == pytest.approx(0.02, rel=0.05)
 
 
 def test_a_round_that_read_context_too_teaches_no_draft_cost():
     costs = measured()
     before = costs.draft_seconds(2)
-    costs.drafted(2, None, 1.4)
+    costs.observe_drafted(2, None, 1.4)
     assert costs.draft_seconds(2) == before and costs.most_rows == 3
 
 
@@ -146,3 +125,12 @@ def test_nonsense_is_not_taken_for_costs(change, error):
         costs_from_dict(GOOD | change)
     with pytest.raises(KeyError):
         costs_from_dict({})
+
+
+def test_reading_is_learned_from_long_stretches_only():
+    costs = measured()
+    costs.observe_reading(PREFILL_TOKENS - 1, 9.0)
+    assert not costs.read_measured
+    for _ in range(15):
+        costs.observe_reading(100, 2.0)
+    assert costs.read_measured and costs.read_seconds() == pytest.approx(0.02, rel=0.05)

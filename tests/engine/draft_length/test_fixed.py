@@ -1,8 +1,6 @@
 """The same K every round, and where a lookup takes the round."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.events import Round
@@ -13,15 +11,6 @@ def judged(length, rounds, k, accepted):
         emitted = (*range(accepted), 7)
         length.observe(Round(index, "model", tuple(range(k)), accepted, 7, emitted, 0.1, 1.0))
     return length
-
-
-@given(st.integers(0, 16), st.lists(st.integers(0, 4), max_size=8))
-def test_k_is_the_same_whatever_comes(k, accepted):
-    length = Fixed(k)
-    for count in accepted:
-        judged(length, 1, 4, count)
-        assert length.next() == k
-    assert not length.released and length.reason == ""
 
 
 @pytest.mark.parametrize(
@@ -43,8 +32,3 @@ def test_rounds_of_a_lookup_say_nothing_about_the_model():
     for index in range(60):
         length.observe(Round(index, "ngram", (1, 2, 3, 4), 0, 7, (7,), 0.0, 1.0))
     assert length.lookup_k([0.4] * 4) == 0
-
-
-def test_without_a_model_every_match_is_drafted():
-    assert Fixed(0).lookup_k([1.0] * 4) == 0
-    assert Fixed(3).lookup_k([0.9] * 8) == 3

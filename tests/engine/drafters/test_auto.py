@@ -6,13 +6,12 @@ import mlx.core as mx
 import pytest
 
 from fakes.models import tiny_network
+from fakes.products import spread
 from specdec_cli.engine import device
-from specdec_cli.engine.baseline import baseline
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft import Draft
 from specdec_cli.engine.draft_length.acceptance import MAX_LOOKUP, LookupAcceptance
 from specdec_cli.engine.draft_length.adaptive import Adaptive
-from specdec_cli.engine.draft_length.chips import CHIP_DOUBT, chip_of
 from specdec_cli.engine.draft_length.costs import Costs
 from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.engine.drafters.auto import AutoDrafter
@@ -20,7 +19,7 @@ from specdec_cli.engine.drafters.base import Drafter, Verified
 from specdec_cli.engine.drafters.model import ModelDrafter
 from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.sampling.acceptance import greedy, make_rule
+from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.events import Round
@@ -62,9 +61,7 @@ LENGTHS = {
 }
 
 
-@pytest.mark.parametrize("ahead", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-@pytest.mark.parametrize("name", LENGTHS)
+@pytest.mark.parametrize(("name", "temperature", "ahead"), spread(LENGTHS, [0.8, 0.0], [False, False, True]))
 def test_whoever_drafts_the_words_are_the_targets_own(name, temperature, ahead, monkeypatch):
     monkeypatch.setattr(device, "queues_ahead", lambda: ahead)
 
@@ -90,14 +87,6 @@ def test_whoever_drafts_the_words_are_the_targets_own(name, temperature, ahead, 
         assert "ngram" in names if name != "auto" else names
 
 
-def test_greedy_lookups_equal_mlx_lm():
-    expected = [t for r in baseline(NETWORK, REPEATING, 60, frozenset(), CLOCK) for t in r.emitted]
-    target, context = CachedModel(NETWORK, "target"), list(REPEATING)
-    drafter = AutoDrafter(Always(0), LookupAcceptance(), None)
-    list(decode(target, drafter, greedy(target.vocab_size), drafter, context, 60, frozenset(), CLOCK))
-    assert context == REPEATING + expected
-
-
 def plain(index, seconds=1.0):
     return Round(index, "none", (), 0, 7, (7,), 0.0, seconds)
 
@@ -111,21 +100,6 @@ def test_a_lookup_drafts_only_where_its_tokens_cost_less_than_a_plain_step():
     assert length.lookup_k([0.5] * MAX_LOOKUP) == 0
     assert length.lookup_k([0.99] * MAX_LOOKUP) > 0
     assert length.next() == 0  # there is no model
-
-
-@pytest.mark.parametrize(
-    ("name", "copied", "guessed"), [("Apple M1", 31, 0), ("Apple M4 Pro", 31, 4), ("Apple M5 Max", 31, 4)]
-)
-def test_copied_text_is_looked_up_to_the_end_of_a_flat_tile_and_a_guess_to_that_of_the_cheap_rows(
-    name, copied, guessed
-):
-    """A tile of 32 rows costs the same for 13 rows as for 32; five rows share one reading of the weights since M3."""
-    length = Adaptive(Costs(chip_of(name).rows(14336), {1: 0.1}, doubt=CHIP_DOUBT), 0)
-    length.begin(1000, 100)
-    for index in range(6):
-        length.observe(plain(index))
-    assert length.lookup_k([0.999] * MAX_LOOKUP) == copied == MAX_LOOKUP
-    assert length.lookup_k([0.8] * MAX_LOOKUP) == guessed
 
 
 class Proposing(Drafter):
@@ -150,12 +124,6 @@ def test_a_model_that_does_better_keeps_the_round():
         accepted = len(tokens) if who == "model" else 0
         drafter.observe(Round(index, who, tokens, accepted, 7, (*tokens[:accepted], 7), 0.001 * len(tokens), 1.0))
     assert who == "model" and len(tokens) == MAX_K
-
-
-def test_a_lookup_is_the_reason_of_its_round():
-    drafter = AutoDrafter(Always(0), LookupAcceptance(), None)
-    drafter.propose(REPEATING, drafter.next())
-    assert drafter.reason == "the last 40 tokens occurred before"
 
 
 PERIOD = [5, 6, 7, 8, 9, 10]
@@ -185,23 +153,6 @@ def test_every_token_of_the_answer_tells_what_a_lookup_would_have_been_worth_who
     assert mistaken.rates(3, 1)[0] < 0.1
 
 
-def test_how_a_prompt_repeats_itself_says_nothing_of_the_answer():
-    lookups, untaught = LookupAcceptance(), LookupAcceptance()
-    AutoDrafter(Fixed(0), lookups, None).commit(Verified(PERIOD * 40))
-    assert lookups.rates(2, MAX_LOOKUP) == untaught.rates(2, MAX_LOOKUP)
-
-
-def test_what_is_predicted_is_judged_from_the_first_token_on():
-    lookups, prompt = LookupAcceptance(), list(range(20, 40))
-    drafter = AutoDrafter(Fixed(0), lookups, None, SuffixAutomaton(prompt, PERIOD))
-    before = lookups.rates(8, 1)[0]
-    context = list(prompt)
-    for token in PERIOD:
-        context.append(token)
-        drafter.commit(Verified(context))
-    assert lookups.rates(8, 1)[0] > before
-
-
 def test_where_the_model_drafts_lookups_need_no_plain_step_to_be_compared():
     """A known chip drafts from the second round on: no plain step is ever measured, and lookups never drafted."""
     length = Adaptive(Costs({2: 1.0, 9: 1.1, 32: 1.3}, {1: 0.15}, doubt=0.2))
@@ -225,3 +176,20 @@ def test_on_an_unknown_machine_a_lookup_is_at_most_twice_as_long_as_what_was_ver
         found.append(k := length.lookup_k([0.99] * MAX_LOOKUP))
         length.observe(Round(index, "ngram", tuple(range(k)), k, 7, tuple(range(k + 1)), 0.0, 1.0 + 0.001 * k))
     assert found == [2, 4, 8, 16, MAX_LOOKUP, MAX_LOOKUP]
+
+
+def test_how_a_prompt_repeats_itself_says_nothing_of_the_answer():
+    lookups, untaught = LookupAcceptance(), LookupAcceptance()
+    AutoDrafter(Fixed(0), lookups, None).commit(Verified(PERIOD * 40))
+    assert lookups.rates(2, MAX_LOOKUP) == untaught.rates(2, MAX_LOOKUP)
+
+
+def test_what_is_predicted_is_judged_from_the_first_token_on():
+    lookups, prompt = LookupAcceptance(), list(range(20, 40))
+    drafter = AutoDrafter(Fixed(0), lookups, None, SuffixAutomaton(prompt, PERIOD))
+    before = lookups.rates(8, 1)[0]
+    context = list(prompt)
+    for token in PERIOD:
+        context.append(token)
+        drafter.commit(Verified(context))
+    assert lookups.rates(8, 1)[0] > before

@@ -41,8 +41,3 @@ def test_without_a_draft_model_its_kind_drafts_nothing_and_the_mixed_one_looks_u
     assert made(MODEL)(parts()).name == NONE.name
     assert made(DRAFTERS["auto"])(parts()).name == LOOKUP.name
     assert type(no_drafter(parts())) is Drafter
-
-
-def test_lookups_of_different_parts_are_learned_apart():
-    assert parts().lookups is not parts().lookups
-    assert Verified([1]).hidden == {}

@@ -1,7 +1,6 @@
 """Drafts inside a constraint: where they end, and why exactly there."""
 
 import mlx.core as mx
-import numpy as np
 import pytest
 
 from specdec_cli.engine.draft import Draft
@@ -58,14 +57,3 @@ def test_what_is_forced_comes_before_all_others_and_at_k_0_too(k):
 
 def test_at_k_0_nobody_else_drafts():
     assert len(proposed([2, 4], with_law=True, k=0)) == 0
-
-
-def test_an_illegal_token_must_be_judged_where_it_was_drawn_from_a_law():
-    """Speculative sampling by enumeration. Its rejection leads to the residual; without it the law is another one."""
-    q, p = np.array([0.5, 0.1, 0.4]), np.array([0.5, 0.5, 0.0])  # the last token is illegal
-    residual = np.maximum(p - q, 0) / np.maximum(p - q, 0).sum()
-    accepted = q * np.minimum(1, p / q)
-    judged = accepted + (q - accepted).sum() * residual
-    cut_before = accepted + (q - accepted)[:2].sum() * residual + q[2] * p
-    assert np.allclose(judged, p)
-    assert np.abs(cut_before - p).max() > 0.1

@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 
 from fakes.models import TINY, tiny_network
-from specdec_cli.engine.draft_length.fixed import Fixed
-from specdec_cli.engine.drafters.base import Drafter, Parts, Verified
-from specdec_cli.engine.drafters.model import ModelDrafter, make
+from specdec_cli.engine.drafters.base import Verified
+from specdec_cli.engine.drafters.model import ModelDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy, make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
@@ -99,9 +98,3 @@ def test_a_released_draft_reads_again_and_says_the_same():
     found.release()
     assert not found.ready([*PROMPT, *[3] * MAX_UNREAD])
     assert found.propose(PROMPT, 4).tokens.tolist() == continued(PROMPT, 4)
-
-
-def test_without_a_draft_nobody_drafts():
-    target = CachedModel(NETWORK, "target")
-    assert type(make(Parts(target, None, greedy(V), Fixed(3)))) is Drafter
-    assert type(make(Parts(target, CachedModel(NETWORK, "draft"), greedy(V), Fixed(3)))) is ModelDrafter

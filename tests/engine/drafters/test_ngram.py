@@ -11,7 +11,6 @@ from specdec_cli.engine.baseline import baseline
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft_length.acceptance import SHORTEST_MATCH
 from specdec_cli.engine.draft_length.fixed import Fixed
-from specdec_cli.engine.drafters.base import Verified
 from specdec_cli.engine.drafters.ngram import NgramDrafter
 from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton
 from specdec_cli.engine.model import CachedModel
@@ -31,11 +30,6 @@ def test_the_longest_match_wins_and_a_later_occurrence_counts():
     assert proposal([1, 2, 3], 4) == []
 
 
-def test_a_text_that_goes_round_is_drafted_round_and_round():
-    assert proposal([9, 1, 2, 3, 1, 2, 3], 8) == [1, 2, 3, 1, 2, 3, 1, 2]
-    assert proposal([7, 7, 7], 4) == [7, 7, 7, 7]
-
-
 @given(TEXTS, st.integers(1, 8))
 def test_a_proposal_goes_on_as_the_earlier_occurrence_did(text, k):
     lookup = SuffixAutomaton()
@@ -44,14 +38,6 @@ def test_a_proposal_goes_on_as_the_earlier_occurrence_did(text, k):
     assert bool(drafted) == (lookup.match.length >= SHORTEST_MATCH)
     repeated = text[lookup.match.start :]
     assert drafted == ((repeated * k)[:k] if drafted else [])
-
-
-@given(TEXTS, st.data())
-def test_indexing_step_by_step_equals_indexing_at_once(text, data):
-    drafter = NgramDrafter()
-    for cut in sorted(data.draw(st.lists(st.integers(1, len(text)), max_size=4))):
-        drafter.commit(Verified(text[:cut]))
-    assert drafter.propose(text, 4).tokens.tolist() == proposal(text, 4)
 
 
 @pytest.mark.parametrize("k", [1, 4, 8])

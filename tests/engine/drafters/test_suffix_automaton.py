@@ -46,13 +46,6 @@ def test_following_step_by_step_equals_following_at_once(text, data):
     assert stepwise.match == at_once.match and len(stepwise) == len(text)
 
 
-@pytest.mark.parametrize("text", [[], [1], [1, 2, 3]])
-def test_a_text_without_repetition_has_no_match_and_no_continuation(text):
-    lookup = SuffixAutomaton()
-    lookup.follow(text)
-    assert lookup.match.length == 0 and lookup.continuation(4) == []
-
-
 @given(TEXTS, st.integers(1, 12))
 def test_a_continuation_goes_round_where_the_text_ends(text, k):
     lookup = SuffixAutomaton()

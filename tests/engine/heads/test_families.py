@@ -17,7 +17,6 @@ from fakes.raw_families import CONFIGS, NAMES, raw_family
 from fakes.raw_qwen import write_checkpoint
 from specdec_cli.engine.drafters.base import Verified
 from specdec_cli.engine.drafters.mtp import MtpDrafter
-from specdec_cli.engine.heads.agreement import Text, agreement, readings
 from specdec_cli.engine.heads.cached import CachedHead, Head
 from specdec_cli.engine.heads.load import load_head
 from specdec_cli.engine.heads.mtp import Recipe
@@ -26,14 +25,17 @@ from specdec_cli.engine.load import load
 from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.errors import NotAvailable, Refused
 from specdec_cli.models.checkpoint import read_checkpoint
-from specdec_cli.models.heads import find_head, is_head_only, read_head
+from specdec_cli.models.heads import read_head
 
 K, ROUNDS, SIZE = 4, 30, 64
 PROMPT = [(7 * i) % 89 + 3 for i in range(11)]
 RECORDED = json.loads((Path(__file__).parent / "mtplx_heads.json").read_text())["cases"]
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=() if name == "mimo" else pytest.mark.slow) for name in CONFIGS],
+)
 def case(request, tmp_path_factory):
     """(family, target, its head's files, embedding and output head, the oracle)."""
     family, root = request.param, tmp_path_factory.mktemp(request.param)
@@ -108,6 +110,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_head_that_is_used_otherwise_proposes_otherwise(case, wrong):
     """Negative control: the equations tell each of the ways apart."""
@@ -115,40 +118,6 @@ def test_a_head_that_is_used_otherwise_proposes_otherwise(case, wrong):
     right, other = ([draft for draft, _, _ in played(case, **more)] for more in ({}, {"recipe": WRONG[wrong](known)}))
     assert right != other
     assert (right[0][0] == other[0][0]) == (wrong == "what is carried on")
-
-
-def test_the_words_that_agree_are_those_that_a_draft_proposes_first(case):
-    """One pass over a text guesses what drafts propose, each from the words before it."""
-    _, target, files, _, _ = case
-    head, reading = load_head(files, SIZE), readings(files, [READ])[0]
-    for draft, context, states in played(case)[:6]:
-        for word in (draft[0], draft[0] + 1):
-            text = Text([*context, word], len(context), {READ: mx.array(states.astype(np.float32))})
-            text.hidden[READ] = mx.concatenate([text.hidden[READ], mx.zeros((1, SIZE))])
-            assert agreement(head, reading, target, [text]).share == (word == draft[0])
-
-
-def test_the_tensors_are_found_by_name_and_copies_of_the_targets_are_left(case):
-    family, _, files, _, _ = case
-    assert set(files.tensors) >= {"fc.weight", "norm.weight", "layers.0.input_layernorm.weight"}
-    assert not any("embed_tokens" in name or "shared_head" in name for name in files.tensors)
-    assert not files.zero_centred and files.cache_bytes(10) == 10 * KEPT[family] * 4
-    assert files.scores == (family == "glm4_moe_lite")
-
-
-KEPT = {"deepseek_v3": 40, "glm4_moe_lite": 40, "glm4_moe": 2 * 2 * 32, "mimo": 2 * 2 * 16}
-
-
-def test_a_folder_with_the_head_alone_is_a_draft_and_one_with_both_has_its_own(tmp_path):
-    for family, config in CONFIGS.items():
-        trunk, own = raw_family(family)
-        assert is_head_only(write_checkpoint(tmp_path / f"{family} head", own, config))
-        both = write_checkpoint(tmp_path / f"{family} both", trunk | own, config)
-        assert not is_head_only(both)
-        assert (
-            find_head(read_checkpoint(both, "m")).tensors.keys()
-            == read_head(tmp_path / f"{family} head", "m").tensors.keys()
-        )
 
 
 def refused(tmp_path, family, change, error, config=None):
@@ -161,7 +130,7 @@ def refused(tmp_path, family, change, error, config=None):
     return caught.value.message
 
 
-@pytest.mark.parametrize("family", CONFIGS)
+@pytest.mark.parametrize("family", list(CONFIGS)[:1])
 def test_a_second_layer_is_refused_with_both_names(tmp_path, family):
     path = NAMES[family][0]
     second = f"{path[:-1]}{int(path[-1]) + 1}"
@@ -169,7 +138,7 @@ def test_a_second_layer_is_refused_with_both_names(tmp_path, family):
     assert message.startswith(f"the MTP head of m has 2 layers ({path}.* and {second}.*)")
 
 
-@pytest.mark.parametrize("family", CONFIGS)
+@pytest.mark.parametrize("family", list(CONFIGS)[:1])
 def test_a_missing_tensor_and_one_of_another_shape_are_named(tmp_path, family):
     def without(own):
         return {name: value for name, value in own.items() if "o_proj" not in name}
@@ -180,20 +149,3 @@ def test_a_missing_tensor_and_one_of_another_shape_are_named(tmp_path, family):
         return {name: value[:-1] if "o_proj" in name else value for name, value in own.items()}
 
     assert "where its config.json says" in refused(tmp_path, family, cut, NotAvailable)
-
-
-@pytest.mark.parametrize("model_type", ["deepseek_v32", "glm_moe_dsa", "step3p5", "qwen4"])
-def test_a_family_with_these_names_that_is_not_known_is_refused_by_its_type(tmp_path, model_type):
-    message = refused(tmp_path, "glm4_moe", lambda own: own, Refused, {"model_type": model_type})
-    assert message == (
-        f"m ({model_type}) has a head of the DeepSeek or GLM family (model.layers.2.eh_proj.weight), "
-        "which specdec does not know yet"
-    )
-
-
-def test_an_output_head_of_its_own_that_lacks_tokens_of_the_target_is_refused(case):
-    family, target, files, _, _ = case
-    files.require_outputs(target.vocab_size)
-    if family == "glm4_moe_lite":
-        with pytest.raises(Refused, match="scores 96 tokens, and its target has 97"):
-            files.require_outputs(97)

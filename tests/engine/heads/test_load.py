@@ -1,19 +1,18 @@
 """Heads from folders, by their tensors: the same head in every packaging, and each refusal with its exit code."""
 
-import json
-
 import mlx.core as mx
 import numpy as np
 import pytest
 from mlx.utils import tree_flatten
 
 from fakes.packed import packed_folder
+from fakes.products import spread
 from fakes.raw_qwen import MOE, TEXT, config_of, raw_tensors, write_checkpoint
 from specdec_cli.engine.heads.load import load_head
 from specdec_cli.engine.load import load
 from specdec_cli.errors import NotAvailable, Refused
 from specdec_cli.models.checkpoint import read_checkpoint
-from specdec_cli.models.heads import find_head, read_head
+from specdec_cli.models.heads import read_head
 
 SIZE = 64
 
@@ -79,8 +78,7 @@ PACKAGINGS = {
 }
 
 
-@pytest.mark.parametrize("moe", [False, True], ids=["dense", "moe"])
-@pytest.mark.parametrize("packaging", PACKAGINGS)
+@pytest.mark.parametrize(("packaging", "moe"), spread(PACKAGINGS, [True, False]))
 def test_one_head_is_the_same_in_every_packaging(tmp_path, packaging, moe):
     expected = parameters(loaded(write_checkpoint(tmp_path / "raw", raw_tensors(moe), config_of(moe))))
     tensors, files = PACKAGINGS[packaging](moe)
@@ -129,8 +127,7 @@ def bits_of(module):
     return {name: (m.group_size, m.bits, m.mode) for name, m in module.named_modules() if hasattr(m, "bits")}
 
 
-@pytest.mark.parametrize("moe", [False, True], ids=["dense", "moe"])
-@pytest.mark.parametrize(("bits", "group_size"), [(4, 32), (8, 64)])
+@pytest.mark.parametrize(("moe", "bits", "group_size"), [(True, 4, 32), (False, 8, 64)])
 def test_a_head_in_16_bits_is_packed_as_mlx_lm_packed_its_targets_last_layer(tmp_path, moe, bits, group_size):
     text = TEXT | (MOE if moe else {}) | {"intermediate_size": 128}
     raw = raw_tensors(moe, text=text)
@@ -148,19 +145,6 @@ def test_a_head_in_16_bits_is_packed_as_mlx_lm_packed_its_targets_last_layer(tmp
     assert loaded_bytes * 0.6 < files.loaded_bytes <= loaded_bytes  # scales are float32 here, and of 16 bits elsewhere
 
 
-def test_a_head_that_is_packed_already_stays_as_it_is(tmp_path):
-    tensors = {name: mx.array(value) for name, value in bare().items()}
-    names = ("fc.weight", "fc.scales", "fc.biases")
-    tensors |= dict(zip(names, mx.quantize(tensors["fc.weight"], group_size=32, bits=8), strict=True))
-    folder = write_checkpoint(tmp_path / "head", {}, config_of() | HEAD_ONLY)
-    mx.save_safetensors(str(folder / "model.safetensors"), tensors)
-    target = read_checkpoint(
-        packed_folder(tmp_path / "t", write_checkpoint(tmp_path / "raw", raw_tensors(), config_of())), "t"
-    )
-    files = read_head(folder, "m")
-    assert files.packed_like(target) == files and bits_of(load_head(files, SIZE)) == {"fc": (32, 8, "affine")}
-
-
 def refused(tmp_path, change, config=None, error=NotAvailable, size=SIZE):
     tensors = change(raw_tensors())
     folder = write_checkpoint(tmp_path, tensors, config or config_of())
@@ -175,27 +159,7 @@ def without(*names):
     return lambda tensors: {name: value for name, value in tensors.items() if not name.startswith(names)}
 
 
-def test_an_announced_head_without_tensors_is_not_available(tmp_path):
-    message = refused(tmp_path, without("mtp."))
-    assert message == ("m announces an MTP head (mtp_num_hidden_layers is 1), but none of its 1 weight files holds one")
-
-
-def test_a_model_that_announces_nothing_has_no_head(tmp_path):
-    config = config_of()
-    del config["text_config"]["mtp_num_hidden_layers"]
-    folder = write_checkpoint(tmp_path, without("mtp.")(raw_tensors()), config)
-    assert find_head(read_checkpoint(folder, "m")) is None
-    with pytest.raises(NotAvailable, match=r"m \(qwen3_5\) holds no MTP head in 1 weight files"):
-        read_head(folder, "m")
-
-
-def test_sizes_that_no_network_can_have_are_refused(tmp_path):
-    config = config_of()
-    config["text_config"]["head_dim"] = 0
-    assert "the MTP head of m cannot be built: " in refused(tmp_path, dict, config)
-
-
-@pytest.mark.parametrize("name", ["mtp.fc.", "mtp.norm.", "mtp.layers.0.self_attn.q_norm", "mtp.layers.0.mlp.up_proj"])
+@pytest.mark.parametrize("name", ["mtp.fc.", "mtp.layers.0.mlp.up_proj"])
 def test_a_head_that_lacks_a_tensor_names_it(tmp_path, name):
     message = refused(tmp_path, without(name))
     assert "lacks" in message and name.removeprefix("mtp.") in message
@@ -211,55 +175,8 @@ def test_a_head_of_another_target_is_refused_with_both_sizes(tmp_path):
     assert message == "the MTP head of m reads states of [64], and the target's have 128"
 
 
-def test_fp8_is_named_as_what_it_is(tmp_path):
-    tensors = {name: mx.array(value) for name, value in raw_tensors().items()}
-    folder = write_checkpoint(tmp_path, {}, config_of())
-    mx.save_safetensors(str(folder / "model.safetensors"), tensors)
-    path = folder / "model.safetensors"
-    size = int.from_bytes(path.read_bytes()[:8], "little")
-    header = json.loads(path.read_bytes()[8 : 8 + size])
-    header["mtp.fc.weight"] |= {"dtype": "F8_E4M3"}
-    text = json.dumps(header).encode()
-    path.write_bytes(len(text).to_bytes(8, "little") + text + path.read_bytes()[8 + size :])
-    with pytest.raises(NotAvailable, match=r"stores mtp\.fc\.weight as F8_E4M3, which specdec does not read"):
-        read_head(folder, "m")
-
-
-def test_scales_that_fit_no_quantization_are_named(tmp_path):
-    exact = {name: mx.array(value) for name, value in bare().items()}
-    packed, scales, biases = mx.quantize(exact["fc.weight"], group_size=32, bits=4)
-    exact |= {"fc.weight": packed, "fc.scales": scales[:, :3], "fc.biases": biases[:, :3]}
-    folder = write_checkpoint(tmp_path, {}, config_of() | HEAD_ONLY)
-    mx.save_safetensors(str(folder / "model.safetensors"), exact)
-    with pytest.raises(NotAvailable, match=r"stores fc in a quantization that mlx does not have"):
-        loaded(folder)
-
-
-@pytest.mark.parametrize(
-    ("tensor", "family"),
-    [
-        ("model.layers.61.eh_proj.weight", "DeepSeek or GLM"),
-        ("mtp.0.e_proj.weight", "DeepSeek V4"),
-        ("model.mtp_layers.0.input_proj.weight", "MiMo"),
-        ("mtp.layers.0.mixer.q_proj.weight", "Nemotron-H"),
-    ],
-)
-def test_heads_of_other_families_are_refused_by_name(tmp_path, tensor, family):
-    def other(tensors):
-        return without("mtp.")(tensors) | {tensor: np.zeros((2, 2), np.float32)}
-
-    assert f"a head of the {family} family ({tensor})" in refused(tmp_path, other, error=Refused)
-
-
 def test_a_second_layer_and_unknown_tensors_are_refused(tmp_path):
     second = {"mtp.layers.1.input_layernorm.weight": np.zeros(SIZE, np.float32)}
     assert "several layers" in refused(tmp_path / "a", lambda t: t | second, error=Refused)
     own = {"mtp.embed_tokens.weight": np.zeros((8, SIZE), np.float32)}
     assert "first embed_tokens.weight" in refused(tmp_path / "b", lambda t: t | own, error=Refused)
-
-
-def test_a_damaged_file_is_named(tmp_path):
-    folder = write_checkpoint(tmp_path, raw_tensors(), config_of())
-    (folder / "mtp.safetensors").write_bytes(b"\xff" * 20)
-    with pytest.raises(NotAvailable, match=r"mtp\.safetensors is damaged \(20 bytes\)"):
-        read_head(folder, "m")

@@ -52,29 +52,12 @@ def case(request, tmp_path_factory):
     return folder, request.param
 
 
-def test_the_recording_has_every_verdict_often_enough():
-    for rounds in RECORDED["cases"].values():
-        counts = [round["accepted"] for round in rounds]
-        assert all(counts.count(accepted) >= 5 for accepted in range(K + 1))
-        assert all(len(round["draft"]) == K for round in rounds)
-
-
 def test_every_proposal_is_mlx_vlms(case):
     """All four of each round, where mlx-vlm reads accepted tokens again with the target's states as well."""
     folder, name = case
     rounds = RECORDED["cases"][f"{name} refed"]
     assert min(round["lead"] for round in rounds) > 1e-4  # no near-tie decides
     assert proposals(folder, rounds, K) == [round["draft"] for round in rounds]
-
-
-def test_the_first_proposals_after_rounds_without_kept_entries_are_those_of_mlx_vlm_as_it_is(case):
-    """As it is, it keeps entries of accepted drafts made of the head's own states: from then on it may differ."""
-    folder, name = case
-    rounds = RECORDED["cases"][f"{name} stock"]
-    found = proposals(folder, rounds, 1)
-    same = [ours[0] == theirs["draft"][0] for ours, theirs in zip(found, rounds, strict=True)]
-    assert all(same[:2])  # nothing was kept before
-    assert sum(same) >= len(same) // 2
 
 
 def test_a_wrong_shift_of_the_norms_is_seen(case):

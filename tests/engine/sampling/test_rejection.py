@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 from fakes.broken_rules import log, raw_residual, swapped, tokens_odds_under_block, tokens_residual_under_block
+from fakes.products import every
 from specdec_cli.engine.sampling.noise import Noise
 from specdec_cli.engine.sampling.rejection import draw_block, draw_coupled, draw_token, plan_block, plan_token
 from specdec_cli.engine.sampling.warps import draw
 
-SHAPES = [(2, 1), (2, 4), (3, 3), (4, 2), (4, 4), (5, 2), (8, 1), (8, 2)]
+SHAPES = [(2, 1), (2, 4), (3, 3), (4, 2), (5, 2), (8, 1), (8, 2), (4, 4)]
 KINDS = ["dense", "sparse", "disjoint", "equal", "near", "one-hot"]
 
 
@@ -93,9 +94,9 @@ def assert_lossless(plan, rule, p, q, one_hot=False):
     return expected
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("width", "k"), SHAPES)
-def test_the_emitted_sequence_follows_the_target_and_block_accepts_no_less(width, k, kind):
+@pytest.mark.parametrize(("kind", "shape"), every(KINDS, SHAPES))
+def test_the_emitted_sequence_follows_the_target_and_block_accepts_no_less(kind, shape):
+    width, k = shape
     p, q = tables(width * 10 + k, kind, width, k)
     token = assert_lossless(plan_token, "token", p, q)
     block = assert_lossless(plan_block, "block", p, q)
@@ -106,7 +107,7 @@ def test_the_emitted_sequence_follows_the_target_and_block_accepts_no_less(width
         assert max(token, block) == 0
 
 
-@pytest.mark.parametrize(("width", "k"), SHAPES)
+@pytest.mark.parametrize(("width", "k"), [(2, 4), (4, 2), (8, 1)])
 def test_a_one_hot_draft_needs_no_rows_of_q(width, k):
     p, q = tables(width * 10 + k, "one-hot", width, k)
     for plan, rule in ((plan_token, "token"), (plan_block, "block")):
@@ -181,7 +182,7 @@ def test_coupled_emits_the_targets_draws_whatever_was_drafted():
         assert accepted == 3 or draft[accepted] != own[accepted]
 
 
-@pytest.mark.parametrize("k", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("k", [1, 4, 16])
 def test_blocks_weights_are_those_of_the_papers_recursion_bit_for_bit(k):
     """w_i = min(1, w_{i-1} p / q), one step after the other, in float32, with laws that lack the drafted token."""
     for seed in range(30):

@@ -65,16 +65,6 @@ def test_guesses_are_not_counted_once_they_were_judged():
     np.testing.assert_array_equal(np.array(sampler.for_target(mx.array(LOGITS[:1]), NO_TOKENS)), before)
 
 
-def test_noise_is_a_function_of_seed_and_position_alone():
-    one, other = Sampler(Sampling(1.0), 7, [1], V), Sampler(Sampling(1.0), 7, [1, 2, 3], V)
-    first = np.array(one.target_noise(10, 4))
-    assert first.shape == (4, V)
-    np.testing.assert_array_equal(np.array(other.target_noise(12, 2)), first[2:])
-    one.forget_noise(12)
-    np.testing.assert_array_equal(np.array(one.target_noise(10, 4)), first)
-    assert not np.array_equal(np.array(Sampler(Sampling(1.0), 8, [1], V).target_noise(10, 4)), first)
-
-
 def test_noise_is_the_same_however_many_rows_are_asked_for_at_once():
     """Rows of one call, rows known already, and both together."""
     one_by_one = [np.array(Sampler(Sampling(1.0), 7, [1], V).target_noise(10 + i, 1))[0] for i in range(5)]

@@ -7,7 +7,7 @@ from collections import Counter
 import mlx.core as mx
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as numpy_strategies
 
@@ -67,6 +67,7 @@ SAMPLING = st.builds(
 )
 
 
+@settings(max_examples=30)
 @given(LOGITS, SAMPLING, st.sampled_from([mx.float32, mx.float16, mx.bfloat16]))
 def test_every_combination_of_cuts_equals_a_full_sort(logits, sampling, dtype):
     """With ties, -0.0, -inf, cuts wider than the vocabulary, and the half precisions that models answer in."""
@@ -77,20 +78,6 @@ def test_every_combination_of_cuts_equals_a_full_sort(logits, sampling, dtype):
     actual = log_probs(mx.stack([row, row - 1.0]), sampling)
     assert actual.dtype == mx.float32
     assert_close(actual[0], expected)
-
-
-@pytest.mark.parametrize("temperature", [0.6, 1.5, 50.0])
-@pytest.mark.parametrize("top_k", [0, 1, 20])
-def test_the_nucleus_of_a_wide_vocabulary_equals_a_full_sort(temperature, top_k):
-    """V = 20 011, no multiple of the group; from a handful of kept tokens to nearly all."""
-    logits = np.random.default_rng(0).normal(0, 3, 20_011).astype(np.float32)
-    for top_p in (0.1, 0.5, 0.95):
-        actual = log_probs(mx.array(logits[None]), Sampling(temperature=temperature, top_k=top_k, top_p=top_p))[0]
-        scores = np.sort(logits.astype(np.float64) / temperature)[::-1][: top_k or None]
-        mass = np.exp(scores - scores.max())
-        size = np.searchsorted(np.cumsum(mass / mass.sum()), top_p) + 1
-        assert int(mx.sum(actual > -INF)) == size
-        assert_close(mx.sort(actual)[-size:], np.sort(scores[:size] - np.log(np.exp(scores[:size]).sum())))
 
 
 @given(st.integers(1, 8), st.integers(1, 900), st.integers(0, 2**32 - 1))
@@ -122,16 +109,10 @@ def test_infinite_logits_share_the_mass_and_nothing_is_nan(cut):
         np.testing.assert_allclose(actual, np.exp(expected), atol=1e-6)
 
 
-def test_extreme_temperatures_reach_their_limits():
-    logits = mx.array([[1.0, 2.0, 2.0, -INF]])
-    cold, hot = (np.exp(np.array(log_probs(logits, Sampling(t)), np.float64)) for t in (1e-30, 1e30))
-    np.testing.assert_allclose(cold, [[0, 0.5, 0.5, 0]], atol=1e-6)
-    np.testing.assert_allclose(hot, [[1 / 3, 1 / 3, 1 / 3, 0]], atol=1e-6)
-
-
 PENALTIES = Sampling(0.7, 0, 0.9, 0.0, 1.3, 0.5, 0.25, ((2, 3.0), (5, -INF), (7, 1.5)))
 
 
+@settings(max_examples=30)
 @given(
     st.lists(st.integers(0, 9), max_size=6),
     st.lists(st.integers(0, 9), max_size=6),
@@ -154,26 +135,6 @@ def test_each_row_counts_the_context_and_the_draft_tokens_before_it(prompt, gene
     np.testing.assert_array_equal(np.array(alone), np.array(actual[:1]))
 
 
-def test_counting_leaves_earlier_counts_as_they_were():
-    counts = Counts.start(PENALTIES, [1], 3)
-    later = counts.add(mx.array([2, 2]))
-    later.rows(mx.array([0]))
-    assert (counts.seen.tolist(), counts.times.tolist()) == ([False, True, False], [0, 0, 0])
-    assert (later.seen.tolist(), later.times.tolist()) == ([False, True, True], [0, 0, 2])
-
-
-def test_only_what_an_active_penalty_needs_is_counted():
-    """An array that nobody evaluates would grow its graph by a node a round."""
-    repetition, presence = Sampling(1.0, repetition_penalty=1.1), Sampling(1.0, presence_penalty=0.1)
-    assert Counts.start(repetition, [1], 3).times is None and Counts.start(presence, [1], 3).seen is None
-    assert repetition.counts_tokens and presence.counts_tokens and not Sampling(1.0).counts_tokens
-
-
-def test_a_forbidden_token_stays_forbidden_whatever_the_bias():
-    sampling = Sampling(1.0, logit_bias=((0, INF), (1, -INF)))
-    assert log_probs(mx.array([[-INF, INF, 0.0, -INF]]), sampling).tolist() == [[-INF, -INF, 0, -INF]]
-
-
 def operations(array, folder):
     """How often each operation occurs in the graph of `array`."""
     path = folder / "graph.dot"
@@ -190,3 +151,8 @@ def test_a_warp_that_is_off_adds_no_operation_and_top_p_orders_nothing(tmp_path)
     for sampling in (Sampling(1.0), Sampling(0.7, top_p=0.9, min_p=0.1)):
         names = " ".join(operations(log_probs(logits, sampling), tmp_path))
         assert "Sort" not in names and "Partition" not in names
+
+
+def test_a_forbidden_token_stays_forbidden_whatever_the_bias():
+    sampling = Sampling(1.0, logit_bias=((0, INF), (1, -INF)))
+    assert log_probs(mx.array([[-INF, INF, 0.0, -INF]]), sampling).tolist() == [[-INF, -INF, 0, -INF]]
