@@ -9,6 +9,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -55,6 +57,19 @@ def remembered(path: Path) -> dict[str, Any]:
         return read_object(path)
     except (OSError, NotJson):
         return {}
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write `text` to `path`, whole or not at all; the mode of an older file stays. Raises: OSError."""
+    descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        if path.exists():
+            shutil.copymode(path, draft)
+        Path(draft).replace(path)
+    finally:
+        Path(draft).unlink(missing_ok=True)
 
 
 def whole(values: Mapping[str, Any], key: str, usual: int) -> int:

@@ -1,4 +1,4 @@
-"""How much faster, with its interval (pure). Law: paired log-ratios over blocks, by Student's t; no figure without it.
+"""How much faster, with its interval (pure). Paired log-ratios over blocks, by Student's t; no figure without it.
 
 A machine is faster and slower by the second, and drafted rounds and plain steps alike. So the seconds of plain decoding
 are divided by those of the drafted rounds beside them: the logarithm of such a ratio is a block. A race has eight of

@@ -1,6 +1,6 @@
 """What may be requested of a reply, the bounds, and the values then in effect (pure).
 
-Law: a value out of bounds is refused with the value and the bounds. A value not given is the target's default.
+A value out of bounds is refused with the value and the bounds. A value not given is the target's default.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finds the folder of a model by its name, and what of it is missing, altered or added. Law: no network call.
+"""Finds the folder of a model by its name, and what of it is missing, altered or added. No network call.
 
 The record of a commit names its files with sizes and digests, and is empty from the moment a pull fetches weights until
 all their bytes were compared. It also shows a commit that the Hub later lists differently, which is refused because
@@ -143,7 +143,7 @@ def problems(name: str, folder: Path) -> tuple[Problem, ...]:
             )
     entries = read(name, folder.name)
     if not entries:
-        missing = sorted(path for path in _expected(name, folder) if not (folder / path).is_file())
+        missing = sorted(path for path in _expect_files(name, folder) if not (folder / path).is_file())
         unread = (path for path in list_files(folder) if entries is not None and is_weights(path))
         found = (Problem(path, "there", "missing") for path in missing)
         return (*found, *(Problem(path, "compared", "not compared") for path in unread))
@@ -163,7 +163,7 @@ def _change(path: Path, entry: Entry) -> Problem | None:
     return None if found == entry.digest else Problem(entry.path, entry.digest, found)
 
 
-def _expected(name: str, folder: Path) -> set[str]:
+def _expect_files(name: str, folder: Path) -> set[str]:
     """The files that a snapshot without a record must have."""
     from huggingface_hub import get_cached_repo_tree
     from huggingface_hub.errors import CachedRepoTreeNotFoundError
@@ -195,7 +195,7 @@ def locate(name: str, revision: str | None = None) -> Path:
     Raises: NotAvailable if it is not here, PartlyHere if files are missing or differ from what was pulled.
     """
     if name.startswith(SHIPPED):
-        return _shipped(name)
+        return _locate_shipped(name)
     if name.startswith(HEAD):
         return kept_head(name)
     folder = Path(name).expanduser()
@@ -207,7 +207,7 @@ def locate(name: str, revision: str | None = None) -> Path:
     return cached_folder(spelled_here(name), revision)
 
 
-def _shipped(name: str) -> Path:
+def _locate_shipped(name: str) -> Path:
     """A folder inside the package. Raises: NotAvailable for one outside of it."""
     folder = PACKAGE / name.removeprefix(SHIPPED)
     if not folder.resolve().is_relative_to(PACKAGE.resolve()):

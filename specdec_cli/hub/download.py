@@ -1,6 +1,6 @@
 """Downloads a model into the shared cache with huggingface_hub, and compares what came with the Hub's listing.
 
-Laws: bytes are compared before they may speak, and altered ones are removed. A branch moves to its new commit only
+Bytes are compared before they may speak, and altered ones are removed. A branch moves to its new commit only
 after the whole model is here, so an interrupted pull leaves the old model usable.
 
 Files that are already here are compared once as well, because another tool may have brought them. Weights are fetched

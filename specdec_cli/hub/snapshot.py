@@ -1,6 +1,6 @@
 """Describes one commit of a Hub repository: the model's files, their sizes, and which of them are in the cache.
 
-Law: every value of the Hub's listing is checked before it is used.
+Every value of the Hub's listing is checked before it is used.
 """
 
 from __future__ import annotations
@@ -114,19 +114,19 @@ def resolve(name: str, revision: str | None = None, *, offline: bool = False) ->
     from huggingface_hub import constants
 
     if offline or constants.is_offline_mode():
-        return _held(name, revision)
+        return _read_cached(name, revision)
     pinned = revision if revision is not None and COMMIT.fullmatch(revision) else None
     if pinned:
         with as_user_error(name, revision):
             compared = is_compared(name, snapshot_folder(name, pinned))
         if compared:
-            return _held(name, revision)
+            return _read_cached(name, revision)
     info = _ask(name, revision)
     if isinstance(info.id, str) and HUB_ID.fullmatch(info.id) and same_model(name, info.id):
         name = spelled_here(info.id)
     commit = _commit(name, info.sha, pinned)
     with as_user_error(name, revision):
-        files = [_placed(name, commit, file) for file in _listed(name, commit, info.siblings or [])]
+        files = [_look_up(name, commit, file) for file in _check_listing(name, commit, info.siblings or [])]
     return Snapshot(name, commit, _order(files), revision or constants.DEFAULT_REVISION)
 
 
@@ -155,7 +155,7 @@ def _commit(name: str, sha: object, pinned: str | None) -> str:
     return sha
 
 
-def _listed(name: str, commit: str, siblings: list[RepoSibling]) -> Iterable[RemoteFile]:
+def _check_listing(name: str, commit: str, siblings: list[RepoSibling]) -> Iterable[RemoteFile]:
     """The model's files, checked. Raises: NotAvailable."""
     _require_model(name, [sibling.rfilename for sibling in siblings])
     for sibling in siblings:
@@ -201,7 +201,7 @@ def _agree(name: str, commit: str, file: RemoteFile) -> RemoteFile:
     )
 
 
-def _placed(name: str, commit: str, file: RemoteFile) -> RemoteFile:
+def _look_up(name: str, commit: str, file: RemoteFile) -> RemoteFile:
     """The file, with whether it is here: by its size, and for small files by their bytes. A pull compares weights."""
     places = [snapshot_folder(name, commit) / file.path]
     if file.digest is not None:
@@ -215,7 +215,7 @@ def _is_here(name: str, file: RemoteFile, path: Path) -> bool:
     return file.digest is None or file.is_weights or digest_of(path, file.digest) == file.digest
 
 
-def _held(name: str, revision: str | None) -> Snapshot:
+def _read_cached(name: str, revision: str | None) -> Snapshot:
     """The complete snapshot in the cache, with the digests of its record, else of its links. Raises: NotAvailable."""
     folder = cached_folder(name, revision)
     digests = {path: entry.digest for path, entry in (read(name, folder.name) or {}).items()}

@@ -1,4 +1,4 @@
-"""What a loaded pair can take on: context and memory. Law: pure numbers, which stay true while the models are away.
+"""What a loaded pair can take on: context and memory. Pure numbers, which stay true while the models are away.
 
 All sizes in bytes, all lengths in tokens.
 """

@@ -1,6 +1,6 @@
 """A loaded pair, and a conversation with it: template, text and stop strings around the engine's rounds.
 
-Law: yields events, prints nothing; closing the generator cancels.
+Yields events, prints nothing; closing the generator cancels.
 """
 
 from __future__ import annotations

@@ -21,7 +21,6 @@ from fakes.hub_model import (
     expected,
     held,
     model,
-    repository,
     shard,
     wait_for,
 )
@@ -87,15 +86,6 @@ def test_a_pinned_commit_is_fetched_although_main_moved_and_then_costs_no_call(s
     assert ask(server, home, f"result = hub.locate('org/tiny', '{old}').name") == old
     assert ask(server, home, LOCATE) == old  # the only one here
     assert server.calls() == []
-
-
-def test_a_tag_means_its_commit_and_leaves_main_alone(server, home):
-    tagged = server.commit(NAME, model(), "v1")
-    server.commit(NAME, model(one=shard(9)))
-    assert ask(server, home, "result = hub.fetch(hub.resolve('org/tiny', 'v1')).name") == tagged
-    refs = repository(home) / "refs"
-    assert {path.name: path.read_text() for path in refs.iterdir()} == {"v1": tagged}
-    assert ask(server, home, "result = hub.locate('org/tiny', 'v1').name") == tagged
 
 
 def test_all_files_come_from_the_commit_that_was_resolved(server, home):

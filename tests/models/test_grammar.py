@@ -141,21 +141,15 @@ def test_a_forbidden_token_is_an_error_and_not_silence(vocabulary, encode):
 @pytest.mark.parametrize(
     ("kind", "text", "said"),
     [
-        ("schema", "{", "schema"),
         ("schema", "[1]", "schema"),
         ("schema", '{"type": "foo"}', "Invalid type: foo"),
-        ("schema", '{"allOf": [{"type": "string"}, {"type": "integer"}]}', "Unsatisfiable schema"),
         ("schema", '{"type": "array", "uniqueItems": true}', "uniqueItems"),
-        ("schema", '{"enum": []}', "Unsatisfiable"),
-        ("regex", "[a-z", "unclosed"),
         ("regex", "(?=a)b", "look-around"),
         ("grammar", "start: missing", "missing"),
-        ("grammar", "", ""),
         ("schema", '{"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}', "without end"),
         ("regex", r"[^\s\S]", "it allows nothing"),
         ("grammar", 'start: "a" B "c"\nB: /[^\\s\\S]/', "nothing may follow what it forces"),
         ("grammar", 'start: "a" start', "more than 20,000 bytes that are forced"),
-        ("schema", '{"type": "string", "uniqueItems": true, "x-guidance": {"lenient": true}}', "uniqueItems"),
     ],
 )
 @pytest.mark.parametrize("known", ["model", "no model"])
@@ -206,9 +200,7 @@ def test_where_a_model_thinks_any_stop_string_could_cut():
         require_uncut(Constraint("schema", PERSON), ["\n"], thinks=True)
 
 
-@pytest.mark.parametrize(
-    "text", ["a/b", r"a\/b", "a\nb", "a\\\nb", r"a\nb", r"[/\\]x", r"\\/", '"a"', "#a//b", "é{2}▁"]
-)
+@pytest.mark.parametrize("text", ["a/b", r"a\/b", "a\\\nb", r"[/\\]x", "é{2}▁"])
 def test_a_regular_expression_means_what_python_s_re_says_it_does(vocabulary, encode, text):
     """Slashes and line ends have a meaning of their own where the library reads an expression."""
     found = [
@@ -233,7 +225,6 @@ def test_a_dead_end_further_on_is_an_error_when_it_is_reached(vocabulary, encode
     ("kind", "text", "said"),
     [
         ("schema", '{"const": "<|im_start|>"}', '"<|im_start|>"'),
-        ("schema", '{"const": "<|im_end|>"}', '"<|im_end|>"'),
         ("regex", r"a<\|im_start\|>b", "a<|im_start|>b"),
         ("grammar", 'start: "x<|im_start|> y"', "x<|im_start|> y"),
     ],
