@@ -51,7 +51,7 @@ def read_object(path: Path) -> dict[str, Any]:
     return parse_object(path.read_bytes())
 
 
-def remembered(path: Path) -> dict[str, Any]:
+def read_or_empty(path: Path) -> dict[str, Any]:
     """The object in a file of our own that may be missing or damaged without harm; then it is empty."""
     try:
         return read_object(path)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.ui_script import ROUNDS, drafted
+from fakes.ui_script import drafted
 from specdec_cli.events import RoundDone
 from specdec_cli.fates import Alignment, Fate, FateStream, TokenStream, fates
 
@@ -43,17 +43,6 @@ def with_text(done: RoundDone, text: str) -> RoundDone:
     return replace(done, text=text)
 
 
-def test_every_printed_character_has_the_fate_of_its_token():
-    assert spans(ROUNDS[:3]) == [
-        (None, "def"),
-        *[("accepted", piece) for piece in (" read", "_lines", "(", "path")],
-        ("bonus", "):"),
-        ("accepted", "\n    "),
-        ("accepted", "with"),
-        ("correction", "\topen"),
-    ]
-
-
 def test_text_held_back_for_a_stop_string_keeps_its_fate_when_it_comes_in_a_later_round():
     """The stop string "path)x" holds "path)" back, over the end of the round and in the middle of a token."""
     first = with_text(drafted(1, ["open", "(pa"], 2, "th"), "open(")
@@ -66,11 +55,6 @@ def test_text_held_back_for_a_stop_string_keeps_its_fate_when_it_comes_in_a_late
         ("accepted", ")"),
         ("correction", " if"),
     ]
-
-
-def test_what_is_held_until_the_end_keeps_its_fate_too():
-    held = with_text(drafted(1, ["a"], 1, "bc"), "ab")
-    assert spans([held], "c") == [("accepted", "a"), ("bonus", "b"), ("bonus", "c")]
 
 
 def test_a_character_of_several_tokens_has_the_fate_of_the_one_that_completed_it():
@@ -131,11 +115,6 @@ def test_what_was_drafted_and_not_said_stands_where_it_was_proposed():
         ("rejected", "z"),
         ("correction", "d"),
     ]
-
-
-def test_a_token_that_became_no_text_never_comes_but_what_was_rejected_before_it_does():
-    ended = with_text(drafted(2, ["x"], 0, "<|end|>"), "")
-    assert tokens([drafted(1, ["a"], 1, "b"), ended]) == [("accepted", "a"), ("bonus", "b"), ("rejected", "x")]
 
 
 def test_text_that_waits_brings_what_was_rejected_before_it_and_brings_it_once():

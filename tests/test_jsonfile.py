@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from specdec_cli.jsonfile import NotJson, locked, parse, parse_object, read_object, remembered, shown, whole
+from specdec_cli.jsonfile import NotJson, locked, parse, parse_object, read_object, read_or_empty, shown, whole
 
 DEEP = "[" * 100_000 + "]" * 100_000
 WRONG = [
@@ -32,9 +32,9 @@ def test_another_kind_of_value_is_named(data, kind):
 
 def test_a_file_of_our_own_is_empty_where_it_is_damaged_missing_or_a_folder(tmp_path):
     (tmp_path / "deep").write_text(DEEP)
-    assert [remembered(tmp_path / name) for name in ("deep", "missing", ".")] == [{}, {}, {}]
+    assert [read_or_empty(tmp_path / name) for name in ("deep", "missing", ".")] == [{}, {}, {}]
     (tmp_path / "good").write_bytes(b'\xef\xbb\xbf{"a": 1}')
-    assert remembered(tmp_path / "good") == read_object(tmp_path / "good") == {"a": 1}
+    assert read_or_empty(tmp_path / "good") == read_object(tmp_path / "good") == {"a": 1}
 
 
 @pytest.mark.parametrize("value", ["abc", -1, True, 2.5])

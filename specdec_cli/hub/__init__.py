@@ -15,7 +15,7 @@ os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 
 from specdec_cli.hub.cache import cache_folder, cached_models, require_hub_id, same_model
 from specdec_cli.hub.cached import PULL, SHIPPED, Problem, locate
-from specdec_cli.hub.client import saying, settings
+from specdec_cli.hub.client import report_waits, settings
 from specdec_cli.hub.deletion import Removal, removal, remove
 from specdec_cli.hub.download import (
     Progress,
@@ -63,10 +63,10 @@ __all__ = [
     "removal",
     "remove",
     "remove_head",
+    "report_waits",
     "require_hub_id",
     "resolve",
     "same_model",
-    "saying",
     "settings",
     "uncompared_bytes",
     "verify",

@@ -147,7 +147,7 @@ def refuse_strange_store(response: Response) -> None:
 
 
 @contextmanager
-def saying(say: Callable[[str], None]) -> Iterator[None]:
+def report_waits(say: Callable[[str], None]) -> Iterator[None]:
     """In this context `say` is given a line for every wait that the Hub asks for."""
     _listeners.append(say)
     try:

@@ -69,7 +69,7 @@ def fetch(snapshot: Snapshot, progress: Progress = silent) -> Path:
 
     Raises: NotAvailable, also for altered bytes; DoesNotFit before the first byte when the disk is too small.
     """
-    if snapshot.held:
+    if snapshot.from_cache:
         return snapshot.folder
     name, commit = snapshot.name, snapshot.commit
     check_space([snapshot])
@@ -118,7 +118,7 @@ def uncompared_bytes(snapshots: Iterable[Snapshot]) -> int:
     total = 0
     for snapshot in snapshots:
         known = record.compared_digests(snapshot.name)
-        here = [file for file in snapshot.files if file.cached and file.is_weights and not snapshot.held]
+        here = [file for file in snapshot.files if file.cached and file.is_weights and not snapshot.from_cache]
         total += sum(file.size_bytes for file in here if (file.digest, file.size_bytes) not in known)
     return total
 
@@ -155,7 +155,7 @@ def discard(snapshot: Snapshot, problems: list[Problem]) -> None:
 
 def _fetch_small(snapshot: Snapshot) -> list[RemoteFile]:
     """Fetch all files except the weights, four at a time; returns them with their digests."""
-    if snapshot.held:
+    if snapshot.from_cache:
         return []
     pool = ThreadPoolExecutor(max_workers=4)
     try:

@@ -29,7 +29,7 @@ from specdec_cli.models.packing import parameter_count
 from specdec_cli.models.vocab import VocabVerdict, compare
 from specdec_cli.pairs.advice import Side, advise, break_even
 from specdec_cli.pairs.catalog import is_local, network_forbidden
-from specdec_cli.pairs.local import forbidding
+from specdec_cli.pairs.local import explain_offline
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.verdict import Verdict
 
@@ -143,7 +143,7 @@ def locate_draft(name: str, revision: str | None, offline: bool) -> ModelFiles:
     if is_head_only(folder):
         return replace(_head_of(folder, snapshot.name), snapshot=snapshot)
     config = read_json(folder / "config.json", snapshot.name)
-    if snapshot.held or not announces_head_only(config):
+    if snapshot.from_cache or not announces_head_only(config):
         return _files_of_snapshot(snapshot, folder)
     checkpoint = read_checkpoint(folder, snapshot.name, weights=False, heads=True)
     head = head_in(checkpoint, remote_headers(hub.remote_tensors(snapshot, lambda tensor: True)))
@@ -163,7 +163,7 @@ def locate_pair(pair: Pair, offline: bool) -> list[ModelFiles]:
 
     Raises: NotAvailable, Refused.
     """
-    with forbidding(offline):
+    with explain_offline(offline):
         target = locate_model(pair.target, pair.target_revision, offline)
         if pair.draft is None:
             return [target]

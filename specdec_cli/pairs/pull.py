@@ -72,7 +72,7 @@ def pull(
 
     Raises: NotAvailable, Refused, DoesNotFit; with `force` memory does not stop it, disk does.
     """
-    with hub.saying(screen.line):
+    with hub.report_waits(screen.line):
         _pull(pair, screen, context_tokens, verify, force, offline, agree)
 
 

@@ -62,7 +62,7 @@ class CostFile:
             jsonfile.replace_text(self._path, json.dumps({"schema": SCHEMA, "entries": kept}))
 
     def _entries(self) -> dict[str, Any]:
-        values = jsonfile.remembered(self._path)
+        values = jsonfile.read_or_empty(self._path)
         entries = values.get("entries") if values.get("schema") == SCHEMA else None
         return entries if isinstance(entries, dict) else {}
 

@@ -6,7 +6,7 @@ import pytest
 
 from fakes.hub_cache import COMMIT, NAME, PULL, place
 from specdec_cli.errors import NotAvailable
-from specdec_cli.hub.cached import PACKAGE, locate, spelled_here
+from specdec_cli.hub.cached import PACKAGE, cached_spelling, locate
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -79,5 +79,5 @@ def test_a_model_that_is_not_here_names_the_pull(cache):
 def test_a_model_is_found_under_another_spelling(cache):
     """The Hub ignores case, and so does a Mac's disk."""
     folder = place(cache)
-    assert locate("Org/TINY") == folder and spelled_here("ORG/tiny") == NAME
-    assert spelled_here("org/tiny2") == "org/tiny2"
+    assert locate("Org/TINY") == folder and cached_spelling("ORG/tiny") == NAME
+    assert cached_spelling("org/tiny2") == "org/tiny2"

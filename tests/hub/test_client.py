@@ -65,7 +65,7 @@ def test_a_wait_of_hours_or_years_is_refused_and_said(headers, said):
 
 def test_a_short_wait_is_said_and_an_answer_without_one_is_not():
     said = []
-    with client.saying(said.append):
+    with client.report_waits(said.append):
         client.refuse_long_wait(answer(429, retry_after="17"))
         client.refuse_long_wait(answer(200, retry_after="17"))
         client.refuse_long_wait(answer(429, retry_after="soon"))

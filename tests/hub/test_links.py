@@ -78,14 +78,6 @@ def test_removing_one_commit_removes_no_file_that_its_links_lead_to(server, home
     assert not snapshot.exists()
 
 
-def test_a_reference_that_is_no_commit_leads_nowhere(server, home, snapshot):
-    (snapshot.parents[1] / "refs" / "main").write_text("../../../../neighbour")
-    (home.parent / "neighbour" / "model").mkdir()
-    assert ask(server, home, LOCATE)["exit"] == 3
-    (snapshot.parents[1] / "refs" / "main").write_text("../../../../neighbour/model")
-    assert ask(server, home, LOCATE)["message"] == f"{NAME} is neither a folder here nor in the model cache"
-
-
 def test_a_cache_without_links_holds_the_same_files_and_is_compared_as_well(server, home):
     """Some disks know no symbolic links: a file then lies in the snapshot itself."""
     commit = server.commit(NAME, FILES)

@@ -17,17 +17,17 @@ NO_PLACE = ["a\\..\\x.json", "a\0.json", "x" * 201, "é" * 101, "a\x1b[2J.json",
 
 
 def test_what_mlx_lm_reads_is_part_of_the_model_and_code_pickles_and_folders_are_not():
-    assert [path for path in WANTED if not (names.wanted(path) and names.is_place(path))] == []
-    assert [path for path in UNWANTED if names.wanted(path)] == []
+    assert [path for path in WANTED if not (names.is_wanted(path) and names.is_safe_name(path))] == []
+    assert [path for path in UNWANTED if names.is_wanted(path)] == []
 
 
 def test_a_name_that_could_be_more_than_a_name_is_no_place():
-    assert [path for path in NO_PLACE if names.is_place(path)] == []
+    assert [path for path in NO_PLACE if names.is_safe_name(path)] == []
 
 
 @given(st.text(max_size=30))
 def test_a_place_that_is_accepted_is_a_name_in_one_of_two_folders(path):
-    if names.is_place(path):
+    if names.is_safe_name(path):
         name = path.removeprefix("mtp/")
         assert "/" not in name and "\\" not in name and name not in ("", ".", "..") and name.isprintable()
 

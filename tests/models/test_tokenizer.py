@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers, processors
@@ -27,11 +27,13 @@ def streamed(tokenizer, ids, after=()):
     return "".join(parts) + stream.finish()
 
 
+@settings(max_examples=40)
 @given(st.lists(st.integers(3, 258), max_size=40))
 def test_streamed_text_equals_decoding_at_once_for_any_bytes(ids):
     assert streamed(LOADED, ids) == byte_tokenizer().decode(ids, skip_special_tokens=False)
 
 
+@settings(max_examples=40)
 @given(st.text(max_size=30), st.text(max_size=30))
 def test_streaming_behind_a_prompt_continues_its_text(before, after):
     ids = byte_tokenizer().encode(after, add_special_tokens=False).ids

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specdec_cli.errors import Refused
@@ -28,6 +28,7 @@ def test_another_eos_is_incompatible():
     assert (verdict.status, verdict.reason) == ("incompatible", "eos is id 1 in the target and id 2 in the draft")
 
 
+@settings(max_examples=40)
 @given(st.lists(st.binary(min_size=1, max_size=3), min_size=1, max_size=30), st.data())
 def test_one_changed_token_is_always_found(tokens, data):
     at = data.draw(st.integers(0, len(tokens) - 1))

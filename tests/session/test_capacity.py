@@ -4,7 +4,7 @@ import pytest
 
 from fakes.serving import ids, tiny_loaded
 from specdec_cli.request import Request
-from specdec_cli.session.capacity import LEAST_SNAPSHOTS, MOST_SNAPSHOTS, Capacity, capacity_of
+from specdec_cli.session.capacity import MOST_SNAPSHOTS, Capacity, capacity_of
 
 
 @pytest.mark.parametrize("tokens", [300, 2000, pytest.param(5000, marks=pytest.mark.slow)])
@@ -32,12 +32,6 @@ def test_between_two_lengths_it_grows_in_a_straight_line_and_so_on_beyond_the_lo
     capacity = Capacity(0, 0, ((1000, 10), (2000, 30), (4000, 40)))
     found = [capacity.cache_bytes(tokens) for tokens in (1, 1000, 1500, 2000, 3000, 4000, 9000)]
     assert found == [10, 10, 20, 30, 35, 40, 65]
-
-
-def test_a_short_context_has_one_size(tmp_path):
-    capacity = capacity_of(tiny_loaded(tmp_path, context_limit=500))
-    assert capacity.cache_bytes(100) == capacity.cache_bytes(500) > 0
-    assert capacity.snapshots >= LEAST_SNAPSHOTS
 
 
 @pytest.mark.parametrize(

@@ -91,14 +91,6 @@ def test_two_conversations_that_take_turns_keep_their_own_places(session):
     assert [ends[place].text for place in range(3)] == alone
 
 
-def test_another_attempt_at_an_answer_begins_at_the_beginning(session):
-    options = {"sampling": {"temperature": 1.0}, "seed": 2, "max_tokens": 300}
-    said = [reply(session, attempt=attempt, **options)[-1] for attempt in range(4)]
-    assert len({finish.text for finish in said}) > 1
-    for finish in said:
-        assert finish.complete and validate(json.loads(finish.text), SCHEMA) is None
-
-
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     folder = tiny_folder(tmp_path_factory.mktemp("small") / "target", seed=3)
@@ -159,8 +151,3 @@ def test_a_model_that_thinks_does_so_first_and_then_keeps_the_shape(thinker):
 def test_beside_thinking_no_stop_string_is_safe(thinker):
     with pytest.raises(UsageError, match="could cut"):
         next(thinker.reply(thinker.chat_tokens("Hi"), Request(constraint=SHORT, stop=("\n",))))
-
-
-def test_what_cannot_be_enforced_is_refused_before_the_first_event(session):
-    with pytest.raises(UsageError, match="cannot be enforced"):
-        next(session.reply("x", Request(constraint=Constraint("regex", "(")), raw=True))

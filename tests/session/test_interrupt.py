@@ -81,19 +81,6 @@ def test_a_signal_that_comes_in_a_finalizer_ends_the_program_all_the_same(number
     assert capsys.readouterr() == ("", "")
 
 
-def test_another_error_in_a_finalizer_is_reported_as_before(monkeypatch):
-    reported = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda dropped: reported.append(str(dropped.exc_value)))
-
-    class Finalized:
-        def __del__(self):
-            raise ValueError("in a finalizer")
-
-    with unwinding():
-        Finalized()
-    assert reported == ["in a finalizer"]
-
-
 def test_a_second_signal_does_not_break_off_the_restoring():
     """The bug: two SIGTERMs at the prompt left echo off and bracketed paste on."""
     restored = []
@@ -132,11 +119,6 @@ def test_a_program_started_under_nohup_goes_on_when_the_terminal_closes():
             press(signal.SIGHUP)
     finally:
         signal.signal(signal.SIGHUP, before)
-
-
-def test_handlers_come_back_after_a_quiet_end():
-    with unwinding(), Interrupt():
-        pass
 
 
 @pytest.mark.parametrize(

@@ -110,11 +110,6 @@ def test_a_prompt_that_fills_the_context_is_refused_with_both_numbers(session):
     assert (len(events[-1].tokens), events[0].context_limit) == (6, 256)
 
 
-def test_an_empty_prompt_is_a_usage_error(session):
-    with pytest.raises(UsageError, match="empty"):
-        list(session.reply([], Request()))
-
-
 @pytest.mark.parametrize("drafter", ["model", "ngram"])
 def test_adaptive_k_changes_no_token(tiny_pair, drafter):
     """Whatever is measured and chosen: greedy and coupled texts are those of plain decoding."""
