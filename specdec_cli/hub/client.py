@@ -40,8 +40,8 @@ MOST_WAIT_SECONDS = 60
 # huggingface_hub sleeps as long as these answers ask for, and tries again.
 RETRIED = (408, 429, 500, 502, 503, 504)
 _listeners: list[Callable[[str], None]] = []
-# The digest that the Hub's listing gives the file now being fetched in this thread.
-_listed_digest: ContextVar[str | None] = ContextVar("listed digest", default=None)
+# Digests of the other files of the snapshot from which this thread fetches one.
+_others_digests: ContextVar[frozenset[str]] = ContextVar("others' digests", default=frozenset())
 
 
 def prepare() -> None:
@@ -85,7 +85,7 @@ def refuse_other_file(response: Response) -> None:
     """Check the commit and the ETag of a file's answer: the library makes folders and files of these names.
 
     Under the ETag of another file the library would keep these bytes as that file's, or link that file here.
-    Raises: NotAvailable for another commit than was asked for, and for an ETag that is no digest or not the listed one.
+    Raises: NotAvailable for another commit than was asked for, and for an ETag that is no digest or another file's.
     """
     asked = FILE.search(response.request.url.path)
     if asked is None:
@@ -99,20 +99,20 @@ def refuse_other_file(response: Response) -> None:
     etag = response.headers.get("x-linked-etag") or response.headers.get("etag")
     if etag is not None and response.request.method == "HEAD" and not _leads_on(response):
         digest = require_digest(name, path, etag.lstrip("W/").strip('"'))
-        if (listed := _listed_digest.get()) not in (None, digest):
+        if digest in _others_digests.get():
             raise NotAvailable(
-                f"the Hub sends {path} of {name} as {digest[:12]}, and lists it as {str(listed)[:12]}", DISTRUST
+                f"the Hub sends {path} of {name} under the digest of another of its files, {digest[:12]}", DISTRUST
             )
 
 
 @contextmanager
-def expecting(digest: str) -> Iterator[None]:
-    """In this context a file whose ETag is not `digest` is refused before the library writes anything."""
-    token = _listed_digest.set(digest)
+def refuse_etags(digests: frozenset[str]) -> Iterator[None]:
+    """In this context a file whose ETag is one of `digests` is refused before the library writes anything."""
+    token = _others_digests.set(digests)
     try:
         yield
     finally:
-        _listed_digest.reset(token)
+        _others_digests.reset(token)
 
 
 def _leads_on(response: Response) -> bool:

@@ -112,13 +112,31 @@ def test_the_etag_of_another_file_is_refused_and_leaves_nothing_altered(server, 
         headers | {key: wrong for key in headers if key in ("ETag", "X-Linked-Etag")} if path in asked else headers
     )
     code, message = attack(server, home, [name])[name]
-    right = server.repos[name][commit][path].etag
-    assert (code, message) == (3, f"the Hub sends {path} of {name} as {wrong[:12]}, and lists it as {right[:12]}")
+    told = f"the Hub sends {path} of {name} under the digest of another of its files, {wrong[:12]}"
+    assert (code, message) == (3, told)
     kept = {place.name: place.read_bytes() for place in (home / "hub").glob("*/snapshots/*/*")}
     assert kept.items() <= files.items() - {(path, files[path])}
     server.lie_headers = lambda asked, headers: headers
     assert attack(server, home, [name]) == {name: []}
     assert {place.name: place.read_bytes() for place in (home / "hub").glob("*/snapshots/*/*")} == files
+
+
+def test_whatever_a_mirror_names_a_file_by_its_bytes_lie_under_their_own_digest(server, home):
+    """Else the file of another commit that has that name could take their place after they were compared."""
+    (name,) = publish(server, 1)
+    named = {path: Blob(path, path.encode()).sha256 for path in FILES}
+
+    def lie(asked, headers):
+        other = next((digest for path, digest in named.items() if asked.endswith(path)), "")
+        return headers | {key: other for key in headers if key in ("ETag", "X-Linked-Etag") and other}
+
+    server.lie_headers = lie
+    assert attack(server, home, [name]) == {name: []}
+    kept = {place.name: place for place in (home / "hub").glob("*/snapshots/*/*")}
+    assert {path: place.read_bytes() for path, place in kept.items()} == FILES
+    assert {path: place.readlink().name for path, place in kept.items()} == {
+        p: Blob(p, d).etag for p, d in FILES.items()
+    }
 
 
 @COMMITS

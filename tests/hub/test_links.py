@@ -30,7 +30,7 @@ def lead_out(home, path):
     path.symlink_to(home.parent / "victim.txt")
 
 
-@pytest.mark.parametrize("file", sorted(FILES))
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors"])
 def test_a_snapshots_link_out_of_the_cache_is_refused_and_mended_by_a_pull(server, home, snapshot, file):
     """It was read and, had its size been right, spoken with."""
     lead_out(home, snapshot / file)

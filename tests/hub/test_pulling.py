@@ -35,13 +35,6 @@ def test_a_pull_fetches_no_code_no_pickle_and_nothing_below_the_top_folder(serve
     assert server.fetched() == {path: len(model()[path]) for path in MODEL_FILES}
 
 
-def test_a_pull_asks_about_the_model_and_nothing_else(server, home):
-    """With telemetry on, huggingface_hub also asks for /api/agent-harnesses."""
-    server.commit(NAME, model())
-    ask(server, home, PULL)
-    assert [call for call in server.calls() if "/org/tiny" not in call and "/cdn/" not in call] == []
-
-
 def test_a_second_pull_asks_for_the_commit_and_fetches_no_bytes(server, home):
     commit = server.commit(NAME, model())
     ask(server, home, PULL)
