@@ -4,7 +4,7 @@
     session = specdec.load("demo").session()
     for event in session.reply("Return the lines of a file.", k=4): ...
 
-Law: importing this imports nothing heavy; a name is imported when it is first used.
+Importing this imports nothing heavy; a name is imported when it is first used.
 """
 
 from __future__ import annotations

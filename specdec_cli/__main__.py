@@ -1,4 +1,4 @@
-"""`specdec` and `python -m specdec_cli`. Law: Ctrl-C ends either without a traceback, from the first import on.
+"""`specdec` and `python -m specdec_cli`. Ctrl-C ends either without a traceback, from the first import on.
 
 The imports of the command line take a while, and nothing is written or changed before they are done.
 """

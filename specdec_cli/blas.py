@@ -1,4 +1,4 @@
-"""The library that multiplies matrices for mlx on Linux. Law: it is loaded before mlx, or not at all.
+"""The library that multiplies matrices for mlx on Linux. It is loaded before mlx, or not at all.
 
 mlx's CPU wheel carries the reference BLAS, where a pass over n rows costs as much as n passes over one: a draft rarely
 pays there. The dynamic linker takes what is in the process's global namespace before what the wheel carries, so a

@@ -183,7 +183,7 @@ def from_dict(values: Mapping[str, Any]) -> Event:
     try:
         if kind is RoundDone:
             gain = values.get("gain")
-            known = {**_known(RoundDone, values), "gain": Gain(**_known(Gain, gain)) if gain else None}
+            known = {**_known_fields(RoundDone, values), "gain": Gain(**_known_fields(Gain, gain)) if gain else None}
             return RoundDone(round=_round(values), **known)
         event: Event = _build(kind, values)
         return event
@@ -192,23 +192,23 @@ def from_dict(values: Mapping[str, Any]) -> Event:
 
 
 def _round(values: Mapping[str, Any]) -> Round:
-    scores = tuple(TokenLogprob(**_known(TokenLogprob, score)) for score in values.get("logprobs", ()))
+    scores = tuple(TokenLogprob(**_known_fields(TokenLogprob, score)) for score in values.get("logprobs", ()))
     round: Round = _build(Round, {**values, "logprobs": scores})
     return round
 
 
 def _build(kind: type[Any], values: Mapping[str, Any]) -> Any:
-    return kind(**_known(kind, values))
+    return kind(**_known_fields(kind, values))
 
 
-def _known(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    return {f.name: _frozen(values[f.name]) for f in fields(kind) if f.name in values}
+def _known_fields(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    return {f.name: _freeze(values[f.name]) for f in fields(kind) if f.name in values}
 
 
-def _frozen(value: Any) -> Any:
+def _freeze(value: Any) -> Any:
     """JSON lists back to tuples."""
     if isinstance(value, list):
-        return tuple(_frozen(item) for item in value)
+        return tuple(_freeze(item) for item in value)
     if isinstance(value, dict):
-        return {key: _frozen(item) for key, item in value.items()}
+        return {key: _freeze(item) for key, item in value.items()}
     return value

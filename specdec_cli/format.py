@@ -1,4 +1,4 @@
-"""Numbers as words (pure). Law: one wording for each kind of number."""
+"""Numbers as words (pure). One wording for each kind of number."""
 
 from __future__ import annotations
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -49,12 +51,25 @@ def read_object(path: Path) -> dict[str, Any]:
     return parse_object(path.read_bytes())
 
 
-def remembered(path: Path) -> dict[str, Any]:
+def read_or_empty(path: Path) -> dict[str, Any]:
     """The object in a file of our own that may be missing or damaged without harm; then it is empty."""
     try:
         return read_object(path)
     except (OSError, NotJson):
         return {}
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write `text` to `path`, whole or not at all; the mode of an older file stays. Raises: OSError."""
+    descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        if path.exists():
+            shutil.copymode(path, draft)
+        Path(draft).replace(path)
+    finally:
+        Path(draft).unlink(missing_ok=True)
 
 
 def whole(values: Mapping[str, Any], key: str, usual: int) -> int:

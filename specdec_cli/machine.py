@@ -1,6 +1,6 @@
 """This computer as it is now: memory, power, low-power mode, thermal pressure, load.
 
-Law: nothing is guessed: what the system does not say is None or `unknown`.
+Nothing is guessed: what the system does not say is None or `unknown`.
 """
 
 from __future__ import annotations

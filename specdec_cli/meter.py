@@ -1,4 +1,4 @@
-"""How much faster, with its interval (pure). Law: paired log-ratios over blocks, by Student's t; no figure without it.
+"""How much faster, with its interval (pure). Paired log-ratios over blocks, by Student's t; no figure without it.
 
 A machine is faster and slower by the second, and drafted rounds and plain steps alike. So the seconds of plain decoding
 are divided by those of the drafted rounds beside them: the logarithm of such a ratio is a block. A race has eight of
@@ -253,7 +253,7 @@ class Meter:
             beside = even[max(at - BESIDE, 0) : at + BESIDE]
             variance = noise**2 * (1 / steps + 1 / len(beside)) + DRIFT**2
             found.append(Estimate(log(mean * fmean(beside) / step_seconds), variance))
-        return joined(found, noise, self._memo) if found else None
+        return join_estimates(found, noise, self._memo) if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +271,7 @@ class Fit:
         return self.cost.variance * self.squares / self.freedom
 
 
-def joined(found: Sequence[Estimate], noise: float, memo: CostMemo) -> Fit:
+def join_estimates(found: Sequence[Estimate], noise: float, memo: CostMemo) -> Fit:
     """Blocks and what was known together; of a few that contradict each other those in the middle weigh most."""
     middle = median(one.log for one in found)
     weights = [1 / max(one.variance, ((one.log - middle) / FARTHEST) ** 2) for one in found]

@@ -1,6 +1,6 @@
 """What may be requested of a reply, the bounds, and the values then in effect (pure).
 
-Law: a value out of bounds is refused with the value and the bounds. A value not given is the target's default.
+A value out of bounds is refused with the value and the bounds. A value not given is the target's default.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Request:
     stop_tokens: tuple[int, ...] = ()
 
 
-def asked_of(options: Mapping[str, Any]) -> Request:
+def request_of(options: Mapping[str, Any]) -> Request:
     """The Request of keyword arguments: its own fields, and the sampling values of BOUNDS by name.
 
     Raises: UsageError for an unknown name, and for no tokens at all.
@@ -111,7 +111,7 @@ def asked_of(options: Mapping[str, Any]) -> Request:
     return replace(Request(), **{name: options[name] for name in options if name in known} | {"sampling": sampling})
 
 
-def checked(request: Request) -> Request:
+def require_valid(request: Request) -> Request:
     """The same request: one stop text becomes a tuple of it, and the last bias of an id counts.
 
     Raises: UsageError for a drafter or rule that does not exist, a value out of bounds, and one of another type.

@@ -1,4 +1,4 @@
-"""Reads what `--trace` wrote (pure). Law: a damaged line is refused by its number; a trace that breaks off still plays.
+"""Reads what `--trace` wrote (pure). A damaged line is refused by its number; a trace that breaks off still plays.
 
 A file may hold several replies; each begins with its start event.
 """
@@ -129,7 +129,7 @@ def _event(line: bytes) -> Event:
     if values.get("event") == Start.event and values.get("schema", SCHEMA) != SCHEMA:
         raise ValueError(f"trace schema {values['schema']}, and this specdec reads {SCHEMA}")
     try:
-        event = _checked(from_dict(values))
+        event = _require_whole(from_dict(values))
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     if isinstance(event, RoundDone):
@@ -146,7 +146,7 @@ def _types(name: str) -> Any:
     return TypeAdapter(next(kind for kind in get_args(Event) if kind.event == name))
 
 
-def _checked(event: Event) -> Event:
+def _require_whole(event: Event) -> Event:
     """The same event, each field checked against the type in the contract."""
     from pydantic import ValidationError
 

@@ -33,12 +33,6 @@ def cores(tmp_path, siblings, quota=None):
 
 @LINUX
 @pytest.mark.slow
-def test_none_leaves_mlx_its_reference_blas():
-    assert loaded(SPECDEC_BLAS="none") == blas.REFERENCE
-
-
-@LINUX
-@pytest.mark.slow
 def test_a_file_that_is_no_library_and_a_library_that_is_no_blas_are_refused_by_name():
     assert "SPECDEC_BLAS=/nowhere.so cannot be loaded" in loaded(SPECDEC_BLAS="/nowhere.so")
     assert "SPECDEC_BLAS=libm.so.6 is no BLAS" in loaded(SPECDEC_BLAS="libm.so.6")

@@ -39,16 +39,3 @@ def test_every_file_that_a_document_names_exists(document):
     linked = [link for link in re.findall(r"\]\(([^)]+)\)", text) if not link.startswith("https:")]
     assert all((ROOT / name).exists() for name in named), named
     assert all((document.parent / link).exists() for link in linked), linked
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.stem)
-def test_a_document_begins_with_a_title_and_one_line_that_says_what_it_is_about(document):
-    title, empty, summary, after, *_ = document.read_text("utf-8").splitlines()
-    assert title.startswith("# ") and (empty, after) == ("", "")
-    assert summary.endswith(".") and len(summary) <= 64
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.stem)
-def test_a_document_s_examples_fit_80_columns(document):
-    blocks = re.findall(r"^```.*?\n(.*?)^```", document.read_text("utf-8"), re.M | re.S)
-    assert all(len(line) <= 80 for block in blocks for line in block.splitlines())

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.ui_script import ROUNDS, drafted
+from fakes.ui_script import drafted
 from specdec_cli.events import RoundDone
-from specdec_cli.fates import Fate, FateStream, TokenStream, fates
+from specdec_cli.fates import Alignment, Fate, FateStream, TokenStream, fates
 
 
 @pytest.mark.parametrize(
@@ -43,17 +43,6 @@ def with_text(done: RoundDone, text: str) -> RoundDone:
     return replace(done, text=text)
 
 
-def test_every_printed_character_has_the_fate_of_its_token():
-    assert spans(ROUNDS[:3]) == [
-        (None, "def"),
-        *[("accepted", piece) for piece in (" read", "_lines", "(", "path")],
-        ("bonus", "):"),
-        ("accepted", "\n    "),
-        ("accepted", "with"),
-        ("correction", "\topen"),
-    ]
-
-
 def test_text_held_back_for_a_stop_string_keeps_its_fate_when_it_comes_in_a_later_round():
     """The stop string "path)x" holds "path)" back, over the end of the round and in the middle of a token."""
     first = with_text(drafted(1, ["open", "(pa"], 2, "th"), "open(")
@@ -68,30 +57,10 @@ def test_text_held_back_for_a_stop_string_keeps_its_fate_when_it_comes_in_a_late
     ]
 
 
-def test_what_is_held_until_the_end_keeps_its_fate_too():
-    held = with_text(drafted(1, ["a"], 1, "bc"), "ab")
-    assert spans([held], "c") == [("accepted", "a"), ("bonus", "b"), ("bonus", "c")]
-
-
 def test_a_character_of_several_tokens_has_the_fate_of_the_one_that_completed_it():
     begun = with_text(drafted(1, ["x", "\ufffd"], 2, "\ufffd"), "x")
     ended = with_text(drafted(2, ["\ufffd", "y"], 1, "z"), "日z")
     assert spans([begun, ended]) == [("accepted", "x"), ("accepted", "日"), ("correction", "z")]
-
-
-def test_stop_and_special_tokens_colour_nothing():
-    first = with_text(drafted(0, [], 0, "<|begin|>"), "")
-    assert spans([first, drafted(1, ["yes"], 1, "!"), with_text(drafted(2, [], 0, "<|end|>"), "")]) == [
-        ("accepted", "yes"),
-        ("bonus", "!"),
-    ]
-
-
-def test_a_space_that_the_decoder_drops_moves_no_colour():
-    assert spans([with_text(drafted(0, [], 0, " Hello"), "Hello"), drafted(1, [" you"], 0, " world")]) == [
-        (None, "Hello"),
-        ("correction", " world"),
-    ]
 
 
 PIECES = st.lists(st.text(st.sampled_from("ab \né日"), min_size=1, max_size=4), max_size=4)
@@ -126,17 +95,6 @@ def test_the_spans_join_to_the_text_whatever_the_pieces_are(parts):
         assert all(fate is None or isinstance(fate, Fate) for fate, _ in spans)
 
 
-def test_a_reply_is_coloured_from_its_first_draft_on():
-    plain = [drafted(index, [], 0, word) for index, word in enumerate(["a", " b"])]
-    after = drafted(3, [], 0, " d")
-    assert spans([*plain, drafted(2, [" c"], 0, "!"), after]) == [
-        (None, "a"),
-        (None, " b"),
-        ("correction", "!"),
-        ("plain", " d"),
-    ]
-
-
 def tokens(rounds, tail=""):
     """(fate, piece) of every token of the reply, as they come."""
     stream = TokenStream()
@@ -159,11 +117,6 @@ def test_what_was_drafted_and_not_said_stands_where_it_was_proposed():
     ]
 
 
-def test_a_token_that_became_no_text_never_comes_but_what_was_rejected_before_it_does():
-    ended = with_text(drafted(2, ["x"], 0, "<|end|>"), "")
-    assert tokens([drafted(1, ["a"], 1, "b"), ended]) == [("accepted", "a"), ("bonus", "b"), ("rejected", "x")]
-
-
 def test_text_that_waits_brings_what_was_rejected_before_it_and_brings_it_once():
     held = with_text(drafted(1, ["a", "x"], 1, "bc"), "ab")
     assert tokens([held], "c") == [("accepted", "a"), ("rejected", "x"), ("correction", "b"), ("correction", "c")]
@@ -180,3 +133,32 @@ def test_the_said_tokens_join_to_the_text_whatever_the_pieces_are(parts):
         lost += [token for token in found if not token.said]
     drafts = [piece for pieces, accepted, _ in parts for piece in pieces[accepted:]]
     assert [token.piece for token in lost + stream.rest()] == drafts
+
+
+# Which token each part of a text is from, where pieces and text disagree.
+
+
+def shares(pieces, *texts):
+    """The shares of the texts, keyed by the place of their token."""
+    alignment = Alignment()
+    alignment.expect(enumerate(pieces))
+    return [share for text in texts for share in alignment.feed(text)]
+
+
+def test_pieces_that_join_to_the_text_get_their_own_part():
+    assert shares(["def", " f", "("], "def f(") == [(0, "def"), (1, " f"), (2, "(")]
+    assert shares(["def", " f", "("], "de", "f f", "(") == [(0, "de"), (0, "f"), (1, " f"), (2, "(")]
+
+
+def test_a_token_without_text_is_never_named():
+    assert shares(["a", "<end>", "b"], "ab") == [(0, "a"), (2, "b")]
+
+
+def test_text_without_a_piece_goes_to_the_token_it_waited_for():
+    assert shares(["a", "\ufffd", "\ufffd", "b"], "a日b") == [(0, "a"), (1, ""), (2, "日"), (3, "b")]
+    assert shares(["\ufffd"] * 4, "日") == [(0, ""), (1, ""), (2, "日")]  # the fourth belongs to a later character
+
+
+def test_text_after_the_last_token_is_the_last_tokens_and_before_any_token_nobodys():
+    assert shares(["a"], "a", "!") == [(0, "a"), (0, "!")]
+    assert shares([], "?") == [(None, "?")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specdec_cli.format import count, parameters, percent, size, speed
+from specdec_cli.format import count, percent, size, speed
 
 
 def test_figures_read_as_people_write_them() -> None:
@@ -15,13 +15,6 @@ def test_figures_read_as_people_write_them() -> None:
         "2 target passes",
     ]
     assert [speed(None), speed(8.04), speed(117.6)] == ["– tok/s", "8.0 tok/s", "118 tok/s"]
-
-
-@pytest.mark.parametrize(
-    ("billions", "text"), [(8.03, "8.0 B"), (0.95, "0.9 B"), (0.135, "135 M"), (0.0052, "5.2 M"), (0.0001, "0.1 M")]
-)
-def test_parameters_are_told_in_a_unit_that_shows_them(billions, text):
-    assert parameters(billions) == text
 
 
 def test_a_percentage_never_shows_minus_zero_and_can_show_the_sign_of_a_gain():

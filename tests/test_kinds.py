@@ -76,14 +76,24 @@ def decoded(name, k, rule=None, seed=None):
 KINDS = [*kinds.all_kinds(), "toy"]
 
 
-@pytest.mark.parametrize("k", [1, 4, "auto"])
-@pytest.mark.parametrize("name", KINDS)
+def corners(values, shown):
+    """The product of all kinds and these values; but for `shown` in the tier `slow`."""
+    product = [(name, value) for name in KINDS for value in values]
+    return [pytest.param(*both, marks=[] if both in shown else [pytest.mark.slow]) for both in product]
+
+
+@pytest.mark.parametrize(
+    ("name", "k"),
+    corners([1, 4, "auto"], {("model", 4), ("model", "auto"), ("ngram", 4), ("auto", "auto"), ("mtp", 4), ("toy", 1)}),
+)
 def test_every_kind_of_drafter_is_lossless(name, k):
     assert decoded(name, k)[0] == GREEDY
 
 
-@pytest.mark.parametrize("rule", [*kinds.RULES, "toy"])
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    corners([*kinds.RULES, "toy"], {("model", "block"), ("model", "coupled"), ("ngram", "token"), ("toy", "toy")}),
+)
 def test_every_drafter_works_under_every_rule(name, rule):
     """Under rules that draw with the target's noise the text is that of plain decoding; under the others it is one."""
 

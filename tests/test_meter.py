@@ -6,8 +6,8 @@ one, on the same rounds, in 95.8 % of 594 at 15.6 %; halved intervals in 76 %. T
 
 import json
 import random
-from math import exp, inf, log
-from statistics import NormalDist, fmean, median, stdev
+from math import exp, log
+from statistics import fmean, median, stdev
 
 import pytest
 
@@ -21,7 +21,6 @@ from specdec_cli.meter import (
     Meter,
     t_interval,
     t_quantile,
-    t_within,
 )
 
 KNOWN = CostMemo({("model", 4): Estimate(log(2.0), 0.001)})
@@ -84,12 +83,6 @@ def test_the_estimate_is_near_the_truth_and_not_to_one_side(shown):
     assert stdev(off) < 0.15
 
 
-def test_four_steps_at_the_end_over_the_whole_reply_are_half_as_far_off_again(shown):
-    """Negative control: unpaired. Eight identical runs gave 0.49 to 1.39."""
-    now = stdev(log(gain.speedup / truth) for gain, truth, *_ in shown)
-    assert stdev(log(last / truth) for _, truth, _, last in shown) > 1.5 * now
-
-
 def reply_of(seconds, steps=(), memo=None, k=4, accepted=2):
     """A meter that has seen drafted rounds of so many seconds, and then plain steps."""
     meter = Meter(memo)
@@ -122,10 +115,6 @@ def test_a_machine_too_busy_to_tell_gets_no_figure():
     luck = random.Random(5)
     meter = reply_of([0.05 * exp(luck.gauss(0, 1.2)) for _ in range(40)], [0.02])
     assert meter.shows and meter.gain() is None
-
-
-def test_steps_that_seem_to_take_longer_than_a_drafted_round_give_no_figure():
-    assert reply_of([1.0] * 40, [1.3] * 4).gain() is None
 
 
 def test_the_last_shorter_rounds_do_not_move_the_figure():
@@ -188,7 +177,6 @@ def test_costs_survive_the_trip_through_the_file_with_more_doubt_and_not_for_eve
     "change",
     [
         {"at": "never"},
-        {"costs": [["model", 4, 0.5]]},
         {"costs": [["model", 4, float("nan"), 0.01]]},
         {"costs": [["model", 4, 0.5, -1.0]]},
         {"squares": float("nan")},
@@ -205,16 +193,6 @@ def test_quantiles_are_the_tabulated_ones(confidence):
         assert round(t_quantile(freedom, confidence), 3) == pytest.approx(value, abs=0.00051)
 
 
-def test_the_distribution_becomes_normal_with_many_degrees_of_freedom():
-    for t in (0.5, 1.0, 1.96, 3.0):
-        assert t_within(t, 4000) == pytest.approx(2 * NormalDist().cdf(t) - 1, abs=2e-4)
-    assert t_within(0.0, 5) == 0.0
-
-
 def test_an_interval_by_hand():
     """1, 2, 3, 6: mean 3, s = 2.1602, t(3) = 3.1824, so 3 ± 3.4374."""
     assert t_interval([[1, 2, 3, 6]]) == (3, pytest.approx(3.43741, abs=1e-4))
-
-
-def test_one_value_leaves_everything_open():
-    assert t_interval([[0.2]]) == (0.2, inf)

@@ -34,13 +34,6 @@ def test_what_was_recorded_comes_back_event_for_event(written):
     assert not trace.cut_short
 
 
-def test_figures_that_an_older_trace_lacks_come_from_its_rounds(written):
-    older = {"tokens_per_second": 12.5}
-    trace = read_trace(written([*lines([START, PREFILL, *ROUNDS]), changed(finish(), stats=older)]))
-    stats = trace.replies[0].finish.stats
-    assert stats["tokens_per_second"] == 12.5 and stats["draft_n_accepted"] == finish().stats["draft_n_accepted"]
-
-
 def test_each_start_begins_a_reply(written):
     trace = read_trace(written(lines([*script(), *script("length")])))
     assert [reply.finish.reason for reply in trace.replies] == ["stop", "length"]
@@ -75,22 +68,15 @@ def changed(event, **values):
     ("row", "told"),
     [
         ('{"event": "round", "ind', "is not JSON"),
-        ("[1, 2]", "not a specdec event: no JSON object"),
         ('{"a": 1}', "not a specdec event: the line names none"),
         ('{"event": "round"}', "incomplete round event"),
         (changed(ROUNDS[1], accepted=5), "round event: 5 accepted of 4 drafted tokens"),
         (changed(ROUNDS[1], pieces=["a"]), "round event: 1 pieces for 4 drafted tokens"),
-        (changed(ROUNDS[1], draft="abcd"), "round event, draft"),
         (changed(ROUNDS[1], verify_seconds=None), "round event, verify_seconds"),
-        (changed(PREFILL, seconds="long"), "prefill event, seconds"),
         (changed(finish(), stats=finish().stats | {"target_passes": None}), "finish event: target_passes is null"),
         (changed(finish(), stats=finish().stats | {"acceptance_per_position": ["x"]}), "acceptance_per_position"),
-        (changed(finish(), stats={"rounds": "many"}), 'finish event: rounds is "many"'),
-        ('{"event": ["start"]}', "not a specdec event: ['start']"),
-        ('{"event": {"a": 1}}', "not a specdec event: {'a': 1}"),
         (changed(finish(), stats={}).replace("{}", '{"a": ' + "[" * 900 + "]" * 900 + "}"), "nested too deeply"),
         (changed(START, schema=2), "trace schema 2, and this specdec reads 1"),
-        ("\udcff", "is not JSON"),
     ],
 )
 def test_a_damaged_line_is_named_by_its_number(tmp_path, row, told):
@@ -110,25 +96,12 @@ def test_rounds_without_a_start_are_refused(written):
         read_trace(written(lines([*script(), *ROUNDS])))
 
 
-@pytest.mark.parametrize("content", [b"", b"\n\n"])
-def test_an_empty_file_is_refused(tmp_path, content):
-    file = tmp_path / "empty"
-    file.write_bytes(content)
-    with pytest.raises(UsageError, match="holds no trace"):
-        read_trace(file)
-
-
 def test_foreign_files_are_refused_at_their_first_line(tmp_path):
     file = tmp_path / "foreign"
     for content in (b"\x89PNG\r\n\x1a\n", b"just words", b'{"specdec": "bench"}', b"{\n"):
         file.write_bytes(content)
         with pytest.raises(UsageError, match="line 1"):
             read_trace(file)
-
-
-def test_a_missing_file_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="cannot be read: No such file"):
-        read_trace(tmp_path / "none")
 
 
 def test_a_saved_chat_is_named_with_the_command_that_reads_it(tmp_path):

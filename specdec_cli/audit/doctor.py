@@ -164,7 +164,7 @@ def verification() -> str:
     """How far rollback is verified on this device, in one phrase."""
     from specdec_cli.engine import device
 
-    known = jsonfile.remembered(record_file())
+    known = jsonfile.read_or_empty(record_file())
     wrong = known.get("wrong")
     if known.get("where") == _where() and isinstance(wrong, list):
         if wrong:

@@ -1,4 +1,4 @@
-"""The shape of every answer of a chat. Law: what no answer could keep is refused when it is typed."""
+"""The shape of every answer of a chat. Law: what no answer could keep is refused when it is read_constraint."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from specdec_cli.chat.chat import Chat
 from specdec_cli.chat.screen import Notice
 from specdec_cli.chat.settings import ChatSettings
 from specdec_cli.errors import UsageError
-from specdec_cli.models.constraint import typed
-from specdec_cli.models.grammar import require_possible, require_uncut
+from specdec_cli.models.grammar import read_constraint, require_possible, require_uncut
 from specdec_cli.request import Constraint, ShapeKind
 
 
@@ -37,7 +36,7 @@ def require_stops(settings: ChatSettings) -> None:
 
 
 def _possible(kind: ShapeKind, argument: str, stop: tuple[str, ...]) -> Constraint:
-    shape = typed(kind, argument, f"/{kind}")
+    shape = read_constraint(kind, argument, f"/{kind}")
     try:
         require_possible(shape)
     except UsageError as error:

@@ -121,7 +121,7 @@ def add(
 
 def _named_pair(name: str, models: PairOptions, k: str | None) -> Pair:
     """The pair that `pairs add` describes. Raises: UsageError, NotAvailable."""
-    from specdec_cli.pairs.local import as_kept
+    from specdec_cli.pairs.local import name_to_keep
 
     if not NAME.fullmatch(name):
         raise UsageError(f"{name!r} is no name for a pair", "use letters, digits, dots, - and _ only")
@@ -133,8 +133,8 @@ def _named_pair(name: str, models: PairOptions, k: str | None) -> Pair:
     length, draft = parse_k(k), drafts_with(models.draft, models.head_from)
     return Pair(
         name,
-        as_kept(models.target),
-        None if draft is None else as_kept(draft),
+        name_to_keep(models.target),
+        None if draft is None else name_to_keep(draft),
         "auto" if length is None else length,
         target_revision=models.target_revision,
         draft_revision=models.draft_revision,

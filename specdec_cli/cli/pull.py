@@ -42,10 +42,10 @@ def check(
     """Verdict on a pair from a few hundred kB: tokenizers, caches, memory, expected gain."""
     from specdec_cli.pairs.catalog import partly_here
     from specdec_cli.pairs.check import check_pair, locate_pair
-    from specdec_cli.pairs.local import forbidding
+    from specdec_cli.pairs.local import explain_offline
     from specdec_cli.ui.pairs import print_checks, print_json, print_line, print_verdict
 
-    with forbidding(offline):
+    with explain_offline(offline):
         resolved = named(name, models, here=offline)
     # A verdict on fetched files would hide that the files here cannot answer.
     for problem in partly_here(resolved.pair.models):
@@ -78,7 +78,7 @@ def pull(
 ) -> None:
     """Download a pair, checking it first; without a name specdec recommends one for this machine, and asks."""
     from specdec_cli.pairs.catalog import recommended, registry
-    from specdec_cli.pairs.local import forbidding
+    from specdec_cli.pairs.local import explain_offline
     from specdec_cli.pairs.pull import pull
     from specdec_cli.ui.download import PullScreen
     from specdec_cli.ui.pairs import print_line
@@ -89,7 +89,7 @@ def pull(
         require_answer(f"{reason}. Pull it?", yes)
     else:
         yes = True
-        with forbidding(offline):
+        with explain_offline(offline):
             resolved = named(name, models, here=offline)
         pair, reason = resolved.pair, resolved.reason
     if reason:

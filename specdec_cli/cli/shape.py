@@ -37,10 +37,9 @@ class ShapeOptions:
             raise UsageError(f"--{one} and --{other} both say what the answer must be", "give one of them")
         if not given:
             return None
-        from specdec_cli.models.constraint import typed
-        from specdec_cli.models.grammar import require_possible
+        from specdec_cli.models.grammar import read_constraint, require_possible
 
         ((kind, value),) = given
-        constraint = typed(kind, value, f"--{kind}")
+        constraint = read_constraint(kind, value, f"--{kind}")
         require_possible(constraint, stop)
         return constraint

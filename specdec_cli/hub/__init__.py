@@ -1,6 +1,6 @@
 """The only door to huggingface_hub: names to folders, downloads, checks and removal in the shared cache.
 
-Laws: a model that is already here costs no network call. Only allow-listed files are fetched, all from one commit.
+A model that is already here costs no network call. Only allow-listed files are fetched, all from one commit.
 Bytes are compared with the listing's digests before they may speak. Nothing outside the cache is touched. A model that
 worked before an interrupted pull works after it.
 """
@@ -15,7 +15,7 @@ os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 
 from specdec_cli.hub.cache import cache_folder, cached_models, require_hub_id, same_model
 from specdec_cli.hub.cached import PULL, SHIPPED, Problem, locate
-from specdec_cli.hub.client import saying
+from specdec_cli.hub.client import report_waits, settings
 from specdec_cli.hub.deletion import Removal, removal, remove
 from specdec_cli.hub.download import (
     Progress,
@@ -36,7 +36,6 @@ from specdec_cli.hub.heads import (
     remote_tensors,
     remove_head,
 )
-from specdec_cli.hub.settings import settings
 from specdec_cli.hub.snapshot import RemoteFile, Snapshot, resolve
 
 __all__ = [
@@ -64,10 +63,10 @@ __all__ = [
     "removal",
     "remove",
     "remove_head",
+    "report_waits",
     "require_hub_id",
     "resolve",
     "same_model",
-    "saying",
     "settings",
     "uncompared_bytes",
     "verify",

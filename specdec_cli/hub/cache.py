@@ -43,7 +43,7 @@ MOST_BYTES = 1 << 50
 DISTRUST = "check HF_ENDPOINT: this mirror of the Hub is broken or hostile"
 
 
-def wanted(path: str) -> bool:
+def is_wanted(path: str) -> bool:
     """Whether this file of a repository is part of the model. mlx-lm reads the top folder only."""
     # macOS leaves files like `._config.json` on foreign disks, and no model has a file with a leading dot.
     own = "/" not in path and any(fnmatchcase(path, pattern) for pattern in FILES)
@@ -70,7 +70,7 @@ def list_files(folder: Path) -> Iterator[str]:
         yield from (f"{HEAD_FOLDER}/{path.name}" for path in sorted(inner.iterdir()))
 
 
-def is_place(path: str) -> bool:
+def is_safe_name(path: str) -> bool:
     """Whether this is the name of a file in the folder itself or in that of heads, on every file system."""
     path = path.removeprefix(f"{HEAD_FOLDER}/")
     return (
@@ -143,7 +143,7 @@ def cached_models() -> tuple[str, ...]:
     return tuple(sorted(folder.name.removeprefix("models--").replace("--", "/", 1) for folder in folders))
 
 
-def spelled_here(name: str) -> str:
+def cached_spelling(name: str) -> str:
     """`name` as its folder in the cache spells it, if it is there; an exact match comes first.
 
     The folder is looked for among all names: a Mac's disk finds it under any spelling.

@@ -1,4 +1,4 @@
-"""Finds the folder of a model by its name, and what of it is missing, altered or added. Law: no network call.
+"""Finds the folder of a model by its name, and what of it is missing, altered or added. No network call.
 
 The record of a commit names its files with sizes and digests, and is empty from the moment a pull fetches weights until
 all their bytes were compared. It also shows a commit that the Hub later lists differently, which is refused because
@@ -24,9 +24,11 @@ from specdec_cli.hub.cache import (
     COMMIT,
     DIGEST,
     HEAD_FOLDER,
+    cached_spelling,
     is_head,
     is_inside,
-    is_place,
+    is_safe_name,
+    is_wanted,
     is_weights,
     kept_head,
     list_files,
@@ -35,8 +37,6 @@ from specdec_cli.hub.cache import (
     require_hub_id,
     require_revision,
     snapshot_folder,
-    spelled_here,
-    wanted,
 )
 from specdec_cli.hub.client import as_user_error
 from specdec_cli.kinds import HEAD
@@ -95,7 +95,10 @@ def read(name: str, commit: str) -> dict[str, Entry] | None:
 
 def _is_sound(entry: Entry) -> bool:
     return (
-        wanted(entry.path) and is_place(entry.path) and bool(DIGEST.fullmatch(entry.digest)) and entry.size_bytes >= 0
+        is_wanted(entry.path)
+        and is_safe_name(entry.path)
+        and bool(DIGEST.fullmatch(entry.digest))
+        and entry.size_bytes >= 0
     )
 
 
@@ -143,12 +146,12 @@ def problems(name: str, folder: Path) -> tuple[Problem, ...]:
             )
     entries = read(name, folder.name)
     if not entries:
-        missing = sorted(path for path in _expected(name, folder) if not (folder / path).is_file())
+        missing = sorted(path for path in _expect_files(name, folder) if not (folder / path).is_file())
         unread = (path for path in list_files(folder) if entries is not None and is_weights(path))
         found = (Problem(path, "there", "missing") for path in missing)
         return (*found, *(Problem(path, "compared", "not compared") for path in unread))
     changed = [problem for path in sorted(entries) if (problem := _change(folder / path, entries[path]))]
-    added = (path for path in list_files(folder) if wanted(path) and path not in entries)
+    added = (path for path in list_files(folder) if is_wanted(path) and path not in entries)
     return (*changed, *(Problem(path, "nothing", "added") for path in added))
 
 
@@ -163,22 +166,24 @@ def _change(path: Path, entry: Entry) -> Problem | None:
     return None if found == entry.digest else Problem(entry.path, entry.digest, found)
 
 
-def _expected(name: str, folder: Path) -> set[str]:
+def _expect_files(name: str, folder: Path) -> set[str]:
     """The files that a snapshot without a record must have."""
     from huggingface_hub import get_cached_repo_tree
     from huggingface_hub.errors import CachedRepoTreeNotFoundError
 
-    expected = {path for path in list_files(folder) if (folder / path).is_symlink() and wanted(path)} | {"config.json"}
+    expected = {path for path in list_files(folder) if (folder / path).is_symlink() and is_wanted(path)} | {
+        "config.json"
+    }
     try:
         listed = {file.path for file in get_cached_repo_tree(name, revision=folder.name)}
         # A head is fetched by specdec alone: other tools leave out what they do not read.
-        expected |= {path for path in listed if wanted(path) and is_place(path) and not is_head(path)}
+        expected |= {path for path in listed if is_wanted(path) and is_safe_name(path) and not is_head(path)}
     except CachedRepoTreeNotFoundError:
         pass  # only some tools leave a listing
-    shards = jsonfile.remembered(folder / INDEX).get("weight_map")
+    shards = jsonfile.read_or_empty(folder / INDEX).get("weight_map")
     if isinstance(shards, dict):
         # Whoever reads the index refuses a shard that is no file of this folder.
-        return expected | {str(shard) for shard in shards.values() if is_place(str(shard))}
+        return expected | {str(shard) for shard in shards.values() if is_safe_name(str(shard))}
     foreign = any(path.suffix in FOREIGN_WEIGHTS or is_weights(path.name) for path in folder.iterdir())
     return expected if foreign else expected | {"model.safetensors"}
 
@@ -195,7 +200,7 @@ def locate(name: str, revision: str | None = None) -> Path:
     Raises: NotAvailable if it is not here, PartlyHere if files are missing or differ from what was pulled.
     """
     if name.startswith(SHIPPED):
-        return _shipped(name)
+        return _locate_shipped(name)
     if name.startswith(HEAD):
         return kept_head(name)
     folder = Path(name).expanduser()
@@ -204,10 +209,10 @@ def locate(name: str, revision: str | None = None) -> Path:
     if folder.exists():
         raise NotAvailable(f"{name} is a file, and a model is a folder", "give the folder that holds config.json")
     require_hub_id(name)
-    return cached_folder(spelled_here(name), revision)
+    return cached_folder(cached_spelling(name), revision)
 
 
-def _shipped(name: str) -> Path:
+def _locate_shipped(name: str) -> Path:
     """A folder inside the package. Raises: NotAvailable for one outside of it."""
     folder = PACKAGE / name.removeprefix(SHIPPED)
     if not folder.resolve().is_relative_to(PACKAGE.resolve()):

@@ -1,6 +1,6 @@
 """Prepares huggingface_hub's client, and explains its failures, the network's and the disk's in two lines.
 
-Laws: the token goes to the host of HF_ENDPOINT and to no other, even after a redirect. A header that the library would
+The token goes to the host of HF_ENDPOINT and to no other, even after a redirect. A header that the library would
 take for a path, for the commit that was asked for or for the file listed is looked at before the library sees it.
 """
 
@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
@@ -38,8 +40,8 @@ MOST_WAIT_SECONDS = 60
 # huggingface_hub sleeps as long as these answers ask for, and tries again.
 RETRIED = (408, 429, 500, 502, 503, 504)
 _listeners: list[Callable[[str], None]] = []
-# The digest that the Hub's listing gives the file now being fetched in this thread.
-_listed_digest: ContextVar[str | None] = ContextVar("listed digest", default=None)
+# Digests of the other files of the snapshot from which this thread fetches one.
+_others_digests: ContextVar[frozenset[str]] = ContextVar("others' digests", default=frozenset())
 
 
 def prepare() -> None:
@@ -83,7 +85,7 @@ def refuse_other_file(response: Response) -> None:
     """Check the commit and the ETag of a file's answer: the library makes folders and files of these names.
 
     Under the ETag of another file the library would keep these bytes as that file's, or link that file here.
-    Raises: NotAvailable for another commit than was asked for, and for an ETag that is no digest or not the listed one.
+    Raises: NotAvailable for another commit than was asked for, and for an ETag that is no digest or another file's.
     """
     asked = FILE.search(response.request.url.path)
     if asked is None:
@@ -97,20 +99,20 @@ def refuse_other_file(response: Response) -> None:
     etag = response.headers.get("x-linked-etag") or response.headers.get("etag")
     if etag is not None and response.request.method == "HEAD" and not _leads_on(response):
         digest = require_digest(name, path, etag.lstrip("W/").strip('"'))
-        if (listed := _listed_digest.get()) not in (None, digest):
+        if digest in _others_digests.get():
             raise NotAvailable(
-                f"the Hub sends {path} of {name} as {digest[:12]}, and lists it as {str(listed)[:12]}", DISTRUST
+                f"the Hub sends {path} of {name} under the digest of another of its files, {digest[:12]}", DISTRUST
             )
 
 
 @contextmanager
-def expecting(digest: str) -> Iterator[None]:
-    """In this context a file whose ETag is not `digest` is refused before the library writes anything."""
-    token = _listed_digest.set(digest)
+def refuse_etags(digests: frozenset[str]) -> Iterator[None]:
+    """In this context a file whose ETag is one of `digests` is refused before the library writes anything."""
+    token = _others_digests.set(digests)
     try:
         yield
     finally:
-        _listed_digest.reset(token)
+        _others_digests.reset(token)
 
 
 def _leads_on(response: Response) -> bool:
@@ -145,7 +147,7 @@ def refuse_strange_store(response: Response) -> None:
 
 
 @contextmanager
-def saying(say: Callable[[str], None]) -> Iterator[None]:
+def report_waits(say: Callable[[str], None]) -> Iterator[None]:
     """In this context `say` is given a line for every wait that the Hub asks for."""
     _listeners.append(say)
     try:
@@ -229,7 +231,7 @@ def explain(error: BaseException, name: str, revision: str | None = None) -> Spe
     while isinstance(error, errors.LocalEntryNotFoundError) and error.__cause__ is not None:
         error = error.__cause__  # its own message, "check your connection", hides the reason
     if isinstance(error, errors.HfHubHTTPError):
-        return _answered(error, name, revision)
+        return _explain_answer(error, name, revision)
     if isinstance(error, errors.OfflineModeIsEnabled):
         return NotAvailable(f"{name} is not all here, and HF_HUB_OFFLINE forbids downloads", "unset HF_HUB_OFFLINE")
     if isinstance(error, errors.HFValidationError):
@@ -243,7 +245,7 @@ def explain(error: BaseException, name: str, revision: str | None = None) -> Spe
     if isinstance(error, (httpx.HTTPError, httpx.InvalidURL, ConnectionError)):
         hint = "check the network; a model that is already here runs with --offline"
         return Unanswered(f"cannot reach {endpoint()} for {name}: {_line(error)}", hint)
-    return _broken(error, name)
+    return _explain_disk(error, name)
 
 
 def no_hub(name: str) -> NotAvailable:
@@ -254,7 +256,7 @@ def no_hub(name: str) -> NotAvailable:
     )
 
 
-def _answered(error: HfHubHTTPError, name: str, revision: str | None) -> SpecdecError:
+def _explain_answer(error: HfHubHTTPError, name: str, revision: str | None) -> SpecdecError:
     from huggingface_hub import errors
 
     status, page = error.response.status_code, f"{endpoint()}/{name}"
@@ -300,7 +302,7 @@ def _answered(error: HfHubHTTPError, name: str, revision: str | None) -> Specdec
     return NotAvailable(f"the Hub answers {status} for {name}: {_line(error)}", f"look at {page}")
 
 
-def _broken(error: BaseException, name: str) -> SpecdecError:
+def _explain_disk(error: BaseException, name: str) -> SpecdecError:
     """The error for a disk failure or a truncated body. The Xet transport gives the disk's errno only in its text."""
     code = error.errno if isinstance(error, OSError) else None
     if code in DISK_FULL or "(os error 28)" in str(error):
@@ -330,3 +332,40 @@ def _line(error: BaseException) -> str:
     lines = without_credentials(str(error)).splitlines()
     text = next((line.strip() for line in lines if line.strip()), type(error).__name__)
     return text if len(text) <= 160 else text[:157] + "..."
+
+
+TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+
+
+def settings() -> Iterator[tuple[str, str, str]]:
+    """(variable, effective value, what it means). No network call, and no part of the token."""
+    from huggingface_hub import constants
+
+    mirror = endpoint() != OFFICIAL
+    meaning = "not the official Hub: what it lists is believed" if mirror else _where_set("HF_ENDPOINT")
+    yield "HF_ENDPOINT", endpoint(), meaning
+    yield "HF_HOME", constants.HF_HOME, _where_set("HF_HOME")
+    yield "HF_HUB_CACHE", str(cache_folder()), _where_set("HF_HUB_CACHE", "inside HF_HOME")
+    source = token_source()
+    sent = f"from {source}; goes to {endpoint()} and to no other host" if source else "only open models can be fetched"
+    yield "HF_TOKEN", "present" if source else "none", sent
+    for variable in ("HF_HUB_OFFLINE", "HF_HUB_DISABLE_XET"):
+        if os.environ.get(variable):
+            yield variable, os.environ[variable][:20], "set in the environment"
+
+
+def token_source() -> str | None:
+    """The source of the token, None without one. huggingface_hub's own function may use the network."""
+    from huggingface_hub.constants import HF_TOKEN_PATH
+
+    for variable in TOKENS:
+        if os.environ.get(variable, "").strip():
+            return variable
+    try:
+        return "hf auth login" if Path(HF_TOKEN_PATH).read_text(encoding="utf-8").strip() else None
+    except (OSError, ValueError):
+        return None
+
+
+def _where_set(variable: str, otherwise: str = "the usual place") -> str:
+    return "set in the environment" if os.environ.get(variable) else f"not set: {otherwise}"

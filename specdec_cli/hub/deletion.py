@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from specdec_cli.errors import NotAvailable
 from specdec_cli.hub import cached as record
-from specdec_cli.hub.cache import cache_folder, is_inside, repository, require_hub_id, require_inside, spelled_here
+from specdec_cli.hub.cache import cache_folder, cached_spelling, is_inside, repository, require_hub_id, require_inside
 from specdec_cli.hub.client import as_user_error
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def removal(name: str, commit: str | None = None) -> Removal:
     `shared_files` and `shared_bytes` stay, because other snapshots use them. Raises: NotAvailable.
     """
     require_hub_id(name)
-    name = spelled_here(name)
+    name = cached_spelling(name)
     folder = repository(name)
     with as_user_error(name):
         if not folder.is_dir():

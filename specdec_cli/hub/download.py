@@ -1,6 +1,6 @@
 """Downloads a model into the shared cache with huggingface_hub, and compares what came with the Hub's listing.
 
-Laws: bytes are compared before they may speak, and altered ones are removed. A branch moves to its new commit only
+Bytes are compared before they may speak, and altered ones are removed. A branch moves to its new commit only
 after the whole model is here, so an interrupted pull leaves the old model usable.
 
 Files that are already here are compared once as well, because another tool may have brought them. Weights are fetched
@@ -11,6 +11,7 @@ record is believed (`record`).
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Iterable
@@ -32,7 +33,7 @@ from specdec_cli.hub.cache import (
     require_inside,
 )
 from specdec_cli.hub.cached import Problem, digest_of
-from specdec_cli.hub.client import as_user_error, expecting
+from specdec_cli.hub.client import as_user_error, refuse_etags
 from specdec_cli.hub.snapshot import RemoteFile, Snapshot
 
 # The library drops a connection after about a minute without data, so a part this old belongs to no running download.
@@ -69,7 +70,7 @@ def fetch(snapshot: Snapshot, progress: Progress = silent) -> Path:
 
     Raises: NotAvailable, also for altered bytes; DoesNotFit before the first byte when the disk is too small.
     """
-    if snapshot.held:
+    if snapshot.from_cache:
         return snapshot.folder
     name, commit = snapshot.name, snapshot.commit
     check_space([snapshot])
@@ -118,7 +119,7 @@ def uncompared_bytes(snapshots: Iterable[Snapshot]) -> int:
     total = 0
     for snapshot in snapshots:
         known = record.compared_digests(snapshot.name)
-        here = [file for file in snapshot.files if file.cached and file.is_weights and not snapshot.held]
+        here = [file for file in snapshot.files if file.cached and file.is_weights and not snapshot.from_cache]
         total += sum(file.size_bytes for file in here if (file.digest, file.size_bytes) not in known)
     return total
 
@@ -155,7 +156,7 @@ def discard(snapshot: Snapshot, problems: list[Problem]) -> None:
 
 def _fetch_small(snapshot: Snapshot) -> list[RemoteFile]:
     """Fetch all files except the weights, four at a time; returns them with their digests."""
-    if snapshot.held:
+    if snapshot.from_cache:
         return []
     pool = ThreadPoolExecutor(max_workers=4)
     try:
@@ -176,7 +177,8 @@ def _fetch_file(snapshot: Snapshot, file: RemoteFile, known: Known, progress: Pr
             etag = get_hf_file_metadata(hf_hub_url(name, file.path, revision=commit), retry_on_errors=True).etag
             file = replace(file, digest=require_digest(name, file.path, etag))
         if not _keep_if_listed(snapshot, file, known):
-            with expecting(str(file.digest)):
+            others = frozenset(other.digest for other in snapshot.files if other.digest) - {file.digest}
+            with refuse_etags(others):
                 hf_hub_download(name, file.path, revision=commit, tqdm_class=_bar_class(name, file, progress))
             found = digest_of(snapshot.folder / file.path, str(file.digest))
             if not _keep_if_listed(snapshot, file, frozenset()):
@@ -185,8 +187,20 @@ def _fetch_file(snapshot: Snapshot, file: RemoteFile, known: Known, progress: Pr
                     f"{found[:12]} instead of {str(file.digest)[:12]}",
                     "the same command again; if it is altered again, a proxy or HF_ENDPOINT's mirror does that",
                 )
+            _name_by_digest(snapshot.folder / file.path, blob_path(name, file.path, str(file.digest)))
     progress(file.path, file.size_bytes, file.size_bytes)
     return file
+
+
+def _name_by_digest(place: Path, blob: Path) -> None:
+    """Have `place` lead to `blob`, whatever ETag the library named its bytes by: no other file's may come to lie there.
+
+    Some mirrors name files by other checksums than they list.
+    """
+    if place.is_symlink() and place.readlink().name != blob.name:
+        (place.parent / place.readlink()).replace(blob)
+        place.unlink()
+        place.symlink_to(os.path.relpath(blob, place.parent))
 
 
 def _keep_if_listed(snapshot: Snapshot, file: RemoteFile, known: Known) -> bool:

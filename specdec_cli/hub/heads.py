@@ -170,7 +170,7 @@ def _read_range(snapshot: Snapshot, file: RemoteFile, begin: int, end: int) -> I
 
 def kept_commit(name: str) -> str | None:
     """The commit that the kept head is of, None if none is kept or its record is damaged."""
-    commit = jsonfile.remembered(head_folder(name) / HEAD_SOURCE).get("commit")
+    commit = jsonfile.read_or_empty(head_folder(name) / HEAD_SOURCE).get("commit")
     return commit if isinstance(commit, str) else None
 
 

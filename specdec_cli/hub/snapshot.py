@@ -1,6 +1,6 @@
 """Describes one commit of a Hub repository: the model's files, their sizes, and which of them are in the cache.
 
-Law: every value of the Hub's listing is checked before it is used.
+Every value of the Hub's listing is checked before it is used.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from specdec_cli.hub.cache import (
     DISTRUST,
     HUB_ID,
     blob_path,
+    cached_spelling,
     is_head,
     is_inside,
-    is_place,
+    is_safe_name,
+    is_wanted,
     is_weights,
     list_files,
     require_digest,
@@ -29,8 +31,6 @@ from specdec_cli.hub.cache import (
     require_size,
     same_model,
     snapshot_folder,
-    spelled_here,
-    wanted,
 )
 from specdec_cli.hub.cached import cached_folder, digest_of, is_compared, read
 from specdec_cli.hub.client import as_user_error, no_hub, prepare
@@ -66,14 +66,14 @@ class RemoteFile:
 class Snapshot:
     """The files of `name` at one commit, weights last. `revision` is the branch or tag that a pull points to it.
 
-    `held`: read from the cache without asking the Hub, so nothing is fetched.
+    `from_cache`: read from the cache without asking the Hub, so nothing is fetched.
     """
 
     name: str
     commit: str
     files: tuple[RemoteFile, ...]
     revision: str = "main"
-    held: bool = False
+    from_cache: bool = False
 
     @property
     def total_bytes(self) -> int:
@@ -110,23 +110,23 @@ def resolve(name: str, revision: str | None = None, *, offline: bool = False) ->
     require_hub_id(name)
     require_revision(name, revision)
     prepare()
-    name = spelled_here(name)
+    name = cached_spelling(name)
     from huggingface_hub import constants
 
     if offline or constants.is_offline_mode():
-        return _held(name, revision)
+        return _read_cached(name, revision)
     pinned = revision if revision is not None and COMMIT.fullmatch(revision) else None
     if pinned:
         with as_user_error(name, revision):
             compared = is_compared(name, snapshot_folder(name, pinned))
         if compared:
-            return _held(name, revision)
+            return _read_cached(name, revision)
     info = _ask(name, revision)
     if isinstance(info.id, str) and HUB_ID.fullmatch(info.id) and same_model(name, info.id):
-        name = spelled_here(info.id)
+        name = cached_spelling(info.id)
     commit = _commit(name, info.sha, pinned)
     with as_user_error(name, revision):
-        files = [_placed(name, commit, file) for file in _listed(name, commit, info.siblings or [])]
+        files = [_look_up(name, commit, file) for file in _check_listing(name, commit, info.siblings or [])]
     return Snapshot(name, commit, _order(files), revision or constants.DEFAULT_REVISION)
 
 
@@ -155,14 +155,14 @@ def _commit(name: str, sha: object, pinned: str | None) -> str:
     return sha
 
 
-def _listed(name: str, commit: str, siblings: list[RepoSibling]) -> Iterable[RemoteFile]:
+def _check_listing(name: str, commit: str, siblings: list[RepoSibling]) -> Iterable[RemoteFile]:
     """The model's files, checked. Raises: NotAvailable."""
     _require_model(name, [sibling.rfilename for sibling in siblings])
     for sibling in siblings:
         path = sibling.rfilename
-        if not wanted(path):
+        if not is_wanted(path):
             continue
-        if not is_place(path):
+        if not is_safe_name(path):
             raise NotAvailable(f"the Hub lists a file of {name} whose name is none: {shown(path)}", DISTRUST)
         digest = sibling.lfs.sha256 if sibling.lfs else sibling.blob_id
         size_bytes = require_size(name, path, sibling.lfs.size if sibling.lfs else sibling.size)
@@ -172,7 +172,7 @@ def _listed(name: str, commit: str, siblings: list[RepoSibling]) -> Iterable[Rem
 
 def _require_model(name: str, paths: list[str]) -> None:
     """Raises: NotAvailable for a repository that mlx-lm cannot load; nothing has been fetched yet."""
-    if not any(is_weights(path) for path in paths if wanted(path)):
+    if not any(is_weights(path) for path in paths if is_wanted(path)):
         others = sorted(path for path in paths if path.endswith((".safetensors", ".bin", ".pt", ".pth", ".gguf")))
         raise NotAvailable(
             f"{name} has no model*.safetensors, only {others[0][:100] if others else count(len(paths), 'other file')}",
@@ -201,7 +201,7 @@ def _agree(name: str, commit: str, file: RemoteFile) -> RemoteFile:
     )
 
 
-def _placed(name: str, commit: str, file: RemoteFile) -> RemoteFile:
+def _look_up(name: str, commit: str, file: RemoteFile) -> RemoteFile:
     """The file, with whether it is here: by its size, and for small files by their bytes. A pull compares weights."""
     places = [snapshot_folder(name, commit) / file.path]
     if file.digest is not None:
@@ -215,19 +215,19 @@ def _is_here(name: str, file: RemoteFile, path: Path) -> bool:
     return file.digest is None or file.is_weights or digest_of(path, file.digest) == file.digest
 
 
-def _held(name: str, revision: str | None) -> Snapshot:
+def _read_cached(name: str, revision: str | None) -> Snapshot:
     """The complete snapshot in the cache, with the digests of its record, else of its links. Raises: NotAvailable."""
     folder = cached_folder(name, revision)
     digests = {path: entry.digest for path, entry in (read(name, folder.name) or {}).items()}
     files = []
     for path in list_files(folder):
         place = folder / path
-        if wanted(path) and place.is_file():
+        if is_wanted(path) and place.is_file():
             # A blob has the name of its digest. It may itself be a link into the cache's store of Xet files.
             blob = place.readlink().name if place.is_symlink() else ""
             digest = digests.get(path) or (blob if DIGEST.fullmatch(blob) else None)
             files.append(RemoteFile(path, place.stat().st_size, digest, True))
-    return Snapshot(name, folder.name, _order(files), revision or folder.name, held=True)
+    return Snapshot(name, folder.name, _order(files), revision or folder.name, from_cache=True)
 
 
 def _order(files: list[RemoteFile]) -> tuple[RemoteFile, ...]:

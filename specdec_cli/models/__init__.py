@@ -1,6 +1,6 @@
 """A model's files, before any weight is read.
 
-Law: transformers, which mlx_lm imports too, finds these settings when it is first imported: it reads them only then.
+Transformers, which mlx_lm imports too, finds these settings when it is first imported: it reads them only then.
 So does mlx its BLAS.
 """
 

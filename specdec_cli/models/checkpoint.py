@@ -52,7 +52,8 @@ def read_header(path: Path) -> Header:
             values = jsonfile.parse_object(file.read(length))
         metadata = values.pop("__metadata__", {})
         end = max((int(entry["data_offsets"][1]) for entry in values.values()), default=0)
-        return Header({name: _stored(path, name, entry) for name, entry in values.items()}, metadata, 8 + length + end)
+        tensors = {name: _read_entry(path, name, entry) for name, entry in values.items()}
+        return Header(tensors, metadata, 8 + length + end)
     except OSError as error:
         raise NotAvailable(
             f"{path.name} cannot be read: {error.strerror}", "delete the file and download it again"
@@ -64,7 +65,7 @@ def read_header(path: Path) -> Header:
         ) from error
 
 
-def _stored(path: Path, name: str, entry: Mapping[str, Any]) -> Stored:
+def _read_entry(path: Path, name: str, entry: Mapping[str, Any]) -> Stored:
     begin, end = map(int, entry["data_offsets"])
     return Stored(path, name, str(entry["dtype"]), tuple(map(int, entry["shape"])), end - begin)
 
@@ -122,7 +123,7 @@ class Checkpoint:
         try:
             return jsonfile.whole(self.text_config, key, usual)
         except NotJson as error:
-            raise _ill_typed("config.json", self.name, str(error)) from error
+            raise _type_error("config.json", self.name, str(error)) from error
 
     @property
     def declared_dtype(self) -> str | None:
@@ -205,13 +206,8 @@ def stop_ids(folder: Path, name: str, config: Mapping[str, Any]) -> list[int] | 
         return None
     found = ends if isinstance(ends, list) else [ends]
     if not all(isinstance(end, int) and not isinstance(end, bool) for end in found):
-        raise _ill_typed(source, name, f"eos_token_id is {shown(ends)}, and ids of tokens are expected")
+        raise _type_error(source, name, f"eos_token_id is {shown(ends)}, and ids of tokens are expected")
     return found
-
-
-# A loop over the layers of a larger number would not end; the deepest models have some hundreds.
-MOST_LAYERS = 10_000
-LAYERS = re.compile(r"(^|_)(n|num)_(\w+_)?(layers?|blocks)$")
 
 
 def _require_types(config: Mapping[str, Any], name: str) -> None:
@@ -225,16 +221,14 @@ def _require_types(config: Mapping[str, Any], name: str) -> None:
         value = config.get(key)
         if value is not None and not isinstance(value, kind):
             wanted = kind_of(kind())
-            raise _ill_typed("config.json", name, f"{key} is {shown(value)}, and {wanted} is expected")
+            raise _type_error("config.json", name, f"{key} is {shown(value)}, and {wanted} is expected")
     for part in (config, config.get("text_config") or {}):
         for key, value in part.items():
             if key in CONTEXT_KEYS and not (value is None or type(value) in (int, float)):
-                raise _ill_typed("config.json", name, f"{key} is {shown(value)}, and a number is expected")
-            if LAYERS.search(key) and isinstance(value, int | float) and not -MOST_LAYERS <= value <= MOST_LAYERS:
-                raise _ill_typed("config.json", name, f"{key} is {shown(value)}, and no model has that many layers")
+                raise _type_error("config.json", name, f"{key} is {shown(value)}, and a number is expected")
 
 
-def _ill_typed(file: str, name: str, problem: str) -> NotAvailable:
+def _type_error(file: str, name: str, problem: str) -> NotAvailable:
     return NotAvailable(f"{file} of {name} is wrong: {problem}", "download the model again, or use another conversion")
 
 
@@ -299,7 +293,7 @@ def _shards(index: Mapping[str, Any], name: str) -> set[str]:
     for shard in named:
         if not isinstance(shard, str):
             problem = f"weight_map holds {shown(shard)}, and names of files are expected"
-            raise _ill_typed("model.safetensors.index.json", name, problem)
+            raise _type_error("model.safetensors.index.json", name, problem)
     return set(named)
 
 

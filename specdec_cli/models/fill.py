@@ -1,4 +1,4 @@
-"""Fill-in-the-middle: a prompt from what stands before and after a gap. Law: a model is known by its tokens alone.
+"""Fill-in-the-middle: a prompt from what stands before and after a gap. A model is known by its tokens alone.
 
 A family's marks must be tokens of their own in the vocabulary; a model without any cannot fill. What a user's text
 spells like a mark stays text.

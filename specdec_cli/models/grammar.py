@@ -1,6 +1,6 @@
 """Schema, regular expression or grammar -> which tokens may come next. The only door to llguidance.
 
-Law: a matcher never raises later what could be refused before generation, and it never moves but by `advance`.
+A matcher never raises later what could be refused before generation, and it never moves but by `advance`.
 Letters: K drafted tokens, V the vocabulary size, W = ceil(V / 32) words of a packed row.
 """
 
@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from itertools import takewhile
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -24,7 +25,7 @@ from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.models import schema, shape
 from specdec_cli.models.text import Thinking
 from specdec_cli.models.vocab import require_characters
-from specdec_cli.request import MAX_DRAFT, Constraint
+from specdec_cli.request import MAX_DRAFT, Constraint, ShapeKind
 
 WORD_BITS = 32
 # Below this a row costs less than waking a thread.
@@ -32,7 +33,7 @@ LEAST_VOCAB = 16_384
 Row = np.ndarray[Any, np.dtype[np.int32]]
 
 
-class Scout:
+class MaskLookahead:
     """Goes ahead of an answer along its drafts."""
 
     def __init__(self, make: Callable[[], LLMatcher], vocab_size: int) -> None:
@@ -93,8 +94,8 @@ class Scout:
         return found
 
 
-class ScoutBeside(Scout):
-    """A scout whose work is done by `thread`, one question after the other; `begin` does not wait for it."""
+class ThreadedLookahead(MaskLookahead):
+    """A lookahead whose work is done by `thread`, one question after the other; `begin` does not wait for it."""
 
     def __init__(self, make: Callable[[], LLMatcher], vocab_size: int, thread: Executor) -> None:
         super().__init__(make, vocab_size)
@@ -130,9 +131,11 @@ SLICES = tuple(rf'[^"\\\x00-\x1F\x7F]{{1,{length}}}' for length in (10, 14, 20, 
 class Matcher:
     """Where one answer stands in its grammar, behind the tokens that `advance` was given."""
 
-    def __init__(self, matcher: LLMatcher, vocab_size: int, stop_tokens: frozenset[int], scout: Scout) -> None:
-        """`scout` stands where `matcher` does; nothing else moves either."""
-        self._matcher, self._vocab_size, self._stops, self._scout = matcher, vocab_size, stop_tokens, scout
+    def __init__(
+        self, matcher: LLMatcher, vocab_size: int, stop_tokens: frozenset[int], lookahead: MaskLookahead
+    ) -> None:
+        """`lookahead` stands where `matcher` does; nothing else moves either."""
+        self._matcher, self._vocab_size, self._stops, self._lookahead = matcher, vocab_size, stop_tokens, lookahead
         self._ended = False
         self._forced: list[int] | None = None
 
@@ -146,15 +149,15 @@ class Matcher:
         if self._forced is None:
             self._forced = [] if self._ended else list(self._matcher.compute_ff_tokens())
             if self._forced:
-                self._scout.begin(self._forced[:MAX_DRAFT])
+                self._lookahead.begin(self._forced[:MAX_DRAFT])
         return self._forced
 
     def legal(self, draft: Sequence[int]) -> int:
         """How many of the `draft` tokens may follow, the first stop token included and nothing after it."""
         words = next((place for place, token in enumerate(draft) if token in self._stops), len(draft))
-        valid = self._validated(draft[:words])
+        valid = self._count_legal(draft[:words])
         if not self._ended:
-            self._scout.begin(draft[:valid])
+            self._lookahead.begin(draft[:valid])
         if valid < words or words == len(draft):
             return valid
         return valid + self._may_end_after(draft[:words], draft[words])
@@ -167,7 +170,7 @@ class Matcher:
         rows = np.full((len(draft) + 1, -(-self._vocab_size // WORD_BITS)), EVERYTHING, dtype=np.int32)
         words = draft[: next((place for place, token in enumerate(draft) if token in self._stops), len(draft))]
         if not self._ended:
-            found = self._scout.rows(words)
+            found = self._lookahead.rows(words)
             rows[: len(found)] = found
         return rows
 
@@ -186,11 +189,11 @@ class Matcher:
                     "simplify the schema or grammar; if it is simple, please report this",
                 )
         self._ended |= len(words) < len(emitted)
-        self._scout.advance(words)
+        self._lookahead.advance(words)
         if not self._ended:
-            self._scout.begin([])
+            self._lookahead.begin([])
 
-    def _validated(self, tokens: Sequence[int]) -> int:
+    def _count_legal(self, tokens: Sequence[int]) -> int:
         return 0 if self._ended else int(self._matcher.validate_tokens(list(tokens)))
 
     def _may_end_after(self, words: Sequence[int], stop: int) -> bool:
@@ -238,13 +241,14 @@ class Vocabulary:
         Raises: UsageError for a constraint that cannot be read, contradicts itself or uses what is not enforced.
         """
         if thinking is not None:
-            self._checked(constraint, None)  # where an answer may think first, what is wrong behind it does not show
-        matcher = self._checked(constraint, thinking)
-        return Matcher(matcher, self._vocab_size, self.stop_tokens, self._scout(matcher, constraint, thinking))
+            # Where an answer may think first, what is wrong behind it does not show.
+            self._require_enforceable(constraint, None)
+        matcher = self._require_enforceable(constraint, thinking)
+        return Matcher(matcher, self._vocab_size, self.stop_tokens, self._lookahead(matcher, constraint, thinking))
 
-    def _checked(self, constraint: Constraint, thinking: Thinking | None) -> LLMatcher:
+    def _require_enforceable(self, constraint: Constraint, thinking: Thinking | None) -> LLMatcher:
         """Raises: UsageError as `matcher`."""
-        matcher = self._made(constraint, thinking)
+        matcher = self._make_matcher(constraint, thinking)
         reason = "; ".join([_reason(matcher.get_error())] if matcher.is_error() else matcher.get_grammar_warnings())
         if reason := reason or _impossible(matcher, constraint):
             raise UsageError(
@@ -253,17 +257,17 @@ class Vocabulary:
             )
         return matcher
 
-    def _made(self, constraint: Constraint, thinking: Thinking | None) -> LLMatcher:
+    def _make_matcher(self, constraint: Constraint, thinking: Thinking | None) -> LLMatcher:
         require_characters(constraint.text)
         return LLMatcher(self._tokenizer, shape.grammar(constraint, thinking, self._tag), log_level=0)
 
-    def _scout(self, matcher: LLMatcher, constraint: Constraint, thinking: Thinking | None) -> Scout:
+    def _lookahead(self, matcher: LLMatcher, constraint: Constraint, thinking: Thinking | None) -> MaskLookahead:
         if self._thread is None:
             copy = matcher.deep_copy()
-            return Scout(lambda: copy, self._vocab_size)
-        scout = ScoutBeside(lambda: self._made(constraint, thinking), self._vocab_size, self._thread)
-        scout.begin([])
-        return scout
+            return MaskLookahead(lambda: copy, self._vocab_size)
+        lookahead = ThreadedLookahead(lambda: self._make_matcher(constraint, thinking), self._vocab_size, self._thread)
+        lookahead.begin([])
+        return lookahead
 
     def _tag(self, tag: str) -> shape.Tag:
         """The pieces of a tag: its special tokens by id, and the text between them."""
@@ -364,3 +368,27 @@ def _reason(error: str) -> str:
         return "two branches of a oneOf may fit one document, as far as their type, const and enum tell; try anyOf"
     said = error.partition("\n   1 | ")[0].partition("; following special tokens")[0]
     return said.rpartition("\nerror: ")[2].rpartition("failed to compile JSON schema: ")[2].partition(". Enable ")[0]
+
+
+def read_constraint(kind: ShapeKind, value: str, option: str) -> Constraint:
+    """What `value` says after `option`, such as --schema: a regular expression itself, a schema itself or its file, and
+    a grammar's file.
+
+    Raises: UsageError for no value at all, and for a file that cannot be read as UTF-8.
+    """
+    if not value.strip():
+        raise UsageError(f"{option} is empty", "leave it out, or say what the answer must be")
+    inline = kind == "regex" or (kind == "schema" and value.lstrip().startswith(("{", "[")))
+    return Constraint(kind, value if inline else _text(kind, Path(value).expanduser(), option))
+
+
+def _text(kind: str, path: Path, option: str) -> str:
+    hint = "name a file"
+    if kind == "schema":
+        hint = f'give a file, or the JSON itself: {option} \'{{"type": "object"}}\''
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"{option} {path} cannot be read: {error.strerror}", hint) from error
+    except ValueError as error:
+        raise UsageError(f"{option} {path} is not UTF-8", hint) from error

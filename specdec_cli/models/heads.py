@@ -52,12 +52,12 @@ class Family:
                 OTHERWISE,
             )
         parts = {name.removeprefix(layers[0]): name for name in names if name.startswith(layers[0])} if layers else {}
-        return {self._renamed(part): name for part, name in parts.items() if part not in self.copies}
+        return {self._rename(part): name for part, name in parts.items() if part not in self.copies}
 
     def _marks(self, name: str) -> bool:
         return self.layer.sub("", name, count=1).startswith(self.mark)
 
-    def _renamed(self, part: str) -> str:
+    def _rename(self, part: str) -> str:
         base, dot, end = part.rpartition(".")
         return f"{self.names[base]}{dot}{end}" if base in self.names else f"layers.0.{part}"
 
@@ -232,7 +232,7 @@ def head_in(checkpoint: Checkpoint, headers: Mapping[Path, Header]) -> HeadFiles
     names = {name: stored for header in headers.values() for name, stored in header.tensors.items()}
     prefixed = {PREFIX.sub("", name): stored for name, stored in names.items() if PREFIX.match(name)}
     tensors, family = prefixed or _bare(headers), QWEN
-    shift = _zero_centred(headers, bool(prefixed))
+    shift = _is_zero_centred(headers, bool(prefixed))
     if not set(QWEN_PARTS[:3]) & set(tensors):
         other = family_of(names, str(checkpoint.text_config.get("model_type")), checkpoint.name)
         if other is None:
@@ -304,7 +304,7 @@ def _is_bare_head(tensors: Mapping[str, Stored]) -> bool:
     return set(QWEN_PARTS[1:3]) <= set(tensors) and not any("embed_tokens" in name for name in tensors)
 
 
-def _zero_centred(headers: Mapping[Path, Header], prefixed: bool) -> bool:
+def _is_zero_centred(headers: Mapping[Path, Header], prefixed: bool) -> bool:
     """Whether norms are stored less 1: the trunk's convolutions show whose layout it is, [C, 1, 4] or MLX's [C, 4, 1].
 
     The norms' own values do not tell: some have means below 0.5 in both layouts. Without a trunk the file's own word.

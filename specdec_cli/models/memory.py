@@ -13,6 +13,11 @@ from specdec_cli.errors import DoesNotFit
 HEADROOM = 0.92
 
 
+def limit_bytes(available_bytes: int) -> int:
+    """The share of the available memory that models may use."""
+    return int(available_bytes * HEADROOM)
+
+
 @dataclass(frozen=True, slots=True)
 class Footprint:
     """One model at one context length: weights, caches, and the largest prefill chunk's activations."""
@@ -46,7 +51,7 @@ class MemoryEstimate:
     @property
     def limit_bytes(self) -> int:
         """The share of the available memory that models may use."""
-        return int(self.available_bytes * HEADROOM)
+        return limit_bytes(self.available_bytes)
 
     @property
     def fits(self) -> bool:

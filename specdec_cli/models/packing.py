@@ -1,4 +1,4 @@
-"""How a model's weights are packed into few bits, by its configuration (pure). Law: a head is packed as its target's
+"""How a model's weights are packed into few bits, by its configuration (pure). A head is packed as its target's
 last layer is, so that both round alike; a matrix that this layer lacks is packed as the model's usual ones.
 """
 

@@ -1,4 +1,4 @@
-"""JSON schemas, as far as their grammar does not tell (pure). Law: what would hold nothing, or never end, is found.
+"""JSON schemas, as far as their grammar does not tell (pure). What would hold nothing, or never end, is found.
 
 A keyword that no draft knows holds nothing, and a misspelt one looks just like it. A schema whose every instance needs
 another instance inside has no finite one.
@@ -47,14 +47,14 @@ Schema = Mapping[str, Any]
 def parse(text: str) -> dict[str, Any]:
     """The schema in `text`, in the library's spelling. Raises: UsageError for what is no JSON object."""
     try:
-        return _spelled(jsonfile.parse_object(text))
+        return _spell(jsonfile.parse_object(text))
     except jsonfile.NotJson as error:
         raise UsageError(f"the schema cannot be read: {error}", HINT) from error
     except RecursionError as error:
         raise UsageError("the schema cannot be read: something in it is nested too deeply", HINT) from error
 
 
-def _spelled(schema: dict[str, Any]) -> dict[str, Any]:
+def _spell(schema: dict[str, Any]) -> dict[str, Any]:
     asked = deepcopy(schema)
     for part in list(_parts(schema)):
         for word in COUNTS & part.keys():  # 2.0 is a whole number here, and the library takes 2 alone
@@ -63,7 +63,7 @@ def _spelled(schema: dict[str, Any]) -> dict[str, Any]:
         if isinstance(
             part.get("oneOf"), list
         ):  # the library compares branches as they stand, and cannot tell two references apart
-            part["oneOf"] = [deepcopy(_resolved(asked, branch)) for branch in part["oneOf"]]
+            part["oneOf"] = [deepcopy(_resolve(asked, branch)) for branch in part["oneOf"]]
     return cut_endless(schema)
 
 
@@ -89,12 +89,12 @@ def cut_endless(schema: Schema) -> dict[str, Any]:
     return without(schema)
 
 
-def _resolved(root: Schema, branch: Any) -> Any:
+def _resolve(root: Schema, branch: Any) -> Any:
     """What `branch` stands for where it is a reference and nothing else; itself otherwise."""
     for _ in range(MOST_STEPS):
         if not isinstance(branch, dict) or list(branch) != ["$ref"]:
             return branch
-        referred = _referred(root, branch["$ref"])
+        referred = _follow(root, branch["$ref"])
         if not isinstance(referred, dict) or any(NAMES & part.keys() for part in _parts(referred)):
             return branch
         branch = referred
@@ -148,7 +148,7 @@ def _ends(part: Schema, root: Schema, finite: set[int]) -> bool:
     def ends(value: Any) -> bool:
         return id(value) in finite if isinstance(value, dict) else value is not False
 
-    if "$ref" in part and not ends(_referred(root, part["$ref"])):
+    if "$ref" in part and not ends(_follow(root, part["$ref"])):
         return False
     if not all(map(ends, _list(part, "allOf"))):
         return False
@@ -178,7 +178,7 @@ def _list(part: Schema, word: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _referred(root: Schema, reference: Any) -> Any:
+def _follow(root: Schema, reference: Any) -> Any:
     """What a reference inside the schema names; None for any other."""
     if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
         return None

@@ -1,4 +1,4 @@
-"""A constraint as one grammar in llguidance's Lark form (pure). Law: the shape begins behind the thinking, to the byte.
+"""A constraint as one grammar in llguidance's Lark form (pure). The shape begins behind the thinking, to the byte.
 
 The grammar covers the whole answer, thinking included, so a `</think>` that ends in the middle of a draft or of a token
 needs nothing special: the matcher is behind it at that very byte. The thinking itself may be any text in UTF-8 and,

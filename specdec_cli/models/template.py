@@ -1,4 +1,4 @@
-"""A chat template: a program that came with the weights. Law: it ends in time, in memory, or by its limit.
+"""A chat template: a program that came with the weights. It ends in time, in memory, or by its limit.
 
 What it is given is text: where that spells a special token, a mark cuts the spelling in two, so that only the template
 itself writes special tokens.

@@ -1,4 +1,4 @@
-"""The only door to transformers and to mlx-lm's tokenizers. Law: it never runs repository code."""
+"""The only door to transformers and to mlx-lm's tokenizers. It never runs repository code."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ class Tokenizer:
                 more["tools"] = [self._special()[0].cut(dict(tool), mark) for tool in tools]
             begun = bool(given) and given[-1]["role"] == ASSISTANT
             if begun:
-                given[-1] = _begun(given[-1], end)
+                given[-1] = _mark_beginning(given[-1], end)
             with limited():
                 text = self._wrapper.apply_chat_template(given, add_generation_prompt=not begun, tokenize=False, **more)
             if begun and end not in text:
@@ -337,7 +337,7 @@ class Tokenizer:
         return self._backend is not None and "ByteLevel" in repr(self._backend.decoder)
 
 
-def _begun(message: Mapping[str, Any], end: str) -> dict[str, Any]:
+def _mark_beginning(message: Mapping[str, Any], end: str) -> dict[str, Any]:
     """`message` with `end` behind its text. Raises: UsageError for one that cannot be continued."""
     if message.get("tool_calls"):
         raise UsageError("the last message calls functions, and their results are missing", "send them as messages")

@@ -1,4 +1,4 @@
-"""Is this draft worth using with this target? (pure) Law: advice gives its reason and never refuses.
+"""Is this draft worth using with this target? (pure) Advice gives its reason and never refuses.
 
 Sources: LM Studio's size table; measurements by others on Apple GPUs, collected in the project's notes.
 """

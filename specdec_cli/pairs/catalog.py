@@ -15,7 +15,7 @@ from specdec_cli import hub, jsonfile
 from specdec_cli.errors import NotAvailable, PartlyHere, SpecdecError, Unanswered
 from specdec_cli.kinds import HEAD
 from specdec_cli.machine import physical_bytes
-from specdec_cli.models.memory import HEADROOM
+from specdec_cli.models.memory import limit_bytes
 from specdec_cli.pairs.pair import DEMO, Pair, Registry
 from specdec_cli.pairs.registry import load_registry, packaged_file, user_file
 
@@ -65,7 +65,7 @@ def confirmed_file() -> Path:
 
 def confirmed() -> dict[str, int]:
     """Model id -> bytes, as confirmed by the Hub before; empty for a damaged file."""
-    sizes = jsonfile.remembered(confirmed_file())
+    sizes = jsonfile.read_or_empty(confirmed_file())
     return {name: size for name, size in sizes.items() if isinstance(size, int) and 0 <= size <= MOST_BYTES}
 
 
@@ -118,7 +118,7 @@ def _keep(sizes: dict[str, int]) -> None:
     path = confirmed_file()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(sizes, indent=1), encoding="utf-8")
+        jsonfile.replace_text(path, json.dumps(sizes, indent=1))
     except OSError as error:
         raise SpecdecError(f"{path} cannot be written: {error.strerror}", "check the folder's permissions") from error
 
@@ -189,7 +189,7 @@ def fits(pair: Pair, size: int | None) -> bool | None:
     if pair.min_memory_gb is not None:
         # The system reports a little less memory than the machine was sold with.
         return memory >= pair.min_memory_gb * 1e9 * 0.97
-    return None if size is None else size <= usable_bytes() * HEADROOM
+    return None if size is None else size <= limit_bytes(usable_bytes())
 
 
 def verified(pair: Pair, sizes: dict[str, int]) -> Pair:

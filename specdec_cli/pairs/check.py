@@ -29,7 +29,7 @@ from specdec_cli.models.packing import parameter_count
 from specdec_cli.models.vocab import VocabVerdict, compare
 from specdec_cli.pairs.advice import Side, advise, break_even
 from specdec_cli.pairs.catalog import is_local, network_forbidden
-from specdec_cli.pairs.local import forbidding
+from specdec_cli.pairs.local import explain_offline
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.verdict import Verdict
 
@@ -97,7 +97,7 @@ DEFAULT_CONTEXT = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class ModelFiles:
     """A model's configuration and tokenizer on this machine; its weights may be elsewhere.
 
     `snapshot` is the resolved commit, None for a folder. `head`: it is no model but this head, which lies in
@@ -111,30 +111,30 @@ class Located:
     source: HeadSource | None = None
 
 
-def locate_model(name: str, revision: str | None, offline: bool) -> Located:
+def locate_model(name: str, revision: str | None, offline: bool) -> ModelFiles:
     """Configuration and tokenizer, downloaded if necessary (a few hundred kB); never the weights.
 
     Raises: NotAvailable, Refused.
     """
     if is_local(name):
         checkpoint = read_checkpoint(hub.locate(name), name)
-        return Located(checkpoint, checkpoint.loaded_bytes)
+        return ModelFiles(checkpoint, checkpoint.loaded_bytes)
     snapshot = hub.resolve(name, revision, offline=offline)
-    return _listed(snapshot, hub.fetch_small(snapshot))
+    return _files_of_snapshot(snapshot, hub.fetch_small(snapshot))
 
 
-def _listed(snapshot: hub.Snapshot, folder: Path) -> Located:
-    return Located(read_checkpoint(folder, snapshot.name, weights=False), snapshot.weight_bytes, snapshot)
+def _files_of_snapshot(snapshot: hub.Snapshot, folder: Path) -> ModelFiles:
+    return ModelFiles(read_checkpoint(folder, snapshot.name, weights=False), snapshot.weight_bytes, snapshot)
 
 
-def locate_draft(name: str, revision: str | None, offline: bool) -> Located:
+def locate_draft(name: str, revision: str | None, offline: bool) -> ModelFiles:
     """As `locate_model`, for a model or a head; of a head that is not here, the headers of its files are read.
 
     Raises: NotAvailable, Refused.
     """
     if name.startswith(HEAD) and not (offline or network_forbidden()):
         source = find_source(name.removeprefix(HEAD), revision)
-        return Located(source.checkpoint, source.files.loaded_bytes, None, source.files, source)
+        return ModelFiles(source.checkpoint, source.files.loaded_bytes, None, source.files, source)
     if is_local(name):
         folder = hub.locate(name)
         return _head_of(folder, name) if is_for_a_head(folder, name) else locate_model(name, revision, offline)
@@ -143,27 +143,27 @@ def locate_draft(name: str, revision: str | None, offline: bool) -> Located:
     if is_head_only(folder):
         return replace(_head_of(folder, snapshot.name), snapshot=snapshot)
     config = read_json(folder / "config.json", snapshot.name)
-    if snapshot.held or not announces_head_only(config):
-        return _listed(snapshot, folder)
+    if snapshot.from_cache or not announces_head_only(config):
+        return _files_of_snapshot(snapshot, folder)
     checkpoint = read_checkpoint(folder, snapshot.name, weights=False, heads=True)
     head = head_in(checkpoint, remote_headers(hub.remote_tensors(snapshot, lambda tensor: True)))
     if head is None:
         raise NotAvailable(f"{snapshot.name} ({checkpoint.model_type}) holds no MTP head", "name another draft")
-    return Located(checkpoint, head.loaded_bytes, snapshot, head)
+    return ModelFiles(checkpoint, head.loaded_bytes, snapshot, head)
 
 
-def _head_of(folder: Path, name: str) -> Located:
+def _head_of(folder: Path, name: str) -> ModelFiles:
     """The head in `folder`. Raises: NotAvailable, Refused for one that is not there or cannot be read."""
     head = read_head(folder, name)
-    return Located(read_checkpoint(folder, name, weights=False, heads=True), head.loaded_bytes, None, head)
+    return ModelFiles(read_checkpoint(folder, name, weights=False, heads=True), head.loaded_bytes, None, head)
 
 
-def locate_pair(pair: Pair, offline: bool) -> list[Located]:
+def locate_pair(pair: Pair, offline: bool) -> list[ModelFiles]:
     """Target and draft, each resolved to one commit, so that the commit checked is the commit downloaded.
 
     Raises: NotAvailable, Refused.
     """
-    with forbidding(offline):
+    with explain_offline(offline):
         target = locate_model(pair.target, pair.target_revision, offline)
         if pair.draft is None:
             return [target]
@@ -173,7 +173,9 @@ def locate_pair(pair: Pair, offline: bool) -> list[Located]:
     return [target, draft]
 
 
-def check_pair(pair: Pair, located: list[Located], context_tokens: int | None, kv_bits: int | None = None) -> Verdict:
+def check_pair(
+    pair: Pair, located: list[ModelFiles], context_tokens: int | None, kv_bits: int | None = None
+) -> Verdict:
     """Answers the five questions about `pair`: tokenizers, template and stops, caches, memory, expected gain.
 
     Raises: NotAvailable where a tokenizer cannot be read or an architecture is unknown, Refused where caches cannot be
@@ -217,7 +219,7 @@ def check_pair(pair: Pair, located: list[Located], context_tokens: int | None, k
     )
 
 
-def head_of(located: Sequence[Located]) -> HeadFiles | None:
+def head_of(located: Sequence[ModelFiles]) -> HeadFiles | None:
     """The head that drafts: the pair's draft, else one among the files of a target without a draft.
 
     Of files for a head alone that are not here yet, the headers are read.
@@ -248,7 +250,7 @@ def _step_bytes(head: HeadFiles, target: Side) -> int:
     return head.loaded_bytes + rows * target.bits // 8
 
 
-def _networks(located: list[Located], kv_bits: int | None) -> tuple[list[tuple[str, str]], list[SpecdecError], int]:
+def _networks(located: list[ModelFiles], kv_bits: int | None) -> tuple[list[tuple[str, str]], list[SpecdecError], int]:
     """(model, cache kinds), a refusal for each model whose drafts cannot be checked in one pass, the target's rows."""
     from specdec_cli.engine.load import empty_model, require_verifiable
 
@@ -284,7 +286,7 @@ def _encoding_differences(tokenizers: list[Tokenizer]) -> list[str]:
     return [f"{part} differ; harmless: only the target's are used" for part in ours if ours[part] != theirs.get(part)]
 
 
-def _padding(located: list[Located]) -> list[str]:
+def _padding(located: list[ModelFiles]) -> list[str]:
     """Logits are padded to round widths, so widths may differ although the tokenizers agree."""
     widths = [m.checkpoint.text_config.get("vocab_size") for m in located]
     if len(widths) < 2 or None in widths or widths[0] == widths[1]:

@@ -55,7 +55,7 @@ def can_be_pulled(error: NotAvailable) -> bool:
 
 
 @contextmanager
-def forbidding(offline: bool) -> Iterator[None]:
+def explain_offline(offline: bool) -> Iterator[None]:
     """Where a pull would bring what is missing, and the network is forbidden, the error says that instead."""
     try:
         yield
@@ -70,7 +70,7 @@ def forbidding(offline: bool) -> Iterator[None]:
         raise type(error)(f"{error.message}, and {by} forbids asking the Hub", hint) from error
 
 
-def as_kept(name: str) -> str:
+def name_to_keep(name: str) -> str:
     """A model's name as models.toml keeps it: a folder by its whole path, so that it is found from anywhere.
 
     Raises: NotAvailable for a folder that does not exist, or that holds no model.

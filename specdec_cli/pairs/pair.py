@@ -1,4 +1,4 @@
-"""What a pair is (pure). Law: an unknown name is an error that names the nearest known one."""
+"""What a pair is (pure). An unknown name is an error that names the nearest known one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Carries out `pull` and `rm` on whole pairs. Law: the verdict before the weights, all numbers before all bytes."""
+"""Carries out `pull` and `rm` on whole pairs. The verdict before the weights, all numbers before all bytes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def pull(
 
     Raises: NotAvailable, Refused, DoesNotFit; with `force` memory does not stop it, disk does.
     """
-    with hub.saying(screen.line):
+    with hub.report_waits(screen.line):
         _pull(pair, screen, context_tokens, verify, force, offline, agree)
 
 
@@ -86,7 +86,7 @@ def _pull(
     agree: Agree,
 ) -> None:
     located = locate_pair(pair, offline)
-    pair = _as_spelled(pair, [model.snapshot for model in located])
+    pair = _spell_as_hub(pair, [model.snapshot for model in located])
     found = check_pair(pair, located, context_tokens)
     screen.verdict(found)
     for obstacle in found.obstacles:
@@ -102,7 +102,7 @@ def _pull(
     _remember(pair, screen)
 
 
-def _as_spelled(pair: Pair, snapshots: Sequence[Snapshot | None]) -> Pair:
+def _spell_as_hub(pair: Pair, snapshots: Sequence[Snapshot | None]) -> Pair:
     """The pair with its models named as the Hub spells them; folders keep their names."""
     named = [name if s is None else s.name for (name, _), s in zip(pair.models, snapshots, strict=True)]
     return replace(pair, target=named[0], draft=named[1] if len(named) > 1 else None)
@@ -125,7 +125,7 @@ def _download(snapshots: list[Snapshot], screen: Screen, agree: Agree) -> None:
         with awake(), screen.progress(missing) as report:
             # Also where nothing is missing: another commit may have brought the bytes, and the branch moves last.
             for snapshot in snapshots:
-                hub.fetch(snapshot, _named(report, snapshot))
+                hub.fetch(snapshot, _name_files(report, snapshot))
     except KeyboardInterrupt:
         screen.line("interrupted: complete files are kept; the same command again restarts the one in progress")
         raise
@@ -144,7 +144,7 @@ def _keep_head(source: HeadSource, screen: Screen, agree: Agree) -> None:
         source.keep(report)
 
 
-def _named(report: hub.Progress, snapshot: Snapshot) -> hub.Progress:
+def _name_files(report: hub.Progress, snapshot: Snapshot) -> hub.Progress:
     """Files of both models under different names; cached ones are not reported."""
     cached = {file.path for file in snapshot.files if file.cached}
 
@@ -237,8 +237,8 @@ def _summary(removal: Removal, others: list[str]) -> str:
 
 def carry_out(plans: list[PlannedRemoval]) -> int:
     """Bytes freed."""
-    return sum(_carried_out(plan.removal) for plan in plans)
+    return sum(_carry_out(plan.removal) for plan in plans)
 
 
-def _carried_out(removal: Removal | KeptHead) -> int:
+def _carry_out(removal: Removal | KeptHead) -> int:
     return hub.remove_head(removal.name) if isinstance(removal, KeptHead) else hub.remove(removal)

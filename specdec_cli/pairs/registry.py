@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +20,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from tomlkit.exceptions import TOMLKitError
 
 from specdec_cli.errors import SpecdecError, UsageError
-from specdec_cli.jsonfile import locked
+from specdec_cli.jsonfile import locked, replace_text
 from specdec_cli.kinds import DRAFTERS, HEAD
 from specdec_cli.pairs.pair import Pair, Registry, nearest
 from specdec_cli.request import MAX_K
@@ -250,7 +248,7 @@ def _editing(path: Path) -> Iterator[tomlkit.TOMLDocument]:
     with _naming(path), locked(real.parent):
         document = _read(path)
         yield document
-        _write(real, document)
+        replace_text(real, tomlkit.dumps(document))
 
 
 @contextmanager
@@ -295,20 +293,3 @@ def _read(path: Path) -> tomlkit.TOMLDocument:
         raise UsageError(f"{path} is not valid TOML: {error}", f"correct that line in {path}") from error
     except RecursionError as error:
         raise UsageError(f"{path} is nested too deeply", "correct or remove that file") from error
-
-
-def _write(path: Path, document: tomlkit.TOMLDocument) -> None:
-    """Writes a temporary file and renames it, so that an interruption leaves the old file. Raises: OSError."""
-    text = tomlkit.dumps(document)
-    draft = None
-    try:
-        descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        if path.exists():
-            shutil.copymode(path, draft)
-        Path(draft).replace(path)
-    except OSError:
-        if draft is not None:
-            Path(draft).unlink(missing_ok=True)
-        raise

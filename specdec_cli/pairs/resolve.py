@@ -1,4 +1,4 @@
-"""From the command line's names to a pair. Law: a pair or draft that was not named comes with its reason."""
+"""From the command line's names to a pair. A pair or draft that was not named comes with its reason."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def resolve_pair(
         name, target = None, name
     if target is None:
         if name is not None and draft is not None:
-            return Resolved(_swapped(_pinned(known.find(name), target_revision, None), draft, draft_revision))
+            return Resolved(_swap_draft(_pin(known.find(name), target_revision, None), draft, draft_revision))
         if name is not None:
-            return _listed(_pinned(known.find(name), target_revision, draft_revision))
+            return _spec_of(_pin(known.find(name), target_revision, draft_revision))
         if known.default_pair is not None:
-            return _listed(_pinned(known.find(known.default_pair), target_revision, draft_revision))
-        return _listed(_pinned(known.find(DEMO), target_revision, draft_revision), NOBODY_NAMED)
+            return _spec_of(_pin(known.find(known.default_pair), target_revision, draft_revision))
+        return _spec_of(_pin(known.find(DEMO), target_revision, draft_revision), NOBODY_NAMED)
     pair = Pair(
         target.rstrip("/").rsplit("/", 1)[-1],
         target,
@@ -71,12 +71,12 @@ def resolve_pair(
 NOBODY_NAMED = f"no pair was named, so this is the {DEMO} pair; specdec pairs lists others"
 
 
-def _listed(pair: Pair, reason: str = "") -> Resolved:
+def _spec_of(pair: Pair, reason: str = "") -> Resolved:
     """The pair, drafted for as models.toml says."""
     return Resolved(pair, reason, pair.drafter or DEFAULT_DRAFTER)
 
 
-def _swapped(pair: Pair, draft: str, revision: str | None) -> Pair:
+def _swap_draft(pair: Pair, draft: str, revision: str | None) -> Pair:
     """The pair's target with another draft, whose K and size are not known."""
     return Pair(
         pair.name,
@@ -105,7 +105,7 @@ def _with_draft(pair: Pair, known: Registry, here: bool) -> Resolved:
     )
 
 
-def _pinned(pair: Pair, target_revision: str | None, draft_revision: str | None) -> Pair:
+def _pin(pair: Pair, target_revision: str | None, draft_revision: str | None) -> Pair:
     """The pair at these revisions; a flag overrides models.toml."""
     return replace(
         pair,

@@ -1,4 +1,4 @@
-"""The verdict on a pair (pure). Law: an obstacle has an exit code; advice never forbids."""
+"""The verdict on a pair (pure). An obstacle has an exit code; advice never forbids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a loaded pair can take on: context and memory. Law: pure numbers, which stay true while the models are away.
+"""What a loaded pair can take on: context and memory. Pure numbers, which stay true while the models are away.
 
 All sizes in bytes, all lengths in tokens.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from specdec_cli.engine import device
 from specdec_cli.format import percent, size
 from specdec_cli.kinds import drafting
-from specdec_cli.models.memory import HEADROOM
+from specdec_cli.models import memory
 from specdec_cli.request import Request
 from specdec_cli.session.session import LoadedPair
 
@@ -84,7 +84,7 @@ def capacity_of(pair: LoadedPair, usable_bytes: int | None = None) -> Capacity:
         return sum(model.cache_bytes(tokens, value) for model, value in zip(models, values, strict=True))
 
     weight_bytes = sum(model.weight_bytes for model in models)
-    limit_bytes = int((device.usable_bytes() if usable_bytes is None else usable_bytes) * HEADROOM)
+    limit_bytes = memory.limit_bytes(device.usable_bytes() if usable_bytes is None else usable_bytes)
     sizes = []
     for kept in (LEAST_SNAPSHOTS, LEAST_SNAPSHOTS + 1):
         slot.mark((), (), kept)

@@ -1,4 +1,4 @@
-"""A conversation (pure). Law: the message list is the truth; what a model reads is rendered from it, turn by turn.
+"""A conversation (pure). The message list is the truth; what a model reads is rendered from it, turn by turn.
 
 Thinking is kept beside an answer, never in it: the chat template decides whether later turns see any of it.
 """

@@ -1,4 +1,4 @@
-"""The drafter and draft length of each reply of a session. Law: measurements are kept, and trusted little.
+"""The drafter and draft length of each reply of a session. Measurements are kept, and trusted little.
 
 An assumption weighs one measured round, whether it comes from sizes or from an earlier run.
 """
@@ -24,7 +24,7 @@ from specdec_cli.engine.sampling.constraint import Constraint
 from specdec_cli.kinds import DrafterKind, K, made
 from specdec_cli.meter import CostMemo
 from specdec_cli.request import MAX_K
-from specdec_cli.session.cost_file import CostStore, NullCostStore
+from specdec_cli.session.cost_file import CostStore, MemoryCostStore
 
 # Costs change with the length of the context: a measurement at another length is only an assumption.
 CONTEXT_TOKENS = (1024, 4096, 16384, 65536)
@@ -53,7 +53,7 @@ class DraftController:
         head: CachedHead | None = None,
     ) -> None:
         self._target, self._draft, self._head = target, draft, head
-        self._store, self._identity, self._now = store or NullCostStore(), identity, now
+        self._store, self._identity, self._now = store or MemoryCostStore(), identity, now
         self._reload_seconds = reload_seconds
         self._adaptive: dict[str, Adaptive] = {}
         self._lookups = LookupAcceptance()
@@ -112,7 +112,7 @@ class DraftController:
         """Weights that a draft step reads over those of the target."""
         return draft.step_bytes / self._target.weight_bytes if draft else 0.0
 
-    def _assumed(self, draft: CachedModel | CachedHead | None) -> Costs:
+    def _assume_costs(self, draft: CachedModel | CachedHead | None) -> Costs:
         """Costs before anything is measured: by the chip where it is known, and by the weights of the two models."""
         ratio = self._ratio(draft) or LEAST_RATIO
         if draft is not None:
@@ -130,8 +130,8 @@ class DraftController:
         situation = f"{self._learner(kind, draft)} · {_situation(prompt)}"
         max_k = MAX_K if draft or kind.learns else 0
         if situation not in self._adaptive:
-            self._adaptive[situation] = self._known(situation, max_k) or Adaptive(
-                self._assumed(draft),
+            self._adaptive[situation] = self._remembered(situation, max_k) or Adaptive(
+                self._assume_costs(draft),
                 max_k,
                 reload_seconds=self._reload_seconds,
             )
@@ -146,7 +146,7 @@ class DraftController:
         """Kinds that use the pair's draft share its measurements."""
         return "draft" if draft else kind.name
 
-    def _known(self, situation: str, max_k: int) -> Adaptive | None:
+    def _remembered(self, situation: str, max_k: int) -> Adaptive | None:
         """The controller of another length of context in this session, else the one an earlier run wrote down."""
         learner = situation.partition(" ")[0]
         here = [known.to_dict(self._now()) for name, known in self._adaptive.items() if name.startswith(learner)]

@@ -1,4 +1,4 @@
-"""Whose caches they are. Law: caches of another fingerprint are never used; whatever they depend on is part of it."""
+"""Whose caches they are. Caches of another fingerprint are never used; whatever they depend on is part of it."""
 
 from __future__ import annotations
 

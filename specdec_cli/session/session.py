@@ -1,6 +1,6 @@
 """A loaded pair, and a conversation with it: template, text and stop strings around the engine's rounds.
 
-Law: yields events, prints nothing; closing the generator cancels.
+Yields events, prints nothing; closing the generator cancels.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from specdec_cli.models.text import StopStrings, Thinking
 from specdec_cli.models.tokenizer import Message, Tokenizer
 from specdec_cli.models.tool_calls import ToolCall
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.request import Request, asked_of, checked, effective, require_lookups
+from specdec_cli.request import Request, effective, request_of, require_lookups, require_valid
 from specdec_cli.session.cost_file import CostStore, MemoryCostStore
 from specdec_cli.session.drafting import DraftController
 from specdec_cli.session.meter import GainMeter
@@ -232,7 +232,7 @@ class Session:
         """
         if request is not None and options:
             raise UsageError(f"a request and {', '.join(options)} were given", "give one of the two")
-        request = checked(request or asked_of(options))
+        request = require_valid(request or request_of(options))
         if isinstance(prompt, str):
             prompt = self.raw_tokens(prompt) if raw else self.chat_tokens(prompt)
         return self._reply(prompt, request, cancelled, raw)

@@ -1,4 +1,4 @@
-"""One conversation's caches. Law: target, draft and head belong together, and no other conversation writes to them."""
+"""One conversation's caches. Target, draft and head belong together, and no other conversation writes to them."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def test_weights_that_lost_their_bytes_on_the_disk_never_speak(server, root, pul
     assert (pulled / WEIGHTS).read_bytes() == files[WEIGHTS]
 
 
-@pytest.mark.parametrize("file", ["added_tokens.json", "model-extra.safetensors", "chat_template2.jinja"])
+@pytest.mark.parametrize("file", ["added_tokens.json", "model-extra.safetensors"])
 def test_a_file_added_beside_those_that_were_pulled_never_speaks(server, root, pulled, file):
     """mlx-lm loads every model*.safetensors, and a tokenizer whatever of its files is there."""
     (pulled / file).write_bytes(b"{}")

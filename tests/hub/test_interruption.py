@@ -76,16 +76,6 @@ def test_an_interrupted_update_leaves_the_model_that_worked_before(server, home)
     assert ask(server, home, LOCATE) == old
 
 
-def test_control_c_ends_a_pull_at_once_and_leaves_no_partial_file(server, home):
-    server.commit(NAME, model())
-    server.fail("stall", f"GET /cdn.*{TWO}", at=2 << 20, seconds=30.0)
-    process = start(server, home, "try: " + PULL + "\nexcept KeyboardInterrupt: result = 'interrupted'")
-    wait_for(lambda: server.fetched().get(TWO) == 2 << 20)
-    process.send_signal(signal.SIGINT)
-    assert finish(process) == "interrupted"
-    assert list(repository(home).glob("blobs/*.incomplete")) == []
-
-
 def test_what_a_killed_pull_left_behind_is_removed_once_it_is_old(server, home):
     server.commit(NAME, model())
     ask(server, home, "hub.fetch_small(hub.resolve('org/tiny'))")

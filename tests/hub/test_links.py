@@ -30,7 +30,7 @@ def lead_out(home, path):
     path.symlink_to(home.parent / "victim.txt")
 
 
-@pytest.mark.parametrize("file", sorted(FILES))
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors"])
 def test_a_snapshots_link_out_of_the_cache_is_refused_and_mended_by_a_pull(server, home, snapshot, file):
     """It was read and, had its size been right, spoken with."""
     lead_out(home, snapshot / file)
@@ -76,14 +76,6 @@ def test_removing_one_commit_removes_no_file_that_its_links_lead_to(server, home
     ask(server, home, "hub.remove(hub.removal('org/tiny'))")  # all of it: links are removed, not what they lead to
     assert tree(home.parent, home / "hub") == before
     assert not snapshot.exists()
-
-
-def test_a_reference_that_is_no_commit_leads_nowhere(server, home, snapshot):
-    (snapshot.parents[1] / "refs" / "main").write_text("../../../../neighbour")
-    (home.parent / "neighbour" / "model").mkdir()
-    assert ask(server, home, LOCATE)["exit"] == 3
-    (snapshot.parents[1] / "refs" / "main").write_text("../../../../neighbour/model")
-    assert ask(server, home, LOCATE)["message"] == f"{NAME} is neither a folder here nor in the model cache"
 
 
 def test_a_cache_without_links_holds_the_same_files_and_is_compared_as_well(server, home):

@@ -108,17 +108,11 @@ def test_another_commit_is_refused(server, home, place):
     ("data", "said"),
     [
         (b"<html>no</html>" + b" " * 500, "announces a header of"),
-        ((1 << 40).to_bytes(8, "little") + b" " * 500, "announces a header of 1099511627776 bytes"),
         ((20).to_bytes(8, "little") + b"not json at all, no.", "a header that cannot be read"),
         (
             (100).to_bytes(8, "little") + b'{"mtp.a":{"dtype":"F32","shape":[9],"data_offsets":[0,8]}}'.ljust(150),
             "cannot be",
         ),
-        (
-            (100).to_bytes(8, "little") + b'{"mtp.a":{"dtype":"F32","shape":[2],"data_offsets":[0,800]}}'.ljust(150),
-            "cannot be",
-        ),
-        ((20).to_bytes(8, "little") + b"[" * 20 + b" " * 20, "cannot be read"),
     ],
 )
 def test_a_header_that_is_none_is_refused(server, home, place, data, said):

@@ -38,11 +38,6 @@ def test_weights_declared_float32_count_as_float32_however_they_are_stored(folde
     assert checkpoint.loaded_bytes == sum(value.nbytes for _, value in tree_flatten(network.parameters()))
 
 
-def test_a_missing_folder(tmp_path):
-    with pytest.raises(NotAvailable, match="no folder"):
-        read_checkpoint(tmp_path / "nowhere", "m")
-
-
 def test_a_folder_without_weights_says_what_it_holds_instead(folder):
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     with pytest.raises(NotAvailable, match=r"no weights for m: .* holds only pytorch_model.bin"):
@@ -56,16 +51,10 @@ def test_an_index_that_names_absent_shards(folder):
         read_checkpoint(folder, "m")
 
 
-@pytest.mark.parametrize("content", ["{", "[1]", b"\xff\xfe"])
-def test_a_broken_configuration(folder, content):
-    path = folder / "config.json"
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(NotAvailable, match=r"config.json of m"):
-        read_checkpoint(folder, "m")
-
-
-@pytest.mark.parametrize(("key", "value"), [("model_file", "evil.py"), ("auto_map", {"AutoModel": "evil.Model"})])
-@pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
+@pytest.mark.parametrize(
+    ("file", "key", "value"),
+    [("config.json", "model_file", "evil.py"), ("tokenizer_config.json", "auto_map", {"AutoModel": "evil.Model"})],
+)
 def test_repository_code_is_refused_wherever_it_is_named(folder, file, key, value):
     path = folder / file
     path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
@@ -79,8 +68,6 @@ def test_repository_code_is_refused_wherever_it_is_named(folder, file, key, valu
         ({"model_type": "qwen3_5_mtp"}, "MTP"),
         ({"architectures": ["LlamaForCausalLMEagle3"]}, "EAGLE"),
         ({"medusa_num_heads": 4}, "Medusa"),
-        ({"model_type": "qwen3_dflash"}, "DFlash"),
-        ({"architectures": ["Qwen3DSparkModel"]}, "DSpark"),
         ({"model_type": "gemma4_assistant"}, "assistant"),
         ({"speculators_config": {}}, "speculator"),
     ],
@@ -96,7 +83,7 @@ def test_an_unknown_model_type(folder):
         require_runnable(checkpoint)
 
 
-@pytest.mark.parametrize("keep", [0, 7, 100, -1])
+@pytest.mark.parametrize("keep", [0, 100, -1])
 def test_truncated_weights_are_damaged(folder, keep):
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:keep])
@@ -104,23 +91,8 @@ def test_truncated_weights_are_damaged(folder, keep):
         load(read_checkpoint(folder, "m"))
 
 
-def test_weights_of_another_shape_do_not_load(folder):
-    with pytest.raises(NotAvailable, match=r"m \(qwen3\) does not load"):
-        load(read_checkpoint(configure(folder, num_hidden_layers=3), "m"))
-
-
-def test_an_incomplete_configuration_does_not_load(folder):
-    config = {key: value for key, value in TINY.items() if key != "hidden_size"}
-    (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(NotAvailable, match=r"m \(qwen3\) does not load"):
-        load(read_checkpoint(folder, "m"))
-
-
-DEEP = "[" * 100_000 + "]" * 100_000
-
-
 @pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json", "model.safetensors.index.json"])
-@pytest.mark.parametrize("content", [DEEP, '{"a": ' + "9" * 5000 + "}", "null", "5"])
+@pytest.mark.parametrize("content", ["[" * 100_000, "null"])
 def test_every_damaged_json_file_is_named(folder, file, content):
     """A config.json nested 100,000 deep ended in exit 1 and `RecursionError`."""
     (folder / file).write_text(content)
@@ -134,7 +106,6 @@ ILL_TYPED = {
     "text_config": ("x", 'text_config is "x", and an object is expected'),
     "quantization": ([4], r"quantization is \[4\], and an object is expected"),
     "max_position_embeddings": ("many", 'max_position_embeddings is "many", and a number is expected'),
-    "num_hidden_layers": (10**30, "and no model has that many layers"),
 }
 
 
@@ -145,14 +116,7 @@ def test_an_ill_typed_configuration_is_named_with_key_and_value(folder, key):
         read_checkpoint(configure(folder, **{key: value}), "m")
 
 
-@pytest.mark.parametrize("value", ["abc", [], -1, True, 2.5])
-def test_a_size_that_is_none_is_named(folder, value):
-    checkpoint = read_checkpoint(configure(folder, intermediate_size=value), "m")
-    with pytest.raises(NotAvailable, match=r"config.json of m is wrong: intermediate_size is"):
-        checkpoint.whole("intermediate_size", 1)
-
-
-@pytest.mark.parametrize("value", [5, ["model.safetensors"], {"a": 5}, {"a": None}])
+@pytest.mark.parametrize("value", [["model.safetensors"], {"a": 5}])
 def test_an_index_whose_shards_are_no_names(folder, value):
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": value}))
     with pytest.raises(NotAvailable, match=r"model.safetensors.index.json of m is wrong: weight_map holds"):
@@ -172,13 +136,7 @@ def test_weights_that_are_a_link_to_nothing_or_a_folder(folder):
         read_checkpoint(folder, "m")
 
 
-def test_a_header_that_says_it_is_huge_is_not_read(folder):
-    (folder / "model.safetensors").write_bytes((1 << 40).to_bytes(8, "little") + b"{}")
-    with pytest.raises(NotAvailable, match="its header cannot be read"):
-        _ = read_checkpoint(folder, "m").loaded_bytes
-
-
-@pytest.mark.parametrize("value", ["abc", [[2]], [2, "x"], True, {"a": 1}, 2.5])
+@pytest.mark.parametrize("value", ["abc", [2, "x"], True])
 @pytest.mark.parametrize("file", ["config.json", "generation_config.json"])
 def test_stop_tokens_that_are_no_ids_are_named_with_file_and_value(folder, file, value):
     (folder / file).write_text(json.dumps((TINY if file == "config.json" else {}) | {"eos_token_id": value}))

@@ -13,7 +13,7 @@ from llguidance import LLTokenizer
 import specdec_cli
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.models import grammar
-from specdec_cli.models.grammar import Vocabulary, require_possible, require_uncut
+from specdec_cli.models.grammar import Vocabulary, require_possible
 from specdec_cli.models.schema import HINT
 from specdec_cli.request import Constraint
 
@@ -78,7 +78,7 @@ def test_asking_moves_nothing(vocabulary, encode):
 
 
 @given(st.lists(st.integers(0, V - 1), max_size=6))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 def test_rows_of_a_draft_are_the_masks_of_a_matcher_that_took_its_tokens_one_by_one(vocabulary, draft):
     expression = regex("[a-z]{2,9}( = [0-9]+)?")
     matcher = vocabulary.matcher(expression)
@@ -95,7 +95,7 @@ def test_rows_of_a_draft_are_the_masks_of_a_matcher_that_took_its_tokens_one_by_
 
 
 @given(st.lists(st.lists(st.integers(0, V - 1), max_size=4), max_size=5), st.randoms())
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=12)
 def test_rows_do_not_depend_on_what_was_asked_before(vocabulary, encode, drafts, random):
     """Rows are kept from one question to the next: a draft model asks after each of its tokens."""
     text = encode("abc = 12")
@@ -141,21 +141,15 @@ def test_a_forbidden_token_is_an_error_and_not_silence(vocabulary, encode):
 @pytest.mark.parametrize(
     ("kind", "text", "said"),
     [
-        ("schema", "{", "schema"),
         ("schema", "[1]", "schema"),
         ("schema", '{"type": "foo"}', "Invalid type: foo"),
-        ("schema", '{"allOf": [{"type": "string"}, {"type": "integer"}]}', "Unsatisfiable schema"),
         ("schema", '{"type": "array", "uniqueItems": true}', "uniqueItems"),
-        ("schema", '{"enum": []}', "Unsatisfiable"),
-        ("regex", "[a-z", "unclosed"),
         ("regex", "(?=a)b", "look-around"),
         ("grammar", "start: missing", "missing"),
-        ("grammar", "", ""),
         ("schema", '{"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}', "without end"),
         ("regex", r"[^\s\S]", "it allows nothing"),
         ("grammar", 'start: "a" B "c"\nB: /[^\\s\\S]/', "nothing may follow what it forces"),
         ("grammar", 'start: "a" start', "more than 20,000 bytes that are forced"),
-        ("schema", '{"type": "string", "uniqueItems": true, "x-guidance": {"lenient": true}}', "uniqueItems"),
     ],
 )
 @pytest.mark.parametrize("known", ["model", "no model"])
@@ -173,9 +167,7 @@ def test_what_cannot_be_enforced_is_refused_before_generation_and_before_a_model
     ("kind", "text", "stop"),
     [
         ("schema", PERSON, "\n"),
-        ("schema", PERSON, "}\n\n"),
         ("schema", PERSON, "\x00"),
-        ("regex", "[a-c]+", "x"),
         ("regex", r"[a-c]+\.", ".."),
         ("regex", 'é"+', '"é'),
         ("regex", "a/b", "b/"),
@@ -201,14 +193,7 @@ def test_one_that_an_answer_may_hold_is_refused(kind, text, stop):
         require_possible(Constraint(kind, text), ["\x00" * (kind == "schema") or "zzz", stop])
 
 
-def test_where_a_model_thinks_any_stop_string_could_cut():
-    with pytest.raises(UsageError, match="could cut"):
-        require_uncut(Constraint("schema", PERSON), ["\n"], thinks=True)
-
-
-@pytest.mark.parametrize(
-    "text", ["a/b", r"a\/b", "a\nb", "a\\\nb", r"a\nb", r"[/\\]x", r"\\/", '"a"', "#a//b", "é{2}▁"]
-)
+@pytest.mark.parametrize("text", ["a/b", r"a\/b", "a\\\nb", r"[/\\]x", "é{2}▁"])
 def test_a_regular_expression_means_what_python_s_re_says_it_does(vocabulary, encode, text):
     """Slashes and line ends have a meaning of their own where the library reads an expression."""
     found = [
@@ -233,7 +218,6 @@ def test_a_dead_end_further_on_is_an_error_when_it_is_reached(vocabulary, encode
     ("kind", "text", "said"),
     [
         ("schema", '{"const": "<|im_start|>"}', '"<|im_start|>"'),
-        ("schema", '{"const": "<|im_end|>"}', '"<|im_end|>"'),
         ("regex", r"a<\|im_start\|>b", "a<|im_start|>b"),
         ("grammar", 'start: "x<|im_start|> y"', "x<|im_start|> y"),
     ],
@@ -263,22 +247,6 @@ def test_a_token_that_the_target_has_no_row_for_is_in_no_shape(encode, special):
     assert one.forced() == other.forced() and max(one.forced()) < V
 
 
-def test_what_is_special_to_the_library_is_spelled_as_text(vocabulary):
-    """Its own rule: the file says so, or an added token stands between angle brackets."""
-    from tokenizers import Tokenizer
-
-    names = ["<think>", "</a b>", "<", "[X]", "\n\n\n"]
-    tokenizer = Tokenizer.from_str(TOKENIZER)
-    tokenizer.add_tokens(names)
-    by_library = LLTokenizer(tokenizer.to_str())
-    expected = {name for name in names if by_library.is_special_token(tokenizer.token_to_id(name))}
-    vocabulary = Vocabulary.of_model(tokenizer.to_str(), tokenizer.get_vocab_size(), STOPS)
-    special = set(map(tokenizer.token_to_id, expected))
-    assert len(expected) == 2
-    for name in expected:
-        assert not special & set(vocabulary.matcher(regex(re.escape(name))).forced())
-
-
 ENDLESS = {"type": "object", "properties": {"v": {"$ref": "#/$defs/loop"}}, "required": ["v"]}
 
 
@@ -306,25 +274,6 @@ def test_json_comes_as_json_dumps_writes_it(vocabulary, encode):
     matcher = vocabulary.matcher(Constraint("schema", PERSON))
     assert matcher.legal(usual) == len(usual)
     assert matcher.legal(pretty) < 3 and matcher.legal(encode("{ ")) < 2
-
-
-def test_a_grammar_in_lark_form_is_taken(vocabulary, encode):
-    matcher = vocabulary.matcher(Constraint("grammar", 'start: "yes" | "no"'))
-    assert matcher.legal(encode("yes")) == len(encode("yes")) and matcher.legal(encode("maybe")) == 0
-
-
-def test_no_row_is_computed_twice_for_a_draft_and_its_verification(vocabulary, encode, monkeypatch):
-    """The bound of host work: K + 1 rows a round, though a draft model asks after each of its tokens."""
-    vocabulary.matcher(regex("a")).masks([])  # what an earlier test began in the thread is over
-    asked = []
-    fill = grammar.fill_next_token_bitmask
-    monkeypatch.setattr(grammar, "fill_next_token_bitmask", lambda *given: asked.append(given) or fill(*given))
-    matcher, draft = vocabulary.matcher(regex("[a-z]{30}")), encode("abcdefgh")[:5]
-    for place in range(len(draft)):
-        matcher.masks(draft[:place])
-    assert matcher.legal(draft) == len(draft) and len(matcher.masks(draft)) == len(draft) + 1 == len(asked)
-    matcher.advance(draft[:2])
-    assert len(asked) == len(draft) + 1
 
 
 def test_lengths_that_are_judged_together_change_no_row():

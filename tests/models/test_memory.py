@@ -50,7 +50,3 @@ def test_without_a_fused_kernel_prefill_grows_with_the_context():
 def test_one_layer_alone_computes_neither_attention_nor_mlp_before_the_last_token():
     small, big = (prefill_bytes(512, 8192, 1, 1024, inner, 16, 2, False) for inner in (4096, 16384))
     assert small == big < prefill_bytes(512, 8192, 2, 1024, 4096, 16, 2, True)
-
-
-def test_a_chunk_is_never_longer_than_the_context():
-    assert prefill_bytes(512, 10, 2, 64, 256, 4, 2, True) == prefill_bytes(10, 10, 2, 64, 256, 4, 2, True)

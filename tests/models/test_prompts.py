@@ -1,7 +1,7 @@
 """What of a conversation is text: contents never become special tokens, and a beginning of an answer is continued."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken
 
@@ -94,6 +94,7 @@ def as_transformers_does(tokenizer, messages):
     return list(tokenizer._wrapper.apply_chat_template(messages, add_generation_prompt=True))
 
 
+@settings(max_examples=25)
 @given(said=st.text(st.characters(exclude_categories=["Cs"]), max_size=40), answer=st.text("ab<|>\n ", max_size=9))
 def test_texts_without_special_tokens_are_the_very_ids_of_transformers(tokenizers, said, answer):
     for name, tokenizer in tokenizers.items():
@@ -127,11 +128,6 @@ def test_what_the_assistant_said_keeps_its_tokens_but_for_those_that_would_have_
     assert tokenizer.render(talk("hi", call)) == as_transformers_does(tokenizer, talk("hi", call))
     found = counts(tokenizer, tokenizer.render(talk("hi", f"{call}<|im_end|>")))
     assert found == counts(tokenizer, as_transformers_does(tokenizer, talk("hi", call)))
-
-
-def test_tokens_that_are_added_but_not_special_are_read_as_ever(tokenizers):
-    messages = talk("a <think> b")
-    assert tokenizers["tools"].render(messages) == as_transformers_does(tokenizers["tools"], messages)
 
 
 def test_a_beginning_of_an_answer_is_where_the_prompt_ends(tokenizer):

@@ -19,7 +19,6 @@ REQUIRED = {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["
         {"type": "array", "items": {"$ref": "#"}},
         {"type": "array", "items": {"$ref": "#"}, "prefixItems": [{"type": "null"}], "minItems": 1},
         {"$ref": "#/$defs/a~1b", "$defs": {"a/b": {"type": "integer"}}},
-        {"$ref": "https://example.com/other.json"},
         {"const": {"a": 1}, "$defs": {"x": {"$ref": "#/$defs/x"}}},
         {"type": "object", "properties": {"a": True, "b": {}}, "required": ["a", "b", "c"]},
     ],
@@ -34,7 +33,6 @@ def test_a_schema_with_an_instance_that_ends(schema):
         REQUIRED,
         {"$ref": "#"},
         {"allOf": [REQUIRED | {"properties": {"a": {"$ref": "#"}}}]},
-        {"anyOf": [{"$ref": "#"}, REQUIRED]},
         {"type": "array", "items": {"$ref": "#"}, "minItems": 1},
         {"type": "array", "prefixItems": [{}, {"$ref": "#"}], "minItems": 2},
         {"type": "object", "properties": {"a": {"$ref": "#/$defs/b"}}, "required": ["a"], "$defs": {"b": REQUIRED}},
@@ -55,12 +53,6 @@ def test_unknown_keywords_are_found_in_every_part_and_names_of_properties_are_no
         "const": {"frob": 1},
     }
     assert unknown_keywords(schema) == ("maxLenght", "nullable", "itmes")
-
-
-@pytest.mark.parametrize("text", ["{", "[1]", "true", "", '{"a": NaNa}', "[" * 100_000])
-def test_what_is_no_object_is_refused(text):
-    with pytest.raises(UsageError, match="the schema cannot be read"):
-        parse(text)
 
 
 def test_a_schema_that_is_nested_too_deeply_is_refused_in_words():

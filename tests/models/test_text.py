@@ -37,7 +37,3 @@ def test_holds_back_only_what_may_become_a_stop():
     assert watcher.feed("two E") == ("\ntwo ", False)
     assert watcher.feed("NDED") == ("", True)
     assert watcher.finish() == ""
-
-
-def test_without_stops_everything_passes_at_once():
-    assert StopStrings([]).feed("text") == ("text", False)

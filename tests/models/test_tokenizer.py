@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers, processors
@@ -27,11 +27,13 @@ def streamed(tokenizer, ids, after=()):
     return "".join(parts) + stream.finish()
 
 
+@settings(max_examples=40)
 @given(st.lists(st.integers(3, 258), max_size=40))
 def test_streamed_text_equals_decoding_at_once_for_any_bytes(ids):
     assert streamed(LOADED, ids) == byte_tokenizer().decode(ids, skip_special_tokens=False)
 
 
+@settings(max_examples=40)
 @given(st.text(max_size=30), st.text(max_size=30))
 def test_streaming_behind_a_prompt_continues_its_text(before, after):
     ids = byte_tokenizer().encode(after, add_special_tokens=False).ids
@@ -111,19 +113,14 @@ def test_tokens_that_a_configuration_adds_are_read_beside_its_huge_limit_of_a_te
     assert Tokenizer.load(folder, "m", TINY).table().tokens[2] == b"<|im_end|>"
 
 
-def test_an_id_that_is_large_costs_no_more_than_its_neighbours(tmp_path):
-    table = Tokenizer.load(with_vocabulary(tiny_folder(tmp_path / "m"), zz=9_000), "m", TINY).table()
-    assert len(table.tokens) == 260 and table.tokens[9_000] == b"zz"
-
-
 def test_two_strings_with_one_id_are_refused_by_name_whatever_the_order_of_a_hash(tmp_path):
     """Which of the two a reader took was chance, and so was the verdict of `check`."""
     with pytest.raises(NotAvailable, match=r"the tokenizer of m cannot be read: id 50 is both '.*' and '.*'"):
         Tokenizer.load(with_vocabulary(tiny_folder(tmp_path / "m"), zz=50), "m", TINY)
 
 
-@pytest.mark.parametrize("file", ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"])
-@pytest.mark.parametrize("content", ["[" * 100_000 + "]" * 100_000, "null", b"\xff", '{"model": 5}'])
+@pytest.mark.parametrize("file", ["tokenizer.json", "special_tokens_map.json"])
+@pytest.mark.parametrize("content", ["[" * 100_000, "null", '{"model": 5}'])
 def test_every_damaged_file_of_a_tokenizer_is_one_line_without_names_of_python(tmp_path, file, content):
     folder = tiny_folder(tmp_path / "m")
     (folder / file).write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -138,17 +135,10 @@ def test_every_damaged_file_of_a_tokenizer_is_one_line_without_names_of_python(t
 
 TEMPLATES = {
     "division": ("{{ 1 / 0 }}", "division by zero"),
-    "range": ("{% for i in range(10 ** 9) %}x{% endfor %}", "Range too big"),
     "recursion": ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "nested too deeply"),
     "attribute": ("{{ messages[0].content.x.y }}", "no attribute"),
-    "type": ("{{ 'a' + 1 }}", "can only concatenate str"),
-    "index": ("{{ messages[7].role }}", "no element 7"),
     "power": ("{{ 9 ** (9 ** 9) }}", "a power in it is too large"),
     "syntax": ("{% if %}", "Expected an expression"),
-    "endless": (
-        "{% for a in range(9999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
-        "it did not end within",
-    ),
 }
 
 
@@ -176,10 +166,7 @@ def loaded(folder):
 
 # Values of mlx-lm's own test models and of models people run; transformers' configuration classes refuse each.
 REFUSED_BY_TRANSFORMERS = {
-    "dots1": {"model_type": "dots1", "n_group": "1", "rope_scaling": {"rope_type": "yarn"}},
     "exaone4": {"model_type": "exaone4", "sliding_window": 8, "sliding_window_pattern": "LG"},
-    "granitemoehybrid": {"model_type": "granitemoehybrid", "layer_types": ["mamba", "riddle"]},
-    "mamba2": {"model_type": "mamba2", "hidden_size": 64, "num_heads": 3, "head_dim": 16, "time_step_limit": 0.1},
     "gemma2": {"model_type": "gemma2", "query_pre_attn_scalar": 1.0},
     "qwen3": {"model_type": "qwen3", "rope_scaling": {"rope_type": "llama3"}, "num_hidden_layers": "two"},
 }
@@ -198,8 +185,17 @@ def test_values_that_transformers_refuses_do_not_keep_a_tokenizer_from_loading(t
     assert Tokenizer.load(folder, "m", config).encode("ab") == LOADED.encode("ab")
 
 
-@pytest.mark.parametrize("kind", ["qwen3", "llama", "gemma2", "mistral", "deepseek_v3", "internlm2", "riddle", None])
-@pytest.mark.parametrize("declared", ["PreTrainedTokenizerFast", "LlamaTokenizer", "Qwen2Tokenizer", None])
+@pytest.mark.parametrize(
+    ("kind", "declared"),
+    [
+        ("qwen3", None),
+        ("llama", "PreTrainedTokenizerFast"),
+        ("mistral", None),
+        ("gemma2", "LlamaTokenizer"),
+        ("riddle", "Qwen2Tokenizer"),
+        (None, None),
+    ],
+)
 def test_the_tokenizer_class_is_the_one_that_transformers_itself_takes(tmp_path, kind, declared):
     from transformers import AutoTokenizer
 

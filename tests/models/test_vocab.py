@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specdec_cli.errors import Refused
@@ -10,10 +10,6 @@ WORDS = (b"<s>", b"</s>", b"a", b" the", b"\xf0\x9f")
 
 def table(*tokens, bos=0, eos=1):
     return TokenTable({i: token for i, token in enumerate(tokens) if token is not None}, {"bos": bos, "eos": eos})
-
-
-def test_equal_tables_are_identical():
-    assert compare(table(*WORDS), table(*WORDS)).status == "identical"
 
 
 def test_padding_and_extra_ids_are_compatible():
@@ -32,10 +28,7 @@ def test_another_eos_is_incompatible():
     assert (verdict.status, verdict.reason) == ("incompatible", "eos is id 1 in the target and id 2 in the draft")
 
 
-def test_a_role_only_one_side_knows_is_no_difference():
-    assert compare(table(*WORDS, bos=None), table(*WORDS)).status == "identical"
-
-
+@settings(max_examples=40)
 @given(st.lists(st.binary(min_size=1, max_size=3), min_size=1, max_size=30), st.data())
 def test_one_changed_token_is_always_found(tokens, data):
     at = data.draw(st.integers(0, len(tokens) - 1))

@@ -23,11 +23,6 @@ def test_parameters_are_those_counted_and_else_come_from_bytes_and_bits():
     assert Side(1_860_000_000, FOUR_BITS).billions == pytest.approx(3.3, abs=0.1)
 
 
-@pytest.mark.parametrize(("target", "draft"), [(7, 1), (8, 0.6), (14, 3), (32, 7), (70, 3)])
-def test_a_draft_within_its_size_band_is_not_advised_against(target, draft):
-    assert told(side(target), side(draft)) == []
-
-
 @pytest.mark.parametrize(("target", "draft", "largest"), [(7, 3, 1), (14, 7, 3), (32, 14, 7), (4, 2, 1)])
 def test_a_draft_above_its_size_band_is_told_the_largest_useful(target, draft, largest):
     (sentence,) = told(side(target), side(draft))
@@ -53,10 +48,6 @@ def test_four_bit_targets_are_told_what_eight_bits_would_change():
 def test_a_mixture_of_experts_is_recognised_by_its_configuration(config):
     (sentence,) = told(side(30, {**EIGHT_BITS, **config}), side(0.6))
     assert sentence.startswith("mixture of experts")
-
-
-def test_experts_per_token_alone_are_no_mixture():
-    assert not Side(1, {"num_experts_per_tok": 2}).experts
 
 
 @pytest.mark.parametrize(("chip", "warned"), [("Apple M1", 2), ("Apple M2 Max", 2), ("Apple M3", 0), ("Apple M12", 0)])

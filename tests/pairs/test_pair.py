@@ -26,18 +26,6 @@ def test_the_packaged_hybrid_is_drafted_for_by_its_own_head():
     assert not known.find("demo").own_head
 
 
-def test_a_pair_without_k_adapts(tmp_path):
-    path = write(tmp_path, 'schema_version = 1\n[pairs.a]\ntarget = "org/t"\n')
-    assert read_registry(path, "yours").find("a").k == "auto"
-
-
-def test_an_unknown_key_is_named_with_line_and_nearest_key(tmp_path):
-    path = write(tmp_path, 'schema_version = 1\n\n[pairs.a]\ntarget = "org/t"\ndraught = "org/d"\n')
-    with pytest.raises(UsageError, match=r"models.toml:5: unknown key draught") as caught:
-        read_registry(path, "yours")
-    assert caught.value.hint == "did you mean draft?"
-
-
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
@@ -52,17 +40,6 @@ def test_the_nearest_names_hold_what_was_typed_or_are_like_it(name, hint):
     known = ["Qwen", "llama-3b", "llama-8b", "xy"]
     assert nearest(name, known) == hint
     assert nearest(name, known, "specdec pairs") == (hint if hint.startswith("did") else "specdec pairs")
-
-
-def test_a_wrong_value_is_shown(tmp_path):
-    path = write(tmp_path, "schema_version = 1\n[pairs.a]\ntarget = 3\n")
-    with pytest.raises(UsageError, match=r"models.toml:3: pairs.a.target is 3"):
-        read_registry(path, "yours")
-
-
-def test_broken_toml_is_a_usage_error(tmp_path):
-    with pytest.raises(UsageError, match="not valid TOML"):
-        read_registry(write(tmp_path, "schema_version = ["), "yours")
 
 
 def test_a_draft_and_a_head_to_draft_with_are_refused_at_the_line_of_the_head(tmp_path):
@@ -84,12 +61,6 @@ def test_a_command_names_the_draft_by_the_option_that_it_came_from(draft, option
     assert pair.options == ["--target", "org/t", *options]
     assert pair.run_command == f"specdec run {shlex.join(pair.options)} 'your prompt'"
     assert Pair("t", "org/t", draft, source="yours").run_command == "specdec run -p t 'your prompt'"
-
-
-def test_an_unknown_pair_names_the_nearest():
-    with pytest.raises(NotAvailable, match="no pair named dmeo") as caught:
-        read_registry(packaged_file(), "packaged").find("dmeo")
-    assert caught.value.hint == "did you mean demo?"
 
 
 def test_a_models_id_where_only_a_pair_will_do_gets_the_command_that_makes_a_pair_of_it():

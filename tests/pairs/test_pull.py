@@ -110,44 +110,12 @@ def test_the_verdict_and_all_numbers_come_before_the_first_byte(hub, screen):
     assert hub.fetched == ["org/b", "org/tiny"]
 
 
-def test_nothing_to_download_still_fetches_because_the_branch_moves_last(hub, screen):
-    hub.cached = True
-    pull(screen)
-    assert screen.shown[1:3] == ["nothing to download: all files are here", ("bar", 0)]
-    assert hub.fetched == ["org/b", "org/tiny"]
-
-
-def test_the_bars_name_both_models_and_leave_out_what_is_here(hub, screen):
-    pull(screen)
-    assert screen.bars == [(f"{model}/model.safetensors", 5 * MB, 5 * MB) for model in ("b", "tiny")]
-
-
-def test_another_tools_bytes_are_announced_before_they_are_read(hub, screen):
-    hub.uncompared_bytes = 3 * MB
-    pull(screen)
-    assert "comparing 3.0 MB that no pull of specdec has compared with the Hub's checksums" in screen.shown
-
-
 def test_an_interruption_says_what_is_kept(hub, screen, files):
     hub.fault = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         pull(screen)
     assert screen.shown[-1].startswith("interrupted: complete files are kept")
     assert not files[1].exists()
-
-
-def test_a_pull_keeps_the_machine_awake_while_it_downloads(hub, screen, monkeypatch):
-    seen = []
-
-    @contextmanager
-    def awake():
-        seen.append(list(hub.fetched))
-        yield
-        seen.append(list(hub.fetched))
-
-    monkeypatch.setattr(pulling, "awake", awake)
-    pull(screen)
-    assert seen == [[], ["org/b", "org/tiny"]]
 
 
 def test_a_pair_is_remembered_as_the_hub_spells_it(hub, screen, files):
@@ -184,29 +152,7 @@ def test_force_goes_on_where_memory_is_short(hub, screen):
     assert hub.fetched == ["org/b", "org/tiny"]
 
 
-def test_force_goes_on_past_no_refusal(hub, screen):
-    hub.obstacles = (TOO_BIG, FORBIDDEN)
-    with pytest.raises(Refused):
-        pull(screen, force=True)
-    assert hub.fetched == []
-
-
-def test_force_goes_on_past_no_full_disk(hub, screen, monkeypatch):
-    def full(snapshots):
-        raise DoesNotFit("the disk", "free some")
-
-    monkeypatch.setattr(pulling.hub, "check_space", full)
-    with pytest.raises(DoesNotFit, match="the disk"):
-        pull(screen, force=True)
-    assert hub.fetched == []
-
-
 # --verify
-
-
-def test_verify_says_of_each_model_how_many_files_are_right(hub, screen):
-    pull(screen, verify=True)
-    assert [f"{name}: 2 files have the Hub's checksums" for name in ("org/b", "org/tiny")] == screen.shown[-3:-1]
 
 
 def test_a_damaged_file_is_discarded_and_the_pair_is_not_remembered(hub, screen, files):
@@ -228,24 +174,6 @@ def test_the_first_pair_becomes_the_default(hub, screen, files):
     pull(screen, Pair("a", "org/a", None))
     assert screen.shown[-1] == "a is here and is now the default pair: specdec run 'your prompt'"
     assert load_registry(*files).default_pair == "a"
-
-
-def test_the_second_pair_does_not(hub, screen, files):
-    pull(screen, Pair("a", "org/a", None))
-    pull(screen, Pair("b", "org/b", None))
-    assert screen.shown[-1] == "b is here: specdec run -p b 'your prompt'"
-    assert load_registry(*files).default_pair == "a"
-
-
-def test_a_pair_named_by_its_ids_is_kept_in_the_users_file(hub, screen, files):
-    pull(screen, Pair("new", "org/new", "org/tiny"))
-    assert load_registry(*files).find("new").models == (("org/new", None), ("org/tiny", None))
-
-
-def test_a_pair_that_is_listed_under_another_name_takes_that_name(hub, screen, files):
-    pull(screen, Pair("again", "org/a", None))
-    assert screen.shown[-1].startswith("a is here")
-    assert set(load_registry(*files).pairs) == {"a", "b"}
 
 
 def test_a_name_that_means_other_models_is_left_to_them(hub, screen, files):
@@ -298,40 +226,11 @@ def test_a_pinned_model_loses_its_commit_alone_and_says_what_stays(removals):
     assert removals[0] == [("org/other", None), ("org/tiny", "d" * 40)]
 
 
-def test_a_branch_pins_no_commit(removals):
-    pair = Pair("three", "org/big", None, target_revision="main")
-    pulling.plan_removal("three", Registry({"three": pair}, None))
-    assert removals[0] == [("org/big", None)]
-
-
-def test_a_model_may_be_named_by_its_hub_id(removals):
-    (plan,) = pulling.plan_removal("org/tiny", KNOWN)
-    assert plan.summary == "org/tiny: 5.0 MB; also used by one, two"
-
-
-def test_nothing_here_is_said_by_the_first_model(removals):
-    with pytest.raises(NotAvailable, match="org/other is not in the model cache"):
-        pulling.plan_removal("org/other", KNOWN)
-
-
-def test_an_unknown_name_is_no_removal(removals):
-    with pytest.raises(NotAvailable, match="no pair named ones"):
-        pulling.plan_removal("ones", KNOWN)
-    assert removals == ([], [])
-
-
 def test_a_persons_own_folder_is_never_removed(removals, tmp_path):
     own = Pair("own", str(tmp_path), "specdec:demo/draft")
     with pytest.raises(NotAvailable, match="nothing of own to remove"):
         pulling.plan_removal("own", Registry({"own": own}, None))
     assert removals == ([], [])
-
-
-def test_the_default_pair_needs_no_name_when_it_is_pulled_again(hub, screen, files):
-    """The hint named it: `specdec run -p a`."""
-    for _ in range(2):
-        pull(screen, Pair("a", "org/a", None))
-    assert screen.shown[-1] == "a is here, and is the default pair: specdec run 'your prompt'"
 
 
 def test_nothing_is_downloaded_before_somebody_agreed_to_its_size(hub, screen, files):

@@ -26,10 +26,6 @@ def test_the_users_pair_replaces_the_packaged_one_of_its_name_whole(files):
     assert known.find("b").source == "packaged"
 
 
-def test_the_default_pair_may_be_a_packaged_one(files):
-    assert users(files, 'schema_version = 1\ndefault_pair = "b"\n').default_pair == "b"
-
-
 def test_an_unknown_default_pair_is_named_with_its_line(files):
     error = complaint(files, 'schema_version = 1\n\ndefault_pair = "bb"\n')
     assert error.message == f"{files[1]}:3: default_pair is bb, and no pair has that name"
@@ -66,26 +62,14 @@ def test_every_packaged_pair_fits_the_memory_it_names():
             "4: unknown key target_byte",
             "did you mean target_bytes",
         ),
-        (
-            'schema_version = 1\n[pairs]\na = { target = "x", drat = "y" }\n',
-            "3: unknown key drat",
-            "did you mean draft",
-        ),
         ("schema_version = 1\n[pairs.a]\nk = 3\n", "2: pairs.a.target is missing", 'such as: target = "mlx'),
-        ('[pairs.a]\ntarget = "x"\n', "1: schema_version is missing", "add: schema_version = 1"),
         ("schema_version = 2\n", "1: schema_version is 2: Input should be 1", "correct that line"),
         (
             'schema_version = 1\n[pairs.a]\ntarget = "x"\nk = 99\n',
             "4: pairs.a.k is 99: Input should be less than or equal to 16",
             "correct that line",
         ),
-        ('schema_version = 1\n[pairs.a]\ntarget = "x"\nk = "many"\n', "4: pairs.a.k is 'many'", "correct that line"),
         ("schema_version = 1\npairs.a = 3\n", "2: pairs.a is 3: it must be a table", "correct that line"),
-        (
-            'schema_version = 1\n[pairs.a]\ntarget = "x"\nmin_memory_gb = -8\n',
-            "4: pairs.a.min_memory_gb is -8",
-            "correct that line",
-        ),
     ],
 )
 def test_a_complaint_names_file_line_value_and_the_nearest_key(files, text, message, hint):
@@ -95,7 +79,7 @@ def test_a_complaint_names_file_line_value_and_the_nearest_key(files, text, mess
     assert "\n" not in error.message + error.hint
 
 
-@pytest.mark.parametrize("content", [b"schema_version = [", b"\xff\xfe", b'a = "', b"a = " + b"[" * 100_000])
+@pytest.mark.parametrize("content", [b"schema_version = [", b"a = " + b"[" * 100_000])
 def test_what_is_no_toml_is_a_usage_error_and_edits_leave_it_alone(files, content):
     files[1].parent.mkdir()
     files[1].write_bytes(content)
@@ -104,10 +88,6 @@ def test_what_is_no_toml_is_a_usage_error_and_edits_leave_it_alone(files, conten
     with pytest.raises(UsageError, match=r"is not valid TOML|is nested too deeply"):
         models_toml.set_default(files[1], "a")
     assert files[1].read_bytes() == content
-
-
-def test_k_auto_is_understood(files):
-    assert users(files, 'schema_version = 1\n[pairs.a]\ntarget = "x"\nk = "auto"\n').find("a").k == "auto"
 
 
 def test_a_pair_may_say_who_drafts(tmp_path):

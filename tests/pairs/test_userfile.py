@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.models_toml import users
@@ -54,6 +54,7 @@ def test_replacing_a_pairs_models_drops_what_was_true_of_the_old_ones_only(files
     assert load_registry(*files).find("a").draft is None
 
 
+@settings(max_examples=20)
 @given(st.from_regex(r"[A-Za-z0-9][\w.-]{0,8}", fullmatch=True), st.integers(0, 16))
 def test_any_name_that_pairs_add_takes_is_read_back(tmp_path_factory, name, k):
     path = tmp_path_factory.mktemp("any") / "models.toml"
@@ -96,6 +97,7 @@ for i in range(5):
 """
 
 
+@pytest.mark.slow
 def test_programs_that_add_at_once_lose_no_entry(files):
     """Each read the file, and wrote it back without what another had written meanwhile."""
     writers = [subprocess.Popen([sys.executable, "-c", ADD, str(files[1]), f"w{n}"]) for n in range(4)]

@@ -32,11 +32,6 @@ def test_the_first_obstacle_decides_the_exit_code(obstacles, code):
     assert replace(RUNS, obstacles=obstacles).exit_code == code
 
 
-def test_advice_alone_does_not_forbid_a_pair():
-    found = RUNS.to_dict()
-    assert (found["verdict"], found["exit_code"], found["advice"]) == ("runs", 0, ["short answers gain little"])
-
-
 def test_json_names_obstacles_sums_and_the_break_even_acceptance():
     found = replace(RUNS, obstacles=(Refused("a", "b"),)).to_dict()
     assert found["obstacles"] == [{"message": "a", "hint": "b"}] and found["verdict"] == "refused"

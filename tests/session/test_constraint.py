@@ -40,8 +40,10 @@ def reply(session, **options):
     return list(session.reply(session.raw_tokens("import json\n"), request, raw=True))
 
 
-@pytest.mark.parametrize("k", [0, 4, "auto"])
-@pytest.mark.parametrize("more", [{}, {"sampling": {"temperature": 1.0}, "seed": 5}], ids=["greedy", "coupled"])
+COUPLED = {"sampling": {"temperature": 1.0}, "seed": 5}
+
+
+@pytest.mark.parametrize(("k", "more"), [(4, {}), ("auto", {}), (0, COUPLED), (4, COUPLED)])
 def test_every_k_gives_the_plain_constrained_answer(session, k, more):
     request = Request(max_tokens=60, k=0, constraint=CONSTRAINT, **more)
     prompt = session.raw_tokens("import json\n")
@@ -51,7 +53,7 @@ def test_every_k_gives_the_plain_constrained_answer(session, k, more):
     assert said == plain
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_an_answer_that_ends_is_valid(session, seed):
     finish = reply(session, max_tokens=300, sampling={"temperature": 0.8}, seed=seed)[-1]
     if finish.reason == "stop":
@@ -89,14 +91,6 @@ def test_two_conversations_that_take_turns_keep_their_own_places(session):
     assert [ends[place].text for place in range(3)] == alone
 
 
-def test_another_attempt_at_an_answer_begins_at_the_beginning(session):
-    options = {"sampling": {"temperature": 1.0}, "seed": 2, "max_tokens": 300}
-    said = [reply(session, attempt=attempt, **options)[-1] for attempt in range(4)]
-    assert len({finish.text for finish in said}) > 1
-    for finish in said:
-        assert finish.complete and validate(json.loads(finish.text), SCHEMA) is None
-
-
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     folder = tiny_folder(tmp_path_factory.mktemp("small") / "target", seed=3)
@@ -108,8 +102,7 @@ def said_after(session, request, cancelled=lambda: False):
     return finish.tokens, finish.complete
 
 
-@pytest.mark.parametrize("how", ["closed", "cancelled", "failed"])
-@pytest.mark.parametrize("rounds", [0, 1, 3])
+@pytest.mark.parametrize(("how", "rounds"), [("closed", 0), ("cancelled", 3), ("failed", 1)])
 def test_an_answer_that_was_broken_off_leaves_nothing_to_the_next(small, how, rounds):
     """Grammar, several answers to one prompt, and an abort in the middle of them crashed the engine: vLLM #11484."""
     request = Request(max_tokens=30, k=3, seed=4, sampling={"temperature": 1.0}, constraint=CONSTRAINT)
@@ -144,7 +137,7 @@ def test_a_model_that_thinks_does_so_first_and_then_keeps_the_shape(thinker):
     prompt, thought = thinker.chat_tokens("Hi"), 0
     opened = thinker.thinking(prompt).opened
     bias = BIAS if opened else (*BIAS[1:], (BEGIN, 12.0), (END, 12.0))
-    for seed in range(6):
+    for seed in range(4):
         request = Request(80, k=4, seed=seed, logit_bias=bias, sampling={"temperature": 1.0}, constraint=SHORT)
         finish = list(thinker.reply(prompt, request))[-1]
         plain = [step.token for step in thinker.plain(prompt, request)]
@@ -152,14 +145,9 @@ def test_a_model_that_thinks_does_so_first_and_then_keeps_the_shape(thinker):
         first, answer = thinker.thinking(prompt).split(finish.text)
         thought += bool(first) or BEGIN in finish.tokens
         assert not finish.complete or re.fullmatch(SHORT.text, answer)
-    assert thought > 2
+    assert thought > 1
 
 
 def test_beside_thinking_no_stop_string_is_safe(thinker):
     with pytest.raises(UsageError, match="could cut"):
         next(thinker.reply(thinker.chat_tokens("Hi"), Request(constraint=SHORT, stop=("\n",))))
-
-
-def test_what_cannot_be_enforced_is_refused_before_the_first_event(session):
-    with pytest.raises(UsageError, match="cannot be enforced"):
-        next(session.reply("x", Request(constraint=Constraint("regex", "(")), raw=True))

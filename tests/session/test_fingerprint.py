@@ -28,10 +28,6 @@ def of(demo, folder, slot=None):
     return fingerprint_of(slot or demo.first, read_checkpoint(folder, "t"), read_checkpoint(folder, "d"), None)
 
 
-def test_the_same_pair_has_the_same_one_each_time(demo):
-    assert demo.fingerprint and load("demo").fingerprint == demo.fingerprint
-
-
 def test_other_parts_and_other_types_of_cache_are_others(demo):
     others = [load("demo", drafter="none"), load("demo-hybrid"), demo]
     assert len({pair.fingerprint for pair in others}) == 3

@@ -58,8 +58,3 @@ def test_a_short_reply_measures_nothing_and_claims_nothing(monkeypatch):
     ((rounds, stats),) = replies(monkeypatch, 1, tokens=24)
     assert Gain.of_stats(stats) is None and not any(done.gain for done in rounds)
     assert stats["measuring_seconds"] == 0 and stats["plain_step_seconds"] is None
-
-
-def test_adaptive_k_has_its_gain_too(monkeypatch):
-    *_, (_, stats) = replies(monkeypatch, 2, k="auto")
-    assert stats["estimated_speedup"] == pytest.approx(truth(stats), rel=0.1)

@@ -76,7 +76,7 @@ def test_the_targets_own_head_drafts_if_it_is_asked_for_or_proves_itself(folders
     assert any(round.drafter == "mtp" and round.accepted for round in rounds)
 
 
-@pytest.mark.parametrize("file", ["mtp.safetensors", "mtp/model.safetensors", "model-mtp.safetensors"])
+@pytest.mark.parametrize("file", ["mtp.safetensors", "mtp/model.safetensors"])
 def test_it_drafts_from_a_file_of_its_own_in_no_index_and_from_a_subfolder(folders, tmp_path, file):
     folder = counting_folder(tmp_path / "m", files={file: "mtp."})
     (folder / "model.safetensors.index.json").write_text(
@@ -87,7 +87,7 @@ def test_it_drafts_from_a_file_of_its_own_in_no_index_and_from_a_subfolder(folde
     assert [(round.draft, round.accepted) for round in ours] == [(round.draft, round.accepted) for round in theirs]
 
 
-@pytest.mark.parametrize("drafter", ["model", "ngram", "none"])
+@pytest.mark.parametrize("drafter", ["model", "none"])
 def test_nobody_looks_for_a_head_for_other_drafters(folders, drafter):
     assert loaded(folders[1], drafter=drafter).head_kind is None
 

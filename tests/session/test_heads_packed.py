@@ -31,7 +31,7 @@ def kept(folders, tmp_path, monkeypatch):
     return "head:org/counting"
 
 
-@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("bits", [4, pytest.param(8, marks=pytest.mark.slow)])
 def test_a_kept_head_is_packed_like_its_target_checked_as_such_and_keeps_the_words(folders, kept, tmp_path, bits):
     target = packed_folder(tmp_path / "packed", folders[0], bits)
     found = loaded(target, kept)

@@ -45,16 +45,3 @@ def test_an_alarm_set_before_is_put_back():
     finally:
         signal.signal(signal.SIGALRM, before)
         signal.setitimer(signal.ITIMER_REAL, *old)
-
-
-def test_another_thread_waits_without_it():
-    seen = []
-
-    def wait():
-        with when_idle(lambda: seen.append(1), 0.01):
-            time.sleep(0.05)
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    thread.join()
-    assert not seen

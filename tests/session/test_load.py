@@ -104,12 +104,6 @@ def test_a_draft_is_loaded_only_where_the_drafter_uses_one(tiny_pair):
         load(pair, drafter="model")
 
 
-def test_a_pair_by_its_models_is_that_pair(tiny_pair):
-    target, draft = map(str, tiny_pair)
-    found = load(target=target, draft=draft)
-    assert (found.pair.target, found.pair.draft, found.has_draft) == (target, draft, True)
-
-
 def test_what_does_not_fit_is_refused_before_any_weight_is_read(tiny_pair, tmp_path, monkeypatch):
     folder = tiny_folder(tmp_path / "m", TINY)
     weights = folder / "model.safetensors"
@@ -128,14 +122,6 @@ def test_costs_are_kept_apart_by_models_revisions_and_cache_precision(tiny_pair)
     assert found.costs is store and target in found.identity and "kv full" in found.identity
     pinned = load(Pair("tiny", target, draft, target_revision="v1"))
     assert pinned.identity != found.identity
-
-
-def test_costs_in_low_power_mode_are_kept_apart(tiny_pair, monkeypatch):
-    pair, found = Pair("tiny", *map(str, tiny_pair)), []
-    for low in (False, True, None):
-        monkeypatch.setattr(session_load, "low_power_mode", lambda low=low: low)
-        found.append(load(pair).identity)
-    assert found[0] == found[2] != found[1] and found[1].endswith(", low power")
 
 
 def test_the_time_a_draft_took_to_load_is_what_loading_it_again_costs(tiny_pair):

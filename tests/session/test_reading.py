@@ -3,7 +3,7 @@
 import pytest
 
 from fakes.drafting import open_session
-from specdec_cli.events import Prefill, Reading, RoundDone, from_dict, to_dict
+from specdec_cli.events import Prefill, Reading, RoundDone
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
 
@@ -47,7 +47,7 @@ def test_chunks_change_no_token_and_no_count_of_seconds(pair, monkeypatch):
     assert chunked.stats["draft_prefill_seconds"] > 0
 
 
-@pytest.mark.parametrize("chunks", [1, 2, 4, 5])
+@pytest.mark.parametrize("chunks", [2, 5])
 def test_a_reply_cancelled_between_chunks_ends_there_and_the_next_is_right(pair, short_chunks, chunks):
     session, seen = open_session(pair), list[Reading]()
     prompt, request = [3 + i % 90 for i in range(100)], Request(max_tokens=20, k=4, drafter="model")
@@ -67,8 +67,3 @@ def test_a_generator_closed_between_chunks_leaves_a_slot_that_goes_on(pair, shor
         events.close()
         assert session.slot.target.length == held
     assert list(session.reply(prompt, request))[-1].tokens == events_of(pair, 100)[-1].tokens
-
-
-def test_it_survives_the_trip_through_json():
-    reading = Reading("target", 4096, 20000)
-    assert from_dict(to_dict(reading)) == reading

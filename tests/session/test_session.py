@@ -37,7 +37,7 @@ def test_the_events_come_in_order_and_their_texts_join(session):
     assert finish.text == byte_tokenizer().decode(list(finish.tokens), skip_special_tokens=False)
 
 
-@pytest.mark.parametrize("k", [0, 1, 4, 8])
+@pytest.mark.parametrize("k", [1, 4, 8])
 def test_every_k_gives_the_same_reply(session, k):
     plain, drafted = reply(session, k=0)[-1], reply(session, k=k)[-1]
     assert (drafted.tokens, drafted.text, drafted.reason) == (plain.tokens, plain.text, plain.reason)
@@ -78,11 +78,6 @@ def test_a_stop_token_ends_the_reply_and_is_not_in_it(tiny_pair, tmp_path):
         assert events[-2].round.emitted[-1] == stop
 
 
-def test_pieces_name_every_draft_token(session):
-    drafted = [event for event in reply(session) if isinstance(event, RoundDone) and event.round.draft]
-    assert drafted and all(len(event.pieces) == len(event.round.draft) for event in drafted)
-
-
 def test_a_cancelled_prefill_finishes_as_interrupted(session):
     events = list(session.reply(session.raw_tokens("x" * 200), Request(k=4), lambda: True))
     assert [type(event) for event in events] == [Start, Prefill, Finish]
@@ -115,11 +110,6 @@ def test_a_prompt_that_fills_the_context_is_refused_with_both_numbers(session):
     assert (len(events[-1].tokens), events[0].context_limit) == (6, 256)
 
 
-def test_an_empty_prompt_is_a_usage_error(session):
-    with pytest.raises(UsageError, match="empty"):
-        list(session.reply([], Request()))
-
-
 @pytest.mark.parametrize("drafter", ["model", "ngram"])
 def test_adaptive_k_changes_no_token(tiny_pair, drafter):
     """Whatever is measured and chosen: greedy and coupled texts are those of plain decoding."""
@@ -132,7 +122,7 @@ def test_adaptive_k_changes_no_token(tiny_pair, drafter):
             assert (start.k, auto.tokens) == ("auto", plain.tokens)
 
 
-@pytest.mark.parametrize("k", [0, 1, 3, 7, "auto"])
+@pytest.mark.parametrize("k", [0, 3, "auto"])
 def test_a_loop_ends_the_reply_at_the_same_token_whatever_k(session, k):
     """A bias drives the model into a loop; the text up to there is plain decoding's own."""
     bias = tuple((token, 2.0) for token in range(100, 104))
@@ -143,10 +133,6 @@ def test_a_loop_ends_the_reply_at_the_same_token_whatever_k(session, k):
     assert (cut.reason, plain.reason != "repetition") == ("repetition", True)
     assert cut.tokens == plain.tokens[:end] and 12 < end < len(plain.tokens)
     assert plain.text.startswith(cut.text)
-
-
-def test_without_a_loop_the_watch_changes_nothing(session):
-    assert reply(session, max_tokens=20, stop_repetition=20)[-1].text == reply(session, max_tokens=20)[-1].text
 
 
 @pytest.fixture(scope="module")
@@ -194,8 +180,7 @@ def test_a_shape_holds_with_a_tokenizer_of_more_ids_than_rows(rowless):
     assert finish.complete and finish.text in ("a<pad>b", "axb")
 
 
-@pytest.mark.parametrize("value", [float("-inf"), -1e39])
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize(("value", "temperature"), [(float("-inf"), 0.0), (-1e39, 1.0)])
 def test_a_bias_that_rules_everything_out_is_refused(session, value, temperature):
     """The answer ended without a word, or drew a token that its shape forbids."""
     shape, biases = Constraint("schema", '{"const": "a"}'), ((4, value), (5, -100.0))
