@@ -82,12 +82,12 @@ def audit(
 
     plan = AuditPlan(samples, ks or (found.pair.expected_k,), found.drafter, max_tokens, *asked)
     with counting(sys.stderr) as report:
-        audited = run_audit(session, plan, report)
+        result = run_audit(session, plan, report)
     if json:
-        print_json(sys.stdout, audited.to_dict())
+        print_json(sys.stdout, result.to_dict())
     else:
-        print_audit(sys.stdout, audited)
-    audited.require_lossless()
+        print_audit(sys.stdout, result)
+    result.require_lossless()
 
 
 def parse_ks(text: str) -> tuple[int | Literal["auto"], ...]:

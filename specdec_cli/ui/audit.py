@@ -16,17 +16,17 @@ from specdec_cli.ui.terminal import make_console, safe, visible
 COLOURS = {"identical": "green", "near-tie": "yellow", "diverged": "bold red"}
 
 
-def print_audit(out: TextIO, found: Audit) -> None:
+def print_audit(out: TextIO, audit: Audit) -> None:
     """A line for each prompt and rule, a line for each pass of several rows, then the verdict in one sentence."""
     console = make_console(out, plain=False)
-    console.print(_answers(found))
+    console.print(_answers(audit))
     console.print()
-    console.print(_rounding(found))
-    for fault in found.rounding.faults:
+    console.print(_rounding(audit))
+    for fault in audit.rounding.faults:
         console.print(Text(safe(str(fault)), "red"))
     console.print()
-    name, _, rest = found.verdict.partition(":")
-    colour = "red" if found.lossless is False else "yellow" if found.count("near-tie") else "green"
+    name, _, rest = audit.verdict.partition(":")
+    colour = "red" if audit.lossless is False else "yellow" if audit.count("near-tie") else "green"
     console.print(Text.assemble((name, f"bold {colour}"), ":", safe(rest)))
 
 
@@ -34,15 +34,15 @@ def _table() -> Table:
     return Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
 
 
-def _answers(found: Audit) -> Table:
+def _answers(audit: Audit) -> Table:
     table = _table()
-    several = len({finding.k for finding in found.findings}) > 1
+    several = len({finding.k for finding in audit.findings}) > 1
     for heading in ("prompt", "rule", *(["K"] * several)):
         table.add_column(heading, no_wrap=True)
     for heading in ("accepted", "tokens"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("against plain decoding", overflow="fold")
-    for finding in found.findings:
+    for finding in audit.findings:
         k = [str(finding.k)] if several else []
         accepted = f"{finding.accepted}/{finding.drafted}" if finding.drafted else "–"
         cells = [finding.rule, *k, accepted, str(finding.tokens)]
@@ -50,13 +50,13 @@ def _answers(found: Audit) -> Table:
     return table
 
 
-def _rounding(found: Audit) -> Table:
+def _rounding(audit: Audit) -> Table:
     table = _table()
     table.add_column("change of a lead, in logits", no_wrap=True)
     for heading in ("measured", "largest", "rms"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
-    for passes in found.rounding.passes:
+    for passes in audit.rounding.passes:
         machine, ours = passes.machine, passes.ours
         rows = "1 row" if passes.rows == 1 else f"{passes.rows} rows"
         several = f"mlx-lm, {rows} against 1 row"
