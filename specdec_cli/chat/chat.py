@@ -9,12 +9,11 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from specdec_cli import __version__
-from specdec_cli.chat.loaded import Loaded, Open
 from specdec_cli.chat.screen import Notice, Screen
 from specdec_cli.chat.settings import HIDDEN, OFF, ChatSettings
 from specdec_cli.chat.transcript import Transcript, save
@@ -22,6 +21,7 @@ from specdec_cli.engine.memory import clear_cache
 from specdec_cli.errors import DoesNotFit, SpecdecError, UsageError
 from specdec_cli.events import Event, Finish, Prefill, Start
 from specdec_cli.format import percent, size
+from specdec_cli.hub import locate
 from specdec_cli.kinds import NONE
 from specdec_cli.models.text import Thinking
 from specdec_cli.pairs.pair import Pair
@@ -29,7 +29,46 @@ from specdec_cli.request import Request
 from specdec_cli.session.capacity import Capacity, capacity_of
 from specdec_cli.session.conversation import Answer, Conversation, Fitted, Turn
 from specdec_cli.session.interrupt import Interrupt, Presses
+from specdec_cli.session.session import Session
 from specdec_cli.stats import ChatStats
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A pair in memory; `drafter` names the drafter used while drafting is on."""
+
+    pair: Pair
+    session: Session
+    drafter: str
+
+    @property
+    def summary(self) -> str:
+        """The pair with its models, in one line."""
+        target, draft = self.session.names
+        who = f"its own head ({self.session.pair.head_kind})" if draft == target else f"draft {draft}"
+        return f"{self.pair.name}: target {target}, {who if draft else 'no draft'}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The pair in a transcript; a revision is a commit where one is known."""
+        pair = self.pair
+        return {
+            "pair": pair.name,
+            "target": pair.target,
+            "target_revision": _commit(pair.target, pair.target_revision),
+            "draft": pair.draft,
+            "draft_revision": _commit(pair.draft, pair.draft_revision) if pair.draft else None,
+        }
+
+
+Open = Callable[[Pair, str], Loaded]
+"""(pair, drafter) -> loaded. Raises: SpecdecError."""
+
+
+def _commit(name: str, pinned: str | None) -> str | None:
+    """The commit of a cached snapshot, from the name of its folder; else the pinned revision."""
+    folder = locate(name, pinned)
+    return folder.name if folder.parent.name == "snapshots" else pinned
+
 
 NoEcho = Callable[[], AbstractContextManager[None]]
 

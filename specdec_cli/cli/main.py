@@ -18,10 +18,9 @@ from typer.exceptions import TyperException
 
 from specdec_cli import __version__
 from specdec_cli.cli import audit, bench, chat, doctor, help, pairs, pull, race, replay, run, serve
-from specdec_cli.cli.failures import explained
-from specdec_cli.cli.pipes import ReaderLeft
-from specdec_cli.cli.streams import drop_unwritten, prepare_streams
-from specdec_cli.cli.usage import prepare, untyped
+from specdec_cli.cli.command import ReaderLeft
+from specdec_cli.cli.help import prepare, untyped
+from specdec_cli.cli.process import as_user_error, drop_unwritten, prepare_streams
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.session.interrupt import ENDING, unwinding
 
@@ -128,7 +127,7 @@ def exit_code(arguments: list[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the one boundary: a person gets two lines, never a traceback
         if isinstance(error, OSError):
             drop_unwritten()
-        return fail(explained(error))
+        return fail(as_user_error(error))
     return code
 
 

@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from specdec_cli.cli.ask import Yes, ask
-from specdec_cli.cli.complete import pair_names
-from specdec_cli.cli.groups import grouped
-from specdec_cli.cli.opened import drafts_with
-from specdec_cli.cli.options import DraftLength, PairOptions
-from specdec_cli.cli.pipes import ignore_broken_pipe
+from specdec_cli.cli.command import Yes, ask, grouped, ignore_broken_pipe
+from specdec_cli.cli.load import draft_name
+from specdec_cli.cli.options import DraftLength, PairOptions, pair_names
 from specdec_cli.errors import NotAvailable, UsageError
 from specdec_cli.format import size
 from specdec_cli.pairs.pair import DEMO, Pair
@@ -130,7 +127,7 @@ def _named_pair(name: str, models: PairOptions, k: str | None) -> Pair:
         raise UsageError(f"{name} names the pair that ships inside specdec", hint)
     if models.target is None:
         raise UsageError(f"pair {name} has no target", f"specdec pairs add {name} --target ID --draft ID")
-    length, draft = parse_k(k), drafts_with(models.draft, models.head_from)
+    length, draft = parse_k(k), draft_name(models.draft, models.head_from)
     return Pair(
         name,
         as_kept(models.target),

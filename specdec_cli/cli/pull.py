@@ -7,12 +7,9 @@ from typing import Annotated
 
 import typer
 
-from specdec_cli.cli.ask import Yes, ask, require_answer
-from specdec_cli.cli.complete import pair_names
-from specdec_cli.cli.groups import grouped
-from specdec_cli.cli.opened import named
-from specdec_cli.cli.options import Force, KvBits, MaxContext, Offline, PairOptions
-from specdec_cli.cli.pipes import ignore_broken_pipe
+from specdec_cli.cli.command import Yes, ask, grouped, ignore_broken_pipe, require_answer
+from specdec_cli.cli.load import resolve_named
+from specdec_cli.cli.options import Force, KvBits, MaxContext, Offline, PairOptions, pair_names
 from specdec_cli.format import size
 from specdec_cli.pairs.pair import DEMO
 
@@ -46,7 +43,7 @@ def check(
     from specdec_cli.ui.pairs import print_checks, print_json, print_line, print_verdict
 
     with forbidding(offline):
-        resolved = named(name, models, here=offline)
+        resolved = resolve_named(name, models, here=offline)
     # A verdict on fetched files would hide that the files here cannot answer.
     for problem in partly_here(resolved.pair.models):
         raise problem
@@ -90,7 +87,7 @@ def pull(
     else:
         yes = True
         with forbidding(offline):
-            resolved = named(name, models, here=offline)
+            resolved = resolve_named(name, models, here=offline)
         pair, reason = resolved.pair, resolved.reason
     if reason:
         print_line(sys.stderr, reason)

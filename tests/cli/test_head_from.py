@@ -61,7 +61,7 @@ def header_bytes(data):
     return 8 + int.from_bytes(data[:8], "little")
 
 
-def test_pull_takes_the_head_and_nothing_else_and_run_drafts_with_it(world):
+def test_pull_takes_the_head_and_nothing_else_and_run_draft_name_it(world):
     files = original()
     done = world(*PULL)
     assert done.code == 0, done.err

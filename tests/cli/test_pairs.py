@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from fakes.world import BIG, MODELS, SMALL
-from specdec_cli.cli.ask import ask
+from specdec_cli.cli.command import ask
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.pairs.registry import packaged_file, read_registry
 

@@ -20,8 +20,8 @@ from fakes.failing import MEMORY, SCREEN, FailingDevice
 from fakes.models import TINY, tiny_folder
 from fakes.ui_script import script
 from specdec_cli.cli.run import read_prompt, show_events
-from specdec_cli.errors import DoesNotFit, SpecdecError, UsageError
-from specdec_cli.events import Failure, Finish
+from specdec_cli.errors import DoesNotFit, UsageError
+from specdec_cli.events import Failure
 
 COLUMNS, ROWS = 80, 30
 
@@ -146,36 +146,15 @@ def test_plain_writes_no_control_code_at_all():
 # Without a terminal
 
 
-def typed(monkeypatch, data):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-
-
 @pytest.mark.parametrize(
     ("data", "argument", "expected"),
-    [
-        (b"", "b", "b"),
-        (b"a", None, "a"),
-        (b"a\n", "b", "a\n\nb"),
-        ("é🙂".encode(), "b", "é🙂\nb"),
-        (b" ", "b", " \nb"),
-    ],
+    [(b"", "b", "file\nb"), (b"a\n", "b", "a\n\nfile\nb"), ("é🙂".encode(), None, "é🙂\nfile")],
 )
-def test_piped_text_comes_before_the_prompt(monkeypatch, data, argument, expected):
-    typed(monkeypatch, data)
-    assert read_prompt(argument) == expected
-
-
-@pytest.mark.parametrize(("data", "argument"), [(b"", None), (b"", ""), (b" \n\t", None), (b"\n", " ")])
-def test_a_prompt_of_nothing_is_refused(monkeypatch, data, argument):
-    typed(monkeypatch, data)
-    with pytest.raises(UsageError, match="the prompt is empty: 0 characters"):
-        read_prompt(argument)
-
-
-def test_bytes_that_are_no_utf_8_are_refused_with_their_place(monkeypatch):
-    typed(monkeypatch, b"caf\xe9")
-    with pytest.raises(UsageError, match="byte 0xe9 at 3 of 4"):
-        read_prompt("b")
+def test_stdin_comes_first_then_the_file_then_the_prompt(monkeypatch, tmp_path, data, argument, expected):
+    path = tmp_path / "prompt.txt"
+    path.write_text("file")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    assert read_prompt(argument, path) == expected
 
 
 class Shown:
@@ -191,12 +170,6 @@ def failing(events, error):
     raise error
 
 
-def test_events_are_shown_in_order_up_to_the_finish():
-    display = Shown()
-    finish = show_events(iter(script()), display)
-    assert isinstance(finish, Finish) and display.events == script()
-
-
 def test_a_failure_after_the_start_is_shown_and_raised_and_one_before_it_is_only_raised():
     error = DoesNotFit("too long", "shorten it")
     for events, shown in ((script()[:3], [*script()[:3], Failure("too long", "shorten it", 5)]), ([], [])):
@@ -204,11 +177,6 @@ def test_a_failure_after_the_start_is_shown_and_raised_and_one_before_it_is_only
         with pytest.raises(DoesNotFit):
             show_events(failing(events, error), display)
         assert display.events == shown
-
-
-def test_a_session_that_just_ends_is_an_error():
-    with pytest.raises(SpecdecError, match="without a finish event"):
-        show_events(iter(script()[:-1]), Shown())
 
 
 @pytest.mark.parametrize(("message", "code"), [(MEMORY, 5), (SCREEN, 1)])
@@ -222,13 +190,6 @@ def test_a_failure_of_the_device_is_two_lines_an_event_and_its_exit_code(specdec
     found, out, _ = specdec("run", "--json", "-n", "8", "def")
     last = json.loads(out.splitlines()[-1])
     assert (found, last["event"], last["exit_code"]) == (code, "error", code)
-
-
-def test_stdin_comes_first_then_the_file_then_the_prompt(monkeypatch, tmp_path):
-    path = tmp_path / "prompt.txt"
-    path.write_text("file")
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"stdin")))
-    assert read_prompt("prompt", path) == "stdin\nfile\nprompt"
 
 
 @pytest.mark.parametrize(
@@ -272,3 +233,33 @@ def test_without_a_prompt_a_person_gets_the_chat():
     screen.type(b"\x04")
     code, lines, _ = screen.end()
     assert (code, any(line.split() == ["max-tokens", "3"] for line in lines)) == (0, True)
+
+
+PREDICTED = ("run", "--raw", "-p", "demo", "-n", "48", "def read_lines(path):\n")
+
+
+@pytest.mark.slow
+def test_a_prediction_gives_the_same_answer_in_fewer_passes(specdec, tmp_path):
+    _, plain, _ = specdec(*PREDICTED, "-q", "-k", "0")
+    file = tmp_path / "expected.py"
+    file.write_text(plain)
+    code, out, _ = specdec(*PREDICTED, "--json", "-k", "8", "--drafter", "ngram", "--predict", str(file))
+    finish = json.loads(out.splitlines()[-1])
+    assert code == 0 and finish["text"] == plain.removesuffix("\n")
+    assert finish["stats"]["accepted_by"]["prediction"] > 24 > finish["stats"]["rounds"]
+
+
+def test_a_prediction_that_would_be_left_aside_is_refused_before_any_model(specdec, tmp_path):
+    (tmp_path / "text").write_text("caf\u00e9")
+    code, message, hint = specdec.refused(*PREDICTED, "--predict", tmp_path / "text", "--drafter", "model")
+    assert code == 2 and "--drafter model looks nothing up" in message
+    assert hint.startswith("take --drafter ngram or")
+
+
+def test_a_prediction_outweighs_the_drafter_that_a_pair_names(specdec, tmp_path):
+    """The demo pair names its draft, so README's own example was refused."""
+    (tmp_path / "text").write_text("def f(): pass")
+    arguments = ("run", "--raw", "-p", "demo", "-n", "2", "--json", "--predict", tmp_path / "text", "def f")
+    code, out, _ = specdec(*arguments)
+    assert (code, json.loads(out.splitlines()[0])["drafter"]) == (0, "auto")
+    assert json.loads(specdec(*arguments, "-k", "0")[1].splitlines()[0])["drafter"] == "none"

@@ -7,7 +7,7 @@ import pytest
 
 from fakes.chat import chat_with, networks, only_ascii, ran, recorded, tokenizer_in
 from fakes.failing import MEMORY, SCREEN, FailingDevice
-from specdec_cli.cli.failures import _of_the_device
+from specdec_cli.cli.process import _of_the_device
 from specdec_cli.engine.failure import device_failure, recovering
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.errors import DoesNotFit, SpecdecError

@@ -16,7 +16,7 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from specdec_cli.chat.completion import suggestions
+from specdec_cli.chat.commands import suggestions
 from specdec_cli.chat.loop import is_open
 from specdec_cli.ui.chat import line_editor
 from specdec_cli.ui.chat.line_editor import KEPT_ENTRIES, LineEditor, PrivateHistory, open_history

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from fakes.ui_script import PREFILL, START, finish
-from specdec_cli.ui.chat.reports import fenced, markdown, turn_lines
+from specdec_cli.ui.chat.screen import fenced, markdown, turn_lines
 from specdec_cli.ui.terminal import make_console
 
 

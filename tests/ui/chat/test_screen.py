@@ -12,9 +12,8 @@ from fakes.ui_script import PREFILL, ROUNDS, START, Terminal, drafted, finish
 from specdec_cli.chat.screen import Markdown, Notice, Quote, Rows
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.models.text import Thinking
-from specdec_cli.ui.chat.reports import toolbar
-from specdec_cli.ui.chat.rows import ThinkingWriter
-from specdec_cli.ui.chat.screen import ChatScreen, copied_here
+from specdec_cli.ui.chat.screen import ChatScreen, copied_here, toolbar
+from specdec_cli.ui.chat.thinking import ThinkingWriter
 from specdec_cli.ui.display import TraceDisplay
 
 TAGS = Thinking("<think>", "</think>")
@@ -98,7 +97,7 @@ def test_names_messages_and_tables_are_filtered(terminal):
     screen.show(Quote(HOSTILE))
     screen.show(Rows(((HOSTILE, HOSTILE),)))
     screen.error(UsageError(HOSTILE, HOSTILE))
-    screen.greet(HOSTILE)
+    screen.show(Notice(HOSTILE))
     terminal.settle()
     text = terminal.written.decode()
     assert "title" not in text and "\x1b[2J" not in text and "\x9b" not in text
@@ -109,7 +108,7 @@ def test_quiet_says_errors_and_what_was_asked_for_alone():
     out, err = io.StringIO(), io.StringIO()
     screen = ChatScreen(out, err, quiet=True)
     screen.show(Notice("done"))
-    screen.greet("who")
+    screen.show(Notice("who"))
     screen.turn(START, PREFILL, finish())
     assert err.getvalue() == ""
     screen.error(UsageError("what", "next"))

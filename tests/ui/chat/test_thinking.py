@@ -7,7 +7,7 @@ import io
 import pytest
 
 from specdec_cli.models.text import Thinking
-from specdec_cli.ui.chat.rows import ThinkingRows, ThinkingWriter
+from specdec_cli.ui.chat.thinking import ThinkingRows, ThinkingWriter
 
 TAGS = Thinking("<think>", "</think>")
 
