@@ -7,7 +7,7 @@ the first token goes back to the editor.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -180,8 +180,7 @@ class Chat:
 
     def change(self, conversation: Conversation) -> None:
         """Replaces the conversation. Raises: SpecdecError, changing nothing, if the template refuses it."""
-        before, self.transcript = self.transcript, replace(self.transcript, conversation=conversation)
-        self._measure_or_return_to(before)
+        self._replace(replace(self.transcript, conversation=conversation))
         self._keep()
 
     def adopt(self, transcript: Transcript, path: Path | None) -> None:
@@ -189,9 +188,16 @@ class Chat:
 
         Raises: SpecdecError, changing nothing, if the template refuses it.
         """
-        before, self.transcript = self.transcript, transcript
-        self._measure_or_return_to(before)
+        self._replace(transcript)
         self.saved_to = path if self.saved_to is not None else None
+
+    def _replace(self, transcript: Transcript) -> None:
+        before, self.transcript = self.transcript, transcript
+        try:
+            self._measure()
+        except SpecdecError:
+            self.transcript = before
+            raise
 
     def switch(self, pair: Pair, drafter: str) -> None:
         """Loads another pair; two are never in memory. Raises: SpecdecError, after loading the old pair again."""
@@ -253,15 +259,11 @@ class Chat:
             Interrupt(self.presses.again) as interrupt,
             self.screen.reply(name, tags, hidden, self.settings.panel) as display,
         ):
-            for event in self._events(fitted.ids, request, interrupt):
+            for event in self.loaded.session.reply(fitted.ids, request, interrupt.requested):
+                self.stats.fold(event)
                 seen[type(event)] = event
                 display.handle(event)
         return seen[Start], seen[Prefill], seen[Finish]
-
-    def _events(self, ids: list[int], request: Request, interrupt: Interrupt) -> Iterator[Event]:
-        for event in self.loaded.session.reply(ids, request, interrupt.requested):
-            self.stats.fold(event)
-            yield event
 
     def _render(self, messages: Any) -> list[int]:
         return self.loaded.session.conversation_tokens(messages, self.settings.think != OFF)
@@ -283,13 +285,6 @@ class Chat:
         if not self.conversation.turns:
             raise UsageError(f"{command} needs an answer, and there is none yet", "write a message first")
         return self.conversation.turns[-1]
-
-    def _measure_or_return_to(self, before: Transcript) -> None:
-        try:
-            self._measure()
-        except SpecdecError:
-            self.transcript = before
-            raise
 
     def _measure(self) -> None:
         """Counts the conversation's tokens; an empty conversation uses none."""

@@ -1,6 +1,6 @@
 """What can be typed after a slash: one table of commands, and its completion.
 
-Law: a mistyped command is an error that names the nearest one, never a message; a message is never completed.
+A mistyped command is an error that names the nearest one, never a message; a message is never completed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from specdec_cli.chat.chat import Chat
-from specdec_cli.chat.screen import Markdown, Notice, Quote, Rows
+from specdec_cli.chat.screen import Markdown, Notice, Quote, Rows, Suggestion
 from specdec_cli.chat.settings import NAMES, WORDS, on_or_off, parse_k
 from specdec_cli.chat.transcript import Transcript, load
 from specdec_cli.errors import SpecdecError, UsageError
@@ -78,15 +78,6 @@ def find(name: str) -> Command:
     close = difflib.get_close_matches(name, known, 1, 0.5)
     nearest = f"the nearest: {close[0]}" if close else "/help lists all"
     raise UsageError(f"there is no command {name}", f"{nearest}; to send it as a message, put a space before the /")
-
-
-@dataclass(frozen=True, slots=True)
-class Suggestion:
-    """A word that may replace the last `replaces` characters typed, and its description."""
-
-    word: str
-    replaces: int
-    about: str = ""
 
 
 def suggestions(text: str) -> list[Suggestion]:
@@ -373,9 +364,7 @@ COMMANDS = (
     Command("/edit", "[TEXT]", "write a message in $EDITOR", _edit),
     Command("/system", "[TEXT|off]", "set or show the system message", _system),
     Command("/set", "NAME VALUE", "temp, top-p, seed, max-tokens, overflow, think, …", _set, words=_set_words),
-    Command(
-        "/show", "[WHAT]", "settings; last, the answer as Markdown; thinking; all", _show, words=lambda: SHOWABLE
-    ),
+    Command("/show", "[WHAT]", "settings; last, the answer as Markdown; thinking; all", _show, words=lambda: SHOWABLE),
     Command("/stats", "", "what drafting has gained so far", _stats),
     Command("/pair", "[NAME]", "show the pair, or switch to another", _pair, words=_pair_names),
     Command("/draft", "on|off", "draft, or decode plainly", _draft, words=_either("on", "off")),

@@ -1,4 +1,4 @@
-"""`specdec chat`. Law: builds and hands over; a person gets the editor, a pipe and a dumb terminal plain lines."""
+"""`specdec chat`. A person gets the line editor; a pipe and a dumb terminal get plain lines."""
 
 from __future__ import annotations
 

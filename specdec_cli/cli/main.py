@@ -1,4 +1,4 @@
-"""The command line. Law: it assembles the commands; it is the only error boundary, and the only place that exits.
+"""The command line: it assembles the commands, is the only error boundary, and the only place that exits.
 
 Heavy modules are imported inside the commands, so that `--help` answers at once.
 """

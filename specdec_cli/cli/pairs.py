@@ -1,4 +1,4 @@
-"""`specdec pairs`. Law: an entry is replaced or removed only after a question, and the default pair can answer."""
+"""`specdec pairs`. An entry is replaced or removed only after a question, and the default pair can answer."""
 
 from __future__ import annotations
 

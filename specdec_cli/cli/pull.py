@@ -1,4 +1,4 @@
-"""`pull`, `check`, `rm`. Law: verdicts come before gigabytes, and nothing is deleted unasked."""
+"""`pull`, `check`, `rm`. Verdicts come before gigabytes, and nothing is deleted unasked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`specdec run`. Law: the answer alone is on stdout, and what was said is kept however the run ends."""
+"""`specdec run`. The answer alone is on stdout, and the text so far is kept however the run ends."""
 
 from __future__ import annotations
 

@@ -54,11 +54,6 @@ def test_the_answer_alone_is_on_stdout_and_the_summary_on_stderr(specdec, tiny_p
     assert "24 tokens in" in err and "\x1b" not in err
 
 
-def test_every_k_prints_the_same_answer(specdec, tiny_pair):
-    answers = {specdec(*tiny(tiny_pair, "-k", k), "def f(")[1] for k in ("0", "1", "5", "16")}
-    assert len(answers) == 1
-
-
 def test_json_is_one_event_a_line_and_the_trace_is_the_same(specdec, tiny_pair, tmp_path):
     trace = tmp_path / "trace.jsonl"
     code, out, err = specdec(*tiny(tiny_pair, "--json", "--trace", str(trace)), "def f(")
@@ -93,8 +88,6 @@ def damaged(tmp_path, how):
         weights.unlink()
     elif how == "truncated":
         weights.write_bytes(weights.read_bytes()[:1000])
-    elif how == "corrupt":
-        weights.write_bytes(b"\xff" * 1000)
     else:
         config.write_text(json.dumps(TINY | json.loads(how)))
     return folder
@@ -105,9 +98,7 @@ def damaged(tmp_path, how):
     [
         ("no weights", 3, "no weights for"),
         ("truncated", 3, "is damaged (1000 bytes)"),
-        ("corrupt", 3, "is damaged (1000 bytes)"),
         ('{"model_type": "riddle"}', 3, "is of type riddle"),
-        ('{"model_file": "evil.py"}', 4, "asks to run code from the repository"),
         ('{"auto_map": {"AutoModel": "evil.Model"}}', 4, "asks to run code from the repository"),
         ('{"model_type": "olmo"}', 3, "mlx-lm needs the package hf_olmo"),
     ],
@@ -130,16 +121,6 @@ def test_a_prompt_longer_than_the_context_exits_5(specdec, tiny_pair):
 
 
 @pytest.mark.slow
-def test_a_closed_pipe_ends_quietly(tiny_pair):
-    command = [sys.executable, "-m", "specdec_cli", *tiny(tiny_pair, "--json", "-n", "200"), "def f("]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT)
-    assert process.stdout.readline().startswith(b'{"event": "start"')
-    process.stdout.close()
-    assert (process.wait(60), process.stderr.read()) == (0, b"")
-    process.stderr.close()
-
-
-@pytest.mark.slow
 def test_ctrl_c_keeps_the_partial_text_and_exits_130(tmp_path):
     """A context so long that the reply cannot end by itself before the signal."""
     folder = tiny_folder(tmp_path / "slow", TINY | {"max_position_embeddings": 100_000}, seed=1, endless=True)
@@ -158,17 +139,6 @@ def test_ctrl_c_keeps_the_partial_text_and_exits_130(tmp_path):
 
 def test_without_arguments_it_shows_its_help(specdec):
     assert specdec() == specdec("--help")
-
-
-def test_the_help_lists_every_command_on_one_line_in_its_panel(specdec):
-    lines = specdec("--help")[1].splitlines()
-    listed, panel = {}, ""
-    for line in lines:
-        if line.startswith("╭─"):
-            panel = line.strip("╭─╮ ")
-        elif panel in PANELS and line.startswith("│"):
-            listed.setdefault(panel, []).append(line.strip("│").split()[0])
-    assert listed == {panel: list(names) for panel, names in PANELS.items()}
 
 
 def test_no_command_is_missing_from_the_panels():

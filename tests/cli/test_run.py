@@ -1,83 +1,23 @@
 """`specdec run`: its prompt and its events in this process, its screen on a real pseudo-terminal."""
 
-import fcntl
 import io
 import json
-import os
-import pty
-import select
 import signal
-import struct
-import subprocess
 import sys
-import termios
-import time
 
-import pyte
 import pytest
 
 from fakes.failing import MEMORY, SCREEN, FailingDevice
 from fakes.models import TINY, tiny_folder
+from fakes.terminal import Terminal
 from fakes.ui_script import script
 from specdec_cli.cli.run import read_prompt, show_events
-from specdec_cli.errors import DoesNotFit, UsageError
+from specdec_cli.errors import DoesNotFit
 from specdec_cli.events import Failure
 
-COLUMNS, ROWS = 80, 30
 
-
-class Screen:
-    """One run of specdec on a pty of its own, as a person would see it."""
-
-    def __init__(self, *arguments, **environment):
-        self._screen = pyte.HistoryScreen(COLUMNS, ROWS, history=2000)
-        self._stream = pyte.ByteStream(self._screen)
-        self.raw = b""
-        self._master, slave = pty.openpty()
-        self._size(COLUMNS, ROWS)
-        settings = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "COLUMNS", "LINES")}
-        command = [sys.executable, "-m", "specdec_cli", *arguments]
-        # pyte cuts rows that become too wide, as xterm does.
-        everything = settings | {"TERM": "xterm-256color", "XTERM_VERSION": "pyte"} | environment
-        streams = {"stdin": slave, "stdout": slave, "stderr": slave}
-        self.process = subprocess.Popen(command, env=everything, start_new_session=True, **streams)
-        os.close(slave)
-
-    def _size(self, columns, rows):
-        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-
-    def resize(self, columns, rows):
-        self._size(columns, rows)
-        self._screen.resize(rows, columns)
-        self.process.send_signal(signal.SIGWINCH)
-
-    def type(self, keys):
-        os.write(self._master, keys)
-
-    def read_until(self, text, seconds=60):
-        """Feed the emulator until `text` was written (None: until the program ended)."""
-        end = time.monotonic() + seconds
-        while text is None or text not in self.raw:
-            assert time.monotonic() < end, self.raw[-2000:]
-            if not select.select([self._master], [], [], 0.2)[0]:
-                continue
-            try:
-                data = os.read(self._master, 65536)
-            except OSError:
-                break
-            if not data:
-                break
-            self.raw += data
-            self._stream.feed(data)
-        return self
-
-    def end(self):
-        """(exit code, all lines ever shown, cursor visible)."""
-        self.read_until(None)
-        code = self.process.wait(30)
-        os.close(self._master)
-        scrolled = ["".join(row[x].data for x in range(COLUMNS)).rstrip() for row in self._screen.history.top]
-        return code, scrolled + [line.rstrip() for line in self._screen.display], not self._screen.cursor.hidden
+def run_on(home, *arguments, **environment):
+    return Terminal(home, "run", "--raw", *arguments, **environment)
 
 
 @pytest.fixture(scope="module")
@@ -87,14 +27,11 @@ def long_folder(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_final_screen_holds_the_answer_one_panel_and_the_summary():
-    code, lines, cursor = Screen("run", "--raw", "-n", "30", "def read_lines(path):\n").end()
-    plain = [sys.executable, "-m", "specdec_cli", "run", "--raw", "-n", "30", "-q", "def read_lines(path):\n"]
-    answer = subprocess.run(plain, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL).stdout
-    text = "\n".join(lines)
-    assert (code, cursor) == (0, True)
+def test_the_final_screen_holds_the_answer_one_panel_and_the_summary(tmp_path, specdec):
+    code, text = run_on(tmp_path, "-n", "30", "def read_lines(path):\n").end()
+    answer = specdec("run", "--raw", "-n", "30", "-q", "def read_lines(path):\n")[1]
     # The panel's terminal folds long lines at words; nothing else may differ.
-    assert "".join(answer.split()) in "".join(text.split())
+    assert code == 0 and "".join(answer.split()) in "".join(text.split())
     assert text.count("╭─ demo · ") == 1
     assert text.count("demo pair") == 1
     assert "tokens in" in text and "✓ accepted" in text and "stopped at --max-tokens 30" in text
@@ -102,45 +39,41 @@ def test_the_final_screen_holds_the_answer_one_panel_and_the_summary():
 
 
 @pytest.mark.slow
-def test_ctrl_c_on_the_terminal_keeps_the_text_and_the_cursor(long_folder):
-    screen = Screen("run", "--raw", "--target", long_folder, "--draft", long_folder, "-n", "90000", "def f(")
-    screen.read_until(b"accepted")
-    os.killpg(screen.process.pid, signal.SIGINT)
-    code, lines, cursor = screen.end()
-    assert (code, cursor) == (130, True)
-    assert any("interrupted" in line for line in lines)
-    assert not any("Traceback" in line for line in lines)
+def test_ctrl_c_on_the_terminal_keeps_the_text_and_the_cursor(tmp_path, long_folder):
+    screen = run_on(tmp_path, "--target", long_folder, "--draft", long_folder, "-n", "90000", "def f(")
+    screen.wait(b"accepted").send(signal.SIGINT)
+    code, text = screen.end()
+    assert code == 130 and "interrupted" in text and "Traceback" not in text
 
 
 @pytest.mark.slow
-def test_a_resize_in_mid_reply_leaves_one_panel(long_folder):
-    screen = Screen("run", "--raw", "--target", long_folder, "--draft", long_folder, "-n", "250", "-k", "3", "def f(")
-    screen.read_until(b"accepted")
-    screen.resize(60, 24)
-    code, lines, cursor = screen.end()
-    assert (code, cursor) == (0, True)
-    assert sum(line.startswith("╭─ model · ") for line in lines) == 1
+def test_a_resize_in_mid_reply_leaves_one_panel(tmp_path, long_folder):
+    screen = run_on(tmp_path, "--target", long_folder, "--draft", long_folder, "-n", "250", "-k", "3", "def f(")
+    screen.wait(b"accepted").resize(60, 24)
+    code, text = screen.end()
+    assert code == 0 and sum(line.startswith("╭─ model · ") for line in text.splitlines()) == 1
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
-def test_no_color_and_dumb_terminals_get_no_colour(environment):
-    screen = Screen("run", "--raw", "-n", "12", "def f(", **environment)
-    code, lines, _ = screen.end()
+@pytest.mark.parametrize(
+    ("environment", "more"), [({"NO_COLOR": "1"}, ()), ({"TERM": "dumb"}, ()), ({}, ("--plain",))], ids=str
+)
+def test_no_color_gets_no_colour_and_dumb_terminals_and_plain_no_control_code(tmp_path, environment, more):
+    screen = run_on(tmp_path, "-n", "12", *more, "def f(", **environment)
+    code, text = screen.end()
     colours = [f"\x1b[{n}m".encode() for n in range(30, 38)] + [b"\x1b[38;", b";3", b"\x1b[1;3"]
-    assert code == 0
-    assert not [c for c in colours if c in screen.raw]
-    if environment.get("TERM") == "dumb":
-        assert b"\x1b" not in screen.raw
-    assert any("tokens in" in line for line in lines)
+    assert code == 0 and "tokens in" in text and not [c for c in colours if c in screen.raw]
+    assert "NO_COLOR" in environment or b"\x1b" not in screen.raw
 
 
 @pytest.mark.slow
-def test_plain_writes_no_control_code_at_all():
-    screen = Screen("run", "--raw", "--plain", "-n", "12", "def f(")
-    code, lines, _ = screen.end()
-    assert code == 0 and b"\x1b" not in screen.raw
-    assert any("tokens in" in line for line in lines)
+def test_without_a_prompt_a_person_gets_the_chat(tmp_path):
+    """It was an error that named the chat."""
+    screen = Terminal(tmp_path, "run", "-n", "3", "-s", "be short").ready()
+    screen.type("/show\r")
+    screen.wait("be short").type("\x04")
+    code, text = screen.end()
+    assert code == 0 and ["max-tokens", "3"] in [line.split() for line in text.splitlines()]
 
 
 # Without a terminal
@@ -204,35 +137,12 @@ def test_a_file_that_is_no_prompt_is_refused_with_its_name(specdec, tmp_path, da
     assert code == 2 and str(path) in said and message in said
 
 
-def test_without_a_prompt_on_a_terminal_the_hint_names_chat(monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    monkeypatch.setattr(sys, "stdin", Terminal())
-    with pytest.raises(UsageError) as refused:
-        read_prompt(None)
-    assert "specdec chat" in refused.value.hint and refused.value.exit_code == 2
-
-
 def test_special_tokens_in_a_prompt_are_letters_unless_it_is_raw(specdec):
     def prompt_tokens(*options):
         _, out, _ = specdec("run", *options, "--json", "-n", 1, "a<|im_end|>\n<|im_start|>b")
         return json.loads(out.splitlines()[0])["prompt_tokens"]
 
     assert (prompt_tokens("--raw"), prompt_tokens()) == (5, 27)
-
-
-@pytest.mark.slow
-def test_without_a_prompt_a_person_gets_the_chat():
-    """It was an error that named the chat."""
-    screen = Screen("run", "-n", "3", "-s", "be short")
-    screen.read_until(b"/help")
-    screen.type(b"/show\r")
-    screen.read_until(b"be short")
-    screen.type(b"\x04")
-    code, lines, _ = screen.end()
-    assert (code, any(line.split() == ["max-tokens", "3"] for line in lines)) == (0, True)
 
 
 PREDICTED = ("run", "--raw", "-p", "demo", "-n", "48", "def read_lines(path):\n")

@@ -1,4 +1,4 @@
-"""The screen of a chat. Law: stdout gets answers or their events only, and everything shown is filtered.
+"""The screen of a chat. stdout gets answers or their events only, and everything shown is filtered.
 
 Markdown is filtered after rendering, too: rendering makes characters.
 """
