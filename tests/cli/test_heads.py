@@ -16,6 +16,7 @@ def part(tensors, head):
     return {name: value for name, value in tensors.items() if name.startswith("mtp.") == head}
 
 
+@pytest.mark.slow
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """(a target without a head, its head, a target with its head)."""

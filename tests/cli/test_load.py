@@ -60,6 +60,7 @@ def test_a_pair_must_fit_unless_force_is_given(models, monkeypatch):
     assert load_session(resolve(forced), forced, **quiet).names == (models.target, models.draft)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spelled", ["./target", "absolute"])
 def test_a_folder_in_place_of_a_pairs_name_is_a_target(specdec, tiny_pair, monkeypatch, spelled):
     """`run -p ./model` and `check ./model` knew no pair of that name."""
@@ -138,6 +139,7 @@ def test_a_pipe_gets_one_line_and_nothing_where_stderr_holds_errors_only(monkeyp
     assert introduced(monkeypatch, tmp_path, io.StringIO(), name="another") == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["run", "race"])
 def test_a_command_says_what_the_demo_is_before_the_answer_and_quiet_says_nothing(specdec, command):
     assert specdec(command, "-n", "4", "Why is the sky blue?")[2].startswith(LINE)

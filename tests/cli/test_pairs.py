@@ -134,8 +134,8 @@ def test_a_default_pair_that_is_gone_is_named_with_the_command_that_brings_it(sp
         f"the default pair llama-3b is not here: {model} is neither a folder here nor in the model cache",
     )
     assert hint == "specdec pull llama-3b, or another default: specdec pairs use demo"
-    code, message, hint = specdec.refused("run", "-p", "llama-3b", "hi")
-    assert (code, hint) == (3, "specdec pull llama-3b") and message.startswith("pair llama-3b is not here: ")
+    code, message, hint = specdec.refused("run", "-p", "qwen3-8b", "hi")
+    assert (code, hint) == (3, "specdec pull qwen3-8b") and message.startswith("pair qwen3-8b is not here: ")
 
 
 @pytest.mark.parametrize(

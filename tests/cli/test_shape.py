@@ -36,6 +36,7 @@ def test_the_three_are_read_from_where_they_are(files):
     assert ShapeOptions().constraint() is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [("--schema", "s.json"), ("--schema", TEXT)], ids=["file", "text"])
 def test_the_answer_is_json_of_the_schema(specdec, files, monkeypatch, shape):
     monkeypatch.chdir(files)
@@ -52,6 +53,9 @@ def test_it_is_the_same_for_every_k_and_drafter(specdec):
     assert len(said) == 1
 
 
+@pytest.mark.slow
+@pytest.mark.slow
+@pytest.mark.slow
 def test_an_answer_that_was_cut_says_so(specdec):
     code, out, err = specdec(*RUN, "--schema", TEXT, "-n", "5", "-k", "4")
     assert code == 0 and out.startswith('{"name"')
@@ -72,6 +76,7 @@ def test_an_unknown_word_of_a_schema_is_named(specdec):
     assert code == 0 and "of no effect, since unknown in a schema: maxLenght" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "said", "hint"),
     [

@@ -13,7 +13,6 @@ from specdec_cli.chat.screen import Markdown, Notice, Quote, Rows
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.models.text import Thinking
 from specdec_cli.ui.chat.screen import ChatScreen, copied_here, fenced, markdown, toolbar, turn_lines
-from specdec_cli.ui.chat.thinking import ThinkingWriter
 from specdec_cli.ui.display import TraceDisplay
 from specdec_cli.ui.terminal import make_console
 
@@ -40,21 +39,6 @@ def terminal():
     made = Terminal(60, 24)
     yield made
     made.close()
-
-
-def written(parts, out, hidden):
-    writer = ThinkingWriter(out, TAGS, hidden, styled=True)
-    for part in parts:
-        writer.write(part)
-    writer.end()
-
-
-def test_a_terminal_without_panel_gets_thinking_marked_too(terminal):
-    written(REPLY, terminal.out, False)
-    assert terminal.lines() == ["┊ Let me see: one", "┊ two.", "", "The answer is 2."]
-    assert b"\x1b[2m" in terminal.written
-    written(REPLY, terminal.out, True)
-    assert terminal.lines()[4:] == ["┊ thought for 5 words", "", "The answer is 2."]
 
 
 def replied(terminal, parts, hidden=False, panel=True, reason="stop", **screen):
@@ -215,11 +199,6 @@ def test_code_without_a_fence_keeps_its_lines():
     code = "def f(a):\n    # twice\n    return 2 * a\n\n\nclass __B__:\n    x = 1\n\n    def g(self):\n        pass"
     lines = [line.strip() for line in shown(code) if line]
     assert lines == [line.strip() for line in code.splitlines() if line]
-
-
-@pytest.mark.parametrize("text", ["Roses are red\nviolets are blue", "import os\nimport sys", "x = 1\ny = 2"])
-def test_lines_stay_lines(text):
-    assert [line.strip() for line in shown(text) if line] == text.splitlines()
 
 
 @pytest.mark.parametrize(
