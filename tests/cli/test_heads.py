@@ -16,7 +16,6 @@ def part(tensors, head):
     return {name: value for name, value in tensors.items() if name.startswith("mtp.") == head}
 
 
-@pytest.mark.slow
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """(a target without a head, its head, a target with its head)."""
@@ -25,6 +24,7 @@ def folders(tmp_path_factory):
     return bare, write_checkpoint(root / "head", part(tensors, True), HEAD_CONFIG), counting_folder(root / "whole")
 
 
+@pytest.mark.slow
 def test_a_head_is_given_as_draft_and_named_by_its_kind(specdec, folders):
     bare, head, _ = folders
     asked = ("run", "--target", bare, "--draft", head, "--drafter", "model", "-k", "3", "-n", "24", "--json", "hello")

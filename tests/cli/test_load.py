@@ -60,7 +60,6 @@ def test_a_pair_must_fit_unless_force_is_given(models, monkeypatch):
     assert load_session(resolve(forced), forced, **quiet).names == (models.target, models.draft)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("spelled", ["./target", "absolute"])
 def test_a_folder_in_place_of_a_pairs_name_is_a_target(specdec, tiny_pair, monkeypatch, spelled):
     """`run -p ./model` and `check ./model` knew no pair of that name."""
@@ -72,6 +71,7 @@ def test_a_folder_in_place_of_a_pairs_name_is_a_target(specdec, tiny_pair, monke
     assert specdec("check", name, "--json") == specdec("check", "--target", name, "--json")
 
 
+@pytest.mark.slow
 def test_a_hub_id_in_place_of_a_pairs_name_is_a_target(specdec):
     by_name = [specdec.refused(*command, "org/name", *more) for command, more in DOORS]
     assert by_name == [specdec.refused(command[0], "--target", "org/name", *more) for command, more in DOORS]

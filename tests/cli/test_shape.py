@@ -36,7 +36,6 @@ def test_the_three_are_read_from_where_they_are(files):
     assert ShapeOptions().constraint() is None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("shape", [("--schema", "s.json"), ("--schema", TEXT)], ids=["file", "text"])
 def test_the_answer_is_json_of_the_schema(specdec, files, monkeypatch, shape):
     monkeypatch.chdir(files)
@@ -45,6 +44,7 @@ def test_the_answer_is_json_of_the_schema(specdec, files, monkeypatch, shape):
     validate(json.loads(out), SCHEMA)
 
 
+@pytest.mark.slow
 def test_it_is_the_same_for_every_k_and_drafter(specdec):
     said = {
         specdec(*RUN, "--schema", TEXT, "-q", "-k", k, "--drafter", drafter, "--temp", "0.9", "--seed", "4")[1]
@@ -54,8 +54,6 @@ def test_it_is_the_same_for_every_k_and_drafter(specdec):
 
 
 @pytest.mark.slow
-@pytest.mark.slow
-@pytest.mark.slow
 def test_an_answer_that_was_cut_says_so(specdec):
     code, out, err = specdec(*RUN, "--schema", TEXT, "-n", "5", "-k", "4")
     assert code == 0 and out.startswith('{"name"')
@@ -64,6 +62,7 @@ def test_an_answer_that_was_cut_says_so(specdec):
     assert (events[0]["constraint"], events[-1]["reason"], events[-1]["complete"]) == ("regex", "length", False)
 
 
+@pytest.mark.slow
 def test_a_finished_one_does_not(specdec):
     events = [json.loads(line) for line in specdec(*RUN, "--regex", "(ab){1,3}", "--json")[1].splitlines()]
     assert (events[-1]["reason"], events[-1]["complete"]) == ("stop", True)
@@ -71,12 +70,12 @@ def test_a_finished_one_does_not(specdec):
     assert (free[0]["constraint"], free[-1]["complete"]) == (None, None)
 
 
+@pytest.mark.slow
 def test_an_unknown_word_of_a_schema_is_named(specdec):
     code, _, err = specdec(*RUN, "--schema", '{"type": "string", "maxLenght": 3, "maxLength": 3}')
     assert code == 0 and "of no effect, since unknown in a schema: maxLenght" in err
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "said", "hint"),
     [
@@ -97,6 +96,7 @@ def test_a_shape_that_no_answer_can_have_is_refused_before_the_models_are_looked
         assert code == 2 and said in message and hint in way
 
 
+@pytest.mark.slow
 def test_a_stop_string_that_cannot_cut_the_document_is_taken(specdec):
     code, out, _ = specdec(*RUN, "--schema", TEXT, "--stop", "\n", "--temp", "0.8", "--seed", "3", "-q")
     assert code == 0
