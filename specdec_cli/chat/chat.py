@@ -7,14 +7,13 @@ the first token goes back to the editor.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from specdec_cli import __version__
-from specdec_cli.chat.loaded import Loaded, Open
 from specdec_cli.chat.screen import Notice, Screen
 from specdec_cli.chat.settings import HIDDEN, OFF, ChatSettings
 from specdec_cli.chat.transcript import Transcript, save
@@ -22,14 +21,54 @@ from specdec_cli.engine.memory import clear_cache
 from specdec_cli.errors import DoesNotFit, SpecdecError, UsageError
 from specdec_cli.events import Event, Finish, Prefill, Start
 from specdec_cli.format import percent, size
+from specdec_cli.hub import locate
 from specdec_cli.kinds import NONE
 from specdec_cli.models.text import Thinking
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
 from specdec_cli.session.capacity import Capacity, capacity_of
 from specdec_cli.session.conversation import Answer, Conversation, Fitted, Turn
+from specdec_cli.session.session import Session
 from specdec_cli.session.signals import Interrupt, Presses
 from specdec_cli.stats import ChatStats
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A pair in memory; `drafter` names the drafter used while drafting is on."""
+
+    pair: Pair
+    session: Session
+    drafter: str
+
+    @property
+    def summary(self) -> str:
+        """The pair with its models, in one line."""
+        target, draft = self.session.names
+        who = f"its own head ({self.session.pair.head_kind})" if draft == target else f"draft {draft}"
+        return f"{self.pair.name}: target {target}, {who if draft else 'no draft'}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The pair in a transcript; a revision is a commit where one is known."""
+        pair = self.pair
+        return {
+            "pair": pair.name,
+            "target": pair.target,
+            "target_revision": _commit(pair.target, pair.target_revision),
+            "draft": pair.draft,
+            "draft_revision": _commit(pair.draft, pair.draft_revision) if pair.draft else None,
+        }
+
+
+Open = Callable[[Pair, str], Loaded]
+"""(pair, drafter) -> loaded. Raises: SpecdecError."""
+
+
+def _commit(name: str, pinned: str | None) -> str | None:
+    """The commit of a cached snapshot, from the name of its folder; else the pinned revision."""
+    folder = locate(name, pinned)
+    return folder.name if folder.parent.name == "snapshots" else pinned
+
 
 NoEcho = Callable[[], AbstractContextManager[None]]
 
@@ -141,8 +180,7 @@ class Chat:
 
     def change(self, conversation: Conversation) -> None:
         """Replaces the conversation. Raises: SpecdecError, changing nothing, if the template refuses it."""
-        before, self.transcript = self.transcript, replace(self.transcript, conversation=conversation)
-        self._measure_or_return_to(before)
+        self._replace(replace(self.transcript, conversation=conversation))
         self._keep()
 
     def adopt(self, transcript: Transcript, path: Path | None) -> None:
@@ -150,9 +188,16 @@ class Chat:
 
         Raises: SpecdecError, changing nothing, if the template refuses it.
         """
-        before, self.transcript = self.transcript, transcript
-        self._measure_or_return_to(before)
+        self._replace(transcript)
         self.saved_to = path if self.saved_to is not None else None
+
+    def _replace(self, transcript: Transcript) -> None:
+        before, self.transcript = self.transcript, transcript
+        try:
+            self._measure()
+        except SpecdecError:
+            self.transcript = before
+            raise
 
     def switch(self, pair: Pair, drafter: str) -> None:
         """Loads another pair; two are never in memory. Raises: SpecdecError, after loading the old pair again."""
@@ -214,15 +259,11 @@ class Chat:
             Interrupt(self.presses.again) as interrupt,
             self.screen.reply(name, tags, hidden, self.settings.panel) as display,
         ):
-            for event in self._events(fitted.ids, request, interrupt):
+            for event in self.loaded.session.reply(fitted.ids, request, interrupt.requested):
+                self.stats.fold(event)
                 seen[type(event)] = event
                 display.handle(event)
         return seen[Start], seen[Prefill], seen[Finish]
-
-    def _events(self, ids: list[int], request: Request, interrupt: Interrupt) -> Iterator[Event]:
-        for event in self.loaded.session.reply(ids, request, interrupt.requested):
-            self.stats.fold(event)
-            yield event
 
     def _render(self, messages: Any) -> list[int]:
         return self.loaded.session.conversation_tokens(messages, self.settings.think != OFF)
@@ -244,13 +285,6 @@ class Chat:
         if not self.conversation.turns:
             raise UsageError(f"{command} needs an answer, and there is none yet", "write a message first")
         return self.conversation.turns[-1]
-
-    def _measure_or_return_to(self, before: Transcript) -> None:
-        try:
-            self._measure()
-        except SpecdecError:
-            self.transcript = before
-            raise
 
     def _measure(self) -> None:
         """Counts the conversation's tokens; an empty conversation uses none."""

@@ -1,4 +1,4 @@
-"""The chat's loop: read a line, answer it or run it. Law: a failure ends one line, not the chat.
+"""The chat's loop: read a line, answer it or run it. A failure ends one line, not the chat.
 
 A message is sent as typed, except for triple quotes around it. A line that begins with a slash is a command.
 """

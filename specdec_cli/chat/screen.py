@@ -1,4 +1,4 @@
-"""What a chat shows, and the screen that shows it (pure). Law: the chat decides what, the screen how."""
+"""What a chat shows and suggests, and the screen that shows it (pure). The chat decides what, the screen how."""
 
 from __future__ import annotations
 
@@ -41,6 +41,15 @@ class Quote:
 
 
 Item = Notice | Rows | Markdown | Quote
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A word that may replace the last `replaces` characters typed, and its description."""
+
+    word: str
+    replaces: int
+    about: str = ""
 
 
 class Events(Protocol):

@@ -1,4 +1,4 @@
-"""The settings of a chat. Law: a value is checked when it is set, never in the middle of a reply."""
+"""The settings of a chat. A value is checked when it is set, never in the middle of a reply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transcripts as JSON Lines. Law: a file is written whole and read whole, or refused with its line.
+"""Transcripts as JSON Lines. A file is written whole and read whole, or refused with the number of its line.
 
 The first line is the header; every further one is a message. An answer's line also holds its facts.
 """

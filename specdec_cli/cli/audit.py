@@ -8,11 +8,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from specdec_cli.cli.groups import grouped
-from specdec_cli.cli.opened import opened, resolved
-from specdec_cli.cli.options import MaxTokens, ModelOptions, Raw
-from specdec_cli.cli.pipes import ignore_broken_pipe
-from specdec_cli.cli.shape import ShapeOptions
+from specdec_cli.cli.command import grouped, ignore_broken_pipe
+from specdec_cli.cli.load import load_session, resolve
+from specdec_cli.cli.options import MaxTokens, ModelOptions, Raw, ShapeOptions
 from specdec_cli.errors import UsageError
 from specdec_cli.request import DEFAULT_K, MAX_K, effective, parse_k
 
@@ -74,10 +72,10 @@ def audit(
     ks = None if k is None else parse_ks(k)
     asked = (temp, seed, raw, gap, shape.constraint())
     samples = BUNDLED if prompts is None else read_prompts(prompts)
-    found = resolved(models, ks or ())
+    found = resolve(models, ks or ())
     longest = max_tokens + max(len(sample.text) for sample in samples) // 3
     # Three times: mlx-lm's passes of several rows have caches of their own, and some of them read a copy.
-    session = opened(found, models, reserve_tokens=3 * longest, shown=True, remember_costs=False)
+    session = load_session(found, models, reserve_tokens=3 * longest, shown=True, remember_costs=False)
     from specdec_cli.audit.audit import AuditPlan, run_audit
 
     plan = AuditPlan(samples, ks or (found.pair.expected_k,), found.drafter, max_tokens, *asked)

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from specdec_cli.cli.bench_options import CONTENDERS, BenchOptions, ContenderOptions
-from specdec_cli.cli.groups import grouped
-from specdec_cli.cli.opened import forbid_network, loading, named
-from specdec_cli.cli.options import PairOptions
-from specdec_cli.cli.pipes import ignore_broken_pipe
-from specdec_cli.cli.shape import ShapeOptions
+from specdec_cli.cli.command import grouped, ignore_broken_pipe
+from specdec_cli.cli.load import forbid_network, loading, resolve_named
+from specdec_cli.cli.options import PairOptions, ShapeOptions
 from specdec_cli.errors import UsageError
 from specdec_cli.kinds import DRAFTERS, LOOKUP, MODEL, MTP
 from specdec_cli.machine import awake
@@ -119,7 +117,7 @@ def _resolved(models: ContenderOptions, drafts: tuple[str, ...], drafters: tuple
     forbid_network(models.offline)
     first = drafts[0] if models.target and drafts else None
     names = PairOptions(models.target, first, models.target_revision, models.draft_revision)
-    return named(models.pair, names, here=any(DRAFTERS[name].needs_draft for name in drafters))
+    return resolve_named(models.pair, names, here=any(DRAFTERS[name].needs_draft for name in drafters))
 
 
 def _measured(job: BenchRequest, reason: str, exports: list[Path], quiet: bool) -> BenchResult:

@@ -6,12 +6,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from specdec_cli.cli import complete
-from specdec_cli.cli.options import DraftRevision, Force, HeadFrom, Offline, Pair, Target, TargetRevision, option
+from specdec_cli.cli.options import (
+    DraftRevision,
+    Force,
+    HeadFrom,
+    Offline,
+    Pair,
+    Target,
+    TargetRevision,
+    complete_from,
+    option,
+)
 from specdec_cli.kinds import DEFAULT_RULE, DRAFTERS, HEAD, MODEL, rule_names
 from specdec_cli.request import MAX_K, one_name, within
 
 CONTENDERS = tuple(kind.name for kind in DRAFTERS.values() if kind.drafts)
+
+
+def complete_kinds(incomplete: str) -> list[str]:
+    """Kinds of bundled prompts; of several, with commas between them, the last."""
+    from specdec_cli.bench.prompts import KINDS
+
+    before, comma, last = incomplete.rpartition(",")
+    given = before.split(",")
+    return [f"{before}{comma}{kind}" for kind in KINDS if kind.startswith(last) and kind not in given]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +73,7 @@ class BenchOptions:
             metavar="KIND,…",
             help="Kinds of bundled prompts.",
             show_default="all seven",
-            autocompletion=complete.bench_kinds,
+            autocompletion=complete_kinds,
         ),
     ] = None
     prompts: Annotated[Path | None, option(metavar="FILE", help="Your own prompts: lines, or JSON Lines.")] = None
@@ -94,7 +112,7 @@ class BenchOptions:
             metavar="NAME",
             help=f"Who drafts: {', '.join(CONTENDERS)}; repeatable.",
             show_default=MODEL.name,
-            autocompletion=complete.one_of(CONTENDERS),
+            autocompletion=complete_from(CONTENDERS),
         ),
     ] = None
     raw: Annotated[bool, option("--raw", help="Continue the prompt's own text: no chat template.", advanced=True)] = (
@@ -106,7 +124,7 @@ class BenchOptions:
         str,
         option(
             callback=one_name("--rule", rule_names()),
-            autocompletion=complete.one_of(rule_names()),
+            autocompletion=complete_from(rule_names()),
             metavar="NAME",
             help="Above temperature 0; auto is coupled. Under token and block, acceptance comes from real runs.",
             advanced=True,

@@ -1,31 +1,36 @@
-"""`specdec chat`. Law: builds and hands over; a person gets the editor, a pipe and a dumb terminal plain lines."""
+"""`specdec chat`. A person gets the line editor; a pipe and a dumb terminal get plain lines."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from specdec_cli.cli.asked import tell_without_effect
-from specdec_cli.cli.demo import introduce_demo
-from specdec_cli.cli.failures import explained
-from specdec_cli.cli.groups import grouped
-from specdec_cli.cli.opened import forbid_network, opened, resolved
-from specdec_cli.cli.options import ADVANCED, SMALL, AnswerOptions, DisplayOptions, ModelOptions
-from specdec_cli.cli.pipes import ignore_broken_pipe
-from specdec_cli.cli.sampling import SamplingOptions
-from specdec_cli.cli.shape import ShapeOptions
+from specdec_cli.cli.command import grouped, ignore_broken_pipe
+from specdec_cli.cli.load import forbid_network, introduce_demo, load_session, resolve, tell_without_effect
+from specdec_cli.cli.options import (
+    SMALL,
+    AnswerOptions,
+    DisplayOptions,
+    ModelOptions,
+    SamplingOptions,
+    ShapeOptions,
+    option,
+)
+from specdec_cli.cli.process import as_user_error
 from specdec_cli.errors import UsageError
+from specdec_cli.format import count
 from specdec_cli.kinds import DEFAULT_DRAFTER
 from specdec_cli.request import one_name, parse_k
 from specdec_cli.session.conversation import OVERFLOWS, Overflow
 
 if TYPE_CHECKING:
     from specdec_cli.chat.loop import Reader
-    from specdec_cli.chat.screen import Screen
     from specdec_cli.chat.settings import ChatSettings
     from specdec_cli.chat.transcript import Transcript
     from specdec_cli.pairs.resolve import Resolved
@@ -38,26 +43,18 @@ ANSWER = AnswerOptions(max_tokens=2048)
 Prompt = Annotated[
     str | None, typer.Argument(help="The first message; it is sent before you type.", show_default=False)
 ]
-Save = Annotated[
-    Path | None, typer.Option("--save", metavar="FILE", help="Write the conversation to FILE, every turn.")
-]
-Resume = Annotated[Path | None, typer.Option("--resume", metavar="FILE", help="Continue a saved conversation.")]
-NoHistory = Annotated[
-    bool,
-    typer.Option(
-        "--no-history", envvar="SPECDEC_NO_HISTORY", show_envvar=False, help="Remember no typed line after the chat."
-    ),
-]
+Save = Annotated[Path | None, option("--save", metavar="FILE", help="Write the conversation to FILE, every turn.")]
+Resume = Annotated[Path | None, option("--resume", metavar="FILE", help="Continue a saved conversation.")]
+NoHistory = Annotated[bool, option("--no-history", env="NO_HISTORY", help="Remember no typed line after the chat.")]
 OnOverflow = Annotated[
     str,
-    typer.Option(
+    option(
         "--on-overflow",
         metavar="NAME",
         callback=one_name("--on-overflow", OVERFLOWS),
-        envvar="SPECDEC_ON_OVERFLOW",
-        show_envvar=False,
+        env="ON_OVERFLOW",
         help="A conversation longer than the context: refuse, or drop-oldest.",
-        rich_help_panel=ADVANCED,
+        advanced=True,
     ),
 ]
 EXAMPLES = """[dim]Examples:[/dim]\n
@@ -119,20 +116,16 @@ def talk(
         panel=display.panel is not False,
         constraint=shape.constraint(tuple(answer.stop or ())),
     )
-    transcript = _transcript(resume, save, answer.system)
-    found = _found(transcript, models)
+    transcript = open_transcript(resume, save, answer.system)
+    found = resolve_for(transcript, models)
     with ExitStack() as stack:
-        code = _converse(
-            stack, found, settings, transcript, models, display, save or resume, history=history, first=prompt
-        )
+        code = _converse(stack, found, settings, transcript, models, display, save or resume, history, prompt or "")
     if code:
         raise typer.Exit(code)
 
 
-def _transcript(resume: Path | None, save: Path | None, system: str | None) -> Transcript:
+def open_transcript(resume: Path | None, save: Path | None, system: str | None) -> Transcript:
     """A new conversation, or the one to be continued. Raises: UsageError."""
-    from dataclasses import replace
-
     from specdec_cli.chat.transcript import Transcript, load
     from specdec_cli.session.conversation import Conversation
 
@@ -144,27 +137,21 @@ def _transcript(resume: Path | None, save: Path | None, system: str | None) -> T
     return replace(found, conversation=replace(found.conversation, system=system)) if system else found
 
 
-def _found(transcript: Transcript, models: ModelOptions) -> Resolved:
+def resolve_for(transcript: Transcript, models: ModelOptions) -> Resolved:
     """The pair that is named, else the one of the transcript, else the default pair."""
-    if models.pair is None and models.target is None and models.draft is None and "target" in transcript.header:
-        return _as_before(transcript.header, models.drafter or DEFAULT_DRAFTER)
-    return resolved(models)
-
-
-def _as_before(header: Any, drafter: str) -> Resolved:
-    from dataclasses import replace
-
+    header = transcript.header
+    if (models.pair, models.target, models.draft) != (None, None, None) or "target" not in header:
+        return resolve(models)
     from specdec_cli.pairs.catalog import registry
     from specdec_cli.pairs.pair import Pair
     from specdec_cli.pairs.resolve import Resolved
 
     names = ("target", "draft", "target_revision", "draft_revision")
-    models = {name: header.get(name) for name in names}
-    listed = registry().pairs.get(str(header.get("pair")))
-    pair = Pair(str(header.get("pair")), **models)
+    pair = Pair(str(header.get("pair")), **{name: header.get(name) for name in names})  # type: ignore[arg-type]
+    listed = registry().pairs.get(pair.name)
     if listed is not None and (listed.target, listed.draft) == (pair.target, pair.draft):
         pair = replace(pair, k=listed.k)
-    return Resolved(pair, "the pair of the saved conversation", drafter)
+    return Resolved(pair, "the pair of the saved conversation", models.drafter or DEFAULT_DRAFTER)
 
 
 def _converse(
@@ -176,71 +163,61 @@ def _converse(
     display: DisplayOptions,
     saved_to: Path | None,
     history: bool,
-    first: str | None,
+    first: str,
 ) -> int:
-    from specdec_cli.chat.chat import Chat
-    from specdec_cli.chat.loaded import Loaded
+    from specdec_cli.chat.chat import Chat, Loaded
     from specdec_cli.chat.loop import run_chat
-    from specdec_cli.format import count
+    from specdec_cli.chat.screen import Markdown, Notice, Quote
     from specdec_cli.pairs.pair import Pair
     from specdec_cli.pairs.resolve import Resolved
-    from specdec_cli.ui.chat.reports import toolbar
-    from specdec_cli.ui.chat.screen import ChatScreen, opened_trace
+    from specdec_cli.ui.chat.screen import ChatScreen, toolbar
+    from specdec_cli.ui.display import TraceDisplay
 
-    json, quiet, plain = display.json, display.quiet, display.plain
+    said = {"shown": display.notices, "plain": display.plain}
     reserve_tokens = min(settings.max_context or ROOM_TOKENS, ROOM_TOKENS)
 
     def open_pair(pair: Pair, drafter: str) -> Loaded:
         resolved = Resolved(pair, drafter=drafter)
-        session = opened(resolved, models, reserve_tokens=reserve_tokens, shown=display.notices, plain=plain)
-        return Loaded(pair, session, drafter)
+        return Loaded(pair, load_session(resolved, models, reserve_tokens=reserve_tokens, **said), drafter)
 
-    trace = opened_trace(stack, display.trace)
+    trace = None if display.trace is None else TraceDisplay(display.trace)
+    if trace is not None:
+        stack.callback(trace.close)
     screen = ChatScreen(
         *(sys.stdout, sys.stderr),
-        json=json,
-        quiet=quiet,
-        plain=plain,
+        json=display.json,
+        quiet=display.quiet,
+        plain=display.plain,
         trace=trace,
         small_panel=display.panel_size == SMALL,
         colour_answer=display.colour_answer,
         verbose=display.verbose,
     )
-    this_chat: Chat
-    reader = _reader(lambda width: toolbar(this_chat.toolbar, width), history, editor=not (json or plain))
-    this_chat = Chat(
-        open_pair(found.pair, found.drafter), open_pair, screen, settings, transcript, saved_to, no_echo=reader.no_echo
-    )
-    turns = len(transcript.conversation.turns)
-    summary = f"{this_chat.loaded.summary} · /help" + (f" · {count(turns, 'turn')} continued" if turns else "")
-    introduce_demo(found.pair.name, shown=display.notices, plain=plain)
-    tell_without_effect(this_chat.loaded.session, this_chat.request(), shown=display.notices, plain=plain)
-    screen.greet(summary)
-    if turns and display.notices:
-        show_last_turn(screen, transcript)
+    chat: Chat
+    reader = _reader(lambda width: toolbar(chat.toolbar, width), history, editor=not (display.json or display.plain))
+    loaded = open_pair(found.pair, found.drafter)
+    chat = Chat(loaded, open_pair, screen, settings, transcript, saved_to, no_echo=reader.no_echo)
+    introduce_demo(found.pair.name, **said)
+    tell_without_effect(loaded.session, chat.request(), **said)
+    turns = transcript.conversation.turns
+    continued = f" · {count(len(turns), 'turn')} continued" if turns else ""
+    screen.show(Notice(f"{loaded.summary} · /help{continued}"))
+    if turns and display.notices:  # where a saved conversation broke off
+        screen.show(Quote(f"> {turns[-1].user}\n"))
+        screen.show(Markdown(turns[-1].answer.text, gap=True))
     person = sys.stdin.isatty()
-    return run_chat(this_chat, reader, person, explained, first or "") or (0 if person else screen.trace_code)
+    return run_chat(chat, reader, person, as_user_error, first) or (0 if person else screen.trace_code)
 
 
-def show_last_turn(screen: Screen, transcript: Transcript) -> None:
-    """Where a saved conversation broke off."""
-    from specdec_cli.chat.screen import Markdown, Quote
-
-    last = transcript.conversation.turns[-1]
-    screen.show(Quote(f"> {last.user}\n"))
-    screen.show(Markdown(last.answer.text, gap=True))
-
-
-def _reader(toolbar: Any, history: bool, editor: bool) -> Reader:
+def _reader(toolbar: Callable[[int], str], history: bool, editor: bool) -> Reader:
     """The editor where a person can use it."""
-    from specdec_cli.chat.loop import LineReader
+    from specdec_cli.chat.loop import LineReader, is_open
     from specdec_cli.ui.terminal import can_draw, is_terminal
 
     person = sys.stdin is not None and is_terminal(sys.stdin)
     out = sys.stdout if is_terminal(sys.stdout) else sys.stderr
     if person and editor and can_draw(out):
-        from specdec_cli.chat.completion import suggestions
-        from specdec_cli.chat.loop import is_open
+        from specdec_cli.chat.commands import suggestions
         from specdec_cli.ui.chat.line_editor import LineEditor, open_history
 
         return LineEditor(open_history(history), toolbar, out, complete=suggestions, is_open=is_open)

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from specdec_cli.cli.ask import Yes, ask
-from specdec_cli.cli.groups import grouped
-from specdec_cli.cli.opened import opened, resolved
+from specdec_cli.cli.command import Yes, ask, grouped, ignore_broken_pipe
+from specdec_cli.cli.load import load_session, resolve
 from specdec_cli.cli.options import (
     Draft,
     DraftRevision,
@@ -25,7 +24,6 @@ from specdec_cli.cli.options import (
     TargetRevision,
     option,
 )
-from specdec_cli.cli.pipes import ignore_broken_pipe
 from specdec_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -137,10 +135,10 @@ def _report(file: Path, options: ReportOptions) -> None:
             "add --yes to write it without asking",
         )
     models = options.models
-    found = resolved(models)
+    found = resolve(models)
 
     def open_session(reserve_tokens: int) -> Session:
-        return opened(found, models, reserve_tokens=reserve_tokens, shown=False, remember_costs=False)
+        return load_session(found, models, reserve_tokens=reserve_tokens, shown=False, remember_costs=False)
 
     if found.reason:
         print_notice(sys.stderr, found.reason, plain=False)

@@ -1,17 +1,19 @@
-"""`specdec help`. Law: a topic is a document or a command, and all of it can be read offline."""
+"""`specdec help`, and the two helps of a command: -h shows the usual options, --help every one."""
 
 from __future__ import annotations
 
 import difflib
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.main import get_command
 
-from specdec_cli.cli.options import Plain
-from specdec_cli.cli.pipes import ignore_broken_pipe
+from specdec_cli.cli.command import ignore_broken_pipe
+from specdec_cli.cli.options import ADVANCED, Plain
 from specdec_cli.errors import UsageError
 
 app = typer.Typer()
@@ -44,16 +46,13 @@ def help_(context: typer.Context, topic: Topic = None, plain: Plain = False) -> 
 
     known = documents()
     if not topic:
-        print_topics(sys.stdout, [(name, summary(path)) for name, path in known.items()], FOOTER, plain)
+        # The line after a document's title says what it is about.
+        summaries = [(name, path.read_text("utf-8").splitlines()[2]) for name, path in known.items()]
+        print_topics(sys.stdout, summaries, FOOTER, plain)
     elif len(topic) == 1 and topic[0] in known:
         print_document(sys.stdout, known[topic[0]].read_text("utf-8"), plain)
     else:
         show_command(cast(typer.Context, context.find_root()), topic, tuple(known))
-
-
-def summary(document: Path) -> str:
-    """The line after the title says what a document is about."""
-    return document.read_text("utf-8").splitlines()[2]
 
 
 def show_command(root: typer.Context, names: list[str], documents: tuple[str, ...]) -> None:
@@ -72,3 +71,56 @@ def unknown(path: list[str], name: str, words: tuple[str, ...]) -> UsageError:
     nearest = difflib.get_close_matches(name, words, 1, 0.5)
     hint = f"the nearest: specdec help {' '.join([*path, *nearest])}" if nearest else "specdec help lists all topics"
     return UsageError(f"there is no topic {' '.join([*path, name])}", hint)
+
+
+def prepare(command: TyperCommand | TyperGroup) -> None:
+    """Give `command`, and the commands in it, `-h` beside `--help` where some of its options are advanced."""
+    hidden = _advanced(command)
+    names = ["--help"] if hidden else ["-h", "--help"]
+    command.context_settings = {**command.context_settings, "help_option_names": names}
+    own = command.get_help_option(typer.Context(command, help_option_names=names))
+    if hidden:
+        command.params.append(_usual_option())
+        if own is not None:
+            own.help = "Show every option."
+    untyped((*command.params, own))
+    for inner in getattr(command, "commands", {}).values():
+        prepare(inner)
+
+
+def untyped(parameters: Iterable[object]) -> None:
+    """Flags show nothing instead of `<bool>`."""
+    for option in parameters:
+        if isinstance(option, TyperOption) and option.is_flag and option.metavar is None:
+            option.metavar = ""
+
+
+def _advanced(command: TyperCommand | TyperGroup) -> list[TyperOption]:
+    return [o for o in command.params if isinstance(o, TyperOption) and o.rich_help_panel == ADVANCED]
+
+
+def _usual_option() -> TyperOption:
+    """`-h`; Typer makes options of a command's parameters only."""
+    carrier = typer.Typer()
+    about = "Show the usual options only."
+    flag: Any = typer.Option(False, "-h", is_eager=True, expose_value=False, callback=_show_usual, help=about)
+
+    @carrier.command()
+    def carry(usual: bool = flag) -> None:
+        """Never called."""
+
+    return cast(TyperOption, get_command(carrier).params[0])
+
+
+def _show_usual(context: typer.Context, wanted: bool) -> None:
+    """The help without the advanced options, and how to see them."""
+    if not wanted or context.resilient_parsing:
+        return
+    hidden = _advanced(context.command)  # type: ignore[arg-type]  # all of ours are Typer's
+    for one in hidden:
+        one.hidden = True
+    for every in context.command.params:
+        every.secondary_opts = []  # a column of its own for one --no-panel leaves 60 columns no room
+    typer.echo(context.get_help())
+    typer.echo(f" {len(hidden)} more options: {context.command_path} --help")
+    raise typer.Exit

@@ -1,4 +1,4 @@
-"""The command line. Law: it assembles the commands; it is the only error boundary, and the only place that exits.
+"""The command line: it assembles the commands, is the only error boundary, and the only place that exits.
 
 Heavy modules are imported inside the commands, so that `--help` answers at once.
 """
@@ -17,11 +17,10 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from specdec_cli import __version__
-from specdec_cli.cli import audit, bench, chat, doctor, help, pairs, pull, race, replay, run, serve
-from specdec_cli.cli.failures import explained
-from specdec_cli.cli.pipes import ReaderLeft
-from specdec_cli.cli.streams import drop_unwritten, prepare_streams
-from specdec_cli.cli.usage import prepare, untyped
+from specdec_cli.cli import audit, bench, chat, doctor, help, pairs, race, replay, run, serve
+from specdec_cli.cli.command import ReaderLeft
+from specdec_cli.cli.help import prepare, untyped
+from specdec_cli.cli.process import as_user_error, drop_unwritten, prepare_streams
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.session.signals import ENDING, unwinding
 
@@ -60,7 +59,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for module in (run, chat, serve, race, bench, audit, replay, doctor, pairs, pull, help):
+for module in (run, chat, serve, race, bench, audit, replay, doctor, pairs, help):
     app.add_typer(module.app)
 
 
@@ -89,12 +88,6 @@ def fail(error: SpecdecError) -> int:
     return error.exit_code
 
 
-def leave_quietly() -> int:
-    """The reader of stdout has gone: what is still buffered must not fail again at exit."""
-    drop_unwritten()
-    return 0
-
-
 def usage_error(error: TyperException) -> UsageError:
     """Typer's complaint in one line, and where the options of the command stand."""
     message = error.format_message() if hasattr(error, "format_message") else str(error)
@@ -115,12 +108,11 @@ def exit_code(arguments: list[str]) -> int:
     try:
         code = int(app(arguments, standalone_mode=False, prog_name="specdec") or 0)
         sys.stdout.flush()
-    except (ReaderLeft, BrokenPipeError):
-        return leave_quietly()
-    except SystemExit as end:
-        if not isinstance(end.__context__, BrokenPipeError):  # so rich ends where the reader of its output has gone
-            raise
-        return leave_quietly()
+    except (ReaderLeft, BrokenPipeError, SystemExit) as end:
+        if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):
+            raise  # rich ends with SystemExit where the reader of its output has gone
+        drop_unwritten()  # what is still buffered must not fail again at exit
+        return 0
     except KeyboardInterrupt:
         return 130
     except TyperException as error:
@@ -128,7 +120,7 @@ def exit_code(arguments: list[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the one boundary: a person gets two lines, never a traceback
         if isinstance(error, OSError):
             drop_unwritten()
-        return fail(explained(error))
+        return fail(as_user_error(error))
     return code
 
 

@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from specdec_cli.cli.asked import Asked, tell_without_effect
-from specdec_cli.cli.demo import introduce_demo, without_reason
+from specdec_cli.cli.command import grouped, ignore_broken_pipe
 from specdec_cli.cli.export import write_export
-from specdec_cli.cli.groups import grouped
-from specdec_cli.cli.opened import opened, resolved
-from specdec_cli.cli.options import AnswerOptions, ModelOptions, Plain, Quiet, Raw, option
-from specdec_cli.cli.pipes import ignore_broken_pipe
+from specdec_cli.cli.load import (
+    AnswerSettings,
+    introduce_demo,
+    load_session,
+    resolve,
+    tell_without_effect,
+    without_reason,
+)
+from specdec_cli.cli.options import AnswerOptions, ModelOptions, Plain, Quiet, Raw, SamplingOptions, option
 from specdec_cli.cli.run import read_prompt
-from specdec_cli.cli.sampling import SamplingOptions
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Failure
 from specdec_cli.session.signals import Interrupt
@@ -59,15 +62,15 @@ def race(
 
     Both share this machine: the lane with less compute time behind it goes next, so who is ahead is ahead.
     """
-    asked = Asked.of(answer, sampling)
+    asked = AnswerSettings.read(answer, sampling)
     files = tuple(export or ())
     require_formats(files)
     text = read_prompt(prompt)
-    found = without_reason(resolved(models))
+    found = without_reason(resolve(models))
     # Two lanes have caches of their own.
     reserve_tokens = 2 * (answer.max_tokens + len(text) // 3)
     shown = not (quiet or json)
-    session = opened(found, models, reserve_tokens=reserve_tokens, shown=shown, plain=plain)
+    session = load_session(found, models, reserve_tokens=reserve_tokens, shown=shown, plain=plain)
     from specdec_cli.race.plan import RacePlan, same_text
     from specdec_cli.race.race import race as run_race
     from specdec_cli.ui.race.display import race_display

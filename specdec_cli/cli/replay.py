@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from specdec_cli.cli.command import ignore_broken_pipe
 from specdec_cli.cli.export import write_export
 from specdec_cli.cli.options import FULL, SMALL, ColourAnswer, Panel, PanelSize, Plain, Quiet
-from specdec_cli.cli.pipes import ignore_broken_pipe
 from specdec_cli.errors import UsageError
 from specdec_cli.pairs.pair import DEMO
 

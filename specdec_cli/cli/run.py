@@ -1,4 +1,4 @@
-"""`specdec run`. Law: the answer alone is on stdout, and what was said is kept however the run ends."""
+"""`specdec run`. The answer alone is on stdout, and the text so far is kept however the run ends."""
 
 from __future__ import annotations
 
@@ -12,14 +12,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from specdec_cli import blas
-from specdec_cli.cli.asked import Asked, tell_without_effect
-from specdec_cli.cli.demo import introduce_demo, without_reason
-from specdec_cli.cli.groups import grouped
-from specdec_cli.cli.opened import opened, resolved
-from specdec_cli.cli.options import AnswerOptions, DisplayOptions, ModelOptions, Raw, option
-from specdec_cli.cli.pipes import ignore_broken_pipe
-from specdec_cli.cli.sampling import SamplingOptions
-from specdec_cli.cli.shape import ShapeOptions
+from specdec_cli.cli.command import grouped, ignore_broken_pipe
+from specdec_cli.cli.load import (
+    AnswerSettings,
+    introduce_demo,
+    load_session,
+    resolve,
+    tell_without_effect,
+    without_reason,
+)
+from specdec_cli.cli.options import (
+    AnswerOptions,
+    DisplayOptions,
+    ModelOptions,
+    Raw,
+    SamplingOptions,
+    ShapeOptions,
+    option,
+)
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Failure, Finish
 from specdec_cli.kinds import DEFAULT_DRAFTER, NONE
@@ -75,9 +85,9 @@ def run(
         longer = replace(answer, max_tokens=ANSWER.max_tokens) if usual else answer
         talk(models, longer, shape, display, sampling)
         return
-    asked = Asked.of(answer, sampling, shape)
+    asked = AnswerSettings.read(answer, sampling, shape)
     text, predicted = read_prompt(prompt, file), _file_text(predict, "--predict", "name a file of what you expect")
-    found = without_reason(resolved(models, asked.ks))
+    found = without_reason(resolve(models, asked.ks))
     if predicted and models.drafter is None and found.drafter != NONE.name:
         found = replace(found, drafter=DEFAULT_DRAFTER)  # the pair's own may look nothing up
     request = replace(asked.request(found), predict=predicted)
@@ -85,7 +95,7 @@ def run(
     with ExitStack() as stack:
         screen = stack.enter_context(display.open(found.pair.name))
         reserve_tokens = answer.max_tokens + len(text) // 3
-        session = opened(found, models, reserve_tokens=reserve_tokens, shown=display.notices, plain=display.plain)
+        session = load_session(found, models, reserve_tokens=reserve_tokens, shown=display.notices, plain=display.plain)
         ids = session.raw_tokens(text) if raw else session.chat_tokens(text, answer.system)
         introduce_demo(found.pair.name, shown=display.notices, plain=display.plain)
         if display.notices and sys.stderr.isatty() and blas.load() == blas.REFERENCE:

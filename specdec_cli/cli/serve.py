@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from specdec_cli.cli.demo import introduce_demo, without_reason
-from specdec_cli.cli.groups import grouped
-from specdec_cli.cli.opened import opened, resolved
+from specdec_cli.cli.command import grouped, ignore_broken_pipe
+from specdec_cli.cli.load import introduce_demo, load_session, resolve, without_reason
 from specdec_cli.cli.options import DraftLength, MaxContext, ModelOptions, Panel, Plain, StopRepetition, option
-from specdec_cli.cli.pipes import ignore_broken_pipe
 from specdec_cli.cli.serve_config import PrintConfig, print_config
 from specdec_cli.cli.serve_options import NEVER, NO_KEY, DoorOptions, KeepOptions
 from specdec_cli.cli.serve_switch import Others
@@ -86,7 +84,7 @@ def serve(
     key, origins, hosts = door.key(), door.origins(), door.hosts()
     require_key(door.host, hosts, key)
     ks = () if draft_length is None else (draft_length,)
-    found = without_reason(resolved(models, ks))
+    found = without_reason(resolve(models, ks))
     if config is not None:
         print_config(config, found, door.host, door.port, key is not None, max_context, display.plain)
         return
@@ -157,7 +155,9 @@ class Loader:
         """The pair. Raises: NotAvailable, Refused, DoesNotFit."""
         shown = not self.display.quiet and (self.first or not self.display.draws)
         self.first = False
-        return opened(found, self.models, reserve_tokens=RESERVE_TOKENS, shown=shown, plain=self.display.plain).pair
+        return load_session(
+            found, self.models, reserve_tokens=RESERVE_TOKENS, shown=shown, plain=self.display.plain
+        ).pair
 
 
 def seated(

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from specdec_cli.cli import complete
-from specdec_cli.cli.options import option
+from specdec_cli.cli.options import complete_from, option
 from specdec_cli.errors import UsageError
 from specdec_cli.request import one_name
 from specdec_cli.serve.clients import CLIENTS, Connection, notes
@@ -32,7 +31,7 @@ PrintConfig = Annotated[
         callback=known,
         help=f"Print what {', '.join(list(CLIENTS)[:-1])} or {list(CLIENTS)[-1]} must be told, and end.",
         show_default=False,
-        autocompletion=complete.one_of(CLIENTS),
+        autocompletion=complete_from(CLIENTS),
     ),
 ]
 

@@ -1,4 +1,4 @@
-"""Tables of pairs and verdicts. Law: every cell from a file or the Hub is filtered for the terminal."""
+"""Tables of pairs and verdicts. Every cell from a file or the Hub is filtered for the terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from rich.text import Text
 
 from specdec_cli.format import count, percent, size
 from specdec_cli.gain import break_even_share
-from specdec_cli.models.memory import Footprint
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.verdict import Verdict
 from specdec_cli.ui.spelling import spelled
@@ -158,27 +157,28 @@ def print_json(out: TextIO, value: object) -> None:
 def print_checks(out: TextIO, found: Verdict) -> None:
     """The verdict's five answers and the memory table."""
     console = make_console(out, plain=False)
-    grid = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
-    grid.add_column(no_wrap=True, style="dim")
-    grid.add_column(overflow="fold")
-    for label, text in _answers(found):
-        grid.add_row(label, Text(safe(text)))
-    console.print(grid)
+    console.print(_two_columns([(Text(label, "dim"), text) for label, text in _answers(found)]))
     console.print(_memory_table(found))
 
 
 def print_verdict(out: TextIO, found: Verdict) -> None:
     """Every obstacle, or the command that runs the pair."""
-    console = make_console(out, plain=False)
-    grid = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
-    grid.add_column(no_wrap=True, min_width=10)
-    grid.add_column(overflow="fold")
+    rows = []
     for error in found.obstacles:
-        grid.add_row(Text("refused", "bold red"), Text(safe(error.message)))
-        grid.add_row(Text("hint", "cyan"), Text(safe(error.hint)))
-    if not found.obstacles:
-        grid.add_row(Text("runs", "bold green"), Text(safe(found.pair.run_command)))
-    console.print(grid)
+        rows += [(Text("refused", "bold red"), error.message), (Text("hint", "cyan"), error.hint)]
+    if not rows:
+        rows = [(Text("runs", "bold green"), found.pair.run_command)]
+    make_console(out, plain=False).print(_two_columns(rows))
+
+
+def _two_columns(rows: Sequence[tuple[Text, str]]) -> Table:
+    """Label and text, aligned as in every verdict, long texts folded."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column(no_wrap=True, min_width=10)
+    table.add_column(overflow="fold")
+    for label, text in rows:
+        table.add_row(label, Text(safe(text)))
+    return table
 
 
 def _answers(found: Verdict) -> list[tuple[str, str]]:
@@ -207,22 +207,13 @@ def _memory_table(found: Verdict) -> Table:
     table.add_column("memory", no_wrap=True)
     for heading in ("weights", f"caches at {estimate.context_tokens}", "sum"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for part in estimate.footprints:
-        table.add_row(*_memory_row(part))
+    for model in estimate.footprints:
+        parts = model.weight_bytes, model.cache_bytes, model.weight_bytes + model.cache_bytes
+        table.add_row(safe(model.name).rsplit("/", 1)[-1], *map(size, parts))
     table.add_row("reading the prompt", "", "", size(estimate.prefill_bytes))
-    table.add_row(
-        Text("peak, of what is usable", "bold"),
-        "",
-        "",
-        Text(f"{size(estimate.peak_bytes)} of {size(estimate.limit_bytes)}", "bold"),
-    )
+    peak = f"{size(estimate.peak_bytes)} of {size(estimate.limit_bytes)}"
+    table.add_row(Text("peak, of what is usable", "bold"), "", "", Text(peak, "bold"))
     return table
-
-
-def _memory_row(part: Footprint) -> tuple[str, str, str, str]:
-    name = safe(part.name).rsplit("/", 1)[-1]
-    total = part.weight_bytes + part.cache_bytes
-    return name, size(part.weight_bytes), size(part.cache_bytes), size(total)
 
 
 def print_line(out: TextIO, text: str) -> None:

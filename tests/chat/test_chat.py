@@ -12,13 +12,13 @@ from mlx.utils import tree_flatten
 
 from fakes.chat import chat_with, networks, ran, recorded
 from fakes.memory import GIGABYTE, FakeMemory
+from specdec_cli.chat.chat import Loaded
 from specdec_cli.chat.commands import run_command
-from specdec_cli.chat.loaded import Loaded
 from specdec_cli.chat.loop import run_chat
 from specdec_cli.errors import NotAvailable
 from specdec_cli.events import Prefill
 from specdec_cli.session.signals import when_idle
-from specdec_cli.ui.chat.reports import toolbar
+from specdec_cli.ui.chat.screen import toolbar
 
 
 def test_a_saved_chat_writes_every_turn_and_clear_begins_another_file(opened, tmp_path):

@@ -26,10 +26,7 @@ def test_a_failure_leaves_the_chat_going_and_gives_the_message_back(opened):
     assert code == 5 and "has 108 tokens and the context holds 60" in err.getvalue()
     assert chat.given == ["", "x" * 90, ""]
     assert len(chat.conversation.turns) == 1 and out
-
-
-def test_a_person_sees_each_failure_so_the_chat_ends_with_0(opened):
-    assert ran(opened, "/nothing", lenient=True)[0] == 0
+    assert ran(opened, "/nothing", lenient=True)[0] == 0  # a person saw it
 
 
 def test_ctrl_c_twice_within_a_second_leaves_with_130(opened):
@@ -39,9 +36,8 @@ def test_ctrl_c_twice_within_a_second_leaves_with_130(opened):
     assert ran(opened, *[KeyboardInterrupt] * 3, "hello", presses=fast)[:2] == (130, "")
 
 
-@pytest.mark.parametrize("word", ["/exit", "/bye", "/quit"])
-def test_leaving_reads_no_further(opened, word):
-    assert ran(opened, word, "hello")[:2] == (0, "")
+def test_leaving_reads_no_further(opened):
+    assert ran(opened, "/exit", "hello")[:2] == (0, "")
 
 
 def test_a_message_that_begins_with_a_slash_needs_a_space_or_fences(opened):
@@ -81,11 +77,9 @@ def test_a_dumb_terminal_gets_a_prompt():
 @pytest.mark.parametrize(
     ("text", "open_", "inner"),
     [
-        ("a", False, "a"),
         ('"""a', True, "a"),
         ('"""', True, ""),
         ('"""a"""', False, "a"),
-        ('"""\na\nb\n"""', False, "a\nb"),
         ('a"""', False, 'a"""'),
         ('""""', True, '"'),
     ],

@@ -22,6 +22,7 @@ def small(pair, monkeypatch):
     return chat_with(session, max_tokens=8)
 
 
+@pytest.mark.slow
 def test_from_nine_tenths_on_a_chat_says_so_then_refuses_loses_nothing_and_goes_on_after_clear(small):
     """The bug: a chat looked at its memory for 4,096 tokens when it began, and crossed it in silence."""
     chat, _, err = small
@@ -40,6 +41,7 @@ def test_from_nine_tenths_on_a_chat_says_so_then_refuses_loses_nothing_and_goes_
     assert len(chat.conversation.turns) == 1
 
 
+@pytest.mark.slow
 def test_an_answer_ends_where_the_memory_does(small):
     """Its tokens count: whoever asks for 4,000 of them gets those that fit."""
     chat, _, _ = small

@@ -7,9 +7,7 @@ import re
 
 import pytest
 
-from fakes.chat import ran
 from specdec_cli.chat.commands import run_command
-from specdec_cli.chat.completion import suggestions
 from specdec_cli.errors import UsageError
 from specdec_cli.request import Constraint
 
@@ -30,53 +28,34 @@ def last(chat):
 
 def test_every_answer_keeps_the_shape_until_it_is_taken_off(opened, chat):
     run_command(chat, "/regex (ab){2,4}")
+    run_command(chat, "/regex")
+    assert opened[2].getvalue().endswith("every answer keeps the shape of this regular expression: (ab){2,4}\n")
     for message in ("hello", "again"):
         chat.ask(message)
         assert re.fullmatch("(ab){2,4}", last(chat))
-    run_command(chat, "/clear")
-    chat.ask("anew")
-    assert re.fullmatch("(ab){2,4}", last(chat))
     run_command(chat, "/regex off")
     chat.ask("free")
     assert chat.settings.constraint is None and not re.fullmatch("(ab){2,4}", last(chat))
 
 
-@pytest.mark.parametrize("given", ["text", "file"])
-def test_a_schema_is_given_as_text_or_as_a_file(chat, tmp_path, given):
+def test_a_schema_is_text_or_a_file_and_a_grammar_takes_its_place(chat, tmp_path):
     path = tmp_path / "s.json"
     path.write_text(TEXT)
-    run_command(chat, f"/schema {TEXT if given == 'text' else path}")
-    chat.ask("well?")
-    assert json.loads(last(chat)) in SCHEMA["enum"]
-    assert "schema" in chat.toolbar
-
-
-def test_a_grammar_is_a_file_and_takes_the_place_of_a_schema(chat, tmp_path):
+    for given in (TEXT, path):
+        run_command(chat, f"/schema {given}")
+        chat.ask("well?")
+        assert json.loads(last(chat)) in SCHEMA["enum"] and "schema" in chat.toolbar
     (tmp_path / "g.lark").write_text('start: "on" | "off"\n')
-    run_command(chat, f"/schema {TEXT}")
     run_command(chat, f"/grammar {tmp_path / 'g.lark'}")
     chat.ask("well?")
     assert last(chat) in ("on", "off")
 
 
-def test_the_shape_is_shown_where_nothing_is_given(opened, chat):
-    run_command(chat, "/schema")
-    run_command(chat, "/regex a|b")
-    run_command(chat, "/schema")
-    shown = opened[2].getvalue()
-    assert "no schema set; /schema FILE|JSON sets one" in shown
-    assert "every answer keeps the shape of this regular expression; /regex shows it" in shown
-    assert shown.endswith("every answer keeps the shape of this regular expression: a|b\n")
-
-
 @pytest.mark.parametrize(
     ("typed", "said", "hint"),
     [
-        ("/schema missing.json", "/schema missing.json cannot be read: No such file", "give a file, or the JSON"),
-        ("/schema {", "the schema cannot be read", "change it"),
         ('/schema {"not": {}}', "cannot be enforced: Unimplemented keys", "change it"),
         (r"/regex [^\s\S]", "it allows nothing", "change it"),
-        ("/regex (", "cannot be enforced", "change it"),
         ("/grammar nowhere.lark", "/grammar nowhere.lark cannot be read", "name a file"),
     ],
 )
@@ -99,16 +78,3 @@ def test_a_stop_string_that_could_cut_a_shape_is_refused_on_either_side(chat):
         run_command(chat, "/set stop no")
     assert refusal.value.hint == "leave it, or first: /schema off" and chat.settings.stop == ()
     run_command(chat, "/set stop \\n")
-
-
-def test_a_saved_chat_tells_its_shape(opened, chat, tmp_path):
-    ran(opened, "/regex a|b", "hello", f"/save {tmp_path / 'c.jsonl'}")
-    assert json.loads((tmp_path / "c.jsonl").read_text().splitlines()[0])["settings"]["regex"] == "a|b"
-
-
-def test_shapes_are_completed(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "other.json").touch()
-    assert [found.word for found in suggestions("/sc")] == ["/schema"]
-    assert [found.word for found in suggestions("/schema o")] == ["off", "other.json"]
-    assert [found.word for found in suggestions("/regex ")] == ["off"]

@@ -61,7 +61,7 @@ def header_bytes(data):
     return 8 + int.from_bytes(data[:8], "little")
 
 
-def test_pull_takes_the_head_and_nothing_else_and_run_drafts_with_it(world):
+def test_pull_takes_the_head_and_nothing_else_and_run_draft_name_it(world):
     files = original()
     done = world(*PULL)
     assert done.code == 0, done.err
@@ -78,6 +78,8 @@ def test_pull_takes_the_head_and_nothing_else_and_run_drafts_with_it(world):
     assert (source["repository"], source["commit"]) == (ORIGINAL, commit)
     digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
     assert source["sha256"]["model.safetensors"] == digest
+    text = world.models.read_text()
+    assert f'head_from = "{ORIGINAL}"' in text and "draft" not in text
     world.hub.forget()
     asked = ("--drafter", "model", "-k", "3", "-n", "24", "--json", "hello")
     events = [json.loads(line) for line in world.without_network("run", "-p", "counting-4bit", *asked).out.splitlines()]
@@ -103,7 +105,6 @@ def test_a_changed_commit_brings_the_new_head_and_check_needs_no_tensor(world):
 FAULTS = {
     "cut": ({"kind": "cut", "at": 4_000}, "again"),
     "whole": ({"kind": "whole"}, "ignores byte ranges"),
-    "short": ({"kind": "short", "at": 20_000}, "of the 86040 of"),
     "416": ({"kind": "short", "at": 0}, "416"),
 }
 
@@ -141,7 +142,6 @@ WRONG = {
         3,
         "announces an MTP head (mtp_num_hidden_layers is 1), but none of its 1",
     ),
-    "that lacks a tensor": (lambda: with_head(part_without("mtp.norm.weight")), 3, "lacks norm.weight, and has 14"),
     "of another size": (lambda: with_head(raw_head()), 4, "reads states of [64], and the target's have 32"),
     "of another family": (
         lambda: with_head({"mtp.layers.0.mixer.q_proj.weight": np.zeros((2, 2), np.float32)}),
@@ -149,10 +149,6 @@ WRONG = {
         "has a head of the Nemotron-H family",
     ),
 }
-
-
-def part_without(*names):
-    return {n: value for n, value in counting_tensors().items() if n.startswith("mtp.") and n not in names}
 
 
 def raw_head():
@@ -187,9 +183,6 @@ def test_a_repository_without_a_head_and_two_drafts_at_once_are_refused(world):
     assert done.code == 3 and "holds no MTP head among" in done.errors()[0]
     done = world("run", "--target", TARGET, "--draft", TARGET, "--head-from", ORIGINAL, "hello")
     assert done.code == 2 and "both name a draft" in done.errors()[0]
-    done = world("pull", "--head-from", ORIGINAL)
-    message = f"--head-from {ORIGINAL} has no target to draft for"
-    assert (done.code, done.errors()[0]) == (2, message)
 
 
 def test_models_toml_names_it_as_head_from(world):
@@ -201,12 +194,6 @@ def test_models_toml_names_it_as_head_from(world):
     world.models.write_text(f'schema_version = 1\n[pairs.mine]\n{entry}\ndraft = "{TARGET}"\n')
     done = world("pull", "mine")
     assert done.code == 2 and "which both name a draft" in done.errors()[0]
-
-
-def test_a_pull_writes_the_head_down_as_head_from(world):
-    assert world(*PULL).code == 0
-    text = world.models.read_text()
-    assert f'head_from = "{ORIGINAL}"' in text and "draft" not in text
 
 
 def test_bench_and_doctor_take_it(world, tmp_path):

@@ -1,6 +1,7 @@
-"""`specdec help` as a person uses it: topics, documents and commands, in a pipe and on a terminal."""
+"""The two helps of a command, and `specdec help`: topics and documents, in a pipe and on a terminal."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -93,17 +94,36 @@ def test_help_of_a_command_is_its_help(specdec):
     ("words", "hint"),
     [
         (("how-it-work",), "the nearest: specdec help how-it-works"),
-        (("rum",), "the nearest: specdec help r"),
         (("pairs", "ad"), "the nearest: specdec help pairs add"),
-        (("zzz",), "specdec help lists all topics"),
         (("../docs/bench",), "the nearest: specdec help bench"),
     ],
 )
 def test_an_unknown_topic_is_a_usage_error_that_names_the_nearest(specdec, words, hint):
-    code, out, err = specdec("help", *words)
-    assert (code, out) == (2, "")
-    message, second = err.splitlines()
-    assert message == f"error: there is no topic {' '.join(words)}" and second.startswith(f"hint: {hint}")
+    assert specdec.refused("help", *words) == (2, f"there is no topic {' '.join(words)}", hint)
+
+
+def options(text):
+    """Long options in a help text."""
+    return set(re.findall(r"^│ (--[\w-]+)", text, re.M))
+
+
+@pytest.mark.parametrize("name", ["run", "chat", "bench"])
+def test_h_shows_the_dozen_usual_options_and_help_all_of_them(specdec, name):
+    short, every = specdec(name, "-h")[1], specdec(name, "--help")[1]
+    assert options(short) < options(every) and 10 <= len(options(short)) <= 16
+    assert "Advanced" not in short and "Advanced" in every
+    assert f"{len(options(every) - options(short))} more options: specdec {name} --help" in short
+
+
+def test_h_shows_everything_where_nothing_is_advanced(specdec):
+    assert specdec("rm", "-h") == specdec("rm", "--help")
+    assert specdec("-h") == specdec("--help")
+
+
+def test_60_columns_cut_no_option(specdec, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    out = specdec("run", "-h")[1]
+    assert "--num-draft-tokens" in out and "…" not in out and "--no-panel: none" in " ".join(out.split())
 
 
 @pytest.mark.slow

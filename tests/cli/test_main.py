@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -47,23 +46,12 @@ def test_help_is_fast_and_imports_nothing_heavy():
     assert min(seconds) < 0.3 * float(os.environ.get("TEST_SLOWNESS", "1")), seconds
 
 
-@pytest.mark.slow
-def test_a_real_process_answers_as_the_command_does_in_this_one(specdec, tiny_pair):
-    code, out, _ = ran(*tiny(tiny_pair), "def f(")
-    assert (code, out) == specdec(*tiny(tiny_pair), "def f(")[:2]
-
-
 def test_the_answer_alone_is_on_stdout_and_the_summary_on_stderr(specdec, tiny_pair):
     code, out, err = specdec(*tiny(tiny_pair), "def f(")
     quiet_code, quiet_out, quiet_err = specdec(*tiny(tiny_pair, "-q"), "def f(")
     assert (code, quiet_code, quiet_err) == (0, 0, "")
     assert out == quiet_out
     assert "24 tokens in" in err and "\x1b" not in err
-
-
-def test_every_k_prints_the_same_answer(specdec, tiny_pair):
-    answers = {specdec(*tiny(tiny_pair, "-k", k), "def f(")[1] for k in ("0", "1", "5", "16")}
-    assert len(answers) == 1
 
 
 def test_json_is_one_event_a_line_and_the_trace_is_the_same(specdec, tiny_pair, tmp_path):
@@ -78,11 +66,6 @@ def test_json_is_one_event_a_line_and_the_trace_is_the_same(specdec, tiny_pair, 
     assert trace.read_text() == out
 
 
-def test_stdin_comes_before_the_prompt(specdec, tiny_pair):
-    piped = specdec(*tiny(tiny_pair), "b", stdin=b"a\n")[1]
-    assert piped == specdec(*tiny(tiny_pair), "a\n\nb")[1]
-
-
 def test_options_are_read_from_the_environment(specdec, tiny_pair, monkeypatch):
     target, draft = map(str, tiny_pair)
     settings = {"SPECDEC_TARGET": target, "SPECDEC_DRAFT": draft, "SPECDEC_MAX_TOKENS": "5", "SPECDEC_K": "2"}
@@ -92,29 +75,10 @@ def test_options_are_read_from_the_environment(specdec, tiny_pair, monkeypatch):
     assert (events[0]["k"], events[-1]["stats"]["emitted_tokens"]) == (2, 5)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "stdin", "code", "message"),
-    [
-        (["run", ""], b"", 2, "the prompt is empty"),
-        (["run"], b" \n", 2, "the prompt is empty"),
-        (["run", "x", "-k", "17"], b"", 2, "-k 17 is outside 0 to 16"),
-        (["run", "x", "-k", "-1"], b"", 2, "-k -1 is outside 0 to 16"),
-        (["run", "x", "-n", "0"], b"", 2, "-n 0 is below 1"),
-        (["run", "x", "--drafter", "magic"], b"", 2, "--drafter magic is unknown"),
-        (["run", "x", "--frobnicate"], b"", 2, "No such option"),
-        (["rnu"], b"", 2, "No such command"),
-        (["run", "x", "--draft", "a/b"], b"", 2, "--draft a/b has no target to draft for"),
-        (["run", "x", "-p", "demo", "--target", "a/b"], b"", 2, "both name a target"),
-        (["run", "x", "--trace", "/nowhere/trace.jsonl"], b"", 2, "/nowhere/trace.jsonl"),
-        (["run"], b"caf\xe9", 2, "stdin is not UTF-8: byte 0xe9 at 3 of 4"),
-        (["run", "x", "-p", "dmeo"], b"", 3, "no pair named dmeo"),
-        (["run", "x", "--target", "./nowhere"], b"", 3, "no folder ./nowhere"),
-        (["run", "x", "--target", "nobody/nothing"], b"", 3, "nobody/nothing is neither a folder here nor"),
-    ],
-)
-def test_bad_requests_are_two_lines_and_the_right_code(specdec, arguments, stdin, code, message):
-    found, said, _ = specdec.refused(*arguments, stdin=stdin)
-    assert found == code and message in said
+@pytest.mark.parametrize(("stdin", "message"), [(b" \n", "the prompt is empty"), (b"caf\xe9", "byte 0xe9 at 3 of 4")])
+def test_what_is_piped_is_refused_where_it_is_no_prompt(specdec, stdin, message):
+    code, said, _ = specdec.refused("run", stdin=stdin)
+    assert code == 2 and message in said
 
 
 def damaged(tmp_path, how):
@@ -124,8 +88,6 @@ def damaged(tmp_path, how):
         weights.unlink()
     elif how == "truncated":
         weights.write_bytes(weights.read_bytes()[:1000])
-    elif how == "corrupt":
-        weights.write_bytes(b"\xff" * 1000)
     else:
         config.write_text(json.dumps(TINY | json.loads(how)))
     return folder
@@ -136,9 +98,7 @@ def damaged(tmp_path, how):
     [
         ("no weights", 3, "no weights for"),
         ("truncated", 3, "is damaged (1000 bytes)"),
-        ("corrupt", 3, "is damaged (1000 bytes)"),
         ('{"model_type": "riddle"}', 3, "is of type riddle"),
-        ('{"model_file": "evil.py"}', 4, "asks to run code from the repository"),
         ('{"auto_map": {"AutoModel": "evil.Model"}}', 4, "asks to run code from the repository"),
         ('{"model_type": "olmo"}', 3, "mlx-lm needs the package hf_olmo"),
     ],
@@ -161,63 +121,24 @@ def test_a_prompt_longer_than_the_context_exits_5(specdec, tiny_pair):
 
 
 @pytest.mark.slow
-def test_a_closed_pipe_ends_quietly(tiny_pair):
-    command = [sys.executable, "-m", "specdec_cli", *tiny(tiny_pair, "--json", "-n", "200"), "def f("]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT)
-    assert process.stdout.readline().startswith(b'{"event": "start"')
-    process.stdout.close()
-    assert (process.wait(60), process.stderr.read()) == (0, b"")
-    process.stderr.close()
-
-
-def interrupted(arguments, presses, after):
-    """(exit code, stdout, stderr) of a run that gets SIGINT `presses` times once stdout shows `after`."""
+def test_ctrl_c_keeps_the_partial_text_and_exits_130(tmp_path):
+    """A context so long that the reply cannot end by itself before the signal."""
+    folder = tiny_folder(tmp_path / "slow", TINY | {"max_position_embeddings": 100_000}, seed=1, endless=True)
+    arguments = ["run", "--target", str(folder), "--raw", "-n", "90000", "--json", "def f("]
     command = [sys.executable, "-m", "specdec_cli", *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT)
     seen = b""
-    while after not in seen or len(seen) < 20:
+    while b'"index": 5' not in seen:
         seen += os.read(process.stdout.fileno(), 65536)
-    for _ in range(presses):
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=300)
-    return process.returncode, (seen + out).decode(), err.decode()
-
-
-def slow_pair(tmp_path):
-    """A context so long that the reply cannot end by itself before the signal."""
-    folder = tiny_folder(tmp_path / "slow", TINY | {"max_position_embeddings": 100_000}, seed=1, endless=True)
-    return ["run", "--target", str(folder), "--raw", "-n", "90000"]
-
-
-@pytest.mark.slow
-def test_ctrl_c_keeps_the_partial_text_and_exits_130(tmp_path):
-    code, out, err = interrupted([*slow_pair(tmp_path), "--json", "def f("], 1, b'"index": 5')
-    finish = json.loads(out.splitlines()[-1])
-    assert (code, finish["event"], finish["reason"]) == (130, "finish", "interrupted")
-    assert finish["text"] and "Traceback" not in err
-
-
-@pytest.mark.slow
-def test_ctrl_c_while_the_answer_is_plain_text_says_that_it_is_partial(tmp_path):
-    code, out, err = interrupted([*slow_pair(tmp_path), "def f("], 1, b"")
-    assert code == 130 and out.strip()
-    assert "interrupted" in err and "Traceback" not in err
+    finish = json.loads((seen + out).splitlines()[-1])
+    assert (process.returncode, finish["event"], finish["reason"]) == (130, "finish", "interrupted")
+    assert finish["text"] and b"Traceback" not in err
 
 
 def test_without_arguments_it_shows_its_help(specdec):
     assert specdec() == specdec("--help")
-
-
-def test_the_help_lists_every_command_on_one_line_in_its_panel(specdec):
-    lines = specdec("--help")[1].splitlines()
-    listed, panel = {}, ""
-    for line in lines:
-        if line.startswith("╭─"):
-            panel = line.strip("╭─╮ ")
-        elif panel in PANELS and line.startswith("│"):
-            listed.setdefault(panel, []).append(line.strip("│").split()[0])
-    assert listed == {panel: list(names) for panel, names in PANELS.items()}
 
 
 def test_no_command_is_missing_from_the_panels():
@@ -227,25 +148,6 @@ def test_no_command_is_missing_from_the_panels():
         for info in (*group.typer_instance.registered_commands, *group.typer_instance.registered_groups)
     )
     assert sorted(registered) == sorted(name for names in PANELS.values() for name in names)
-
-
-def test_version(specdec):
-    assert specdec("--version")[:2] == (0, "specdec 0.1.0\n")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message", "hint"),
-    [
-        (("--temp", "-1"), "--temp -1.0 is outside 0 to 100", "off is --temp 0"),
-        (("--top-p", "2"), "--top-p 2.0 is outside 0 to 1", "off is --top-p 1"),
-        (("--rule", "blok"), "--rule blok is none of auto, token, block, coupled, match", "--rule block"),
-        (("--logit-bias", "3"), "--logit-bias 3 is not ID=VALUE", "--logit-bias 42=-5"),
-        (("--kv-bits", "3"), "--kv-bits 3 is none of 2, 4, 8", "--kv-bits 2"),
-    ],
-)
-def test_sampling_flags_out_of_bounds_are_usage_errors(specdec, arguments, message, hint):
-    code, said, then = specdec.refused("run", "x", *arguments)
-    assert (code, said.startswith(message), hint in then) == (2, True, True)
 
 
 def test_one_seed_gives_one_text_for_every_k_and_drafter(specdec, tiny_pair):

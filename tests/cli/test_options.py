@@ -1,6 +1,10 @@
-"""Options that several commands share: one spelling, bounds, and SPECDEC_* as defaults."""
+"""Options that several commands share: one spelling, groups, SPECDEC_* as defaults, and completion in the shell."""
 
+import inspect
 import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, get_args, get_type_hints
 
 import pytest
@@ -8,107 +12,151 @@ import typer
 from typer.testing import CliRunner
 
 from fakes.ui_script import script
-from specdec_cli.cli import options as shared
-from specdec_cli.cli.groups import grouped
-from specdec_cli.cli.options import ADVANCED, AnswerOptions, DisplayOptions, ModelOptions, PairOptions, option
+from specdec_cli.cli.command import LAST, grouped
+from specdec_cli.cli.main import app
+from specdec_cli.cli.options import (
+    ADVANCED,
+    AnswerOptions,
+    DisplayOptions,
+    ModelOptions,
+    PairOptions,
+    SamplingOptions,
+    ShapeOptions,
+)
 from specdec_cli.errors import UsageError
 from specdec_cli.events import Failure
-from specdec_cli.kinds import DRAFTERS
+from specdec_cli.request import BOUNDS, effective, flag
 
-GROUPS = (PairOptions, ModelOptions, AnswerOptions, DisplayOptions)
-
-
-def infos(group):
-    """Name -> what Typer was given, of a group's fields."""
-    hints = get_type_hints(group, include_extras=True)
-    return {name: get_args(hint)[1] for name, hint in hints.items() if get_args(hint)[1:]}
+PACKAGE = Path(__file__).parents[2] / "specdec_cli"
+GROUPS = (PairOptions, ModelOptions, AnswerOptions, DisplayOptions, SamplingOptions, ShapeOptions)
+FLAGS = {"temperature": "temp"} | {name: name for name in BOUNDS if name != "temperature"}
+# Variables read outside the options; every other one sets the default of an option.
+OTHERS = {"SPECDEC_API_KEY", "SPECDEC_BLAS", "SPECDEC_DEBUG", "SPECDEC_MODELS"}
 
 
-def run(kind, *arguments, **environment):
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Two options."""
+
+    force: Annotated[bool, typer.Option("--force")] = False
+    depth: Annotated[int, typer.Option("-d", envvar="TEST_DEPTH")] = 3
+
+
+DEEP = Lengths(depth=9)
+
+
+@grouped
+def command(*, lengths: Lengths, name: Annotated[str, typer.Option()] = "x") -> None:
+    """A command."""
+    typer.echo(f"{lengths} {name}")
+
+
+@grouped
+def deep(*, lengths: Lengths = DEEP) -> None:
+    """The same options with other defaults."""
+    typer.echo(f"{lengths}")
+
+
+def invoke(function, *arguments, **environment):
+    application = typer.Typer()
+    application.command()(function)
+    return CliRunner().invoke(application, arguments, env=environment)
+
+
+def read(kind, *arguments, **environment):
     @grouped
     def command(*, values: kind) -> None:
         typer.echo(repr(values))
 
-    application = typer.Typer()
-    application.command()(command)
-    return CliRunner().invoke(application, arguments, env=environment)
+    return invoke(command, *arguments, **environment)
 
 
-def test_an_option_of_two_groups_is_spelled_the_same():
+def test_a_group_becomes_its_fields_and_comes_back_as_one_value():
+    assert invoke(command).output == "Lengths(force=False, depth=3) x\n"
+    assert invoke(command, "-d", "5", "--force", "--name", "y").output == "Lengths(force=True, depth=5) y\n"
+    assert invoke(command, TEST_DEPTH="7").output == "Lengths(force=False, depth=7) x\n"
+    assert invoke(deep).output == "Lengths(force=False, depth=9)\n"
+    assert "force" in LAST and list(inspect.signature(command).parameters) == ["depth", "name", "force"]
+
+
+@pytest.mark.parametrize(
+    ("name", "max_tokens"), [("run", 512), ("chat", 2048), ("audit", 64), ("bench", None), ("check", None)]
+)
+def test_every_command_keeps_its_own_defaults(name, max_tokens):
+    options = {parameter.name: parameter for parameter in typer.main.get_command(app).commands[name].params}
+    assert {"target", "draft", "target_revision", "draft_revision", "offline"} <= options.keys()
+    assert max_tokens is None or options["max_tokens"].default == max_tokens
+
+
+def test_an_option_of_two_groups_is_spelled_the_same_and_has_one_help_line():
     seen = {}
     for group in GROUPS:
-        for name, info in infos(group).items():
+        for name, hint in get_type_hints(group, include_extras=True).items():
+            info = get_args(hint)[1]
             spelling = (info.param_decls, info.envvar, info.help, info.rich_help_panel)
             assert seen.setdefault(name, spelling) == spelling
+            assert info.help.endswith(".") and info.rich_help_panel in (None, ADVANCED)
 
 
-@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.__name__)
-def test_every_option_has_a_help_line_and_its_environment_variable_is_specdecs(group):
-    for info in infos(group).values():
-        assert info.help.endswith(".") and info.envvar in (None, f"SPECDEC_{(info.envvar or '')[8:]}")
-        assert info.rich_help_panel in (None, ADVANCED)
+def variables(command):
+    for parameter in command.params:
+        if isinstance(parameter.envvar, str):
+            yield parameter.envvar
+    for inner in getattr(command, "commands", {}).values():
+        yield from variables(inner)
+
+
+def test_every_variable_that_the_code_reads_is_in_the_documents_table_and_no_other():
+    table = re.findall(r"^\| `(SPECDEC_\w+)` \|", (PACKAGE / "docs/environment.md").read_text("utf-8"), re.M)
+    known = {*OTHERS, *variables(typer.main.get_command(app))}
+    assert sorted(table) == sorted(known)
+    source = "".join(path.read_text("utf-8") for path in PACKAGE.rglob("*.py"))
+    assert {"SPECDEC_" + name for name in re.findall(r'\benv="([A-Z_]+)"', source)} <= known
+    assert set(re.findall(r"\bSPECDEC_[A-Z_]*[A-Z]\b", source)) <= known
 
 
 @pytest.mark.parametrize(
     ("name", "value", "field"),
     [
         ("SPECDEC_PAIR", "tiny", "pair='tiny'"),
-        ("SPECDEC_TARGET", "org/t", "target='org/t'"),
-        ("SPECDEC_DRAFT", "org/d", "draft='org/d'"),
-        ("SPECDEC_DRAFTER", "ngram", "drafter='ngram'"),
         ("SPECDEC_KV_BITS", "8", "kv_bits=8"),
-        ("SPECDEC_OFFLINE", "1", "offline=True"),
+        ("SPECDEC_DRAFTER", "ngram", "drafter='ngram'"),
     ],
 )
 def test_the_environment_gives_a_default_and_a_flag_wins(name, value, field):
-    assert field in run(ModelOptions, **{name: value}).output
-    flags = ("-p", "p", "--target", "t", "--draft", "d", "--drafter", "none", "--kv-bits", "2", "--offline")
-    assert name == "SPECDEC_OFFLINE" or field not in run(ModelOptions, *flags, **{name: value}).output
-
-
-@pytest.mark.parametrize(
-    ("group", "arguments", "message"),
-    [
-        (AnswerOptions, ("-n", "0"), "-n 0 is below 1"),
-        (AnswerOptions, ("--max-context", "0"), "--max-context 0 is below 1"),
-        (ModelOptions, ("--kv-bits", "3"), "--kv-bits 3 is none of 2, 4, 8"),
-    ],
-)
-def test_a_value_out_of_bounds_is_a_usage_error(group, arguments, message):
-    error = run(group, *arguments).exception
-    assert isinstance(error, UsageError) and error.message == message
+    assert field in read(ModelOptions, **{name: value}).output
+    assert field not in read(ModelOptions, "-p", "p", "--drafter", "none", "--kv-bits", "2", **{name: value}).output
 
 
 def test_stops_are_repeatable():
-    assert "stop=['a', 'b']" in run(AnswerOptions, "--stop", "a", "--stop", "b").output
+    assert "stop=['a', 'b']" in read(AnswerOptions, "--stop", "a", "--stop", "b").output
 
 
-def test_the_help_names_every_drafter():
-    assert all(name in shared.WHO_DRAFTS for name in DRAFTERS)
+@pytest.mark.parametrize("name", BOUNDS)
+def test_every_sampling_flag_arrives_under_its_own_name_and_its_bounds_name_it(name):
+    """Seven values are passed on by position: any two exchanged would show here."""
+    low, high, _ = BOUNDS[name]
+    value = high if name == "top_p" else (low + high) / 2
+    assert SamplingOptions(**{FLAGS[name]: value}).values() == dict.fromkeys(BOUNDS) | {name: value}
+    with pytest.raises(UsageError, match=f"--{flag(name)} .* is outside"):
+        SamplingOptions(**{FLAGS[name]: high + 1}).values()
 
 
-def test_an_advanced_option_is_in_the_advanced_panel():
-    def command(value: Annotated[int, option("--value", advanced=True, help="A value.")] = 1) -> None:
-        """A command."""
-
-    application = typer.Typer()
-    application.command()(command)
-    assert ADVANCED in CliRunner().invoke(application, ["--help"]).output
+def test_what_is_not_given_is_the_targets_own():
+    own = {"do_sample": True, "temperature": 0.6, "top_k": 20}
+    found = effective(own, SamplingOptions(top_p=0.9).values())
+    assert (found["temperature"], found["top_k"], found["top_p"], found["min_p"]) == (0.6, 20, 0.9, 0.0)
+    assert SamplingOptions(logit_bias=["3=1", "4=-2.5", "3=7"]).bias() == ((3, 7.0), (4, -2.5))
 
 
-@pytest.mark.parametrize(
-    ("quiet", "json", "notices"), [(False, False, True), (True, False, False), (False, True, False)]
-)
-def test_notices_are_left_out_where_stderr_holds_errors_only(quiet, json, notices):
-    assert DisplayOptions(quiet=quiet, json=json).notices is notices
-
-
-def test_the_display_of_json_writes_the_trace_too(tmp_path, capsys):
+def test_the_display_of_json_writes_the_trace_too_and_leaves_stderr_for_errors(tmp_path, capsys):
     trace = tmp_path / "trace.jsonl"
     with DisplayOptions(json=True, trace=trace).open("tiny") as display:
         display.handle(Failure("gone", "pull it", 3))
     out = capsys.readouterr().out
     assert json.loads(out)["exit_code"] == 3 and trace.read_text() == out
+    notices = [DisplayOptions(**given).notices for given in ({}, {"quiet": True}, {"json": True})]
+    assert notices == [True, False, False]
 
 
 def test_verbose_says_what_a_round_costs(capsys):
@@ -116,3 +164,34 @@ def test_verbose_says_what_a_round_costs(capsys):
         for event in script():
             display.handle(event)
     assert "a round costs 1.0 plain steps" in capsys.readouterr().err
+
+
+@pytest.fixture
+def completed(specdec, monkeypatch):
+    def complete(words):
+        monkeypatch.setenv("_SPECDEC_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+        return specdec()[1:]
+
+    return complete
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("specdec run -p dem", ["demo", "demo-hybrid"]),
+        ("specdec run --drafter n", ["ngram", "none"]),
+        ("specdec chat --rule co", ["coupled"]),
+        ("specdec bench --kinds code,ch", ["code,chat"]),
+        ("specdec help re", ["replay"]),
+        ("specdec serve --print-config c", ["codex", "claude", "continue"]),
+    ],
+)
+def test_values_complete_in_the_shell(completed, words, found):
+    assert completed(words)[0].split() == found
+
+
+def test_a_broken_models_toml_completes_nothing_and_says_nothing(specdec, completed):
+    specdec.models.write_text("schema_version = ")
+    assert "".join(completed("specdec run -p d")).strip() == ""

@@ -1,83 +1,23 @@
 """`specdec run`: its prompt and its events in this process, its screen on a real pseudo-terminal."""
 
-import fcntl
 import io
 import json
-import os
-import pty
-import select
 import signal
-import struct
-import subprocess
 import sys
-import termios
-import time
 
-import pyte
 import pytest
 
 from fakes.failing import MEMORY, SCREEN, FailingDevice
 from fakes.models import TINY, tiny_folder
+from fakes.terminal import Terminal
 from fakes.ui_script import script
 from specdec_cli.cli.run import read_prompt, show_events
-from specdec_cli.errors import DoesNotFit, SpecdecError, UsageError
-from specdec_cli.events import Failure, Finish
-
-COLUMNS, ROWS = 80, 30
+from specdec_cli.errors import DoesNotFit
+from specdec_cli.events import Failure
 
 
-class Screen:
-    """One run of specdec on a pty of its own, as a person would see it."""
-
-    def __init__(self, *arguments, **environment):
-        self._screen = pyte.HistoryScreen(COLUMNS, ROWS, history=2000)
-        self._stream = pyte.ByteStream(self._screen)
-        self.raw = b""
-        self._master, slave = pty.openpty()
-        self._size(COLUMNS, ROWS)
-        settings = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "COLUMNS", "LINES")}
-        command = [sys.executable, "-m", "specdec_cli", *arguments]
-        # pyte cuts rows that become too wide, as xterm does.
-        everything = settings | {"TERM": "xterm-256color", "XTERM_VERSION": "pyte"} | environment
-        streams = {"stdin": slave, "stdout": slave, "stderr": slave}
-        self.process = subprocess.Popen(command, env=everything, start_new_session=True, **streams)
-        os.close(slave)
-
-    def _size(self, columns, rows):
-        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-
-    def resize(self, columns, rows):
-        self._size(columns, rows)
-        self._screen.resize(rows, columns)
-        self.process.send_signal(signal.SIGWINCH)
-
-    def type(self, keys):
-        os.write(self._master, keys)
-
-    def read_until(self, text, seconds=60):
-        """Feed the emulator until `text` was written (None: until the program ended)."""
-        end = time.monotonic() + seconds
-        while text is None or text not in self.raw:
-            assert time.monotonic() < end, self.raw[-2000:]
-            if not select.select([self._master], [], [], 0.2)[0]:
-                continue
-            try:
-                data = os.read(self._master, 65536)
-            except OSError:
-                break
-            if not data:
-                break
-            self.raw += data
-            self._stream.feed(data)
-        return self
-
-    def end(self):
-        """(exit code, all lines ever shown, cursor visible)."""
-        self.read_until(None)
-        code = self.process.wait(30)
-        os.close(self._master)
-        scrolled = ["".join(row[x].data for x in range(COLUMNS)).rstrip() for row in self._screen.history.top]
-        return code, scrolled + [line.rstrip() for line in self._screen.display], not self._screen.cursor.hidden
+def run_on(home, *arguments, **environment):
+    return Terminal(home, "run", "--raw", *arguments, **environment)
 
 
 @pytest.fixture(scope="module")
@@ -87,14 +27,11 @@ def long_folder(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_final_screen_holds_the_answer_one_panel_and_the_summary():
-    code, lines, cursor = Screen("run", "--raw", "-n", "30", "def read_lines(path):\n").end()
-    plain = [sys.executable, "-m", "specdec_cli", "run", "--raw", "-n", "30", "-q", "def read_lines(path):\n"]
-    answer = subprocess.run(plain, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL).stdout
-    text = "\n".join(lines)
-    assert (code, cursor) == (0, True)
+def test_the_final_screen_holds_the_answer_one_panel_and_the_summary(tmp_path, specdec):
+    code, text = run_on(tmp_path, "-n", "30", "def read_lines(path):\n").end()
+    answer = specdec("run", "--raw", "-n", "30", "-q", "def read_lines(path):\n")[1]
     # The panel's terminal folds long lines at words; nothing else may differ.
-    assert "".join(answer.split()) in "".join(text.split())
+    assert code == 0 and "".join(answer.split()) in "".join(text.split())
     assert text.count("╭─ demo · ") == 1
     assert text.count("demo pair") == 1
     assert "tokens in" in text and "✓ accepted" in text and "stopped at --max-tokens 30" in text
@@ -102,80 +39,55 @@ def test_the_final_screen_holds_the_answer_one_panel_and_the_summary():
 
 
 @pytest.mark.slow
-def test_ctrl_c_on_the_terminal_keeps_the_text_and_the_cursor(long_folder):
-    screen = Screen("run", "--raw", "--target", long_folder, "--draft", long_folder, "-n", "90000", "def f(")
-    screen.read_until(b"accepted")
-    os.killpg(screen.process.pid, signal.SIGINT)
-    code, lines, cursor = screen.end()
-    assert (code, cursor) == (130, True)
-    assert any("interrupted" in line for line in lines)
-    assert not any("Traceback" in line for line in lines)
+def test_ctrl_c_on_the_terminal_keeps_the_text_and_the_cursor(tmp_path, long_folder):
+    screen = run_on(tmp_path, "--target", long_folder, "--draft", long_folder, "-n", "90000", "def f(")
+    screen.wait(b"accepted").send(signal.SIGINT)
+    code, text = screen.end()
+    assert code == 130 and "interrupted" in text and "Traceback" not in text
 
 
 @pytest.mark.slow
-def test_a_resize_in_mid_reply_leaves_one_panel(long_folder):
-    screen = Screen("run", "--raw", "--target", long_folder, "--draft", long_folder, "-n", "250", "-k", "3", "def f(")
-    screen.read_until(b"accepted")
-    screen.resize(60, 24)
-    code, lines, cursor = screen.end()
-    assert (code, cursor) == (0, True)
-    assert sum(line.startswith("╭─ model · ") for line in lines) == 1
+def test_a_resize_in_mid_reply_leaves_one_panel(tmp_path, long_folder):
+    screen = run_on(tmp_path, "--target", long_folder, "--draft", long_folder, "-n", "250", "-k", "3", "def f(")
+    screen.wait(b"accepted").resize(60, 24)
+    code, text = screen.end()
+    assert code == 0 and sum(line.startswith("╭─ model · ") for line in text.splitlines()) == 1
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
-def test_no_color_and_dumb_terminals_get_no_colour(environment):
-    screen = Screen("run", "--raw", "-n", "12", "def f(", **environment)
-    code, lines, _ = screen.end()
+@pytest.mark.parametrize(
+    ("environment", "more"), [({"NO_COLOR": "1"}, ()), ({"TERM": "dumb"}, ()), ({}, ("--plain",))], ids=str
+)
+def test_no_color_gets_no_colour_and_dumb_terminals_and_plain_no_control_code(tmp_path, environment, more):
+    screen = run_on(tmp_path, "-n", "12", *more, "def f(", **environment)
+    code, text = screen.end()
     colours = [f"\x1b[{n}m".encode() for n in range(30, 38)] + [b"\x1b[38;", b";3", b"\x1b[1;3"]
-    assert code == 0
-    assert not [c for c in colours if c in screen.raw]
-    if environment.get("TERM") == "dumb":
-        assert b"\x1b" not in screen.raw
-    assert any("tokens in" in line for line in lines)
+    assert code == 0 and "tokens in" in text and not [c for c in colours if c in screen.raw]
+    assert "NO_COLOR" in environment or b"\x1b" not in screen.raw
 
 
 @pytest.mark.slow
-def test_plain_writes_no_control_code_at_all():
-    screen = Screen("run", "--raw", "--plain", "-n", "12", "def f(")
-    code, lines, _ = screen.end()
-    assert code == 0 and b"\x1b" not in screen.raw
-    assert any("tokens in" in line for line in lines)
+def test_without_a_prompt_a_person_gets_the_chat(tmp_path):
+    """It was an error that named the chat."""
+    screen = Terminal(tmp_path, "run", "-n", "3", "-s", "be short").ready()
+    screen.type("/show\r")
+    screen.wait("be short").type("\x04")
+    code, text = screen.end()
+    assert code == 0 and ["max-tokens", "3"] in [line.split() for line in text.splitlines()]
 
 
 # Without a terminal
 
 
-def typed(monkeypatch, data):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-
-
 @pytest.mark.parametrize(
     ("data", "argument", "expected"),
-    [
-        (b"", "b", "b"),
-        (b"a", None, "a"),
-        (b"a\n", "b", "a\n\nb"),
-        ("é🙂".encode(), "b", "é🙂\nb"),
-        (b" ", "b", " \nb"),
-    ],
+    [(b"", "b", "file\nb"), (b"a\n", "b", "a\n\nfile\nb"), ("é🙂".encode(), None, "é🙂\nfile")],
 )
-def test_piped_text_comes_before_the_prompt(monkeypatch, data, argument, expected):
-    typed(monkeypatch, data)
-    assert read_prompt(argument) == expected
-
-
-@pytest.mark.parametrize(("data", "argument"), [(b"", None), (b"", ""), (b" \n\t", None), (b"\n", " ")])
-def test_a_prompt_of_nothing_is_refused(monkeypatch, data, argument):
-    typed(monkeypatch, data)
-    with pytest.raises(UsageError, match="the prompt is empty: 0 characters"):
-        read_prompt(argument)
-
-
-def test_bytes_that_are_no_utf_8_are_refused_with_their_place(monkeypatch):
-    typed(monkeypatch, b"caf\xe9")
-    with pytest.raises(UsageError, match="byte 0xe9 at 3 of 4"):
-        read_prompt("b")
+def test_stdin_comes_first_then_the_file_then_the_prompt(monkeypatch, tmp_path, data, argument, expected):
+    path = tmp_path / "prompt.txt"
+    path.write_text("file")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    assert read_prompt(argument, path) == expected
 
 
 class Shown:
@@ -191,12 +103,6 @@ def failing(events, error):
     raise error
 
 
-def test_events_are_shown_in_order_up_to_the_finish():
-    display = Shown()
-    finish = show_events(iter(script()), display)
-    assert isinstance(finish, Finish) and display.events == script()
-
-
 def test_a_failure_after_the_start_is_shown_and_raised_and_one_before_it_is_only_raised():
     error = DoesNotFit("too long", "shorten it")
     for events, shown in ((script()[:3], [*script()[:3], Failure("too long", "shorten it", 5)]), ([], [])):
@@ -204,11 +110,6 @@ def test_a_failure_after_the_start_is_shown_and_raised_and_one_before_it_is_only
         with pytest.raises(DoesNotFit):
             show_events(failing(events, error), display)
         assert display.events == shown
-
-
-def test_a_session_that_just_ends_is_an_error():
-    with pytest.raises(SpecdecError, match="without a finish event"):
-        show_events(iter(script()[:-1]), Shown())
 
 
 @pytest.mark.parametrize(("message", "code"), [(MEMORY, 5), (SCREEN, 1)])
@@ -224,13 +125,6 @@ def test_a_failure_of_the_device_is_two_lines_an_event_and_its_exit_code(specdec
     assert (found, last["event"], last["exit_code"]) == (code, "error", code)
 
 
-def test_stdin_comes_first_then_the_file_then_the_prompt(monkeypatch, tmp_path):
-    path = tmp_path / "prompt.txt"
-    path.write_text("file")
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"stdin")))
-    assert read_prompt("prompt", path) == "stdin\nfile\nprompt"
-
-
 @pytest.mark.parametrize(
     ("data", "message"),
     [(b"caf\xe9", "is not UTF-8: byte 0xe9 at 3 of 4"), (None, "cannot be read: No such file or directory")],
@@ -243,17 +137,6 @@ def test_a_file_that_is_no_prompt_is_refused_with_its_name(specdec, tmp_path, da
     assert code == 2 and str(path) in said and message in said
 
 
-def test_without_a_prompt_on_a_terminal_the_hint_names_chat(monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    monkeypatch.setattr(sys, "stdin", Terminal())
-    with pytest.raises(UsageError) as refused:
-        read_prompt(None)
-    assert "specdec chat" in refused.value.hint and refused.value.exit_code == 2
-
-
 def test_special_tokens_in_a_prompt_are_letters_unless_it_is_raw(specdec):
     def prompt_tokens(*options):
         _, out, _ = specdec("run", *options, "--json", "-n", 1, "a<|im_end|>\n<|im_start|>b")
@@ -262,13 +145,31 @@ def test_special_tokens_in_a_prompt_are_letters_unless_it_is_raw(specdec):
     assert (prompt_tokens("--raw"), prompt_tokens()) == (5, 27)
 
 
+PREDICTED = ("run", "--raw", "-p", "demo", "-n", "48", "def read_lines(path):\n")
+
+
 @pytest.mark.slow
-def test_without_a_prompt_a_person_gets_the_chat():
-    """It was an error that named the chat."""
-    screen = Screen("run", "-n", "3", "-s", "be short")
-    screen.read_until(b"/help")
-    screen.type(b"/show\r")
-    screen.read_until(b"be short")
-    screen.type(b"\x04")
-    code, lines, _ = screen.end()
-    assert (code, any(line.split() == ["max-tokens", "3"] for line in lines)) == (0, True)
+def test_a_prediction_gives_the_same_answer_in_fewer_passes(specdec, tmp_path):
+    _, plain, _ = specdec(*PREDICTED, "-q", "-k", "0")
+    file = tmp_path / "expected.py"
+    file.write_text(plain)
+    code, out, _ = specdec(*PREDICTED, "--json", "-k", "8", "--drafter", "ngram", "--predict", str(file))
+    finish = json.loads(out.splitlines()[-1])
+    assert code == 0 and finish["text"] == plain.removesuffix("\n")
+    assert finish["stats"]["accepted_by"]["prediction"] > 24 > finish["stats"]["rounds"]
+
+
+def test_a_prediction_that_would_be_left_aside_is_refused_before_any_model(specdec, tmp_path):
+    (tmp_path / "text").write_text("caf\u00e9")
+    code, message, hint = specdec.refused(*PREDICTED, "--predict", tmp_path / "text", "--drafter", "model")
+    assert code == 2 and "--drafter model looks nothing up" in message
+    assert hint.startswith("take --drafter ngram or")
+
+
+def test_a_prediction_outweighs_the_drafter_that_a_pair_names(specdec, tmp_path):
+    """The demo pair names its draft, so README's own example was refused."""
+    (tmp_path / "text").write_text("def f(): pass")
+    arguments = ("run", "--raw", "-p", "demo", "-n", "2", "--json", "--predict", tmp_path / "text", "def f")
+    code, out, _ = specdec(*arguments)
+    assert (code, json.loads(out.splitlines()[0])["drafter"]) == (0, "auto")
+    assert json.loads(specdec(*arguments, "-k", "0")[1].splitlines()[0])["drafter"] == "none"

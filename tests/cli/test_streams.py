@@ -41,9 +41,8 @@ def test_closed_stdin_and_stderr_are_empty_and_silent(tmp_path):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a device that is always full")  # noqa: PTH110
-@pytest.mark.parametrize("command", ["specdec --version", "specdec run -q -n 4 -k 0 'def f'"])
-def test_a_full_disk_under_stdout_is_said_with_exit_code_5(tmp_path, command):
-    done = shell(f"{command} > /dev/full", tmp_path)
+def test_a_full_disk_under_stdout_is_said_with_exit_code_5(tmp_path):
+    done = shell("specdec run -q -n 4 -k 0 'def f' > /dev/full", tmp_path)
     assert done.returncode == 5 and "No space left on device" in two_lines(done)
 
 
@@ -69,9 +68,7 @@ def test_a_stderr_that_fails_does_not_cost_the_answer(tmp_path, lost):
     assert shell(f"specdec run -p nosuch hi {lost}", tmp_path).returncode == 3
 
 
-@pytest.mark.parametrize(
-    "command", ["pairs", "help", "help bench", "help run", "run --help", "doctor", "-h", "run -h", "check demo"]
-)
+@pytest.mark.parametrize("command", ["pairs", "help bench", "run --help", "doctor", "run -h"])
 def test_a_reader_that_has_left_ends_every_command_with_0_and_silence(tmp_path, command):
     """What rich printed ended with 1: `specdec pairs | head -1`."""
     read, write = os.pipe()

@@ -6,8 +6,7 @@ import io
 from dataclasses import replace
 
 from fakes.models import TINY, byte_tokenizer, write_tokenizer
-from specdec_cli.chat.chat import Chat
-from specdec_cli.chat.loaded import Loaded
+from specdec_cli.chat.chat import Chat, Loaded
 from specdec_cli.chat.loop import run_chat
 from specdec_cli.chat.settings import ChatSettings
 from specdec_cli.engine.architectures import architectures

@@ -11,7 +11,7 @@ import pytest
 from fakes.chat import chat_with, networks, only_ascii, recorded, tokenizer_in
 from fakes.drafting import open_session
 from specdec_cli.chat import chat
-from specdec_cli.chat.loaded import Loaded
+from specdec_cli.chat.chat import Loaded
 from specdec_cli.engine.cache.rollback import leaves
 from specdec_cli.events import Finish, Prefill, RoundDone, Start
 from specdec_cli.pairs.catalog import registry

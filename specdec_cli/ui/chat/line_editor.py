@@ -1,4 +1,4 @@
-"""The input line of a chat, and the only door to prompt_toolkit. Law: a paste is one message, the history private."""
+"""The input line of a chat, and the only door to prompt_toolkit. A paste is one message; the history is private."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Protocol, TextIO
+from typing import TextIO
 
 import platformdirs
 from prompt_toolkit import PromptSession
@@ -24,6 +24,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import Output, create_output
 from prompt_toolkit.styles import Style
 
+from specdec_cli.chat.screen import Suggestion
 from specdec_cli.ui.echo import no_echo
 from specdec_cli.ui.terminal import safe
 
@@ -79,19 +80,6 @@ def open_history(kept: bool) -> History:
 def characters(text: str) -> str:
     """`text` with U+FFFD for each byte that was typed or pasted and is not UTF-8."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-class Suggestion(Protocol):
-    """A word that may replace the last `replaces` characters typed, and its description."""
-
-    @property
-    def word(self) -> str: ...
-
-    @property
-    def replaces(self) -> int: ...
-
-    @property
-    def about(self) -> str: ...
 
 
 Complete = Callable[[str], Sequence[Suggestion]]

@@ -1,17 +1,24 @@
-"""The screen of a chat. Law: stdout gets answers or their events only, and everything shown is filtered."""
+"""The screen of a chat. stdout gets answers or their events only, and everything shown is filtered.
+
+Markdown is filtered after rendering, too: rendering makes characters.
+"""
 
 from __future__ import annotations
 
 import base64
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TextIO
 
+from rich.console import Console
+from rich.markdown import Markdown as RichMarkdown
+from rich.segment import Segment, Segments
+from rich.table import Table
 from rich.text import Text
 
 from specdec_cli.chat.screen import Item, Markdown, Notice, Quote, Rows
@@ -19,12 +26,11 @@ from specdec_cli.errors import SpecdecError
 from specdec_cli.events import Event, Failure, Finish, Prefill, Start
 from specdec_cli.format import count
 from specdec_cli.models.text import Thinking
-from specdec_cli.ui.chat.reports import markdown, turn_lines, two_columns
-from specdec_cli.ui.chat.rows import ThinkingRows, ThinkingWriter
+from specdec_cli.ui.chat.thinking import ThinkingRows, ThinkingWriter
 from specdec_cli.ui.display import Display, JsonlDisplay, Tee, TraceDisplay, print_error
 from specdec_cli.ui.panel.live import PanelDisplay
 from specdec_cli.ui.plain import PlainDisplay
-from specdec_cli.ui.summary import print_lines
+from specdec_cli.ui.summary import SEPARATOR, costs, fitted, print_lines, reply_figures
 from specdec_cli.ui.terminal import can_draw, is_terminal, make_console, print_words, safe, terminal_size
 
 
@@ -64,7 +70,9 @@ class ChatScreen:
         self._small_panel, self._colour_answer = small_panel, colour_answer
         self._out, self._err = out, err
         self._json, self._quiet, self._plain, self._verbose = json, quiet or json, plain, verbose
-        self._trace, self.trace_code = trace, 0
+        self._trace = trace
+        # The exit code of a --trace that could not be written.
+        self.trace_code = 0
         self._console = make_console(err, plain=plain)
 
     @contextlib.contextmanager
@@ -76,14 +84,10 @@ class ChatScreen:
             yield shown
         finally:
             display.close()
-            self._report_trace()
-
-    def _report_trace(self) -> None:
-        """Says once that --trace could not be written; `trace_code` is that failure's exit code."""
-        failure = self._trace.failure if self._trace else None
-        if failure is not None and not self.trace_code:
-            self.trace_code = failure.exit_code
-            print_error(self._err, failure, self._plain)
+            failure = self._trace.failure if self._trace else None
+            if failure is not None and not self.trace_code:  # said once
+                self.trace_code = failure.exit_code
+                print_error(self._err, failure, self._plain)
 
     def _display(self, name: str, tags: Thinking | None, hidden: bool, panel: bool) -> Display:
         if self._json:
@@ -103,19 +107,10 @@ class ChatScreen:
         answer = ThinkingWriter(self._out, tags, hidden, styled)
         return _WithTurnLine(PlainDisplay(self._out, self._err, True, self._plain, answer), self)
 
-    def width(self) -> int:
-        """Columns of the terminal now."""
-        return terminal_size(self._err)[0]
-
-    def greet(self, rows: str) -> None:
-        """Shows the pair, and how to get help."""
-        if not self._quiet:
-            self._notice(rows)
-
     def turn(self, start: Start, prefill: Prefill | None, finish: Finish) -> None:
         """The line after a reply, and an empty one on a terminal."""
         if not self._quiet:
-            width = self.width()
+            width = terminal_size(self._err)[0]
             print_lines(self._console, turn_lines(start, prefill, finish, width, self._verbose), width)
             self._gap()
 
@@ -172,15 +167,6 @@ class ChatScreen:
         return f"{len(text)} characters handed to the terminal's clipboard"
 
 
-def opened_trace(stack: contextlib.ExitStack, path: Path | None) -> TraceDisplay | None:
-    """The file of --trace, closed with `stack`. Raises: UsageError if it cannot be opened."""
-    if path is None:
-        return None
-    trace = TraceDisplay(path)
-    stack.callback(trace.close)
-    return trace
-
-
 class _WithTurnLine:
     """A display, and the line after each reply."""
 
@@ -200,3 +186,89 @@ class _WithTurnLine:
 
     def close(self) -> None:
         self._display.close()
+
+
+def turn_lines(start: Start, prefill: Prefill | None, finish: Finish, width: int, verbose: bool = False) -> list[Text]:
+    """One line on the reply, its last parts dropped where it is too long; then why the reply ended early.
+
+    `verbose` adds what a round costs.
+    """
+    stats = finish.stats
+    said = reply_figures(stats) if stats.get("rounds") else []
+    if said and prefill is not None:
+        read = prefill.prompt_tokens - prefill.cached_tokens
+        said.append((f"read {read} of {count(prefill.prompt_tokens, 'token')}", "dim"))
+    reason = _reason(start, finish)
+    return [
+        *([fitted(said, [], width)] if said else []),
+        *(costs(start, stats, width) if verbose else []),
+        *([Text(reason, "yellow")] if reason else []),
+    ]
+
+
+def _reason(start: Start, finish: Finish) -> str:
+    if finish.reason == "interrupted":
+        return "interrupted: the conversation keeps the text above" if finish.text else ""
+    if finish.reason == "repetition":
+        return "stopped: the answer had become a loop; /set stop-repetition 0 goes on"
+    if finish.reason != "length":
+        return ""
+    if start.context_limit is not None and start.prompt_tokens + start.max_tokens >= start.context_limit:
+        return f"the context of {start.context_limit} tokens is full"
+    return f"stopped at {start.max_tokens} tokens: /set max-tokens N"
+
+
+def two_columns(rows: Sequence[tuple[str, str]]) -> Table:
+    """Name and value, aligned, long values folded."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(Text(safe(name), "bold"), Text(safe(value)))
+    return table
+
+
+def markdown(text: str, console: Console) -> Segments:
+    """`text` as Markdown; links show their addresses, lines stay lines, and code needs no fence."""
+    document = RichMarkdown(fenced(safe(text)), hyperlinks=False)
+    for token in document.parsed:
+        for part in token.children or ():
+            if part.type == "softbreak":
+                part.type = "hardbreak"
+    rendered = console.render(document)
+    return Segments([Segment(safe(part.text), part.style) for part in rendered if not part.control])
+
+
+_FENCE = re.compile(r"\s*(```|~~~)")
+_LISTED = re.compile(r"\s*([-*+>|]|\d+[.)])\s")
+_CODE = re.compile(
+    r"\t|  |(def|class|import|@\w+|async|#include|func|fn|const|var)\b.*[\w(){}:;\"'.]$|from \S+ import "
+)
+
+
+def fenced(text: str) -> str:
+    """`text` with a fence around each block of lines that is code and has none: its lines would be folded into one.
+
+    A block is code where a line is indented, unless it belongs to a list, or begins as code does.
+    """
+    shown: list[str] = []
+    in_fence = listed = False
+    for block in re.split(r"(\n(?:[ \t]*\n)+)", text):
+        lines = block.split("\n")
+        fences = sum(bool(_FENCE.match(line)) for line in lines)
+        if not block.strip() or in_fence or fences:
+            in_fence ^= fences % 2 == 1
+            shown.append(block)
+            continue
+        listed = bool(_LISTED.match(lines[0])) or (listed and lines[0].startswith((" ", "\t")))
+        code = not listed and any(_CODE.match(line) for line in lines)
+        shown.append(f"~~~~\n{block.strip(chr(10))}\n~~~~" if code else block)
+    return "".join(shown)
+
+
+def toolbar(parts: Sequence[str], width: int) -> str:
+    """The first `parts` that fit."""
+    shown = [safe(part).replace("\n", " ") for part in parts]
+    while len(shown) > 1 and len(SEPARATOR.join(shown)) > max(width - 2, 1):
+        shown.pop()
+    return SEPARATOR.join(shown)

@@ -12,10 +12,9 @@ from fakes.ui_script import PREFILL, ROUNDS, START, Terminal, drafted, finish
 from specdec_cli.chat.screen import Markdown, Notice, Quote, Rows
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.models.text import Thinking
-from specdec_cli.ui.chat.reports import toolbar
-from specdec_cli.ui.chat.rows import ThinkingWriter
-from specdec_cli.ui.chat.screen import ChatScreen, copied_here
+from specdec_cli.ui.chat.screen import ChatScreen, copied_here, fenced, markdown, toolbar, turn_lines
 from specdec_cli.ui.display import TraceDisplay
+from specdec_cli.ui.terminal import make_console
 
 TAGS = Thinking("<think>", "</think>")
 
@@ -42,21 +41,6 @@ def terminal():
     made.close()
 
 
-def written(parts, out, hidden):
-    writer = ThinkingWriter(out, TAGS, hidden, styled=True)
-    for part in parts:
-        writer.write(part)
-    writer.end()
-
-
-def test_a_terminal_without_panel_gets_thinking_marked_too(terminal):
-    written(REPLY, terminal.out, False)
-    assert terminal.lines() == ["┊ Let me see: one", "┊ two.", "", "The answer is 2."]
-    assert b"\x1b[2m" in terminal.written
-    written(REPLY, terminal.out, True)
-    assert terminal.lines()[4:] == ["┊ thought for 5 words", "", "The answer is 2."]
-
-
 def replied(terminal, parts, hidden=False, panel=True, reason="stop", **screen):
     made = ChatScreen(terminal.out, terminal.err, **screen)
     with made.reply("demo", TAGS, hidden, panel) as display:
@@ -65,14 +49,11 @@ def replied(terminal, parts, hidden=False, panel=True, reason="stop", **screen):
     return terminal.lines()
 
 
-def test_a_reply_leaves_its_answer_and_one_line_and_no_panel(terminal):
-    lines = replied(terminal, REPLY)
+@pytest.mark.parametrize("panel", [True, False])
+def test_a_reply_leaves_its_answer_and_one_line_and_no_panel(terminal, panel):
+    lines = replied(terminal, REPLY, panel=panel)
     assert lines[:4] == ["┊ Let me see: one", "┊ two.", "", "The answer is 2."]
     assert len(lines) == 5 and "in 5 passes" in lines[4] and "╭" not in "".join(lines)
-
-
-def test_panel_off_leaves_the_same(terminal):
-    assert replied(terminal, REPLY, panel=False)[:4] == ["┊ Let me see: one", "┊ two.", "", "The answer is 2."]
 
 
 def test_hostile_text_of_a_model_does_not_reach_the_terminal(terminal):
@@ -98,7 +79,7 @@ def test_names_messages_and_tables_are_filtered(terminal):
     screen.show(Quote(HOSTILE))
     screen.show(Rows(((HOSTILE, HOSTILE),)))
     screen.error(UsageError(HOSTILE, HOSTILE))
-    screen.greet(HOSTILE)
+    screen.show(Notice(HOSTILE))
     terminal.settle()
     text = terminal.written.decode()
     assert "title" not in text and "\x1b[2J" not in text and "\x9b" not in text
@@ -109,7 +90,7 @@ def test_quiet_says_errors_and_what_was_asked_for_alone():
     out, err = io.StringIO(), io.StringIO()
     screen = ChatScreen(out, err, quiet=True)
     screen.show(Notice("done"))
-    screen.greet("who")
+    screen.show(Notice("who"))
     screen.turn(START, PREFILL, finish())
     assert err.getvalue() == ""
     screen.error(UsageError("what", "next"))
@@ -145,15 +126,6 @@ def test_what_is_copied_is_filtered_and_bounded(terminal):
         screen.copy("x" * 80_000)
     with pytest.raises(SpecdecError, match="no terminal here"):
         ChatScreen(terminal.out, terminal.err, plain=True).copy("a")
-
-
-def test_rounds_are_still_drawn_while_a_reply_comes(terminal):
-    screen = ChatScreen(terminal.out, terminal.err)
-    with screen.reply("demo", TAGS, False, True) as display:
-        for event in (START, PREFILL, replace(drafted(0, [], 0, ""), text="<think>Hm")):
-            display.handle(event)
-        assert any("demo · K 4" in line for line in terminal.lines())
-    assert not any("demo · K 4" in line for line in terminal.lines())
 
 
 def coloured(terminal, **screen):
@@ -195,3 +167,43 @@ def test_a_local_clipboard_is_preferred_to_the_terminals(tmp_path):
     assert not copied_here("a", here, "linux")
     command.write_text("#!/bin/sh\nexit 1\n")
     assert not copied_here("a", here, "darwin")
+
+
+@pytest.mark.parametrize("width", [30, 80, 120])
+def test_the_line_behind_a_reply_is_one_row_and_leaves_out_its_ends_first(width):
+    lines = turn_lines(START, PREFILL, finish(), width)
+    assert len(lines) == 1 and lines[0].cell_len <= max(width, len("14 tokens in 5 passes"))
+    assert ("read 1234 of" in lines[0].plain) == (width >= 120)
+    verbose = turn_lines(START, PREFILL, finish(), width, verbose=True)
+    assert verbose[1].plain.startswith("a round costs")
+
+
+def test_a_reply_that_was_cut_says_so():
+    full = replace(START, context_limit=1334)
+    assert turn_lines(START, PREFILL, finish("length"), 80)[1].plain == "stopped at 100 tokens: /set max-tokens N"
+    assert turn_lines(full, PREFILL, finish("length"), 80)[1].plain == "the context of 1334 tokens is full"
+    looped = turn_lines(START, PREFILL, finish("repetition"), 80)[1].plain
+    assert looped == "stopped: the answer had become a loop; /set stop-repetition 0 goes on"
+    assert "keeps the text above" in turn_lines(START, PREFILL, finish("interrupted"), 80)[1].plain
+
+
+def shown(text):
+    console = make_console(io.StringIO(), plain=True)
+    console.width = 60
+    console.print(markdown(text, console))
+    return [line.strip() and line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def test_code_without_a_fence_keeps_its_lines():
+    """The bug: /show last folded the demo pair's answers, which are code and nothing else, into paragraphs."""
+    code = "def f(a):\n    # twice\n    return 2 * a\n\n\nclass __B__:\n    x = 1\n\n    def g(self):\n        pass"
+    lines = [line.strip() for line in shown(code) if line]
+    assert lines == [line.strip() for line in code.splitlines() if line]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["- one\n  more\n- two\n\n    still two", "Text with **bold**.", "```\na\n  b\n```", "1. one\n   more"],
+)
+def test_markdown_stays_markdown(text):
+    assert fenced(text) == text

@@ -1,4 +1,4 @@
-"""A reply that thinks before it answers. Law: thinking has a mark besides its dim colour.
+"""A reply that thinks before it answers. Thinking has a mark besides its dim colour.
 
 If shown, each of its rows has the mark; if hidden, one row gives its length. Tags are never shown.
 """

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from specdec_cli.models.text import Thinking
-from specdec_cli.ui.chat.rows import ThinkingRows, ThinkingWriter
+from specdec_cli.ui.chat.thinking import ThinkingRows, ThinkingWriter
 
 TAGS = Thinking("<think>", "</think>")
 
@@ -53,12 +53,9 @@ def test_the_growing_row_of_thinking_shows_it_or_its_length():
         assert rows.row.plain.startswith("┊ ") and (not hidden or rows.row.plain == expected)
 
 
-def test_an_unfinished_thought_is_closed():
+def test_an_unfinished_thought_is_closed_and_an_answer_without_thinking_is_as_ever():
     assert bare(rows_of(["<think>hm, w"], hidden=False)) == "┊ hm, w\n\n"
     assert bare(rows_of(["<think>hm, w"], hidden=True)) == "┊ thought for 2 words\n\n"
-
-
-def test_an_answer_without_thinking_is_as_ever():
     assert rows_of(["Yes, <think>", "\nit is."], hidden=True) == "Yes, <think>\nit is.\n"
 
 

@@ -1,0 +1,100 @@
+"""What commands share: options in groups, a reader that leaves early, and a question before something is done."""
+
+from __future__ import annotations
+
+import inspect
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from functools import wraps
+from inspect import Parameter
+from typing import Annotated, Any, ParamSpec, get_type_hints
+
+import typer
+
+from specdec_cli.errors import SpecdecError, UsageError
+
+# Every command's help ends with these, in this order, whichever group they come from.
+LAST = (
+    *("drafter", "target_revision", "draft_revision", "max_context", "on_overflow", "kv_bits"),
+    *("trace", "offline", "force"),
+)
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """`command` as Typer reads it: a parameter that is a dataclass of options becomes one parameter for each field.
+
+    A group's defaults are its fields' own, or those of the instance that is the parameter's default.
+    """
+    types = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: kind for name, kind in types.items() if is_dataclass(kind)}
+    options: list[Parameter] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        if name not in groups:
+            options.append(parameter.replace(annotation=types[name], kind=Parameter.KEYWORD_ONLY))
+            continue
+        members = get_type_hints(groups[name], include_extras=True)
+        default = groups[name]() if parameter.default is Parameter.empty else parameter.default
+        for field in fields(default):
+            value, kind = getattr(default, field.name), members[field.name]
+            options.append(Parameter(field.name, Parameter.KEYWORD_ONLY, default=value, annotation=kind))
+    options.sort(key=lambda option: LAST.index(option.name) if option.name in LAST else -1)
+
+    @wraps(command)
+    def wrapped(**values: Any) -> None:
+        for name, group in groups.items():
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+        command(**values)
+
+    wrapped.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]  # read by inspect.signature
+    wrapped.__annotations__ = {option.name: option.annotation for option in options}
+    return wrapped
+
+
+P = ParamSpec("P")
+
+
+class ReaderLeft(Exception):
+    """A closed pipe, under a name that Typer does not turn into exit code 1."""
+
+
+def ignore_broken_pipe(command: Callable[P, None]) -> Callable[P, None]:
+    """The command, ending as ReaderLeft when whoever reads its output goes away."""
+
+    @wraps(command)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except BrokenPipeError as error:
+            raise ReaderLeft from error
+
+    return wrapped
+
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def require_answer(question: str, yes: bool) -> None:
+    """Raises: UsageError where nobody can answer: stdin is no terminal, and no --yes was given."""
+    if not (yes or sys.stdin.isatty()):
+        raise UsageError(f"there is no terminal to ask on: {question}", "add --yes to go on without asking")
+
+
+def ask(question: str, yes: bool, *, usual: bool = False) -> None:
+    """`usual` is the answer of Enter alone.
+
+    Raises: UsageError where stdin is no terminal, SpecdecError on a no, KeyboardInterrupt on Ctrl-C.
+    """
+    require_answer(question, yes)
+    if yes:
+        return
+    width = shutil.get_terminal_size().columns - len(" [y/N]: ")
+    folded = textwrap.wrap(question, max(width, 20), break_long_words=False, break_on_hyphens=False)
+    try:
+        agreed = typer.confirm("\n".join(folded), default=usual, err=True)
+    except typer.Abort as error:  # Ctrl-C, or the end of the input
+        raise KeyboardInterrupt from error
+    if not agreed:
+        raise SpecdecError("nothing was done", "answer y, or add --yes")

@@ -1,0 +1,146 @@
+"""From options to a loaded pair: which pair, which drafter, and what is said meanwhile."""
+
+import io
+import json
+import re
+import sys
+
+import pytest
+
+from specdec_cli.cli.load import introduce_demo, load_session, resolve, resolve_named
+from specdec_cli.cli.options import ModelOptions, PairOptions
+from specdec_cli.errors import DoesNotFit, NotAvailable, UsageError
+from specdec_cli.pairs.pair import DEMO
+
+DOORS = [
+    (["run", "-p"], ["hi"]),
+    (["chat", "-p"], []),
+    (["serve", "-p"], []),
+    (["race", "-p"], ["hi"]),
+    (["bench", "-p"], []),
+    (["audit", "-p"], []),
+    (["check"], ["--offline"]),
+    (["pull"], ["--offline"]),
+]
+LINE = "demo pair: it completes Python and knows nothing else; a real one: specdec pull\n"
+
+
+@pytest.fixture
+def models(tiny_pair):
+    target, draft = map(str, tiny_pair)
+    return ModelOptions(target=target, draft=draft)
+
+
+def test_a_pair_by_name_and_by_its_models(models):
+    assert resolve_named("demo", PairOptions(), here=True).pair.name == "demo"
+    found = resolve_named(None, models, here=True).pair
+    assert (found.target, found.draft) == (models.target, models.draft)
+    with pytest.raises(NotAvailable, match="no pair named dmeo"):
+        resolve_named("dmeo", PairOptions(), here=True)
+    with pytest.raises(UsageError, match="both name a target"):
+        resolve_named("demo", models, here=True)
+
+
+@pytest.mark.parametrize(
+    ("drafter", "ks", "expected"),
+    [(None, (), "auto"), ("ngram", (), "ngram"), ("ngram", (0,), "none"), ("ngram", (0, 4), "ngram")],
+)
+def test_the_drafter_is_the_options_and_nobody_where_every_k_is_0(models, drafter, ks, expected):
+    options = ModelOptions(target=models.target, draft=models.draft, drafter=drafter)
+    assert resolve(options, ks).drafter == expected
+
+
+def test_a_pair_must_fit_unless_force_is_given(models, monkeypatch):
+    """A device of a megabyte: 50 million tokens of context fit nowhere."""
+    monkeypatch.setattr("specdec_cli.engine.device.usable_bytes", lambda: 1_000_000)
+    quiet = {"reserve_tokens": 50_000_000, "shown": False, "remember_costs": False}
+    with pytest.raises(DoesNotFit, match="are usable"):
+        load_session(resolve(models), models, **quiet)
+    forced = ModelOptions(target=models.target, draft=models.draft, force=True)
+    assert load_session(resolve(forced), forced, **quiet).names == (models.target, models.draft)
+
+
+@pytest.mark.parametrize("spelled", ["./target", "absolute"])
+def test_a_folder_in_place_of_a_pairs_name_is_a_target(specdec, tiny_pair, monkeypatch, spelled):
+    """`run -p ./model` and `check ./model` knew no pair of that name."""
+    monkeypatch.chdir(tiny_pair[0].parent)
+    name = str(tiny_pair[0]) if spelled == "absolute" else spelled
+    code, out, _ = specdec("run", "-p", name, "--draft", tiny_pair[1], "-n", "2", "--raw", "--json", "hi")
+    start = json.loads(out.splitlines()[0])
+    assert (code, start["target"], start["draft"]) == (0, name, str(tiny_pair[1]))
+    assert specdec("check", name, "--json") == specdec("check", "--target", name, "--json")
+
+
+@pytest.mark.slow
+def test_a_hub_id_in_place_of_a_pairs_name_is_a_target(specdec):
+    by_name = [specdec.refused(*command, "org/name", *more) for command, more in DOORS]
+    assert by_name == [specdec.refused(command[0], "--target", "org/name", *more) for command, more in DOORS]
+    assert {answer[0] for answer in by_name} == {3} and "no pair named" not in str(by_name)
+
+
+def test_a_pair_of_that_name_comes_before_a_folder(tmp_path, monkeypatch):
+    (tmp_path / "demo").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert resolve_named("demo", PairOptions(), here=True).pair.target == "specdec:demo/target"
+
+
+@pytest.mark.parametrize("command", [["pull", "qwen3-8b", "-y"], ["pairs", "use", "qwen3-8b", "-y"]])
+def test_where_the_network_is_forbidden_nothing_says_to_pull(specdec, command):
+    """`pull` said: `specdec pull --target …`."""
+    here = "mlx-community/Qwen3-8B-4bit is neither a folder here nor in the model cache"
+    code, message, hint = specdec.refused(*command)
+    assert (code, message, hint) == (3, f"{here}, and HF_HUB_OFFLINE forbids asking the Hub", "unset HF_HUB_OFFLINE")
+
+
+def test_what_has_no_effect_is_said_in_one_dim_line(specdec, tiny_pair):
+    run = ("run", "--target", tiny_pair[0], "--draft", tiny_pair[1], "--raw", "-n", "2", "--temp", "0", "hi")
+    line = specdec(*run, "--max-context", "10000000", "--rule", "match")[2].splitlines()[0]
+    assert re.fullmatch(
+        r"without effect: --max-context 10000000: the models hold \d+ tokens; "
+        "--rule match: at temperature 0 every rule gives the same text",
+        line,
+    )
+    for given in (("--max-context", "50"), ("--rule", "match", "--temp", "1"), ()):
+        assert "without effect" not in specdec(*run, *given)[2]
+    assert specdec(*run, "--rule", "match", "-q")[2] == ""
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def introduced(monkeypatch, home, err, name=DEMO, shown=True):
+    monkeypatch.setenv("XDG_STATE_HOME", str(home))
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setattr(sys, "stderr", err)
+    introduce_demo(name, shown=shown, plain=True)
+    return err.getvalue()
+
+
+def test_a_person_is_told_in_full_what_the_demo_is_once_a_day(monkeypatch, tmp_path):
+    first, second = (introduced(monkeypatch, tmp_path, Terminal()) for _ in range(2))
+    assert "answers anything else with nonsense" in first and "specdec pull" in first
+    assert second.split() == LINE.split()  # a terminal's rows break between words
+    (stamp,) = tmp_path.rglob("demo-shown")
+    for other in ("2026-01-02\n", "\xff"):
+        stamp.write_text(other, "latin-1")
+        assert introduced(monkeypatch, tmp_path, Terminal()) == first
+
+
+def test_a_folder_that_cannot_be_written_harms_nothing(monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    assert "nonsense" in introduced(monkeypatch, tmp_path / "file", Terminal())
+
+
+def test_a_pipe_gets_one_line_and_nothing_where_stderr_holds_errors_only(monkeypatch, tmp_path):
+    assert introduced(monkeypatch, tmp_path, io.StringIO()) == LINE
+    assert introduced(monkeypatch, tmp_path, io.StringIO(), shown=False) == ""
+    assert introduced(monkeypatch, tmp_path, io.StringIO(), name="another") == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["run", "race"])
+def test_a_command_says_what_the_demo_is_before_the_answer_and_quiet_says_nothing(specdec, command):
+    assert specdec(command, "-n", "4", "Why is the sky blue?")[2].startswith(LINE)
+    assert specdec(command, "-n", "4", "-q", "Why is the sky blue?")[2] == ""
