@@ -140,7 +140,7 @@ def base_request(found: Resolved, k: K | None, max_context: int | None, stop_rep
 
 def idle(text: str) -> float | None:
     """Seconds until idle models are let go; None keeps them. Raises: UsageError for no time."""
-    from specdec_cli.bench.plan import parse_seconds
+    from specdec_cli.cli.bench_options import parse_seconds
 
     return None if text in NEVER else parse_seconds("--idle-unload", text)
 

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from fakes.bench_result import sample_result
-from specdec_cli.bench.compare import Change, compare
-from specdec_cli.bench.intervals import Interval
-from specdec_cli.bench.rows import Row
+from specdec_cli.bench.estimate import Interval
+from specdec_cli.bench.report import Change, Row, compare
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fakes.bench_result import sample_result
-from specdec_cli.bench.costs import acceptance_by_position, cost_curve, totals
+from specdec_cli.bench.report import acceptance_by_position, cost_curve, totals
 from specdec_cli.bench.result import Condition, Contender, CostSample
 
 HERE = Condition(Contender("model", "org/draft"), 0.0)

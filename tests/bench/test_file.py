@@ -5,8 +5,8 @@ import json
 import pytest
 
 from fakes.bench_result import sample_result
-from specdec_cli.bench.compare import compare
-from specdec_cli.bench.file import from_dict, read_result, to_dict
+from specdec_cli.bench.report import compare
+from specdec_cli.bench.result import from_dict, read_result, to_dict
 from specdec_cli.errors import UsageError
 
 

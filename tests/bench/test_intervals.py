@@ -5,7 +5,7 @@ from math import log
 
 import pytest
 
-from specdec_cli.bench.intervals import by_kind, grouped
+from specdec_cli.bench.estimate import by_kind, grouped
 from specdec_cli.meter import t_quantile
 
 

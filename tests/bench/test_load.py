@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from specdec_cli.bench.load import load_machine
+from specdec_cli.bench.live import load_machine
 from specdec_cli.bench.prompts import BenchPrompt
-from specdec_cli.bench.run import BenchRequest
+from specdec_cli.bench.sweep import BenchRequest
 from specdec_cli.pairs.pair import Pair
 
 REQUEST = BenchRequest(

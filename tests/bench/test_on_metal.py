@@ -7,14 +7,12 @@ import pytest
 
 from fakes.device import DrivenPair, FakeDevice
 from fakes.machine import BY_NAME
-from specdec_cli.bench.costs import cost_curve
-from specdec_cli.bench.estimate import estimates
+from specdec_cli.bench.estimate import estimates, recommend
 from specdec_cli.bench.live import AnswerSettings, LiveMachine
-from specdec_cli.bench.plan import BenchPlan
 from specdec_cli.bench.prompts import BenchPrompt
-from specdec_cli.bench.recommend import recommend
+from specdec_cli.bench.report import cost_curve
 from specdec_cli.bench.result import Arm, Condition, Contender, plain
-from specdec_cli.bench.sweep import Sweep
+from specdec_cli.bench.sweep import BenchPlan, Sweep
 from specdec_cli.pairs.catalog import registry
 from specdec_cli.session.load import load
 

@@ -5,7 +5,8 @@ from random import Random
 
 import pytest
 
-from specdec_cli.bench.plan import in_turns, parse_lengths, parse_seconds, tokens_within
+from specdec_cli.bench.sweep import in_turns, tokens_within
+from specdec_cli.cli.bench_options import parse_lengths, parse_seconds
 from specdec_cli.errors import UsageError
 
 

@@ -1,7 +1,7 @@
 """Which K is recommended, and which words it earns."""
 
 from fakes.bench_estimate import HERE, estimate
-from specdec_cli.bench.recommend import better, recommend
+from specdec_cli.bench.estimate import better, recommend
 
 WILD = [0.9, -0.3, 0.5, -0.2, 0.6]
 

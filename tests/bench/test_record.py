@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from fakes.bench_result import sample_result
-from specdec_cli.bench.record import chosen_k, entry, require_pair
 from specdec_cli.bench.report import Report
+from specdec_cli.bench.sentences import chosen_k, entry, require_pair
 from specdec_cli.errors import SpecdecError, UsageError
 
 

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fakes.bench_result import sample_result
-from specdec_cli.bench.costs import totals
-from specdec_cli.bench.report import Report, recommended, reports
+from specdec_cli.bench.report import Report, recommended, reports, totals
 from specdec_cli.bench.result import Contender
 
 

@@ -10,7 +10,7 @@ from fakes.bench_result import sample_result
 from fakes.machine import BY_NAME
 from specdec_cli.bench.report import reports
 from specdec_cli.bench.result import Contender
-from specdec_cli.bench.run import Bench, BenchRequest, Subjects
+from specdec_cli.bench.sweep import Bench, BenchRequest, Subjects
 from specdec_cli.errors import DoesNotFit
 from specdec_cli.pairs.pair import Pair
 

@@ -7,7 +7,7 @@ import pytest
 from fakes.bench_estimate import estimate
 from fakes.bench_result import sample_result
 from specdec_cli.bench import sentences
-from specdec_cli.bench.intervals import Interval
+from specdec_cli.bench.estimate import Interval
 from specdec_cli.bench.report import Report
 from specdec_cli.machine import MachineState
 

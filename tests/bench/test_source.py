@@ -1,17 +1,14 @@
 """Where a figure comes from is decided once; every display shows that decision."""
 
 import re
-from dataclasses import replace
 
 import pytest
 
 from fakes.bench_result import sample_result
 from specdec_cli.bench.report import reports
-from specdec_cli.ui.bench.export import json_text, markdown_text
-from specdec_cli.ui.bench.page import html_page
-from specdec_cli.ui.bench.page_data import sections
-from specdec_cli.ui.bench.page_sentences import cells
-from specdec_cli.ui.bench.table import kinds_table, legend, rows_table
+from specdec_cli.bench.sentences import json_text
+from specdec_cli.ui.bench.page import cells, html_page
+from specdec_cli.ui.bench.terminal import kinds_table, legend, rows_table
 
 
 @pytest.fixture(scope="module")
@@ -35,33 +32,16 @@ def plain(table, width=100):
 
 
 def test_too_few_prompts_are_called_so_everywhere(few):
-    """The terminal and Markdown called it predicted, the page "too few", and the plots drew it as measured."""
-    (report,), (section,) = reports(few), sections(few)
+    """The terminal called it predicted, the page "too few", and the plots drew it as measured."""
+    (report,) = reports(few)
     row = next(row for row in report.rows if row.k == "auto")
     assert (row.source, row.speedup.prompts) == ("too few", row.speedup.prompts)
-    mark = section.marks[report.rows.index(row)]
-    assert mark.source == cells(row)[3] == "too few"
+    assert cells(row)[3] == "too few"
     line = next(line for line in plain(rows_table(report, 100)).splitlines() if line.startswith(" auto"))
     assert re.match(r" auto +\?\d", line)
     assert "? of fewer than 3 prompts" in legend(report)
-    markdown = next(line for line in markdown_text(few).splitlines() if line.startswith("| auto"))
-    assert "| too few |" in markdown and "| ?" in markdown
     assert '"source": "too few"' in json_text(few)
     assert 'class="few"' in html_page(few)
-
-
-def test_a_kind_whose_only_figure_is_one_sample_is_drawn_as_such(few):
-    (section,) = sections(few)
-    at = section.labels.index("auto")
-    drawn = {kind.marks[at].source for kind in section.kinds if kind.marks[at] is not None}
-    assert drawn == {"too few"}
-
-
-def test_memory_is_written_in_the_unit_it_needs(few):
-    """A pair of 12 MB had a peak of 0.0 GB."""
-    small = tuple(replace(sample, peak_memory_bytes=12_300_000) for sample in few.samples)
-    text = markdown_text(replace(few, samples=small))
-    assert "12.3 MB" in text and "0.0 GB" not in text
 
 
 def test_the_best_k_of_a_kind_that_loses_is_0(losing):
@@ -72,7 +52,6 @@ def test_the_best_k_of_a_kind_that_loses_is_0(losing):
     assert lost and all((row.speedup.mean, row.advice) == (1.0, "decode plainly") for row in lost)
     assert all(row.speedup.mean > 1 for row in report.kinds if row.k != 0)
     assert "decode plainly" in plain(kinds_table(report.kinds, 80), 80)
-    assert re.search(r"^\| \w+ \| 0, decode plainly \| 1\.00 \|", markdown_text(losing), re.M)
 
 
 def test_every_interval_that_is_wider_than_its_figure_is_explained(few):

@@ -10,14 +10,11 @@ import pytest
 
 from fakes.bench_machine import Simulated, Texts, true_log_speedups
 from fakes.machine import BY_NAME, MACHINES
-from specdec_cli.bench.estimate import arms_of, estimates
-from specdec_cli.bench.plan import BenchPlan
-from specdec_cli.bench.recommend import better, recommend
+from specdec_cli.bench.estimate import arms_of, better, estimates, recommend
 from specdec_cli.bench.report import reports
 from specdec_cli.bench.result import Arm, Condition, Contender, Environment
-from specdec_cli.bench.run import Bench, BenchRequest, Subjects
 from specdec_cli.bench.sentences import command, conclusion
-from specdec_cli.bench.sweep import Sweep
+from specdec_cli.bench.sweep import Bench, BenchPlan, BenchRequest, Subjects, Sweep
 from specdec_cli.pairs.pair import Pair
 
 MODEL = Condition(Contender("model", "org/draft"), 0.0)

@@ -15,16 +15,16 @@ from random import Random
 
 os.environ.setdefault("MLX_ENABLE_TF32", "0")
 
-from specdec_cli.bench.intervals import Interval, by_kind, grouped
-from specdec_cli.bench.live import LiveMachine
-from specdec_cli.bench.load import load_machine
-from specdec_cli.bench.plan import in_turns, parse_seconds
+from specdec_cli.bench.estimate import Interval, by_kind, grouped
+from specdec_cli.bench.live import LiveMachine, load_machine
 from specdec_cli.bench.prompts import load
 from specdec_cli.bench.report import reports
 from specdec_cli.bench.result import Arm, Contender, Length, PromptId, plain
-from specdec_cli.bench.run import Bench, BenchRequest
+from specdec_cli.bench.sweep import Bench, BenchRequest, in_turns
+from specdec_cli.cli.bench_options import parse_seconds
 from specdec_cli.pairs.resolve import resolve_pair
-from specdec_cli.ui.bench.table import print_bench
+from specdec_cli.ui.bench.terminal import print_bench
+from specdec_cli.ui.terminal import make_console
 
 KS: tuple[Length, ...] = (*range(1, 9), "auto")
 MOST_GIVEN_UP = 0.03
@@ -66,7 +66,7 @@ def main() -> int:
     run.run()
     result = run.result()
     report = reports(result)[0]
-    print_bench(sys.stdout, result, [report])
+    print_bench(make_console(sys.stdout, plain=False), result, [report])
 
     fitting = machine.fitting(prompts, result.settings.max_tokens)
     long = reference(machine, about.contenders[0], fitting, parse_seconds("--reference", given.reference), given.seed)

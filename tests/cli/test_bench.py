@@ -1,7 +1,5 @@
 """`specdec bench` as a person runs it: real processes on tiny models, files read back, models.toml kept."""
 
-import csv
-import io
 import json
 import os
 import signal
@@ -15,14 +13,13 @@ import pytest
 
 from fakes.bench_result import sample_result
 from fakes.models import TINY, tiny_folder
-from specdec_cli.bench.file import from_dict, read_result, to_dict
-from specdec_cli.bench.record import entry
 from specdec_cli.bench.report import Report, reports
+from specdec_cli.bench.result import from_dict, read_result
+from specdec_cli.bench.sentences import entry
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.pairs import userfile
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.registry import read_registry
-from specdec_cli.ui.bench.export import WRITERS, csv_text, json_text, markdown_text
 
 PROMPTS = "\n".join(f"def function_{n}(argument):" for n in range(6))
 
@@ -66,7 +63,7 @@ def bench(home, *more):
 @pytest.mark.slow
 def test_from_the_bench_to_the_run_with_every_file_in_between(home):
     """One whole bench: table, files, models.toml; then `run` starts at what was written."""
-    exports = [part for end in ("json", "csv", "md", "html", "svg") for part in ("--export", f"bench.{end}")]
+    exports = [part for end in ("json", "html", "svg") for part in ("--export", f"bench.{end}")]
     code, out, err = specdec(home, *bench(home, "--time-budget", "60s", "--write", *exports))
     assert code == 0, err
     lines = out.splitlines()
@@ -79,9 +76,6 @@ def test_from_the_bench_to_the_run_with_every_file_in_between(home):
     assert lines[-1] == f"specdec run -p tiny{' --drafter model' * bool(k)} -k {k} 'your prompt'"
     assert f"tiny now starts at K {k}" in err
 
-    rows = list(csv.DictReader(io.StringIO((home / "bench.csv").read_text())))
-    assert len(rows) == len(result.samples) and float(rows[0]["tokens_per_second"]) > 0
-    assert (home / "bench.md").read_text().startswith("# specdec bench: tiny")
     assert all((home / f"bench.{end}").stat().st_size > 1000 for end in ("html", "svg"))
 
     text = (home / "models.toml").read_text()
@@ -158,34 +152,6 @@ def test_prompts_that_leave_no_room_are_left_out_and_said(home):
 
 
 # Files
-
-
-def test_json_reads_back_as_the_same_result_and_csv_has_every_sample():
-    result = sample_result(budget_seconds=60.0)
-    assert from_dict(json.loads(json_text(result))) == result
-    assert len(csv_text(result).splitlines()) == 1 + len(result.samples)
-    assert set(WRITERS) == {".json", ".csv", ".md", ".html", ".svg"}
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda values: values.pop("specdec"), "not a specdec bench result"),
-        (lambda values: values.update(schema=2), "bench schema 2, and this specdec reads 1"),
-        (lambda values: values["samples"][0].pop("decode_seconds"), "samples.0.decode_seconds"),
-    ],
-)
-def test_files_that_are_no_result_name_the_first_thing_wrong(change, message):
-    values = json.loads(json.dumps(to_dict(sample_result(budget_seconds=60.0))))
-    change(values)
-    with pytest.raises(ValueError, match=message):
-        from_dict(values)
-
-
-def test_markdown_tells_losses_as_it_tells_wins():
-    loss, win = markdown_text(sample_result("M1 Pro")), markdown_text(sample_result())
-    assert "Plain decoding (K 0): no K is faster beyond noise" in loss and "specdec run -p qwen3-8b -k 0" in loss
-    assert "**2**" in win and "specdec run -p qwen3-8b --drafter model -k 2" in win
 
 
 def test_a_partial_result_is_not_written_down():

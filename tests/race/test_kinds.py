@@ -8,8 +8,7 @@ import pytest
 
 from fakes.chat import networks, recorded, tokenizer_in
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.race.plan import RacePlan
-from specdec_cli.race.race import race
+from specdec_cli.race.race import RacePlan, race
 from specdec_cli.request import Request
 
 PROMPT = list(range(40, 60))

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from specdec_cli.race.measured import measured, seconds_at
+from specdec_cli.race.events import measured, seconds_at
 
 PLAIN = [(0.01 * place, place) for place in range(1, 101)]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from specdec_cli.errors import UsageError
-from specdec_cli.race.plan import RacePlan, same_text
+from specdec_cli.race.race import RacePlan, same_text
 from specdec_cli.request import Request
 
 

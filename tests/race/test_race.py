@@ -9,9 +9,7 @@ import pytest
 
 from specdec_cli.events import Failure, Finish, Start
 from specdec_cli.race.events import DRAFTED, LANES, PLAIN, LaneStep, RaceFinish, RaceStart, race_dict
-from specdec_cli.race.lanes import TURN_SECONDS
-from specdec_cli.race.plan import RacePlan, same_text
-from specdec_cli.race.race import race
+from specdec_cli.race.race import TURN_SECONDS, RacePlan, race, same_text
 from specdec_cli.request import Request
 from specdec_cli.session.load import load
 

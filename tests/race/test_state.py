@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from fakes.racing import scripted
-from specdec_cli.race.events import DRAFTED, PLAIN, LaneStep
-from specdec_cli.race.state import RaceState
+from specdec_cli.race.events import DRAFTED, PLAIN, LaneStep, RaceState
 
 
 def states(events):

@@ -7,8 +7,7 @@ import math
 import pytest
 
 from specdec_cli.audit.rounding import Rounding
-from specdec_cli.race.plan import RacePlan
-from specdec_cli.race.texts import common_tokens, divergence
+from specdec_cli.race.race import RacePlan, common_tokens, divergence
 from specdec_cli.request import Request
 from specdec_cli.session.load import load
 

@@ -8,7 +8,7 @@ import pytest
 
 from specdec_cli.audit.divergence import Divergence, Token
 from specdec_cli.race.events import Measured, RaceFinish
-from specdec_cli.ui.race.sentences import lead, ratio, same_text, verdict
+from specdec_cli.ui.race.frame import lead, ratio, same_text, verdict
 
 
 @pytest.mark.parametrize(
