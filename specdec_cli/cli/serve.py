@@ -58,7 +58,7 @@ class ServeDisplay:
 
     def begin(self, stack: ExitStack, log: ServerLog, name: str, url: str, desk: Desk) -> None:
         """What the demo is, if the pair `name` is that; and the panel, until `stack` ends."""
-        from specdec_cli.ui.echo import no_echo
+        from specdec_cli.ui.suspension import no_echo
 
         introduce_demo(name, shown=not self.quiet, plain=self.plain)
         if self.draws:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from specdec_cli.ui import suspension
+from specdec_cli.ui.suspension import release_all
 
 
 @pytest.fixture(autouse=True)
 def _nothing_is_held():
     """A display that a test leaves open would keep the signals' handlers, for whichever test comes next."""
     yield
-    for held in tuple(suspension._job._held):
-        suspension._job.release(held)
+    release_all()

@@ -9,7 +9,7 @@ import termios
 import pytest
 
 from fakes.ui_script import Terminal
-from specdec_cli.ui.echo import no_echo
+from specdec_cli.ui.suspension import no_echo
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import Output, create_output
 from prompt_toolkit.styles import Style
 
-from specdec_cli.ui.echo import no_echo
+from specdec_cli.ui.suspension import no_echo
 from specdec_cli.ui.terminal import safe
 
 KEPT_ENTRIES = 1000
