@@ -108,10 +108,9 @@ class _Job:
 _job = _Job()
 
 
-def release_all() -> None:
-    """Whatever a display that was left open still holds."""
-    for held in tuple(_job.held):
-        held.release()
+def held_now() -> tuple[Suspension, ...]:
+    """What is held, in order; of a display that was left open, too."""
+    return tuple(_job.held)
 
 
 def in_background(*descriptors: int) -> bool:

@@ -177,6 +177,7 @@ def test_every_part_of_a_pair_is_measured_and_no_text_of_it_is_kept(tiny_pair, q
     )
 
 
+@pytest.mark.slow
 def test_a_pair_too_large_for_a_long_context_is_loaded_for_a_short_one_and_drafts_from_its_text(tiny_pair, quick):
     def opened(reserve_tokens):
         if reserve_tokens == LONG_TOKENS:
@@ -191,6 +192,7 @@ def test_a_pair_too_large_for_a_long_context_is_loaded_for_a_short_one_and_draft
     assert "draft" not in parts["load"].data and parts["audit"].data["findings"]
 
 
+@pytest.mark.slow
 def test_row_costs_of_both_models_are_there_for_a_context_that_they_hold(tiny_pair, quick, monkeypatch):
     monkeypatch.setattr(report, "SHORT_TOKENS", 100)
     pair = Pair("tiny", *map(str, tiny_pair))

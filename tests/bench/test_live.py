@@ -28,6 +28,7 @@ def machine(session, tokens=28, rule="auto", fixed=False, constraint=None):
     return LiveMachine({session.names[1]: session}, settings, lambda: False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("drafter", ["model", "ngram"])
 def test_a_sample_counts_what_its_rounds_drafted_and_accepted(demo, drafter):
     live = machine(demo, fixed=True)
@@ -41,6 +42,7 @@ def test_a_sample_counts_what_its_rounds_drafted_and_accepted(demo, drafter):
     assert sample.rejected_n == sum(r.accepted < len(r.draft) for r in rounds) and sample.emitted_tokens == 28
 
 
+@pytest.mark.slow
 def test_what_a_full_round_costs_is_the_median_of_its_rounds(demo):
     live = machine(demo, fixed=True)
     drafted = live.answer(Arm(Contender("model", demo.names[1]), 0.0, 2), CODE)
@@ -84,15 +86,7 @@ def test_fixed_length_answers_never_stop(tiny_pair):
     assert lengths == {60}
 
 
-def test_every_answer_reads_its_whole_prompt(demo):
-    live = machine(demo)
-    arm = Arm(Contender("model", demo.names[1]), 0.0, 2)
-    live.answer(arm, CODE)
-    demo.slot.forget()
-    prefill = next(e for e in demo.reply(live._tokens(CODE), live._request(arm), raw=True) if e.event == "prefill")
-    assert prefill.cached_tokens == 0
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_under_a_shape_the_baseline_has_it_too_and_every_answer_is_as_long(demo, temperature):
     live = machine(demo, constraint=Constraint("regex", "[a-z_]{4,9}( = [0-9]{2}){2}"))

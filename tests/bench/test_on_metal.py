@@ -48,6 +48,7 @@ def true_log_speedup(pair, samples):
     return fmean(logs)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("pair", [COSTLY_ROWS, CHEAP_ROWS], ids=lambda pair: pair.chip[6:])
 def test_the_recommended_k_is_the_best_and_its_costs_are_true(monkeypatch, pair):
     machine, condition = machine_of(pair, FakeDevice().install_as(pair.chip, monkeypatch))
@@ -67,6 +68,7 @@ def test_the_recommended_k_is_the_best_and_its_costs_are_true(monkeypatch, pair)
     assert recommend(condition, list(found.values())).k in (best, "auto")
 
 
+@pytest.mark.slow
 def test_costs_are_off_where_the_clock_is_read_after_the_verification_is_queued(monkeypatch):
     """Negative control: the order of before bills most of a verification to the draft."""
     fake = FakeDevice().install_as(CHEAP_ROWS.chip, monkeypatch)

@@ -11,12 +11,9 @@ from contextlib import nullcontext
 
 import pytest
 
-from fakes.bench_result import sample_result
 from fakes.models import TINY, tiny_folder
-from specdec_cli.bench.report import Report, reports
+from specdec_cli.bench.report import Report
 from specdec_cli.bench.result import from_dict, read_result
-from specdec_cli.bench.sentences import entry
-from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.pairs import userfile
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.registry import read_registry
@@ -154,12 +151,6 @@ def test_prompts_that_leave_no_room_are_left_out_and_said(home):
 # Files
 
 
-def test_a_partial_result_is_not_written_down():
-    result = sample_result(cancel_after=60.0)
-    with pytest.raises(SpecdecError, match="interrupted"):
-        entry(result, reports(result)[0])
-
-
 def test_a_packaged_pair_is_copied_whole_when_its_k_is_written(tmp_path):
     """An entry of the user's file replaces the packaged one, so that it has to hold all of it."""
     pair = Pair("demo", "specdec:demo/target", "specdec:demo/draft", 4, "a toy", target_bytes=7, source="packaged")
@@ -178,13 +169,6 @@ def test_a_packaged_pair_is_copied_whole_when_its_k_is_written(tmp_path):
     assert measured == [{"chip": "two", "k": 5, "speedup": 1.5}, {"chip": "one", "k": 6, "speedup": 1.5}]
 
 
-def test_unreadable_results_are_usage_errors(tmp_path):
-    file = tmp_path / "bench.json"
-    file.write_bytes(b"\xff\xfe")
-    with pytest.raises(UsageError, match="is no bench result"):
-        read_result(file)
-
-
 def test_a_bench_keeps_the_machine_awake_while_it_loads_and_measures(specdec, monkeypatch):
     seen = []
 
@@ -193,6 +177,6 @@ def test_a_bench_keeps_the_machine_awake_while_it_loads_and_measures(specdec, mo
         raise KeyboardInterrupt
 
     monkeypatch.setattr("specdec_cli.cli.bench.awake", lambda: nullcontext(seen.append("awake")))
-    monkeypatch.setattr("specdec_cli.bench.load.load_machine", load_machine)
+    monkeypatch.setattr("specdec_cli.bench.live.load_machine", load_machine)
     assert specdec("bench", "-q")[0] == 130
     assert seen == ["awake", "loads"]

@@ -25,6 +25,7 @@ def report(specdec, folder, target, draft, *more):
     return specdec("doctor", "--report", folder / "mac.json", *options, *more)
 
 
+@pytest.mark.slow
 def test_a_report_is_shown_and_written_as_one_file(specdec, quick, tiny_pair, tmp_path):
     code, out, err = report(specdec, tmp_path, *tiny_pair, "--yes")
     assert code == 0 and "wrote " in err and "It holds no prompt" in out
@@ -34,6 +35,7 @@ def test_a_report_is_shown_and_written_as_one_file(specdec, quick, tiny_pair, tm
     assert [file.name for file in tmp_path.iterdir() if file.name.startswith("mac")] == ["mac.json"]
 
 
+@pytest.mark.slow
 def test_the_file_does_not_hold_the_user_the_host_or_the_home(specdec, quick, tiny_pair, tmp_path, monkeypatch):
     """The models lie in the home, under the user's name."""
     home = tmp_path / "ada-lovelace"

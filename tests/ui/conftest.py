@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from specdec_cli.ui.suspension import release_all
+from specdec_cli.ui.suspension import held_now
 
 
 @pytest.fixture(autouse=True)
 def _nothing_is_held():
     """A display that a test leaves open would keep the signals' handlers, for whichever test comes next."""
     yield
-    release_all()
+    for held in held_now():
+        held.release()

@@ -11,6 +11,8 @@ import pytest
 from fakes.ui_script import Terminal
 from specdec_cli.ui.suspension import no_echo
 
+pytestmark = pytest.mark.slow  # a pseudo-terminal for each
+
 
 @pytest.fixture
 def terminal():

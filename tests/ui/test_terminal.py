@@ -159,6 +159,7 @@ def test_markup_and_emoji_names_are_shown_literally() -> None:
     assert stream.getvalue() == "[link=http://x]a[/link] [red]b[/red] :smile: 'c' 12\n"
 
 
+@pytest.mark.slow
 def test_a_panel_is_drawn_on_an_able_terminal_only() -> None:
     terminal = Terminal(80, 24)
     try:
@@ -170,6 +171,7 @@ def test_a_panel_is_drawn_on_an_able_terminal_only() -> None:
         terminal.close()
 
 
+@pytest.mark.slow
 def test_two_streams_are_one_terminal_only_if_both_are_that_terminal() -> None:
     one, other = Terminal(80, 24), Terminal(80, 24)
     try:
