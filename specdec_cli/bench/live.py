@@ -1,6 +1,6 @@
 """Loaded pairs as the bench's machine: one target, and beside it every draft.
 
-Law: every answer starts from empty caches, drafted and plain alike, and both pass through the same detokenizer.
+Every answer starts from empty caches, drafted and plain alike, and both pass through the same detokenizer.
 """
 
 from __future__ import annotations

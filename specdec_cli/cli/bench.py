@@ -1,4 +1,4 @@
-"""`specdec bench`. Law: what was measured is shown and saved however the bench ends; the tables are on stdout."""
+"""`specdec bench`. What was measured is shown and saved however the bench ends; the tables are on stdout."""
 
 from __future__ import annotations
 

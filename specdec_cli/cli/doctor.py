@@ -1,4 +1,4 @@
-"""`specdec doctor`. Law: it reports whatever it finds; only a self-test that found wrong tokens exits 1."""
+"""`specdec doctor`. It reports whatever it finds; only a self-test that found wrong tokens exits 1."""
 
 from __future__ import annotations
 

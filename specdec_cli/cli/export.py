@@ -1,4 +1,4 @@
-"""Files that a command writes beside its answer. Law: a file that cannot be written is two lines, and exit code 2."""
+"""Files that a command writes beside its answer. A file that cannot be written is two lines, and exit code 2."""
 
 from __future__ import annotations
 

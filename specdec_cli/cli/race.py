@@ -1,4 +1,4 @@
-"""`specdec race`. Law: the verdict is on stdout whatever was found; texts that differ by more than rounding exit 1."""
+"""`specdec race`. The verdict is on stdout whatever was found; texts that differ by more than rounding exit 1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`specdec replay`. Law: a trace alone is enough: no model is loaded, and every figure is the recorded one."""
+"""`specdec replay`. A trace alone is enough: no model is loaded, and every figure is the recorded one."""
 
 from __future__ import annotations
 

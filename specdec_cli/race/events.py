@@ -124,7 +124,7 @@ Marks = Sequence[tuple[float, int]]
 """(seconds, tokens) of one lane after each of its rounds, both growing."""
 
 
-def measured(
+def measure_ratio(
     plain: Marks, drafted: Marks, tokens: int, ks: Sequence[int] = (), once: Sequence[float] = ()
 ) -> Measured | None:
     """The ratio over the first `tokens` tokens of both lanes; None without any.
@@ -262,10 +262,7 @@ class RaceState:
     @property
     def lead(self) -> float | None:
         """Plain seconds ÷ drafted seconds for the tokens that both have written by now; None for too few of them."""
-        return self.lead_by(self.shown_seconds)
-
-    def lead_by(self, seconds: float) -> float | None:
-        """As `lead`, at another compute time."""
+        seconds = self.shown_seconds
         tokens = min(self.plain.tokens_by(seconds), self.drafted.tokens_by(seconds))
         if tokens < FEWEST_TOKENS:
             return None

@@ -30,7 +30,7 @@ from specdec_cli.race.events import (
     RaceFinish,
     RaceStart,
     RaceState,
-    measured,
+    measure_ratio,
 )
 from specdec_cli.request import Request
 from specdec_cli.session.session import LoadedPair, Session
@@ -192,14 +192,14 @@ def _finish(pair: LoadedPair, plan: RacePlan, state: RaceState) -> RaceFinish:
     different = None
     if common is None:
         common = common_tokens(plain.ids, drafted.ids)
-        different = divergence(pair.session(), plan, plain.ids, drafted.ids)
+        different = find_divergence(pair.session(), plan, plain.ids, drafted.ids)
     ks = [len(done.round.draft) for done in drafted.rounds]
     once = [done.round.draft_prefill_seconds for done in drafted.rounds]
     return RaceFinish(
         reason="interrupted" if interrupted else "done",
         tokens=(len(plain.ids), len(drafted.ids)),
         passes=(len(plain.rounds), len(drafted.rounds)),
-        measured=measured(plain.marks, drafted.marks, common, ks, once),
+        measured=measure_ratio(plain.marks, drafted.marks, common, ks, once),
         divergence=different,
     )
 
@@ -210,7 +210,9 @@ def common_tokens(plain: Sequence[int], drafted: Sequence[int]) -> int:
     return next((place for place, (one, other) in enumerate(pairs) if one != other), len(plain))
 
 
-def divergence(session: Session, plan: RacePlan, plain: Sequence[int], drafted: Sequence[int]) -> Divergence | None:
+def find_divergence(
+    session: Session, plan: RacePlan, plain: Sequence[int], drafted: Sequence[int]
+) -> Divergence | None:
     """The first difference of two answers that ended, None if they are equal.
 
     Its gap is the distance of both lanes' tokens in the scores of mlx-lm's own plain decoding of the same prompt. Its

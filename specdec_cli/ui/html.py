@@ -1,4 +1,4 @@
-"""Fills a page template (pure). Law: one file, no network, no library; values are escaped.
+"""Fills a page template (pure). One file, no network, no library; values are escaped.
 
 A template names its values `{{name}}`. `{{style}}` is the style sheet of all pages, with a light and a dark palette.
 """

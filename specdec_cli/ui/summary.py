@@ -1,4 +1,4 @@
-"""Texts after the work: summaries, errors, boxes, tables. Law: every figure comes from the events."""
+"""Texts after the work: summaries, errors, boxes, tables. Every figure comes from the events."""
 
 from __future__ import annotations
 

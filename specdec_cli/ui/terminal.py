@@ -1,4 +1,4 @@
-"""Terminal safety and consoles. Law: foreign text is shown only through `TerminalFilter`, `safe` or `visible`.
+"""Terminal safety and consoles. Foreign text is shown only through `TerminalFilter`, `safe` or `visible`.
 
 Rich strips five control characters and lets ESC and C1 pass, so a model could clear the screen, write the clipboard or
 retitle the window (CWE-150). Sequences are recognised on the decoded stream, however its tokens split them.

@@ -14,7 +14,7 @@ from specdec_cli.errors import UsageError
 from specdec_cli.events import Failure, Finish, Start
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.race.events import DRAFTED, LANES, PLAIN, LaneStep, RaceFinish, RaceStart, race_dict
-from specdec_cli.race.race import TURN_SECONDS, RacePlan, common_tokens, divergence, race, same_text
+from specdec_cli.race.race import TURN_SECONDS, RacePlan, common_tokens, find_divergence, race, same_text
 from specdec_cli.request import Request
 from specdec_cli.session.load import load
 
@@ -155,12 +155,12 @@ def test_texts_are_common_up_to_the_first_difference(one, other, common):
 
 
 def test_equal_texts_have_none(session, plan, answer):
-    assert divergence(session, plan, answer, answer) is None
+    assert find_divergence(session, plan, answer, answer) is None
 
 
 def test_another_token_is_more_than_a_near_tie_where_its_score_is_far(session, plan, answer):
     wrong = [*answer[:3], (answer[3] + 1) % 259, *answer[4:]]
-    found = divergence(session, plan, answer, wrong)
+    found = find_divergence(session, plan, answer, wrong)
     assert (found.position, found.plain.id, found.specdec.id) == (3, answer[3], wrong[3])
     assert found.gap > found.limit and not found.near_tie
 
@@ -168,7 +168,7 @@ def test_another_token_is_more_than_a_near_tie_where_its_score_is_far(session, p
 def test_a_gap_within_what_rounding_does_here_is_a_near_tie(session, plan, answer, monkeypatch):
     monkeypatch.setattr(Rounding, "limit", lambda self, temperature=0.0: 1e6)
     wrong = [*answer[:3], (answer[3] + 1) % 259]
-    found = divergence(session, plan, answer[:4], wrong)
+    found = find_divergence(session, plan, answer[:4], wrong)
     assert found.near_tie and 0 < found.gap < math.inf
 
 
@@ -177,12 +177,12 @@ def test_the_gap_is_measured_after_the_lanes_own_words_where_mlx_lm_left_them_be
     common = [(answer[0] + 1) % 259]
     after = [step.token for step in session.plain([*plan.ids, *common], plan.plain)]
     one, other = [*common, after[0]], [*common, (after[0] + 1) % 259]
-    found = divergence(session, plan, one, other)
+    found = find_divergence(session, plan, one, other)
     assert found.position == 1 and 0 < found.gap < math.inf
 
 
 def test_a_text_that_ends_before_the_other_has_no_gap(session, plan, answer):
-    found = divergence(session, plan, answer, answer[:2])
+    found = find_divergence(session, plan, answer, answer[:2])
     assert found.specdec is None and found.gap == math.inf and not found.near_tie
 
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from fakes.racing import scripted
-from specdec_cli.race.events import DRAFTED, PLAIN, LaneStep, RaceState, measured, seconds_at
+from specdec_cli.race.events import DRAFTED, PLAIN, LaneStep, RaceState, measure_ratio, seconds_at
 
 
 def states(events):
@@ -96,35 +96,35 @@ def rounds_of(tokens, seed=5):
 
 
 def test_the_ratio_is_that_of_the_seconds_for_the_same_tokens():
-    found = measured(STEPS, [(0.02 * place, 4 * place) for place in range(1, 26)], 100)
+    found = measure_ratio(STEPS, [(0.02 * place, 4 * place) for place in range(1, 26)], 100)
     assert (found.tokens, found.speedup) == (100, pytest.approx(2.0))
     assert (found.plain_seconds, found.drafted_seconds) == (pytest.approx(1.0), pytest.approx(0.5))
 
 
 def test_only_the_common_tokens_count_inside_a_round_in_proportion():
     assert seconds_at([(1.0, 1), (3.0, 5)], 3) == 2.0
-    assert measured(STEPS, [(0.02 * place, 4 * place) for place in range(1, 26)], 10).drafted_seconds == 0.05
+    assert measure_ratio(STEPS, [(0.02 * place, 4 * place) for place in range(1, 26)], 10).drafted_seconds == 0.05
 
 
 def test_words_that_are_harder_to_guess_are_no_disturbance():
     rounds = rounds_of(128)
     drafted = marks(rounds, lambda k: 0.01 + 0.002 * k)
     plain = marks([(0, 1)] * 128, lambda k: 0.01)
-    found = measured(plain, drafted, 128, [k for k, _ in rounds])
+    found = measure_ratio(plain, drafted, 128, [k for k, _ in rounds])
     assert found.low == pytest.approx(found.speedup) == pytest.approx(found.high)
 
 
 def test_what_the_draft_reads_once_counts_and_is_no_disturbance():
     drafted = marks([(4, 4)] * 25, lambda k: 0.02)
     late = [drafted[0], *((seconds + 1.0, tokens) for seconds, tokens in drafted[1:])]
-    found = measured(STEPS, late, 100, [4] * 25, [0.0, 1.0])
+    found = measure_ratio(STEPS, late, 100, [4] * 25, [0.0, 1.0])
     assert found.speedup == pytest.approx(1.0 / 1.5)
     assert found.low == pytest.approx(found.high)
 
 
 @pytest.mark.parametrize("tokens", [0, 4, 15])
 def test_too_few_rounds_give_no_interval(tokens):
-    found = measured(STEPS, STEPS, tokens)
+    found = measure_ratio(STEPS, STEPS, tokens)
     assert found is None if not tokens else (found.speedup, found.low, found.high) == (1.0, None, None)
 
 
@@ -152,7 +152,7 @@ def race(rng, noise, drift, spikes, turn=0.1, tokens=128, seconds=1.0):
             found[name].append((spent[name], written + emitted))
     truth = sum(cost(k) for k, _ in rounds["plain"]) / sum(cost(k) for k, _ in rounds["drafted"])
     ks = [k for k, _ in rounds["drafted"]]
-    return measured(found["plain"], found["drafted"], tokens, ks), truth
+    return measure_ratio(found["plain"], found["drafted"], tokens, ks), truth
 
 
 @pytest.mark.slow

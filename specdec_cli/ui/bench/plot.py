@@ -1,4 +1,4 @@
-"""Plots as SVG (pure). Law: marks differ in shape, not only in colour; each plot also states its numbers as text.
+"""Plots as SVG (pure). Marks differ in shape, not only in colour; each plot also states its numbers as text.
 
 All plots have one size, which is readable on a telephone; a page puts them side by side.
 """

@@ -1,4 +1,4 @@
-"""The display of a race for the command line's options and streams. Law: the verdict is on stdout, the rest on stderr.
+"""The display of a race for the command line's options and streams. The verdict is on stdout, the rest on stderr.
 
 On a terminal a region of fixed height is redrawn on stderr, and its last frame stays. Elsewhere, and with `--plain`,
 there are lines without control codes: the text, then the figures of both lanes.

@@ -1,4 +1,4 @@
-"""Draws a race (pure). Law: no row is too wide and no frame too tall; both lanes are drawn at one compute time.
+"""Draws a race (pure). No row is too wide and no frame too tall; both lanes are drawn at one compute time.
 
 Two tracks over the whole width, then the lanes' texts: side by side from `SIDE_BY_SIDE` columns on, else one below the
 other. When one lane is done, its time stays, and the other's track shows how far it was then.
