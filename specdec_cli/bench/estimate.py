@@ -56,14 +56,6 @@ def by_kind(values: Groups, confidence: float = CONFIDENCE) -> Interval:
     return Interval(mean, mean - half, mean + half, sum(map(len, groups)))
 
 
-def grouped(values: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
-    """(kind, value) pairs as kind -> values."""
-    groups: dict[str, list[float]] = {}
-    for kind, value in values:
-        groups.setdefault(kind, []).append(value)
-    return groups
-
-
 # Prompts that two arms must share before one of them is dropped.
 SURE_PROMPTS = 4
 # Spread over the range, so that the best K is near one of the first.
@@ -86,11 +78,11 @@ class Estimate:
 
     @property
     def interval(self) -> Interval:
-        return over(self.measured)
+        return interval_over(self.measured)
 
     def interval_among(self, arms: int) -> Interval:
         """Wider, so that at most one bench in 20 finds any of `arms` arms faster than it is (Bonferroni, one-sided)."""
-        return over(self.measured, 1 - 2 * (1 - CONFIDENCE) / max(arms, 2))
+        return interval_over(self.measured, 1 - 2 * (1 - CONFIDENCE) / max(arms, 2))
 
     @property
     def score(self) -> float:
@@ -102,7 +94,7 @@ class Estimate:
         common = [at for at in self.measured if at in other.measured]
         if len(common) < FEWEST_PROMPTS:
             return None
-        return over({at: self.measured[at] - other.measured[at] for at in common})
+        return interval_over({at: self.measured[at] - other.measured[at] for at in common})
 
     def beats(self, other: Estimate) -> bool:
         """Measured to be faster, beyond noise."""
@@ -115,9 +107,12 @@ class Estimate:
         return len(self.measured) >= SURE_PROMPTS and self.interval.high < 0
 
 
-def over(values: Logs, confidence: float = CONFIDENCE) -> Interval:
+def interval_over(values: Logs, confidence: float = CONFIDENCE) -> Interval:
     """The interval over prompts, by kind."""
-    return by_kind(grouped((at.kind, value) for at, value in values.items()), confidence)
+    groups: dict[str, list[float]] = {}
+    for at, value in values.items():
+        groups.setdefault(at.kind, []).append(value)
+    return by_kind(groups, confidence)
 
 
 def arms_of(condition: Condition, ks: Sequence[Length]) -> list[Arm]:

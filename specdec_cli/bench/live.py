@@ -111,7 +111,7 @@ class LiveMachine:
     def _plain(self, session: Session, arm: Arm, prompt: BenchPrompt, ids: Sequence[int]) -> Sample:
         began = first = last = self.clock()
         tokens: list[int] = []
-        for token in _plain_tokens(session, ids, self._request(arm)):
+        for token in plain_tokens(session, ids, self._request(arm)):
             last = self.clock()
             first = last if not tokens else first
             tokens.append(token)
@@ -193,7 +193,7 @@ class LiveMachine:
             raise Cancelled
 
 
-def _plain_tokens(session: Session, prompt: Sequence[int], request: Request) -> Iterator[int]:
+def plain_tokens(session: Session, prompt: Sequence[int], request: Request) -> Iterator[int]:
     """mlx-lm's plain decoding, token by token, each of them detokenized as an answer's are."""
     tokenizer, sampling = session.pair.tokenizer, session.sampling(request)
     stream, stops = tokenizer.stream(()), tokenizer.stop_tokens

@@ -22,7 +22,7 @@ from specdec_cli.bench.estimate import (
     arms_of,
     better,
     estimates,
-    over,
+    interval_over,
     recommend,
 )
 from specdec_cli.bench.result import Arm, BenchResult, Condition, CostSample, Length, PromptId, Sample, kinds_of, plain
@@ -100,7 +100,7 @@ class RoundTotals:
         return ratio(self.draft_seconds, self.seconds)
 
 
-def totals(samples: Iterable[Sample]) -> RoundTotals:
+def sum_rounds(samples: Iterable[Sample]) -> RoundTotals:
     """Sums over the rounds of these answers."""
     found = list(samples)
     return RoundTotals(
@@ -236,21 +236,21 @@ class Report:
         found = [s for one in self.estimates if one.arm.k != "auto" for s in self.samples(one.arm.k)]
         return [sample for sample in found if kind in (None, sample.prompt.kind)]
 
-    def totals(self, k: Length, kind: str | None = None) -> RoundTotals:
+    def sum_rounds(self, k: Length, kind: str | None = None) -> RoundTotals:
         """Sums over the rounds at this K, of all answers or of those of one kind."""
-        return totals(sample for sample in self.samples(k) if kind in (None, sample.prompt.kind))
+        return sum_rounds(sample for sample in self.samples(k) if kind in (None, sample.prompt.kind))
 
     def of_kind(self, one: Estimate, kind: str) -> Interval | None:
         """The speed-up of an arm on one kind of text; None where it has not met it."""
         seen = {at: value for at, value in one.measured.items() if at.kind == kind}
-        return over(seen).exp() if seen else None
+        return interval_over(seen).exp() if seen else None
 
     def _arm(self, k: Length) -> Arm:
         return Arm(self.condition.contender, self.condition.temperature, k)
 
     def _plain(self) -> Row:
         samples, rates = self.samples(0), self._rates(0)
-        rate = over(rates).exp() if rates else None
+        rate = interval_over(rates).exp() if rates else None
         one = Interval(1.0, 1.0, 1.0, len(rates))
         return Row(0, True, one if rates else None, rate, ttft_seconds=_ttft(samples), peak_memory_bytes=_peak(samples))
 
@@ -263,12 +263,12 @@ class Report:
 
     def _row(self, one: Estimate) -> Row:
         k = one.arm.k
-        samples, found = self.samples(k), self.totals(k)
+        samples, found = self.samples(k), self.sum_rounds(k)
         return Row(
             k,
             one.confirmed,
             one.interval.exp(),
-            over(self._rates(k)).exp(),
+            interval_over(self._rates(k)).exp(),
             found.acceptance_rate,
             found.judged_rate,
             found.mean_acceptance_length,
@@ -288,7 +288,7 @@ class Report:
         k, speedup = next((k, seen) for k, seen in found.items() if log(seen.mean) >= best - SAME)
         if speedup.mean <= 1.0:
             return KindRow(kind, 0, Interval(1.0, 1.0, 1.0, speedup.prompts), None)
-        return KindRow(kind, k, speedup, self.totals(k, kind).acceptance_rate)
+        return KindRow(kind, k, speedup, self.sum_rounds(k, kind).acceptance_rate)
 
 
 def reports(result: BenchResult) -> list[Report]:
@@ -296,7 +296,7 @@ def reports(result: BenchResult) -> list[Report]:
     return [Report(result, condition) for condition in result.conditions]
 
 
-def recommended(found: Sequence[Report]) -> list[Report]:
+def best_reports(found: Sequence[Report]) -> list[Report]:
     """The report of the best contender at each temperature."""
     chosen = []
     for temperature in dict.fromkeys(one.condition.temperature for one in found):

@@ -7,16 +7,17 @@ contender at one K. K 0 is the baseline, mlx-lm's own plain decoding.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
 from specdec_cli import jsonfile
+from specdec_cli.bench.prompts import BenchPrompt
 from specdec_cli.errors import UsageError
 from specdec_cli.kinds import NONE, kind_of
 from specdec_cli.machine import MachineState
@@ -226,14 +227,7 @@ class BenchResult:
         return median(changes) - 1.0 if changes else None
 
 
-class HasKind(Protocol):
-    """Anything with a kind of text."""
-
-    @property
-    def kind(self) -> str: ...
-
-
-def kinds_of(prompts: Sequence[HasKind]) -> tuple[str, ...]:
+def kinds_of(prompts: Iterable[BenchPrompt | PromptId]) -> tuple[str, ...]:
     """Each kind once."""
     return tuple(dict.fromkeys(prompt.kind for prompt in prompts))
 

@@ -48,7 +48,7 @@ def break_even(report: Report) -> str:
     k, curve = report.recommendation.k, report.curve
     if curve is None or not isinstance(k, int) or k not in curve.draft:
         return ""
-    needed, found = curve.break_even(k), report.totals(k).judged_rate
+    needed, found = curve.break_even(k), report.sum_rounds(k).judged_rate
     cost = f"K {k} costs {curve.round(k):.2f} plain steps a round"
     if needed is None:
         return f"{cost}, more than the {k + 1} tokens it can yield: it cannot pay here"

@@ -13,7 +13,7 @@ from itertools import product, zip_longest
 from math import ceil
 from random import Random
 from statistics import fmean
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from specdec_cli.bench.estimate import FEWEST_PROMPTS, estimates, in_trial_order, next_arms
 from specdec_cli.bench.prompts import BenchPrompt
@@ -25,7 +25,6 @@ from specdec_cli.bench.result import (
     Contender,
     CostSample,
     Environment,
-    HasKind,
     Length,
     Phase,
     PromptId,
@@ -45,9 +44,6 @@ MAX_TOKENS, FEWEST_TOKENS = 128, 24
 ANSWERS = 48
 
 
-T = TypeVar("T", bound=HasKind)
-
-
 @dataclass(frozen=True, slots=True)
 class BenchPlan:
     """K, time and seed of a sweep."""
@@ -58,9 +54,9 @@ class BenchPlan:
     seed: int = 0
 
 
-def in_turns(prompts: Iterable[T], order: Random) -> list[T]:
+def in_turns(prompts: Iterable[BenchPrompt], order: Random) -> list[BenchPrompt]:
     """The first prompt of each kind, then the second of each, …; kinds in the given order, prompts in a random one."""
-    kinds: dict[str, list[T]] = {}
+    kinds: dict[str, list[BenchPrompt]] = {}
     for prompt in prompts:
         kinds.setdefault(prompt.kind, []).append(prompt)
     shuffled = [order.sample(group, len(group)) for group in kinds.values()]
@@ -110,16 +106,8 @@ class Machine(Protocol):
         """One answer from empty caches; K 0 is mlx-lm's own plain decoding. The sweep fills in phase and start."""
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What the bench is doing, the `share` of the whole that is done, and an estimate of the seconds left."""
-
-    what: str
-    share: float
-    seconds_left: float
-
-
-OnProgress = Callable[[Progress], None]
+OnProgress = Callable[[str, float, float], None]
+"""What the bench is doing, the share of the whole that is done, and an estimate of the seconds left."""
 
 
 class Sweep:
@@ -132,7 +120,7 @@ class Sweep:
         conditions: Sequence[Condition],
         prompts: Sequence[BenchPrompt],
         answer_seconds: float,
-        on_progress: OnProgress = lambda progress: None,
+        on_progress: OnProgress = lambda *_: None,
     ) -> None:
         self.samples: list[Sample] = []
         self.costs: list[CostSample] = []
@@ -239,7 +227,7 @@ class Sweep:
 
     def _announce(self, what: str) -> None:
         left = max(self._left, self.fewest_seconds * (1 - self._measured / FEWEST_PROMPTS), 0.0)
-        self._on_progress(Progress(what, self._elapsed / (self._elapsed + left) if left else 1.0, left))
+        self._on_progress(what, self._elapsed / (self._elapsed + left) if left else 1.0, left)
 
 
 def arm_names(arms: Sequence[Arm]) -> str:
@@ -316,7 +304,7 @@ class Bench:
         pairs = product(request.temperatures, self._subjects.contenders)
         conditions = [Condition(contender, temperature) for temperature, contender in pairs]
         self._before = machine_state()
-        self._on_progress(Progress("warming up", 0.0, request.budget_seconds))
+        self._on_progress("warming up", 0.0, request.budget_seconds)
         typical = sorted(self._prompts, key=lambda prompt: len(prompt.text))[len(self._prompts) // 2]
         coolest = request.temperatures[0]
         arms = [plain(coolest), *in_trial_order(conditions, coolest, request.ks)]

@@ -137,7 +137,7 @@ def _measured(job: BenchRequest, reason: str, exports: list[Path], quiet: bool) 
             interrupt = stack.enter_context(Interrupt())
             machine, about = load_machine(job, interrupt.requested, tell)
         progress = stack.enter_context(bench_progress(sys.stderr) if not quiet else silent())
-        run = Bench(job, machine, about, lambda at: progress.report(at.what, at.share, at.seconds_left), progress.say)
+        run = Bench(job, machine, about, progress.report, progress.say)
         try:
             run.run()
         finally:

@@ -23,12 +23,12 @@ from specdec_cli.fates import Fate, TokenStream
 from specdec_cli.format import count
 from specdec_cli.kinds import kind_of
 from specdec_cli.trace import Reply, Trace
-from specdec_cli.ui.html import unharmful
+from specdec_cli.ui.html import sanitize
 from specdec_cli.ui.panel.answer import ANSWER_STYLES
 from specdec_cli.ui.panel.frame import render
 from specdec_cli.ui.panel.state import PanelState, drafting
 from specdec_cli.ui.summary import SEPARATOR, summary
-from specdec_cli.ui.terminal import drawn, safe, visible
+from specdec_cli.ui.terminal import draw_controls, safe, visible
 
 COLUMNS: Final = 88
 GLYPHS: Final = {Fate.REJECTED: "✗", Fate.DISCARDED: "·", Fate.CORRECTION: "➜", Fate.BONUS: "★"}
@@ -79,7 +79,7 @@ _CELL: Final = 12.2
 
 
 def recorder(columns: int = COLUMNS) -> Console:
-    """A console that keeps what is printed on it for `exported`."""
+    """A console that keeps what is printed on it for `export_recorded`."""
     return Console(
         record=True,
         width=columns,
@@ -93,14 +93,14 @@ def recorder(columns: int = COLUMNS) -> Console:
     )
 
 
-def exported(console: Console, suffix: str, title: str) -> str:
+def export_recorded(console: Console, suffix: str, title: str) -> str:
     """What was printed on a `recorder`, as the text of a file that ends in `suffix`: .svg or .html."""
     if suffix.lower() == ".html":
         heading = escape(title).replace("{", "{{").replace("}", "}}")
-        return unharmful(console.export_html(theme=SVG_EXPORT_THEME, code_format=_HTML.format(title=heading)))
+        return sanitize(console.export_html(theme=SVG_EXPORT_THEME, code_format=_HTML.format(title=heading)))
     # rich gives a run one cell for each character, wide ones too.
     drawing = console.export_svg(title=title, code_format=_SVG)
-    return unharmful(_RUN.sub(_fitted, drawing))
+    return sanitize(_RUN.sub(_fitted, drawing))
 
 
 def _fitted(run: re.Match[str]) -> str:
@@ -112,7 +112,7 @@ def picture(title: str, parts: Iterable[RenderableType], suffix: str, columns: i
     console = recorder(columns)
     for part in parts:
         console.print(part)
-    return exported(console, suffix, title)
+    return export_recorded(console, suffix, title)
 
 
 def trace_picture(trace: Trace, suffix: str) -> str:
@@ -149,7 +149,7 @@ def _token(fate: Fate, piece: str, said: bool, coloured: bool) -> Text:
     style = STYLES[fate] if coloured else ""
     if not said:
         return Text(GLYPHS.get(fate, "") + visible(piece), style)
-    shown = drawn(piece).replace("\n", "↵\n")
+    shown = draw_controls(piece).replace("\n", "↵\n")
     word = shown.lstrip(" ")
     text = Text(shown[: len(shown) - len(word)] + GLYPHS.get(fate, "") * bool(word) + word)
     text.highlight_regex(r"\S+", style)

@@ -34,13 +34,13 @@ def markup(text: str) -> str:
     return text if isinstance(text, Markup) else _escaped(text)
 
 
-def unharmful(text: str) -> str:
+def sanitize(text: str) -> str:
     """U+FFFD for what neither XML nor a reader bears."""
     return _UNSHOWN.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def _escaped(text: str) -> str:
-    return escape(unharmful(text))
+    return escape(sanitize(text))
 
 
 def element(tag: str, *inside: str, **attributes: str) -> Markup:

@@ -14,11 +14,11 @@ from specdec_cli.bench.report import (
     Report,
     Row,
     acceptance_by_position,
+    best_reports,
     compare,
     cost_curve,
-    recommended,
     reports,
-    totals,
+    sum_rounds,
 )
 from specdec_cli.bench.result import Condition, Contender, CostSample
 from specdec_cli.bench.sentences import json_text
@@ -59,7 +59,7 @@ def test_without_costs_there_is_no_cost_of_a_pass(report):
 def test_one_contender_is_recommended_for_each_temperature():
     contenders = (Contender("model", "org/a"), Contender("ngram"))
     found = reports(sample_result(budget_seconds=200.0, contenders=contenders, temperatures=(0.0, 1.0)))
-    assert len(found) == 4 and [one.condition.temperature for one in recommended(found)] == [0.0, 1.0]
+    assert len(found) == 4 and [one.condition.temperature for one in best_reports(found)] == [0.0, 1.0]
 
 
 HERE = Condition(Contender("model", "org/draft"), 0.0)
@@ -96,10 +96,10 @@ def answers():
 
 
 def test_rates_are_of_all_rounds_behind_the_first_token(answers):
-    found = totals(answers[:1])
+    found = sum_rounds(answers[:1])
     assert (found.acceptance_rate, found.judged_rate) == (5 / 10, 5 / 8)
     assert (found.mean_acceptance_length, found.draft_share) == (9 / 4, 1 / 4)
-    assert totals([]).acceptance_rate is None
+    assert sum_rounds([]).acceptance_rate is None
 
 
 def test_acceptance_by_position_counts_the_rounds_that_drafted_so_far(answers):

@@ -194,7 +194,7 @@ def default_bench(kind, machine, rate, seed, noise, prefill_steps, auto=0):
         tuple(TEXTS.prompts(8, seed)), "", None, False, False, 120.0, 0.0, False,
     )  # fmt: skip
     here = Environment("chip", "cpu", "system", 1, 1, "float32", {}, {}, "2026-01-31")
-    done = Bench(request, found, Subjects((MODEL.contender,), here), lambda progress: None, lambda sentence: None)
+    done = Bench(request, found, Subjects((MODEL.contender,), here), lambda *_: None, lambda sentence: None)
     done.run()
     (report,) = reports(done.result())
     return report, found

@@ -62,7 +62,7 @@ def main() -> int:
     ks = (0, *KS)
     asked = (pair, True, (), ("model",), ks, (0.0,), "auto", given.seed, prompts, "", None, True, False)
     machine, about = load_machine(job := BenchRequest(*asked, budget, 0.0, False), lambda: False)
-    run = Bench(job, machine, about, lambda progress: None, print)
+    run = Bench(job, machine, about, lambda *_: None, print)
     run.run()
     result = run.result()
     report = reports(result)[0]

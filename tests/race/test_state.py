@@ -167,6 +167,7 @@ def test_the_interval_holds_the_truth_in_at_least_nine_of_ten_races(noise, drift
     assert sum(one.low <= truth <= one.high for one, truth in found) >= 180
 
 
+@pytest.mark.slow
 def test_an_interval_of_a_third_of_its_width_would_be_found_out():
     """The control of the test above."""
     rng = random.Random(1)

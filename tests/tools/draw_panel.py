@@ -12,7 +12,7 @@ from rich.text import Text
 
 from specdec_cli.events import Finish, RoundDone, Start, from_dict
 from specdec_cli.fates import FateStream
-from specdec_cli.ui.export import exported, recorder
+from specdec_cli.ui.export import export_recorded, recorder
 from specdec_cli.ui.panel.answer import ANSWER_STYLES
 from specdec_cli.ui.panel.frame import render
 from specdec_cli.ui.panel.state import PanelState
@@ -55,7 +55,7 @@ def main() -> None:
     if end:
         for line in summary(start, end, WIDTH, below_panel=True):
             console.print(line)
-    asked.picture.write_text(exported(console, ".svg", "specdec"))
+    asked.picture.write_text(export_recorded(console, ".svg", "specdec"))
 
 
 main()

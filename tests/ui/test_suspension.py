@@ -1,7 +1,8 @@
-"""Ctrl-Z and `fg`: handlers in this process, and a real shell with job control around the panel."""
+"""Ctrl-Z and `fg`, and keys typed meanwhile: handlers in this process, and a real shell around the panel."""
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -17,7 +18,8 @@ import pyte
 import pytest
 
 from fakes.models import TINY, tiny_folder
-from specdec_cli.ui.suspension import suspension
+from fakes.ui_script import Terminal
+from specdec_cli.ui.suspension import no_echo, suspension
 
 BOTH = (signal.SIGTSTP, signal.SIGCONT)
 
@@ -263,3 +265,48 @@ def test_a_reply_in_the_background_leaves_the_shell_its_cursor_and_takes_the_ter
     going_on(shell)
     assert not shell.echoes
     shell.end_reply()
+
+
+@pytest.fixture
+def terminal():
+    terminal = Terminal(80, 24)
+    yield terminal
+    terminal.close()
+
+
+def settings(terminal) -> list:
+    return termios.tcgetattr(terminal.out.fileno())
+
+
+@pytest.mark.slow
+def test_nothing_is_echoed_meanwhile_and_the_terminal_comes_back_as_it_was(terminal):
+    before = settings(terminal)
+    with no_echo(terminal.out):
+        assert not settings(terminal)[3] & termios.ECHO and settings(terminal)[3] & termios.ISIG
+        assert settings(terminal)[3] & termios.ICANON
+    assert settings(terminal) == before
+
+
+@pytest.mark.slow
+def test_an_editor_gets_every_key_and_marked_pastes_and_the_shell_bare_ones(terminal):
+    before = settings(terminal)
+    with no_echo(terminal.out, terminal.err.fileno()):
+        assert not settings(terminal)[3] & termios.ICANON and not settings(terminal)[0] & termios.ICRNL
+    terminal.settle()
+    assert settings(terminal) == before
+    assert terminal.written.count(b"\x1b[?2004h") == terminal.written.count(b"\x1b[?2004l") == 1
+
+
+@pytest.mark.slow
+def test_the_terminal_comes_back_after_an_error_too(terminal):
+    before = settings(terminal)
+    with pytest.raises(SystemExit), no_echo(terminal.out):
+        raise SystemExit
+    assert settings(terminal) == before
+
+
+def test_without_a_terminal_nothing_is_done():
+    read, write = os.pipe()
+    with os.fdopen(read) as pipe, no_echo(pipe), no_echo(None), no_echo(io.StringIO()):
+        pass
+    os.close(write)

@@ -22,7 +22,7 @@ from specdec_cli.bench.report import (
     acceptance_by_position,
     reports,
     source_of,
-    totals,
+    sum_rounds,
 )
 from specdec_cli.bench.result import BenchResult, kinds_of
 from specdec_cli.format import percent, size
@@ -30,7 +30,7 @@ from specdec_cli.speedup import interpolate, round_steps, speedup, tokens_per_ro
 from specdec_cli.ui.bench import plot
 from specdec_cli.ui.bench.plot import Mark
 from specdec_cli.ui.bench.terminal import print_bench
-from specdec_cli.ui.export import exported, recorder
+from specdec_cli.ui.export import export_recorded, recorder
 from specdec_cli.ui.html import Markup, element, fill, joined, packaged
 
 PICTURE_COLUMNS: Final = 110
@@ -139,7 +139,7 @@ def svg_picture(result: BenchResult) -> str:
     """The tables and sentences of the terminal."""
     console = recorder(PICTURE_COLUMNS)
     print_bench(console, result, reports(result))
-    return exported(console, ".svg", f"specdec bench: {title(result)}")
+    return export_recorded(console, ".svg", f"specdec bench: {title(result)}")
 
 
 # Extension -> text of the file. Another format is one function and one line.
@@ -205,7 +205,7 @@ def _kind(report: Report, kind: str) -> Markup:
 
 def _judged_rate(report: Report, kind: str | None = None) -> float | None:
     """accepted ÷ judged, of all answers or of those of one kind."""
-    return totals(report.at_fixed_k(kind)).judged_rate
+    return sum_rounds(report.at_fixed_k(kind)).judged_rate
 
 
 def _mark(interval: Interval | None, source: Source | None, chosen: bool) -> Mark | None:

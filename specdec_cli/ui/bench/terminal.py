@@ -17,7 +17,7 @@ from rich.text import Text
 
 from specdec_cli.bench import sentences
 from specdec_cli.bench.estimate import RULE, Interval
-from specdec_cli.bench.report import Change, Comparison, KindRow, Report, Row, recommended
+from specdec_cli.bench.report import Change, Comparison, KindRow, Report, Row, best_reports
 from specdec_cli.bench.result import BenchResult
 from specdec_cli.format import percent, size
 from specdec_cli.ui.pairs import print_line
@@ -100,7 +100,7 @@ COLOURS: Final = {"use": "bold green", "safest": "bold yellow", "don't": "bold y
 def print_bench(console: Console, result: BenchResult, reports: Sequence[Report]) -> None:
     """A table for each condition, the best K by kind, the recommendation and the next command."""
     console.print(heading(result))
-    best = recommended(reports)
+    best = best_reports(reports)
     for report in reports:
         console.print()
         if len(reports) > 1:

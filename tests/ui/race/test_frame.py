@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.racing import scripted
@@ -34,6 +34,7 @@ def test_no_row_is_too_wide_and_no_frame_too_tall(width, height, upto):
     assert all(row.cell_len <= width and "\n" not in row.plain for row in rows)
 
 
+@settings(max_examples=15, deadline=None)
 @given(st.integers(40, 200), st.integers(8, 60))
 def test_a_frame_keeps_its_height_from_the_first_to_the_last(width, height):
     heights = {len(frame_rows(shown(EVENTS, upto), width, height)) for upto in (1, 3, 20, len(EVENTS))}
