@@ -30,7 +30,7 @@ from specdec_cli.race.events import (
     RaceState,
 )
 from specdec_cli.ui.panel.answer import GUESSED, OWN, folds
-from specdec_cli.ui.panel.box import boxed
+from specdec_cli.ui.panel.box import boxed, edge
 from specdec_cli.ui.panel.rounds import shortened, spread
 from specdec_cli.ui.summary import SEPARATOR, verdict_style
 from specdec_cli.ui.terminal import MUTED, TerminalFilter, safe, visible
@@ -347,16 +347,8 @@ def _figures(state: RaceState, name: LaneName, noun: str = "target pass") -> Tex
 
 def _edge(ends: str, lefts: list[Text], right: Text, width: int) -> Text:
     """A horizontal edge; of the words at its left the last ones are dropped where both do not fit."""
-    room = width - 9
-    for kept in range(len(lefts), 0, -1):
-        left = _joined(lefts[:kept])
-        if left.cell_len + right.cell_len <= room:
-            break
-    else:
-        left = Text()
-    words = [_spaced(left), _spaced(_cut(right, room))]
-    dashes = "─" * (width - 4 - words[0].cell_len - words[1].cell_len)
-    return Text.assemble((ends[0] + "─", MUTED), words[0], (dashes, MUTED), words[1], ("─" + ends[1], MUTED))
+    spellings = [_joined(lefts[:kept]) for kept in range(len(lefts), -1, -1)]
+    return edge(ends, spellings, [right, Text()], width)
 
 
 def _double(ends: str, words: list[Text], left: int, right: int) -> Text:
