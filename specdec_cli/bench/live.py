@@ -1,23 +1,32 @@
-"""Loaded pairs as the bench's machine. Law: every answer starts from empty caches, drafted and plain alike, and both
-pass through the same detokenizer.
+"""Loaded pairs as the bench's machine: one target, and beside it every draft.
+
+Every answer starts from empty caches, drafted and plain alike, and both pass through the same detokenizer.
 """
 
 from __future__ import annotations
 
+import os
+import platform
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
 from statistics import median
 from typing import Any
 
+from specdec_cli import __version__
 from specdec_cli.bench.prompts import BenchPrompt
-from specdec_cli.bench.result import Arm, Contender, PromptId, Sample
-from specdec_cli.bench.sweep import Cancelled
+from specdec_cli.bench.result import Arm, Contender, Environment, PromptId, Sample
+from specdec_cli.bench.sweep import MAX_TOKENS, BenchRequest, Cancelled, Subjects
 from specdec_cli.engine import device
 from specdec_cli.engine.baseline import baseline
 from specdec_cli.events import Finish, Prefill, Round, RoundDone
+from specdec_cli.kinds import DRAFTERS, DrafterKind
+from specdec_cli.machine import physical_bytes
 from specdec_cli.request import Constraint, Request
+from specdec_cli.session.load import beside, load
 from specdec_cli.session.session import Session
 
 # What a stop token's logit is moved by where answers have a fixed length.
@@ -102,7 +111,7 @@ class LiveMachine:
     def _plain(self, session: Session, arm: Arm, prompt: BenchPrompt, ids: Sequence[int]) -> Sample:
         began = first = last = self.clock()
         tokens: list[int] = []
-        for token in _plain_tokens(session, ids, self._request(arm)):
+        for token in plain_tokens(session, ids, self._request(arm)):
             last = self.clock()
             first = last if not tokens else first
             tokens.append(token)
@@ -184,7 +193,7 @@ class LiveMachine:
             raise Cancelled
 
 
-def _plain_tokens(session: Session, prompt: Sequence[int], request: Request) -> Iterator[int]:
+def plain_tokens(session: Session, prompt: Sequence[int], request: Request) -> Iterator[int]:
     """mlx-lm's plain decoding, token by token, each of them detokenized as an answer's are."""
     tokenizer, sampling = session.pair.tokenizer, session.sampling(request)
     stream, stops = tokenizer.stream(()), tokenizer.stop_tokens
@@ -203,3 +212,64 @@ def _plain_tokens(session: Session, prompt: Sequence[int], request: Request) -> 
 def _at_least(counts: Sequence[int], deepest: int) -> tuple[int, ...]:
     """[i] = how many counts are above i."""
     return tuple(sum(count > place for count in counts) for place in range(deepest))
+
+
+def load_machine(
+    job: BenchRequest, cancelled: Callable[[], bool], tell: Callable[[str], None] = lambda sentence: None
+) -> tuple[LiveMachine, Subjects]:
+    """The loaded models, and what is true of them for the whole bench; `tell` hears of an unusual head.
+
+    Raises: NotAvailable, Refused, DoesNotFit.
+    """
+    kinds = [DRAFTERS[name] for name in job.drafters]
+    drafter = max(kinds, key=lambda kind: (kind.reads_hidden, kind.by_network))
+    longest = max(len(prompt.text) for prompt in job.prompts) // 3 + (job.max_tokens or MAX_TOKENS)
+    # Twice: plain decoding has caches of its own.
+    reserve_tokens = None if job.force else 2 * longest
+    pair = load(job.pair, drafter=drafter.name, reserve_tokens=reserve_tokens, tell=tell)
+    first = pair.session(pair.first)
+    others = [beside(pair, name) for name in job.drafts]
+    sessions = {first.names[1]: first} | {other.names[1]: other.session(other.first) for other in others}
+    settings = AnswerSettings(MAX_TOKENS, job.rule, job.seed, job.raw, job.fixed_length, job.constraint)
+    machine = LiveMachine(sessions, settings, cancelled)
+    held = job.constraint is not None
+    networks = [kind for kind in kinds if kind.by_network]
+    contenders = [Contender(who(kind, one), name, held) for kind in networks for name, one in sessions.items()]
+    contenders += [Contender(kind.name, None, held) for kind in kinds if not kind.by_network]
+    return machine, _about(first, tuple(dict.fromkeys(contenders)))
+
+
+def who(kind: DrafterKind, session: Session) -> str:
+    """The kind that really drafts: a head has one of its own."""
+    return session.drafter(Request(drafter=kind.name)).name
+
+
+def _about(session: Session, contenders: tuple[Contender, ...]) -> Subjects:
+    environment = Environment(
+        chip=_chip(),
+        device=device.backend(),
+        system=f"{platform.system()} {platform.release()}" if sys.platform != "darwin" else f"macOS {_macos()}",
+        memory_bytes=physical_bytes(),
+        cores=os.cpu_count() or 1,
+        dtype=session.dtype,
+        caches={"target": session.slot.target.cache_kinds},
+        versions={"specdec": __version__, "python": platform.python_version(), **device.versions()},
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    return Subjects(contenders, environment)
+
+
+def _macos() -> str:
+    return platform.mac_ver()[0]
+
+
+def _chip() -> str:
+    """The device's own name; on a plain CPU the processor's, where the system tells it."""
+    if device.backend() == "cpu" and sys.platform.startswith("linux"):
+        try:
+            lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        except OSError:
+            lines = []
+        name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+        return name or device.device_name()
+    return device.device_name()

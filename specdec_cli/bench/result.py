@@ -1,18 +1,24 @@
-"""What a bench measured: every sample and the environment (pure). Law: every figure is derived from this alone.
+"""What a bench measured, every sample and the environment, and its JSON file (pure). Every figure is derived from this.
 
-Version SCHEMA of the JSON file: one object, seconds as floats, fields may be added, never renamed. Letters: K draft
-length, n rows of a target pass. An arm is one way to decode: a contender at one K. K 0 is the baseline, mlx-lm's own
-plain decoding.
+Law: a result that was written reads back as the same value. Version SCHEMA of the file: one object, seconds as floats,
+fields may be added, never renamed. Letters: K draft length, n rows of a target pass. An arm is one way to decode: a
+contender at one K. K 0 is the baseline, mlx-lm's own plain decoding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
+from pydantic import TypeAdapter, ValidationError
+
+from specdec_cli import jsonfile
+from specdec_cli.bench.prompts import BenchPrompt
+from specdec_cli.errors import UsageError
 from specdec_cli.kinds import NONE, kind_of
 from specdec_cli.machine import MachineState
 
@@ -219,3 +225,43 @@ class BenchResult:
             if third >= FEWEST_COSTS:
                 changes.append(median(found[-third:]) / median(found[:third]))
         return median(changes) - 1.0 if changes else None
+
+
+def kinds_of(prompts: Iterable[BenchPrompt | PromptId]) -> tuple[str, ...]:
+    """Each kind once."""
+    return tuple(dict.fromkeys(prompt.kind for prompt in prompts))
+
+
+def to_dict(result: BenchResult) -> dict[str, Any]:
+    """The JSON object of a bench."""
+    return {"specdec": "bench", **asdict(result)}
+
+
+def from_dict(values: Any) -> BenchResult:
+    """The result that `to_dict` wrote, also after a trip through JSON; unknown fields are ignored.
+
+    Raises: ValueError for anything else; it names the first wrong field.
+    """
+    if not isinstance(values, Mapping) or values.get("specdec") != "bench":
+        raise ValueError("not a specdec bench result")
+    if values.get("schema") != SCHEMA:
+        raise ValueError(f"bench schema {values.get('schema')}, and this specdec reads {SCHEMA}")
+    try:
+        return TypeAdapter(BenchResult).validate_python({k: v for k, v in values.items() if k != "specdec"})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+
+
+def read_result(path: Path) -> BenchResult:
+    """The result in a file that `--export FILE.json` wrote.
+
+    Raises: UsageError for any other file, and for one that cannot be read.
+    """
+    hint = "make one with: specdec bench --export FILE.json"
+    try:
+        return from_dict(jsonfile.parse(path.read_bytes()))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint) from error
+    except ValueError as error:  # no UTF-8, no JSON, or no bench
+        raise UsageError(f"{path} is no bench result: {error}", hint) from error

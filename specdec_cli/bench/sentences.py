@@ -1,14 +1,21 @@
-"""The sentences of a bench report (pure). Law: each carries its figures; none claims more than was measured."""
+"""The sentences of a bench report, its JSON, and its entry in models.toml (pure).
+
+Each sentence carries its figures, and none claims more than was measured. A loss is written as K 0, never left out.
+"""
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Sequence
+from dataclasses import asdict
+from math import isfinite
+from typing import Any
 
-from specdec_cli.bench.intervals import FEWEST_PROMPTS, Interval
-from specdec_cli.bench.recommend import RULE
-from specdec_cli.bench.report import Report
-from specdec_cli.bench.result import BenchResult, Length
-from specdec_cli.bench.rows import Row
+from specdec_cli.bench.estimate import FEWEST_PROMPTS, Interval
+from specdec_cli.bench.report import Report, Row, reports
+from specdec_cli.bench.result import BenchResult, Length, to_dict
+from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.format import count
 from specdec_cli.gain import ratio_words
 from specdec_cli.kinds import DEFAULT_DRAFTER
@@ -27,8 +34,8 @@ def conclusion(report: Report) -> str:
     advice = report.recommendation
     if advice.speedup is None:
         measured = count(len(report.prompts), "prompt")
-        return f"{length(advice.k)}, the safest choice: {measured} measured, and an interval needs {FEWEST_PROMPTS}"
-    figure = f"{length(advice.k)}: {times(advice.speedup)}, on {advice.speedup.prompts} prompts"
+        return f"K {advice.k}, the safest choice: {measured} measured, and an interval needs {FEWEST_PROMPTS}"
+    figure = f"K {advice.k}: {times(advice.speedup)}, on {advice.speedup.prompts} prompts"
     if advice.answer == "use":
         return figure + (f"; {_listed(advice.tied)} no faster beyond noise" if advice.tied else "")
     if advice.answer == "safest":
@@ -41,7 +48,7 @@ def break_even(report: Report) -> str:
     k, curve = report.recommendation.k, report.curve
     if curve is None or not isinstance(k, int) or k not in curve.draft:
         return ""
-    needed, found = curve.break_even(k), report.totals(k).judged_rate
+    needed, found = curve.break_even(k), report.sum_rounds(k).judged_rate
     cost = f"K {k} costs {curve.round(k):.2f} plain steps a round"
     if needed is None:
         return f"{cost}, more than the {k + 1} tokens it can yield: it cannot pay here"
@@ -84,24 +91,13 @@ def command(result: BenchResult, report: Report) -> str:
     return f"specdec run {_models(result, report, usual)} -k {k}{option} 'your prompt'"
 
 
-def rule() -> str:
-    """The rule by which K was chosen."""
-    return RULE
-
-
 def times(interval: Interval) -> str:
     """`1.42× faster (1.38–1.46)`."""
     return ratio_words(interval.mean, interval.low, interval.high)
 
 
-def length(k: Length) -> str:
-    return f"K {k}"
-
-
 def _models(result: BenchResult, report: Report, usual: str) -> str:
     """The options that name this pair and its drafter, which is left out if it is the `usual` one."""
-    import shlex
-
     settings, contender = result.settings, report.condition.contender
     own = settings.contenders[0].draft if settings.contenders else None
     if settings.named and contender.draft in (None, own):
@@ -140,7 +136,7 @@ def marks(report: Report) -> list[str]:
 
 
 def _listed(ks: Sequence[Length]) -> str:
-    return " and ".join(map(length, ks)) + (" is" if len(ks) == 1 else " are")
+    return " and ".join(f"K {k}" for k in ks) + (" is" if len(ks) == 1 else " are")
 
 
 def _switch(on: bool | None) -> str | None:
@@ -156,3 +152,79 @@ def _changes(before: str | None, after: str | None) -> list[str]:
 def _loads(before: MachineState, after: MachineState, cores: int) -> list[str]:
     known = [f"{state.load:.1f}" for state in (before, after) if state.load is not None]
     return [f"load {' then '.join(known)} on {cores} cores"] if known else []
+
+
+def chosen_k(result: BenchResult, report: Report) -> Length:
+    """The K that the pair starts with from now on.
+
+    Raises: SpecdecError where the result recommends none.
+    """
+    if result.partial:
+        raise SpecdecError("nothing was written: the bench was interrupted", "run it to its end")
+    if report.recommendation.answer == "unknown":
+        raise SpecdecError(f"nothing was written: {conclusion(report)}", "give it more prompts: --prompts FILE")
+    return report.recommendation.chosen
+
+
+def entry(result: BenchResult, report: Report) -> dict[str, Any]:
+    """One entry of `measured`."""
+    advice, environment = report.recommendation, result.environment
+    speedup = advice.speedup
+    named = ("specdec", "mlx", "mlx-lm")
+    versions = {name: environment.versions[name] for name in named if name in environment.versions}
+    return {
+        "chip": environment.chip,
+        "k": chosen_k(result, report),
+        "drafter": report.condition.contender.drafter,
+        "speedup": speedup and round(speedup.mean, 3),
+        "low": speedup and round(speedup.low, 3),
+        "high": speedup and round(speedup.high, 3),
+        "prompts": speedup and speedup.prompts,
+        "temperature": advice.condition.temperature,
+        "date": environment.date[:10],
+        **versions,
+    }
+
+
+def require_pair(named: bool, drafts: int, drafters: int, temperatures: int) -> None:
+    """Checks --write before any time is spent.
+
+    Raises: UsageError where the pair has no entry, or there is more than one K to write.
+    """
+    if not named:
+        raise UsageError(
+            "--write needs a pair by name, and this one was named by its models",
+            "specdec pairs add NAME --target ID --draft ID, then specdec bench -p NAME --write",
+        )
+    if drafts or drafters > 1 or temperatures > 1:
+        raise UsageError(
+            "--write keeps one K, for the pair's own draft at one temperature",
+            "leave out --draft, further --drafter and further --temp",
+        )
+
+
+def json_text(result: BenchResult) -> str:
+    """Every measurement, and the figures derived from them under `report`."""
+    values = to_dict(result) | {"report": [_report_dict(report) for report in reports(result)]}
+    return json.dumps(_finite(values), indent=1) + "\n"
+
+
+def _report_dict(report: Report) -> dict[str, Any]:
+    curve = report.curve
+    return {
+        "condition": asdict(report.condition),
+        "verdict": asdict(report.recommendation) | {"chosen": report.recommendation.chosen, "told": conclusion(report)},
+        "rows": [asdict(row) | {"source": row.source} for row in report.rows],
+        "kinds": [asdict(row) | {"source": row.source} for row in report.kinds],
+        "draft_steps": curve and dict(curve.draft),
+        "verify_steps": curve and dict(curve.verify),
+    }
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity: an infinite bound becomes null."""
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,23 +1,73 @@
 """Measures every arm on every prompt, end to end, within the budget.
 
-Law: an arm and the baseline are measured on the same prompt, in an order drawn from the seed. The first FEWEST_PROMPTS
+An arm and the baseline are measured on the same prompt, in an order drawn from the seed. The first FEWEST_PROMPTS
 prompts are measured whatever the budget. An interrupted sweep leaves a valid result.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product, zip_longest
+from math import ceil
 from random import Random
 from statistics import fmean
 from typing import Protocol
 
-from specdec_cli.bench.estimate import estimates, in_trial_order, next_arms
-from specdec_cli.bench.intervals import FEWEST_PROMPTS
-from specdec_cli.bench.plan import BenchPlan, in_turns
+from specdec_cli.bench.estimate import FEWEST_PROMPTS, estimates, in_trial_order, next_arms
 from specdec_cli.bench.prompts import BenchPrompt
-from specdec_cli.bench.result import Arm, Condition, CostSample, Phase, PromptId, Sample, plain
+from specdec_cli.bench.result import (
+    Arm,
+    BenchResult,
+    BenchSettings,
+    Condition,
+    Contender,
+    CostSample,
+    Environment,
+    Length,
+    Phase,
+    PromptId,
+    Sample,
+    kinds_of,
+    plain,
+)
+from specdec_cli.errors import DoesNotFit
+from specdec_cli.format import count
+from specdec_cli.machine import MachineState, machine_state
+from specdec_cli.pairs.pair import Pair
+from specdec_cli.request import Constraint
+
+# Default length of an answer in tokens: enough for a steady rate, fewer where the budget is small.
+MAX_TOKENS, FEWEST_TOKENS = 128, 24
+# Answers that a budget should cover, baselines included.
+ANSWERS = 48
+
+
+@dataclass(frozen=True, slots=True)
+class BenchPlan:
+    """K, time and seed of a sweep."""
+
+    ks: tuple[Length, ...]
+    budget_seconds: float
+    cooldown_seconds: float = 0.0
+    seed: int = 0
+
+
+def in_turns(prompts: Iterable[BenchPrompt], order: Random) -> list[BenchPrompt]:
+    """The first prompt of each kind, then the second of each, …; kinds in the given order, prompts in a random one."""
+    kinds: dict[str, list[BenchPrompt]] = {}
+    for prompt in prompts:
+        kinds.setdefault(prompt.kind, []).append(prompt)
+    shuffled = [order.sample(group, len(group)) for group in kinds.values()]
+    return [prompt for turn in zip_longest(*shuffled) for prompt in turn if prompt is not None]
+
+
+def tokens_within(budget_seconds: float, prefill_seconds: float, step_seconds: float, conditions: int) -> int:
+    """Tokens an answer may have so that ANSWERS answers for each condition fit the budget."""
+    fitting = (budget_seconds / (ANSWERS * max(conditions, 1)) - prefill_seconds) / step_seconds
+    return min(MAX_TOKENS, max(FEWEST_TOKENS, int(fitting)))
+
 
 # As many arms are open at first as let the budget cover this many prompts.
 WANTED_PROMPTS = 10
@@ -56,16 +106,8 @@ class Machine(Protocol):
         """One answer from empty caches; K 0 is mlx-lm's own plain decoding. The sweep fills in phase and start."""
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What the bench is doing, the `share` of the whole that is done, and an estimate of the seconds left."""
-
-    what: str
-    share: float
-    seconds_left: float
-
-
-OnProgress = Callable[[Progress], None]
+OnProgress = Callable[[str, float, float], None]
+"""What the bench is doing, the share of the whole that is done, and an estimate of the seconds left."""
 
 
 class Sweep:
@@ -78,7 +120,7 @@ class Sweep:
         conditions: Sequence[Condition],
         prompts: Sequence[BenchPrompt],
         answer_seconds: float,
-        on_progress: OnProgress = lambda progress: None,
+        on_progress: OnProgress = lambda *_: None,
     ) -> None:
         self.samples: list[Sample] = []
         self.costs: list[CostSample] = []
@@ -185,9 +227,149 @@ class Sweep:
 
     def _announce(self, what: str) -> None:
         left = max(self._left, self.fewest_seconds * (1 - self._measured / FEWEST_PROMPTS), 0.0)
-        self._on_progress(Progress(what, self._elapsed / (self._elapsed + left) if left else 1.0, left))
+        self._on_progress(what, self._elapsed / (self._elapsed + left) if left else 1.0, left)
 
 
 def arm_names(arms: Sequence[Arm]) -> str:
     """The drafting arms by name."""
     return "K " + ", ".join(dict.fromkeys(str(arm.k) for arm in arms if arm.k != 0))
+
+
+# Of the budget: for warming up every K.
+WARM_SHARE = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class BenchRequest:
+    """What the command line requested.
+
+    `named`: the pair's own draft under the pair's name. `drafts` are further draft models. `source` is the file of the
+    prompts, empty for the bundled ones. `constraint` is the shape of every answer, drafted or plain.
+    """
+
+    pair: Pair
+    named: bool
+    drafts: tuple[str, ...]
+    drafters: tuple[str, ...]
+    ks: tuple[Length, ...]
+    temperatures: tuple[float, ...]
+    rule: str
+    seed: int
+    prompts: tuple[BenchPrompt, ...]
+    source: str
+    max_tokens: int | None
+    raw: bool
+    fixed_length: bool
+    budget_seconds: float
+    cooldown_seconds: float
+    force: bool
+    constraint: Constraint | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Subjects:
+    """What is measured, and where; the environment still lacks the machine's state before and after."""
+
+    contenders: tuple[Contender, ...]
+    environment: Environment
+
+
+class Bench:
+    """One bench: `run` it, then read `result` if it has `begun`. `tell` hears what the user should know first."""
+
+    def __init__(
+        self,
+        request: BenchRequest,
+        machine: Machine,
+        subjects: Subjects,
+        on_progress: OnProgress,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._request, self._machine, self._subjects = request, machine, subjects
+        self._on_progress, self._tell = on_progress, tell
+        self._sweep: Sweep | None = None
+        self._before, self._after = MachineState(), MachineState()
+        self._prompts: Sequence[BenchPrompt] = ()
+        self._max_tokens = request.max_tokens or MAX_TOKENS
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything was measured."""
+        return self._sweep is not None and bool(self._sweep.samples)
+
+    def run(self) -> None:
+        """Raises: DoesNotFit if no prompt leaves room for an answer."""
+        request, began = self._request, self._machine.clock()
+        self._prompts = self._fitting()
+        pairs = product(request.temperatures, self._subjects.contenders)
+        conditions = [Condition(contender, temperature) for temperature, contender in pairs]
+        self._before = machine_state()
+        self._on_progress("warming up", 0.0, request.budget_seconds)
+        typical = sorted(self._prompts, key=lambda prompt: len(prompt.text))[len(self._prompts) // 2]
+        coolest = request.temperatures[0]
+        arms = [plain(coolest), *in_trial_order(conditions, coolest, request.ks)]
+        try:
+            prefill, step = self._machine.warm_up(typical, arms, WARM_SHARE * request.budget_seconds)
+        except Cancelled:
+            return
+        left = max(request.budget_seconds - (self._machine.clock() - began), 0.0)
+        if request.max_tokens is None:
+            self._max_tokens = tokens_within(left, prefill, step, len(conditions))
+        self._machine.limit(self._max_tokens)
+        plan = BenchPlan(request.ks, left, request.cooldown_seconds, request.seed)
+        expected = prefill + self._max_tokens * step
+        self._sweep = Sweep(self._machine, plan, conditions, self._prompts, expected, self._on_progress)
+        if self._sweep.fewest_seconds > left:
+            minutes = ceil((self._sweep.fewest_seconds + self._machine.clock() - began) / 60)
+            self._tell(f"this machine is slow: {FEWEST_PROMPTS} prompts take about {minutes} min, over --time-budget")
+        try:
+            self._sweep.run()
+        finally:
+            self._after = machine_state()
+
+    def result(self) -> BenchResult:
+        """What was measured so far. Call it only once the bench has `begun`."""
+        assert self._sweep is not None
+        sweep = self._sweep
+        measured = tuple(sweep.samples), (), tuple(sweep.costs)
+        return BenchResult(self._settings(), self._environment(), *measured, sweep.seconds, sweep.partial)
+
+    def _fitting(self) -> list[BenchPrompt]:
+        every, tokens = self._request.prompts, self._max_tokens
+        fitting = self._machine.fitting(every, tokens)
+        if not fitting:
+            none = f"none of the {len(every)} prompts leaves" if len(every) > 1 else "the only prompt leaves no"
+            raise DoesNotFit(
+                f"{none} room for {count(tokens, 'token')} in these models' context",
+                "ask for shorter answers (-n) or give shorter prompts (--prompts FILE)",
+            )
+        if len(fitting) < len(every):
+            left_out = len(every) - len(fitting)
+            self._tell(f"{left_out} of {len(every)} prompts leave no room for {tokens} tokens: left out")
+        return fitting
+
+    def _settings(self) -> BenchSettings:
+        request, kinds = self._request, kinds_of(self._prompts)
+        bundled = f"{count(len(self._prompts), 'bundled prompt')} of {count(len(kinds), 'kind')}"
+        prompts = f"{count(len(self._prompts), 'prompt')} of {request.source}" if request.source else bundled
+        held = f", every answer held to a {request.constraint.noun}" if request.constraint else ""
+        return BenchSettings(
+            pair=request.pair.name,
+            named=request.named,
+            target=request.pair.target,
+            contenders=self._subjects.contenders,
+            ks=request.ks,
+            temperatures=request.temperatures,
+            rule=request.rule,
+            kinds=kinds,
+            prompts=prompts + held,
+            max_tokens=self._max_tokens,
+            ends="fixed" if request.fixed_length else "natural",
+            raw=request.raw,
+            budget_seconds=request.budget_seconds,
+            cooldown_seconds=request.cooldown_seconds,
+            seed=request.seed,
+        )
+
+    def _environment(self) -> Environment:
+        return replace(self._subjects.environment, before=self._before, after=self._after)

@@ -1,4 +1,4 @@
-"""`specdec bench`. Law: what was measured is shown and saved however the bench ends; the tables are on stdout."""
+"""`specdec bench`. What was measured is shown and saved however the bench ends; the tables are on stdout."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from specdec_cli.cli.bench_options import CONTENDERS, BenchOptions, ContenderOptions
+from specdec_cli.cli.bench_options import CONTENDERS, BenchOptions, ContenderOptions, parse_lengths, parse_seconds
 from specdec_cli.cli.command import grouped, ignore_broken_pipe
+from specdec_cli.cli.export import require_writable, write_export
 from specdec_cli.cli.load import forbid_network, loading, resolve_named
 from specdec_cli.cli.options import PairOptions, ShapeOptions
 from specdec_cli.errors import UsageError
@@ -23,14 +24,15 @@ if TYPE_CHECKING:
     from specdec_cli.bench.prompts import BenchPrompt
     from specdec_cli.bench.report import Report
     from specdec_cli.bench.result import BenchResult
-    from specdec_cli.bench.run import BenchRequest
+    from specdec_cli.bench.sweep import BenchRequest
     from specdec_cli.pairs.resolve import Resolved
 
 app = typer.Typer()
+ENDINGS = (".json", ".html", ".svg")
 EXAMPLES = """[dim]Examples:[/dim]\n
 [dim]  specdec bench[/dim]\n
 [dim]  specdec bench -p qwen3-8b --kinds code,chat --write[/dim]\n
-[dim]  specdec bench --time-budget 10m --export bench.json --export bench.md[/dim]\n
+[dim]  specdec bench --time-budget 10m --export bench.json --export bench.html[/dim]\n
 [dim]  specdec bench --compare before.json after.json[/dim]"""
 
 
@@ -65,17 +67,15 @@ def _shape(shape: ShapeOptions, options: BenchOptions) -> Constraint | None:
 
 def _job(models: ContenderOptions, options: BenchOptions, constraint: Constraint | None) -> tuple[BenchRequest, str]:
     """What is to be measured, and why this pair; whatever is wrong with the options is said before anything loads."""
-    from specdec_cli.bench.plan import parse_lengths, parse_seconds
-    from specdec_cli.bench.record import require_pair
-    from specdec_cli.bench.run import BenchRequest
+    from specdec_cli.bench.sentences import require_pair
+    from specdec_cli.bench.sweep import BenchRequest
     from specdec_cli.pairs.resolve import has_own_head
-    from specdec_cli.ui.bench.export import require_writable
 
     drafts, drafters = models.drafts, _drafters(options.drafters)
     temperatures = tuple(dict.fromkeys(options.temps or (0.0,)))
     for temperature in temperatures:
         effective({}, {"temperature": temperature})
-    require_writable(options.export or ())
+    require_writable("--export", options.export or (), ENDINGS)
     prompts = _prompts(options.prompts, options.kinds)
     budget_seconds = parse_seconds("--time-budget", options.time_budget)
     cooldown_seconds = parse_seconds("--cooldown", options.cooldown)
@@ -122,27 +122,28 @@ def _resolved(models: ContenderOptions, drafts: tuple[str, ...], drafters: tuple
 
 def _measured(job: BenchRequest, reason: str, exports: list[Path], quiet: bool) -> BenchResult:
     """Load, run, and save, whatever happens after the first figure."""
-    from specdec_cli.bench.run import Bench
+    from specdec_cli.bench.sweep import Bench
     from specdec_cli.session.signals import Interrupt
-    from specdec_cli.ui.bench.export import export
-    from specdec_cli.ui.bench.progress import bench_progress, silent
+    from specdec_cli.ui.bench.page import WRITERS
+    from specdec_cli.ui.bench.terminal import bench_progress, silent
 
     with ExitStack() as stack:
         stack.enter_context(awake())
         with loading(job.pair.name, reason, shown=not quiet) as tell:
-            from specdec_cli.bench.load import load_machine
+            from specdec_cli.bench.live import load_machine
 
             interrupt = stack.enter_context(Interrupt())
             machine, about = load_machine(job, interrupt.requested, tell)
         progress = stack.enter_context(bench_progress(sys.stderr) if not quiet else silent())
-        run = Bench(job, machine, about, lambda at: progress.report(at.what, at.share, at.seconds_left), progress.say)
+        run = Bench(job, machine, about, progress.report, progress.say)
         try:
             run.run()
         finally:
             # Also after a second Ctrl-C, a signal or an error: what was measured is kept.
             if run.begun:
                 for path in exports:
-                    export(run.result(), path)
+                    text = WRITERS[path.suffix.lower()](run.result())
+                    write_export("--export", path, text, shown=False, plain=False)
     if not run.begun:
         raise KeyboardInterrupt
     return run.result()
@@ -150,18 +151,19 @@ def _measured(job: BenchRequest, reason: str, exports: list[Path], quiet: bool) 
 
 def _show(result: BenchResult, json: bool) -> None:
     from specdec_cli.bench.report import reports
-    from specdec_cli.ui.bench.export import json_text
-    from specdec_cli.ui.bench.table import print_bench
+    from specdec_cli.bench.sentences import json_text
+    from specdec_cli.ui.bench.terminal import print_bench
+    from specdec_cli.ui.terminal import make_console
 
     if json:
         sys.stdout.write(json_text(result))
     else:
-        print_bench(sys.stdout, result, reports(result))
+        print_bench(make_console(sys.stdout, plain=False), result, reports(result))
 
 
 def _write(result: BenchResult, job: BenchRequest) -> None:
-    from specdec_cli.bench.record import chosen_k, entry
     from specdec_cli.bench.report import reports
+    from specdec_cli.bench.sentences import chosen_k, entry
     from specdec_cli.pairs import registry as models_toml
     from specdec_cli.pairs.registry import user_file
     from specdec_cli.ui.pairs import print_line
@@ -175,9 +177,9 @@ def _write(result: BenchResult, job: BenchRequest) -> None:
 def _compare(paths: tuple[Path, Path], json: bool) -> None:
     from dataclasses import asdict
 
-    from specdec_cli.bench.compare import compare
-    from specdec_cli.bench.file import read_result
-    from specdec_cli.ui.bench.comparison import print_comparison
+    from specdec_cli.bench.report import compare
+    from specdec_cli.bench.result import read_result
+    from specdec_cli.ui.bench.terminal import print_comparison
     from specdec_cli.ui.pairs import print_json
 
     found = compare(*map(read_result, paths))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from specdec_cli.cli.options import (
     DraftRevision,
@@ -17,9 +18,11 @@ from specdec_cli.cli.options import (
     complete_from,
     option,
 )
+from specdec_cli.errors import UsageError
 from specdec_cli.kinds import DEFAULT_RULE, DRAFTERS, HEAD, MODEL, rule_names
 from specdec_cli.request import MAX_K, one_name, within
 
+UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 CONTENDERS = tuple(kind.name for kind in DRAFTERS.values() if kind.drafts)
 
 
@@ -135,3 +138,39 @@ class BenchOptions:
     fixed_length: Annotated[
         bool, option("--fixed-length", help="Answers never stop early, which changes them.", advanced=True)
     ] = False
+
+
+def parse_lengths(text: str) -> tuple[int | Literal["auto"], ...]:
+    """`0-4,8,auto` -> (0, 1, 2, 3, 4, 8, auto), each once. 0, the baseline, is always measured.
+
+    Raises: UsageError for anything else, or out of bounds.
+    """
+    found: list[int | Literal["auto"]] = []
+    for part in text.split(","):
+        bounds = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", part)
+        if part.strip() == "auto":
+            found.append("auto")
+        elif bounds is None:
+            raise UsageError(
+                f"-k {text}: {part.strip() or 'nothing'} is neither a number, a range nor auto", "such as: -k 0-8,auto"
+            )
+        else:
+            first, last = int(bounds[1]), int(bounds[2] or bounds[1])
+            if last > MAX_K or first > last:
+                problem = f"is outside 0 to {MAX_K}" if last > MAX_K else "runs backwards"
+                raise UsageError(f"-k {text}: {part.strip()} {problem}", f"the widest range: -k 0-{MAX_K}")
+            found += range(first, last + 1)
+    if not any(found):
+        raise UsageError(f"-k {text} drafts nothing, and K 0 is the baseline already", "such as: -k 0-8,auto")
+    return tuple(dict.fromkeys(found))
+
+
+def parse_seconds(option: str, text: str) -> float:
+    """`90`, `90s`, `2m`, `1.5m` or `1h` in seconds.
+
+    Raises: UsageError for anything else.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|h|)", text.strip())
+    if found is None:
+        raise UsageError(f"{option} {text} is not a time", f"seconds, minutes or hours: {option} 90s, {option} 2m")
+    return float(found[1]) * UNITS[found[2]]

@@ -1,4 +1,4 @@
-"""`specdec doctor`. Law: it reports whatever it finds; only a self-test that found wrong tokens exits 1."""
+"""`specdec doctor`. It reports whatever it finds; only a self-test that found wrong tokens exits 1."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from specdec_cli.cli.bench_options import parse_seconds
 from specdec_cli.cli.command import Yes, ask, grouped, ignore_broken_pipe
+from specdec_cli.cli.export import require_writable, write_export
 from specdec_cli.cli.load import load_session, resolve
 from specdec_cli.cli.options import (
     Draft,
@@ -43,7 +45,7 @@ class ReportOptions:
         option(
             "--report",
             metavar="FILE",
-            help="Measure a pair here; then, if you agree, write FILE (.json) and a page beside it.",
+            help="Measure a pair here; then, if you agree, write FILE (.json).",
         ),
     ] = None
     pair: Pair = None
@@ -122,12 +124,11 @@ def _selftest(json: bool) -> None:
 
 def _report(file: Path, options: ReportOptions) -> None:
     """Measure, show, ask, write; whatever is wrong with the options is said before anything is measured."""
-    from specdec_cli.audit.report.make import make_report
-    from specdec_cli.bench.plan import parse_seconds
-    from specdec_cli.ui.display import counting, print_notice
-    from specdec_cli.ui.report.files import print_report, report_files, write_report
+    from specdec_cli.audit.report import make_report
+    from specdec_cli.ui.display import counting, print_doctor, print_notice
+    from specdec_cli.ui.report import NOTHING_PRIVATE, report_rows
 
-    files = report_files(file)
+    require_writable("--report", [file], (".json",))
     budget_seconds = parse_seconds("--time-budget", options.time_budget)
     if not options.yes and not sys.stdin.isatty():
         raise UsageError(
@@ -143,8 +144,8 @@ def _report(file: Path, options: ReportOptions) -> None:
     if found.reason:
         print_notice(sys.stderr, found.reason, plain=False)
     with counting(sys.stderr) as progress:
-        report = make_report(found.pair, open_session, budget_seconds, progress)
-    print_report(sys.stdout, report)
-    ask(f"Write {files[0]} and {files[1].name}?", options.yes)
-    write_report(report, files)
-    print_notice(sys.stderr, f"written: {files[0]} and {files[1]}", plain=False)
+        report = make_report(found.pair, open_session, budget_seconds, progress).to_dict()
+    print_doctor(sys.stdout, report_rows(report))
+    print_notice(sys.stdout, NOTHING_PRIVATE, plain=False)
+    ask(f"Write {file}?", options.yes)
+    write_export("--report", file, jsons.dumps(report, indent=1) + "\n", shown=True, plain=False)

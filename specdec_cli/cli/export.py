@@ -1,11 +1,22 @@
-"""Files that a command writes beside its answer. Law: a file that cannot be written is two lines, and exit code 2."""
+"""Files that a command writes beside its answer. A file that cannot be written is two lines, and exit code 2."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from specdec_cli.errors import UsageError
+
+
+def require_writable(option: str, files: Sequence[Path], endings: Sequence[str]) -> None:
+    """Before any model work. Raises: UsageError for a file whose name ends in none of `endings`, or in no folder."""
+    for file in files:
+        if file.suffix.lower() not in endings:
+            raise UsageError(f"{option} {file} ends in {file.suffix or 'nothing'}", f"known: {', '.join(endings)}")
+        if not file.parent.is_dir() or file.is_dir():
+            problem = "is a folder" if file.is_dir() else f"is in {file.parent}, and there is no such folder"
+            raise UsageError(f"{option} {file} {problem}", "name a file in a folder that exists")
 
 
 def write_export(option: str, file: Path, text: str, *, shown: bool, plain: bool) -> None:

@@ -209,7 +209,7 @@ class DisplayOptions:
 
     def no_echo(self) -> AbstractContextManager[None]:
         """While a panel may be drawn, keys (the ^C of Ctrl-C, too) are not painted into it."""
-        from specdec_cli.ui.echo import no_echo
+        from specdec_cli.ui.suspension import no_echo
         from specdec_cli.ui.terminal import can_draw
 
         drawn = self.notices and not self.plain and self.panel is not False and can_draw(sys.stderr)

@@ -1,4 +1,4 @@
-"""`specdec race`. Law: the verdict is on stdout whatever was found; texts that differ by more than rounding exit 1."""
+"""`specdec race`. The verdict is on stdout whatever was found; texts that differ by more than rounding exit 1."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from specdec_cli.cli.command import grouped, ignore_broken_pipe
-from specdec_cli.cli.export import write_export
+from specdec_cli.cli.export import require_writable, write_export
 from specdec_cli.cli.load import (
     AnswerSettings,
     introduce_demo,
@@ -22,7 +22,7 @@ from specdec_cli.cli.load import (
 )
 from specdec_cli.cli.options import AnswerOptions, ModelOptions, Plain, Quiet, Raw, SamplingOptions, option
 from specdec_cli.cli.run import read_prompt
-from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.errors import SpecdecError
 from specdec_cli.events import Failure
 from specdec_cli.session.signals import Interrupt
 
@@ -34,7 +34,7 @@ app = typer.Typer()
 Prompt = Annotated[str | None, typer.Argument(help="The prompt; piped stdin comes before it.", show_default=False)]
 Export = Annotated[
     list[Path] | None,
-    option(metavar="FILE", help="Write the race as a picture (.svg) or as a page that plays it (.html); repeatable."),
+    option(metavar="FILE", help="Write the race as a picture (.svg) or a page (.html); repeatable."),
 ]
 Json = Annotated[bool, option("--json", help="Both lanes' events as JSON Lines on stdout.")]
 EXAMPLES = """[dim]Examples:[/dim]\n
@@ -64,16 +64,17 @@ def race(
     """
     asked = AnswerSettings.read(answer, sampling)
     files = tuple(export or ())
-    require_formats(files)
+    require_writable("--export", files, (".svg", ".html"))
     text = read_prompt(prompt)
     found = without_reason(resolve(models))
     # Two lanes have caches of their own.
     reserve_tokens = 2 * (answer.max_tokens + len(text) // 3)
     shown = not (quiet or json)
+
     session = load_session(found, models, reserve_tokens=reserve_tokens, shown=shown, plain=plain)
-    from specdec_cli.race.plan import RacePlan, same_text
+    from specdec_cli.race.race import RacePlan, same_text
     from specdec_cli.race.race import race as run_race
-    from specdec_cli.ui.race.display import race_display
+    from specdec_cli.ui.race.display import race_display, race_picture
 
     request = asked.request(found)
     tell_without_effect(session, request, shown=shown, plain=plain)
@@ -87,7 +88,8 @@ def race(
         interrupt = stack.enter_context(Interrupt())
         plan = RacePlan(request, ids, text, raw)
         finish = show_race(run_race(session.pair, plan, interrupt.requested), display, events)
-    write_exports(files, events, shown=shown, plain=plain)
+    for file in files:
+        write_export("--export", file, race_picture(events, file.suffix), shown=shown, plain=plain)
     if finish.reason == "interrupted":
         raise typer.Exit(130)
     require_lossless(finish)
@@ -108,29 +110,6 @@ def show_race(found: Iterator[RaceEvent], display: RaceDisplay, kept: list[RaceE
             display.handle(Failure(error.message, error.hint, error.exit_code))
         raise
     raise SpecdecError("the race ended without a finish event", "please report this")
-
-
-def require_formats(files: tuple[Path, ...]) -> None:
-    """Before any model work. Raises: UsageError for a file whose name says neither picture nor page."""
-    for file in files:
-        if file.suffix.lower() not in (".svg", ".html"):
-            raise UsageError(
-                f"--export {file} is neither .svg nor .html", f"for example: --export {file.with_suffix('.html')}"
-            )
-        if not file.absolute().parent.is_dir():
-            raise UsageError(f"--export {file}: {file.parent} is no folder", "name a file in a folder that exists")
-
-
-def write_exports(files: tuple[Path, ...], events: list[RaceEvent], *, shown: bool, plain: bool) -> None:
-    """Raises: UsageError for a file that cannot be written."""
-    if not files:
-        return
-    from specdec_cli.ui.race.html import race_page
-    from specdec_cli.ui.race.svg import race_picture
-
-    for file in files:
-        draw = race_picture if file.suffix.lower() == ".svg" else race_page
-        write_export("--export", file, draw(events), shown=shown, plain=plain)
 
 
 def require_lossless(finish: RaceFinish) -> None:

@@ -1,4 +1,4 @@
-"""`specdec replay`. Law: a trace alone is enough: no model is loaded, and every figure is the recorded one."""
+"""`specdec replay`. A trace alone is enough: no model is loaded, and every figure is the recorded one."""
 
 from __future__ import annotations
 
@@ -124,9 +124,8 @@ def _pause(speed: float | None, step: bool, cancelled: Callable[[], bool], stack
 
 
 def _export(trace: Trace, svg: Path | None, html: Path | None, quiet: bool, plain: bool) -> None:
-    from specdec_cli.ui.export.html import html_page
-    from specdec_cli.ui.export.svg import svg_picture
+    from specdec_cli.ui.export import trace_picture
 
-    for option, file, draw in (("--svg", svg, svg_picture), ("--html", html, html_page)):
+    for option, file, suffix in (("--svg", svg, ".svg"), ("--html", html, ".html")):
         if file is not None:
-            write_export(option, file, draw(trace), shown=not quiet, plain=plain)
+            write_export(option, file, trace_picture(trace, suffix), shown=not quiet, plain=plain)

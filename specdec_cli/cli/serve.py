@@ -56,7 +56,7 @@ class ServeDisplay:
 
     def begin(self, stack: ExitStack, log: ServerLog, name: str, url: str, desk: Desk) -> None:
         """What the demo is, if the pair `name` is that; and the panel, until `stack` ends."""
-        from specdec_cli.ui.echo import no_echo
+        from specdec_cli.ui.suspension import no_echo
 
         introduce_demo(name, shown=not self.quiet, plain=self.plain)
         if self.draws:
@@ -138,7 +138,7 @@ def base_request(found: Resolved, k: K | None, max_context: int | None, stop_rep
 
 def idle(text: str) -> float | None:
     """Seconds until idle models are let go; None keeps them. Raises: UsageError for no time."""
-    from specdec_cli.bench.plan import parse_seconds
+    from specdec_cli.cli.bench_options import parse_seconds
 
     return None if text in NEVER else parse_seconds("--idle-unload", text)
 

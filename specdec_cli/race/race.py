@@ -1,21 +1,147 @@
-"""A race from its plan to its verdict. Law: yields events, prints nothing; both lanes share the weights alone."""
+"""Plain and drafted decoding of one prompt on one machine: the lane with less compute time behind it goes next.
+
+Both lanes share the weights alone. A lane runs in turns. Before a turn ends, everything that the lane has queued is
+waited for on its own clock, so that no work of one lane is done in the other's time, or in nobody's. The price is that
+a turn begins without the pass that an undisturbed reply would have queued ahead: once a turn, in both lanes alike.
+"""
 
 from __future__ import annotations
 
+import math
+import secrets
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 
+from specdec_cli.audit.audit import measure, rows_of
+from specdec_cli.audit.divergence import Divergence, Token
 from specdec_cli.engine import device
-from specdec_cli.race.events import DRAFTED, PLAIN, LaneName, RaceEvent, RaceFinish, RaceStart
-from specdec_cli.race.lanes import Clock, Lane, turns
-from specdec_cli.race.measured import measured
-from specdec_cli.race.plan import RacePlan
-from specdec_cli.race.state import RaceState
-from specdec_cli.race.texts import common_tokens, divergence
+from specdec_cli.engine.rounding import KnownText, Position
+from specdec_cli.errors import UsageError
+from specdec_cli.events import Event, Finish, Prefill, Reading, RoundDone, Start
+from specdec_cli.kinds import COUPLED, DEFAULT_RULE, NONE
+from specdec_cli.race.events import (
+    DRAFTED,
+    PLAIN,
+    LaneName,
+    LaneStep,
+    RaceEvent,
+    RaceFinish,
+    RaceStart,
+    RaceState,
+    measure_ratio,
+)
 from specdec_cli.request import Request
 from specdec_cli.session.meter import Stopwatch
-from specdec_cli.session.session import LoadedPair
+from specdec_cli.session.session import LoadedPair, Session
+
+# Chosen, not measured: shorter turns cost more of the launches ahead, longer ones make the picture jump.
+TURN_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class RacePlan:
+    """The drafted lane's `request`; `ids` is the prompt as tokens, `prompt` as text, continued as it is if `raw`."""
+
+    request: Request
+    ids: Sequence[int]
+    prompt: str
+    raw: bool = False
+    turn_seconds: float = TURN_SECONDS
+
+    @property
+    def plain(self) -> Request:
+        """The same request with nothing drafted."""
+        return replace(self.request, k=0, drafter=NONE.name)
+
+
+def same_text(request: Request, temperature: float) -> Request:
+    """`request` such that what is drafted cannot change its text: above temperature 0 coupled, under a seed.
+
+    Raises: UsageError for another rule: under it every draft makes a text of its own.
+    """
+    if temperature == 0.0:
+        return request
+    if request.rule not in (DEFAULT_RULE, COUPLED.name):
+        raise UsageError(
+            f"--rule {request.rule} at temperature {temperature:g} gives each lane a text of its own",
+            "leave --rule out: a race uses coupled, one seed for both lanes; or --temp 0",
+        )
+    seed = secrets.randbits(31) if request.seed is None else request.seed
+    return replace(request, rule=COUPLED.name, seed=seed)
+
+
+Clock = Callable[[], float]
+
+
+class Lane:
+    """One reply, taken in turns. `seconds` is its compute time after the prompt; it is `done` after its last round.
+
+    What a session does after its last round is no decoding, and it empties mlx's cache of buffers, which the other lane
+    still needs. So the end is asked for with `end`, after both lanes are done.
+    """
+
+    def __init__(
+        self,
+        name: LaneName,
+        events: Iterator[Event],
+        watch: Stopwatch,
+        settle: Callable[[], None],
+        stop_tokens: Collection[int] = (),
+    ) -> None:
+        """`events` must read no clock but `watch`; `settle` returns when the device has nothing left to do."""
+        self.name, self.seconds = name, 0.0
+        self.has_read = self.done = self.ended = False
+        self._events, self._watch, self._settle, self._stop_tokens = events, watch, settle, stop_tokens
+        self._tokens_left = 0
+
+    def turn(self, least_seconds: float) -> list[LaneStep]:
+        """What this lane does in a turn: its prompt alone, else rounds for at least `least_seconds`, or to its end."""
+        steps: list[LaneStep] = []
+        with self._watch:
+            end = self.seconds + least_seconds
+            while not self.done:
+                steps.append(self._step())
+                if isinstance(steps[-1].event, Prefill) or self.seconds >= end:
+                    break
+            began = self._watch()
+            self._settle()
+            if isinstance(steps[-1].event, RoundDone) and not self.done:
+                self.seconds += self._watch() - began
+        return steps
+
+    def end(self) -> list[LaneStep]:
+        """The finish event, unless it came already."""
+        with self._watch:
+            return [] if self.ended else [self._step()]
+
+    def _step(self) -> LaneStep:
+        began = self._watch()
+        event = next(self._events)
+        match event:
+            case Start(max_tokens=max_tokens):
+                self._tokens_left = max_tokens
+            case Prefill():
+                self.has_read = True
+            case Reading() if self.has_read:  # the draft reads, which is part of the next round
+                self.seconds += self._watch() - began
+            case RoundDone(round=judged):
+                self.seconds += self._watch() - began
+                self._tokens_left -= len(judged.emitted)
+                self.done = self._tokens_left <= 0 or judged.emitted[-1] in self._stop_tokens
+            case Finish():  # before the last round was known to be it: a stop string, or an interruption
+                self.done = self.ended = True
+        return LaneStep(self.name, event, self.seconds, self.done)
+
+
+def turns(lanes: Sequence[Lane], turn_seconds: float = TURN_SECONDS) -> Iterator[list[LaneStep]]:
+    """The turns of all lanes until each is done, then their ends. Between equals who has not read the prompt goes."""
+    while waiting := [lane for lane in lanes if not lane.done]:
+        yield min(waiting, key=lambda lane: (lane.seconds, lane.has_read)).turn(turn_seconds)
+    for lane in lanes:
+        yield lane.end()
+
 
 Cancelled = Callable[[], bool]
 # Tokens of a reply to the prompt's last tokens that is thrown away: kernels are compiled and pages read in it.
@@ -66,13 +192,55 @@ def _finish(pair: LoadedPair, plan: RacePlan, state: RaceState) -> RaceFinish:
     different = None
     if common is None:
         common = common_tokens(plain.ids, drafted.ids)
-        different = divergence(pair.session(), plan, plain.ids, drafted.ids)
+        different = find_divergence(pair.session(), plan, plain.ids, drafted.ids)
     ks = [len(done.round.draft) for done in drafted.rounds]
     once = [done.round.draft_prefill_seconds for done in drafted.rounds]
     return RaceFinish(
         reason="interrupted" if interrupted else "done",
         tokens=(len(plain.ids), len(drafted.ids)),
         passes=(len(plain.rounds), len(drafted.rounds)),
-        measured=measured(plain.marks, drafted.marks, common, ks, once),
+        measured=measure_ratio(plain.marks, drafted.marks, common, ks, once),
         divergence=different,
     )
+
+
+def common_tokens(plain: Sequence[int], drafted: Sequence[int]) -> int:
+    """Tokens before the first difference."""
+    pairs = zip_longest(plain, drafted)
+    return next((place for place, (one, other) in enumerate(pairs) if one != other), len(plain))
+
+
+def find_divergence(
+    session: Session, plan: RacePlan, plain: Sequence[int], drafted: Sequence[int]
+) -> Divergence | None:
+    """The first difference of two answers that ended, None if they are equal.
+
+    Its gap is the distance of both lanes' tokens in the scores of mlx-lm's own plain decoding of the same prompt. Its
+    limit is what rounding does to gaps in this text on this machine, which takes a few more passes to measure.
+    """
+    place = common_tokens(plain, drafted)
+    if place >= max(len(plain), len(drafted)):
+        return None
+    one, other = (_token(session, tokens, place) for tokens in (plain, drafted))
+    if one is None or other is None:
+        return Divergence(place, one, other, math.inf, 0.0)
+    gap, text = _gap(session, plan, plain[:place], one.id, other.id)
+    rounding = measure(session, [("race", text)], rows_of([plan.request.k]))
+    return Divergence(place, one, other, gap, rounding.limit(session.effective(plan.request)["temperature"]))
+
+
+def _token(session: Session, tokens: Sequence[int], place: int) -> Token | None:
+    return Token(tokens[place], session.piece(tokens[place])) if place < len(tokens) else None
+
+
+def _gap(session: Session, plan: RacePlan, common: Sequence[int], one: int, other: int) -> tuple[float, KnownText]:
+    """How far apart mlx-lm scores the two tokens after the `common` ones, and its own answer up to there."""
+    request, positions, gap = replace(plan.plain, max_tokens=len(common) + 1), [], math.inf
+    for step in session.plain(plan.ids, request):
+        positions.append(Position.of(step))
+        gap = abs(step.lead(one) - step.lead(other))
+    text = KnownText(plan.ids, positions)
+    if text.tokens[:-1] != list(common):  # mlx-lm had left both lanes before: it is asked again, after their words
+        step = next(session.plain([*plan.ids, *common], replace(request, max_tokens=1)))
+        gap = abs(step.lead(one) - step.lead(other))
+    return gap, text

@@ -1,4 +1,4 @@
-"""The display for the command line's options and streams, and messages. Law: no exit code is decided here."""
+"""The display for the command line's options and streams, and messages. No exit code is decided here."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class JsonlDisplay:
 
 
 class TraceDisplay:
-    """Writes the events into the file of --trace. Law: a trace that cannot be written ends, and the reply goes on."""
+    """Writes the events into the file of --trace. A trace that cannot be written ends, and the reply goes on."""
 
     def __init__(self, path: Path) -> None:
         """Raises: UsageError if the file cannot be opened."""

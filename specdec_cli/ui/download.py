@@ -1,4 +1,4 @@
-"""Progress of a pull. Law: bytes never decrease, and a stall is shown."""
+"""Progress of a pull. Bytes never decrease, and a stall is shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents in the terminal. Law: a pipe gets the document as it is, a terminal rendered, filtered and paged."""
+"""Documents in the terminal. A pipe gets the document as it is, a terminal rendered, filtered and paged."""
 
 from __future__ import annotations
 

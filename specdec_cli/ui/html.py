@@ -1,4 +1,4 @@
-"""Fills a page template (pure). Law: one file, no network, no library; values are escaped.
+"""Fills a page template (pure). One file, no network, no library; values are escaped.
 
 A template names its values `{{name}}`. `{{style}}` is the style sheet of all pages, with a light and a dark palette.
 """
@@ -11,7 +11,7 @@ from html import escape
 from importlib import resources
 
 # Not allowed in XML, or harmful to a reader: controls, bidi overrides, surrogates, noncharacters.
-_UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+_UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
 
 class Markup(str):
@@ -34,8 +34,13 @@ def markup(text: str) -> str:
     return text if isinstance(text, Markup) else _escaped(text)
 
 
+def sanitize(text: str) -> str:
+    """U+FFFD for what neither XML nor a reader bears."""
+    return _UNSHOWN.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
 def _escaped(text: str) -> str:
-    return escape(_UNSHOWN.sub("\N{REPLACEMENT CHARACTER}", text))
+    return escape(sanitize(text))
 
 
 def element(tag: str, *inside: str, **attributes: str) -> Markup:
@@ -49,27 +54,6 @@ def joined(parts: list[Markup] | tuple[Markup, ...], between: str = "") -> Marku
     return Markup(between.join(parts))
 
 
-def style_sheet(name: str) -> Markup:
-    """`pages/<name>.css`, for a page that has the palette."""
-    return Markup(packaged(f"{name}.css"))
-
-
-def part(name: str) -> Markup:
-    """`pages/<name>.html`, a part of a page."""
-    return Markup(packaged(f"{name}.html"))
-
-
-def picture_style(name: str) -> Markup:
-    """`pages/<name>.css` for a stand-alone picture, with its colours written out: not every viewer knows variables."""
-    light, dark = (dict(re.findall(r"--([\w-]+): ([^;]+);", part)) for part in packaged("palette.css").split("@media"))
-    sheet = packaged(f"{name}.css")
-    return Markup(f"{_coloured(sheet, light)}@media (prefers-color-scheme: dark) {{\n{_coloured(sheet, dark)}}}\n")
-
-
-def _coloured(sheet: str, colours: Mapping[str, str]) -> str:
-    return re.sub(r"var\(--([\w-]+)\)", lambda found: colours[found[1]], sheet)
-
-
-def packaged(name: str) -> str:
+def packaged(name: str) -> Markup:
     """The text of `pages/<name>`."""
-    return (resources.files("specdec_cli.ui") / "pages" / name).read_text(encoding="utf-8")
+    return Markup((resources.files("specdec_cli.ui") / "pages" / name).read_text(encoding="utf-8"))

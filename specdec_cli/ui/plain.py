@@ -1,4 +1,4 @@
-"""The answer as text. Law: stdout is the answer alone, raw in a pipe and filtered on a terminal."""
+"""The answer as text. Stdout is the answer alone, raw in a pipe and filtered on a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plays recorded events on a display. Law: order and pace are the recorded ones; every wait can be cancelled."""
+"""Plays recorded events on a display. Order and pace are the recorded ones; every wait can be cancelled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""specdec's own words where an encoding lacks their signs. Law: the reader loses the sign, never the meaning.
+"""specdec's own words where an encoding lacks their signs: the reader loses the sign, never the meaning.
 
 The streams of the program spell so by themselves (`errors=SPELLED`). The answer does not come this way: `encodable` has
 replaced there what the encoding cannot carry.
@@ -12,41 +12,16 @@ from typing import Final, TextIO
 SPELLED: Final = "specdec.spelled"
 """The name of the error handler for `str.encode` and `TextIOWrapper.reconfigure`."""
 
+_ONE_FOR_ONE: Final = (
+    *("·•–—−─━╌┄┈═╸╺ -", "│┃┊┆║ |", "╭╮╰╯┌┐└┘├┤┬┴┼╋╪╂ +", "‘’‚′ '", '“”„″ "', "≈ ~", "❯ >", "× x", "÷ /", "✓ +", "✗ x"),
+    *("★ *", "␣ _", "µμ u", "▁ 1", "▂ 2", "▃ 3", "▄ 4", "▅ 5", "▆ 6", "▇ 7", "█ 8"),
+)
+_WORDS: Final = ("+/-", "<=", ">=", "!=", "inf", "...", "->", "->", "->", "<-", "alpha", "\\n", "\\t", "^2", "sum")
 _SPELLINGS: Final = {
-    **dict.fromkeys("·•", "-"),
-    **dict.fromkeys("–—−─━╌┄┈═╸╺", "-"),
-    **dict.fromkeys("│┃┊┆║", "|"),
-    **dict.fromkeys("╭╮╰╯┌┐└┘├┤┬┴┼╋╪╂", "+"),
-    **dict.fromkeys("‘’‚′", "'"),
-    **dict.fromkeys("“”„″", '"'),
+    **{sign: one[-1] for one in _ONE_FOR_ONE for sign in one[:-2]},
     **dict.fromkeys("\u00a0\u202f\u2009", " "),
-    "×": "x",
-    "÷": "/",
-    "±": "+/-",
-    "≈": "~",
-    "≤": "<=",
-    "≥": ">=",
-    "≠": "!=",
-    "∞": "inf",
-    "…": "...",
-    "→": "->",
-    "➜": "->",
-    "↳": "->",
-    "←": "<-",
-    "❯": ">",
-    "✓": "+",
-    "✗": "x",
-    "★": "*",
-    "α": "alpha",
+    **dict(zip("±≤≥≠∞…→➜↳←α↵⇥²Σ", _WORDS, strict=True)),
     "°": " deg",
-    "␣": "_",
-    "↵": "\\n",
-    "⇥": "\\t",
-    "²": "^2",
-    "µ": "u",
-    "μ": "u",
-    "Σ": "sum",
-    **{bar: str(height) for height, bar in enumerate("▁▂▃▄▅▆▇█", 1)},
 }
 
 

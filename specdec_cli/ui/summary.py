@@ -1,4 +1,4 @@
-"""Texts after the work: summaries, errors, boxes, tables. Law: every figure comes from the events."""
+"""Texts after the work: summaries, errors, boxes, tables. Every figure comes from the events."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def costs(start: Start, stats: Mapping[str, Any], width: int | None = None) -> l
         parts.append(("this is a CPU, which rarely gains: -k 0 decodes plainly", "yellow"))
     elif gain.high < 1 and start.k != "auto":
         parts.append(("-k auto drafts only where it pays", "yellow"))
-    return _flow(parts, width)
+    return flow(parts, width)
 
 
 def _lengths(rounds_at_k: Sequence[int]) -> str:
@@ -152,7 +152,7 @@ def fitted(parts: Sequence[tuple[str, str]], kept: Sequence[tuple[str, str]], wi
     return line
 
 
-def _flow(parts: Iterable[tuple[str, str]], width: int | None) -> list[Text]:
+def flow(parts: Iterable[tuple[str, str]], width: int | None) -> list[Text]:
     """Joins statements into lines of at most `width` cells; a longer statement has its own line."""
     lines: list[Text] = []
     for words, style in parts:

@@ -1,4 +1,4 @@
-"""Terminal safety and consoles. Law: foreign text is shown only through `TerminalFilter`, `safe` or `visible`.
+"""Terminal safety and consoles. Foreign text is shown only through `TerminalFilter`, `safe` or `visible`.
 
 Rich strips five control characters and lets ESC and C1 pass, so a model could clear the screen, write the clipboard or
 retitle the window (CWE-150). Sequences are recognised on the decoded stream, however its tokens split them.
@@ -162,6 +162,14 @@ def visible(piece: str) -> str:
     if piece and unicodedata.category(piece[0]).startswith("M") and piece[0] not in _JOINERS:
         piece = "\N{DOTTED CIRCLE}" + piece
     return "".join(map(_picture, piece))
+
+
+def draw_controls(text: str) -> str:
+    """`text` with line breaks, tabs, spaces and joiners unchanged, and controls and bidi tricks as visible signs."""
+    return "".join(
+        char if char in " \n\t" or char in _JOINERS or unicodedata.category(char).startswith("M") else visible(char)
+        for char in text
+    )
 
 
 def _picture(char: str) -> str:

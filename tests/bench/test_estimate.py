@@ -1,8 +1,16 @@
-"""Which arms are measured next, and how sure their figures are."""
+"""What is known of each arm, which come next, which K is recommended, and how sure that is."""
+
+from __future__ import annotations
+
+import random
+from math import log
+
+import pytest
 
 from fakes.bench_estimate import HERE, arm, estimate
-from specdec_cli.bench.estimate import in_trial_order, next_arms
+from specdec_cli.bench.estimate import better, by_kind, in_trial_order, next_arms, recommend
 from specdec_cli.bench.result import Condition, Contender
+from specdec_cli.meter import t_quantile
 
 
 def test_auto_and_k_over_the_whole_range_are_tried_first_and_contenders_in_turns():
@@ -34,3 +42,84 @@ def test_the_interval_of_the_best_of_nine_is_wider_than_that_of_one():
     one = estimate(2, [0.3, 0.4, 0.2, 0.5, 0.1, 0.3])
     assert one.interval_among(1) == one.interval_among(2) == one.interval
     assert round(one.interval_among(9).half_width / one.interval.half_width, 2) == 1.53
+
+
+def test_kinds_weigh_the_same_and_their_differences_are_no_error():
+    """Two kinds far apart, each steady: the interval is narrow, and the larger kind does not pull the mean."""
+    values = {"code": [1.0, 1.02, 0.98, 1.0, 1.0, 1.0], "chat": [2.0, 2.02]}
+    found = by_kind(values)
+    assert found.mean == pytest.approx((1.0 + 2.01) / 2)
+    assert found.half_width < 0.03 < by_kind({"all": [v for group in values.values() for v in group]}).half_width
+
+
+def test_a_kind_of_one_prompt_makes_all_prompts_one_group():
+    assert by_kind({"code": [1.0, 1.2], "chat": [2.0]}) == by_kind({"all": [1.0, 1.2, 2.0]})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sizes", [(8,), (2, 2, 2, 2, 2, 2, 2), (5, 4, 4), (3, 9)])
+def test_intervals_cover_the_mean_as_often_as_they_say(sizes):
+    """6,000 normal draws: 95 % ± 0.9 % is 3.2 standard errors, two false alarms in 1,000. A z-interval fails."""
+    luck, truth, hits, normal = random.Random(1), 0.3, 0, 0
+    for _ in range(6000):
+        groups = {
+            str(at): [truth + at - (len(sizes) - 1) / 2 + luck.gauss(0, 0.2) for _ in range(n)]
+            for at, n in enumerate(sizes)
+        }
+        found = by_kind(groups)
+        hits += found.contains(truth)
+        narrow = found.half_width * 1.96 / t_quantile(sum(sizes) - len(sizes))
+        normal += abs(found.mean - truth) <= narrow
+    assert abs(hits / 6000 - 0.95) < 0.009
+    assert normal / 6000 < 0.94
+
+
+def test_ratios_are_averaged_as_logarithms():
+    found = by_kind({"all": [log(2.0), -log(2.0)]}).exp()
+    assert found.mean == pytest.approx(1.0)
+    assert log(found.high) == pytest.approx(-log(found.low))
+
+
+WILD = [0.9, -0.3, 0.5, -0.2, 0.6]
+
+
+def test_ties_go_to_the_smaller_k_but_not_at_any_price():
+    five = [0.30, 0.36, 0.33, 0.29, 0.35, 0.31]
+    close = [0.31, 0.35, 0.31, 0.30, 0.34, 0.30]
+    worse = [0.10, 0.50, 0.15, 0.40, 0.12, 0.44]
+    best, near, noisy = estimate(5, five), estimate(3, close), estimate(2, worse)
+    assert recommend(HERE, [near, best]).k == 3 and recommend(HERE, [near, best]).tied == (5,)
+    assert best.lead(noisy).low < 0 < best.lead(noisy).mean
+    assert recommend(HERE, [noisy, best]).k == 5
+
+
+def test_an_interval_that_includes_1_is_never_called_faster_whatever_the_mean():
+    advice = recommend(HERE, [estimate(3, WILD)])
+    assert (advice.answer, advice.chosen) == ("don't", 0)
+    assert advice.k == 3 and advice.speedup.mean > 1.2 and advice.speedup.contains(1.0)
+
+
+def test_a_k_that_only_its_own_interval_calls_faster_is_not_called_so_among_nine():
+    """One of nine arms leads by luck more often than one alone."""
+    lucky = estimate(3, [0.30, 0.01, 0.20, 0.08, 0.16])
+    others = [estimate(k, [0.05, -0.05, 0.02, -0.02, 0.0]) for k in (1, 2, 4, 5, 6, 7, 8, 9)]
+    assert recommend(HERE, [lucky]).answer == "use"
+    assert recommend(HERE, [lucky, *others]).answer == "don't"
+
+
+def test_auto_is_the_safest_where_nothing_is_proven_and_it_is_no_loss():
+    advice = recommend(HERE, [estimate(3, WILD), estimate("auto", [0.1, -0.1, 0.05])])
+    assert (advice.answer, advice.chosen, advice.k) == ("safest", "auto", "auto")
+    lost = recommend(HERE, [estimate(3, WILD), estimate("auto", [0.1, -0.1, -0.05])])
+    assert (lost.answer, lost.chosen, lost.k) == ("don't", 0, 3)
+
+
+def test_too_few_prompts_for_an_interval_leave_auto():
+    advice = recommend(HERE, [estimate(3, WILD[:2])])
+    assert (advice.answer, advice.chosen, advice.speedup) == ("unknown", "auto", None)
+
+
+def test_of_two_drafts_the_one_that_is_faster_beyond_noise_is_better_than_one_that_is_safe():
+    safe, fast = [estimate("auto", WILD)], [estimate(2, [0.3, 0.31, 0.29])]
+    found = [(recommend(HERE, one), one) for one in (safe, fast)]
+    assert better(found) is found[1][0] and better(found[:1]) is found[0][0]

@@ -1,13 +1,17 @@
-"""Loaded pairs as the bench's machine: what a sample says is what its rounds did."""
+"""Loaded pairs as the bench's machine: what is loaded, and what a sample says of its rounds."""
+
+from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from fakes.drafting import open_session
-from specdec_cli.bench.live import AnswerSettings, LiveMachine, _plain_tokens
+from specdec_cli.bench.live import AnswerSettings, LiveMachine, load_machine, plain_tokens
 from specdec_cli.bench.prompts import BenchPrompt
 from specdec_cli.bench.result import Arm, Contender, plain
+from specdec_cli.bench.sweep import BenchRequest
 from specdec_cli.events import RoundDone
 from specdec_cli.pairs.catalog import registry
 from specdec_cli.pairs.pair import Pair
@@ -28,6 +32,7 @@ def machine(session, tokens=28, rule="auto", fixed=False, constraint=None):
     return LiveMachine({session.names[1]: session}, settings, lambda: False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("drafter", ["model", "ngram"])
 def test_a_sample_counts_what_its_rounds_drafted_and_accepted(demo, drafter):
     live = machine(demo, fixed=True)
@@ -41,6 +46,7 @@ def test_a_sample_counts_what_its_rounds_drafted_and_accepted(demo, drafter):
     assert sample.rejected_n == sum(r.accepted < len(r.draft) for r in rounds) and sample.emitted_tokens == 28
 
 
+@pytest.mark.slow
 def test_what_a_full_round_costs_is_the_median_of_its_rounds(demo):
     live = machine(demo, fixed=True)
     drafted = live.answer(Arm(Contender("model", demo.names[1]), 0.0, 2), CODE)
@@ -50,6 +56,7 @@ def test_what_a_full_round_costs_is_the_median_of_its_rounds(demo):
     assert live.answer(Arm(Contender("model", demo.names[1]), 0.0, "auto"), CODE).round_verify_seconds is None
 
 
+@pytest.mark.slow
 def test_the_warm_up_ends_with_its_time_and_leaves_the_length_of_answers_alone(demo):
     live, asked = machine(demo), []
     live.answer = lambda arm, prompt, answer=live.answer: (asked.append(arm.k), answer(arm, prompt))[1]
@@ -72,7 +79,7 @@ def test_the_baseline_says_what_the_product_says_without_a_draft(tiny_pair, tmp_
     request = Request(max_tokens=16, k=0)
     said = [t for e in session.reply(PROMPT, request) if isinstance(e, RoundDone) for t in e.round.emitted]
     session.slot.forget()
-    assert list(_plain_tokens(session, PROMPT, request)) == said
+    assert list(plain_tokens(session, PROMPT, request)) == said
 
 
 @pytest.mark.slow
@@ -84,15 +91,7 @@ def test_fixed_length_answers_never_stop(tiny_pair):
     assert lengths == {60}
 
 
-def test_every_answer_reads_its_whole_prompt(demo):
-    live = machine(demo)
-    arm = Arm(Contender("model", demo.names[1]), 0.0, 2)
-    live.answer(arm, CODE)
-    demo.slot.forget()
-    prefill = next(e for e in demo.reply(live._tokens(CODE), live._request(arm), raw=True) if e.event == "prefill")
-    assert prefill.cached_tokens == 0
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_under_a_shape_the_baseline_has_it_too_and_every_answer_is_as_long(demo, temperature):
     live = machine(demo, constraint=Constraint("regex", "[a-z_]{4,9}( = [0-9]{2}){2}"))
@@ -101,3 +100,51 @@ def test_under_a_shape_the_baseline_has_it_too_and_every_answer_is_as_long(demo,
     samples = [live.answer(arm, CODE) for arm in (*arms, plain(temperature))]
     assert len({sample.emitted_tokens for sample in samples}) == 1
     assert {sample.finish for sample in samples} == {"stop"}
+
+
+REQUEST = BenchRequest(
+    pair=Pair("tiny", "t", "d"),
+    named=True,
+    drafts=(),
+    drafters=("model", "ngram"),
+    ks=(1, 2),
+    temperatures=(0.0,),
+    rule="auto",
+    seed=0,
+    prompts=(BenchPrompt("code", "one", "def f("),),
+    source="",
+    max_tokens=8,
+    raw=True,
+    fixed_length=False,
+    budget_seconds=1.0,
+    cooldown_seconds=0.0,
+    force=False,
+)
+
+
+@pytest.fixture
+def request_of_tiny(tiny_pair):
+    return replace(REQUEST, pair=Pair("tiny", *map(str, tiny_pair)))
+
+
+def test_who_drafts_is_paired_with_what_it_needs(request_of_tiny, tiny_pair):
+    machine, subjects = load_machine(request_of_tiny, lambda: False)
+    assert [(one.drafter, one.draft) for one in subjects.contenders] == [("model", str(tiny_pair[1])), ("ngram", None)]
+    assert subjects.environment.caches == {"target": ("KVCache",)} and subjects.environment.dtype == "float32"
+    assert {"specdec", "python", "mlx", "mlx-lm"} <= set(subjects.environment.versions)
+    assert machine.fitting(request_of_tiny.prompts, 8) == list(request_of_tiny.prompts)
+
+
+def test_a_second_draft_shares_the_targets_weights(request_of_tiny, tiny_pair, tmp_path):
+    other = tmp_path / "other"
+    other.symlink_to(tiny_pair[1])
+    machine, subjects = load_machine(replace(request_of_tiny, drafts=(str(other),), drafters=("model",)), lambda: False)
+    assert len(subjects.contenders) == 2
+    first, second = machine._sessions.values()
+    assert first.slot.target is second.slot.target and first.slot.draft is not second.slot.draft
+
+
+def test_without_a_drafting_model_no_draft_is_loaded(request_of_tiny):
+    machine, subjects = load_machine(replace(request_of_tiny, drafters=("ngram",)), lambda: False)
+    assert [(one.drafter, one.draft) for one in subjects.contenders] == [("ngram", None)]
+    assert next(iter(machine._sessions.values())).slot.draft is None

@@ -7,14 +7,12 @@ import pytest
 
 from fakes.device import DrivenPair, FakeDevice
 from fakes.machine import BY_NAME
-from specdec_cli.bench.costs import cost_curve
-from specdec_cli.bench.estimate import estimates
+from specdec_cli.bench.estimate import estimates, recommend
 from specdec_cli.bench.live import AnswerSettings, LiveMachine
-from specdec_cli.bench.plan import BenchPlan
 from specdec_cli.bench.prompts import BenchPrompt
-from specdec_cli.bench.recommend import recommend
+from specdec_cli.bench.report import cost_curve
 from specdec_cli.bench.result import Arm, Condition, Contender, plain
-from specdec_cli.bench.sweep import Sweep
+from specdec_cli.bench.sweep import BenchPlan, Sweep
 from specdec_cli.pairs.catalog import registry
 from specdec_cli.session.load import load
 
@@ -50,6 +48,7 @@ def true_log_speedup(pair, samples):
     return fmean(logs)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("pair", [COSTLY_ROWS, CHEAP_ROWS], ids=lambda pair: pair.chip[6:])
 def test_the_recommended_k_is_the_best_and_its_costs_are_true(monkeypatch, pair):
     machine, condition = machine_of(pair, FakeDevice().install_as(pair.chip, monkeypatch))
@@ -69,6 +68,7 @@ def test_the_recommended_k_is_the_best_and_its_costs_are_true(monkeypatch, pair)
     assert recommend(condition, list(found.values())).k in (best, "auto")
 
 
+@pytest.mark.slow
 def test_costs_are_off_where_the_clock_is_read_after_the_verification_is_queued(monkeypatch):
     """Negative control: the order of before bills most of a verification to the draft."""
     fake = FakeDevice().install_as(CHEAP_ROWS.chip, monkeypatch)

@@ -1,11 +1,16 @@
-"""The values that a bench measured."""
+"""What a bench measured: the values, and the file that they read back from."""
 
+from __future__ import annotations
+
+import json
 from dataclasses import replace
 
 import pytest
 
 from fakes.bench_result import sample_result
-from specdec_cli.bench.result import Contender, plain
+from specdec_cli.bench.report import compare
+from specdec_cli.bench.result import Contender, from_dict, plain, read_result, to_dict
+from specdec_cli.errors import UsageError
 
 
 @pytest.mark.parametrize(
@@ -19,21 +24,6 @@ from specdec_cli.bench.result import Contender, plain
 )
 def test_a_contender_has_a_short_name(contender, name):
     assert contender.name == name
-
-
-def test_only_the_drafter_auto_runs_at_k_auto_alone():
-    assert [Contender(name).chooses_k for name in ("model", "ngram", "auto")] == [False, False, True]
-
-
-def test_conditions_are_every_contender_at_every_temperature_in_order():
-    contenders = (Contender("model", "org/a"), Contender("ngram"))
-    result = sample_result(budget_seconds=20.0, contenders=contenders, temperatures=(0.0, 1.0))
-    assert [(c.contender.name, c.temperature) for c in result.conditions] == [
-        ("a", 0.0),
-        ("ngram", 0.0),
-        ("a", 1.0),
-        ("ngram", 1.0),
-    ]
 
 
 def test_drift_compares_the_repeated_baseline_with_the_first_of_its_prompt():
@@ -61,3 +51,52 @@ def test_passes_of_several_rows_that_become_dearer_are_seen_though_plain_steps_d
     assert slower_at_the_end(result, 1.35, 1.0).row_drift == pytest.approx(0.35, abs=0.07)
     assert slower_at_the_end(result, 1.35, 1.35).row_drift == pytest.approx(0.0, abs=0.05)
     assert replace(result, costs=result.costs[:8]).row_drift is None
+
+
+@pytest.fixture(scope="module")
+def result():
+    return sample_result(budget_seconds=60.0)
+
+
+def test_what_was_written_reads_back_as_the_same_value(result):
+    assert from_dict(json.loads(json.dumps(to_dict(result)))) == result
+
+
+def test_the_field_names_of_the_file_are_fixed(result):
+    values = to_dict(result)
+    assert {"settings", "environment", "samples", "rehearsals", "costs", "seconds", "partial", "schema"} < set(values)
+    assert {"condition", "context_tokens", "k", "draft_seconds", "verify_seconds", "plain_seconds"} == set(
+        values["costs"][0]
+    )
+
+
+def test_a_file_of_an_earlier_version_is_read_and_compared(result):
+    """It has estimates of acceptance, answers of two phases, and less about each answer."""
+    values = json.loads(json.dumps(to_dict(result)))
+    for at, sample in enumerate(values["samples"]):
+        for name in ("round_draft_seconds", "round_verify_seconds", "drafted_at", "accepted_at"):
+            del sample[name]
+        sample["phase"] = "learn" if at == 0 else sample["phase"]
+    condition = values["costs"][0]["condition"]
+    values["rehearsals"] = [{"condition": condition, "tokens": 9, "drafted": [4], "accepted": [1], "replayed": True}]
+    old = from_dict(values)
+    assert len(old.rehearsals) == 1 and old.samples[0].drafted_at == ()
+    ((_, changes),) = compare(old, result).changes
+    assert {change.k for change in changes} >= {0, 2, "auto"} and any(change.ratio for change in changes)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"specdec": "trace"}, "not a specdec bench"), ({"schema": 9}, "schema 9"), ({"seconds": "long"}, "seconds: ")],
+)
+def test_another_object_is_refused_with_its_first_wrong_field(result, change, message):
+    with pytest.raises(ValueError, match=message):
+        from_dict({**to_dict(result), **change})
+
+
+@pytest.mark.parametrize("content", [b"\xff", b"{", b"[]", b"{}"])
+def test_a_file_that_is_no_result_is_a_usage_error(tmp_path, content):
+    path = tmp_path / "bench.json"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match="is no bench result"):
+        read_result(path)

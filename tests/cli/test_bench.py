@@ -1,7 +1,5 @@
 """`specdec bench` as a person runs it: real processes on tiny models, files read back, models.toml kept."""
 
-import csv
-import io
 import json
 import os
 import signal
@@ -13,16 +11,12 @@ from contextlib import nullcontext
 
 import pytest
 
-from fakes.bench_result import sample_result
 from fakes.models import TINY, tiny_folder
-from specdec_cli.bench.file import from_dict, read_result, to_dict
-from specdec_cli.bench.record import entry
-from specdec_cli.bench.report import Report, reports
-from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.bench.report import Report
+from specdec_cli.bench.result import from_dict, read_result
 from specdec_cli.pairs import registry as models_toml
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.registry import read_registry
-from specdec_cli.ui.bench.export import WRITERS, csv_text, json_text, markdown_text
 
 PROMPTS = "\n".join(f"def function_{n}(argument):" for n in range(6))
 
@@ -66,7 +60,7 @@ def bench(home, *more):
 @pytest.mark.slow
 def test_from_the_bench_to_the_run_with_every_file_in_between(home):
     """One whole bench: table, files, models.toml; then `run` starts at what was written."""
-    exports = [part for end in ("json", "csv", "md", "html", "svg") for part in ("--export", f"bench.{end}")]
+    exports = [part for end in ("json", "html", "svg") for part in ("--export", f"bench.{end}")]
     code, out, err = specdec(home, *bench(home, "--time-budget", "60s", "--write", *exports))
     assert code == 0, err
     lines = out.splitlines()
@@ -79,9 +73,6 @@ def test_from_the_bench_to_the_run_with_every_file_in_between(home):
     assert lines[-1] == f"specdec run -p tiny{' --drafter model' * bool(k)} -k {k} 'your prompt'"
     assert f"tiny now starts at K {k}" in err
 
-    rows = list(csv.DictReader(io.StringIO((home / "bench.csv").read_text())))
-    assert len(rows) == len(result.samples) and float(rows[0]["tokens_per_second"]) > 0
-    assert (home / "bench.md").read_text().startswith("# specdec bench: tiny")
     assert all((home / f"bench.{end}").stat().st_size > 1000 for end in ("html", "svg"))
 
     text = (home / "models.toml").read_text()
@@ -105,7 +96,7 @@ def test_ctrl_c_prints_and_saves_what_there_is(home):
         line = process.stderr.readline()
         assert line, seen
         seen += line
-    time.sleep(1)
+    time.sleep(3)  # an answer, on a busy machine too
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 130 and "partial: interrupted" in out
@@ -120,7 +111,7 @@ def test_a_killed_bench_leaves_a_readable_file_too(home):
     process = start(home, *bench(home, "--time-budget", "5m", "--cooldown", "0.4s", "--export", "bench.json"))
     while "measuring" not in process.stderr.readline():
         assert process.poll() is None
-    time.sleep(2)
+    time.sleep(3)
     process.terminate()
     process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM
@@ -160,40 +151,6 @@ def test_prompts_that_leave_no_room_are_left_out_and_said(home):
 # Files
 
 
-def test_json_reads_back_as_the_same_result_and_csv_has_every_sample():
-    result = sample_result(budget_seconds=60.0)
-    assert from_dict(json.loads(json_text(result))) == result
-    assert len(csv_text(result).splitlines()) == 1 + len(result.samples)
-    assert set(WRITERS) == {".json", ".csv", ".md", ".html", ".svg"}
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda values: values.pop("specdec"), "not a specdec bench result"),
-        (lambda values: values.update(schema=2), "bench schema 2, and this specdec reads 1"),
-        (lambda values: values["samples"][0].pop("decode_seconds"), "samples.0.decode_seconds"),
-    ],
-)
-def test_files_that_are_no_result_name_the_first_thing_wrong(change, message):
-    values = json.loads(json.dumps(to_dict(sample_result(budget_seconds=60.0))))
-    change(values)
-    with pytest.raises(ValueError, match=message):
-        from_dict(values)
-
-
-def test_markdown_tells_losses_as_it_tells_wins():
-    loss, win = markdown_text(sample_result("M1 Pro")), markdown_text(sample_result())
-    assert "Plain decoding (K 0): no K is faster beyond noise" in loss and "specdec run -p qwen3-8b -k 0" in loss
-    assert "**2**" in win and "specdec run -p qwen3-8b --drafter model -k 2" in win
-
-
-def test_a_partial_result_is_not_written_down():
-    result = sample_result(cancel_after=60.0)
-    with pytest.raises(SpecdecError, match="interrupted"):
-        entry(result, reports(result)[0])
-
-
 def test_a_packaged_pair_is_copied_whole_when_its_k_is_written(tmp_path):
     """An entry of the user's file replaces the packaged one, so that it has to hold all of it."""
     pair = Pair("demo", "specdec:demo/target", "specdec:demo/draft", 4, "a toy", target_bytes=7, source="packaged")
@@ -212,13 +169,6 @@ def test_a_packaged_pair_is_copied_whole_when_its_k_is_written(tmp_path):
     assert measured == [{"chip": "two", "k": 5, "speedup": 1.5}, {"chip": "one", "k": 6, "speedup": 1.5}]
 
 
-def test_unreadable_results_are_usage_errors(tmp_path):
-    file = tmp_path / "bench.json"
-    file.write_bytes(b"\xff\xfe")
-    with pytest.raises(UsageError, match="is no bench result"):
-        read_result(file)
-
-
 def test_a_bench_keeps_the_machine_awake_while_it_loads_and_measures(specdec, monkeypatch):
     seen = []
 
@@ -227,6 +177,6 @@ def test_a_bench_keeps_the_machine_awake_while_it_loads_and_measures(specdec, mo
         raise KeyboardInterrupt
 
     monkeypatch.setattr("specdec_cli.cli.bench.awake", lambda: nullcontext(seen.append("awake")))
-    monkeypatch.setattr("specdec_cli.bench.load.load_machine", load_machine)
+    monkeypatch.setattr("specdec_cli.bench.live.load_machine", load_machine)
     assert specdec("bench", "-q")[0] == 130
     assert seen == ["awake", "loads"]

@@ -28,7 +28,7 @@ REFUSED = [
 def test_a_bad_option_is_refused_before_anything_is_loaded(specdec, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "prompts.txt").write_text("def f(\n")
-    monkeypatch.setattr("specdec_cli.bench.load.load_machine", None)
+    monkeypatch.setattr("specdec_cli.bench.live.load_machine", None)
     code, said, _ = specdec.refused("bench", "-p", "demo", *arguments)
     assert code == 2 and message in said
 

@@ -53,7 +53,7 @@ def test_the_files_are_a_picture_and_a_page(specdec, arguments, tmp_path):
     code, _, err = specdec(*arguments, "--export", picture, "--export", page)
     assert code == 0 and f"wrote {picture}" in err.replace("\n", "")
     ElementTree.fromstring(picture.read_text("utf-8"))
-    assert page.read_text("utf-8").startswith("<!doctype html>")
+    assert page.read_text("utf-8").startswith("<!doctype html>") and "same text" in page.read_text("utf-8")
 
 
 @pytest.mark.parametrize("file", ["race.png", "race", "missing/race.svg"])

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from fakes.bench_machine import Simulated, Texts
 from fakes.machine import BY_NAME
-from specdec_cli.bench.plan import BenchPlan
 from specdec_cli.bench.result import BenchResult, BenchSettings, Condition, Contender, Environment
-from specdec_cli.bench.sweep import Sweep
+from specdec_cli.bench.sweep import BenchPlan, Sweep
 from specdec_cli.machine import MachineState
 
 KINDS = {"code": 0.86, "chat": 0.68, "prose": 0.52, "summary": 0.74, "json": 0.9, "edit": 0.93, "reasoning": 0.71}

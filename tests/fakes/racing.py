@@ -7,9 +7,7 @@ from dataclasses import replace
 
 from fakes.ui_script import PREFILL, START, drafted
 from specdec_cli.events import Event, Finish
-from specdec_cli.race.events import DRAFTED, PLAIN, LaneStep, RaceEvent, RaceFinish, RaceStart
-from specdec_cli.race.measured import measured
-from specdec_cli.race.state import RaceState
+from specdec_cli.race.events import DRAFTED, PLAIN, LaneStep, RaceEvent, RaceFinish, RaceStart, RaceState, measure_ratio
 from specdec_cli.stats import Stats
 
 
@@ -80,5 +78,5 @@ def scripted(
     state = RaceState()
     for event in found:
         state = state.apply(event)
-    ratio = measured(state.plain.marks, state.drafted.marks, tokens)
+    ratio = measure_ratio(state.plain.marks, state.drafted.marks, tokens)
     return [*found, RaceFinish("done", (tokens, tokens), (tokens, rounds), ratio)]

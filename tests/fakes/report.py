@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from specdec_cli.audit.report.result import Part, Report
-
 MACHINE = {
     "chip": "Apple M4 Pro",
     "backend": "metal",
@@ -79,13 +77,12 @@ def parts():
         "machine after": {**MACHINE["state"], "thermal": "moderate"},
     }  # fmt: skip
     left = {"rows at 8192": ("left out", "caches of 8192 tokens do not fit this machine's memory")}
-    return [Part(name, left.get(name, ("done",))[0], 1.5, found, left.get(name, ("", ""))[1])
-            for name, found in data.items()]  # fmt: skip
+    return [{"name": name, "status": left.get(name, ("done",))[0], "seconds": 1.5, "data": found,
+             "note": left.get(name, ("", ""))[1]} for name, found in data.items()]  # fmt: skip
 
 
-def report(**changed):
-    """The report, with parts of these names (`_` for a space) in place of its own."""
-    renamed = {name.replace("_", " "): part for name, part in changed.items()}
+def report():
+    """The JSON object of the report."""
     pair = {"name": "qwen3-8b", "target": "mlx-community/Qwen3-8B-4bit", "draft": "mlx-community/Qwen3-0.6B-4bit"}
-    found = [renamed.get(part.name, part) for part in parts()]
-    return Report("0.1.0", "2026-11-22", {**pair, "revisions": [None, None]}, 300.0, 280.0, found)
+    pair |= {"revisions": [None, None]}
+    return {"pair": pair, "date": "2026-11-22", "budget_seconds": 300.0, "seconds": 280.0, "parts": parts()}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fakes.racing import Clock, FakeReply
 from specdec_cli.events import Finish, RoundDone
 from specdec_cli.race.events import DRAFTED, PLAIN
-from specdec_cli.race.lanes import Lane, turns
+from specdec_cli.race.race import Lane, turns
 from specdec_cli.session.meter import Stopwatch
 
 SECONDS = st.lists(st.floats(0.001, 1.0), min_size=1, max_size=30)

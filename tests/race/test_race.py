@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
 
+from fakes.chat import networks, recorded, tokenizer_in
+from specdec_cli.audit.rounding import Rounding
+from specdec_cli.errors import UsageError
 from specdec_cli.events import Failure, Finish, Start
+from specdec_cli.pairs.pair import Pair
 from specdec_cli.race.events import DRAFTED, LANES, PLAIN, LaneStep, RaceFinish, RaceStart, race_dict
-from specdec_cli.race.lanes import TURN_SECONDS
-from specdec_cli.race.plan import RacePlan, same_text
-from specdec_cli.race.race import race
+from specdec_cli.race.race import TURN_SECONDS, RacePlan, common_tokens, find_divergence, race, same_text
 from specdec_cli.request import Request
 from specdec_cli.session.load import load
 
@@ -34,9 +37,16 @@ def texts(events):
     return {e.lane: e.event.text for e in events if isinstance(e, LaneStep) and isinstance(e.event, Finish)}
 
 
-@pytest.mark.parametrize("turn_seconds", [0.0, 0.02])
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-@pytest.mark.parametrize(("k", "drafter"), [(1, "model"), (4, "model"), ("auto", "auto"), (3, "ngram"), (0, "auto")])
+@pytest.mark.parametrize(
+    ("k", "drafter", "temperature", "turn_seconds"),
+    [
+        (4, "model", 0.0, 0.0),
+        (4, "model", 0.8, 0.02),
+        ("auto", "auto", 0.8, 0.0),
+        (3, "ngram", 0.0, 0.02),
+        (0, "auto", 0.0, 0.0),
+    ],
+)
 def test_both_lanes_write_what_a_plain_reply_writes(pair, k, drafter, temperature, turn_seconds):
     request = Request(max_tokens=24, k=k, drafter=drafter, seed=3)
     plan, events = raced(pair, request, temperature, turn_seconds=turn_seconds)
@@ -96,3 +106,94 @@ def test_a_failure_and_a_start_have_their_own_objects():
     assert race_dict(Failure("a", "b", 5))["event"] == "error"
     assert race_dict(RaceStart("p", "x", False, "m", 0.1))["raw"] is False
     assert race_dict(RaceFinish("interrupted", (0, 0), (0, 0), None))["measured"] is None
+
+
+def test_a_greedy_race_is_left_as_it_is():
+    request = Request(rule="block")
+    assert same_text(request, 0.0) == request
+
+
+def test_above_temperature_0_a_race_is_coupled_under_a_seed():
+    drawn = same_text(Request(), 0.8)
+    assert drawn.rule == "coupled" and drawn.seed is not None
+    assert same_text(Request(seed=7, rule="coupled"), 0.8).seed == 7
+
+
+@pytest.mark.parametrize("rule", ["token", "block", "match"])
+def test_rules_whose_text_depends_on_the_draft_are_refused(rule):
+    with pytest.raises(UsageError, match=f"--rule {rule} at temperature 0.8"):
+        same_text(Request(rule=rule, seed=1), 0.8)
+
+
+def test_the_plain_lane_differs_in_nothing_but_the_draft():
+    plan = RacePlan(Request(k=4, seed=7, max_tokens=9), [1], "x")
+    assert (plan.plain.k, plan.plain.drafter) == (0, "none")
+    assert (plan.plain.seed, plan.plain.max_tokens) == (7, 9)
+
+
+@pytest.fixture(scope="module")
+def session(tiny_pair):
+    target, draft = map(str, tiny_pair)
+    return load(target=target, draft=draft).session()
+
+
+@pytest.fixture(scope="module")
+def plan(session):
+    return RacePlan(Request(max_tokens=8, k=2), session.raw_tokens("def f("), "def f(", raw=True)
+
+
+@pytest.fixture(scope="module")
+def answer(session, plan):
+    return [step.token for step in session.plain(plan.ids, plan.plain)]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "common"), [([1, 2], [1, 2], 2), ([1, 2], [1, 3], 1), ([1], [1, 2], 1), ([], [], 0)]
+)
+def test_texts_are_common_up_to_the_first_difference(one, other, common):
+    assert common_tokens(one, other) == common
+
+
+def test_equal_texts_have_none(session, plan, answer):
+    assert find_divergence(session, plan, answer, answer) is None
+
+
+def test_another_token_is_more_than_a_near_tie_where_its_score_is_far(session, plan, answer):
+    wrong = [*answer[:3], (answer[3] + 1) % 259, *answer[4:]]
+    found = find_divergence(session, plan, answer, wrong)
+    assert (found.position, found.plain.id, found.specdec.id) == (3, answer[3], wrong[3])
+    assert found.gap > found.limit and not found.near_tie
+
+
+def test_a_gap_within_what_rounding_does_here_is_a_near_tie(session, plan, answer, monkeypatch):
+    monkeypatch.setattr(Rounding, "limit", lambda self, temperature=0.0: 1e6)
+    wrong = [*answer[:3], (answer[3] + 1) % 259]
+    found = find_divergence(session, plan, answer[:4], wrong)
+    assert found.near_tie and 0 < found.gap < math.inf
+
+
+def test_the_gap_is_measured_after_the_lanes_own_words_where_mlx_lm_left_them_before(session, plan, answer):
+    """Both lanes agree on a token that mlx-lm does not say, and differ later."""
+    common = [(answer[0] + 1) % 259]
+    after = [step.token for step in session.plain([*plan.ids, *common], plan.plain)]
+    one, other = [*common, after[0]], [*common, (after[0] + 1) % 259]
+    found = find_divergence(session, plan, one, other)
+    assert found.position == 1 and 0 < found.gap < math.inf
+
+
+def test_a_text_that_ends_before_the_other_has_no_gap(session, plan, answer):
+    found = find_divergence(session, plan, answer, answer[:2])
+    assert found.specdec is None and found.gap == math.inf and not found.near_tie
+
+
+IDS = list(range(40, 60))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["qwen3", "gemma3_text", "qwen3_5"])
+def test_lanes_that_alternate_by_the_round_say_the_same(kind, tmp_path):
+    session = recorded(*(networks(kind), tokenizer_in(tmp_path)))
+    pair = replace(session.pair, pair=session.pair.pair or Pair("t", "t", None))
+    plan = RacePlan(Request(max_tokens=40, k=3, drafter="model"), IDS, "", raw=True, turn_seconds=0.0)
+    *_, finish = race(pair, plan)
+    assert finish.divergence is None and finish.tokens[0] == finish.tokens[1] > 1

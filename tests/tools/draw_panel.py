@@ -5,16 +5,14 @@ reply: the panel as it is while the answer comes. `--ended` draws its end instea
 """
 
 import argparse
-import io
 import json
-import re
 from pathlib import Path
 
-from rich.console import Console
 from rich.text import Text
 
 from specdec_cli.events import Finish, RoundDone, Start, from_dict
 from specdec_cli.fates import FateStream
+from specdec_cli.ui.export import export_recorded, recorder
 from specdec_cli.ui.panel.answer import ANSWER_STYLES
 from specdec_cli.ui.panel.frame import render
 from specdec_cli.ui.panel.state import PanelState
@@ -49,7 +47,7 @@ def main() -> None:
             answer.append(text, fate and ANSWER_STYLES[fate])
         if event is last and not asked.ended:
             break
-    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    console = recorder(WIDTH)
     console.print(Text(f"$ specdec run --raw -n {start.max_tokens} '{asked.prompt}'", style="dim"))
     answer.rstrip()
     console.print(answer[len(answer.plain) - len(answer.plain.lstrip("\n")) :])
@@ -57,10 +55,7 @@ def main() -> None:
     if end:
         for line in summary(start, end, WIDTH, below_panel=True):
             console.print(line)
-    # rich clips the whole some pixels above the end of its last row, which cut the panel's lower edge.
-    asked.picture.write_text(
-        re.sub(r' clip-path="url\(#[^)]*clip-terminal\)"', "", console.export_svg(title="specdec"))
-    )
+    asked.picture.write_text(export_recorded(console, ".svg", "specdec"))
 
 
 main()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from specdec_cli.ui import suspension
+from specdec_cli.ui.suspension import held_now
 
 
 @pytest.fixture(autouse=True)
 def _nothing_is_held():
     """A display that a test leaves open would keep the signals' handlers, for whichever test comes next."""
     yield
-    for held in tuple(suspension._job._held):
-        suspension._job.release(held)
+    for held in held_now():
+        held.release()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes.ui_script import START, Terminal, drafted, script
+from fakes.ui_script import Terminal, drafted, script
 from specdec_cli.errors import UsageError
 from specdec_cli.events import from_dict, to_dict
 from specdec_cli.ui.display import (
@@ -47,6 +47,7 @@ def opened(out: io.StringIO | object, err: object, **options: object) -> type:
         return type(display)
 
 
+@pytest.mark.slow
 def test_the_panel_runs_only_where_it_can_be_drawn_and_is_wanted() -> None:
     terminal = Terminal(80, 24)
     try:
@@ -61,6 +62,7 @@ def test_the_panel_runs_only_where_it_can_be_drawn_and_is_wanted() -> None:
         terminal.close()
 
 
+@pytest.mark.slow
 def test_the_panel_is_as_small_and_the_answer_as_plain_as_asked() -> None:
     looks = ({}, {"small_panel": True}, {"colour_answer": False})
     asked = {"name": "demo", "json": False, "panel": None, "quiet": False, "plain": False, "trace": None}
@@ -73,22 +75,6 @@ def test_the_panel_is_as_small_and_the_answer_as_plain_as_asked() -> None:
         shown.append((len(terminal.lines()), b"\x1b[32m read_lines(path" in terminal.written))
         terminal.close()
     assert shown == [(11, True), (3, True), (11, False)]
-
-
-@pytest.mark.parametrize("options", [{"quiet": True}, {"plain": True}, {"panel": False}, {"json": True}])
-def test_without_a_panel_the_answer_is_the_same_bytes_whatever_the_colours(options: dict[str, bool]) -> None:
-    asked = {"name": "demo", "json": False, "panel": None, "quiet": False, "plain": False, "trace": None, **options}
-    written = []
-    for colour_answer in (True, False):
-        terminal = Terminal(80, 24)
-        with open_display(terminal.out, terminal.err, **asked, colour_answer=colour_answer) as display:
-            for event in script():
-                display.handle(event)
-        terminal.settle()
-        written.append(terminal.written)
-        terminal.close()
-    answer = written[0].partition(b" as handle")[0]
-    assert written[0] == written[1] and answer and b"\x1b" not in answer
 
 
 def test_a_trace_holds_the_same_lines_as_json_beside_the_usual_display(tmp_path: Path) -> None:
@@ -108,6 +94,7 @@ def test_a_trace_that_cannot_be_written_is_a_usage_error_with_its_path(tmp_path:
     assert caught.value.message == f"--trace {missing} cannot be written: No such file or directory"
 
 
+@pytest.mark.slow
 def test_loading_is_shown_while_it_lasts_and_only_on_a_terminal() -> None:
     terminal, pipe = Terminal(80, 24), io.StringIO()
     try:
@@ -142,30 +129,6 @@ def test_a_json_line_holds_printable_ascii_only_and_loses_nothing() -> None:
     assert line.removesuffix("\n").isascii() and line.removesuffix("\n").replace(" ", "").isprintable()
     assert '"next_piece": "\\u009b\\u007f\\u2028\\ud800\\u001b\\n"' in line
     assert from_dict(json.loads(line)) == hostile
-
-
-def test_displays_together_all_see_every_event_and_all_close() -> None:
-    closed: list[str] = []
-
-    class Recorder:
-        def __init__(self, name: str) -> None:
-            self.name = name
-            self.seen: list[str] = []
-
-        def handle(self, event: object) -> None:
-            self.seen.append(type(event).__name__)
-
-        def close(self) -> None:
-            closed.append(self.name)
-            raise OSError(self.name)
-
-    one, other = Recorder("one"), Recorder("other")
-    tee = Tee([one, other])
-    tee.handle(START)
-    with pytest.raises(OSError):
-        tee.close()
-    assert one.seen == other.seen == ["Start"]
-    assert sorted(closed) == ["one", "other"]
 
 
 def piped(**options: object) -> list[str]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from specdec_cli.ui.html import Markup, element, fill, joined, markup, picture_style
+from specdec_cli.ui.html import Markup, element, fill, joined, markup
 
 
 def test_text_is_escaped_and_markup_is_not():
@@ -21,16 +21,9 @@ def test_an_element_escapes_its_text_and_its_attributes():
 
 
 def test_a_value_that_names_another_is_not_filled_again():
-    page = fill("trace", {"heading": "{{legend}}", "replies": Markup(), "legend": "L"})
-    assert "{{legend}}" in page
+    assert "{{legend}}" in fill("serve/chat", {"legend": "{{legend}}"})
 
 
 def test_a_missing_value_is_an_error():
     with pytest.raises(KeyError):
-        fill("trace", {})
-
-
-@pytest.mark.parametrize("name", ["plot", "trace_picture"])
-def test_a_picture_has_its_colours_written_out(name):
-    sheet = picture_style(name)
-    assert "var(" not in sheet and "prefers-color-scheme: dark" in sheet
+        fill("bench", {})

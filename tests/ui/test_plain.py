@@ -34,10 +34,6 @@ def test_a_pipe_gets_the_raw_answer_with_one_newline_and_stderr_the_summary() ->
     assert plain(script()) == (ANSWER + "\n", SUMMARY + "\n")
 
 
-def test_quiet_leaves_the_answer_alone() -> None:
-    assert plain(script(), quiet=True) == (ANSWER + "\n", "")
-
-
 def test_a_pipe_keeps_control_characters() -> None:
     hostile = RoundDone(ROUNDS[0].round, (), "\x1b[2J", "a\x1b[2J\r\n")
     assert plain([START, PREFILL, hostile, finish()], quiet=True)[0] == "a\x1b[2J\r\n"
@@ -70,22 +66,8 @@ def test_each_round_is_readable_before_the_next_one() -> None:
     assert out.seen == "def read_lines(path):"
 
 
-def test_a_reply_cut_short_says_so() -> None:
-    assert plain(script("length"))[1] == f"{SUMMARY} · stopped at --max-tokens 100\n"
-    assert plain(script("interrupted"))[1] == f"{SUMMARY} · interrupted: the text above is partial\n"
-
-
 def test_a_failure_ends_the_partial_line_and_leaves_the_message_to_the_error_boundary() -> None:
     assert plain([START, PREFILL, ROUNDS[0], Failure("boom", "try again", 1)]) == ("def\n", "")
-
-
-def test_closing_amid_a_reply_ends_its_line_once() -> None:
-    out = io.StringIO()
-    display = PlainDisplay(out, io.StringIO(), quiet=True)
-    display.handle(ROUNDS[0])
-    display.close()
-    display.close()
-    assert out.getvalue() == "def\n"
 
 
 def test_closing_after_the_reader_has_gone_raises_nothing() -> None:
@@ -107,6 +89,7 @@ def test_closing_after_the_reader_has_gone_raises_nothing() -> None:
     assert out.getvalue() == "def"
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_the_filtered_answer() -> None:
     terminal = Terminal(80, 24)
     try:

@@ -167,59 +167,6 @@ def trace(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_command_replays_the_answer_and_the_summary_without_loading_a_model(trace):
-    code, out, err = specdec("replay", trace)
-    assert (code, out) == (0, ANSWER + "\n")
-    assert "tokens in 5 passes" in err
-    script = "import sys; from specdec_cli.cli.main import app; app(['replay', sys.argv[1]], standalone_mode=False)"
-    script += "; assert not {'mlx', 'transformers', 'huggingface_hub'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", script, str(trace)], check=True, capture_output=True)
-
-
-@pytest.mark.slow
-def test_the_command_writes_both_exports(trace, tmp_path):
-    page, picture = tmp_path / "a.html", tmp_path / "a.svg"
-    code, out, err = specdec("replay", trace, "--html", page, "--svg", picture)
-    assert (code, out) == (0, "") and err == f"wrote {picture}\nwrote {page}\n"
-    assert page.read_text().startswith("<!doctype html>") and picture.read_text().startswith("<svg ")
-
-
-@pytest.mark.slow
-def test_a_trace_cut_short_plays_and_says_so(trace):
-    trace.write_text("\n".join(trace.read_text().split("\n")[:4]))
-    code, out, err = specdec("replay", trace)
-    assert code == 0 and out == "def read_lines(path):\n"
-    assert "interrupted" in err and "breaks off before the end of its last reply" in " ".join(err.split())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arguments", "message", "hint"),
-    [
-        (["--speed", "0"], "--speed 0.0 is not above 0", "--speed 0.5"),
-        (["--speed", "nan"], "--speed nan is not above 0", "--speed 0.5"),
-        (["--step"], "--step reads keys, and stdin is no terminal", "--speed X"),
-        (["--svg", "/nowhere/a.svg"], "--svg /nowhere/a.svg cannot be written", "a folder that exists"),
-    ],
-)
-def test_usage_errors_are_two_lines(trace, arguments, message, hint):
-    code, out, err = specdec("replay", trace, *arguments)
-    first, second = err.splitlines()
-    assert (code, out) == (2, "")
-    assert first.startswith("error: ") and message in first
-    assert second.startswith("hint: ") and hint in second
-
-
-@pytest.mark.slow
-def test_a_file_that_is_no_trace_is_two_lines(tmp_path):
-    file = tmp_path / "notes.txt"
-    file.write_text("just words\n")
-    code, out, err = specdec("replay", file)
-    assert (code, out, len(err.splitlines())) == (2, "", 2)
-    assert f"{file}, line 1 is not JSON" in " ".join(err.split("\n"))
-
-
-@pytest.mark.slow
 def test_a_name_with_an_escape_sequence_stays_text(tmp_path):
     code, _, err = specdec("replay", tmp_path / "\x1b[2Jtrace")
     assert code == 2 and "\x1b" not in err

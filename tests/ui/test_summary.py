@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from fakes.ui_script import START, Terminal, drafted, finish, folded
+from fakes.ui_script import START, drafted, finish, folded
 from specdec_cli.errors import DoesNotFit
 from specdec_cli.events import Failure, Finish
 from specdec_cli.kinds import FORCED, UNTRIED
@@ -15,7 +15,7 @@ from specdec_cli.ui.display import (
     print_demo_box,
     print_error,
 )
-from specdec_cli.ui.summary import doctor_table, error_lines, summary, verdict_style
+from specdec_cli.ui.summary import doctor_table, error_lines, summary
 from specdec_cli.ui.terminal import make_console
 
 FINDINGS = [("chip", "Apple M4", "fast"), ("memory", "24.0 GB", ""), ("path", "/a\x1b[2Jb", "x")]
@@ -83,15 +83,6 @@ def test_a_narrow_line_leaves_out_its_ends_but_not_why_the_reply_ended() -> None
     assert lines(width=10) == ["14 tokens in 5 passes"]
 
 
-def test_the_ratio_is_green_yellow_or_without_colour() -> None:
-    assert [verdict_style(verdict) for verdict in ("faster", "slower", "no difference", "cannot tell yet")] == [
-        "bold green",
-        "yellow",
-        "default",
-        "default",
-    ]
-
-
 def test_an_answer_cut_by_the_context_says_so_instead_of_max_tokens() -> None:
     cut = lines(reason="length", prompt_tokens=1000, max_tokens=24, context_limit=1024)
     assert cut[0].endswith(" · the context of 1024 tokens is full")
@@ -133,17 +124,6 @@ def test_a_long_error_stays_two_lines_in_a_pipe_and_carries_no_escape() -> None:
     err = io.StringIO()
     print_error(err, DoesNotFit("x" * 200 + "\x1b]0;owned\x07", "y z " * 50))
     assert err.getvalue() == "error: " + "x" * 200 + "\nhint: " + ("y z " * 50).strip() + "\n"
-
-
-def test_an_error_on_a_terminal_sends_only_our_own_codes() -> None:
-    terminal = Terminal(80, 24)
-    try:
-        print_error(terminal.err, DoesNotFit("a\x1b[2Jb[red]c", "d\x1b]52;c;x\x07"))
-        assert terminal.lines() == ["error: ab[red]c", "hint: d"]
-        assert terminal.written.count(b"\x1b[2J") == terminal.written.count(b"\x1b]") == 0
-        assert b"\x1b[1;31merror:" in terminal.written
-    finally:
-        terminal.close()
 
 
 def test_the_demo_box_says_what_the_pair_is_in_six_lines() -> None:

@@ -1,7 +1,8 @@
-"""Ctrl-Z and `fg`: handlers in this process, and a real shell with job control around the panel."""
+"""Ctrl-Z and `fg`, and keys typed meanwhile: handlers in this process, and a real shell around the panel."""
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -17,7 +18,8 @@ import pyte
 import pytest
 
 from fakes.models import TINY, tiny_folder
-from specdec_cli.ui.suspension import Suspension, suspension
+from fakes.ui_script import Terminal
+from specdec_cli.ui.suspension import no_echo, suspension
 
 BOTH = (signal.SIGTSTP, signal.SIGCONT)
 
@@ -36,13 +38,6 @@ def test_going_on_after_any_stop_resumes():
         signal.raise_signal(signal.SIGCONT)
     signal.raise_signal(signal.SIGCONT)
     assert resumed == [1]
-
-
-def test_holding_twice_is_released_once():
-    before = signal.getsignal(signal.SIGTSTP)
-    held = Suspension(lambda: None, lambda: None)
-    held.hold(), held.hold(), held.release()
-    assert signal.getsignal(signal.SIGTSTP) == before
 
 
 def test_who_ignores_ctrl_z_goes_on_ignoring_it():
@@ -67,6 +62,7 @@ def test_another_thread_leaves_the_signals_alone():
     assert during == [before]
 
 
+@pytest.mark.slow
 def test_of_two_the_inner_one_leaves_first_and_resumes_last(tmp_path):
     """In a process of its own, which stops for a moment; its parent lets it go on."""
     code = f"""
@@ -89,6 +85,7 @@ print("done")
     assert out.splitlines() == ["inner leaves", "outer leaves", "outer resumes", "inner resumes"] * 2 + ["done"]
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_z_while_the_first_is_obeyed_stops_once(tmp_path):
     """The bug: the second one stopped the process again after `fg`, without cleaning up."""
     code = f"""
@@ -110,6 +107,7 @@ print("done")
     assert out.splitlines() == ["leaves", "resumes", "done"]
 
 
+@pytest.mark.slow
 def test_where_nobody_could_let_it_go_on_it_does_not_stop_and_resumes():
     """In a session of its own the stop is ignored. The bug: what had been left was never resumed."""
     code = f"""
@@ -232,8 +230,7 @@ def going_on(shell):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("wrapped", [False, True], ids=["alone", "under a wrapper"])
-@pytest.mark.parametrize("command", ["chat", "run"])
+@pytest.mark.parametrize(("command", "wrapped"), [("chat", False), ("run", True)])
 def test_ctrl_z_in_a_reply_and_fg_leave_no_hidden_cursor_and_no_painted_ctrl_c(
     shell, tmp_path, endless, command, wrapped
 ):
@@ -268,3 +265,48 @@ def test_a_reply_in_the_background_leaves_the_shell_its_cursor_and_takes_the_ter
     going_on(shell)
     assert not shell.echoes
     shell.end_reply()
+
+
+@pytest.fixture
+def terminal():
+    terminal = Terminal(80, 24)
+    yield terminal
+    terminal.close()
+
+
+def settings(terminal) -> list:
+    return termios.tcgetattr(terminal.out.fileno())
+
+
+@pytest.mark.slow
+def test_nothing_is_echoed_meanwhile_and_the_terminal_comes_back_as_it_was(terminal):
+    before = settings(terminal)
+    with no_echo(terminal.out):
+        assert not settings(terminal)[3] & termios.ECHO and settings(terminal)[3] & termios.ISIG
+        assert settings(terminal)[3] & termios.ICANON
+    assert settings(terminal) == before
+
+
+@pytest.mark.slow
+def test_an_editor_gets_every_key_and_marked_pastes_and_the_shell_bare_ones(terminal):
+    before = settings(terminal)
+    with no_echo(terminal.out, terminal.err.fileno()):
+        assert not settings(terminal)[3] & termios.ICANON and not settings(terminal)[0] & termios.ICRNL
+    terminal.settle()
+    assert settings(terminal) == before
+    assert terminal.written.count(b"\x1b[?2004h") == terminal.written.count(b"\x1b[?2004l") == 1
+
+
+@pytest.mark.slow
+def test_the_terminal_comes_back_after_an_error_too(terminal):
+    before = settings(terminal)
+    with pytest.raises(SystemExit), no_echo(terminal.out):
+        raise SystemExit
+    assert settings(terminal) == before
+
+
+def test_without_a_terminal_nothing_is_done():
+    read, write = os.pipe()
+    with os.fdopen(read) as pipe, no_echo(pipe), no_echo(None), no_echo(io.StringIO()):
+        pass
+    os.close(write)

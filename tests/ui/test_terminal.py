@@ -50,19 +50,19 @@ def fed(text: str, cuts: list[int]) -> str:
     return "".join(map(terminal_filter.feed, parts)) + terminal_filter.finish()
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(HOSTILE, CUTS)
 def test_no_control_character_passes_however_the_text_is_split(text: str, cuts: list[int]) -> None:
     assert FORBIDDEN.search(fed(text, cuts)) is None
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(HOSTILE, CUTS)
 def test_the_output_does_not_depend_on_the_split(text: str, cuts: list[int]) -> None:
     assert fed(text, cuts) == fed(text, []) == fed(text, list(range(60)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.text(st.characters(categories=("L", "M", "N", "P", "S", "Zs")), max_size=60), CUTS)
 def test_letters_marks_numbers_and_symbols_pass_unchanged(text: str, cuts: list[int]) -> None:
     assert fed(text, cuts) == text
@@ -159,6 +159,7 @@ def test_markup_and_emoji_names_are_shown_literally() -> None:
     assert stream.getvalue() == "[link=http://x]a[/link] [red]b[/red] :smile: 'c' 12\n"
 
 
+@pytest.mark.slow
 def test_a_panel_is_drawn_on_an_able_terminal_only() -> None:
     terminal = Terminal(80, 24)
     try:
@@ -170,6 +171,7 @@ def test_a_panel_is_drawn_on_an_able_terminal_only() -> None:
         terminal.close()
 
 
+@pytest.mark.slow
 def test_two_streams_are_one_terminal_only_if_both_are_that_terminal() -> None:
     one, other = Terminal(80, 24), Terminal(80, 24)
     try:

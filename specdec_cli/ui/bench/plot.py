@@ -1,4 +1,4 @@
-"""Plots as SVG (pure). Law: marks differ in shape, not only in colour; each plot also states its numbers as text.
+"""Plots as SVG (pure). Marks differ in shape, not only in colour; each plot also states its numbers as text.
 
 All plots have one size, which is readable on a telephone; a page puts them side by side.
 """
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from math import ceil, floor, isfinite, log10
 from typing import Final
 
-from specdec_cli.bench.rows import Source
-from specdec_cli.ui.html import Markup, element, joined
+from specdec_cli.bench.report import Source
+from specdec_cli.ui.html import Markup, element
 
 WIDTH: Final = 360
 HEIGHT: Final = 240
@@ -163,22 +163,3 @@ def _line(x: float, y: float, to_x: float, to_y: float, class_: str) -> Markup:
 
 def _circle(x: float, y: float, r: float, class_: str) -> Markup:
     return element("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=f"{r:g}", class_=class_)
-
-
-def picture(heading: str, plots: Sequence[Markup], description: str, style: Markup) -> str:
-    """Plots one below the other as a stand-alone picture, with their key."""
-    head, foot = 26, 34
-    height = head + HEIGHT * len(plots) + foot
-    inside = [
-        Markup(one.replace("<svg ", f'<svg x="0" y="{head + HEIGHT * place}" width="{WIDTH}" height="{HEIGHT}" ', 1))
-        for place, one in enumerate(plots)
-    ]
-    shape = f'viewBox="0 0 {WIDTH} {height}" width="{2 * WIDTH}" height="{2 * height}"'
-    paper = element("rect", class_="paper", x="0.5", y="0.5", width=str(WIDTH - 1), height=str(height - 1), rx="6")
-    words = [text(heading, WIDTH / 2, 20, "heading")]
-    rows = KEY.partition("; ")[::2]
-    words += [text(row, WIDTH / 2, height - 24 + 14 * place, "tick") for place, row in enumerate(rows)]
-    body = joined(
-        [element("title", description), element("style", style), element("g", paper, *words, class_="plot"), *inside]
-    )
-    return f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {shape}>{body}</svg>\n'

@@ -25,7 +25,7 @@ from prompt_toolkit.output import Output, create_output
 from prompt_toolkit.styles import Style
 
 from specdec_cli.chat.screen import Suggestion
-from specdec_cli.ui.echo import no_echo
+from specdec_cli.ui.suspension import no_echo
 from specdec_cli.ui.terminal import safe
 
 KEPT_ENTRIES = 1000

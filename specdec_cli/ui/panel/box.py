@@ -1,4 +1,4 @@
-"""The box around a panel (pure). Law: each row has exactly the width of the box."""
+"""The box around a panel (pure). Each row has exactly the width of the box."""
 
 from __future__ import annotations
 

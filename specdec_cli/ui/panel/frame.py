@@ -1,4 +1,4 @@
-"""Draws a PanelState (pure). Law: no row is too wide and no frame too tall; marks differ in shape, too."""
+"""Draws a PanelState (pure). No row is too wide and no frame too tall; marks differ in shape, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The panel's figures: acceptance, positions, speed, tokens per pass. Law: each row fits its width."""
+"""The panel's figures: acceptance, positions, speed, tokens per pass. Each row fits its width."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live panel below the answer. Law: at most ten refreshes a second; the answer is append-only.
+"""The live panel below the answer. At most ten refreshes a second; the answer is append-only.
 
 The answer is coloured by the fate of its tokens where the panel below it says what the colours mean.
 """

@@ -1,4 +1,4 @@
-"""Append-only text above, a few live rows below. Law: one write for each refresh; a complete row is final.
+"""Append-only text above, a few live rows below. One write for each refresh; a complete row is final.
 
 A frame overwrites the last one, row by row, and erases only what a shorter row leaves: a terminal that shows half a
 frame shows old rows beside new ones, never blank ones.

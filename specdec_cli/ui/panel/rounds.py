@@ -1,4 +1,4 @@
-"""Draws rounds: the tokens of one, and many as a strip. Law: a round keeps its rejected and its target's own token."""
+"""Draws rounds: the tokens of one, and many as a strip. A round keeps its rejected and its target's own token."""
 
 from __future__ import annotations
 

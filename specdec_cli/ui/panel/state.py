@@ -1,4 +1,4 @@
-"""The state of the panel, a fold over events (pure). Law: a round costs O(K), and only what is drawn is kept."""
+"""The state of the panel, a fold over events (pure). A round costs O(K), and only what is drawn is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The display of a race for the command line's options and streams. Law: the verdict is on stdout, the rest on stderr.
+"""The display of a race for the command line's options and streams. The verdict is on stdout, the rest on stderr.
 
 On a terminal a region of fixed height is redrawn on stderr, and its last frame stays. Elsewhere, and with `--plain`,
 there are lines without control codes: the text, then the figures of both lanes.
@@ -9,24 +9,43 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, Protocol, TextIO
 
 from rich.text import Text
 
-from specdec_cli.events import Finish, RoundDone, Start
 from specdec_cli.format import count, speed
-from specdec_cli.race.events import DRAFTED, LANES, PLAIN, LaneName, LaneStep, RaceEvent, RaceFinish, race_dict
-from specdec_cli.race.state import RaceState
+from specdec_cli.race.events import (
+    DRAFTED,
+    LANES,
+    LaneName,
+    LaneStep,
+    RaceEvent,
+    RaceFinish,
+    RaceState,
+    race_dict,
+)
+from specdec_cli.ui.export import picture
 from specdec_cli.ui.panel.region import LiveRegion, folds_rows
 from specdec_cli.ui.plain import AnswerWriter
-from specdec_cli.ui.race.column import LaneText
-from specdec_cli.ui.race.frame import frame_rows
-from specdec_cli.ui.race.sentences import NAMES, figures, lead, ratio_style, settings, verdict
-from specdec_cli.ui.summary import SEPARATOR, print_lines
-from specdec_cli.ui.terminal import can_draw, encodable, make_console, terminal_size
+from specdec_cli.ui.race.frame import (
+    NAMES,
+    RaceView,
+    figures,
+    frame_rows,
+    headline,
+    lead,
+    ratio_style,
+    settings,
+    verdict,
+    whole_frame,
+)
+from specdec_cli.ui.summary import SEPARATOR, flow, print_lines
+from specdec_cli.ui.terminal import can_draw, encodable, make_console, safe, terminal_size
 
 REFRESH_SECONDS: Final = 0.1
+PICTURE_COLUMNS: Final = 100
+IN_TURNS: Final = "one machine, in turns: the lane with less compute time behind it went next"
 PROGRESS_SECONDS: Final = 2.0
 """Between two lines of progress where nothing can be drawn."""
 
@@ -118,16 +137,13 @@ class LiveRace:
         self._out, self._clock = out, clock
         self._size = size or (lambda: terminal_size(err))
         self._region = LiveRegion(make_console(err, plain=False), err, self._size, folds_rows())
-        self._state = RaceState()
-        self._texts: dict[LaneName, LaneText] = {PLAIN: LaneText(False), DRAFTED: LaneText(True)}
+        self._view = RaceView()
         self._drawn_at: float | None = None
         self._ended = False
 
     def handle(self, event: RaceEvent) -> None:
         """Folds one event, and draws if a refresh is due."""
-        self._state = self._state.apply(event)
-        if isinstance(event, LaneStep):
-            self._write(event)
+        self._view.apply(event)
         if isinstance(event, RaceFinish):
             self._end(event)
         elif self._drawn_at is None or self._clock() - self._drawn_at >= REFRESH_SECONDS:
@@ -142,35 +158,34 @@ class LiveRace:
         with contextlib.suppress(OSError, ValueError):
             self._region.release("", self._rows())
 
-    def _write(self, step: LaneStep) -> None:
-        match step.event:
-            case Start() as start:
-                race = self._state.start
-                self._texts[step.lane] = LaneText(start.k != 0, race.prompt if race and race.raw else "")
-            case RoundDone() as done:
-                start_event = self._state.lane(step.lane).start
-                assert start_event is not None
-                self._texts[step.lane].feed(start_event, done)
-            case Finish() as finish:
-                self._texts[step.lane].end(finish)
-
     def _rows(self) -> list[Text]:
-        return frame_rows(self._state, self._texts, *self._size())
+        return frame_rows(self._view, *self._size())
 
     def _end(self, finish: RaceFinish) -> None:
         self._ended = True
         self._region.release("", self._rows())
         console = make_console(self._out, plain=False)
         width = min(console.width, self._size()[0])
-        good = finish.same_text or finish.near_tie
-        styles = ("green" if good else "bold red", ratio_style(finish), "dim")
-        lines: list[Text] = []
-        for words, style in zip(verdict(finish), styles, strict=False):
-            if lines and lines[-1].cell_len + len(SEPARATOR) + len(words) <= width:
-                lines[-1].append(SEPARATOR, "dim").append(words, style)
-            else:
-                lines.append(Text.assemble((words, style)))
-        print_lines(console, lines, width)
+        print_lines(console, verdict_lines(finish, width), width)
+
+
+def race_picture(events: Iterable[RaceEvent], suffix: str) -> str:
+    """A race that ended, with all of both texts, as a picture or a page."""
+    view = RaceView()
+    for event in events:
+        view.apply(event)
+    finish, start = view.state.finish, view.state.start
+    assert finish is not None and start is not None
+    prompt = [] if start.raw else [Text(f"prompt: {safe(start.prompt)}", "dim")]
+    told = [*verdict_lines(finish, PICTURE_COLUMNS), Text(safe(f"{start.machine}{SEPARATOR}{IN_TURNS}"), "dim")]
+    rows = [*prompt, *whole_frame(view, PICTURE_COLUMNS), *told]
+    return picture(f"specdec race: {headline(view.state)}", rows, suffix, PICTURE_COLUMNS)
+
+
+def verdict_lines(finish: RaceFinish, width: int) -> list[Text]:
+    """The last words in lines of at most `width` cells."""
+    styles = ("green" if finish.same_text or finish.near_tie else "bold red", ratio_style(finish), "dim")
+    return flow(zip(verdict(finish), styles, strict=False), width)
 
 
 def lane_line(state: RaceState, name: LaneName) -> str:

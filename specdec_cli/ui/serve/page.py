@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specdec_cli.ui.export.tokens import MEANINGS
+from specdec_cli.ui.export import MEANINGS
 from specdec_cli.ui.html import Markup, element, fill, joined, packaged
 
 FOLDER = "serve"

@@ -12,12 +12,20 @@ from xml.etree import ElementTree
 import pytest
 
 from fakes.bench_result import sample_result
-from specdec_cli.bench.file import from_dict, to_dict
-from specdec_cli.bench.result import Contender
+from specdec_cli.bench import sentences
+from specdec_cli.bench.estimate import Interval
+from specdec_cli.bench.report import CostCurve, Row, reports
+from specdec_cli.bench.result import Contender, from_dict, to_dict
 from specdec_cli.gain import tokens_per_round
-from specdec_cli.ui.bench.page import html_page, svg_summary
-from specdec_cli.ui.bench.page_data import CostTable, predicted_speedup, sections
-from specdec_cli.ui.bench.page_sentences import HEADINGS
+from specdec_cli.ui.bench.page import (
+    HEADINGS,
+    cells,
+    html_page,
+    predicted_speedup,
+    svg_picture,
+    verify_costs,
+)
+from specdec_cli.ui.bench.plot import Mark, speedups
 
 TWO = (Contender("model", "mlx-community/Qwen3-0.6B-4bit"), Contender("ngram"))
 
@@ -68,26 +76,27 @@ def test_the_page_loads_nothing(page):
 
 
 def test_the_page_says_the_recommendation_its_interval_and_the_command(result, page):
-    (section,) = sections(result)
-    assert section.recommendation.answer == "use"
-    assert f"Recommended: {section.conclusion}" in html.unescape(page)
-    assert f"specdec run -p qwen3-8b --drafter model -k {section.recommendation.k}" in page
+    (report,) = reports(result)
+    assert report.recommendation.answer == "use"
+    assert f"Recommended: {sentences.conclusion(report)}" in html.unescape(page)
+    assert f"specdec run -p qwen3-8b --drafter model -k {report.recommendation.k}" in page
+    assert "<h1>qwen3-8b on Apple M4 Pro</h1>" in page and "ends natural, by a stop token" in page
 
 
 def test_every_k_is_a_row_and_the_recommended_one_is_marked(result, page):
-    (section,) = sections(result)
+    (report,) = reports(result)
     (body,) = re.findall(r"<tbody>(.*?)</tbody>", page, re.S)
     rows = re.findall(r"<tr( class=\"chosen\")?>(.*?)</tr>", body)
-    assert [re.search(r'<th scope="row">(\w+)<', row)[1] for _, row in rows] == list(section.labels)
-    assert [re.search(r">(\w+)</th>", row)[1] for chosen, row in rows if chosen] == [str(section.recommendation.k)]
+    assert [re.search(r'<th scope="row">(\w+)<', row)[1] for _, row in rows] == [str(row.k) for row in report.rows]
+    assert [re.search(r">(\w+)</th>", row)[1] for chosen, row in rows if chosen] == [str(report.recommendation.k)]
     assert {row.count("<td>") + 1 for _, row in rows} == {len(HEADINGS)}
 
 
 def test_every_plot_says_its_numbers_in_words(result, page):
     spoken = re.findall(r'<svg class="plot" [^>]*role="img" aria-label="([^"]+)"', page)
-    (section,) = sections(result)
-    assert len(spoken) == 3 + len(section.kinds) and len(section.kinds) == 7
-    assert all(f"K {row.k}: {row.speedup.mean:.2f}" in spoken[0] for row in section.rows)
+    (report,) = reports(result)
+    assert len(spoken) == 3 + 7
+    assert all(f"K {row.k}: {row.speedup.mean:.2f}" in spoken[0] for row in report.rows)
 
 
 def test_a_draft_that_loses_is_advised_against():
@@ -105,18 +114,18 @@ def test_an_interrupted_bench_says_so_and_still_draws():
 def test_an_interval_of_too_few_prompts_is_neither_written_nor_drawn():
     """One measured prompt of `auto` once had an interval up to exp(700), and the table was a thousand digits wide."""
     few = sample_result(cancel_after=20)
-    (section,) = sections(few)
-    lonely = {row.k: row.speedup.prompts for row in section.rows if row.measured is False and row.speedup.prompts < 3}
+    (report,) = reports(few)
+    lonely = {row.k: row.speedup.prompts for row in report.rows if row.measured is False and row.speedup.prompts < 3}
     assert lonely
     (body,) = re.findall(r"<tbody>(.*?)</tbody>", html_page(few), re.S)
     assert max(map(len, re.findall(r"<td>(.*?)</td>", body))) < 12
     assert "<td>–</td><td>too few</td>" in body
 
 
-def test_a_bench_that_measured_nothing_still_makes_both_files():
+def test_a_bench_that_measured_nothing_still_makes_its_files():
     empty = replace(sample_result(cancel_after=20), samples=(), costs=())
     assert "<h1>" in html_page(empty) and 'id="accuracy"' not in html_page(empty)
-    ElementTree.fromstring(svg_summary(empty))
+    ElementTree.fromstring(svg_picture(empty))
 
 
 def test_several_contenders_can_be_chosen_between():
@@ -137,16 +146,42 @@ def test_foreign_names_are_never_markup():
     page = html_page(hostile)
     assert page.count("<script") == 3 and "<b>\x1b" not in page and not re.search("[\x00\x1b\u202e]", page)
     assert data_of(page)[0]["rates"][0][0].startswith("</script>")
-    ElementTree.fromstring(svg_summary(hostile))
+    ElementTree.fromstring(svg_picture(hostile))
 
 
-COSTS = CostTable(0.1, (1.0, 1.05, 1.2, 1.6, 2.2), 0.02)
+C, V = 0.1, [1.0, 1.05, 1.2, 1.6, 2.2]
 
 
 def test_the_sliders_have_the_measured_costs(result, page):
-    (section,), (entry,) = sections(result), data_of(page)
-    assert (entry["c"], tuple(entry["v"])) == (section.costs.draft_step, section.costs.verify)
-    assert entry["k"] == section.recommendation.k and len(entry["rates"]) == 7
+    (report,), (entry,) = reports(result), data_of(page)
+    assert (entry["c"], entry["v"]) == (report.curve.draft_step, verify_costs(report.curve))
+    assert entry["k"] == report.recommendation.k and len(entry["rates"]) == 7
+
+
+def test_rows_that_were_not_measured_lie_between_their_neighbours():
+    curve = CostCurve({1: 0.1}, {3: 1.4, 5: 2.0}, 0.02)
+    assert verify_costs(curve) == pytest.approx([1.0, 1.2, 1.4, 1.7, 2.0])
+    assert predicted_speedup(0.8, 3, C, V) == pytest.approx(2.952 / 1.9)  # (1 + 0.8 + 0.64 + 0.512) / (0.3 + 1.6)
+
+
+@pytest.mark.parametrize(
+    ("row", "spread", "source"),
+    [
+        (Row(0, True, Interval(1, 1, 1, 9), None), "", "baseline"),
+        (Row(2, True, Interval(1.7, 1.61, 1.84, 9), None), "1.61–1.84", "measured"),
+        (Row(2, False, Interval(1.7, 1.61, 1.84, 2), None), "–", "too few"),
+    ],
+)
+def test_a_row_says_where_its_speed_up_comes_from_and_unknown_figures_are_dashes(row, spread, source):
+    assert cells(row)[2:4] == [spread, source] and set(cells(row)[4:]) == {"–"}
+
+
+def test_marks_stay_inside_the_plot_whatever_their_interval():
+    marks = [Mark(1.0, 1.0, 1.0), Mark(1.4, 0.01, 300.0, chosen=True), Mark(1.2, 0.0, float("inf"), "too few"), None]
+    drawn = speedups("plot", ["0", "1", "2", "3"], marks)
+    heights = [float(y) for y in re.findall(r'(?:cy|y1|y2)="([\d.-]+)"|V([\d.-]+)"', drawn) for y in y if y]
+    assert heights and all(0 <= y <= 240 for y in heights)
+    assert drawn.count('class="whisker') == 2 and "nan" not in drawn and "inf" not in drawn
 
 
 @pytest.mark.slow
@@ -155,16 +190,16 @@ def test_the_page_s_script_reckons_as_the_tested_formula_does(page):
     (model,) = re.findall(r'<script id="model">(.*?)</script>', page, re.S)
     grid = [(a / 10, k) for a in range(11) for k in range(5)]
     script = model + (
-        f"const v = {list(COSTS.verify)}, c = {COSTS.draft_step};"
+        f"const v = {V}, c = {C};"
         f"console.log(JSON.stringify({[list(pair) for pair in grid]}.map(([a, k]) => predictedSpeedup(a, k, c, v))));"
         "console.log(JSON.stringify([0, 1, 2, 3, 4].map((k) => breakEven(k, c, v))));"
         "console.log(JSON.stringify(breakEven(1, 0.5, [1, 1.6])));"
     )
     done = subprocess.run(["node", "-e", script], capture_output=True, text=True, check=True, timeout=60)
     speeds, evens, never = map(json.loads, done.stdout.splitlines())
-    assert speeds == pytest.approx([predicted_speedup(a, k, COSTS) for a, k in grid])
+    assert speeds == pytest.approx([predicted_speedup(a, k, C, V) for a, k in grid])
     assert evens[0] is None and never is None
-    assert [predicted_speedup(even, k, COSTS) for k, even in enumerate(evens[1:], 1)] == pytest.approx([1.0] * 4)
+    assert [predicted_speedup(even, k, C, V) for k, even in enumerate(evens[1:], 1)] == pytest.approx([1.0] * 4)
 
 
 @pytest.mark.slow
@@ -176,8 +211,9 @@ def test_moved_sliders_show_the_new_numbers_in_a_browser(page, result, tmp_path)
     file.write_text(page)
     command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", f"file://{file}#a=90&k=5"]
     seen = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
-    (section,) = sections(result)
-    tokens, speed = tokens_per_round(0.9, 5), predicted_speedup(0.9, 5, section.costs)
+    (curve,) = (report.curve for report in reports(result))
+    tokens = tokens_per_round(0.9, 5)
+    speed = predicted_speedup(0.9, 5, curve.draft_step, verify_costs(curve))
     shown = {name: re.search(rf'<b id="{name}"[^>]*>([^<]*)<', seen)[1] for name in ("speedup", "saved", "tokens")}
     assert shown == {"speedup": f"{speed:.2f}×", "saved": str(round(100 - 100 / tokens)), "tokens": f"{tokens:.2f}"}
     assert 'aria-valuetext="5 draft tokens a round"' in seen

@@ -81,7 +81,7 @@ FRAMES = [
 ]
 
 
-@pytest.mark.parametrize("height", [24, 6])
+@pytest.mark.parametrize("height", [pytest.param(24, marks=pytest.mark.slow), 6])
 def test_no_moment_of_a_frame_shows_an_empty_row_where_there_was_text(height: int) -> None:
     terminal, screen = Recorded(20, height), pyte.Screen(20, height)
     for above, frame in FRAMES:

@@ -1,14 +1,19 @@
-"""A round as two rows of the panel, and many rounds as a strip."""
+"""What the rows of the panel say: rounds, the strip, the figures, and the state behind them."""
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 
 import pytest
 from rich.text import Text
 
-from fakes.ui_script import ROUNDS, drafted
+from fakes.ui_script import ROUNDS, START, drafted, finish, folded
+from specdec_cli.gain import Gain
+from specdec_cli.ui.panel.answer import GUESSED
+from specdec_cli.ui.panel.gauges import LOSING, acceptance, bar, positions, tokens_per_pass
 from specdec_cli.ui.panel.rounds import round_rows, strip
+from specdec_cli.ui.panel.state import KEPT_ROUNDS, PanelState
 
 
 def rows_of(done, width=76, drafter=""):
@@ -99,3 +104,107 @@ def test_rounds_without_a_draft_that_follow_one_another_are_one_entry() -> None:
     plain = tuple(drafted(index, [], 0, "x") for index in range(5))
     last = drafted(9, ["a"] * 7, 7, "x")
     assert strip((*plain, last), plain[2], Text(), 76).plain.rstrip() == "rounds   ▸– 1 ×5   ✓✓✓✓✓… 8"
+
+
+FIGURES = folded().figures
+PAYS = Gain(1.4, 1.1, 1.7, 0.35, 0.3, 0.42)
+
+
+def test_the_bar_marks_where_drafting_starts_to_pay_by_shape() -> None:
+    assert bar(0.0, PAYS, 20).plain == "───────┼────────────"
+    assert bar(0.625, PAYS, 20).plain == "━━━━━━━╋━━━━╸───────"
+    assert bar(1.0, replace(PAYS, break_even=1.0), 20).plain == "━━━━━━━━━━━━━━━━━━━╋"
+    assert bar(0.625, None, 20).plain == "━━━━━━━━━━━━╸───────"
+
+
+def test_the_bar_has_the_colour_of_a_loss_only_below_all_of_the_doubt() -> None:
+    colours = [bar(rate, PAYS, 20).spans[0].style for rate in (0.29, 0.31, 0.5)]
+    assert colours == [LOSING, GUESSED, GUESSED]
+
+
+def test_the_bar_does_not_move_when_the_rate_gains_a_digit() -> None:
+    lengths = {
+        sum(cell in "━╸─╋┼" for cell in acceptance({"draft_acceptance_rate": rate}, PAYS, 76).plain.partition("%")[0])
+        for rate in (0.0, 0.05, 0.5, 1.0)
+    }
+    assert len(lengths) == 1
+
+
+@pytest.mark.parametrize(("drafted", "width"), [(1, 32), (31, 32), (8, 76), (31, 116)])
+def test_positions_of_any_draft_length_fit_in_one_row(drafted: int, width: int) -> None:
+    row = positions({"acceptance_per_position": [0.5] * drafted}, width)
+    assert row.cell_len == width
+    bars = sum(char in "▁▂▃▄▅▆▇█" for char in row.plain)
+    assert bars == drafted or (row.plain.endswith("…") and bars == width - 10)
+
+
+def test_columns_show_how_many_passes_gave_how_many_tokens() -> None:
+    rows = tokens_per_pass((0, 8, 0, 4, 1), FIGURES, 76)
+    assert [row.plain.rstrip() for row in rows] == [
+        "passes   ████████",
+        "         ████████          ████████ ▂▂▂▂▂▂▂▂                        mean 2.8",
+        "gave     1: 62 %  2: 0 %   3: 31 %  4: 8 %                   tokens per pass",
+    ]
+    assert tokens_per_pass((0, 8, 0, 4, 1), FIGURES, 56)[-1].plain.startswith("tokens   1: 62 %")
+
+
+def test_long_drafts_have_thinner_columns_with_every_second_name() -> None:
+    counts = (0, *range(1, 18))
+    for width, named in ((76, "1  2  3 "), (56, "1   3   5"), (44, "1   3   5")):
+        rows = tokens_per_pass(counts, FIGURES, width)
+        assert all(row.cell_len == width for row in rows)
+        assert rows[-1].plain[9:].startswith(named)
+    assert tokens_per_pass((0, 1), FIGURES, 10)  # no room at all
+
+
+def test_applying_an_event_changes_no_earlier_state() -> None:
+    states = [PanelState(name="demo")]
+    for event in (START, *ROUNDS, finish()):
+        states.append(states[-1].apply(event))
+    again = [PanelState(name="demo")]
+    for before, event in zip(states, (START, *ROUNDS, finish()), strict=False):
+        kept = copy.deepcopy(before)
+        again.append(before.apply(event))
+        assert before == kept
+    assert again == states
+
+
+def test_only_the_rounds_that_are_drawn_are_kept() -> None:
+    state = folded(tuple(drafted(index, ["a"], 1, "b") for index in range(100)))
+    assert [done.round.index for done in state.recent] == list(range(100 - KEPT_ROUNDS, 100))
+    assert state.stats.rounds == 100
+    assert state.tokens_per_pass == (0, 0, 100)
+
+
+def test_a_round_is_shown_for_as_long_as_it_takes_to_read() -> None:
+    state = PanelState().apply(START, 0.0)
+    shown = []
+    for index in range(20):
+        state = state.apply(drafted(index, ["a"], 1, "b"), index / 8)
+        shown.append(state.shown.round.index)
+    assert shown == [index - index % 4 for index in range(20)]
+
+
+def test_a_slow_reply_shows_every_round() -> None:
+    state = PanelState().apply(START, 0.0)
+    for index in range(5):
+        state = state.apply(drafted(index, ["a"], 1, "b"), 0.5 * index)
+        assert state.shown.round.index == index
+
+
+def test_the_gain_is_the_newest_rounds_and_at_the_end_the_finished_one() -> None:
+    early, late = Gain(1.4, 1.1, 1.7, 0.35), Gain(1.2, 1.1, 1.3, 0.4)
+    state = folded((replace(ROUNDS[0], gain=early), replace(ROUNDS[1], gain=late)))
+    assert state.gain == late
+    assert folded().gain is None
+    ends = ("", "_low", "_high")
+    names = [f"{name}{end}" for name in ("estimated_speedup", "break_even_acceptance_rate") for end in ends]
+    measured = dict(zip(names, (1.3, 1.2, 1.4, 0.38, 0.3, 0.5), strict=True))
+    ended = state.apply(replace(finish(), stats={**finish().stats, **measured}))
+    assert ended.gain == Gain(1.3, 1.2, 1.4, 0.38, 0.3, 0.5)
+    measured["estimated_speedup_low"] = None
+    assert state.apply(replace(finish(), stats={**finish().stats, **measured})).gain is None
+
+
+def test_a_new_start_begins_anew_under_the_same_name() -> None:
+    assert folded().apply(START) == PanelState(name="demo", start=START)

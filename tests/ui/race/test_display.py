@@ -26,6 +26,7 @@ def shown(display, events):
     display.close()
 
 
+@pytest.mark.slow
 def test_on_a_terminal_the_last_frame_stays_and_the_verdict_follows(terminal):
     shown(LiveRace(terminal.out, terminal.err, clock=iter(range(1000)).__next__), scripted())
     lines = terminal.lines()
@@ -37,6 +38,7 @@ def test_on_a_terminal_the_last_frame_stays_and_the_verdict_follows(terminal):
     assert not terminal.screen.cursor.hidden and not terminal.scrolled()
 
 
+@pytest.mark.slow
 def test_a_closed_race_leaves_one_frame_and_the_cursor(terminal):
     shown(LiveRace(terminal.out, terminal.err, clock=iter(range(1000)).__next__), scripted()[:30])
     assert sum(line.startswith("╭─ race · demo") for line in terminal.lines()) == 1
@@ -67,6 +69,7 @@ def test_quietly_there_is_no_progress():
     assert err.getvalue() == "" and "same text" in out.getvalue()
 
 
+@pytest.mark.slow
 def test_foreign_text_never_reaches_the_terminal_as_codes(terminal):
     start = RaceStart("\x1b[2Jdemo[link=x]", "\x1b]0;t\x07p", True, "m", 0.1)
     foul = ("\x1b]0;owned", "\x07a", "\x9b2J", "b\n")

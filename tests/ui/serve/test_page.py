@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from specdec_cli.ui.export.tokens import MEANINGS
+from specdec_cli.ui.export import MEANINGS
 from specdec_cli.ui.serve.page import page_files
 
 FILES = {path: content.decode() for path, content in page_files().items()}

@@ -1,22 +1,92 @@
-"""The report of `specdec bench`. Law: figures of too few prompts differ without colour, too."""
+"""A bench on a terminal: its progress, its report, and two results side by side.
+
+Figures of too few prompts differ without colour, too; names from files are filtered for the terminal.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final, TextIO
 
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
 from specdec_cli.bench import sentences
-from specdec_cli.bench.intervals import Interval
-from specdec_cli.bench.report import Report, recommended
+from specdec_cli.bench.estimate import RULE, Interval
+from specdec_cli.bench.report import Change, Comparison, KindRow, Report, Row, best_reports
 from specdec_cli.bench.result import BenchResult
-from specdec_cli.bench.rows import KindRow, Row
 from specdec_cli.format import percent, size
+from specdec_cli.ui.pairs import print_line
+from specdec_cli.ui.spelling import spelled
 from specdec_cli.ui.summary import SEPARATOR
-from specdec_cli.ui.terminal import MUTED, make_console, safe
+from specdec_cli.ui.suspension import cursor_for_the_shell
+from specdec_cli.ui.terminal import MUTED, can_draw, make_console, safe
+
+
+@dataclass(frozen=True, slots=True)
+class BenchProgress:
+    """`report(what, share, seconds left)` draws; `say(sentence)` prints a line that stays."""
+
+    report: Callable[[str, float, float], None]
+    say: Callable[[str], None]
+
+
+@contextmanager
+def bench_progress(err: TextIO) -> Iterator[BenchProgress]:
+    """Progress on `err`."""
+    if not can_draw(err):
+        yield BenchProgress(_lines(err), lambda sentence: print_line(err, sentence))
+        return
+    columns = (
+        BarColumn(bar_width=20),
+        TextColumn("{task.percentage:>3.0f} %", markup=False),
+        TextColumn("{task.fields[left]:>6}", markup=False),
+        TextColumn("{task.description}", markup=False),
+    )
+    console = make_console(err, plain=False)
+    # Drawn only on a call: a redrawing thread would take time from what is being measured.
+    bar = Progress(*columns, console=console, transient=True, auto_refresh=False)
+    with cursor_for_the_shell(err), bar as progress:
+        task = progress.add_task("", total=1.0, left="")
+        room = max(console.width - 36, 8)
+
+        def report(what: str, share: float, seconds_left: float) -> None:
+            described = Text(safe(what))
+            described.truncate(room, overflow="ellipsis")
+            progress.update(task, completed=share, left=clock(seconds_left), description=described.plain, refresh=True)
+
+        yield BenchProgress(report, lambda sentence: console.print(Text(safe(sentence))))
+
+
+@contextmanager
+def silent() -> Iterator[BenchProgress]:
+    """The progress under --quiet: none."""
+    yield BenchProgress(lambda what, share, seconds_left: None, lambda sentence: None)
+
+
+def clock(seconds: float) -> str:
+    """75 -> "1:15"."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02d}"
+
+
+def _lines(err: TextIO) -> Callable[[str, float, float], None]:
+    """One line for each phase; the first word of `what` names it."""
+    said: set[str] = set()
+
+    def report(what: str, share: float, seconds_left: float) -> None:
+        phase = what.split(" ", 1)[0]
+        if phase not in said:
+            said.add(phase)
+            err.write(spelled(f"{safe(phase)}… {clock(seconds_left)} left\n", err))
+            err.flush()
+
+    return report
+
 
 # A bar takes the cells that the columns leave, within these bounds.
 NARROWEST, WIDEST = 6, 40
@@ -27,11 +97,10 @@ TAKEN_NARROW: Final = 44
 COLOURS: Final = {"use": "bold green", "safest": "bold yellow", "don't": "bold yellow", "unknown": "bold yellow"}
 
 
-def print_bench(out: TextIO, result: BenchResult, reports: Sequence[Report]) -> None:
+def print_bench(console: Console, result: BenchResult, reports: Sequence[Report]) -> None:
     """A table for each condition, the best K by kind, the recommendation and the next command."""
-    console = make_console(out, plain=False)
     console.print(heading(result))
-    best = recommended(reports)
+    best = best_reports(reports)
     for report in reports:
         console.print()
         if len(reports) > 1:
@@ -146,7 +215,7 @@ def _print_sentences(console: Console, report: Report, chosen: bool) -> None:
     if even := sentences.break_even(report):
         console.print(_labelled("break-even", even))
     if answer != "unknown":
-        console.print(_labelled("rule", sentences.rule(), "dim"))
+        console.print(_labelled("rule", RULE, "dim"))
 
 
 def _labelled(label: str, text: str, style: str = "") -> Table:
@@ -171,3 +240,50 @@ def _spread(interval: Interval | None, digits: int) -> str:
 
 def _seconds(seconds: float) -> str:
     return f"{1000 * seconds:.0f} ms" if seconds < 0.9995 else f"{seconds:.1f} s"
+
+
+def print_comparison(out: TextIO, found: Comparison, names: tuple[str, str]) -> None:
+    """The differences in settings, then a row for each K."""
+    console = make_console(out, plain=False)
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
+    for heading in ("differs", *names):
+        table.add_column(safe(heading), overflow="fold")
+    for name, (one, other) in found.differences.items():
+        table.add_row(Text(name, "dim"), safe(one), safe(other))
+    if found.differences:
+        console.print(table)
+    for title, changes in found.changes:
+        console.print()
+        console.print(Text(safe(title), "bold"))
+        console.print(_rows(changes, names))
+    if not found.changes:
+        console.print("both have measured no draft at the same temperature")
+        return
+    console.print(Text("? too few prompts; ± and ranges are 95 % intervals over prompts", "dim"))
+
+
+def _rows(changes: Sequence[Change], names: tuple[str, str]) -> Table:
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("K", no_wrap=True)
+    for heading in ("tok/s", "tok/s", "change", "speed-up", "speed-up"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for change in changes:
+        both = change.first, change.second
+        rates = [_figure(row, row.tokens_per_second, 1) for row in both]
+        gains = [_figure(row, row.speedup, 2) + "×" for row in both]
+        table.add_row(str(change.k), *rates, _change(change), *gains)
+    return table
+
+
+def _figure(row: Row, value: Interval | None, digits: int) -> str:
+    return "–" if value is None else f"{sentences.mark(row)}{value.mean:.{digits}f}"
+
+
+def _change(change: Change) -> Text:
+    """The second's speed against the first's; uncoloured where the interval includes no change."""
+    ratio = change.ratio
+    if ratio is None:
+        return Text("–")
+    low, mean, high = (100 * (value - 1) for value in (ratio.low, ratio.mean, ratio.high))
+    colour = "" if ratio.contains(1.0) else "green" if mean > 0 else "red"
+    return Text(f"{mean:+.1f} % ({low:+.1f} to {high:+.1f})", colour)

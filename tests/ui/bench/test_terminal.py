@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 
 from fakes.bench_result import sample_result
-from specdec_cli.bench.report import reports
+from specdec_cli.bench.report import compare, reports
 from specdec_cli.bench.result import Contender
 from specdec_cli.machine import MachineState
-from specdec_cli.ui.bench.table import bar, print_bench
+from specdec_cli.ui.bench.terminal import bar, bench_progress, clock, print_bench, print_comparison
+from specdec_cli.ui.terminal import make_console
 
 GOLDEN_80 = """\
 qwen3-8b · Qwen3-8B-4bit + Qwen3-0.6B-4bit
@@ -78,7 +79,7 @@ specdec run -p qwen3-8b --drafter model -k 2 'your prompt'
 def drawn(result, width, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(width))
     out = io.StringIO()
-    print_bench(out, result, reports(result))
+    print_bench(make_console(out, plain=False), result, reports(result))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
@@ -92,7 +93,7 @@ def test_the_whole_screen(width, golden, result, monkeypatch):
     assert drawn(result, width, monkeypatch) == golden
 
 
-@pytest.mark.parametrize("width", [60, 76, 80, 99, 100, 120, 200])
+@pytest.mark.parametrize("width", [60, 76, 99, 200])
 def test_no_line_is_wider_than_the_terminal_and_no_figure_is_cut(width, result, monkeypatch):
     found = drawn(result, width, monkeypatch)
     assert max(map(len, found.splitlines())) <= width
@@ -134,3 +135,36 @@ def test_bars_share_a_scale_and_cross_plain_decoding():
     assert bar(2.0, 2.0, 8, True).plain == "━━━┿━━━━"
     assert bar(1.0, 2.0, 8, False).plain == "╌╌╌┼    "
     assert bar(0.5, 2.0, 8, True).plain == "━━ │    "
+
+
+# Two benches side by side
+
+
+def test_a_comparison_says_what_differs_before_what_changed(result, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    other = sample_result("M5 Max, 70B (mlx 3791)", budget_seconds=120.0)
+    newer = replace(other, environment=replace(other.environment, versions={"specdec": "0.1.0", "mlx": "0.33.0"}))
+    out = io.StringIO()
+    print_comparison(out, compare(result, newer), ("a.json", "b.json"))
+    lines = out.getvalue().splitlines()
+    assert lines[0].split() == ["differs", "a.json", "b.json"]
+    assert ["mlx", "0.32.0", "0.33.0"] in [line.split() for line in lines]
+    rows = [line for line in lines if line.startswith(("1 ", "8 "))]
+    assert len(rows) == 2 and "+" in rows[1] and max(map(len, lines)) <= 80
+
+
+# Progress
+
+
+def test_progress_into_a_file_is_a_line_a_phase():
+    err = io.StringIO()
+    with bench_progress(err) as progress:
+        progress.report("warming up", 0.0, 110.0)
+        progress.say("this machine is slow")
+        progress.report("measuring K 4 on chat: b", 0.2, 100.0)
+        progress.report("measuring K 4 on code: c", 0.5, 60.0)
+    assert err.getvalue() == "warming… 1:50 left\nthis machine is slow\nmeasuring… 1:40 left\n"
+
+
+def test_seconds_are_told_as_minutes():
+    assert (clock(0), clock(75), clock(600)) == ("0:00", "1:15", "10:00")

@@ -1,0 +1,192 @@
+"""A result as a picture (.svg) or a page (.html), as rich records it. One file that loads nothing, whatever its text.
+
+The picture of a trace is its whole text, every token in the colour of its fate, and the panel as it stood at the end.
+Tokens that were not said appear where they were proposed.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from html import escape, unescape
+from typing import Final
+
+from rich.cells import cell_len
+from rich.console import Console, RenderableType
+from rich.terminal_theme import SVG_EXPORT_THEME
+from rich.text import Text
+
+from specdec_cli.events import Start
+from specdec_cli.fates import Fate, TokenStream
+from specdec_cli.format import count
+from specdec_cli.kinds import kind_of
+from specdec_cli.trace import Reply, Trace
+from specdec_cli.ui.html import sanitize
+from specdec_cli.ui.panel.answer import ANSWER_STYLES
+from specdec_cli.ui.panel.frame import render
+from specdec_cli.ui.panel.state import PanelState, drafting
+from specdec_cli.ui.summary import SEPARATOR, summary
+from specdec_cli.ui.terminal import draw_controls, safe, visible
+
+COLUMNS: Final = 88
+GLYPHS: Final = {Fate.REJECTED: "✗", Fate.DISCARDED: "·", Fate.CORRECTION: "➜", Fate.BONUS: "★"}
+"""Drawn before the token; with underline and strike-through they show the fate without colour."""
+
+MEANINGS: Final = {
+    Fate.ACCEPTED: "drafted, and the target agreed",
+    Fate.CORRECTION: "the target's own token in place of a rejected one",
+    Fate.BONUS: "the target's own token after a fully accepted draft",
+    Fate.PLAIN: "the target's own token where nothing was drafted",
+    Fate.REJECTED: "drafted, and the target disagreed: not said",
+    Fate.DISCARDED: "drafted after a rejected token, never judged: not said",
+}
+STYLES: Final = {
+    **ANSWER_STYLES,
+    Fate.ACCEPTED: f"{ANSWER_STYLES[Fate.ACCEPTED]} underline",
+    Fate.REJECTED: "red strike",
+    Fate.DISCARDED: "dim strike",
+}
+_SVG: Final = """\
+<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" xmlns="http://www.w3.org/2000/svg" role="img">
+<style>
+.{unique_id}-matrix {{ font: {char_height}px/{line_height}px "Fira Code", Menlo, "DejaVu Sans Mono", monospace }}
+.{unique_id}-title {{ font: bold 18px sans-serif }}
+{styles}
+</style>
+<defs>{lines}</defs>
+{chrome}
+<g transform="translate({terminal_x}, {terminal_y})">{backgrounds}<g class="{unique_id}-matrix">
+{matrix}
+</g></g>
+</svg>
+"""
+_HTML: Final = """\
+<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<style>
+{{stylesheet}}
+body {{{{ color: {{foreground}}; background: {{background}}; margin: 2rem }}}}
+pre {{{{ font: 14px/1.35 Menlo, "DejaVu Sans Mono", Consolas, monospace }}}}
+</style></head>
+<body><pre><code style="font: inherit">{{code}}</code></pre></body></html>
+"""
+_RUN: Final = re.compile(r'textLength="[\d.]+"( clip-path="[^"]*")>([^<]*)<')
+_CELL: Final = 12.2
+"""Pixels of a cell in rich's pictures."""
+
+
+def recorder(columns: int = COLUMNS) -> Console:
+    """A console that keeps what is printed on it for `export_recorded`."""
+    return Console(
+        record=True,
+        width=columns,
+        file=io.StringIO(),
+        force_terminal=True,
+        color_system="truecolor",
+        no_color=False,
+        markup=False,
+        highlight=False,
+        emoji=False,
+    )
+
+
+def export_recorded(console: Console, suffix: str, title: str) -> str:
+    """What was printed on a `recorder`, as the text of a file that ends in `suffix`: .svg or .html."""
+    if suffix.lower() == ".html":
+        heading = escape(title).replace("{", "{{").replace("}", "}}")
+        return sanitize(console.export_html(theme=SVG_EXPORT_THEME, code_format=_HTML.format(title=heading)))
+    # rich gives a run one cell for each character, wide ones too.
+    drawing = console.export_svg(title=title, code_format=_SVG)
+    return sanitize(_RUN.sub(_fitted, drawing))
+
+
+def _fitted(run: re.Match[str]) -> str:
+    return f'textLength="{cell_len(unescape(run[2])) * _CELL:.1f}"{run[1]}>{run[2]}<'
+
+
+def picture(title: str, parts: Iterable[RenderableType], suffix: str, columns: int = COLUMNS) -> str:
+    """`parts`, one below the other, as a picture or a page."""
+    console = recorder(columns)
+    for part in parts:
+        console.print(part)
+    return export_recorded(console, suffix, title)
+
+
+def trace_picture(trace: Trace, suffix: str) -> str:
+    """Every reply of the trace, one below the other, and what the marks mean."""
+    parts = [part for reply in trace.replies for part in _reply(reply)]
+    return picture(f"specdec: {heading(trace.replies[0].start)}", [*parts, legend(trace)], suffix)
+
+
+def _reply(reply: Reply) -> Iterator[Text]:
+    start, finish = reply.start, reply.finish
+    yield Text.assemble((heading(start), "bold"), "\n", (settings(start), "dim"), "\n")
+    yield answer(reply)
+    state = PanelState()
+    for event in reply.events():
+        state = state.apply(event)
+    yield Text("\n").append_text(render(state, COLUMNS, 40))
+    yield Text("\n").join([*summary(start, finish, COLUMNS, below_panel=True), Text()])
+
+
+def answer(reply: Reply) -> Text:
+    """Every token of the reply, styled by its fate."""
+    text, stream, colours = Text(overflow="fold"), TokenStream(), drafting(reply.start)
+    for done in reply.rounds:
+        stream.expect(done)
+        for token in stream.feed(done.text):
+            text.append_text(_token(*token, colours))
+    for token in [*stream.feed(getattr(reply.end, "text_tail", "")), *stream.rest()]:
+        text.append_text(_token(*token, colours))
+    return text
+
+
+def _token(fate: Fate, piece: str, said: bool, coloured: bool) -> Text:
+    """The mark comes after the space with which most words begin; a line break is drawn as well as made."""
+    style = STYLES[fate] if coloured else ""
+    if not said:
+        return Text(GLYPHS.get(fate, "") + visible(piece), style)
+    shown = draw_controls(piece).replace("\n", "↵\n")
+    word = shown.lstrip(" ")
+    text = Text(shown[: len(shown) - len(word)] + GLYPHS.get(fate, "") * bool(word) + word)
+    text.highlight_regex(r"\S+", style)
+    return text
+
+
+def legend(trace: Trace) -> Text:
+    """What the marks mean, and who drafted how well."""
+    rows = [
+        Text.assemble((f"{GLYPHS.get(fate, '')}{fate}", STYLES[fate]), " " * (14 - len(GLYPHS.get(fate, "") + fate)))
+        .append(meaning, "dim")
+        for fate, meaning in MEANINGS.items()
+    ]  # fmt: skip
+    drafted, accepted = Counter[str](), Counter[str]()
+    for reply in trace.replies:
+        drafted.update(reply.finish.stats.get("drafted_by", {}))
+        accepted.update(reply.finish.stats.get("accepted_by", {}))
+    for name, number in sorted(drafted.items()):
+        about = kind_of(name).about
+        told = f"{about + ', ' if about else ''}{accepted[name]} of {count(number, 'token')} accepted"
+        rows.append(Text.assemble(f"{safe(name)[:13]:<14}", (f"drafted: {told}", "dim")))
+    return Text("\n").join(rows)
+
+
+def heading(start: Start) -> str:
+    """The target, and the draft if there is one; of a folder the last part."""
+    target, draft = (
+        safe(name.rstrip("/").rpartition("/")[2] if name.count("/") > 1 else name.removeprefix("specdec:"))
+        for name in (start.target, start.draft or "")
+    )
+    return f"{target} with {draft}" if draft else target
+
+
+def settings(start: Start) -> str:
+    """The settings in effect, in one line."""
+    drafts = kind_of(start.drafter).drafts
+    parts = [start.drafter, f"K {start.k}", f"rule {start.rule}"] if drafts else ["plain decoding"]
+    parts += [f"held to a {start.constraint}, which drafts what it forces"] if start.constraint else []
+    parts += [f"temperature {start.temperature:g}", *([] if start.seed is None else [f"seed {start.seed}"])]
+    return safe(SEPARATOR.join([*parts, start.dtype, start.device]))

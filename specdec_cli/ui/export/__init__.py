@@ -1,1 +1,0 @@
-"""A trace as coloured text, a page or a picture."""
