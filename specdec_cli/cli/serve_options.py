@@ -1,26 +1,34 @@
-"""The options of `serve`: where it listens, who may come in, and how much it keeps."""
+"""The options of `serve`: where it listens, who may come in, how much it keeps; and `--print-config`."""
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
+import typer
+
+from specdec_cli.cli import complete
 from specdec_cli.cli.options import option
 from specdec_cli.errors import UsageError
-from specdec_cli.request import within
-from specdec_cli.serve.options import DeskOptions
+from specdec_cli.request import one_name, within
+from specdec_cli.serve.clients import CLIENTS, KEY, Connection, notes
 
-KEY = "SPECDEC_API_KEY"
+if TYPE_CHECKING:
+    from specdec_cli.pairs.resolve import Resolved
+
 NO_KEY = f"give one: --api-key-file FILE, or {KEY} in the environment"
 NEVER = ("0", "never")
-USUAL = DeskOptions()
+CONFIG = "--print-config"
+# What `serve.scheduler` takes where nothing is said; its import would load mlx.
+SLOTS, PARALLEL = 16, 2
 
 
 @dataclass(frozen=True, slots=True)
-class DoorOptions:
+class AccessOptions:
     """Where the server listens, and who may come in."""
 
     host: Annotated[
@@ -98,7 +106,7 @@ class KeepOptions:
             help="Conversations whose caches are kept.",
             advanced=True,
         ),
-    ] = USUAL.slots
+    ] = SLOTS
     cache_bytes: Annotated[
         int | None,
         option(
@@ -133,7 +141,7 @@ class KeepOptions:
             callback=within("--parallel", 1),
             help="Answers whose rounds take turns; more wait.",
         ),
-    ] = USUAL.parallel
+    ] = PARALLEL
     idle_unload: Annotated[
         str, option(metavar="TIME", env="IDLE_UNLOAD", help="Idle time until the models are let go; never: they stay.")
     ] = "10m"
@@ -143,3 +151,44 @@ class KeepOptions:
     log: Annotated[
         Path | None, option(metavar="FILE", help="Write every prompt and answer to FILE, as JSON Lines.", advanced=True)
     ] = None
+
+
+def known_client(value: str | None) -> str | None:
+    """Raises: UsageError, with the nearest, for a client that is none."""
+    return None if value is None else one_name(CONFIG, tuple(CLIENTS))(value)
+
+
+PrintConfig = Annotated[
+    str | None,
+    option(
+        CONFIG,
+        metavar="CLIENT",
+        callback=known_client,
+        help=f"Print what {', '.join(list(CLIENTS)[:-1])} or {list(CLIENTS)[-1]} must be told, and end.",
+        show_default=False,
+        autocompletion=complete.one_of(CLIENTS),
+    ),
+]
+
+
+def print_config(
+    name: str, found: Resolved, host: str, port: int, wants_key: bool, max_context: int | None, plain: bool
+) -> None:
+    """Settings of the client `name` for this pair at that address, on stdout; no weight is read.
+
+    Raises: NotAvailable, Refused, UsageError.
+    """
+    from specdec_cli.kinds import DRAFTERS
+    from specdec_cli.serve.http.access import AccessPolicy
+    from specdec_cli.session.facts import pair_facts
+    from specdec_cli.ui.display import print_notice
+
+    if port == 0:
+        raise UsageError(f"{CONFIG} {name} needs the port that clients will find", "for example: --port 8040")
+    facts = pair_facts(found.pair, DRAFTERS[found.drafter])
+    limits = [limit for limit in (facts.context_limit, max_context) if limit is not None]
+    tools = facts.tokenizer.call_marks is not None
+    to = Connection(AccessPolicy(port, host).url, found.pair.name, min(limits, default=None), wants_key, tools)
+    for note in notes(name, to):
+        print_notice(sys.stderr, note, plain)
+    typer.echo(CLIENTS[name].write(to))

@@ -74,12 +74,12 @@ def posting(url):
 def body(pairs):
     import specdec_cli
     from fakes.server import serving
-    from specdec_cli.serve.desk import make_desk
     from specdec_cli.serve.model import Model
+    from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
 
     pair = specdec_cli.load("demo")
     model = Model.of(pair, specdec_cli.Request(k=2), 0)
-    desk = make_desk(lambda: pair, idle_seconds=None)
+    desk = Scheduler(lambda: pair, SchedulerOptions(idle_seconds=None))
     for limit in (model.context_limit, 262_144):
         with serving(replace(model, context_limit=limit), desk) as (url, _), posting(url) as long:
             said = []

@@ -12,15 +12,15 @@ from statistics import median
 import specdec_cli as specdec
 from specdec_cli.events import Finish
 from specdec_cli.request import Request
-from specdec_cli.serve.desk import make_desk
 from specdec_cli.serve.job import Job
+from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
 
 PROMPTS = ("def read_lines(path):", "class Stack:", "import json\n\ndef load(path):", "for line in open(name):")
 
 
 def main(answers=40, tokens=1):
     pair = specdec.load("demo")
-    desk = make_desk(lambda: pair, idle_seconds=None, slots=1, cache_bytes=0)
+    desk = Scheduler(lambda: pair, SchedulerOptions(idle_seconds=None, slots=1, cache_bytes=0))
     request, found = Request(max_tokens=tokens, k=4), []
     for number in range(answers + 1):
         prompt = pair.text_tokens(PROMPTS[number % len(PROMPTS)])

@@ -10,18 +10,18 @@ import time
 from contextlib import contextmanager
 from dataclasses import replace
 
-from specdec_cli.serve.http.guard import Door
+from specdec_cli.serve.http.access import AccessPolicy
 from specdec_cli.serve.http.server import Server, listen
 from specdec_cli.serve.http.service import Service
 
 
 @contextmanager
-def serving(model, desk, records=None, page=None, switch=None, **door):
+def serving(model, desk, records=None, page=None, switch=None, **policy):
     """(base URL, service) of a server that listens; it ends with the block."""
     listening = listen("127.0.0.1", 0)
     port = listening.getsockname()[1]
     tell = (lambda record: None) if records is None else records.append
-    service = Service(model, desk, replace(Door(port), **door), tell, page or {}, switch)
+    service = Service(model, desk, replace(AccessPolicy(port), **policy), tell, page or {}, switch)
     started = threading.Event()
     server = Server(service, started.set)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])), daemon=True)

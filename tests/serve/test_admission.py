@@ -3,8 +3,7 @@
 import pytest
 
 from fakes.serving import ids, job
-from specdec_cli.serve.admission import require_room, room_beside, tokens_of
-from specdec_cli.serve.job import TooLarge, TooLong
+from specdec_cli.serve.job import TooLarge, TooLong, most_tokens, require_room, room_beside
 from specdec_cli.session.capacity import Capacity
 
 GB = 10**9
@@ -21,7 +20,7 @@ def test_a_prompt_that_fills_the_context_is_too_long():
 
 
 def test_an_answer_longer_than_the_context_is_cut_and_not_refused():
-    assert tokens_of(job(ids(100), 50_000), CAPACITY) == 4000
+    assert most_tokens(job(ids(100), 50_000), CAPACITY) == 4000
 
 
 def test_caches_beside_the_weights_that_need_too_much_are_too_large():

@@ -11,9 +11,8 @@ import pytest
 from fakes.serving import Client, alone, answer, ids, job, tiny_loaded
 from specdec_cli.errors import NotAvailable
 from specdec_cli.events import Failure
-from specdec_cli.serve.desk import GenerationDesk
 from specdec_cli.serve.job import TooLarge, TooLong
-from specdec_cli.serve.options import DeskOptions
+from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
 
 KINDS = {"": "plain", "b": "recurrent", "c": "window"}
 
@@ -37,7 +36,7 @@ class Shelf:
         return pair
 
     def desk(self, **options):
-        return GenerationDesk(self.load, DeskOptions(**{"cache_bytes": 1 << 30, **options}), switch=self.load)
+        return Scheduler(self.load, SchedulerOptions(**{"cache_bytes": 1 << 30, **options}), switch=self.load)
 
 
 @pytest.fixture
@@ -110,7 +109,7 @@ def test_a_pair_that_was_never_here_is_measured_once_it_is(shelf, monkeypatch):
     monkeypatch.setitem(KINDS, "b", "plain")
     bounded = tiny_loaded(shelf.folder / "bounded", "plain", context_limit=20)
     monkeypatch.setattr(shelf, "load", None)
-    desk._generation._load = lambda name: bounded
+    desk._switch = lambda name: bounded
     late = answer(desk, of("b")).end
     assert isinstance(late, Failure) and late.message == "prompt is too long: 30 tokens > 19 maximum"
     assert late.exit_code == TooLong.exit_code == 2 and TooLarge.exit_code == 5

@@ -6,7 +6,7 @@ import pytest
 
 from fakes.serving import Client, alone, answer, desk_of, ids, job, tiny_loaded
 from fakes.transcripts import allowed_tokens, turns_of, unread
-from specdec_cli.serve.slots import Kept, Slots
+from specdec_cli.serve.conversations import Conversation, Conversations
 from specdec_cli.session.slot import Slot
 from specdec_cli.session.stopwatch import Stopwatch
 
@@ -48,12 +48,13 @@ class Opened:
         self.slot = slot or Slot(Held())
 
 
-class Store(Slots):
+class Store(Conversations):
     """Slots in which a job is done at once: it reads its prompt and says `said`."""
 
     def __init__(self, budget_bytes=1 << 20, most=9):
         self.now = 0
-        super().__init__(lambda slot: Kept(Opened(slot), Stopwatch(self.tick)), budget_bytes, most, 8, self.tick)
+        begin = lambda slot: Conversation(Opened(slot), Stopwatch(self.tick))  # noqa: E731
+        super().__init__(begin, budget_bytes, most, 8, self.tick)
 
     def tick(self):
         self.now += 1
@@ -111,7 +112,7 @@ def test_of_equal_prefixes_the_one_of_that_key_is_taken():
     kept = {key: store.run([*SYSTEM, *ONE], key=key, ends=(100,))[1] for key in ("a", "b")}
     taken = store.take(job([*SYSTEM, *ONE, 5], key="a"))
     busy = store.take(job([*SYSTEM, *ONE, 5], key="a"))
-    assert taken.key == "a" and taken is kept["a"] and busy is not taken
+    assert taken.conversation_id == "a" and taken is kept["a"] and busy is not taken
 
 
 def test_a_slot_in_use_is_copied_and_never_shared():

@@ -6,9 +6,8 @@ from dataclasses import replace
 import pytest
 
 from fakes.serving import alone, answer, ids, job, tiny_loaded
-from specdec_cli.serve.desk import GenerationDesk
-from specdec_cli.serve.folder import opened
-from specdec_cli.serve.options import DeskOptions
+from specdec_cli.serve.disk import open_folder
+from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
 
 PROMPT = ids(200, 5)
 OTHERS = "{} has 1 conversation of other models or versions: kept for those"
@@ -31,9 +30,9 @@ class Switching:
 
     def restart(self):
         self._ends.close()
-        self.folder = self._ends.enter_context(opened(self.root / "kept", self._bytes, self.said.append))
-        options = DeskOptions(**{"cache_bytes": 1 << 30, **self._options})
-        self.desk = GenerationDesk(self.pair, options, folder=self.folder, switch=self.pair)
+        self.folder = self._ends.enter_context(open_folder(self.root / "kept", self._bytes, self.said.append))
+        options = SchedulerOptions(**{"cache_bytes": 1 << 30, **self._options})
+        self.desk = Scheduler(self.pair, options, folder=self.folder, switch=self.pair)
         self._ends.callback(self.desk.close)
 
     def talk(self, name, number=0, prompt=PROMPT, **more):
@@ -97,7 +96,7 @@ def test_the_folder_s_bytes_hold_over_all_pairs_and_who_was_not_used_for_longest
         for number in range(6):
             for name in ("", "b"):
                 server.talk(name, number, ids(200, number))
-        assert len(server.desk._generation.slots._kept) == 1
+        assert len(server.desk._conversations._kept) == 1
         server.restart()
         server.held.append(server.folder.nbytes)
         newest = [server.talk(name, 5)[0] for name in ("b", "")]

@@ -2,67 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from specdec_cli.events import TokenLogprob
 from specdec_cli.models.fill import Gap
-from specdec_cli.serve.http.answer import Answer, Piece, Said
-from specdec_cli.serve.http.ask import Ask, Prompt
-from specdec_cli.serve.http.chat import MOST_CHOICES, MOST_TOP, wants_usage
-from specdec_cli.serve.http.chunks import ChunkVoice
+from specdec_cli.models.tokenizer import Tokenizer
+from specdec_cli.serve.http.answer import Answer, ChatRequest, Delta, Prompt, TextDelta
+from specdec_cli.serve.http.dialect import ChunkDialect, finite
 from specdec_cli.serve.http.errors import bad_field
-from specdec_cli.serve.http.fields import Fields
-from specdec_cli.serve.http.infill import filled
-from specdec_cli.serve.http.sampling import predicted, request_of, shape_of
-from specdec_cli.serve.http.scores import text_scores
+from specdec_cli.serve.http.infill import fill_in
+from specdec_cli.serve.http.sampling import request_of, shape_of
+from specdec_cli.serve.http.schema import MOST_CHOICES, TextBody, parse
 from specdec_cli.serve.model import Model
 
 
-def read(body: Fields, model: Model) -> Ask:
+def read(values: Mapping[str, Any], model: Model) -> ChatRequest:
     """What the body asks for. Raises: HttpError."""
-    body.refuse(echo="the prompt is not repeated, nor are its tokens scored; put it before the answer yourself")
-    choices = body.whole("n", 1, MOST_CHOICES) or 1
-    if (best := body.whole("best_of", 1, MOST_CHOICES)) not in (None, choices):
-        raise bad_field("best_of", f"{best} answers to choose {choices} from are not made; ask for n")
+    body = parse(TextBody, values)
+    if body.best_of not in (None, body.n):
+        raise bad_field("best_of", f"{body.best_of} answers to choose {body.n} from are not made; ask for n")
     shape, constraint = shape_of(body)
-    request = replace(
-        request_of(body, model.base, model.vocab_size),
-        constraint=constraint,
-        logprobs=body.whole("logprobs", 0, MOST_TOP),
-        predict=predicted(body),
-    )
-    (text, *others), ends, stops = _prompts(body, model)
-    if choices * (1 + len(others)) > MOST_CHOICES:
-        raise bad_field("prompt", f"{choices * (1 + len(others))} answers, and at most {MOST_CHOICES} are made at once")
-    return Ask(
-        request=replace(request, stop_tokens=stops),
+    request = request_of(body, model.base, model.vocab_size)
+    (text, *others), prefixes, stops = _prompts(body, model)
+    if body.n * (1 + len(others)) > MOST_CHOICES:
+        raise bad_field("prompt", f"{body.n * (1 + len(others))} answers, and at most {MOST_CHOICES} are made at once")
+    return ChatRequest(
+        request=replace(request, constraint=constraint, logprobs=body.logprobs, stop_tokens=stops),
         text=text,
         others=tuple(others),
-        ends=ends,
+        reusable_prefixes=prefixes,
         shape=shape,
-        choices=choices,
-        stream=body.flag("stream"),
-        rounds=body.flag("specdec"),
-        key=body.text("prompt_cache_key"),
-        noun="completions",
-        extra={"usage": wants_usage(body)},
+        choices=body.n,
+        stream=body.stream,
+        rounds=body.specdec,
+        conversation_id=body.prompt_cache_key,
+        endpoint="completions",
+        extra={"usage": body.stream_options.include_usage},
     )
 
 
-def _prompts(body: Fields, model: Model) -> tuple[list[Prompt], tuple[int, ...], tuple[int, ...]]:
+def _prompts(body: TextBody, model: Model) -> tuple[list[Prompt], tuple[int, ...], tuple[int, ...]]:
     """(texts or ids, lengths of what others share of them, tokens that end the answer)."""
-    value, after = body.raw("prompt"), body.text("suffix")
+    value = body.prompt
     several = isinstance(value, list) and value and all(isinstance(one, str | list) for one in value)
     prompts = [
         one if isinstance(one, str) else token_ids("prompt", one, model) for one in (value if several else [value])
     ]
-    if not after:
+    if not body.suffix:
         return prompts, (), ()
     if len(prompts) > 1 or not isinstance(prompts[0], str):
         raise bad_field("suffix", "it goes with a prompt that is one text")
-    filling, stops = filled("suffix", Gap(prompts[0], after), model)
+    filling, stops = fill_in("suffix", Gap(prompts[0], body.suffix), model)
     return [filling.tokens], filling.ends, stops
 
 
@@ -76,7 +68,7 @@ def token_ids(name: str, value: Any, model: Model) -> tuple[int, ...]:
 
 
 @dataclass(slots=True)
-class TextVoice(ChunkVoice):
+class TextDialect(ChunkDialect):
     """An answer as a `text_completion`, or as its chunks."""
 
     chunk, object, prefix = "text_completion", "text_completion", "cmpl-"
@@ -85,11 +77,11 @@ class TextVoice(ChunkVoice):
         """Text has no beginning of its own."""
         return b""
 
-    def say(self, choice: int, piece: Piece, answer: Answer) -> bytes:
+    def say(self, choice: int, delta: Delta, answer: Answer) -> bytes:
         """Text as it comes."""
-        assert isinstance(piece, Said)
+        assert isinstance(delta, TextDelta)
         scores = self._scores(answer, answer.new_scores())
-        return self.event([{"index": choice, "text": piece.text, "logprobs": scores, "finish_reason": None}])
+        return self.event([{"index": choice, "text": delta.text, "logprobs": scores, "finish_reason": None}])
 
     def close(self, choice: int, answer: Answer) -> bytes:
         """Why it ended."""
@@ -117,3 +109,17 @@ class TextVoice(ChunkVoice):
 
 def _reason(answer: Answer) -> str:
     return "length" if answer.cut else "stop"
+
+
+def text_scores(tokenizer: Tokenizer, scores: Sequence[TokenLogprob]) -> dict[str, Any]:
+    """The parallel lists of /v1/completions."""
+    texts = [tokenizer.piece(score.token) for score in scores]
+    offsets = [0]
+    for text in texts:
+        offsets.append(offsets[-1] + len(text))
+    return {
+        "tokens": texts,
+        "token_logprobs": [finite(score.logprob) for score in scores],
+        "top_logprobs": [{tokenizer.piece(token): finite(logprob) for token, logprob in score.top} for score in scores],
+        "text_offset": offsets[:-1],
+    }

@@ -1,14 +1,18 @@
-"""What went wrong, in the shape of the dialect that asked (pure). Law: plain words, the field's name, no internals."""
+"""What went wrong, in the shape of the dialect that asked (pure): plain words, the field's name, no internals.
+
+No answer says where this machine's files are; whoever runs the server reads that in the log.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from specdec_cli.errors import DoesNotFit, NotAvailable, Refused, SpecdecError, UsageError
 from specdec_cli.events import Failure
-from specdec_cli.serve.http.places import says_where
 from specdec_cli.serve.job import Busy, TooLarge, TooLong
 
 # OpenAI's and Anthropic's names of a status.
@@ -26,6 +30,10 @@ FAILED = "the answer failed on the server; its log says why"
 NOT_LOADED = "the model cannot be loaded; the server's log says why"
 NO_MEMORY = "the memory is too small for the model; the server's log says both figures"
 SAYS_HOW = "the server's log says what to do"
+# A path from the root, from a home or from here; in an address of the web nothing is one.
+PATH = re.compile(r"(?<![\w./~-])(?:file:/{0,2}|~[\w.-]*|\.{1,2})?/(?=[^\s/])")
+# A Hub id, or a path like one.
+TWO_NAMES = re.compile(r"[^\s:;,'\"()]+/[^\s:;,'\"()]+")
 ANTHROPIC = "/v1/messages"
 LLAMA = ("/props", "/tokenize", "/detokenize", "/apply-template", "/health", "/metrics", "/slots", "/infill")
 
@@ -104,3 +112,15 @@ def of_failure(failure: Failure) -> HttpError:
     if failure.exit_code == DoesNotFit.exit_code:
         return does_not_fit(failure.message)
     return HttpError(400, failure.message) if failure.exit_code == UsageError.exit_code else HttpError(500, FAILED)
+
+
+def says_where(text: str) -> bool:
+    """Whether `text` has a path of this machine. Where one ends nobody can tell, for folders' names have blanks."""
+    return bool(PATH.search(text)) or any(_exists(names) for names in TWO_NAMES.findall(text))
+
+
+def _exists(name: str) -> bool:
+    try:
+        return Path(name).exists()
+    except OSError:
+        return False  # it is too long for a name

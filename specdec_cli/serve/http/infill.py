@@ -2,63 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from specdec_cli.events import RoundDone
 from specdec_cli.models.fill import FAMILIES, Filling, Gap
-from specdec_cli.serve.http import voice
-from specdec_cli.serve.http.answer import Answer, Piece, Said
-from specdec_cli.serve.http.ask import Ask
+from specdec_cli.serve.http import dialect
+from specdec_cli.serve.http.answer import Answer, ChatRequest, Delta, LineLimits, TextDelta
 from specdec_cli.serve.http.errors import HttpError, bad_field, shaped
-from specdec_cli.serve.http.fields import Fields
-from specdec_cli.serve.http.lines import LineLimits
-from specdec_cli.serve.http.sampling import predicted, request_of
+from specdec_cli.serve.http.sampling import request_of
+from specdec_cli.serve.http.schema import InfillBody, parse
 from specdec_cli.serve.model import Model
 
 PATH = "/infill"
-MOST_INDENT, MOST_MS = 1000, 10_000_000
-# How llama.cpp's clients say that they name no seed.
-NO_SEED = (-1, 2**32 - 1)
-UNKNOWN_HERE = {
-    "grammar": "what is filled in is not constrained",
-    "json_schema": "what is filled in is not constrained",
-    "ignore_eos": "the model's end of a text is the answer's",
-    "n_probs": "/v1/completions gives logprobs",
-    "lora": "adapters are not loaded",
-}
 
 
-def read(body: Fields, model: Model) -> Ask:
+def read(values: Mapping[str, Any], model: Model) -> ChatRequest:
     """What the body asks for. Raises: HttpError."""
-    body.refuse(**UNKNOWN_HERE)
-    if body.whole("n_cmpl", 1) not in (None, 1):
+    body = parse(InfillBody, values)
+    if body.n_cmpl != 1:
         raise bad_field("n_cmpl", "one answer is made for a request")
-    files = tuple((one.text("filename", "") or "", one.needed("text")) for one in body.each("input_extra"))
-    gap = Gap(body.needed("input_prefix"), body.needed("input_suffix"), body.text("prompt", "") or "", files)
-    filling, ends = filled("input_suffix", gap, model)
-    request = request_of(_usual(body), model.base, model.vocab_size)
-    return Ask(
-        request=replace(request, predict=predicted(body), stop_tokens=ends),
+    files = tuple((one.filename, one.text) for one in body.input_extra)
+    gap = Gap(body.input_prefix, body.input_suffix, body.prompt, files)
+    filling, stops = fill_in("input_suffix", gap, model)
+    return ChatRequest(
+        request=replace(request_of(body, model.base, model.vocab_size), stop_tokens=stops),
         text=filling.tokens,
-        ends=filling.ends,
-        lines=LineLimits(
-            body.whole("n_indent", 0, MOST_INDENT) or 0, max(body.number("t_max_predict_ms", -1, MOST_MS) or 0, 0) / 1e3
-        ),
-        stream=body.flag("stream"),
-        rounds=body.flag("specdec"),
-        noun="infill",
-        extra={"fields": body.texts("response_fields"), "tokens": body.flag("return_tokens")},
+        reusable_prefixes=filling.ends,
+        lines=LineLimits(body.n_indent, max(body.t_max_predict_ms, 0) / 1e3),
+        stream=body.stream,
+        rounds=body.specdec,
+        endpoint="infill",
+        extra={"fields": body.response_fields, "tokens": body.return_tokens},
     )
 
 
-def _usual(body: Fields) -> Fields:
-    """The body without what llama.cpp's clients send for nothing."""
-    return Fields({name: value for name, value in body.values.items() if name != "seed" or value not in NO_SEED})
-
-
-def filled(name: str, gap: Gap, model: Model) -> tuple[Filling, tuple[int, ...]]:
+def fill_in(name: str, gap: Gap, model: Model) -> tuple[Filling, tuple[int, ...]]:
     """(the prompt, the tokens that end its answer). Raises: HttpError, with the field `name`, where none can be."""
     fill = model.fill()
     if fill is None:
@@ -68,12 +48,12 @@ def filled(name: str, gap: Gap, model: Model) -> tuple[Filling, tuple[int, ...]]
 
 
 @dataclass(slots=True)
-class InfillVoice:
+class InfillDialect:
     """An answer in the shape of llama.cpp's own completions; a stream ends with its last chunk."""
 
-    ask: Ask
+    ask: ChatRequest
     model: str
-    silence: bytes = voice.COMMENT
+    silence: bytes = dialect.COMMENT
 
     def begin(self) -> bytes:
         """Text has no beginning of its own."""
@@ -83,18 +63,18 @@ class InfillVoice:
         """Nobody waits for it."""
         return b""
 
-    def say(self, choice: int, piece: Piece, answer: Answer) -> bytes:
+    def say(self, choice: int, delta: Delta, answer: Answer) -> bytes:
         """Text as it comes."""
-        assert isinstance(piece, Said)
-        return voice.event({"index": choice, "content": piece.text, "stop": False, **_read(answer)})
+        assert isinstance(delta, TextDelta)
+        return dialect.event({"index": choice, "content": delta.text, "stop": False, **_read(answer)})
 
     def show(self, choice: int, round: RoundDone) -> bytes:
         """A chunk without text."""
-        return voice.event({"index": choice, "content": "", "stop": False, "specdec": voice.round_values(round)})
+        return dialect.event({"index": choice, "content": "", "stop": False, "specdec": dialect.round_values(round)})
 
     def close(self, choice: int, answer: Answer) -> bytes:
         """All that is known of it; the text was said."""
-        return voice.event(self._shown(self._all(answer) | {"index": choice, "content": ""}))
+        return dialect.event(self._shown(self._all(answer) | {"index": choice, "content": ""}))
 
     def end(self, answers: Sequence[Answer]) -> bytes:
         """The last chunk was the end."""
@@ -102,11 +82,11 @@ class InfillVoice:
 
     def failed(self, error: HttpError) -> bytes:
         """The error as an event."""
-        return voice.event(shaped(PATH, error))
+        return dialect.event(shaped(PATH, error))
 
     def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
         """The one answer."""
-        return self._shown(self._all(answers[0]) | voice.rounds_of(answers))
+        return self._shown(self._all(answers[0]) | dialect.rounds_of(answers))
 
     def _all(self, answer: Answer) -> dict[str, Any]:
         finish = answer.finish
@@ -123,7 +103,7 @@ class InfillVoice:
             "has_new_line": "\n" in answer.text,
             "truncated": False,
             **_stopped(answer),
-            "timings": voice.timings([answer]),
+            "timings": dialect.timings([answer]),
         }
 
     def _shown(self, values: dict[str, Any]) -> dict[str, Any]:

@@ -282,7 +282,9 @@ def test_what_a_function_returned_is_read_as_far_as_it_is_text(pair, gpt, claude
 
 
 def test_errors_arrive_as_the_clients_own_kinds(gpt, claude):
-    with pytest.raises(openai.BadRequestError, match="temperature: 300 is outside 0 to 100") as bad:
+    with pytest.raises(
+        openai.BadRequestError, match="temperature: it is 300: Input should be less than or equal to 100"
+    ) as bad:
         gpt.chat.completions.create(model="demo", messages=ASKED, temperature=300)
     assert bad.value.param == "temperature"
     with pytest.raises(openai.NotFoundError, match="what is: demo"):

@@ -10,8 +10,8 @@ from fakes.desk import ScriptedDesk
 from fakes.fill_model import MARKS, fill_folder
 from fakes.server import serving
 from specdec_cli.models.fill import Fill, Gap
-from specdec_cli.serve.desk import make_desk
 from specdec_cli.serve.model import Model
+from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
 
 BEFORE, AFTER = "def read_lines(path):\n    ", "\n    return lines\n"
 RECORDS = []
@@ -33,7 +33,7 @@ def filler(folders):
 @pytest.fixture(scope="module")
 def editor(filler, folders):
     """A client of a server that can fill; its desk loads the pair in its own thread."""
-    desk = make_desk(lambda: specdec_cli.load(**folders), idle_seconds=None)
+    desk = Scheduler(lambda: specdec_cli.load(**folders), SchedulerOptions(idle_seconds=None))
     model = Model.of(filler, specdec_cli.Request(k=4), 1)
     with serving(model, desk, RECORDS) as (url, _), httpx.Client(base_url=url, timeout=60) as client:
         yield client

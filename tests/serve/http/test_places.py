@@ -4,8 +4,7 @@ import pytest
 
 from specdec_cli.errors import DoesNotFit, NotAvailable, Refused
 from specdec_cli.events import Failure
-from specdec_cli.serve.http.errors import explained, of_failure
-from specdec_cli.serve.http.places import says_where
+from specdec_cli.serve.http.errors import explained, of_failure, says_where
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,8 @@ from specdec_cli.errors import NotAvailable
 from specdec_cli.models.fill import Fill, Gap
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
-from specdec_cli.serve.desk import make_desk
-from specdec_cli.serve.model import Model, shown
-from specdec_cli.serve.switch import Switch
+from specdec_cli.serve.model import Model, Switch, public_name
+from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
 
 ASKED = {"messages": [{"role": "user", "content": "Sort a list."}], "max_tokens": 12, "temperature": 0}
 
@@ -40,7 +39,7 @@ def client(pairs):
     demo = specdec_cli.load("demo")
     model = Model.of(demo, Request(k=4), 1)
     switch = Switch(lambda: pairs, lambda pair: Request(k=0), 2)
-    desk = make_desk(lambda: specdec_cli.load("demo"), idle_seconds=None, switch=load)
+    desk = Scheduler(lambda: specdec_cli.load("demo"), SchedulerOptions(idle_seconds=None), switch=load)
     with serving(model, desk, switch=switch) as (url, _), httpx.Client(base_url=url, timeout=60) as client:
         yield client
     desk.close()
@@ -89,7 +88,7 @@ def test_the_pair_that_is_named_answers_and_the_first_one_after_it(client, pairs
 
 
 def test_a_pair_is_found_by_its_target_too(client, pairs):
-    assert said(client, model=shown(pairs["fills"].target))["choices"] == said(client, model="fills")["choices"]
+    assert said(client, model=public_name(pairs["fills"].target))["choices"] == said(client, model="fills")["choices"]
 
 
 def test_another_pair_s_tokenizer_marks_and_limits_are_its_own(client, pairs):
@@ -149,7 +148,8 @@ def broken(tmp_path_factory):
     pairs["gone"] = Pair("gone", str(root / "gone"), None)
     demo, records = specdec_cli.load("demo"), []
     switch = Switch(lambda: pairs, lambda pair: Request(k=0), 2)
-    desk = make_desk(lambda: demo, idle_seconds=None, switch=lambda name: specdec_cli.load(pairs[name]))
+    options = SchedulerOptions(idle_seconds=None)
+    desk = Scheduler(lambda: demo, options, switch=lambda name: specdec_cli.load(pairs[name]))
     with (
         serving(Model.of(demo, Request(k=4), 1), desk, records, switch=switch) as (url, _),
         httpx.Client(base_url=url, timeout=60) as client,

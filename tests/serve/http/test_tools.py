@@ -12,7 +12,7 @@ import specdec_cli
 from fakes.desk import ScriptedDesk, SequentialDesk
 from fakes.server import serving
 from fakes.tool_model import LONG
-from specdec_cli.serve.http.tools import Call, CallStream
+from specdec_cli.serve.http.call_stream import Call, CallStream
 from specdec_cli.serve.model import Model
 
 PARAMETERS = {
@@ -280,8 +280,9 @@ def test_the_prefixes_that_other_prompts_share_are_named(tooled, scripted):
     for messages in (first, second):
         httpx.post(f"{url}/v1/chat/completions", json={"messages": messages}, timeout=30).raise_for_status()
     one, two = (ticket.job for ticket in desk.jobs)
-    assert one.prompt[: one.ends[-1]] == two.prompt[: one.ends[-1]]
-    assert tooled.text(one.prompt[: one.ends[0]]) == "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n"
+    assert one.prompt[: one.reusable_prefixes[-1]] == two.prompt[: one.reusable_prefixes[-1]]
+    first = one.reusable_prefixes[0]
+    assert tooled.text(one.prompt[:first]) == "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n"
 
 
 def test_thinking_is_apart_from_the_answer_in_every_dialect(thinking, scripted):

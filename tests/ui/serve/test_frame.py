@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from fakes.desk_status import BUSY, IDLE, READS, WAITS, answering, rounds
-from specdec_cli.serve.status import DeskStatus, JobStatus, SlotStatus
-from specdec_cli.ui.serve.frame import frame_rows
+from specdec_cli.serve.status import ConversationStatus, JobStatus, SchedulerStatus
+from specdec_cli.ui.serve.panel import frame_rows
 
 URL = "http://127.0.0.1:8040"
 AT_80 = """\
@@ -77,9 +77,9 @@ def test_of_many_requests_the_oldest_are_shown_and_the_rest_counted():
 
 def test_where_not_all_rounds_fit_those_of_the_newest_request_are_shown():
     old, new = answering(seconds=9.0, rounds=rounds(0, 0)), answering(seconds=1.0, rounds=rounds(3, 3))
-    lines = drawn(DeskStatus(True, (old, new)), height=14)
+    lines = drawn(SchedulerStatus(True, (old, new)), height=14)
     assert sum("rounds" in line for line in lines) == 2
-    lines = drawn(DeskStatus(True, (old, new)), height=13)
+    lines = drawn(SchedulerStatus(True, (old, new)), height=13)
     assert [line for line in lines if "rounds" in line] == [lines[4]] and "✓✓✓ 4" in lines[4]
 
 
@@ -104,7 +104,7 @@ def test_no_word_of_an_answer_is_drawn_and_nothing_foreign_acts_on_the_terminal(
 
 
 def test_a_slot_in_use_whose_size_is_unknown_has_none():
-    assert "    – " in drawn(replace(BUSY, slots=(SlotStatus(20, 0, 0.0, True),)))[-2]
+    assert "    – " in drawn(replace(BUSY, slots=(ConversationStatus(20, 0, 0.0, True),)))[-2]
 
 
 def test_the_pair_that_took_the_place_of_the_first_is_named():

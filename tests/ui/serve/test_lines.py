@@ -1,6 +1,6 @@
 """The server's plain lines: figures alone, one line a reply."""
 
-from specdec_cli.ui.serve.lines import reply_line, started_lines
+from specdec_cli.ui.serve.log import reply_line, started_lines
 
 FACTS = {
     "path": "/v1/chat/completions",

@@ -9,7 +9,7 @@ from fakes.page import IN_BROWSER, answer_of, asked, greeted, until
 from specdec_cli.errors import NotAvailable
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
-from specdec_cli.serve.switch import Switch
+from specdec_cli.serve.model import Switch
 
 pytestmark = IN_BROWSER
 

@@ -12,7 +12,7 @@ from fakes.spoken import SpokenDesk
 from fakes.ui_script import ROUNDS, drafted
 from specdec_cli.fates import fates
 from specdec_cli.request import Request
-from specdec_cli.serve.desk import make_desk
+from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
 
 pytestmark = IN_BROWSER
 QUESTION = "Open a file."  # its answer ends
@@ -28,7 +28,7 @@ def replied(pair, text):
 
 def test_a_question_typed_by_keyboard_alone_gets_the_answer_of_specdec_run(tab, start, pair, model):
     records = []
-    url = start(make_desk(lambda: pair, idle_seconds=None), model, records=records)
+    url = start(Scheduler(lambda: pair, SchedulerOptions(idle_seconds=None)), model, records=records)
     asked(greeted(tab, url, "demo"), QUESTION)
     rounds, finish = replied(pair, QUESTION)
     assert answer_of(tab) == finish.text != ""

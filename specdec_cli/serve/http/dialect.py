@@ -1,23 +1,24 @@
-"""How a dialect says an answer (pure). Law: a stream says what the whole would, in pieces."""
+"""How a dialect writes an answer (pure): a stream says what the whole would, in pieces."""
 
 from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import Any, Protocol
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Protocol
 
 from specdec_cli.events import RoundDone, to_dict
-from specdec_cli.serve.http.answer import Answer, Piece
-from specdec_cli.serve.http.errors import HttpError, encoded
+from specdec_cli.serve.http.answer import Answer, ChatRequest, Delta
+from specdec_cli.serve.http.errors import HttpError, encoded, shaped
 
 SSE = "text/event-stream; charset=utf-8"
 COMMENT = b": still reading\n\n"
 
 
-class Voice(Protocol):
-    """One request's answers in its dialect's words; every method gives whole server-sent events.
+class Dialect(Protocol):
+    """One request's answers in a protocol's words; every method gives whole server-sent events.
 
     `begin` comes once, as soon as a job has started; `read` once its prompt was read; then pieces of any answer.
     """
@@ -32,7 +33,7 @@ class Voice(Protocol):
         """The prompt was read."""
         ...
 
-    def say(self, choice: int, piece: Piece, answer: Answer) -> bytes:
+    def say(self, choice: int, delta: Delta, answer: Answer) -> bytes:
         """A piece of answer `choice`."""
         ...
 
@@ -61,11 +62,6 @@ def event(values: Any, name: str | None = None) -> bytes:
     """One server-sent event."""
     head = f"event: {name}\n".encode() if name else b""
     return head + b"data: " + encoded(values) + b"\n\n"
-
-
-def joined(parts: Iterable[bytes]) -> bytes:
-    """Several events."""
-    return b"".join(parts)
 
 
 def round_values(round: RoundDone) -> dict[str, Any]:
@@ -134,3 +130,64 @@ def _details(answers: Sequence[Answer]) -> dict[str, int]:
         drafted = sum(answer.stats.get("drafted_by", {}).get("prediction", 0) for answer in answers)
         found |= {"accepted_prediction_tokens": accepted, "rejected_prediction_tokens": drafted - accepted}
     return found
+
+
+@dataclass(slots=True)
+class ChunkDialect:
+    """What OpenAI's two older endpoints have in common: chunks with choices, and a last one with the sums."""
+
+    path: ClassVar[str] = "/v1"
+    chunk: ClassVar[str]
+    object: ClassVar[str]
+    prefix: ClassVar[str]
+
+    ask: ChatRequest
+    model: str
+    created: int = field(default_factory=lambda: int(time.time()))
+    silence: bytes = COMMENT
+    id: str = ""
+
+    def __post_init__(self) -> None:
+        self.id = self.id or new_id(self.prefix)
+
+    def read(self, answer: Answer) -> bytes:
+        """How much was read, for clients that asked to see what happens; nobody else waits for it."""
+        shown = self.ask.rounds and answer.prefill
+        return self.event([], specdec=to_dict(shown)) if shown else b""
+
+    def show(self, choice: int, round: RoundDone) -> bytes:
+        """A chunk without choices."""
+        return self.event([], specdec={**round_values(round), "choice": choice})
+
+    def finished(self, choice: int, answer: Answer, values: dict[str, Any]) -> bytes:
+        """The last chunk of a choice; a single one has the timings."""
+        last = {"timings": timings([answer])} if self.ask.choices == 1 else {}
+        return self.event([{"index": choice, **values}], **last)
+
+    def end(self, answers: Sequence[Answer]) -> bytes:
+        """The sums, where they were asked for."""
+        closing = b""
+        if self.ask.extra.get("usage"):
+            closing = self.event([], usage=usage(answers), timings=timings(answers))
+        return closing + b"data: [DONE]\n\n"
+
+    def failed(self, error: HttpError) -> bytes:
+        """The error as an event."""
+        return event(shaped(self.path, error)) + b"data: [DONE]\n\n"
+
+    def event(self, choices: list[dict[str, Any]], **more: Any) -> bytes:
+        """One chunk."""
+        return event({**self._head(self.chunk), "choices": choices, **more})
+
+    def complete(self, choices: list[dict[str, Any]], answers: Sequence[Answer]) -> dict[str, Any]:
+        """All of it at once."""
+        found = {**self._head(self.object), "choices": choices, "usage": usage(answers)}
+        return {**found, "timings": timings(answers), **rounds_of(answers)}
+
+    def _head(self, kind: str) -> dict[str, Any]:
+        return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
+
+
+def finite(logprob: float) -> float:
+    """JSON has no infinity; OpenAI says -9999 for it."""
+    return max(logprob, -9999.0)
