@@ -41,8 +41,7 @@ class AccessOptions:
         Path | None, option(metavar="FILE", help=f"A file with the key that clients must send; else {KEY}.")
     ] = None
     allow_origin: Annotated[
-        list[str] | None,
-        option(metavar="URL", help="A web page that may use the server; repeatable.", advanced=True),
+        list[str] | None, option(metavar="URL", help="A web page that may use the server; repeatable.", advanced=True)
     ] = None
 
     allow_host: Annotated[
@@ -119,8 +118,7 @@ class KeepOptions:
         ),
     ] = None
     cache_dir: Annotated[
-        Path | None,
-        option(metavar="DIR", env="CACHE_DIR", help="Keep conversations there, beyond the server's end."),
+        Path | None, option(metavar="DIR", env="CACHE_DIR", help="Keep conversations there, beyond the server's end.")
     ] = None
     cache_dir_bytes: Annotated[
         int | None,

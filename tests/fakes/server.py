@@ -1,4 +1,4 @@
-"""A real uvicorn server on a free port, in a thread of this process."""
+"""A server in this process: its app alone, or a real uvicorn on a free port in a thread."""
 
 from __future__ import annotations
 
@@ -10,9 +10,21 @@ import time
 from contextlib import contextmanager
 from dataclasses import replace
 
+from starlette.testclient import TestClient
+
 from specdec_cli.serve.http.access import AccessPolicy
+from specdec_cli.serve.http.app import make_app
 from specdec_cli.serve.http.server import Server, listen
 from specdec_cli.serve.http.service import Service
+
+
+@contextmanager
+def local(model, desk, records=None, page=None, switch=None, **policy):
+    """A client of the app without any socket; the server's names are those of port 8040."""
+    tell = (lambda record: None) if records is None else records.append
+    service = Service(model, desk, replace(AccessPolicy(8040), **policy), tell, page or {}, switch)
+    app = make_app(service)
+    yield TestClient(app, "http://127.0.0.1:8040", raise_server_exceptions=False)
 
 
 @contextmanager

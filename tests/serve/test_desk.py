@@ -41,22 +41,6 @@ def test_an_answer_is_that_of_a_session_alone(pair, desk):
         assert client.end.tokens == alone(pair, request)
 
 
-def test_a_job_is_counted_before_its_last_event_is_delivered(desk):
-    seen = []
-
-    def look(client, event):
-        if isinstance(event, Finish):
-            seen.append(desk.status())
-
-    end = Client(desk, job(ids(40)), look).wait().end
-    (status,) = seen
-    totals, stats = status.totals, end.stats
-    assert (totals.jobs, totals.generated_tokens, totals.passes) == (1, stats["emitted_tokens"], stats["rounds"])
-    assert totals.draft_tokens == stats["draft_n"]
-    assert (totals.timed_tokens, totals.timed_seconds) == (stats["emitted_tokens"], stats["decode_seconds"])
-    assert not status.running and not any(slot.busy for slot in status.conversations)
-
-
 def storm(pair, desk, jobs, seed, cancel_share=0.3):
     """8 threads hand in `jobs`, in any order; some are cancelled after some events. The clients, by job."""
     rng, found, lock = random.Random(seed), {}, threading.Lock()
@@ -204,15 +188,6 @@ def test_a_short_answer_does_not_wait_for_a_long_prompt(pair, desk, monkeypatch)
     waited, _ = turns_before_the_first_token(desk, job(ids(8000), 10), job(ids(10, 5), 10), Reading)
     print(f"chunks of the long prompt before the first token of the short one: {waited}")
     assert waited <= 2
-
-
-def test_one_at_a_time_lets_the_short_one_wait(pair):
-    """Negative control: without turns the same count is large."""
-    desk, turns = desk_of(pair, parallel=1), []
-    long = Client(desk, job(ids(30), 100), lambda client, event: turns.append(event))
-    answer(desk, job(ids(20, 5), 10))
-    assert long.done.is_set() and len(turns) > 30
-    desk.close()
 
 
 def test_beyond_the_bound_a_job_is_refused_and_told_when_to_come_back(pair):
@@ -380,17 +355,3 @@ def test_the_totals_are_the_sums_of_all_jobs(pair, desk):
     assert totals.accepted_tokens == sum(s["draft_n_accepted"] for s in stats) == sum(totals.accepted_per_position)
     slots = desk.status().conversations
     assert slots and all(slot.tokens >= 30 and slot.nbytes > 0 and not slot.busy for slot in slots)
-
-
-def test_a_conversation_in_use_counts_with_the_bytes_of_its_length(desk):
-    """Two requests ran beside `0 B of 11.6 GB`."""
-    seen = []
-
-    def look(client, event):
-        if isinstance(event, RoundDone):
-            seen.append(desk.status())
-
-    Client(desk, job(ids(40), 4), look).wait()
-    busy = [status for status in seen if any(slot.busy for slot in status.conversations)]
-    assert busy and all(status.cache_bytes > 0 for status in busy)
-    assert all(status.cache_bytes == sum(slot.nbytes for slot in status.conversations) for status in busy)

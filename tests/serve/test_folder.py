@@ -2,7 +2,6 @@
 
 import errno
 import os
-import re
 import time
 
 import pytest
@@ -117,25 +116,6 @@ def test_the_budget_holds_and_the_least_recently_used_go(pair, tmp_path):
     assert Kept(tmp_path, budget // 3).names == [7]
 
 
-def test_one_that_grows_is_replaced(pair, tmp_path):
-    kept = Kept(tmp_path)
-    kept.put(pair, 1, ids(60), 1.0)
-    kept.folder.budget_bytes = int(kept.folder.nbytes * 1.5)
-    kept.put(pair, 1, ids(70), 2.0)
-    assert kept.names == [1] and kept.folder.holds(ids(70)) and not kept.said
-
-
-def test_a_conversation_larger_than_the_budget_is_not_written(pair, tmp_path):
-    kept = Kept(tmp_path, 10_000)
-    kept.put(pair, 1, ids(60))
-    assert kept.names == []
-    (line,) = kept.said
-    assert re.fullmatch(
-        rf"a conversation of \d+ kB has no room in {tmp_path}, which may have 10 kB: --cache-dir-bytes N gives it more",
-        line,
-    )
-
-
 def damages(whole):
     yield whole[:100]
     yield b""
@@ -153,20 +133,6 @@ def test_a_damaged_file_goes_with_one_line_and_is_never_believed(pair, tmp_path)
         kept = Kept(tmp_path)
         assert reached(kept, [*ids(60), 9]) is None
         assert kept.names == [] and len(kept.said) == 1 and kept.said[0].startswith(f"{path} is removed: ")
-
-
-def test_a_cache_that_changed_is_found_when_it_is_read(pair, tmp_path):
-    """The header is whole, so only reading the arrays tells."""
-    Kept(tmp_path).put(pair, 1, ids(60))
-    (path,) = tmp_path.iterdir()
-    whole = bytearray(path.read_bytes())
-    whole[len(whole) // 2] ^= 1
-    path.write_bytes(whole)
-    kept, slot = Kept(tmp_path), pair.slot()
-    entry = kept.folder.nearest([*ids(60), 9], None, 0, 1 << 30)
-    assert not kept.folder.restore(entry, slot) and not slot.tokens
-    assert kept.names == [] and kept.said[0].startswith(f"{path} is removed: it was changed")
-    assert reached(kept, [*ids(60), 9]) is None
 
 
 def test_other_models_conversations_are_left_and_counted(pair, tmp_path):
@@ -239,11 +205,6 @@ def test_a_folder_that_cannot_be_used_is_refused(tmp_path):
         pass
 
 
-def test_an_error_of_who_uses_it_stays_what_it_is(tmp_path):
-    with pytest.raises(BrokenPipeError), open_folder(tmp_path, None, print):
-        raise BrokenPipeError
-
-
 def test_another_pair_that_leaves_less_memory_takes_no_disk_from_the_conversations_that_are_there(pair, tmp_path):
     """Without --cache-dir-bytes, whose share follows the memory of the pair that is loaded."""
     kept = Kept(tmp_path, None, "large")
@@ -255,12 +216,3 @@ def test_another_pair_that_leaves_less_memory_takes_no_disk_from_the_conversatio
         assert kept.folder.budget_bytes == disk.USUAL_SHARE << 20 and kept.names == [0, 1, 2]
     kept.folder.index("larger", 1 << 21)
     assert kept.folder.budget_bytes == disk.USUAL_SHARE << 21
-
-
-def test_conversations_of_others_are_told_of_once_and_not_at_every_switch(pair, tmp_path):
-    Kept(tmp_path, fingerprint="them").put(pair, 1, ids(60))
-    kept = Kept(tmp_path)
-    for number, fingerprint in enumerate(["b", "us", "b"]):
-        kept.put(pair, 2 + number, ids(60, number))
-        kept.folder.index(fingerprint, 0)
-    assert kept.said == [f"{tmp_path} has 1 conversation of other models or versions: kept for those"]

@@ -47,12 +47,6 @@ def anyone(taken):
     return True
 
 
-def test_jobs_of_the_loaded_pair_that_wait_already_go_before_a_switch():
-    queue, jobs = of("b", "a", "b", "a")
-    assert [queue.take(anyone, "a") for _ in range(3)] == [jobs[1], jobs[3], jobs[0]]
-    assert queue.take(anyone, "b") is jobs[2]
-
-
 def test_jobs_that_come_later_do_not_put_a_switch_off():
     """Else one busy client could keep every other pair away."""
     queue, jobs = of("a", "b", "a")
@@ -94,16 +88,6 @@ def test_a_full_queue_says_how_many_wait_and_when_to_come_back():
     with pytest.raises(Busy, match="2 requests wait already, and 2 may") as refused:
         queue.put(taken())
     assert refused.value.retry_seconds == 20
-
-
-@pytest.mark.parametrize(("seconds", "told"), [(0.001, 1), (5000.0, 60)])
-def test_when_to_come_back_is_never_at_once_and_never_in_an_hour(seconds, told):
-    queue, _ = filled(1, 1)
-    for _ in range(200):
-        queue.note_seconds(seconds)
-    with pytest.raises(Busy) as refused:
-        queue.put(taken())
-    assert refused.value.retry_seconds == told
 
 
 def test_only_the_cancelled_leave_until_it_closes():

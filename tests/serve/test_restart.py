@@ -13,7 +13,6 @@ from fakes.transcripts import allowed_tokens, turns_of, unread
 from specdec_cli.engine import device
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.serve import conversations, scheduler
-from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
 
@@ -168,31 +167,6 @@ def test_a_conversation_that_memory_has_no_room_for_comes_back_from_the_folder(t
         assert all(server.ask(job([*prompt, 9], 8)).read_tokens <= 2 for prompt in prompts)
 
 
-def test_what_memory_cannot_hold_is_not_read_back(tmp_path):
-    pair, prompt = MAKERS["plain"](tmp_path), ids(400, 5)
-    with Restarting(pair, tmp_path / "kept") as server:
-        server.ask(job(prompt, 8))
-    (path,) = (tmp_path / "kept").iterdir()
-    with Restarting(pair, tmp_path / "kept", cache_bytes=path.stat().st_size - 1) as server:
-        client = server.ask(job([*prompt, 9], 8))
-        assert client.read_tokens == 401 and client.end.tokens == alone(pair, job([*prompt, 9], 8))
-    assert path.exists()
-
-
-def test_a_damaged_file_costs_only_its_reading(tmp_path):
-    pair, prompt = MAKERS["plain"](tmp_path), ids(400, 5)
-    with Restarting(pair, tmp_path / "kept") as server:
-        expected = server.ask(job([*prompt, 9], 8)).end.tokens
-    (path,) = (tmp_path / "kept").iterdir()
-    whole = bytearray(path.read_bytes())
-    whole[-5000] ^= 4
-    path.write_bytes(whole)
-    with Restarting(pair, tmp_path / "kept") as server:
-        client = server.ask(job([*prompt, 9], 8))
-        assert (client.end.tokens, client.read_tokens) == (expected, 401)
-        assert len(server.said) == 1 and f"{path} is removed: it was changed" in server.said[0]
-
-
 def test_a_pair_of_unknown_files_keeps_nothing(tmp_path):
     pair = replace(MAKERS["plain"](tmp_path), fingerprint="")
     with Restarting(pair, tmp_path / "kept") as server:
@@ -334,22 +308,3 @@ def test_memory_and_folder_are_flat_over_many_requests_and_restarts(tmp_path, mo
     assert all(accounted <= 5 * one and held <= 10 * one for accounted, held, _ in found)
     assert max(held for _, held, _ in found) > 5 * one
     assert thirds[1] <= thirds[0] + one and not server.said
-
-
-def test_loading_again_finds_the_conversations_of_the_pair_that_was_loaded(tmp_path):
-    """As when another pair is switched to: its fingerprint is another, and neither loses its own."""
-    pairs = [MAKERS["plain"](tmp_path), MAKERS["recurrent"](tmp_path)]
-    turn = iter([0, 1, 0])
-    with Restarting(pairs[0], tmp_path / "kept") as server:
-        prompt = ids(200, 5)
-        server.ask(job(prompt, 4))
-        server.desk.close()
-        desk = Scheduler(
-            lambda: pairs[next(turn)], SchedulerOptions(cache_bytes=1 << 30, idle_seconds=0.02), folder=server.folder
-        )
-        read = []
-        for _ in range(3):
-            read.append(answer(desk, job([*prompt, 9], 4)).read_tokens)
-            waited_for(lambda: not desk.health().loaded)
-        desk.close()
-    assert read[1] == 201 and read[0] <= 2 and read[2] <= 2

@@ -100,13 +100,6 @@ def test_an_answer_that_was_written_otherwise_is_the_same_conversation():
     assert len(list(store)) == 1
 
 
-def test_a_shared_system_prompt_alone_is_not_the_same_conversation():
-    store = Store()
-    for prompt in ([*SYSTEM, *ONE], [*SYSTEM, *TWO]):
-        store.run(prompt, ends=(100,))
-    assert store.lengths == [140, 140]
-
-
 def test_of_equal_prefixes_the_one_of_that_key_is_taken():
     store = Store()
     kept = {key: store.run([*SYSTEM, *ONE], key=key, ends=(100,))[1] for key in ("a", "b")}
@@ -133,15 +126,6 @@ def test_the_least_recently_used_go_first_and_leave_their_system_prompt():
     assert store.run([*SYSTEM, *TWO], ends=(100, 140))[0] == 100
     store.run([4] * 390)
     assert store.lengths == [390] and store.nbytes <= 400
-
-
-def test_one_system_prompt_is_left_once():
-    store = Store(budget_bytes=380)
-    for number in range(5):
-        store.run([*SYSTEM, *[number] * 40], ends=(100, 140))
-        assert store.nbytes <= 380
-    store.run([9] * 200)
-    assert store.lengths == [140, 200] and not any(kept.prefix_only for kept in store)
 
 
 def test_no_more_conversations_than_allowed_stay():

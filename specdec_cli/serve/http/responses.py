@@ -107,10 +107,7 @@ def _reasoning(identity: str, text: str, status: str) -> dict[str, Any]:
 
 
 # By kind of text: the item, its part, and the names of its events.
-KINDS = {
-    "msg": (_message, "output_text"),
-    "rs": (_reasoning, "reasoning_text"),
-}
+KINDS = {"msg": (_message, "output_text"), "rs": (_reasoning, "reasoning_text")}
 
 
 @dataclass(slots=True)

@@ -13,6 +13,8 @@ from specdec_cli.request import Request
 from specdec_cli.serve.model import Model
 from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
 
+pytestmark = pytest.mark.slow  # a server that listens
+
 SCRIPT = Script("list_files", {"folder": "src", "hidden": False}, "Two files: main.py and README.md.")
 SCHEMA = {"type": "object", "properties": {"folder": {"type": "string"}, "hidden": {"type": "boolean"}}}
 LONG_SYSTEM = "".join(f"Rule {i}: keep every answer short. " for i in range(170))  # 6,000 bytes, so 6,000 tokens

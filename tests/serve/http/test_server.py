@@ -12,6 +12,8 @@ from specdec_cli.serve.http.access import is_loopback
 from specdec_cli.serve.http.server import listen
 from specdec_cli.ui.serve.log import reply_line
 
+pytestmark = pytest.mark.slow  # a server that listens
+
 
 def test_small_writes_do_not_wait_for_each_other():
     """asyncio switches Nagle's delay off only for sockets that say they are TCP; each answer once took 40 ms more."""

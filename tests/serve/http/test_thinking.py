@@ -10,6 +10,9 @@ from fakes.desk import ScriptedDesk, SequentialDesk
 from fakes.server import serving
 from specdec_cli.serve.model import Model
 
+pytestmark = pytest.mark.slow  # a server that listens
+
+
 ASKED = [{"role": "user", "content": "Hi"}]
 DETAILS = {
     "/v1/chat/completions": ("completion_tokens_details", {"messages": ASKED}),
@@ -24,11 +27,7 @@ def reasoning(usage, path):
 @pytest.mark.parametrize("path", DETAILS)
 @pytest.mark.parametrize(
     "steps, expected",
-    [
-        (["a", "b\n", "</thi", "nk>", "\n", "The answer, with </think>"], 4),
-        (["a", "b"], 2),
-        (["</think>", "x"], 1),
-    ],
+    [(["a", "b\n", "</thi", "nk>", "\n", "The answer, with </think>"], 4), (["a", "b"], 2), (["</think>", "x"], 1)],
     ids=["closed", "never closed", "at once"],
 )
 def test_the_tokens_until_the_end_of_the_thinking_are_counted(thinking, path, steps, expected):
@@ -37,14 +36,6 @@ def test_the_tokens_until_the_end_of_the_thinking_are_counted(thinking, path, st
         answer = httpx.post(url + path, json=DETAILS[path][1], timeout=20).json()
     desk.close()
     assert reasoning(answer["usage"], path) == expected
-
-
-def test_a_model_that_does_not_think_has_no_such_figure(tooled):
-    desk = ScriptedDesk(["<think>a</think>b"])
-    with serving(tooled, desk) as (url, _):
-        usage = httpx.post(f"{url}/v1/chat/completions", json={"messages": ASKED}, timeout=20).json()["usage"]
-    desk.close()
-    assert "completion_tokens_details" not in usage
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

@@ -72,12 +72,6 @@ def test_what_is_text_and_what_is_a_call_does_not_depend_on_where_pieces_end(too
         assert split(tooled, text, iter(lambda: luck.randint(1, 9), None)) == wanted
 
 
-def test_text_before_a_call_is_not_held_back_but_for_what_may_begin_one(tooled):
-    stream = CallStream(tooled.tokenizer, TOOLS)
-    assert stream.feed("I look at <") == ["I look at"]
-    assert stream.feed("b>") == [" <b>"]
-
-
 def by_letters(text):
     return [text[at : at + 3] for at in range(0, len(text), 3)]
 
@@ -113,21 +107,6 @@ def test_openai_s_client_gets_several_calls_streamed_or_not(scripted):
     calls = [(call.function.name, json.loads(call.function.arguments)) for call in last.message.tool_calls]
     assert (last.message.content, calls, last.finish_reason) == ("I look.", [A, B], "tool_calls")
     gpt.close()
-
-
-def test_a_call_is_told_as_soon_as_it_is_whole_and_its_arguments_in_pieces(scripted):
-    url, _, _ = scripted(
-        "<tool_call>" + json.dumps({"name": "read", "arguments": {"path": "x" * 200}}) + "</tool_call> on"
-    )
-    asked = {"messages": ASKED, "tools": TOOLS, "stream": True}
-    with httpx.stream("POST", f"{url}/v1/chat/completions", json=asked, timeout=30) as reply:
-        chunks = [json.loads(line[6:]) for line in reply.iter_lines() if line.startswith("data: {")]
-    deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
-    told = [delta["tool_calls"][0] for delta in deltas if "tool_calls" in delta]
-    assert told[0]["function"] == {"name": "read", "arguments": ""} and told[0]["type"] == "function"
-    assert {one["index"] for one in told} == {0} and len(told) > 3
-    assert json.loads("".join(one["function"]["arguments"] for one in told)) == {"path": "x" * 200}
-    assert "".join(delta.get("content") or "" for delta in deltas).strip() == "on"
 
 
 def test_anthropic_s_client_gets_several_calls_streamed_or_not(scripted):
@@ -192,16 +171,6 @@ def test_a_tool_that_is_no_function_is_refused_by_its_kind(scripted, path):
     refused = httpx.post(f"{url}/v1/{path}", json={**body, "tools": [tool]}, timeout=30)
     message = f'tools[0].type: "{tool["type"]}" is no kind of tool here: only functions are'
     assert (refused.status_code, refused.json()["error"]["message"]) == (400, message)
-
-
-def test_a_broken_call_is_text_and_the_stream_goes_on(scripted):
-    broken = "<tool_call>{oops}</tool_call> and on"
-    url, _, _ = scripted(broken)
-    asked = {"messages": ASKED, "tools": TOOLS, "stream": True}
-    text = httpx.post(f"{url}/v1/chat/completions", json=asked, timeout=30).text
-    chunks = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
-    assert "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks) == broken
-    assert chunks[-1]["choices"][0]["finish_reason"] == "stop" and text.endswith("data: [DONE]\n\n")
 
 
 def test_one_call_is_enough_where_the_client_says_so(scripted):
@@ -317,11 +286,6 @@ def test_thinking_is_decided_by_the_prompt_that_the_template_made(thinking, scri
     assert texts == [said, said, "Yes."]
     ends = [thinking.text(ticket.job.prompt).endswith("<think>\n") for ticket in desk.jobs]
     assert ends == [False, False, True]
-
-
-def test_a_model_that_knows_no_functions_refuses_them_by_name(client):
-    refused = client.post("/v1/chat/completions", json={"messages": ASKED, "tools": TOOLS})
-    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "tools")
 
 
 @pytest.fixture(scope="module")
