@@ -7,7 +7,7 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,6 +25,12 @@ NEVER = ("0", "never")
 CONFIG = "--print-config"
 # What `serve.scheduler` takes where nothing is said; its import would load mlx.
 SLOTS, PARALLEL = 16, 2
+
+
+def _number(name: str, help: str, **more: Any) -> Any:
+    """An option for a whole number from 1 on."""
+    env = name.upper().replace("-", "_")
+    return option(metavar="N", env=env, callback=within(f"--{name}", 1), help=help, **more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,25 +102,12 @@ class AccessOptions:
 class KeepOptions:
     """How many conversations are kept and served at once."""
 
-    slots: Annotated[
-        int,
-        option(
-            metavar="N",
-            env="SLOTS",
-            callback=within("--slots", 1),
-            help="Conversations whose caches are kept.",
-            advanced=True,
-        ),
-    ] = SLOTS
+    slots: Annotated[int, _number("slots", "Conversations whose caches are kept.", advanced=True)] = SLOTS
     cache_bytes: Annotated[
         int | None,
-        option(
-            metavar="N",
-            env="CACHE_BYTES",
-            callback=within("--cache-bytes", 1),
-            help="Memory for the caches of kept conversations, in bytes.",
-            show_default="half of what the weights leave",
-            advanced=True,
+        _number(
+            *("cache-bytes", "Memory for the caches of kept conversations, in bytes."),
+            show_default="half of what the weights leave", advanced=True,
         ),
     ] = None
     cache_dir: Annotated[
@@ -122,24 +115,11 @@ class KeepOptions:
     ] = None
     cache_dir_bytes: Annotated[
         int | None,
-        option(
-            metavar="N",
-            env="CACHE_DIR_BYTES",
-            callback=within("--cache-dir-bytes", 1),
-            help="Bytes of disk for --cache-dir.",
-            show_default="four times --cache-bytes",
-            advanced=True,
+        _number(
+            "cache-dir-bytes", "Bytes of disk for --cache-dir.", show_default="four times --cache-bytes", advanced=True
         ),
     ] = None
-    parallel: Annotated[
-        int,
-        option(
-            metavar="N",
-            env="PARALLEL",
-            callback=within("--parallel", 1),
-            help="Answers whose rounds take turns; more wait.",
-        ),
-    ] = PARALLEL
+    parallel: Annotated[int, _number("parallel", "Answers whose rounds take turns; more wait.")] = PARALLEL
     idle_unload: Annotated[
         str, option(metavar="TIME", env="IDLE_UNLOAD", help="Idle time until the models are let go; never: they stay.")
     ] = "10m"

@@ -17,6 +17,8 @@ from specdec_cli.serve.http.app import make_app
 from specdec_cli.serve.http.server import Server, listen
 from specdec_cli.serve.http.service import Service
 
+LOCAL = "http://127.0.0.1:8040"
+
 
 @contextmanager
 def local(model, desk, records=None, page=None, switch=None, **policy):
@@ -24,7 +26,7 @@ def local(model, desk, records=None, page=None, switch=None, **policy):
     tell = (lambda record: None) if records is None else records.append
     service = Service(model, desk, replace(AccessPolicy(8040), **policy), tell, page or {}, switch)
     app = make_app(service)
-    yield TestClient(app, "http://127.0.0.1:8040", raise_server_exceptions=False)
+    yield TestClient(app, LOCAL, raise_server_exceptions=False)
 
 
 @contextmanager

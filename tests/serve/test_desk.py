@@ -151,45 +151,6 @@ def test_a_prompt_that_nobody_waits_for_is_not_read_to_its_end(pair, desk, monke
     assert again.end.tokens == alone(pair, job(ids(1000), 10))
 
 
-def turns_before_the_first_token(desk, long, short, started):
-    """Turns of `long` (rounds or chunks) between the coming of `short` and its first token."""
-    turns, begun, first = [], threading.Event(), []
-
-    def count(client, event):
-        if isinstance(event, Reading | RoundDone):
-            turns.append(event)
-        if isinstance(event, started):
-            begun.set()
-
-    running = Client(desk, long, count)
-    begun.wait(10)
-    before = len(turns)
-
-    def stop(client, event):
-        if isinstance(event, RoundDone) and not first:
-            first.append(len(turns) - before)
-
-    beside = Client(desk, short, stop).wait()
-    assert not running.done.is_set(), "the long job was over before the short one: nothing was shown"
-    running.ticket.cancel()
-    running.wait()
-    return first[0], beside
-
-
-def test_a_short_answer_does_not_wait_for_a_long_one(pair, desk):
-    short = job(ids(20, 5), 10)
-    waited, client = turns_before_the_first_token(desk, job(ids(30), 4000), short, RoundDone)
-    print(f"rounds of the long answer before the first token of the short one: {waited}")
-    assert waited <= 4 and client.end.tokens == alone(pair, short)
-
-
-def test_a_short_answer_does_not_wait_for_a_long_prompt(pair, desk, monkeypatch):
-    monkeypatch.setattr("specdec_cli.engine.device.prefill_tokens", lambda: 16)
-    waited, _ = turns_before_the_first_token(desk, job(ids(8000), 10), job(ids(10, 5), 10), Reading)
-    print(f"chunks of the long prompt before the first token of the short one: {waited}")
-    assert waited <= 2
-
-
 def test_beyond_the_bound_a_job_is_refused_and_told_when_to_come_back(pair):
     desk = desk_of(pair, parallel=1, queue=2)
     first = Client(desk, job(ids(30), 4000))

@@ -8,6 +8,8 @@ from fakes.serving import Client, Restarting, alone, ids, job, tiny_loaded
 from specdec_cli.engine import stored
 from specdec_cli.events import RoundDone
 
+pytestmark = pytest.mark.slow  # long answers beside a file
+
 
 @pytest.fixture
 def log(monkeypatch):

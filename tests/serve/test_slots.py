@@ -1,11 +1,9 @@
 """Which conversation a prompt goes on with, what is copied, what is dropped; and how little is read again."""
 
-from functools import partial
-
 import pytest
 
 from fakes.serving import Client, alone, answer, desk_of, ids, job, tiny_loaded
-from fakes.transcripts import allowed_tokens, turns_of, unread
+from fakes.transcripts import allowed_tokens
 from specdec_cli.serve.conversations import Conversation, Conversations
 from specdec_cli.session.slot import Slot
 from specdec_cli.session.stopwatch import Stopwatch
@@ -13,12 +11,6 @@ from specdec_cli.session.stopwatch import Stopwatch
 SLOW = ("window", "recurrent")
 EACH = ["plain", *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW)]
 # Conversations, turns of each, and tokens of the system message: two long ones ask more than one, which takes as long.
-LENGTHS = [
-    pytest.param(1, 6, 600, id="short-1"),
-    pytest.param(2, 6, 600, id="short-2"),
-    pytest.param(2, 30, 6000, id="agent-2", marks=pytest.mark.slow),
-    pytest.param(1, 30, 6000, id="agent-1", marks=[pytest.mark.slow, pytest.mark.full]),
-]
 
 
 class Held:
@@ -135,42 +127,6 @@ def test_no_more_conversations_than_allowed_stay():
     assert len(list(store)) == 3
     taken = [store.take(job([n] * 30)) for n in range(10, 14)]
     assert len(list(store)) == 4 and all(kept.busy for kept in taken)  # those in use stay
-
-
-def read_again(ask, kind, conversations, turns, system):
-    """(tokens read, tokens behind the first changed id) of every turn, the conversations taking turns."""
-    talks, heard, found = [turns_of(ask, 100 * n, turns, system) for n in range(conversations)], [], []
-    for _ in range(turns):
-        for talk in talks:
-            prompt, client = next(talk)
-            found.append((client.read_tokens, unread(heard, prompt)))
-            heard.append([*prompt, *client.end.tokens])
-    print(f"{kind}, {conversations} x {turns} turns: read {sum(read for read, _ in found)} tokens of {len(heard[-1])}")
-    print("  tokens read / behind the first change, turn by turn:", " ".join(f"{a}/{b}" for a, b in found))
-    return found
-
-
-@pytest.mark.parametrize("kind", EACH)
-@pytest.mark.parametrize(("conversations", "turns", "system_tokens"), LENGTHS)
-def test_a_turn_reads_what_is_new_and_the_way_to_the_nearest_snapshot(
-    tmp_path, kind, conversations, turns, system_tokens
-):
-    pair = tiny_loaded(tmp_path, kind, context_limit=65536)
-    desk = desk_of(pair)
-    found = read_again(partial(answer, desk), kind, conversations, turns, ids(system_tokens, 77))
-    assert found[0][0] == found[0][1] > system_tokens
-    for read, new in found[1:]:
-        assert read <= new + allowed_tokens(kind)
-    desk.close()
-
-
-def test_without_snapshots_at_the_ends_a_recurrent_model_reads_far_more(tmp_path, monkeypatch):
-    """Negative control: the second conversation finds no place to come back to."""
-    monkeypatch.setattr(Slot, "mark", lambda self, prompt, ends, snapshots: None)
-    desk = desk_of(tiny_loaded(tmp_path, "recurrent", context_limit=65536))
-    found = read_again(partial(answer, desk), "recurrent", 2, 3, ids(600, 77))
-    desk.close()
-    assert any(read > new + 500 for read, new in found[1:])
 
 
 @pytest.mark.slow

@@ -111,18 +111,13 @@ def usage(answer: Answer) -> dict[str, int]:
 
 
 @dataclass(slots=True)
-class BlockDialect:
+class BlockDialect(dialect.Dialect):
     """An answer as a `message`, or as its events."""
 
-    ask: ChatRequest
-    model: str
+    silence = b'event: ping\ndata: {"type":"ping"}\n\n'
     id: str = field(default_factory=lambda: dialect.new_id("msg_"))
-    silence: bytes = b'event: ping\ndata: {"type":"ping"}\n\n'
     _place: int = -1
     _open: str = ""
-
-    def begin(self) -> bytes:
-        return b""
 
     def read(self, answer: Answer) -> bytes:
         return _event({"type": "message_start", "message": self._message(answer, [], (None, None))}) + self.silence
@@ -140,9 +135,6 @@ class BlockDialect:
 
     def show(self, choice: int, round: RoundDone) -> bytes:
         return _event({"type": "specdec", "specdec": dialect.round_values(round)})
-
-    def close(self, choice: int, answer: Answer) -> bytes:
-        return b""
 
     def end(self, answers: Sequence[Answer]) -> bytes:
         (answer,) = answers

@@ -48,13 +48,6 @@ def read(values: Mapping[str, Any], model: Model) -> ChatRequest:
     )
 
 
-def reason(answer: Answer) -> str:
-    """OpenAI's word for how it ended."""
-    if answer.calls:
-        return "tool_calls"
-    return "length" if answer.cut else "stop"
-
-
 @dataclass(slots=True)
 class ChatDialect(ChunkDialect):
     """An answer as a `chat.completion`, or as its chunks."""
@@ -83,8 +76,8 @@ class ChatDialect(ChunkDialect):
             case Call():
                 return self._call(choice, delta)
         if self.ask.rounds:
-            said["specdec"] = _told(self._tokens[choice].feed(text))
-        return self._delta(choice, said, self._scores(answer, answer.new_scores()))
+            said["specdec"] = _fates(self._tokens[choice].feed(text))
+        return self.event([self.choice(choice, {"delta": said}, answer, answer.new_scores(), None)])
 
     def _call(self, choice: int, call: Call) -> bytes:
         place = self._calls.get(choice, 0)
@@ -93,64 +86,39 @@ class ChatDialect(ChunkDialect):
         pieces = [{"index": place, "function": {"arguments": piece}} for piece in call.pieces]
         return b"".join(self._delta(choice, {"tool_calls": [one]}) for one in (head, *pieces))
 
-    def close(self, choice: int, answer: Answer) -> bytes:
-        """Why it ended."""
-        scores = self._scores(answer, answer.new_scores())
-        unsaid = _told(self._tokens[choice].rest())
-        delta = {"specdec": unsaid} if unsaid else {}
-        return self.finished(choice, answer, {"delta": delta, "logprobs": scores, "finish_reason": reason(answer)})
+    def _delta(self, choice: int, delta: dict[str, Any]) -> bytes:
+        return self.event([{"index": choice, "delta": delta, "logprobs": None, "finish_reason": None}])
 
-    def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
-        """A message each."""
-        choices = [
-            {
-                "index": choice,
-                "message": message_of(answer),
-                "logprobs": self._scores(answer, answer.scores),
-                "finish_reason": reason(answer),
-            }
-            for choice, answer in enumerate(answers)
+    def last(self, choice: int) -> dict[str, Any]:
+        unsaid = _fates(self._tokens[choice].rest())
+        return {"delta": {"specdec": unsaid} if unsaid else {}}
+
+    def content(self, answer: Answer) -> dict[str, Any]:
+        """The whole message; its content is null where there are only calls."""
+        found: dict[str, Any] = {"role": "assistant", "content": answer.text or (None if answer.calls else "")}
+        if answer.thinking:
+            found["reasoning_content"] = answer.thinking
+        if answer.calls:
+            found["tool_calls"] = [
+                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                for call in answer.calls
+            ]
+        return {"message": found}
+
+    def table(self, tokenizer: Tokenizer, scores: Sequence[TokenLogprob]) -> dict[str, Any]:
+        """One entry a token, each with its best alternatives."""
+
+        def entry(token: int, logprob: float) -> dict[str, Any]:
+            spelled = tokenizer.table().tokens.get(token, b"")
+            return {"token": tokenizer.piece(token), "logprob": finite(logprob), "bytes": list(spelled)}
+
+        content = [
+            {**entry(score.token, score.logprob), "top_logprobs": [entry(*top) for top in score.top]}
+            for score in scores
         ]
-        return self.complete(choices, answers)
-
-    def _delta(self, choice: int, delta: dict[str, Any], scores: dict[str, Any] | None = None) -> bytes:
-        return self.event([{"index": choice, "delta": delta, "logprobs": scores, "finish_reason": None}])
-
-    def _scores(self, answer: Answer, scores: Sequence[TokenLogprob]) -> dict[str, Any] | None:
-        if self.ask.request.logprobs is None:
-            return None
-        return {"content": chat_scores(answer.model.tokenizer, scores), "refusal": None}
+        return {"content": content, "refusal": None}
 
 
-def _told(tokens: Sequence[Judged]) -> list[tuple[str, str]]:
+def _fates(tokens: Sequence[Judged]) -> list[tuple[str, str]]:
     """[fate, text] of each; the texts of those that are neither rejected nor discarded are the delta's."""
     return [(token.fate.value, token.piece) for token in tokens]
-
-
-def message_of(answer: Answer) -> dict[str, Any]:
-    """The whole message; its content is null where there are only calls."""
-    found: dict[str, Any] = {"role": "assistant", "content": answer.text or (None if answer.calls else "")}
-    if answer.thinking:
-        found["reasoning_content"] = answer.thinking
-    if answer.calls:
-        found["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in answer.calls
-        ]
-    return found
-
-
-def chat_scores(tokenizer: Tokenizer, scores: Sequence[TokenLogprob]) -> list[dict[str, Any]]:
-    """One entry a token, the stop token included where it was generated, each with its best alternatives."""
-    return [
-        {
-            **_entry(tokenizer, score.token, score.logprob),
-            "top_logprobs": [_entry(tokenizer, token, logprob) for token, logprob in score.top],
-        }
-        for score in scores
-    ]
-
-
-def _entry(tokenizer: Tokenizer, token: int, logprob: float) -> dict[str, Any]:
-    spelled = tokenizer.table().tokens.get(token, b"")
-    return {"token": tokenizer.piece(token), "logprob": finite(logprob), "bytes": list(spelled)}

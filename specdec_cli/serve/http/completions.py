@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 from specdec_cli.events import TokenLogprob
@@ -73,53 +74,22 @@ class TextDialect(ChunkDialect):
 
     chunk, object, prefix = "text_completion", "text_completion", "cmpl-"
 
-    def begin(self) -> bytes:
-        """Text has no beginning of its own."""
-        return b""
-
     def say(self, choice: int, delta: Delta, answer: Answer) -> bytes:
-        """Text as it comes."""
         assert isinstance(delta, TextDelta)
-        scores = self._scores(answer, answer.new_scores())
-        return self.event([{"index": choice, "text": delta.text, "logprobs": scores, "finish_reason": None}])
+        return self.event([self.choice(choice, {"text": delta.text}, answer, answer.new_scores(), None)])
 
-    def close(self, choice: int, answer: Answer) -> bytes:
-        """Why it ended."""
-        scores = self._scores(answer, answer.new_scores())
-        return self.finished(choice, answer, {"text": "", "logprobs": scores, "finish_reason": _reason(answer)})
+    def last(self, choice: int) -> dict[str, Any]:
+        return {"text": ""}
 
-    def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
-        """A text each."""
-        choices = [
-            {
-                "index": choice,
-                "text": answer.text,
-                "logprobs": self._scores(answer, answer.scores),
-                "finish_reason": _reason(answer),
-            }
-            for choice, answer in enumerate(answers)
-        ]
-        return self.complete(choices, answers)
+    def content(self, answer: Answer) -> dict[str, Any]:
+        return {"text": answer.text}
 
-    def _scores(self, answer: Answer, scores: Sequence[TokenLogprob]) -> dict[str, Any] | None:
-        if self.ask.request.logprobs is None:
-            return None
-        return text_scores(answer.model.tokenizer, scores)
-
-
-def _reason(answer: Answer) -> str:
-    return "length" if answer.cut else "stop"
-
-
-def text_scores(tokenizer: Tokenizer, scores: Sequence[TokenLogprob]) -> dict[str, Any]:
-    """The parallel lists of /v1/completions."""
-    texts = [tokenizer.piece(score.token) for score in scores]
-    offsets = [0]
-    for text in texts:
-        offsets.append(offsets[-1] + len(text))
-    return {
-        "tokens": texts,
-        "token_logprobs": [finite(score.logprob) for score in scores],
-        "top_logprobs": [{tokenizer.piece(token): finite(logprob) for token, logprob in score.top} for score in scores],
-        "text_offset": offsets[:-1],
-    }
+    def table(self, tokenizer: Tokenizer, scores: Sequence[TokenLogprob]) -> dict[str, Any]:
+        texts = [tokenizer.piece(score.token) for score in scores]
+        tops = [{tokenizer.piece(token): finite(logprob) for token, logprob in score.top} for score in scores]
+        return {
+            "tokens": texts,
+            "token_logprobs": [finite(score.logprob) for score in scores],
+            "top_logprobs": tops,
+            "text_offset": [*accumulate(map(len, texts), initial=0)][:-1],
+        }

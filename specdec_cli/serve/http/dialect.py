@@ -7,55 +7,59 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
-from specdec_cli.events import RoundDone, to_dict
+from specdec_cli.events import RoundDone, TokenLogprob, to_dict
+from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.serve.http.answer import Answer, ChatRequest, Delta
 from specdec_cli.serve.http.errors import HttpError, encoded, shaped
 
 SSE = "text/event-stream; charset=utf-8"
-COMMENT = b": still reading\n\n"
 
 
-class Dialect(Protocol):
-    """One request's answers in a protocol's words; every method gives whole server-sent events.
+@dataclass(slots=True)
+class Dialect:
+    """One request's answers in a protocol's words; every method gives whole server-sent events, or nothing.
 
     `begin` comes once, as soon as a job has started; `read` once its prompt was read; then pieces of any answer.
     """
 
-    silence: bytes
+    ask: ChatRequest
+    model: str
+    silence: ClassVar[bytes] = b": still reading\n\n"
+    path: ClassVar[str] = "/v1"
 
     def begin(self) -> bytes:
         """What comes first."""
-        ...
+        return b""
 
     def read(self, answer: Answer) -> bytes:
         """The prompt was read."""
-        ...
+        return b""
 
     def say(self, choice: int, delta: Delta, answer: Answer) -> bytes:
         """A piece of answer `choice`."""
-        ...
+        raise NotImplementedError
 
     def show(self, choice: int, round: RoundDone) -> bytes:
         """A round, for clients that asked to see them; the text it made printable comes after it."""
-        ...
+        raise NotImplementedError
 
     def close(self, choice: int, answer: Answer) -> bytes:
         """Answer `choice` is over."""
-        ...
+        return b""
 
     def end(self, answers: Sequence[Answer]) -> bytes:
         """All answers are over."""
-        ...
+        return b""
 
     def failed(self, error: HttpError) -> bytes:
         """An answer failed after the stream began."""
-        ...
+        return event(shaped(self.path, error))
 
     def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
         """The answers at once."""
-        ...
+        raise NotImplementedError
 
 
 def event(values: Any, name: str | None = None) -> bytes:
@@ -133,22 +137,29 @@ def _details(answers: Sequence[Answer]) -> dict[str, int]:
 
 
 @dataclass(slots=True)
-class ChunkDialect:
+class ChunkDialect(Dialect):
     """What OpenAI's two older endpoints have in common: chunks with choices, and a last one with the sums."""
 
-    path: ClassVar[str] = "/v1"
     chunk: ClassVar[str]
     object: ClassVar[str]
     prefix: ClassVar[str]
-
-    ask: ChatRequest
-    model: str
     created: int = field(default_factory=lambda: int(time.time()))
-    silence: bytes = COMMENT
     id: str = ""
 
     def __post_init__(self) -> None:
         self.id = self.id or new_id(self.prefix)
+
+    def last(self, choice: int) -> dict[str, Any]:
+        """What the last chunk of a choice still says."""
+        raise NotImplementedError
+
+    def content(self, answer: Answer) -> dict[str, Any]:
+        """The whole answer."""
+        raise NotImplementedError
+
+    def table(self, tokenizer: Tokenizer, scores: Sequence[TokenLogprob]) -> dict[str, Any]:
+        """Log-probabilities of tokens, the stop token included where it was generated."""
+        raise NotImplementedError
 
     def read(self, answer: Answer) -> bytes:
         """How much was read, for clients that asked to see what happens; nobody else waits for it."""
@@ -156,36 +167,51 @@ class ChunkDialect:
         return self.event([], specdec=to_dict(shown)) if shown else b""
 
     def show(self, choice: int, round: RoundDone) -> bytes:
-        """A chunk without choices."""
         return self.event([], specdec={**round_values(round), "choice": choice})
 
-    def finished(self, choice: int, answer: Answer, values: dict[str, Any]) -> bytes:
-        """The last chunk of a choice; a single one has the timings."""
-        last = {"timings": timings([answer])} if self.ask.choices == 1 else {}
-        return self.event([{"index": choice, **values}], **last)
+    def close(self, choice: int, answer: Answer) -> bytes:
+        """Why it ended; a single choice has the timings."""
+        timed = {"timings": timings([answer])} if self.ask.choices == 1 else {}
+        return self.event(
+            [self.choice(choice, self.last(choice), answer, answer.new_scores(), reason(answer))], **timed
+        )
 
     def end(self, answers: Sequence[Answer]) -> bytes:
         """The sums, where they were asked for."""
-        closing = b""
-        if self.ask.extra.get("usage"):
-            closing = self.event([], usage=usage(answers), timings=timings(answers))
-        return closing + b"data: [DONE]\n\n"
+        sums = {"usage": usage(answers), "timings": timings(answers)} if self.ask.extra.get("usage") else None
+        return (self.event([], **sums) if sums else b"") + b"data: [DONE]\n\n"
 
     def failed(self, error: HttpError) -> bytes:
-        """The error as an event."""
-        return event(shaped(self.path, error)) + b"data: [DONE]\n\n"
+        return Dialect.failed(self, error) + b"data: [DONE]\n\n"
+
+    def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
+        choices = [
+            self.choice(choice, self.content(answer), answer, answer.scores, reason(answer))
+            for choice, answer in enumerate(answers)
+        ]
+        found = {**self._head(self.object), "choices": choices, "usage": usage(answers)}
+        return {**found, "timings": timings(answers), **rounds_of(answers)}
+
+    def choice(
+        self, choice: int, said: dict[str, Any], answer: Answer, scores: Sequence[TokenLogprob], reason: str | None
+    ) -> dict[str, Any]:
+        """One entry of `choices`."""
+        table = None if self.ask.request.logprobs is None else self.table(answer.model.tokenizer, scores)
+        return {"index": choice, **said, "logprobs": table, "finish_reason": reason}
 
     def event(self, choices: list[dict[str, Any]], **more: Any) -> bytes:
         """One chunk."""
         return event({**self._head(self.chunk), "choices": choices, **more})
 
-    def complete(self, choices: list[dict[str, Any]], answers: Sequence[Answer]) -> dict[str, Any]:
-        """All of it at once."""
-        found = {**self._head(self.object), "choices": choices, "usage": usage(answers)}
-        return {**found, "timings": timings(answers), **rounds_of(answers)}
-
     def _head(self, kind: str) -> dict[str, Any]:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
+
+
+def reason(answer: Answer) -> str:
+    """OpenAI's word for how an answer ended."""
+    if answer.calls:
+        return "tool_calls"
+    return "length" if answer.cut else "stop"
 
 
 def finite(logprob: float) -> float:

@@ -107,11 +107,9 @@ def does_not_fit(message: str) -> HttpError:
 
 def of_failure(failure: Failure) -> HttpError:
     """The same of a job that failed in its first steps, or later."""
-    if failure.exit_code in (NotAvailable.exit_code, Refused.exit_code):
-        return not_loaded(failure.message, failure.hint)
-    if failure.exit_code == DoesNotFit.exit_code:
-        return does_not_fit(failure.message)
-    return HttpError(400, failure.message) if failure.exit_code == UsageError.exit_code else HttpError(500, FAILED)
+    kinds = (NotAvailable, Refused, DoesNotFit, UsageError)
+    kind = next((kind for kind in kinds if kind.exit_code == failure.exit_code), SpecdecError)
+    return explained(kind(failure.message, failure.hint))
 
 
 def says_where(text: str) -> bool:

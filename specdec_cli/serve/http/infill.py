@@ -8,14 +8,12 @@ from typing import Any
 
 from specdec_cli.events import RoundDone
 from specdec_cli.models.fill import FAMILIES, Filling, Gap
-from specdec_cli.serve.http import dialect
 from specdec_cli.serve.http.answer import Answer, ChatRequest, Delta, LineLimits, TextDelta
-from specdec_cli.serve.http.errors import HttpError, bad_field, shaped
+from specdec_cli.serve.http.dialect import Dialect, event, round_values, rounds_of, timings
+from specdec_cli.serve.http.errors import bad_field
 from specdec_cli.serve.http.sampling import request_of
 from specdec_cli.serve.http.schema import InfillBody, parse
 from specdec_cli.serve.model import Model
-
-PATH = "/infill"
 
 
 def read(values: Mapping[str, Any], model: Model) -> ChatRequest:
@@ -48,45 +46,25 @@ def fill_in(name: str, gap: Gap, model: Model) -> tuple[Filling, tuple[int, ...]
 
 
 @dataclass(slots=True)
-class InfillDialect:
+class InfillDialect(Dialect):
     """An answer in the shape of llama.cpp's own completions; a stream ends with its last chunk."""
 
-    ask: ChatRequest
-    model: str
-    silence: bytes = dialect.COMMENT
-
-    def begin(self) -> bytes:
-        """Text has no beginning of its own."""
-        return b""
-
-    def read(self, answer: Answer) -> bytes:
-        """Nobody waits for it."""
-        return b""
+    path = "/infill"
 
     def say(self, choice: int, delta: Delta, answer: Answer) -> bytes:
-        """Text as it comes."""
         assert isinstance(delta, TextDelta)
-        return dialect.event({"index": choice, "content": delta.text, "stop": False, **_read(answer)})
+        read = {"tokens_evaluated": len(answer.prompt)}
+        return event({"index": choice, "content": delta.text, "stop": False, **read})
 
     def show(self, choice: int, round: RoundDone) -> bytes:
-        """A chunk without text."""
-        return dialect.event({"index": choice, "content": "", "stop": False, "specdec": dialect.round_values(round)})
+        return event({"index": choice, "content": "", "stop": False, "specdec": round_values(round)})
 
     def close(self, choice: int, answer: Answer) -> bytes:
         """All that is known of it; the text was said."""
-        return dialect.event(self._shown(self._all(answer) | {"index": choice, "content": ""}))
-
-    def end(self, answers: Sequence[Answer]) -> bytes:
-        """The last chunk was the end."""
-        return b""
-
-    def failed(self, error: HttpError) -> bytes:
-        """The error as an event."""
-        return dialect.event(shaped(PATH, error))
+        return event(self._shown(self._all(answer) | {"index": choice, "content": ""}))
 
     def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
-        """The one answer."""
-        return self._shown(self._all(answers[0]) | dialect.rounds_of(answers))
+        return self._shown(self._all(answers[0]) | rounds_of(answers))
 
     def _all(self, answer: Answer) -> dict[str, Any]:
         finish = answer.finish
@@ -97,13 +75,13 @@ class InfillDialect:
             "stop": True,
             "model": self.model,
             "tokens_predicted": answer.emitted,
-            **_read(answer),
+            "tokens_evaluated": len(answer.prompt),
             "tokens_cached": answer.cached,
             "generation_settings": _settings(answer),
             "has_new_line": "\n" in answer.text,
             "truncated": False,
             **_stopped(answer),
-            "timings": dialect.timings([answer]),
+            "timings": timings([answer]),
         }
 
     def _shown(self, values: dict[str, Any]) -> dict[str, Any]:
@@ -117,10 +95,6 @@ def _at(values: Any, path: Sequence[str]) -> Any:
     for key in path:
         values = values.get(key) if isinstance(values, dict) else None
     return values
-
-
-def _read(answer: Answer) -> dict[str, Any]:
-    return {"tokens_evaluated": len(answer.prompt)}
 
 
 def _settings(answer: Answer) -> dict[str, Any]:

@@ -111,14 +111,11 @@ KINDS = {"msg": (_message, "output_text"), "rs": (_reasoning, "reasoning_text")}
 
 
 @dataclass(slots=True)
-class ResponseDialect:
+class ResponseDialect(dialect.Dialect):
     """An answer as a `response`, or as its events."""
 
-    ask: ChatRequest
-    model: str
     id: str = field(default_factory=lambda: _new("resp"))
     created: int = field(default_factory=lambda: int(time.time()))
-    silence: bytes = dialect.COMMENT
     _sequence: int = 0
     _open: tuple[str, str] | None = None
     _text: str = ""
@@ -128,9 +125,6 @@ class ResponseDialect:
         empty = self._response([], "in_progress")
         kinds = ("response.created", "response.in_progress")
         return b"".join(self._event(kind, response=empty) for kind in kinds)
-
-    def read(self, answer: Answer) -> bytes:
-        return b""
 
     def say(self, choice: int, delta: Delta, answer: Answer) -> bytes:
         if isinstance(delta, Call):

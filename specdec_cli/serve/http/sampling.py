@@ -14,7 +14,7 @@ from typing import Any
 from specdec_cli.jsonfile import shown
 from specdec_cli.request import BOUNDS, Constraint, Request
 from specdec_cli.serve.http.errors import bad_field
-from specdec_cli.serve.http.schema import Asked, Format, Prediction, Shaped, TemplateOptions, required
+from specdec_cli.serve.http.schema import Asked, Format, Options, Prediction, Shaped, required
 
 # Of an answer whose length nobody names, where the context has room for more.
 USUAL_TOKENS = 16_384
@@ -104,6 +104,6 @@ def predicted(prediction: Prediction | None) -> str:
     return "".join(required(part.text, f"prediction.content[{place}].text") for place, part in parts)
 
 
-def thinks(template: TemplateOptions, effort: str | None) -> bool:
+def thinks(template: Options, effort: str | None) -> bool:
     """Whether the template may let the model think: by the effort, or by what others send for it."""
     return effort not in ("none", "minimal") if template.enable_thinking is None else template.enable_thinking

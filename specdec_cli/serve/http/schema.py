@@ -117,14 +117,6 @@ Arguments = Annotated[Any, AfterValidator(_text_or_object)]
 Choices = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=MOST_CHOICES)]
 
 
-class Source(Body):
-    """Where a document's text is."""
-
-    type: str = ""
-    data: str = ""
-    content: Content = []
-
-
 class Part(Body):
     """A part of a content. `link` is where a search result's text is from, which others call `source`, too."""
 
@@ -133,7 +125,8 @@ class Part(Body):
     refusal: str = ""
     title: str = ""
     context: str = ""
-    source: Source | None = None
+    data: str = ""
+    source: Part | None = None
     link: str = ""
     content: Content = []
 
@@ -159,21 +152,11 @@ class ToolCall(Body):
     function: FunctionCall
 
 
-class Function(Body):
-    """A function that can be called."""
-
-    name: str
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    input_schema: dict[str, Any] | None = None
-    strict: bool = False
-
-
 class Tool(Body):
     """A tool: a `function`, one whose fields are its own (Responses, Anthropic), or a namespace of further `tools`."""
 
     type: str = ""
-    function: Function | None = None
+    function: Tool | None = None
     name: str | None = None
     description: str | None = None
     parameters: dict[str, Any] | None = None
@@ -182,26 +165,16 @@ class Tool(Body):
     tools: list[Tool] = []
 
 
-class Named(Body):
-    """A function by its name, or what holds one."""
-
-    name: str | None = None
-    function: Named | None = None
-
-
-class AllowedTools(Named):
-    """The functions that may be called, and whether one must be."""
-
-    mode: str = "auto"
-    tools: list[Named] = []
-
-
-class ToolChoice(AllowedTools):
-    """How free the model is to call; a bare word is its `word`."""
+class ToolChoice(Body):
+    """How free the model is to call, or one of the functions that it may call; a bare word is its `word`."""
 
     word: str = ""
     type: str | None = None
-    allowed_tools: AllowedTools | None = None
+    name: str | None = None
+    function: ToolChoice | None = None
+    mode: str = "auto"
+    tools: list[ToolChoice] = []
+    allowed_tools: ToolChoice | None = None
     disable_parallel_tool_use: bool = False
 
 
@@ -225,26 +198,14 @@ class Format(Body):
     shape: dict[str, Any] | None = Field(default=None, alias="schema")
 
 
-class TextOptions(Body):
-    """What holds a format in /v1/responses and /v1/messages."""
+class Options(Body):
+    """What the objects of a body may hold whose names differ by dialect."""
 
-    format: Format | None = None
-
-
-class StreamOptions(Body):
-    include_usage: bool = False
-
-
-class TemplateOptions(Body):
-    enable_thinking: bool | None = None
-
-
-class Kind(Body):
     type: str | None = None
-
-
-class Effort(Body):
     effort: str | None = None
+    format: Format | None = None
+    include_usage: bool = False
+    enable_thinking: bool | None = None
 
 
 class StructuredOutputs(Body):
@@ -301,7 +262,7 @@ class Shaped(Asked):
     regex: str | None = None
     guided_choice: Texts | None = None
     structured_outputs: StructuredOutputs = StructuredOutputs()
-    stream_options: StreamOptions = StreamOptions()
+    stream_options: Options = Options()
 
 
 class ChatMessage(Body):
@@ -330,7 +291,7 @@ class ChatBody(Shaped):
     top_logprobs: Annotated[Whole | None, Field(ge=0, le=MOST_TOP)] = None
     parallel_tool_calls: bool = True
     reasoning_effort: str | None = None
-    chat_template_kwargs: TemplateOptions = TemplateOptions()
+    chat_template_kwargs: Options = Options()
     continue_final_message: bool | None = None
 
 
@@ -376,10 +337,10 @@ class ResponseBody(Asked):
         list[Item],
         BeforeValidator(lambda value: [{"role": "user", "content": value}] if isinstance(value, str) else value),
     ] = []
-    text: TextOptions = TextOptions()
-    reasoning: Effort = Effort()
+    text: Options = Options()
+    reasoning: Options = Options()
     parallel_tool_calls: bool = True
-    chat_template_kwargs: TemplateOptions = TemplateOptions()
+    chat_template_kwargs: Options = Options()
 
 
 class Block(Part):
@@ -406,9 +367,9 @@ class MessageBody(Asked):
     REFUSED = {"mcp_servers": "no other server is called from here", "container": "nothing is run here"}
     system: Content = []
     messages: list[BlockMessage] = []
-    thinking: Kind = Kind()
+    thinking: Options = Options()
     output_format: Format | None = None
-    output_config: TextOptions = TextOptions()
+    output_config: Options = Options()
 
 
 class ExtraFile(Body):

@@ -18,7 +18,7 @@ from specdec_cli.models.shape import json_rule
 from specdec_cli.request import Constraint
 from specdec_cli.serve.http.answer import ChatRequest
 from specdec_cli.serve.http.errors import HttpError, bad_field
-from specdec_cli.serve.http.schema import Asked, Function, Named, Tool, required
+from specdec_cli.serve.http.schema import Asked, Tool, ToolChoice, required
 from specdec_cli.serve.model import Model
 
 NO_PARAMETERS = {"type": "object", "properties": {}}
@@ -88,7 +88,7 @@ def choose(functions: Sequence[dict[str, Any]], choice: str, name: str | None = 
     return Offer(tuple(functions), must)
 
 
-def _name(named: Named, path: str) -> str:
+def _name(named: ToolChoice, path: str) -> str:
     return required((named.function or named).name, f"{path}.name")
 
 
@@ -107,7 +107,7 @@ def _functions(tool: Tool, path: str, nested: bool) -> list[dict[str, Any]]:
     return [_function(tool.function if nested and tool.function else tool, path)]
 
 
-def _function(given: Function | Tool, path: str) -> dict[str, Any]:
+def _function(given: Tool, path: str) -> dict[str, Any]:
     found: dict[str, Any] = {"name": required(given.name, f"{path}.name")}
     if given.description is not None:
         found["description"] = given.description

@@ -6,24 +6,22 @@ import anthropic
 import openai
 import pytest
 
+from fakes.server import LOCAL
 from specdec_cli.request import Request
 
-pytestmark = pytest.mark.slow  # a server that listens
-
+pytestmark = pytest.mark.slow  # a model's own answers
 ASKED = [{"role": "user", "content": "Return the lines of a file."}]
 SETTINGS = [{"temperature": 0}, {"temperature": 0.8, "seed": 11}, {"temperature": 1.0, "seed": 5, "top_p": 0.9}]
 
 
 @pytest.fixture(scope="module")
-def gpt(url):
-    with openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
-        yield client
+def gpt(client):
+    return openai.OpenAI(base_url=f"{LOCAL}/v1", api_key="none", max_retries=0, http_client=client)
 
 
 @pytest.fixture(scope="module")
-def claude(url):
-    with anthropic.Anthropic(base_url=url, api_key="none", max_retries=0) as client:
-        yield client
+def claude(client):
+    return anthropic.Anthropic(base_url=LOCAL, api_key="none", max_retries=0, http_client=client)
 
 
 def plainly(pair, prompt, raw=False, **options):

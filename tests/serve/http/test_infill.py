@@ -2,20 +2,19 @@
 
 import json
 
-import httpx
 import pytest
 
 import specdec_cli
 from fakes.desk import ScriptedDesk
 from fakes.fill_model import fill_folder
-from fakes.server import serving
+from fakes.server import local
 from specdec_cli.models.fill import Fill
 from specdec_cli.serve.model import Model
 from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
 
-pytestmark = pytest.mark.slow  # a server that listens
-
 BEFORE, AFTER = "def read_lines(path):\n    ", "\n    return lines\n"
+
+pytestmark = pytest.mark.slow  # a model's own answers
 RECORDS = []
 ASKED = {"input_prefix": BEFORE, "input_suffix": AFTER, "n_predict": 24, "temperature": 0}
 
@@ -37,7 +36,7 @@ def editor(filler, folders):
     """A client of a server that can fill; its desk loads the pair in its own thread."""
     desk = Scheduler(lambda: specdec_cli.load(**folders), SchedulerOptions(idle_seconds=None))
     model = Model.of(filler, specdec_cli.Request(k=4), 1)
-    with serving(model, desk, RECORDS) as (url, _), httpx.Client(base_url=url, timeout=60) as client:
+    with local(model, desk, RECORDS) as client:
         yield client
     desk.close()
 
@@ -119,10 +118,10 @@ def test_a_mark_of_the_family_ends_an_answer(editor, filler):
 
 def test_less_indented_lines_and_their_time_end_an_answer(filler):
     desk = ScriptedDesk(["a\n    b\nc\n", "a\nb\n"], steps=list)
-    with serving(Model.of(filler, specdec_cli.Request(), 1), desk) as (url, _):
-        whole = httpx.post(f"{url}/infill", json={**ASKED, "n_indent": 4}).json()
+    with local(Model.of(filler, specdec_cli.Request(), 1), desk) as client:
+        whole = client.post("/infill", json={**ASKED, "n_indent": 4}).json()
         assert (whole["content"], whole["stop_type"], whole["has_new_line"]) == ("a\n    b\n", "limit", True)
-        whole = httpx.post(f"{url}/infill", json={**ASKED, "t_max_predict_ms": 0.001}).json()
+        whole = client.post("/infill", json={**ASKED, "t_max_predict_ms": 0.001}).json()
         assert (whole["content"], whole["stop_type"]) == ("a", "limit")
     assert [job.cancelled for job in desk.jobs] == [True, True]
     desk.close()

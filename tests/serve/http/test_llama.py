@@ -8,8 +8,7 @@ import pytest
 from specdec_cli.events import from_dict
 from specdec_cli.request import Request
 
-pytestmark = pytest.mark.slow  # a server that listens
-
+pytestmark = pytest.mark.slow  # a model's own answers
 ASKED = [{"role": "user", "content": "Return the lines of a file."}]
 
 

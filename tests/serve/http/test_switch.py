@@ -2,13 +2,12 @@
 
 import json
 
-import httpx
 import pytest
 
 import specdec_cli
 from fakes.fill_model import fill_folder
 from fakes.models import tiny_folder
-from fakes.server import serving
+from fakes.server import local
 from specdec_cli.errors import NotAvailable
 from specdec_cli.models.fill import Fill, Gap
 from specdec_cli.pairs.pair import Pair
@@ -16,8 +15,7 @@ from specdec_cli.request import Request
 from specdec_cli.serve.model import Model, Switch
 from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
 
-pytestmark = pytest.mark.slow  # a server that listens
-
+pytestmark = pytest.mark.slow  # a model's own answers
 ASKED = {"messages": [{"role": "user", "content": "Sort a list."}], "max_tokens": 12, "temperature": 0}
 
 
@@ -42,7 +40,7 @@ def client(pairs):
     model = Model.of(demo, Request(k=4), 1)
     switch = Switch(lambda: pairs, lambda pair: Request(k=0), 2)
     desk = Scheduler(lambda: specdec_cli.load("demo"), SchedulerOptions(idle_seconds=None), switch=load)
-    with serving(model, desk, switch=switch) as (url, _), httpx.Client(base_url=url, timeout=60) as client:
+    with local(model, desk, switch=switch) as client:
         yield client
     desk.close()
 
@@ -135,8 +133,7 @@ def broken(tmp_path_factory):
     options = SchedulerOptions(idle_seconds=None)
     desk = Scheduler(lambda: demo, options, switch=lambda name: specdec_cli.load(pairs[name]))
     with (
-        serving(Model.of(demo, Request(k=4), 1), desk, records, switch=switch) as (url, _),
-        httpx.Client(base_url=url, timeout=60) as client,
+        local(Model.of(demo, Request(k=4), 1), desk, records, switch=switch) as client,
     ):
         yield root, client, records
     desk.close()

@@ -17,6 +17,9 @@ from specdec_cli.ui.serve.panel import ServerPanel
 URL = "http://127.0.0.1:8040"
 
 
+pytestmark = pytest.mark.slow  # a terminal
+
+
 class Desk:
     """Says what it is told to say."""
 
