@@ -6,6 +6,7 @@ the bodies are read.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -19,6 +20,9 @@ MOST_TOKENS, MOST_STOPS, MOST_SEED, MOST_CHOICES, MOST_TOP = 10_000_000, 64, 2**
 NO_GRAMMARS = "grammars are not kept; ask for a schema, a guided_regex or a choice"
 # Shapes in GBNF or EBNF, by the names that others have for them.
 GRAMMARS = dict.fromkeys(("grammar", "guided_grammar", "ebnf", "structural_tag"), NO_GRAMMARS)
+
+# What pydantic says of our classes and errors.
+OURS, MOST_NAME = re.compile(r"^Value error, | or instance of \w+$"), 200
 
 
 class Body(BaseModel):
@@ -49,9 +53,10 @@ def parse(kind: type[B], values: Mapping[str, Any]) -> B:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
-        message = first["msg"].removeprefix("Value error, ")
-        given = "it is missing" if first["type"] == "missing" else f"it is {_said(first['input'])}"
-        raise bad_field(name, message if first["type"] == "value_error" else f"{given}: {message}") from error
+        message = OURS.sub("", first["msg"])
+        if first["type"] != "value_error":
+            message = "it is missing" if first["type"] == "missing" else f"it is {_said(first['input'])}: {message}"
+        raise bad_field(name[:MOST_NAME], message) from error
 
 
 def required(value: Any, name: str) -> str:
