@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from specdec_cli.errors import DoesNotFit, SpecdecError, UsageError
 from specdec_cli.events import Event
@@ -36,14 +35,6 @@ class Job:
     endpoint: str = ""
     raw: bool = False
     pair: str = ""
-
-
-class Cancellable(Protocol):
-    """A job that was taken on, as its client sees it."""
-
-    def cancel(self) -> None:
-        """Nobody waits for it any more: it ends before its next round, or its next chunk of the prompt."""
-        ...
 
 
 class Busy(SpecdecError):

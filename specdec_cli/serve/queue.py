@@ -8,9 +8,10 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 
 from specdec_cli.errors import SpecdecError
-from specdec_cli.events import Event, Failure, Prefill, Reading, RoundDone
+from specdec_cli.events import Event, Prefill, Reading, RoundDone
 from specdec_cli.foreign import guarded
 from specdec_cli.serve.job import Busy, Deliver, Job
 from specdec_cli.serve.status import MOST_ROUNDS, JobStatus
@@ -26,12 +27,14 @@ class JobHandle:
     def __init__(self, job: Job, deliver: Deliver, came_at: float) -> None:
         self.job, self.came_at = job, came_at
         self.cancelled = False
-        self.failed = False
-        self.prompt_read = self.cached = self.generated = self.drafted = self.accepted = self.passes = 0
-        self.reading: Reading | None = None
-        self.rounds: tuple[RoundDone, ...] = ()
-        self.first_at: float | None = None
         self._deliver = deliver
+        self._first_at: float | None = None
+        self._status = JobStatus(job.endpoint, 0, len(job.prompt), 0.0, conversation_id=job.conversation_id)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether all of its prompt was read."""
+        return self._status.read_tokens + self._status.cached_tokens == len(self.job.prompt)
 
     def cancel(self) -> None:
         """Nobody waits for it any more: it ends before its next round, or its next chunk of the prompt."""
@@ -39,24 +42,26 @@ class JobHandle:
 
     def notify(self, event: Event, now: float) -> None:
         """Count `event` and hand it on. A client that cannot take it is gone, which cancels the job."""
+        known = self._status
         match event:
+            case Reading(reader="target"):
+                self._status = replace(known, reading=event, read_tokens=event.read_tokens)
             case Reading():
-                self.reading = event
-                if event.reader == "target":
-                    self.prompt_read = event.read_tokens
+                self._status = replace(known, reading=event)
             case Prefill():
-                self.reading = None
-                self.prompt_read, self.cached = event.prompt_tokens, event.cached_tokens
+                read = max(event.prompt_tokens - event.cached_tokens, 0)
+                self._status = replace(known, reading=None, read_tokens=read, cached_tokens=event.cached_tokens)
             case RoundDone(round=round):
-                self.reading = None
-                self.rounds = (*self.rounds[1 - MOST_ROUNDS :], event)
-                self.passes += 1
-                self.first_at = now if self.first_at is None else self.first_at
-                self.generated += len(round.emitted)
-                self.drafted += len(round.draft)
-                self.accepted += round.accepted
-            case Failure():
-                self.failed = True
+                self._first_at = now if self._first_at is None else self._first_at
+                self._status = replace(
+                    known,
+                    reading=None,
+                    rounds=(*known.rounds[1 - MOST_ROUNDS :], event),
+                    passes=known.passes + 1,
+                    generated_tokens=known.generated_tokens + len(round.emitted),
+                    draft_tokens=known.draft_tokens + len(round.draft),
+                    accepted_tokens=known.accepted_tokens + round.accepted,
+                )
         try:
             with guarded(unforeseen):
                 self._deliver(event)
@@ -65,23 +70,9 @@ class JobHandle:
 
     def status(self, position: int, now: float) -> JobStatus:
         """As an operator sees it at `now`; `position` jobs wait before it."""
-        seconds = 0.0 if self.first_at is None else now - self.first_at
-        return JobStatus(
-            endpoint=self.job.endpoint,
-            position=position,
-            prompt_tokens=len(self.job.prompt),
-            seconds=now - self.came_at,
-            read_tokens=max(self.prompt_read - self.cached, 0),
-            cached_tokens=self.cached,
-            generated_tokens=self.generated,
-            draft_tokens=self.drafted,
-            accepted_tokens=self.accepted,
-            passes=self.passes,
-            tokens_per_second=(self.generated - 1) / seconds if seconds and self.generated > 1 else None,
-            conversation_id=self.job.conversation_id,
-            reading=self.reading,
-            rounds=self.rounds,
-        )
+        tokens, seconds = self._status.generated_tokens, 0.0 if self._first_at is None else now - self._first_at
+        pace = (tokens - 1) / seconds if seconds and tokens > 1 else None
+        return replace(self._status, position=position, seconds=now - self.came_at, tokens_per_second=pace)
 
 
 def unforeseen(reason: str) -> SpecdecError:

@@ -70,7 +70,7 @@ class RunningJob:
 
     def reads_for(self, job: Job) -> bool:
         """Whether it is reading most of what `job` has to read."""
-        if self.handle.prompt_read == len(self.handle.job.prompt):
+        if self.handle.is_read:
             return False
         shared = common_prefix(self.handle.job.prompt, job.prompt)
         return 2 * shared > len(job.prompt) and shared > self.kept.length

@@ -18,7 +18,7 @@ from specdec_cli.jsonfile import shown
 from specdec_cli.serve.http.answer import Answer
 from specdec_cli.serve.http.dialect import SSE, Dialect
 from specdec_cli.serve.http.errors import HttpError, encoded, of_failure, shaped
-from specdec_cli.serve.job import Cancellable
+from specdec_cli.serve.queue import JobHandle
 
 LEFT = 499
 ENDING = HttpError(503, "the server is ending")
@@ -143,7 +143,7 @@ class Reply(Response):
         self,
         dialect: Dialect,
         answers: Sequence[Answer],
-        handles: Sequence[Cancellable],
+        handles: Sequence[JobHandle],
         events: EventQueue,
         done: Done,
     ) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
@@ -28,9 +28,10 @@ from specdec_cli.serve.http.errors import HttpError, bad_field, explained
 from specdec_cli.serve.http.reply import LEFT, EventQueue, Record, Reply, Told
 from specdec_cli.serve.http.schema import ModelBody, body_of, parse
 from specdec_cli.serve.http.tools import constrain, describe
-from specdec_cli.serve.job import Cancellable, Deliver, Job, TooLong
+from specdec_cli.serve.job import Job, TooLong
 from specdec_cli.serve.model import Model, Switch
-from specdec_cli.serve.status import Health, SchedulerStatus
+from specdec_cli.serve.queue import JobHandle
+from specdec_cli.serve.scheduler import Scheduler
 from specdec_cli.session.prompt import predicted_tokens
 
 T = TypeVar("T")
@@ -45,14 +46,6 @@ READERS = 8
 COUNTED_CONTEXTS = 2
 
 
-class Schedules(Protocol):
-    """What a server needs of a scheduler; from any thread, without waiting."""
-
-    def submit(self, job: Job, deliver: Deliver) -> Cancellable: ...
-    def health(self) -> Health: ...
-    def status(self) -> SchedulerStatus: ...
-
-
 @dataclass(slots=True)
 class Service:
     """A pair at its scheduler, and those of `switch`, for all clients; `tell` hears of every reply once it is over.
@@ -61,7 +54,7 @@ class Service:
     """
 
     model: Model
-    scheduler: Schedules
+    scheduler: Scheduler
     policy: AccessPolicy
     tell: Told
     page: Mapping[str, bytes] = field(default_factory=dict)
@@ -116,7 +109,7 @@ class Service:
 
     def _start(
         self, body: Body, read: Read, events: EventQueue, left: Callable[[], bool]
-    ) -> tuple[list[Answer], list[Cancellable]]:
+    ) -> tuple[list[Answer], list[JobHandle]]:
         """Hand in the jobs of a body, unless its client has `left`."""
         ask = self.ask(body, read)
         prompts = [self.prompt(one, left) for one in ask.each]
@@ -129,7 +122,7 @@ class Service:
         if request.constraint is not None:
             require(request.constraint, ask)
         answers = [Answer(model, ask, prompt) for _, prompt, _ in jobs]
-        handles: list[Cancellable] = []
+        handles: list[JobHandle] = []
         try:
             for choice, (attempt, prompt, prefixes) in enumerate(jobs):
                 each, raw = replace(request, attempt=attempt), ask.text is not None or ask.begun
