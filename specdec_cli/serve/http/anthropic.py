@@ -11,7 +11,7 @@ from specdec_cli.events import RoundDone
 from specdec_cli.jsonfile import shown
 from specdec_cli.serve.http import dialect, messages
 from specdec_cli.serve.http.answer import Answer, ChatRequest, Delta, ReasoningDelta, TextDelta
-from specdec_cli.serve.http.errors import ANTHROPIC, HttpError, bad_field, shaped
+from specdec_cli.serve.http.errors import ANTHROPIC, HttpError, bad_field, error_body
 from specdec_cli.serve.http.sampling import constraint_of, request_of
 from specdec_cli.serve.http.schema import BlockMessage, MessageBody, parse, required
 from specdec_cli.serve.http.tools import anthropic_offer
@@ -145,7 +145,7 @@ class BlockDialect(dialect.Dialect):
         return nothing + self._close() + _event(last) + _event({"type": "message_stop"})
 
     def failed(self, error: HttpError) -> bytes:
-        return _event(shaped(ANTHROPIC, error))
+        return _event(error_body(ANTHROPIC, error))
 
     def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
         (answer,) = answers

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from specdec_cli.events import RoundDone, TokenLogprob, to_dict
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.serve.http.answer import Answer, ChatRequest, Delta
-from specdec_cli.serve.http.errors import HttpError, encoded, shaped
+from specdec_cli.serve.http.errors import HttpError, error_body, to_json
 
 SSE = "text/event-stream; charset=utf-8"
 
@@ -55,7 +55,7 @@ class Dialect:
 
     def failed(self, error: HttpError) -> bytes:
         """An answer failed after the stream began."""
-        return event(shaped(self.path, error))
+        return event(error_body(self.path, error))
 
     def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
         """The answers at once."""
@@ -65,7 +65,7 @@ class Dialect:
 def event(values: Any, name: str | None = None) -> bytes:
     """One server-sent event."""
     head = f"event: {name}\n".encode() if name else b""
-    return head + b"data: " + encoded(values) + b"\n\n"
+    return head + b"data: " + to_json(values) + b"\n\n"
 
 
 def round_values(round: RoundDone) -> dict[str, Any]:

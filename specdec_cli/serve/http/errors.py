@@ -63,7 +63,7 @@ def bad_field(name: str, reason: str) -> HttpError:
     return HttpError(400, f"{name}: {reason}", param=name)
 
 
-def shaped(path: str, error: HttpError) -> dict[str, Any]:
+def error_body(path: str, error: HttpError) -> dict[str, Any]:
     """The body of `error` for a request of `path`."""
     openai, anthropic = KINDS.get(error.status, KINDS[400] if error.status < 500 else KINDS[500])
     if path.startswith(ANTHROPIC):
@@ -73,12 +73,12 @@ def shaped(path: str, error: HttpError) -> dict[str, Any]:
     return {"error": {"message": error.message, "type": openai, "param": error.param, "code": error.code}}
 
 
-def encoded(values: Any) -> bytes:
+def to_json(values: Any) -> bytes:
     """JSON in UTF-8; half a character, which no UTF-8 can hold, becomes `?`."""
     return json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
-def explained(error: SpecdecError, param: str | None = None) -> HttpError:
+def as_http_error(error: SpecdecError, param: str | None = None) -> HttpError:
     """What a client is told of a refusal."""
     match error:
         case Busy():
@@ -109,7 +109,7 @@ def of_failure(failure: Failure) -> HttpError:
     """The same of a job that failed in its first steps, or later."""
     kinds = (NotAvailable, Refused, DoesNotFit, UsageError)
     kind = next((kind for kind in kinds if kind.exit_code == failure.exit_code), SpecdecError)
-    return explained(kind(failure.message, failure.hint))
+    return as_http_error(kind(failure.message, failure.hint))
 
 
 def says_where(text: str) -> bool:

@@ -17,7 +17,7 @@ from specdec_cli.events import Event, Failure, RoundDone
 from specdec_cli.jsonfile import shown
 from specdec_cli.serve.http.answer import Answer
 from specdec_cli.serve.http.dialect import SSE, Dialect
-from specdec_cli.serve.http.errors import HttpError, encoded, of_failure, shaped
+from specdec_cli.serve.http.errors import HttpError, error_body, of_failure, to_json
 from specdec_cli.serve.queue import JobHandle
 
 LEFT = 499
@@ -31,12 +31,12 @@ Done = Callable[[Sequence[Answer], int], None]
 
 def json_response(values: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """`values` as JSON."""
-    return Response(encoded(values), status, headers, "application/json")
+    return Response(to_json(values), status, headers, "application/json")
 
 
 def error_response(path: str, error: HttpError) -> Response:
     """`error` in the shape of the path's dialect."""
-    return json_response(shaped(path, error), error.status, dict(error.headers))
+    return json_response(error_body(path, error), error.status, dict(error.headers))
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from specdec_cli.request import Constraint
 from specdec_cli.serve.http.access import AccessPolicy, read_body
 from specdec_cli.serve.http.answer import Answer, ChatRequest
 from specdec_cli.serve.http.dialect import Dialect
-from specdec_cli.serve.http.errors import HttpError, bad_field, explained
+from specdec_cli.serve.http.errors import HttpError, as_http_error, bad_field
 from specdec_cli.serve.http.reply import LEFT, EventQueue, Record, Reply, Told
 from specdec_cli.serve.http.schema import ModelBody, body_of, parse
 from specdec_cli.serve.http.tools import constrain, describe
@@ -73,7 +73,7 @@ class Service:
             try:
                 return work()
             except SpecdecError as error:
-                raise explained(error) from error
+                raise as_http_error(error) from error
 
         return await asyncio.get_running_loop().run_in_executor(self._reader, guarded)
 
@@ -172,7 +172,7 @@ class Service:
             try:
                 ids = model.prompt(ask.messages, ask.thinks, tools, look)
             except SpecdecError as error:
-                raise explained(error, "messages") from error
+                raise as_http_error(error, "messages") from error
         else:
             ids = model.tokenizer.encode(ask.text, look) if isinstance(ask.text, str) else list(ask.text)
         if not ids:
