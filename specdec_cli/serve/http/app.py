@@ -15,7 +15,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from specdec_cli.foreign import reason
-from specdec_cli.serve.http import anthropic, chat, completions, infill, llama, responses
+from specdec_cli.serve.http import anthropic, chat, completions, llama, responses
 from specdec_cli.serve.http.access import AccessMiddleware
 from specdec_cli.serve.http.errors import FAILED, HttpError
 from specdec_cli.serve.http.reply import Record, error_response, json_response
@@ -29,7 +29,7 @@ ANSWERS: dict[str, tuple[Read, Write]] = {
     "/completions": (completions.read, completions.TextDialect),
     "/responses": (responses.read, responses.ResponseDialect),
     "/messages": (anthropic.read, anthropic.BlockDialect),
-    "/infill": (infill.read, infill.InfillDialect),
+    "/infill": (completions.read_infill, completions.InfillDialect),
 }
 SMALL: dict[str, Callable[[Body, Model], dict[str, Any]]] = {
     "/tokenize": llama.tokenize,

@@ -10,8 +10,7 @@ from typing import Any
 from specdec_cli.events import RoundDone, TokenLogprob
 from specdec_cli.fates import Judged, TokenStream
 from specdec_cli.models.tokenizer import Tokenizer
-from specdec_cli.serve.http.answer import Answer, ChatRequest, Delta, ReasoningDelta, TextDelta
-from specdec_cli.serve.http.call_stream import Call
+from specdec_cli.serve.http.answer import Answer, Call, ChatRequest, Delta, ReasoningDelta, TextDelta
 from specdec_cli.serve.http.dialect import ChunkDialect, finite
 from specdec_cli.serve.http.errors import bad_field
 from specdec_cli.serve.http.messages import openai_messages

@@ -10,8 +10,7 @@ from typing import Any
 from specdec_cli.events import RoundDone
 from specdec_cli.jsonfile import shown
 from specdec_cli.serve.http import dialect, messages
-from specdec_cli.serve.http.answer import Answer, ChatRequest, Delta, ReasoningDelta, TextDelta
-from specdec_cli.serve.http.call_stream import Call
+from specdec_cli.serve.http.answer import Answer, Call, ChatRequest, Delta, ReasoningDelta, TextDelta
 from specdec_cli.serve.http.errors import HttpError, bad_field
 from specdec_cli.serve.http.sampling import constraint_of, request_of, thinks
 from specdec_cli.serve.http.schema import Item, ResponseBody, parse, required

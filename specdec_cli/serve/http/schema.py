@@ -7,7 +7,7 @@ the bodies are read.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -81,16 +81,9 @@ def _unless(*nothing: Any) -> BeforeValidator:
     return BeforeValidator(lambda value: None if value in nothing else value)
 
 
-def _parts(value: Any) -> Any:
-    return [{"type": "text", "text": value}] if isinstance(value, str) else value
-
-
-def _items(value: Any) -> Any:
-    return [{"role": "user", "content": value}] if isinstance(value, str) else value
-
-
-def _texts(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
+def _or_text(wrap: Callable[[str], Any]) -> BeforeValidator:
+    """A list may come as the text of its only entry."""
+    return BeforeValidator(lambda value: [wrap(value)] if isinstance(value, str) else value)
 
 
 def _schema(value: Any) -> Any:
@@ -115,8 +108,9 @@ def bound(name: str) -> Any:
 
 Whole = Annotated[int, BeforeValidator(_whole)]
 Length = Annotated[int | None, Field(ge=0, le=MOST_TOKENS), BeforeValidator(_whole), _unless(-1)]
-Content = Annotated[list["Part"], BeforeValidator(_parts)]
-Texts = Annotated[list[str], BeforeValidator(_texts)]
+AS_PART = _or_text(lambda text: {"type": "text", "text": text})
+Content = Annotated[list["Part"], AS_PART]
+Texts = Annotated[list[str], _or_text(str)]
 Schema = Annotated[dict[str, Any], BeforeValidator(_schema)]
 Arguments = Annotated[Any, AfterValidator(_text_or_object)]
 Choices = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=MOST_CHOICES)]
@@ -363,7 +357,7 @@ class BlockMessage(Body):
     """A message of /v1/messages."""
 
     role: str
-    content: Annotated[list[Block], BeforeValidator(_parts)]
+    content: Annotated[list[Block], AS_PART]
 
 
 class MessageBody(Asked):

@@ -11,7 +11,7 @@ import specdec_cli
 from fakes.desk import ScriptedDesk, SequentialDesk
 from fakes.server import LOCAL, local
 from fakes.tool_model import LONG
-from specdec_cli.serve.http.call_stream import Call, CallStream
+from specdec_cli.serve.http.answer import Call, CallStream
 from specdec_cli.serve.model import Model
 
 PARAMETERS = {
