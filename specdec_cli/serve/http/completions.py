@@ -1,4 +1,4 @@
-"""Text that is continued as it is: OpenAI's /v1/completions, and llama.cpp's /infill, what belongs into a gap (pure)."""
+"""Text that is continued as it is: OpenAI's /v1/completions, and llama.cpp's /infill, which fills a gap (pure)."""
 
 from __future__ import annotations
 
