@@ -1,10 +1,10 @@
-"""`specdec serve`. Law: whatever can be refused is refused before any model is loaded."""
+"""`specdec serve`: whatever can be refused is refused before any model is loaded."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
@@ -15,18 +15,17 @@ import typer
 from specdec_cli.cli.command import grouped, ignore_broken_pipe
 from specdec_cli.cli.load import introduce_demo, load_session, resolve, without_reason
 from specdec_cli.cli.options import DraftLength, MaxContext, ModelOptions, Panel, Plain, StopRepetition, option
-from specdec_cli.cli.serve_config import PrintConfig, print_config
-from specdec_cli.cli.serve_options import NEVER, NO_KEY, DoorOptions, KeepOptions
-from specdec_cli.cli.serve_switch import Others
-from specdec_cli.errors import UsageError
-from specdec_cli.kinds import K, drafter_at
+from specdec_cli.cli.serve_options import NEVER, NO_KEY, AccessOptions, KeepOptions, PrintConfig, print_config
+from specdec_cli.errors import NotAvailable, UsageError
+from specdec_cli.kinds import DEFAULT_DRAFTER, K, drafter_at
 from specdec_cli.request import Request, parse_k
 
 if TYPE_CHECKING:
+    from specdec_cli.pairs.pair import Pair, Registry
     from specdec_cli.pairs.resolve import Resolved
-    from specdec_cli.serve.folder import Folder
-    from specdec_cli.serve.job import Desk
-    from specdec_cli.serve.model import Model
+    from specdec_cli.serve.disk import Folder
+    from specdec_cli.serve.model import Model, Switch
+    from specdec_cli.serve.scheduler import Scheduler
     from specdec_cli.session.session import LoadedPair
     from specdec_cli.ui.serve.log import ServerLog
 
@@ -54,15 +53,15 @@ class ServeDisplay:
 
         return self.panel is not False and not self.quiet and not self.plain and can_draw(sys.stderr)
 
-    def begin(self, stack: ExitStack, log: ServerLog, name: str, url: str, desk: Desk) -> None:
+    def begin(self, stack: ExitStack, log: ServerLog, name: str, url: str, scheduler: Scheduler) -> None:
         """What the demo is, if the pair `name` is that; and the panel, until `stack` ends."""
         from specdec_cli.ui.suspension import no_echo
 
         introduce_demo(name, shown=not self.quiet, plain=self.plain)
         if self.draws:
             stack.enter_context(no_echo(sys.stdin))
-            stack.enter_context(log.panel(name, url, desk))
-            stack.callback(desk.close)  # before the panel goes, whose sums are then those of all requests
+            stack.enter_context(log.panel(name, url, scheduler))
+            stack.callback(scheduler.close)  # before the panel goes, whose sums are then those of all requests
 
 
 @app.command(short_help="Answer editors, agents and scripts over local HTTP.", epilog=EXAMPLES)
@@ -71,8 +70,8 @@ class ServeDisplay:
 def serve(
     *,
     models: ModelOptions,
-    door: DoorOptions,
-    desk: KeepOptions,
+    access: AccessOptions,
+    keep: KeepOptions,
     k: DraftLength = None,
     max_context: MaxContext = None,
     stop_repetition: StopRepetition = None,
@@ -80,43 +79,43 @@ def serve(
     display: ServeDisplay,
 ) -> None:
     """Answer editors, agents and scripts: OpenAI's, Anthropic's and llama.cpp's protocols, closed to others."""
-    draft_length, idle_seconds = parse_k(k), idle(desk.idle_unload)
-    key, origins, hosts = door.key(), door.origins(), door.hosts()
-    require_key(door.host, hosts, key)
+    draft_length, idle_seconds = parse_k(k), idle(keep.idle_unload)
+    key, origins, hosts = access.key(), access.origins(), access.hosts()
+    require_key(access.host, hosts, key)
     ks = () if draft_length is None else (draft_length,)
     found = without_reason(resolve(models, ks))
     if config is not None:
-        print_config(config, found, door.host, door.port, key is not None, max_context, display.plain)
+        print_config(config, found, access.host, access.port, key is not None, max_context, display.plain)
         return
     with ExitStack() as stack:
-        from specdec_cli.serve import folder as folders
-        from specdec_cli.serve.http.guard import Door
+        from specdec_cli.serve.disk import open_folder
+        from specdec_cli.serve.http.access import AccessPolicy
         from specdec_cli.serve.http.server import Server, listen
         from specdec_cli.serve.http.service import Service
         from specdec_cli.ui.serve.log import ServerLog
         from specdec_cli.ui.serve.page import page_files
 
-        log = stack.enter_context(ServerLog(sys.stderr, display.quiet, display.plain, desk.log))
-        socket = stack.enter_context(closing(listen(door.host, door.port)))
-        entrance = Door(socket.getsockname()[1], door.host, key, origins, hosts)
+        log = stack.enter_context(ServerLog(sys.stderr, display.quiet, display.plain, keep.log))
+        socket = stack.enter_context(closing(listen(access.host, access.port)))
+        policy = AccessPolicy(socket.getsockname()[1], access.host, key, origins, hosts)
         based = partial(base_request, k=draft_length, max_context=max_context, stop_repetition=stop_repetition)
         load = Loader(models, display)
         others = Others(found.pair.name, drafter_at(models.drafter, ks), based, load)
         folder = None
-        if desk.cache_dir is not None:
-            folder = stack.enter_context(folders.opened(desk.cache_dir, desk.cache_dir_bytes, log.note))
-        model, work = seated(partial(load, found), based(found), desk, idle_seconds, others.loaded, folder)
-        stack.callback(work.close)
-        display.begin(stack, log, found.pair.name, entrance.url, work)
-        switch = others.switch() if desk.switch else None
-        service = Service(model, work, entrance, log.reply, page_files(), switch)
-        started = partial(log.started, found.pair.name, entrance.url, key is not None)
+        if keep.cache_dir is not None:
+            folder = stack.enter_context(open_folder(keep.cache_dir, keep.cache_dir_bytes, log.note))
+        model, scheduler = build(partial(load, found), based(found), keep, idle_seconds, others.loaded, folder)
+        stack.callback(scheduler.close)
+        display.begin(stack, log, found.pair.name, policy.url, scheduler)
+        switch = others.switch() if keep.switch else None
+        service = Service(model, scheduler, policy, log.reply, page_files(), switch)
+        started = partial(log.started, found.pair.name, policy.url, key is not None)
         Server(service, started).run([socket])
 
 
 def require_key(host: str, hosts: Sequence[str], key: str | None) -> None:
     """Raises: UsageError for an interface that others reach, or a name that others may have, without a key."""
-    from specdec_cli.serve.http.guard import LOOPBACK, host_and_port, is_loopback
+    from specdec_cli.serve.http.access import LOOPBACK, host_and_port, is_loopback
 
     if key is None and not is_loopback(host):
         raise UsageError(f"--host {host} lets other machines in, and there is no key", NO_KEY)
@@ -160,33 +159,72 @@ class Loader:
         ).pair
 
 
-def seated(
+def build(
     load: Callable[[], LoadedPair],
     base: Request,
     options: KeepOptions,
     idle_seconds: float | None,
     switch: Callable[[str], LoadedPair],
     folder: Folder | None = None,
-) -> tuple[Model, Desk]:
-    """The pair's facts, and the desk that owns the pair: nobody else keeps it, or it could not be unloaded."""
-    from specdec_cli.serve.desk import make_desk
+) -> tuple[Model, Scheduler]:
+    """The pair's facts, and the scheduler that owns the pair: nobody else keeps it, or it could not be unloaded."""
     from specdec_cli.serve.model import Model
+    from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
 
     facts: list[Model] = []
     since = int(time.time())
 
-    def noted() -> LoadedPair:
+    def load_and_note() -> LoadedPair:
         pair = load()
         facts[:] = [Model.of(pair, base, since)]
         return pair
 
-    desk = make_desk(
-        noted,
-        slots=options.slots,
-        cache_bytes=options.cache_bytes,
-        parallel=options.parallel,
-        idle_seconds=idle_seconds,
-        folder=folder,
-        switch=switch,
+    wanted = SchedulerOptions(
+        options.parallel, slots=options.slots, cache_bytes=options.cache_bytes, idle_seconds=idle_seconds
     )
-    return facts[0], desk
+    scheduler = Scheduler(load_and_note, wanted, folder=folder, switch=switch)
+    return facts[0], scheduler
+
+
+@dataclass(frozen=True, slots=True)
+class Others:
+    """For --switch: the pairs of models.toml that are here, but for the `first`.
+
+    `drafter` drafts for all of them, or each one's own.
+    """
+
+    first: str
+    drafter: str | None
+    based: Callable[[Resolved], Request]
+    load: Callable[[Resolved], LoadedPair]
+
+    def here(self) -> Mapping[str, Pair]:
+        """By name, as models.toml and the model cache are now. Raises: NotAvailable for a wrong models.toml."""
+        from specdec_cli.pairs.catalog import downloaded
+
+        return {name: p for name, p in _registry().pairs.items() if name != self.first and downloaded(p)}
+
+    def switch(self) -> Switch:
+        """What a server knows of them."""
+        from specdec_cli.serve.model import Switch
+
+        return Switch(self.here, lambda pair: self.based(self._resolved(pair)))
+
+    def loaded(self, name: str) -> LoadedPair:
+        """The pair of that name. Raises: NotAvailable, Refused, DoesNotFit."""
+        return self.load(self._resolved(_registry().find(name)))
+
+    def _resolved(self, pair: Pair) -> Resolved:
+        from specdec_cli.pairs.resolve import Resolved
+
+        return Resolved(pair, drafter=self.drafter or pair.drafter or DEFAULT_DRAFTER)
+
+
+def _registry() -> Registry:
+    """All pairs now. Raises: NotAvailable, for no request is to blame."""
+    from specdec_cli.pairs.catalog import registry
+
+    try:
+        return registry()
+    except UsageError as error:
+        raise NotAvailable(error.message, error.hint) from error

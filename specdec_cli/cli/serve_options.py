@@ -1,26 +1,39 @@
-"""The options of `serve`: where it listens, who may come in, and how much it keeps."""
+"""The options of `serve`: where it listens, who may come in, how much it keeps; and `--print-config`."""
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from specdec_cli.cli.options import option
+import typer
+
+from specdec_cli.cli.options import complete_from, option
 from specdec_cli.errors import UsageError
-from specdec_cli.request import within
-from specdec_cli.serve.options import DeskOptions
+from specdec_cli.request import one_name, within
+from specdec_cli.serve.clients import CLIENTS, KEY, Connection, notes
 
-KEY = "SPECDEC_API_KEY"
+if TYPE_CHECKING:
+    from specdec_cli.pairs.resolve import Resolved
+
 NO_KEY = f"give one: --api-key-file FILE, or {KEY} in the environment"
 NEVER = ("0", "never")
-USUAL = DeskOptions()
+CONFIG = "--print-config"
+# What `serve.scheduler` takes where nothing is said; its import would load mlx.
+SLOTS, PARALLEL = 16, 2
+
+
+def _number(name: str, help: str, **more: Any) -> Any:
+    """An option for a whole number from 1 on."""
+    env = name.upper().replace("-", "_")
+    return option(metavar="N", env=env, callback=within(f"--{name}", 1), help=help, **more)
 
 
 @dataclass(frozen=True, slots=True)
-class DoorOptions:
+class AccessOptions:
     """Where the server listens, and who may come in."""
 
     host: Annotated[
@@ -33,8 +46,7 @@ class DoorOptions:
         Path | None, option(metavar="FILE", help=f"A file with the key that clients must send; else {KEY}.")
     ] = None
     allow_origin: Annotated[
-        list[str] | None,
-        option(metavar="URL", help="A web page that may use the server; repeatable.", advanced=True),
+        list[str] | None, option(metavar="URL", help="A web page that may use the server; repeatable.", advanced=True)
     ] = None
 
     allow_host: Annotated[
@@ -89,51 +101,25 @@ class DoorOptions:
 class KeepOptions:
     """How many conversations are kept and served at once."""
 
-    slots: Annotated[
-        int,
-        option(
-            metavar="N",
-            env="SLOTS",
-            callback=within("--slots", 1),
-            help="Conversations whose caches are kept.",
-            advanced=True,
-        ),
-    ] = USUAL.slots
+    slots: Annotated[int, _number("slots", "Conversations whose caches are kept.", advanced=True)] = SLOTS
     cache_bytes: Annotated[
         int | None,
-        option(
-            metavar="N",
-            env="CACHE_BYTES",
-            callback=within("--cache-bytes", 1),
-            help="Memory for the caches of kept conversations, in bytes.",
+        _number(
+            *("cache-bytes", "Memory for the caches of kept conversations, in bytes."),
             show_default="half of what the weights leave",
             advanced=True,
         ),
     ] = None
     cache_dir: Annotated[
-        Path | None,
-        option(metavar="DIR", env="CACHE_DIR", help="Keep conversations there, beyond the server's end."),
+        Path | None, option(metavar="DIR", env="CACHE_DIR", help="Keep conversations there, beyond the server's end.")
     ] = None
     cache_dir_bytes: Annotated[
         int | None,
-        option(
-            metavar="N",
-            env="CACHE_DIR_BYTES",
-            callback=within("--cache-dir-bytes", 1),
-            help="Bytes of disk for --cache-dir.",
-            show_default="four times --cache-bytes",
-            advanced=True,
+        _number(
+            "cache-dir-bytes", "Bytes of disk for --cache-dir.", show_default="four times --cache-bytes", advanced=True
         ),
     ] = None
-    parallel: Annotated[
-        int,
-        option(
-            metavar="N",
-            env="PARALLEL",
-            callback=within("--parallel", 1),
-            help="Answers whose rounds take turns; more wait.",
-        ),
-    ] = USUAL.parallel
+    parallel: Annotated[int, _number("parallel", "Answers whose rounds take turns; more wait.")] = PARALLEL
     idle_unload: Annotated[
         str, option(metavar="TIME", env="IDLE_UNLOAD", help="Idle time until the models are let go; never: they stay.")
     ] = "10m"
@@ -143,3 +129,44 @@ class KeepOptions:
     log: Annotated[
         Path | None, option(metavar="FILE", help="Write every prompt and answer to FILE, as JSON Lines.", advanced=True)
     ] = None
+
+
+def known_client(value: str | None) -> str | None:
+    """Raises: UsageError, with the nearest, for a client that is none."""
+    return None if value is None else one_name(CONFIG, tuple(CLIENTS))(value)
+
+
+PrintConfig = Annotated[
+    str | None,
+    option(
+        CONFIG,
+        metavar="CLIENT",
+        callback=known_client,
+        help=f"Print what {', '.join(list(CLIENTS)[:-1])} or {list(CLIENTS)[-1]} must be told, and end.",
+        show_default=False,
+        autocompletion=complete_from(CLIENTS),
+    ),
+]
+
+
+def print_config(
+    name: str, found: Resolved, host: str, port: int, wants_key: bool, max_context: int | None, plain: bool
+) -> None:
+    """Settings of the client `name` for this pair at that address, on stdout; no weight is read.
+
+    Raises: NotAvailable, Refused, UsageError.
+    """
+    from specdec_cli.kinds import DRAFTERS
+    from specdec_cli.serve.http.access import AccessPolicy
+    from specdec_cli.session.load import pair_facts
+    from specdec_cli.ui.display import print_notice
+
+    if port == 0:
+        raise UsageError(f"{CONFIG} {name} needs the port that clients will find", "for example: --port 8040")
+    facts = pair_facts(found.pair, DRAFTERS[found.drafter])
+    limits = [limit for limit in (facts.context_limit, max_context) if limit is not None]
+    tools = facts.tokenizer.call_marks is not None
+    to = Connection(AccessPolicy(port, host).url, found.pair.name, min(limits, default=None), wants_key, tools)
+    for note in notes(name, to):
+        print_notice(sys.stderr, note, plain)
+    typer.echo(CLIENTS[name].write(to))

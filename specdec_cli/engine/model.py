@@ -15,13 +15,11 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from specdec_cli.engine import device
-from specdec_cli.engine.array_file import Unusable
-from specdec_cli.engine.array_tree import ArrayNames, NamedArrays, Tree
-from specdec_cli.engine.cache.rollback import Caches, common_prefix
-from specdec_cli.engine.cache.stored import held_of, tree_of
+from specdec_cli.engine.cache.rollback import Caches, Held, Snapshot, common_prefix
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.memory import READ_TOKENS, FreedBuffers
 from specdec_cli.engine.network import Network, Output
+from specdec_cli.engine.stored import Unusable
 from specdec_cli.request import MAX_UNREAD
 
 
@@ -64,21 +62,28 @@ class CachedModel:
         twin._read = self._read[: twin.length]
         return twin
 
-    def stored(self, names: ArrayNames) -> Tree:
-        """Its caches as JSON, whose arrays get `names`. Raises: Unusable for a kind that cannot be kept."""
-        self.commit(self._read, len(self._read))  # nothing of what is queued
-        return tree_of(self._caches.held(), names)
+    def stored(self) -> dict[str, Any]:
+        """What was read and the caches; nothing may be read while this is in use.
 
-    def restore(self, read: Sequence[int], tree: Tree, arrays: NamedArrays) -> None:
-        """Hold what was `stored`, after the ids `read`. Raises: Unusable, and is empty then."""
+        A pass that could be taken back is not in it: only snapshots and what trimming reaches can be returned to.
+        """
+        self.commit(self._read, len(self._read))  # nothing of what is queued
+        held = self._caches.held()
+        snapshots = [(kept.length, list(kept.states)) for kept in held.snapshots]
+        read = mx.array(self._read, dtype=mx.int32)
+        return {"read": read, "kinds": list(held.kinds), "states": list(held.states), "snapshots": snapshots}
+
+    def restore(self, values: Mapping[str, Any]) -> None:
+        """Hold what was `stored`, of the same network. Raises: Unusable for that of another one, and is empty then."""
         self._dry_run()
         like = self._caches.held()
         self.forget()
-        held = held_of(tree, arrays, like)
-        if held.length != len(read) or min(read, default=0) < 0:
-            raise Unusable(f"its caches hold {held.length} tokens, and {len(read)} ids belong to them")
-        self._caches.take_up(held)
-        self._read = list(read)
+        read, kinds = values["read"].tolist(), tuple(values["kinds"])
+        if kinds != like.kinds or [set(state) for state in values["states"]] != [set(state) for state in like.states]:
+            raise Unusable("it holds other kinds of caches")
+        snapshots = tuple(Snapshot(length, tuple(states)) for length, states in values["snapshots"])
+        self._caches.take_up(Held(len(read), kinds, tuple(values["states"]), snapshots))
+        self._read = read
 
     @property
     def places(self) -> tuple[int, tuple[int, ...]]:

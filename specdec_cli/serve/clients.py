@@ -1,4 +1,4 @@
-"""How other programs are told of this server (pure). Law: each in the form that its own documentation gives.
+"""How other programs are told of this server (pure), each in the form that its own documentation gives.
 
 The names of the settings are those of November 2026.
 """

@@ -1,91 +1,40 @@
-"""One generation that a client asked for, and the seam between protocols and the thread that owns the models (pure).
+"""One generation that a client asked for, and whether there is room for it (pure).
 
-Law: a protocol knows jobs and events alone; the desk knows nothing of HTTP.
+Protocols know jobs, handles and events alone; the scheduler knows nothing of HTTP.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from specdec_cli.errors import DoesNotFit, SpecdecError, UsageError
 from specdec_cli.events import Event
 from specdec_cli.request import Request
-from specdec_cli.serve.status import DeskStatus
+from specdec_cli.session.capacity import Capacity
 
 Deliver = Callable[[Event], None]
+"""Takes a job's events, from another thread; the last one is a Finish or a Failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """What to generate: `request` to `prompt` (ids).
 
-    `ends` are the lengths of the prompt's prefixes that later prompts probably share (system message, each turn), in
-    ascending order: where a cache cannot be trimmed, a snapshot is worth most there. `key` names the conversation
-    where the client does. `noun` says who asks, for the operator, such as `chat/completions`. With `raw` the answer
-    continues the prompt's text, as in `Session.reply`. `pair` is the one that answers, empty for the desk's first.
+    `reusable_prefixes` are the lengths of the prompt's prefixes that later prompts probably share (system message, each
+    turn), in ascending order: where a cache cannot be trimmed, a snapshot is worth most there. `conversation_id` names
+    the conversation where the client does. `endpoint` says who asks, for the operator, such as `chat/completions`. With
+    `raw` the answer continues the prompt's text, as in `Session.reply`. `pair` is the one that answers, empty for the
+    scheduler's first.
     """
 
     prompt: tuple[int, ...]
     request: Request
-    ends: tuple[int, ...] = ()
-    key: str | None = None
-    noun: str = ""
+    reusable_prefixes: tuple[int, ...] = ()
+    conversation_id: str | None = None
+    endpoint: str = ""
     raw: bool = False
     pair: str = ""
-
-
-class Ticket(Protocol):
-    """A job that was taken on."""
-
-    @property
-    def position(self) -> int:
-        """How many jobs wait before it; 0 once it runs."""
-        ...
-
-    def cancel(self) -> None:
-        """Nobody waits for it any more: it ends before its next round, or its next chunk of the prompt."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """How busy a desk is: jobs that run, jobs that wait, conversations it can keep, and whether the models are here.
-
-    `jobs` are the nouns of all of them, the running ones first, so a waiting job's place is its position. `pair` is the
-    one that is here or was last, empty for the desk's first.
-    """
-
-    running: int = 0
-    waiting: int = 0
-    slots: int = 1
-    loaded: bool = True
-    jobs: tuple[str, ...] = ()
-    pair: str = ""
-
-
-class Desk(Protocol):
-    """Where jobs are handed in; its one thread owns the models."""
-
-    def submit(self, job: Job, deliver: Deliver) -> Ticket:
-        """Take `job` on: `deliver` gets its events, from another thread, the last one a Finish or a Failure.
-
-        Raises: Busy if too many wait, TooLong if prompt and answer exceed the context, TooLarge for the memory.
-        """
-        ...
-
-    def health(self) -> Health:
-        """How busy it is; from any thread, without waiting."""
-        ...
-
-    def status(self) -> DeskStatus:
-        """What it is doing and has done; from any thread, without waiting. A job's last event comes after its sums."""
-        ...
-
-    def close(self) -> None:
-        """End every job and the thread; from any thread."""
-        ...
 
 
 class Busy(SpecdecError):
@@ -106,3 +55,39 @@ class TooLarge(SpecdecError):
     """Its caches do not fit into the memory (HTTP 413)."""
 
     exit_code = DoesNotFit.exit_code
+
+
+def require_room(job: Job, capacity: Capacity) -> None:
+    """Refuse a job before anything is allocated for it.
+
+    Raises: TooLong for the context, TooLarge for the memory, were it to run alone.
+    """
+    prompt, limit = len(job.prompt), capacity.context_limit(job.request)
+    if limit is not None and prompt >= limit:
+        raise TooLong(
+            f"prompt is too long: {prompt} tokens > {limit - 1} maximum",
+            "shorten the conversation, or serve a pair with a longer context",
+        )
+    need = capacity.weight_bytes + job_bytes(job, capacity)
+    if need > capacity.limit_bytes:
+        raise TooLarge(
+            f"{most_tokens(job, capacity)} tokens of prompt and answer need {need / 1e9:.2f} GB with the models; "
+            f"{capacity.limit_bytes / 1e9:.2f} GB are usable",
+            f"ask for a shorter answer (max_tokens), or shorten the prompt; {capacity.relief}",
+        )
+
+
+def most_tokens(job: Job, capacity: Capacity) -> int:
+    """Tokens that prompt and answer have at most."""
+    tokens, limit = len(job.prompt) + job.request.max_tokens, capacity.context_limit(job.request)
+    return tokens if limit is None else min(tokens, limit)
+
+
+def job_bytes(job: Job, capacity: Capacity) -> int:
+    """Bytes of its caches once it is done."""
+    return capacity.cache_bytes(most_tokens(job, capacity))
+
+
+def room_beside(jobs: Sequence[Job], capacity: Capacity) -> int:
+    """Bytes that are left beside the weights and all `jobs`, once they are done."""
+    return capacity.limit_bytes - capacity.weight_bytes - sum(job_bytes(job, capacity) for job in jobs)

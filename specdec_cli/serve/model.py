@@ -1,20 +1,23 @@
-"""What clients may know of the pair, without its weights. Law: it outlives them, so an idle server can let them go."""
+"""What clients may know of a pair without its weights, which an idle server lets go; and of pairs to switch to."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from specdec_cli.errors import UsageError
+from specdec_cli.kinds import DRAFTERS
 from specdec_cli.models.fill import Fill
 from specdec_cli.models.pieces import Between, unwatched
 from specdec_cli.models.text import Thinking
 from specdec_cli.models.tokenizer import Message, Tokenizer
 from specdec_cli.models.tool_calls import ToolCall
+from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
-from specdec_cli.session.load import PairFacts
+from specdec_cli.session.load import PairFacts, pair_facts
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.text import conversation_tokens
 
@@ -26,8 +29,8 @@ OTHER = "?"
 class Model:
     """A pair's name, tokenizer and limits; `base` is the request that bodies change. `since`: seconds of the epoch.
 
-    `pair` is what a desk calls it; empty for the pair that the desk began with. No name is a path: where this machine's
-    files are is nobody's business.
+    `pair` is what the scheduler calls it; empty for the pair that it began with. No name is a path: where this
+    machine's files are is nobody's business.
     """
 
     name: str
@@ -46,19 +49,29 @@ class Model:
         """The same of a pair that is loaded."""
         slot = pair.first
         limits = [slot.target.context_limit, slot.draft.context_limit if slot.draft else None, base.max_context]
-        limit = min((limit for limit in limits if limit is not None), default=None)
-        target, draft = pair.names
-        names = shown(pair.pair.name), shown(target), draft and shown(draft)
-        return cls(*names, pair.tokenizer, slot.target.vocab_size, limit, base, since)
+        return cls._named(pair.pair.name, pair.names, limits, pair.tokenizer, slot.target.vocab_size, base, since)
 
     @classmethod
     def of_facts(cls, name: str, facts: PairFacts, base: Request, since: int) -> Model:
         """The same of another pair, of which no weight was read."""
-        limits = [limit for limit in (facts.context_limit, base.max_context) if limit is not None]
-        limit = min(limits, default=None)
-        target, draft = facts.names
-        names = shown(name), shown(target), draft and shown(draft)
-        return cls(*names, facts.tokenizer, facts.vocab_size, limit, base, since, name)
+        limits = [facts.context_limit, base.max_context]
+        model = cls._named(name, facts.names, limits, facts.tokenizer, facts.vocab_size, base, since)
+        return replace(model, pair=name)
+
+    @classmethod
+    def _named(
+        cls,
+        name: str,
+        names: tuple[str, str | None],
+        limits: Sequence[int | None],
+        tokenizer: Tokenizer,
+        vocab_size: int,
+        base: Request,
+        since: int,
+    ) -> Model:
+        limit = min((limit for limit in limits if limit is not None), default=None)
+        target, draft = public_name(names[0]), names[1] and public_name(names[1])
+        return cls(public_name(name), target, draft, tokenizer, vocab_size, limit, base, since)
 
     def answers_to(self, name: str | None) -> bool:
         """Whether a request for the model `name` is for this one."""
@@ -74,7 +87,7 @@ class Model:
         """As `conversation_tokens`."""
         return conversation_tokens(self.tokenizer, self.target, messages, thinks, tools, between)
 
-    def ends(
+    def reusable_prefixes(
         self,
         prompt: Sequence[int],
         messages: Sequence[Message],
@@ -95,7 +108,7 @@ class Model:
         found: set[int] = set()
         for other in others if self.tokenizer.has_template else ():
             try:
-                found.add(_shared(prompt, self.prompt(other, thinks, tools, between)))
+                found.add(_common(prompt, self.prompt(other, thinks, tools, between)))
             except UsageError:
                 continue  # a template may refuse turns that nobody asked for
         return tuple(sorted(found - {0}))
@@ -120,13 +133,39 @@ class Model:
         return "".join([*map(stream.step, tokens), stream.finish()])
 
 
-def shown(name: str) -> str:
+def public_name(name: str) -> str:
     """`name`, or of a folder, which may be gone, only its last part."""
     folder = Path(name).expanduser()
     return folder.absolute().name if name.startswith(("/", "~", ".")) or folder.is_dir() else name
 
 
-def _shared(one: Sequence[int], other: Sequence[int]) -> int:
+def _common(one: Sequence[int], other: Sequence[int]) -> int:
     """The length of the longest common prefix."""
     length = min(len(one), len(other))
     return next((place for place in range(length) if one[place] != other[place]), length)
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """The other pairs that a server may load instead of its own: only what is on this machine, and one at a time.
+
+    `here` gives them by name, as they are now; `base` is what every request to one of them starts from.
+
+    What is known of one is read when it is first asked for, without its weights, and stays so.
+    """
+
+    here: Callable[[], Mapping[str, Pair]]
+    base: Callable[[Pair], Request]
+    since: int = field(default_factory=lambda: int(time.time()))
+    _known: dict[str, Model] = field(default_factory=dict)
+
+    def find(self, name: str) -> Model | None:
+        """The pair of that name, else one with that target; None if it is not here. Raises: NotAvailable, Refused."""
+        if name not in self._known:
+            pairs = self.here()
+            pair = pairs.get(name) or next((pair for pair in pairs.values() if public_name(pair.target) == name), None)
+            if pair is None:
+                return None
+            base = self.base(pair)
+            self._known[name] = Model.of_facts(pair.name, pair_facts(pair, DRAFTERS[base.drafter]), base, self.since)
+        return self._known[name]

@@ -1,4 +1,4 @@
-"""What a desk is doing and what it has done (pure). Law: frozen values, which say what was true at one moment."""
+"""What a scheduler is doing and what it has done (pure): frozen values of one moment."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from specdec_cli.events import Reading, RoundDone
 from specdec_cli.stats import ChatStats, ratio
 
 # What one row of a wide terminal can show.
-KEPT_ROUNDS = 32
+MOST_ROUNDS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class SlotStatus:
+class ConversationStatus:
     """One conversation that is kept: tokens that need not be read again, bytes, seconds since its last use."""
 
     tokens: int
     nbytes: int
     idle_seconds: float
     busy: bool
-    key: str | None = None
+    conversation_id: str | None = None
     prefix_only: bool = False
 
 
@@ -31,7 +31,7 @@ class JobStatus:
     `reading` is the last chunk of a text that is being read now, `rounds` are the newest ones, newest last.
     """
 
-    noun: str
+    endpoint: str
     position: int
     prompt_tokens: int
     seconds: float
@@ -42,7 +42,7 @@ class JobStatus:
     accepted_tokens: int = 0
     passes: int = 0
     tokens_per_second: float | None = None
-    key: str | None = None
+    conversation_id: str | None = None
     reading: Reading | None = None
     rounds: tuple[RoundDone, ...] = ()
 
@@ -54,7 +54,7 @@ class JobStatus:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums since the desk began. `drafts` are rounds that drafted; [i] of the last two counts draft position i.
+    """Sums since the scheduler began. `drafts` are rounds that drafted; [i] of the last two counts draft position i.
 
     `prompt_tokens` has those that were reused, too. `passes` are the target's.
     `timed_seconds` went into generating `timed_tokens`, those of jobs that are over.
@@ -110,8 +110,8 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True)
-class DeskStatus:
-    """`running` and `waiting` jobs, the slots, of which `most_slots` are kept, and the totals.
+class SchedulerStatus:
+    """`running` and `waiting` jobs, the `conversations`, of which `most_conversations` are kept, and the totals.
 
     `loaded`: whether the models are in memory. `pair` is the one that is there or was last, empty for the first.
     `warning` says that the jobs that run will take most of the memory.
@@ -120,10 +120,26 @@ class DeskStatus:
     loaded: bool
     running: tuple[JobStatus, ...] = ()
     waiting: tuple[JobStatus, ...] = ()
-    slots: tuple[SlotStatus, ...] = ()
-    most_slots: int = 1
+    conversations: tuple[ConversationStatus, ...] = ()
+    most_conversations: int = 1
     cache_bytes: int = 0
     budget_bytes: int = 0
     totals: Totals = field(default_factory=Totals)
     pair: str = ""
     warning: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How busy a scheduler is: jobs that run and wait, conversations it can keep, and whether the models are here.
+
+    `jobs` are the endpoints of all of them, the running ones first, so a waiting job's place is its position. `pair` is
+    the one that is here or was last, empty for the scheduler's first.
+    """
+
+    running: int = 0
+    waiting: int = 0
+    slots: int = 1
+    loaded: bool = True
+    jobs: tuple[str, ...] = ()
+    pair: str = ""

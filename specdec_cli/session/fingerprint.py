@@ -11,7 +11,7 @@ from specdec_cli.models.heads import HeadFiles
 from specdec_cli.session.slot import Slot
 
 # Of how caches are kept in files, and of what specdec's own caches mean: another number is another fingerprint.
-SCHEMA = 1
+SCHEMA = 2
 
 
 def fingerprint_of(slot: Slot, target: Checkpoint, draft: Checkpoint | None, head: HeadFiles | None) -> str:

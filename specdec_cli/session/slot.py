@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from specdec_cli.engine.array_file import ArrayFile, Unusable
-from specdec_cli.engine.array_tree import ArrayNames, NamedArrays, Tree
 from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.heads.cached import CachedHead
-from specdec_cli.engine.heads.held import held_of as head_of
-from specdec_cli.engine.heads.held import tree_of as head_tree
 from specdec_cli.engine.model import CachedModel
 
 # Where caches cannot be trimmed, so much is read again at most, however far back a prompt changes.
 SNAPSHOT_TOKENS = 4096
-# Names of ids in a file.
-TOKENS, DRAFT_TOKENS, HEAD_TOKENS = "tokens", "draft tokens", "head tokens"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,34 +65,19 @@ class Slot:
         """(the least length from which on the target returns to every length, lengths below it that it returns to)."""
         return self.target.places
 
-    def stored(self, names: ArrayNames) -> Tree:
-        """All of it as JSON, whose arrays get `names`; nothing may be read meanwhile. Raises: Unusable."""
-        tree: Tree = {"target": self.target.stored(names), "draft": None, "head": None}
-        names.keep_ids(TOKENS, self.tokens)
-        if self.draft is not None and self.draft.read:
-            tree["draft"] = self.draft.stored(names)
-            names.keep_ids(DRAFT_TOKENS, self.draft.read)
-        if self.head is not None and self.head.length:
-            held = self.head.held()
-            tree["head"] = head_tree(held, names)
-            names.keep_ids(HEAD_TOKENS, held.context)
-        return tree
+    def stored(self) -> dict[str, Any]:
+        """All of it, for `engine.stored`; nothing may be read while this is in use."""
+        draft = self.draft.stored() if self.draft is not None and self.draft.read else None
+        head = self.head.stored() if self.head is not None and self.head.length else None
+        return {"target": self.target.stored(), "draft": draft, "head": head}
 
-    def restore(self, tree: Any, file: ArrayFile) -> None:
-        """Hold what was `stored` in `file`. Raises: Unusable, OSError, and is empty then."""
-        arrays = NamedArrays(file.array)
-        try:
-            if not isinstance(tree, dict) or not {"target", "draft", "head"} <= tree.keys():
-                raise Unusable("it holds no conversation")
-            self.target.restore(file.ids(TOKENS), tree["target"], arrays)
-            if self.draft is not None and tree["draft"] is not None:
-                self.draft.restore(file.ids(DRAFT_TOKENS), tree["draft"], arrays)
-            if self.head is not None and tree["head"] is not None:
-                size = self.head.head.output_head.hidden_size
-                self.head.take_up(head_of(tree["head"], file.ids(HEAD_TOKENS), arrays, size))
-        except (Unusable, OSError):
-            self.forget()
-            raise
+    def restore(self, values: Mapping[str, Any]) -> None:
+        """Hold what was `stored`. Raises: Unusable for what is of other models."""
+        self.target.restore(values["target"])
+        if self.draft is not None and values["draft"] is not None:
+            self.draft.restore(values["draft"])
+        if self.head is not None and values["head"] is not None:
+            self.head.restore(values["head"])
 
     def forget(self) -> None:
         """Empty them."""

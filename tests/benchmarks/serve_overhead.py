@@ -80,12 +80,12 @@ def main(count):
     """Prints a line for each kind of request."""
     import specdec_cli
     from fakes.server import serving
-    from specdec_cli.serve.desk import make_desk
     from specdec_cli.serve.model import Model
+    from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
 
     pair = specdec_cli.load("demo")
     base = specdec_cli.Request(k=K, sampling={"temperature": 0.0})
-    desk = make_desk(lambda: pair, idle_seconds=None)
+    desk = Scheduler(lambda: pair, SchedulerOptions(idle_seconds=None))
     # A conversation each, as the desk keeps them: one session would read its prompt anew at every change.
     chat, text = pair.session(), pair.session()
     ids, texts = pair.message_tokens(ASKED), pair.text_tokens(TEXT)

@@ -117,12 +117,6 @@ def test_ctrl_c_ends_it_at_once_during_an_answer(running, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_browser_finds_a_chat(running):
-    with urllib.request.urlopen(f"http://127.0.0.1:{running[1]}/", timeout=60) as reply:
-        assert reply.headers["content-type"].startswith("text/html") and b"/page/main.js" in reply.read()
-
-
-@pytest.mark.slow
 def test_a_second_server_says_that_the_first_is_there(running, specdec):
     port = running[1]
     assert specdec.refused("serve", "--port", port)[:2] == (

@@ -3,7 +3,7 @@
 import pytest
 
 from fakes.models import tiny_folder
-from specdec_cli.cli.serve_switch import Others
+from specdec_cli.cli.serve import Others
 from specdec_cli.errors import NotAvailable
 from specdec_cli.request import Request
 

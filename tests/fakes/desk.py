@@ -7,8 +7,7 @@ from collections import deque
 
 from specdec_cli.errors import SpecdecError
 from specdec_cli.events import Failure, Finish
-from specdec_cli.serve.job import Health
-from specdec_cli.serve.status import DeskStatus, Totals
+from specdec_cli.serve.status import Health, SchedulerStatus, Totals
 from specdec_cli.stats import ChatStats
 
 
@@ -49,13 +48,13 @@ class SequentialDesk:
         return ticket
 
     def health(self):
-        waiting = tuple(ticket.job.noun for ticket in list(self.waiting))
+        waiting = tuple(ticket.job.endpoint for ticket in list(self.waiting))
         running = self.running
-        nouns = (*((running.job.noun,) if running else ()), *waiting)
+        nouns = (*((running.job.endpoint,) if running else ()), *waiting)
         return Health(running=int(running is not None), waiting=len(waiting), slots=1, loaded=True, jobs=nouns)
 
     def status(self):
-        return DeskStatus(True, totals=Totals.of(self._stats, self._stats.replies, 0, 0))
+        return SchedulerStatus(True, totals=Totals.of(self._stats, self._stats.replies, 0, 0))
 
     def close(self):
         with self._wake:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from specdec_cli.events import Reading, Round, RoundDone
-from specdec_cli.serve.status import DeskStatus, JobStatus, SlotStatus, Totals
+from specdec_cli.serve.status import ConversationStatus, JobStatus, SchedulerStatus, Totals
 
 
 def rounds(*accepted: int | None) -> tuple[RoundDone, ...]:
@@ -25,9 +25,9 @@ def answering(seconds: float = 3.4, **more) -> JobStatus:
 READS = JobStatus("messages", 0, 12_000, 9.0, reading=Reading("target", 4096, 12_000))
 WAITS = JobStatus("responses", 0, 812, 3.2)
 SLOTS = (
-    SlotStatus(1332, 24_100_000, 0.2, True),
-    SlotStatus(185, 2_100_000, 12.7, False),
-    SlotStatus(57, 700_000, 3000.0, False, prefix_only=True),
+    ConversationStatus(1332, 24_100_000, 0.2, True),
+    ConversationStatus(185, 2_100_000, 12.7, False),
+    ConversationStatus(57, 700_000, 3000.0, False, prefix_only=True),
 )
 TOTALS = Totals(
     jobs=41,
@@ -45,5 +45,5 @@ TOTALS = Totals(
     drafted_per_position=(1000, 1000, 1000),
     accepted_per_position=(900, 600, 330),
 )
-BUSY = DeskStatus(True, (answering(), READS), (WAITS,), SLOTS, 16, 26_900_000, 12_000_000_000, TOTALS)
-IDLE = DeskStatus(True, most_slots=16, budget_bytes=12_000_000_000)
+BUSY = SchedulerStatus(True, (answering(), READS), (WAITS,), SLOTS, 16, 26_900_000, 12_000_000_000, TOTALS)
+IDLE = SchedulerStatus(True, most_conversations=16, budget_bytes=12_000_000_000)

@@ -1,4 +1,4 @@
-"""A real uvicorn server on a free port, in a thread of this process."""
+"""A server in this process: its app alone, or a real uvicorn on a free port in a thread."""
 
 from __future__ import annotations
 
@@ -10,18 +10,32 @@ import time
 from contextlib import contextmanager
 from dataclasses import replace
 
-from specdec_cli.serve.http.guard import Door
+from starlette.testclient import TestClient
+
+from specdec_cli.serve.http.access import AccessPolicy
+from specdec_cli.serve.http.app import make_app
 from specdec_cli.serve.http.server import Server, listen
 from specdec_cli.serve.http.service import Service
 
+LOCAL = "http://127.0.0.1:8040"
+
 
 @contextmanager
-def serving(model, desk, records=None, page=None, switch=None, **door):
+def local(model, desk, records=None, page=None, switch=None, **policy):
+    """A client of the app without any socket; the server's names are those of port 8040."""
+    tell = (lambda record: None) if records is None else records.append
+    service = Service(model, desk, replace(AccessPolicy(8040), **policy), tell, page or {}, switch)
+    app = make_app(service)
+    yield TestClient(app, LOCAL, raise_server_exceptions=False)
+
+
+@contextmanager
+def serving(model, desk, records=None, page=None, switch=None, **policy):
     """(base URL, service) of a server that listens; it ends with the block."""
     listening = listen("127.0.0.1", 0)
     port = listening.getsockname()[1]
     tell = (lambda record: None) if records is None else records.append
-    service = Service(model, desk, replace(Door(port), **door), tell, page or {}, switch)
+    service = Service(model, desk, replace(AccessPolicy(port), **policy), tell, page or {}, switch)
     started = threading.Event()
     server = Server(service, started.set)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])), daemon=True)

@@ -11,10 +11,9 @@ from specdec_cli.engine.model import CachedModel
 from specdec_cli.events import Failure, Finish, Prefill, RoundDone
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
-from specdec_cli.serve.desk import GenerationDesk
-from specdec_cli.serve.folder import opened
+from specdec_cli.serve.disk import open_folder
 from specdec_cli.serve.job import Job
-from specdec_cli.serve.options import DeskOptions
+from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
 
@@ -85,7 +84,7 @@ class Client:
 
 
 def desk_of(pair, **options):
-    return GenerationDesk(lambda: pair, DeskOptions(**{"cache_bytes": 1 << 30, **options}))
+    return Scheduler(lambda: pair, SchedulerOptions(**{"cache_bytes": 1 << 30, **options}))
 
 
 def answer(desk, job):
@@ -103,9 +102,9 @@ class Restarting:
 
     def restart(self):
         self._ends.close()
-        self.folder = self._ends.enter_context(opened(self._path, self._bytes, self.said.append))
-        options = DeskOptions(**{"cache_bytes": 1 << 30, **self._options})
-        self.desk = GenerationDesk(lambda: self._pair, options, folder=self.folder)
+        self.folder = self._ends.enter_context(open_folder(self._path, self._bytes, self.said.append))
+        options = SchedulerOptions(**{"cache_bytes": 1 << 30, **self._options})
+        self.desk = Scheduler(lambda: self._pair, options, folder=self.folder)
         self._ends.callback(self.desk.close)
         self.restarts += 1
 

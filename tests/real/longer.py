@@ -32,8 +32,8 @@ from specdec_cli.engine.draft import Draft
 from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
-from specdec_cli.serve.desk import make_desk
 from specdec_cli.serve.model import Model
+from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
 
 PROMPTS = (
     *TEXTS,
@@ -101,7 +101,7 @@ def equality(folder: Path) -> None:
 def served():
     folder = str(released.four_bits(released.qwen()))
     pair = specdec.load(target=folder)
-    desk = make_desk(lambda: specdec.load(target=folder), idle_seconds=None)
+    desk = Scheduler(lambda: specdec.load(target=folder), SchedulerOptions(idle_seconds=None))
     return serving(Model.of(pair, specdec.Request(), 1), desk)
 
 

@@ -13,8 +13,8 @@ import specdec_cli as specdec
 from fakes.server import serving
 from real import released
 from real.answers import TEXTS, equal, spoken
-from specdec_cli.serve.desk import make_desk
 from specdec_cli.serve.model import Model
+from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 TOKENS, IM_END = 32, 151_645
@@ -72,7 +72,7 @@ def test_a_chat_ends_by_itself_and_says_its_model_s_sampling_values(small):
 @pytest.fixture(scope="module")
 def url(small, qwen):
     folder = str(released.four_bits(qwen))
-    desk = make_desk(lambda: specdec.load(target=folder), idle_seconds=None)
+    desk = Scheduler(lambda: specdec.load(target=folder), SchedulerOptions(idle_seconds=None))
     with serving(Model.of(small, specdec.Request(), 1), desk) as (url, _):
         yield url
     desk.close()

@@ -66,19 +66,6 @@ def test_the_context_is_told_to_those_who_ask_for_it():
     assert parsed("aider", to)["AIDER_MAX_CHAT_HISTORY_TOKENS"] == "50000"
 
 
-def test_codex_is_told_the_one_protocol_that_it_speaks():
-    provider = parsed("codex", ODD)["model_providers"]["specdec"]
-    assert provider == {"name": "specdec", "base_url": f"{URL}/v1", "wire_api": "responses"}
-    assert parsed("codex", Connection(URL, "m", None, True))["model_providers"]["specdec"]["env_key"] == KEY
-
-
-def test_claude_finds_this_model_behind_every_tier():
-    found = parsed("claude", Connection(URL, "m", 4096, True), **{KEY: "se cret"})
-    assert {value for name, value in found.items() if name.endswith("MODEL")} == {"m"} and len(found) == 10
-    assert (found["ANTHROPIC_BASE_URL"], found["ANTHROPIC_AUTH_TOKEN"]) == (URL, "se cret")
-    assert found["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] == "1024"
-
-
 def test_a_pair_that_agents_cannot_use_is_told_apart():
     small = notes("codex", Connection(URL, "m", 1024, tools=False))
     assert "m's context (1024) is too small for an agent" in small[2] and "calls no functions" in small[3]

@@ -10,14 +10,13 @@ from specdec_cli.engine import device
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.models.memory import HEADROOM
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.serve.desk import GenerationDesk
 from specdec_cli.serve.job import TooLarge
-from specdec_cli.serve.options import DeskOptions
-from specdec_cli.serve.status import DeskStatus
+from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
+from specdec_cli.serve.status import SchedulerStatus
 from specdec_cli.session.capacity import capacity_of
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
-from specdec_cli.ui.serve.frame import frame_rows
+from specdec_cli.ui.serve.panel import frame_rows
 
 
 def held(pair, requests, budget_bytes, kind_system=60):
@@ -32,10 +31,7 @@ def held(pair, requests, budget_bytes, kind_system=60):
 
 @pytest.mark.parametrize(
     ("kind", "requests"),
-    [
-        ("plain", 20),
-        *(pytest.param(kind, 300, marks=pytest.mark.slow) for kind in ("plain", "window", "recurrent")),
-    ],
+    [("plain", 20), *(pytest.param(kind, 300, marks=pytest.mark.slow) for kind in ("plain", "window", "recurrent"))],
 )
 def test_memory_is_flat_over_many_requests(tmp_path, kind, requests):
     """A budget of about five conversations: accounted bytes stay below, and mlx's do not grow."""
@@ -67,7 +63,7 @@ def test_idle_models_take_no_memory(tmp_path):
 
     device.settle()
     before = device.active_memory_bytes()
-    desk = GenerationDesk(load, DeskOptions(idle_seconds=0.05, cache_bytes=1 << 30))
+    desk = Scheduler(load, SchedulerOptions(idle_seconds=0.05, cache_bytes=1 << 30))
     for _ in range(2):
         answer(desk, job(ids(200), 20))
         loaded = device.active_memory_bytes() - before
@@ -112,5 +108,5 @@ def test_a_server_says_when_its_jobs_will_take_most_of_the_memory_and_how_to_get
     few, most = said[: said.index(None)], said[said.index(None) + 1 : -2]
     assert not any(few) and most and all(words.startswith("memory 9") for words in most)
     assert most[0].partition(": ")[2] in refused.value.hint and "--drafter none frees" in refused.value.hint
-    frame = frame_rows(DeskStatus(True, warning=most[0]), "tiny", "http://x", 120, 30)
+    frame = frame_rows(SchedulerStatus(True, warning=most[0]), "tiny", "http://x", 120, 30)
     assert "--kv-bits 8 shrinks the caches" in frame[-1].plain

@@ -8,11 +8,11 @@ import specdec_cli
 from fakes.tool_model import tool_folder
 from specdec_cli.errors import UsageError
 from specdec_cli.serve.http import llama
-from specdec_cli.serve.job import Health
-from specdec_cli.serve.model import Model, shown
+from specdec_cli.serve.model import Model, public_name
+from specdec_cli.serve.status import Health
 
 
-def test_a_pair_of_folders_is_shown_without_their_paths(tmp_path):
+def test_a_pair_of_folders_is_public_name_without_their_paths(tmp_path):
     """/v1/models told every client where this machine keeps its files."""
     target, draft = tool_folder(tmp_path / "secret" / "big"), tool_folder(tmp_path / "secret" / "small")
     pair = specdec_cli.load(target=f"{target}/", draft=str(draft))
@@ -38,5 +38,5 @@ def test_an_error_of_its_template_names_no_path(tmp_path):
 def test_names_that_are_no_folders_stay_as_they_are(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("specdec:demo/target", "mlx-community/Qwen3-8B-4bit", "demo"):
-        assert shown(name) == name
-    assert shown(".") == tmp_path.name
+        assert public_name(name) == name
+    assert public_name(".") == tmp_path.name

@@ -8,12 +8,11 @@ import pytest
 
 from fakes.serving import ids, job
 from specdec_cli.serve.job import Busy
-from specdec_cli.serve.queue import Queue
-from specdec_cli.serve.work import Taken
+from specdec_cli.serve.queue import JobHandle, Queue
 
 
 def taken(number=0):
-    return Taken(job(ids(5, number)), lambda event: None, 0.0)
+    return JobHandle(job(ids(5, number)), lambda event: None, 0.0)
 
 
 def filled(most, count):
@@ -25,9 +24,9 @@ def filled(most, count):
 
 def test_first_come_first_served_and_positions_count_who_is_before():
     queue, jobs = filled(3, 3)
-    assert [queue.position(one) for one in jobs] == [0, 1, 2]
+    assert queue.waiting() == tuple(jobs)
     assert [queue.take(lambda one: True) for _ in range(4)] == [*jobs, None]
-    assert queue.position(jobs[2]) == 0
+    assert jobs[2] not in queue.waiting()
 
 
 def test_nobody_overtakes_a_job_that_cannot_begin_yet():
@@ -38,7 +37,7 @@ def test_nobody_overtakes_a_job_that_cannot_begin_yet():
 
 def of(*pairs):
     queue = Queue(99)
-    jobs = [Taken(replace(job(ids(5)), pair=pair), lambda event: None, 0.0) for pair in pairs]
+    jobs = [JobHandle(replace(job(ids(5)), pair=pair), lambda event: None, 0.0) for pair in pairs]
     for one in jobs:
         queue.put(one)
     return queue, jobs
@@ -48,17 +47,11 @@ def anyone(taken):
     return True
 
 
-def test_jobs_of_the_loaded_pair_that_wait_already_go_before_a_switch():
-    queue, jobs = of("b", "a", "b", "a")
-    assert [queue.take(anyone, "a") for _ in range(3)] == [jobs[1], jobs[3], jobs[0]]
-    assert queue.take(anyone, "b") is jobs[2]
-
-
 def test_jobs_that_come_later_do_not_put_a_switch_off():
     """Else one busy client could keep every other pair away."""
     queue, jobs = of("a", "b", "a")
     assert queue.take(anyone, "a") is jobs[0] and queue.take(anyone, "a") is jobs[2]
-    late = [Taken(replace(job(ids(5)), pair="a"), lambda event: None, 0.0) for _ in range(2)]
+    late = [JobHandle(replace(job(ids(5)), pair="a"), lambda event: None, 0.0) for _ in range(2)]
     for one in late:
         queue.put(one)
     assert queue.take(anyone, "a", busy=True) is None
@@ -77,7 +70,7 @@ def test_no_job_lets_more_others_pass_than_wait_at_once_for_each_before_it():
     most, rng, queue, passed, left, loaded = 12, random.Random(1), Queue(12), {}, 0, "a"
     while left < 400:
         while len(queue.waiting()) < most:
-            one = Taken(replace(job(ids(5)), pair=rng.choice("aaaaabcd")), lambda event: None, 0.0)
+            one = JobHandle(replace(job(ids(5)), pair=rng.choice("aaaaabcd")), lambda event: None, 0.0)
             queue.put(one)
             passed[one] = 0
         taken = queue.take(anyone, loaded)
@@ -91,20 +84,10 @@ def test_no_job_lets_more_others_pass_than_wait_at_once_for_each_before_it():
 def test_a_full_queue_says_how_many_wait_and_when_to_come_back():
     queue, _ = filled(2, 2)
     for _ in range(200):
-        queue.took(20.0)
+        queue.note_seconds(20.0)
     with pytest.raises(Busy, match="2 requests wait already, and 2 may") as refused:
         queue.put(taken())
     assert refused.value.retry_seconds == 20
-
-
-@pytest.mark.parametrize(("seconds", "told"), [(0.001, 1), (5000.0, 60)])
-def test_when_to_come_back_is_never_at_once_and_never_in_an_hour(seconds, told):
-    queue, _ = filled(1, 1)
-    for _ in range(200):
-        queue.took(seconds)
-    with pytest.raises(Busy) as refused:
-        queue.put(taken())
-    assert refused.value.retry_seconds == told
 
 
 def test_only_the_cancelled_leave_until_it_closes():

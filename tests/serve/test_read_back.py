@@ -5,25 +5,33 @@ import time
 import pytest
 
 from fakes.serving import Client, Restarting, alone, ids, job, tiny_loaded
-from specdec_cli.engine.array_file import ArrayFile, Unusable
+from specdec_cli.engine import stored
 from specdec_cli.events import RoundDone
+
+pytestmark = pytest.mark.slow  # long answers beside a file
 
 
 @pytest.fixture
 def log(monkeypatch):
-    """What happened, in order: "read" for each array that came from a file."""
-    found, read = [], ArrayFile._data
+    """What happened, in order: "read" for each piece that came from a file."""
+    found, read = [], stored.read_values
 
-    def noted(self, name):
-        found.append("read")
-        return read(self, name)
+    def noted(path):
+        steps = read(path)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value
+            found.append("read")
+            yield
 
-    monkeypatch.setattr(ArrayFile, "_data", noted)
+    monkeypatch.setattr("specdec_cli.serve.disk.read_values", noted)
     return found
 
 
 def longest_step(log):
-    """Most arrays read between two rounds of the answer that runs."""
+    """Most pieces read between two rounds of the answer that runs."""
     return max(map(len, "".join("r" if what == "read" else " " for what in log).split()))
 
 
@@ -41,16 +49,16 @@ def meanwhile(server, log, wanted):
 
 
 @pytest.mark.parametrize("kind", ["plain", "recurrent"])
-def test_an_answer_that_runs_waits_for_one_array_at_most(tmp_path, kind, log):
+def test_an_answer_that_runs_waits_for_one_piece_at_most(tmp_path, kind, log):
     pair = tiny_loaded(tmp_path, kind, 65536)
     with Restarting(pair, tmp_path / "kept") as server:
         said = server.ask(job(ids(200, 5), 4)).end.tokens
         server.restart()
         wanted = job([*ids(200, 5), *said, 7], 4)
         running, second = meanwhile(server, log, wanted)
-        print(f"{kind}: {log.count('read')} arrays read, at most {longest_step(log)} between two rounds")
+        print(f"{kind}: {log.count('read')} pieces read, at most {longest_step(log)} between two rounds")
         assert log.count("read") >= 8 and second.read_tokens <= 2
-        assert longest_step(log) <= 3  # an array, or the ids of target and draft, which are small
+        assert longest_step(log) <= 2
         assert second.end.tokens == alone(pair, wanted)
         assert running.end.tokens == alone(pair, job(ids(20, 9), 300))
 
@@ -71,19 +79,6 @@ def test_a_file_that_is_damaged_far_behind_goes_and_both_answers_are_right(tmp_p
         assert len(server.said) == 1 and "was changed" in server.said[0]
 
 
-def test_what_was_read_ahead_is_given_once(tmp_path):
-    pair = tiny_loaded(tmp_path, "plain", 65536)
-    with Restarting(pair, tmp_path / "kept") as server:
-        server.ask(job(ids(60, 5), 4))
-    (path,) = (tmp_path / "kept").iterdir()
-    file = ArrayFile(path)
-    steps = sum(1 for _ in file.ahead())
-    path.unlink()
-    assert steps >= 8 and file.array("0").size
-    with pytest.raises((Unusable, OSError)):
-        file.array("0")
-
-
 def test_a_slot_that_goes_while_a_file_is_read_in_vain_is_taken_by_nobody(tmp_path, monkeypatch):
     """Others give their slots back meanwhile, which may drop the very one that had the most of the prompt."""
     pair, prompt = tiny_loaded(tmp_path, "plain", 65536), ids(200, 5)
@@ -91,7 +86,7 @@ def test_a_slot_that_goes_while_a_file_is_read_in_vain_is_taken_by_nobody(tmp_pa
         server.ask(job(prompt, 4))
         server.restart()
         server.ask(job(prompt[:100], 4))
-        slots = server.desk._generation.slots
+        slots = server.desk._conversations
         assert len(list(slots)) == 1
 
         def in_vain(entry, slot, meanwhile):

@@ -12,9 +12,7 @@ from fakes.serving import Restarting, alone, answer, desk_of, ids, job, tiny_loa
 from fakes.transcripts import allowed_tokens, turns_of, unread
 from specdec_cli.engine import device
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.serve import keeping
-from specdec_cli.serve.desk import GenerationDesk
-from specdec_cli.serve.options import DeskOptions
+from specdec_cli.serve import conversations, scheduler
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
 
@@ -115,10 +113,10 @@ def test_a_restored_draft_and_head_read_nothing_again(tmp_path):
         prompt = [token % 90 for token in ids(200, 5)]
         with Restarting(pair, tmp_path / kind / "kept") as server:
             said = server.ask(job(prompt, 8, (100, 200), logit_bias=(), drafter="model")).end.tokens
-            before = next(kept.slot for kept in server.desk._generation.slots)
+            before = next(kept.slot for kept in server.desk._conversations)
             server.restart()
             going_on = [*prompt, *said, 5, 6, 7]
-            slots = server.desk._generation.slots
+            slots = server.desk._conversations
             read = slots._read_back(going_on, None, 0).slot
         assert list(read.tokens) == list(before.tokens) and len(read.tokens) >= 200
         if kind == "plain":
@@ -134,7 +132,7 @@ def test_a_prompt_that_only_begins_alike_leaves_the_file_to_its_conversation(tmp
         answer_one = server.ask(job(prompts[0], 8, (300, 380))).end.tokens
         server.restart()
         assert server.ask(job(prompts[1], 8, (300, 380))).prefill.cached_tokens == 300
-        assert len(server.desk.status().slots) == 1
+        assert len(server.desk.status().conversations) == 1
         server.restart()
         assert len(list((tmp_path / "kept").iterdir())) == 2
         again = server.ask(job([*prompts[0], *answer_one, 9], 8, (300, 389)))
@@ -159,39 +157,14 @@ def test_idle_unloading_keeps_conversations(tmp_path):
 
 
 def test_a_conversation_that_memory_has_no_room_for_comes_back_from_the_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(keeping, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(scheduler, "PAUSE_SECONDS", 0.01)
     pair, prompts = MAKERS["plain"](tmp_path), [ids(200, seed) for seed in (1, 2, 3)]
     with Restarting(pair, tmp_path / "kept", slots=1) as server:
         for number, prompt in enumerate(prompts):
             server.ask(job(prompt, 8))
             waited_for(lambda number=number: len(list((tmp_path / "kept").glob("*.conversation"))) > number)
-        assert len(server.desk.status().slots) == 1
+        assert len(server.desk.status().conversations) == 1
         assert all(server.ask(job([*prompt, 9], 8)).read_tokens <= 2 for prompt in prompts)
-
-
-def test_what_memory_cannot_hold_is_not_read_back(tmp_path):
-    pair, prompt = MAKERS["plain"](tmp_path), ids(400, 5)
-    with Restarting(pair, tmp_path / "kept") as server:
-        server.ask(job(prompt, 8))
-    (path,) = (tmp_path / "kept").iterdir()
-    with Restarting(pair, tmp_path / "kept", cache_bytes=path.stat().st_size - 1) as server:
-        client = server.ask(job([*prompt, 9], 8))
-        assert client.read_tokens == 401 and client.end.tokens == alone(pair, job([*prompt, 9], 8))
-    assert path.exists()
-
-
-def test_a_damaged_file_costs_only_its_reading(tmp_path):
-    pair, prompt = MAKERS["plain"](tmp_path), ids(400, 5)
-    with Restarting(pair, tmp_path / "kept") as server:
-        expected = server.ask(job([*prompt, 9], 8)).end.tokens
-    (path,) = (tmp_path / "kept").iterdir()
-    whole = bytearray(path.read_bytes())
-    whole[-5000] ^= 4
-    path.write_bytes(whole)
-    with Restarting(pair, tmp_path / "kept") as server:
-        client = server.ask(job([*prompt, 9], 8))
-        assert (client.end.tokens, client.read_tokens) == (expected, 401)
-        assert len(server.said) == 1 and f"{path} is removed: its array" in server.said[0]
 
 
 def test_a_pair_of_unknown_files_keeps_nothing(tmp_path):
@@ -203,8 +176,8 @@ def test_a_pair_of_unknown_files_keeps_nothing(tmp_path):
 
 def test_who_comes_while_a_conversation_is_written_waits_for_one_piece(tmp_path, monkeypatch):
     """The writer is stopped at a piece; a job that comes then begins before the next one."""
-    monkeypatch.setattr(keeping, "PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr("specdec_cli.engine.array_file.PIECE_BYTES", 4096)
+    monkeypatch.setattr(scheduler, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("specdec_cli.engine.stored.PIECE_BYTES", 4096)
     pieces, at_a_piece, go_on = [], threading.Event(), threading.Event()
     pair, path = MAKERS["plain"](tmp_path), tmp_path / "kept"
     with Restarting(pair, path) as server:
@@ -231,7 +204,7 @@ def test_who_comes_while_a_conversation_is_written_waits_for_one_piece(tmp_path,
 
 
 def test_ending_takes_no_longer_than_it_may(tmp_path, monkeypatch):
-    monkeypatch.setattr("specdec_cli.serve.generation.ENDING_SECONDS", 0.2)
+    monkeypatch.setattr("specdec_cli.serve.scheduler.ENDING_SECONDS", 0.2)
     pair, path = MAKERS["plain"](tmp_path), tmp_path / "kept"
     with Restarting(pair, path) as server:
         write = server.folder.write
@@ -279,8 +252,8 @@ def test_a_second_ctrl_c_does_not_wait_for_the_writing(tmp_path, monkeypatch):
 
 def test_writing_is_paced_but_for_the_end(tmp_path, monkeypatch):
     """A conversation that was written is not written again at once, however often it goes on; the end writes it."""
-    monkeypatch.setattr(keeping, "PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(keeping, "BYTES_A_SECOND", 1)
+    monkeypatch.setattr(scheduler, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(conversations, "BYTES_A_SECOND", 1)
     pair, path = MAKERS["plain"](tmp_path), tmp_path / "kept"
     with Restarting(pair, path) as server:
         server.ask(job(ids(100), 4))
@@ -294,9 +267,9 @@ def test_writing_is_paced_but_for_the_end(tmp_path, monkeypatch):
 
 
 def test_a_full_disk_is_one_line_and_the_server_lives(tmp_path, monkeypatch):
-    monkeypatch.setattr("specdec_cli.serve.folder.LEAST_FREE_BYTES", 1 << 60)
-    monkeypatch.setattr(keeping, "PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(keeping, "RETRY_SECONDS", 0.02)
+    monkeypatch.setattr("specdec_cli.serve.disk.LEAST_FREE_BYTES", 1 << 60)
+    monkeypatch.setattr(scheduler, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(conversations, "RETRY_SECONDS", 0.02)
     pair, path = MAKERS["plain"](tmp_path), tmp_path / "kept"
     with Restarting(pair, path) as server:
         for seed in range(3):
@@ -311,7 +284,7 @@ def test_a_full_disk_is_one_line_and_the_server_lives(tmp_path, monkeypatch):
 @pytest.mark.parametrize("kind", ["plain", "window", "recurrent"])
 def test_memory_and_folder_are_flat_over_many_requests_and_restarts(tmp_path, monkeypatch, kind):
     """200 requests, a restart every 20, budgets of about five conversations in memory and ten in the folder."""
-    monkeypatch.setattr(keeping, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(scheduler, "PAUSE_SECONDS", 0.001)
     pair, path, system = MAKERS[kind](tmp_path), tmp_path / "kept", ids(60, 5)
     probe = desk_of(pair)
     answer(probe, job([*system, *ids(130)], 4, (60,)))
@@ -335,22 +308,3 @@ def test_memory_and_folder_are_flat_over_many_requests_and_restarts(tmp_path, mo
     assert all(accounted <= 5 * one and held <= 10 * one for accounted, held, _ in found)
     assert max(held for _, held, _ in found) > 5 * one
     assert thirds[1] <= thirds[0] + one and not server.said
-
-
-def test_loading_again_finds_the_conversations_of_the_pair_that_was_loaded(tmp_path):
-    """As when another pair is switched to: its fingerprint is another, and neither loses its own."""
-    pairs = [MAKERS["plain"](tmp_path), MAKERS["recurrent"](tmp_path)]
-    turn = iter([0, 1, 0])
-    with Restarting(pairs[0], tmp_path / "kept") as server:
-        prompt = ids(200, 5)
-        server.ask(job(prompt, 4))
-        server.desk.close()
-        desk = GenerationDesk(
-            lambda: pairs[next(turn)], DeskOptions(cache_bytes=1 << 30, idle_seconds=0.02), folder=server.folder
-        )
-        read = []
-        for _ in range(3):
-            read.append(answer(desk, job([*prompt, 9], 4)).read_tokens)
-            waited_for(lambda: not desk.health().loaded)
-        desk.close()
-    assert read[1] == 201 and read[0] <= 2 and read[2] <= 2

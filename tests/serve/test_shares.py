@@ -8,9 +8,7 @@ from fakes.device import FakeDevice
 from fakes.serving import Client, ids, job, tiny_loaded
 from specdec_cli.engine import device
 from specdec_cli.events import Finish, Reading, RoundDone
-from specdec_cli.serve.desk import GenerationDesk
-from specdec_cli.serve.options import DeskOptions
-from specdec_cli.serve.work import FIRST_CHUNK_TOKENS
+from specdec_cli.serve.scheduler import FIRST_CHUNK_TOKENS, Scheduler, SchedulerOptions
 
 CHUNK_TOKENS, STEP_SECONDS, TOKEN_SECONDS = 512, 0.05, 0.0055
 
@@ -21,7 +19,7 @@ def timed(tmp_path, monkeypatch):
     monkeypatch.setattr(device, "prefill_tokens", lambda: CHUNK_TOKENS)
     fake, pair = FakeDevice().install(monkeypatch, ahead=False), tiny_loaded(tmp_path, draft=False)
     fake.drive(pair.first.target, lambda rows: STEP_SECONDS if rows < 8 else rows * TOKEN_SECONDS, 1)
-    desk = GenerationDesk(lambda: pair, DeskOptions(cache_bytes=1 << 30), fake.clock)
+    desk = Scheduler(lambda: pair, SchedulerOptions(cache_bytes=1 << 30), fake.clock)
     yield desk, fake.clock
     desk.close()
 

@@ -6,9 +6,8 @@ from dataclasses import replace
 import pytest
 
 from fakes.serving import alone, answer, ids, job, tiny_loaded
-from specdec_cli.serve.desk import GenerationDesk
-from specdec_cli.serve.folder import opened
-from specdec_cli.serve.options import DeskOptions
+from specdec_cli.serve.disk import open_folder
+from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
 
 PROMPT = ids(200, 5)
 OTHERS = "{} has 1 conversation of other models or versions: kept for those"
@@ -31,9 +30,9 @@ class Switching:
 
     def restart(self):
         self._ends.close()
-        self.folder = self._ends.enter_context(opened(self.root / "kept", self._bytes, self.said.append))
-        options = DeskOptions(**{"cache_bytes": 1 << 30, **self._options})
-        self.desk = GenerationDesk(self.pair, options, folder=self.folder, switch=self.pair)
+        self.folder = self._ends.enter_context(open_folder(self.root / "kept", self._bytes, self.said.append))
+        options = SchedulerOptions(**{"cache_bytes": 1 << 30, **self._options})
+        self.desk = Scheduler(self.pair, options, folder=self.folder, switch=self.pair)
         self._ends.callback(self.desk.close)
 
     def talk(self, name, number=0, prompt=PROMPT, **more):
@@ -84,35 +83,3 @@ def test_without_the_folder_every_switch_reads_everything_again(tmp_path):
     with Switching(tmp_path, {"": "plain", "b": "recurrent"}, folder_bytes=1) as server:
         figures = [server.talk(name) for name in ("", "b", "", "b")]
     assert all(read > 200 for read, _ in figures)
-
-
-def test_the_folder_s_bytes_hold_over_all_pairs_and_who_was_not_used_for_longest_goes(tmp_path):
-    kinds = {"": "plain", "b": "window"}
-    with Switching(tmp_path / "probe", kinds) as server:
-        for name in ("", "b", ""):
-            server.talk(name)
-        sizes = [file.stat().st_size for file in (tmp_path / "probe" / "kept").iterdir()]
-    budget = 4 * max(sizes)
-    with Switching(tmp_path / "full", kinds, folder_bytes=budget) as server:
-        for number in range(6):
-            for name in ("", "b"):
-                server.talk(name, number, ids(200, number))
-        assert len(server.desk._generation.slots._kept) == 1
-        server.restart()
-        server.held.append(server.folder.nbytes)
-        newest = [server.talk(name, 5)[0] for name in ("b", "")]
-        oldest = [server.talk(name, 0)[0] for name in ("", "b")]
-    print(f"budget {budget:,}: at most {max(server.held):,} bytes; newest read {newest}, oldest {oldest}")
-    assert max(sizes) < max(server.held) <= budget
-    assert max(newest) <= 5 and min(oldest) > 200
-
-
-def test_several_conversations_of_each_pair_survive_a_switch_while_memory_has_room_for_one(tmp_path):
-    kinds = {"": "plain", "b": "recurrent"}
-    with Switching(tmp_path, kinds, slots=1) as server:
-        first = [server.talk(name, number, ids(200, number)) for name in ("", "b") for number in range(2)]
-        server.restart()
-        again = [server.talk(name, number) for number in range(2) for name in ("b", "")]
-    assert all(read == 201 for read, _ in first)
-    print("read / new after a restart:", again)
-    assert all(read <= new + 2 for read, new in again[2:])

@@ -8,7 +8,8 @@ Letters: T tokens, D hidden size, V the target's vocabulary size.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import mlx.core as mx
 from mlx.utils import tree_flatten
@@ -17,7 +18,6 @@ from mlx_lm.models.cache import KVCache
 from specdec_cli.engine.cache.kinds import detached, without_room
 from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.heads.agreement import Agreement
-from specdec_cli.engine.heads.held import HeldHead
 from specdec_cli.engine.heads.mtp import MtpHead, Recipe, Step
 from specdec_cli.engine.heads.shortlist import Shortlist
 from specdec_cli.engine.network import Network
@@ -115,19 +115,25 @@ class CachedHead:
         self._last: Step | None = None
         self._drafted = 0
 
-    def held(self) -> HeldHead:
+    def stored(self) -> dict[str, Any]:
         """All that it holds, drafted tokens left out; none of it may be written to while this is in use."""
         self._take_back()
-        waiting = mx.concatenate(self._waiting) if self._waiting else None
-        return HeldHead(self._context, without_room(self._cache), waiting, None if self._waiting else self._last)
+        last = None if self._waiting or self._last is None else (self._last.scored, self._last.carried)
+        return {
+            "context": mx.array(self._context, dtype=mx.int32),
+            "cache": without_room(self._cache),
+            "waiting": mx.concatenate(self._waiting) if self._waiting else None,
+            "last": last,
+        }
 
-    def take_up(self, held: HeldHead) -> None:
-        """From now on hold that and nothing else."""
+    def restore(self, values: Mapping[str, Any]) -> None:
+        """From now on hold what was `stored` and nothing else."""
         self.forget()
-        vars(self._cache).update(held.cache)
-        self._context, self._last = list(held.context), held.last
-        self._waiting = [] if held.waiting is None else [held.waiting]
-        self.see(held.context)
+        vars(self._cache).update(values["cache"])
+        self._context = values["context"].tolist()
+        self._last = Step(*values["last"]) if values["last"] else None
+        self._waiting = [] if values["waiting"] is None else [values["waiting"]]
+        self.see(self._context)
 
     @property
     def length(self) -> int:

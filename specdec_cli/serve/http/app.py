@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import PurePosixPath
 from typing import Any
 
 from starlette.applications import Starlette
@@ -14,66 +15,74 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from specdec_cli.errors import reason
-from specdec_cli.serve.http import anthropic, chat, completions, infill, llama, responses
+from specdec_cli.serve.http import anthropic, chat, completions, llama, responses
+from specdec_cli.serve.http.access import AccessMiddleware
 from specdec_cli.serve.http.errors import FAILED, HttpError
-from specdec_cli.serve.http.fields import Fields
-from specdec_cli.serve.http.guard import Guard
-from specdec_cli.serve.http.metrics import CONTENT_TYPE, metrics
-from specdec_cli.serve.http.page import file_response
-from specdec_cli.serve.http.record import Record
-from specdec_cli.serve.http.reply import error_response, json_response
-from specdec_cli.serve.http.response_voice import ResponseVoice
-from specdec_cli.serve.http.service import Read, Service, Speak
+from specdec_cli.serve.http.reply import Record, error_response, json_response
+from specdec_cli.serve.http.schema import ModelBody, parse
+from specdec_cli.serve.http.service import Body, Read, Service, Write
 from specdec_cli.serve.model import Model
 
 # Each answers the addresses with and without /v1: clients differ in what they take for the base of a server.
-ANSWERS: dict[str, tuple[Read, Speak]] = {
-    "/chat/completions": (chat.read, chat.ChatVoice),
-    "/completions": (completions.read, completions.TextVoice),
-    "/responses": (responses.read, ResponseVoice),
-    "/messages": (anthropic.read, anthropic.BlockVoice),
-    "/infill": (infill.read, infill.InfillVoice),
+ANSWERS: dict[str, tuple[Read, Write]] = {
+    "/chat/completions": (chat.read, chat.ChatDialect),
+    "/completions": (completions.read, completions.TextDialect),
+    "/responses": (responses.read, responses.ResponseDialect),
+    "/messages": (anthropic.read, anthropic.BlockDialect),
+    "/infill": (completions.read_infill, completions.InfillDialect),
 }
-SMALL: dict[str, Callable[[Fields, Model], dict[str, Any]]] = {
+SMALL: dict[str, Callable[[Body, Model], dict[str, Any]]] = {
     "/tokenize": llama.tokenize,
     "/detokenize": llama.detokenize,
     "/apply-template": llama.apply_template,
 }
+TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", "": "text/html"}
+# A browser lets the page do nothing but ask this server; the last two: text of a model can never become markup.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+PAGE_HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
 
 
 def make_app(service: Service) -> ASGIApp:
-    """The server behind its door."""
-    routes = [
-        Route(prefix + path, partial(_answer, service, *how), methods=["POST"])
-        for path, how in ANSWERS.items()
-        for prefix in ("/v1", "")
-    ]
-    routes += [Route(path, partial(_small, service, work), methods=["POST"]) for path, work in SMALL.items()]
-    routes.append(Route("/v1/messages/count_tokens", partial(_count, service), methods=["POST"]))
-    for path, show in {
-        "/v1/models": _models,
-        "/models": _models,
+    """The server behind its policy."""
+    post, get = ["POST"], ["GET"]
+    answers = ((prefix + path, how) for path, how in ANSWERS.items() for prefix in ("/v1", ""))
+    routes = [Route(path, partial(_answer, service, *how), methods=post) for path, how in answers]
+    routes += [Route(path, partial(_small, service, work), methods=post) for path, work in SMALL.items()]
+    routes.append(Route("/v1/messages/count_tokens", partial(_count, service), methods=post))
+    shows: dict[str, Callable[[Service, Request], Awaitable[Response]]] = {
+        **dict.fromkeys(("/v1/models", "/models"), _models),
         "/v1/models/{name:path}": _model,
-        "/health": _health,
-        "/v1/health": _health,
+        **dict.fromkeys(("/health", "/v1/health"), _health),
         "/props": _props,
         "/metrics": _metrics,
-    }.items():
-        routes.append(Route(path, partial(show, service), methods=["GET"]))
-    routes += [Route(path, partial(_file, content), methods=["GET"]) for path, content in service.page.items()]
-    broken = partial(_broken, service)
-    refused, unknown = partial(_refused, service), partial(_unknown, service)
-    handlers: dict[Any, Any] = {HttpError: refused, HTTPException: unknown, Exception: broken}
-    return Guard(Starlette(routes=routes, exception_handlers=handlers), service.door, service.tell)
+    }
+    routes += [Route(path, partial(show, service), methods=get) for path, show in shows.items()]
+    routes += [Route(path, partial(_file, content), methods=get) for path, content in service.page.items()]
+    handlers: dict[Any, Any] = {
+        HttpError: partial(_refused, service),
+        HTTPException: partial(_unknown, service),
+        Exception: partial(_broken, service),
+    }
+    return AccessMiddleware(Starlette(routes=routes, exception_handlers=handlers), service.policy, service.tell)
 
 
-async def _answer(service: Service, read: Read, speak: Speak, request: Request) -> Response:
-    return await service.answer(request, read, speak)
+async def _answer(service: Service, read: Read, write: Write, request: Request) -> Response:
+    return await service.answer(request, read, write)
 
 
-async def _small(service: Service, work: Callable[[Fields, Model], dict[str, Any]], request: Request) -> Response:
+async def _small(service: Service, work: Callable[[Body, Model], dict[str, Any]], request: Request) -> Response:
     body = await service.body(request)
-    return json_response(await service.aside(lambda: work(body, service.found(body.text("model")))))
+    return json_response(await service.aside(lambda: work(body, service.find(parse(ModelBody, body).model))))
 
 
 async def _count(service: Service, request: Request) -> Response:
@@ -93,23 +102,24 @@ async def _models(service: Service, request: Request) -> Response:
 
 async def _model(service: Service, request: Request) -> Response:
     name = request.path_params["name"]
-    return json_response(await service.aside(lambda: llama.one_model(service.found(name))))
+    return json_response(await service.aside(lambda: llama.one_model(service.find(name))))
 
 
 async def _health(service: Service, request: Request) -> Response:
-    return json_response(llama.health(service.model, service.desk.health()))
+    return json_response(llama.health(service.model, service.scheduler.health()))
 
 
 async def _props(service: Service, request: Request) -> Response:
-    return json_response(llama.props(service.model, service.desk.health()))
+    return json_response(llama.props(service.model, service.scheduler.health()))
 
 
 async def _metrics(service: Service, request: Request) -> Response:
-    return Response(metrics(service.desk.status()), media_type=CONTENT_TYPE)
+    return Response(llama.metrics(service.scheduler.status()), media_type=llama.METRICS)
 
 
 async def _file(content: bytes, request: Request) -> Response:
-    return file_response(request.url.path, content)
+    kind = TYPES[PurePosixPath(request.url.path).suffix]
+    return Response(content, headers=PAGE_HEADERS, media_type=f"{kind}; charset=utf-8")
 
 
 async def _refused(service: Service, request: Request, error: HttpError) -> Response:

@@ -1,68 +1,60 @@
-"""OpenAI's /v1/completions (pure): text, or ids, that are continued as they are."""
+"""Text that is continued as it is: OpenAI's /v1/completions, and llama.cpp's /infill, which fills a gap (pure)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
-from specdec_cli.events import TokenLogprob
-from specdec_cli.models.fill import Gap
-from specdec_cli.serve.http.answer import Answer, Piece, Said
-from specdec_cli.serve.http.ask import Ask, Prompt
-from specdec_cli.serve.http.chat import MOST_CHOICES, MOST_TOP, wants_usage
-from specdec_cli.serve.http.chunks import ChunkVoice
+from specdec_cli.events import RoundDone, TokenLogprob
+from specdec_cli.models.fill import FAMILIES, Filling, Gap
+from specdec_cli.models.tokenizer import Tokenizer
+from specdec_cli.serve.http.answer import Answer, ChatRequest, Delta, LineLimits, Prompt, TextDelta
+from specdec_cli.serve.http.dialect import ChunkDialect, Dialect, event, finite, round_values, rounds_of, timings
 from specdec_cli.serve.http.errors import bad_field
-from specdec_cli.serve.http.fields import Fields
-from specdec_cli.serve.http.infill import filled
-from specdec_cli.serve.http.sampling import predicted, request_of, shape_of
-from specdec_cli.serve.http.scores import text_scores
+from specdec_cli.serve.http.sampling import request_of, shape_of
+from specdec_cli.serve.http.schema import MOST_CHOICES, InfillBody, TextBody, parse
 from specdec_cli.serve.model import Model
 
 
-def read(body: Fields, model: Model) -> Ask:
+def read(values: Mapping[str, Any], model: Model) -> ChatRequest:
     """What the body asks for. Raises: HttpError."""
-    body.refuse(echo="the prompt is not repeated, nor are its tokens scored; put it before the answer yourself")
-    choices = body.whole("n", 1, MOST_CHOICES) or 1
-    if (best := body.whole("best_of", 1, MOST_CHOICES)) not in (None, choices):
-        raise bad_field("best_of", f"{best} answers to choose {choices} from are not made; ask for n")
+    body = parse(TextBody, values)
+    if body.best_of not in (None, body.n):
+        raise bad_field("best_of", f"{body.best_of} answers to choose {body.n} from are not made; ask for n")
     shape, constraint = shape_of(body)
-    request = replace(
-        request_of(body, model.base, model.vocab_size),
-        constraint=constraint,
-        logprobs=body.whole("logprobs", 0, MOST_TOP),
-        predict=predicted(body),
-    )
-    (text, *others), ends, stops = _prompts(body, model)
-    if choices * (1 + len(others)) > MOST_CHOICES:
-        raise bad_field("prompt", f"{choices * (1 + len(others))} answers, and at most {MOST_CHOICES} are made at once")
-    return Ask(
-        request=replace(request, stop_tokens=stops),
+    request = request_of(body, model.base, model.vocab_size)
+    (text, *others), prefixes, stops = _prompts(body, model)
+    if body.n * (1 + len(others)) > MOST_CHOICES:
+        raise bad_field("prompt", f"{body.n * (1 + len(others))} answers, and at most {MOST_CHOICES} are made at once")
+    return ChatRequest(
+        request=replace(request, constraint=constraint, logprobs=body.logprobs, stop_tokens=stops),
         text=text,
         others=tuple(others),
-        ends=ends,
+        reusable_prefixes=prefixes,
         shape=shape,
-        choices=choices,
-        stream=body.flag("stream"),
-        rounds=body.flag("specdec"),
-        key=body.text("prompt_cache_key"),
-        noun="completions",
-        extra={"usage": wants_usage(body)},
+        choices=body.n,
+        stream=body.stream,
+        rounds=body.specdec,
+        conversation_id=body.prompt_cache_key,
+        endpoint="completions",
+        extra={"usage": body.stream_options.include_usage},
     )
 
 
-def _prompts(body: Fields, model: Model) -> tuple[list[Prompt], tuple[int, ...], tuple[int, ...]]:
+def _prompts(body: TextBody, model: Model) -> tuple[list[Prompt], tuple[int, ...], tuple[int, ...]]:
     """(texts or ids, lengths of what others share of them, tokens that end the answer)."""
-    value, after = body.raw("prompt"), body.text("suffix")
+    value = body.prompt
     several = isinstance(value, list) and value and all(isinstance(one, str | list) for one in value)
     prompts = [
         one if isinstance(one, str) else token_ids("prompt", one, model) for one in (value if several else [value])
     ]
-    if not after:
+    if not body.suffix:
         return prompts, (), ()
     if len(prompts) > 1 or not isinstance(prompts[0], str):
         raise bad_field("suffix", "it goes with a prompt that is one text")
-    filling, stops = filled("suffix", Gap(prompts[0], after), model)
+    filling, stops = fill_in("suffix", Gap(prompts[0], body.suffix), model)
     return [filling.tokens], filling.ends, stops
 
 
@@ -76,44 +68,120 @@ def token_ids(name: str, value: Any, model: Model) -> tuple[int, ...]:
 
 
 @dataclass(slots=True)
-class TextVoice(ChunkVoice):
+class TextDialect(ChunkDialect):
     """An answer as a `text_completion`, or as its chunks."""
 
     chunk, object, prefix = "text_completion", "text_completion", "cmpl-"
 
-    def begin(self) -> bytes:
-        """Text has no beginning of its own."""
-        return b""
+    def say(self, choice: int, delta: Delta, answer: Answer) -> bytes:
+        assert isinstance(delta, TextDelta)
+        return self.event([self.choice(choice, {"text": delta.text}, answer, answer.new_scores(), None)])
 
-    def say(self, choice: int, piece: Piece, answer: Answer) -> bytes:
-        """Text as it comes."""
-        assert isinstance(piece, Said)
-        scores = self._scores(answer, answer.new_scores())
-        return self.event([{"index": choice, "text": piece.text, "logprobs": scores, "finish_reason": None}])
+    def last(self, choice: int) -> dict[str, Any]:
+        return {"text": ""}
+
+    def content(self, answer: Answer) -> dict[str, Any]:
+        return {"text": answer.text}
+
+    def table(self, tokenizer: Tokenizer, scores: Sequence[TokenLogprob]) -> dict[str, Any]:
+        texts = [tokenizer.piece(score.token) for score in scores]
+        tops = [{tokenizer.piece(token): finite(logprob) for token, logprob in score.top} for score in scores]
+        return {
+            "tokens": texts,
+            "token_logprobs": [finite(score.logprob) for score in scores],
+            "top_logprobs": tops,
+            "text_offset": [*accumulate(map(len, texts), initial=0)][:-1],
+        }
+
+
+def read_infill(values: Mapping[str, Any], model: Model) -> ChatRequest:
+    """What the body asks for. Raises: HttpError."""
+    body = parse(InfillBody, values)
+    if body.n_cmpl != 1:
+        raise bad_field("n_cmpl", "one answer is made for a request")
+    files = tuple((one.filename, one.text) for one in body.input_extra)
+    gap = Gap(body.input_prefix, body.input_suffix, body.prompt, files)
+    filling, stops = fill_in("input_suffix", gap, model)
+    return ChatRequest(
+        request=replace(request_of(body, model.base, model.vocab_size), stop_tokens=stops),
+        text=filling.tokens,
+        reusable_prefixes=filling.ends,
+        lines=LineLimits(body.n_indent, max(body.t_max_predict_ms, 0) / 1e3),
+        stream=body.stream,
+        rounds=body.specdec,
+        endpoint="infill",
+        extra={"fields": body.response_fields, "tokens": body.return_tokens},
+    )
+
+
+def fill_in(name: str, gap: Gap, model: Model) -> tuple[Filling, tuple[int, ...]]:
+    """(the prompt, the tokens that end its answer). Raises: HttpError, with the field `name`, where none can be."""
+    fill = model.fill()
+    if fill is None:
+        known = ", ".join(dict.fromkeys(family.prefix for family in FAMILIES))
+        raise bad_field(name, f"{model.name} has no tokens for filling in: it would need one of {known}")
+    return fill.prompt(gap), fill.stop_tokens
+
+
+@dataclass(slots=True)
+class InfillDialect(Dialect):
+    """An answer in the shape of llama.cpp's own completions; a stream ends with its last chunk."""
+
+    path = "/infill"
+
+    def say(self, choice: int, delta: Delta, answer: Answer) -> bytes:
+        assert isinstance(delta, TextDelta)
+        read = {"tokens_evaluated": len(answer.prompt)}
+        return event({"index": choice, "content": delta.text, "stop": False, **read})
+
+    def show(self, choice: int, round: RoundDone) -> bytes:
+        return event({"index": choice, "content": "", "stop": False, "specdec": round_values(round)})
 
     def close(self, choice: int, answer: Answer) -> bytes:
-        """Why it ended."""
-        scores = self._scores(answer, answer.new_scores())
-        return self.finished(choice, answer, {"text": "", "logprobs": scores, "finish_reason": _reason(answer)})
+        """All that is known of it; the text was said."""
+        return event(self._shown(self._all(answer) | {"index": choice, "content": ""}))
 
     def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
-        """A text each."""
-        choices = [
-            {
-                "index": choice,
-                "text": answer.text,
-                "logprobs": self._scores(answer, answer.scores),
-                "finish_reason": _reason(answer),
-            }
-            for choice, answer in enumerate(answers)
-        ]
-        return self.complete(choices, answers)
+        return self._shown(self._all(answers[0]) | rounds_of(answers))
 
-    def _scores(self, answer: Answer, scores: Sequence[TokenLogprob]) -> dict[str, Any] | None:
-        if self.ask.request.logprobs is None:
-            return None
-        return text_scores(answer.model.tokenizer, scores)
+    def _all(self, answer: Answer) -> dict[str, Any]:
+        finish = answer.finish
+        return {
+            "index": 0,
+            "content": answer.text,
+            "tokens": list(finish.tokens) if finish and self.ask.extra.get("tokens") else [],
+            "stop": True,
+            "model": self.model,
+            "tokens_predicted": answer.emitted,
+            "tokens_evaluated": len(answer.prompt),
+            "tokens_cached": answer.cached,
+            "generation_settings": _settings(answer),
+            "has_new_line": "\n" in answer.text,
+            "truncated": False,
+            **_stopped(answer),
+            "timings": timings([answer]),
+        }
+
+    def _shown(self, values: dict[str, Any]) -> dict[str, Any]:
+        """The fields that were asked for, each under its whole path; without any, all."""
+        paths: Iterable[str] = self.ask.extra.get("fields", ())
+        found = {path: _at(values, path.split("/")) for path in paths}
+        return {path: value for path, value in found.items() if value is not None} if found else values
 
 
-def _reason(answer: Answer) -> str:
-    return "length" if answer.cut else "stop"
+def _at(values: Any, path: Sequence[str]) -> Any:
+    for key in path:
+        values = values.get(key) if isinstance(values, dict) else None
+    return values
+
+
+def _settings(answer: Answer) -> dict[str, Any]:
+    request, limit = answer.ask.request, answer.model.context_limit
+    sampling = {name: value for name, value in request.sampling.items() if value is not None}
+    return {"n_ctx": limit, "n_predict": request.max_tokens, "seed": request.seed, "stop": request.stop, **sampling}
+
+
+def _stopped(answer: Answer) -> dict[str, Any]:
+    word = answer.stop_string
+    own = answer.finish is not None and answer.finish.reason == "stop" and not answer.full
+    return {"stop_type": ("eos" if word is None else "word") if own else "limit", "stopping_word": word or ""}

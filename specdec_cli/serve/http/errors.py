@@ -1,14 +1,18 @@
-"""What went wrong, in the shape of the dialect that asked (pure). Law: plain words, the field's name, no internals."""
+"""What went wrong, in the shape of the dialect that asked (pure): plain words, the field's name, no internals.
+
+No answer says where this machine's files are; whoever runs the server reads that in the log.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from specdec_cli.errors import DoesNotFit, NotAvailable, Refused, SpecdecError, UsageError
 from specdec_cli.events import Failure
-from specdec_cli.serve.http.places import says_where
 from specdec_cli.serve.job import Busy, TooLarge, TooLong
 
 # OpenAI's and Anthropic's names of a status.
@@ -26,6 +30,10 @@ FAILED = "the answer failed on the server; its log says why"
 NOT_LOADED = "the model cannot be loaded; the server's log says why"
 NO_MEMORY = "the memory is too small for the model; the server's log says both figures"
 SAYS_HOW = "the server's log says what to do"
+# A path from the root, from a home or from here; in an address of the web nothing is one.
+PATH = re.compile(r"(?<![\w./~-])(?:file:/{0,2}|~[\w.-]*|\.{1,2})?/(?=[^\s/])")
+# A Hub id, or a path like one.
+TWO_NAMES = re.compile(r"[^\s:;,'\"()]+/[^\s:;,'\"()]+")
 ANTHROPIC = "/v1/messages"
 LLAMA = ("/props", "/tokenize", "/detokenize", "/apply-template", "/health", "/metrics", "/slots", "/infill")
 
@@ -55,7 +63,7 @@ def bad_field(name: str, reason: str) -> HttpError:
     return HttpError(400, f"{name}: {reason}", param=name)
 
 
-def shaped(path: str, error: HttpError) -> dict[str, Any]:
+def error_body(path: str, error: HttpError) -> dict[str, Any]:
     """The body of `error` for a request of `path`."""
     openai, anthropic = KINDS.get(error.status, KINDS[400] if error.status < 500 else KINDS[500])
     if path.startswith(ANTHROPIC):
@@ -65,12 +73,12 @@ def shaped(path: str, error: HttpError) -> dict[str, Any]:
     return {"error": {"message": error.message, "type": openai, "param": error.param, "code": error.code}}
 
 
-def encoded(values: Any) -> bytes:
+def to_json(values: Any) -> bytes:
     """JSON in UTF-8; half a character, which no UTF-8 can hold, becomes `?`."""
     return json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
-def explained(error: SpecdecError, param: str | None = None) -> HttpError:
+def as_http_error(error: SpecdecError, param: str | None = None) -> HttpError:
     """What a client is told of a refusal."""
     match error:
         case Busy():
@@ -99,8 +107,18 @@ def does_not_fit(message: str) -> HttpError:
 
 def of_failure(failure: Failure) -> HttpError:
     """The same of a job that failed in its first steps, or later."""
-    if failure.exit_code in (NotAvailable.exit_code, Refused.exit_code):
-        return not_loaded(failure.message, failure.hint)
-    if failure.exit_code == DoesNotFit.exit_code:
-        return does_not_fit(failure.message)
-    return HttpError(400, failure.message) if failure.exit_code == UsageError.exit_code else HttpError(500, FAILED)
+    kinds = (NotAvailable, Refused, DoesNotFit, UsageError)
+    kind = next((kind for kind in kinds if kind.exit_code == failure.exit_code), SpecdecError)
+    return as_http_error(kind(failure.message, failure.hint))
+
+
+def says_where(text: str) -> bool:
+    """Whether `text` has a path of this machine. Where one ends nobody can tell, for folders' names have blanks."""
+    return bool(PATH.search(text)) or any(_exists(names) for names in TWO_NAMES.findall(text))
+
+
+def _exists(name: str) -> bool:
+    try:
+        return Path(name).exists()
+    except OSError:
+        return False  # it is too long for a name

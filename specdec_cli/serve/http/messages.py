@@ -1,16 +1,16 @@
-"""OpenAI's messages -> those of chat templates (pure). Law: every word reaches the template, or is refused.
+"""Messages of requests -> those of chat templates (pure): every word reaches the template, or is refused.
 
 Templates take texts as `content`, the arguments of calls as objects, and leading instructions as one system message.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from specdec_cli.jsonfile import NotJson, parse_object, shown
 from specdec_cli.serve.http.errors import bad_field
-from specdec_cli.serve.http.fields import Fields
+from specdec_cli.serve.http.schema import ChatBody, ChatMessage, Part
 
 Message = dict[str, Any]
 ROLES = ("system", "developer", "user", "assistant", "tool")
@@ -23,69 +23,75 @@ UNREADABLE = {
 }
 
 
-def text_of(fields: Fields, name: str = "content", notes: bool = False) -> str:
-    """The text of a content: a text, or a list of parts. With `notes` what no text model can read becomes a note of it.
+def text_of(parts: Sequence[Part], path: str, notes: bool = False) -> str:
+    """The text of a content at `path`. With `notes` what no text model can read becomes a note of it.
 
     A function's result is worth notes: refused, it would be refused with every later turn of its conversation too.
     Raises: HttpError for what cannot be read.
     """
-    return _joined(fields, name, notes, part_text)
+    texts = (part_text(part, f"{path}[{place}]", notes) for place, part in enumerate(parts))
+    return "\n".join(filter(None, texts))
 
 
-def part_text(part: Fields, notes: bool = False) -> str:
+def part_text(part: Part, path: str, notes: bool = False) -> str:
     """The text of one part, as in `text_of`: of a document and of what a search found, with its title."""
-    kind, source = part.text("type"), part.inner("source") if part.raw("type") == "document" else None
-    if kind == "search_result":
-        said = [part.text("title"), part.text("source"), _joined(part, "content", notes, _plain_text)]
-    elif source is not None and source.raw("type") in ("text", "content"):
-        name = "data" if source.raw("type") == "text" else "content"
-        said = [part.text("title"), part.text("context"), _joined(source, name, notes, _plain_text)]
+    source = part.source if part.type == "document" else None
+    if part.type == "search_result":
+        said = [part.title, part.link, _plain_text(part.content, f"{path}.content", notes)]
+    elif source is not None and source.type == "text":
+        said = [part.title, part.context, source.data]
+    elif source is not None and source.type == "content":
+        said = [part.title, part.context, _plain_text(source.content, f"{path}.source.content", notes)]
     else:
-        return _plain_text(part, notes)
+        return _plain_text([part], path, notes, only=True)
     return "\n".join(filter(None, said))
 
 
-def _plain_text(part: Fields, notes: bool) -> str:
-    """The text of a part that has no parts of its own."""
-    kind = part.text("type") or "text"
-    if kind in TEXTS:
-        return part.text("text") or part.text("refusal") or ""
-    if kind not in UNREADABLE:
-        raise bad_field(part.named("type"), f"{shown(kind)} is unknown: parts are of type text")
-    if not notes:
-        raise bad_field(part.named("type"), f"{kind} cannot be read: the model reads text only")
-    return f"[{UNREADABLE[kind]}, which this model cannot see]"
-
-
-def _joined(fields: Fields, name: str, notes: bool, read: Callable[[Fields, bool], str]) -> str:
-    value = fields.raw(name)
-    if value is None or isinstance(value, str):
-        return value or ""
-    return "\n".join(filter(None, (read(part, notes) for part in fields.each(name))))
-
-
-def openai_messages(body: Fields) -> list[Message]:
-    """The `messages` of chat/completions. Raises: HttpError."""
-    found: list[Message] = []
-    for message in body.each("messages"):
-        role = message.choice("role", ROLES)
-        if role is None:
-            raise bad_field(message.named("role"), f"it is missing; one of {', '.join(ROLES)}")
-        text = text_of(message, notes=role == "tool")
-        if role == "assistant":
-            found.append(assistant(text, message.text("reasoning_content") or "", calls_of(message)))
-        elif role == "tool":
-            found.append(result(message.text("tool_call_id") or "", text))
+def _plain_text(parts: Sequence[Part], path: str, notes: bool, only: bool = False) -> str:
+    """The text of parts that have no parts of their own; `only` one of them is at `path`."""
+    texts = []
+    for place, part in enumerate(parts):
+        name = f"{path}.type" if only else f"{path}[{place}].type"
+        if part.type in TEXTS:
+            texts.append(part.text or part.refusal)
+        elif part.type not in UNREADABLE:
+            raise bad_field(name, f"{shown(part.type)} is unknown: parts are of type text")
+        elif not notes:
+            raise bad_field(name, f"{part.type} cannot be read: the model reads text only")
         else:
-            found.append({"role": "system" if role == "developer" else role, "content": text})
+            texts.append(f"[{UNREADABLE[part.type]}, which this model cannot see]")
+    return "\n".join(filter(None, texts))
+
+
+def require_role(role: str | None, known: Sequence[str], path: str) -> None:
+    """Raises: HttpError for a role that is missing or unknown."""
+    if role not in known:
+        said = "it is missing; one of" if role is None else f"{shown(role)} is none of"
+        raise bad_field(f"{path}.role", f"{said} {', '.join(known)}")
+
+
+def openai_messages(body: ChatBody) -> list[Message]:
+    """The `messages` of chat/completions. Raises: HttpError."""
+    found = [_message(one, f"messages[{place}]") for place, one in enumerate(body.messages)]
     if not found:
-        raise bad_field(body.named("messages"), "it is empty, and at least one message is expected")
-    continued = found[-1]["role"] == "assistant"
-    if body.flag("continue_final_message", continued) != continued:
+        raise bad_field("messages", "it is empty, and at least one message is expected")
+    begun = found[-1]["role"] == "assistant"
+    if body.continue_final_message not in (None, begun):
         raise bad_field(
             "continue_final_message", "a last message is continued where it is the assistant's, and only then"
         )
-    return settled(found)
+    return conversation(found)
+
+
+def _message(one: ChatMessage, path: str) -> Message:
+    require_role(one.role, ROLES, path)
+    text = text_of(one.content, f"{path}.content", notes=one.role == "tool")
+    if one.role == "assistant":
+        calls = [call(each.id, each.function.name, each.function.arguments) for each in one.tool_calls]
+        return assistant(text, one.reasoning_content, calls)
+    if one.role == "tool":
+        return result(one.tool_call_id, text)
+    return {"role": "system" if one.role == "developer" else one.role, "content": text}
 
 
 def assistant(text: str, thinking: str = "", calls: Sequence[Mapping[str, Any]] = ()) -> Message:
@@ -94,9 +100,9 @@ def assistant(text: str, thinking: str = "", calls: Sequence[Mapping[str, Any]] 
     return {"role": "assistant", "content": text, **thought, **({"tool_calls": list(calls)} if calls else {})}
 
 
-def result(call: str, text: str) -> Message:
-    """What a function returned."""
-    return {"role": "tool", "content": text, "tool_call_id": call}
+def result(identity: str, text: str) -> Message:
+    """What the function of a call returned."""
+    return {"role": "tool", "content": text, "tool_call_id": identity}
 
 
 def call(identity: str, name: str, arguments: str | Mapping[str, Any]) -> dict[str, Any]:
@@ -109,20 +115,7 @@ def call(identity: str, name: str, arguments: str | Mapping[str, Any]) -> dict[s
     return {"id": identity, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def calls_of(message: Fields) -> list[dict[str, Any]]:
-    """The calls of an assistant's message."""
-    found = []
-    for one in message.each("tool_calls"):
-        function = one.inner("function")
-        if function is None:
-            raise bad_field(one.named("function"), "it is missing, and an object is expected")
-        arguments = function.raw("arguments")
-        written = arguments if isinstance(arguments, dict) else function.text("arguments") or ""
-        found.append(call(one.text("id") or "", function.needed("name"), written))
-    return found
-
-
-def settled(messages: Sequence[Message]) -> list[Message]:
+def conversation(messages: Sequence[Message]) -> list[Message]:
     """Leading instructions as one message, and results with the names of what they answer."""
     found: list[Message] = []
     names: dict[str, str] = {}

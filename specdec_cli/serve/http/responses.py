@@ -1,98 +1,82 @@
-"""OpenAI's /v1/responses (pure), without memory: a body read. How an answer is said is in `response_voice`."""
+"""OpenAI's /v1/responses (pure), without memory: a body read; an answer in items that open, grow and close."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from specdec_cli.events import RoundDone
 from specdec_cli.jsonfile import shown
-from specdec_cli.serve.http import messages
-from specdec_cli.serve.http.ask import Ask
-from specdec_cli.serve.http.chat import thinks
-from specdec_cli.serve.http.errors import bad_field
-from specdec_cli.serve.http.fields import Fields
-from specdec_cli.serve.http.functions import openai_offer, qualified
-from specdec_cli.serve.http.sampling import constraint_of, predicted, request_of
+from specdec_cli.serve.http import dialect, messages
+from specdec_cli.serve.http.answer import Answer, Call, ChatRequest, Delta, ReasoningDelta, TextDelta
+from specdec_cli.serve.http.errors import HttpError, bad_field
+from specdec_cli.serve.http.sampling import constraint_of, request_of, thinks
+from specdec_cli.serve.http.schema import Item, ResponseBody, parse, required
+from specdec_cli.serve.http.tools import openai_offer, qualified
 from specdec_cli.serve.model import Model
 
-REFUSED = {
-    "previous_response_id": "nothing is kept between requests; send the whole conversation as input",
-    "conversation": "nothing is kept between requests; send the whole conversation as input",
-    "background": "answers are not made in the background; use stream",
-    "prompt": "there are no stored prompts; send instructions and input",
-}
 ROLES = ("user", "assistant", "system", "developer")
 # What a request said that its response says again.
 ECHOED = ("instructions", "metadata", "temperature", "top_p", "tools", "tool_choice", "text", "reasoning", "user")
 
 
-def read(body: Fields, model: Model) -> Ask:
+def read(values: Mapping[str, Any], model: Model) -> ChatRequest:
     """What the body asks for. Raises: HttpError."""
-    body.refuse(**REFUSED)
+    body = parse(ResponseBody, values)
     offer = openai_offer(body, nested=False)
-    shape = body.inner("text")
-    reasoning = body.inner("reasoning")
-    request = replace(
-        request_of(body, model.base, model.vocab_size),
-        constraint=constraint_of(shape.inner("format") if shape else None),
-        predict=predicted(body),
-    )
-    return Ask(
-        request=request,
-        messages=tuple(conversation(body)),
+    constraint = constraint_of(body.text.format, "text.format")
+    return ChatRequest(
+        request=replace(request_of(body, model.base, model.vocab_size), constraint=constraint),
+        messages=tuple(_conversation(body)),
         tools=offer.functions,
         must_call=offer.must,
-        one_call=not body.flag("parallel_tool_calls", True),
-        thinks=thinks(body, reasoning.text("effort") if reasoning else None),
-        stream=body.flag("stream"),
-        rounds=body.flag("specdec"),
-        key=body.text("prompt_cache_key"),
-        noun="responses",
-        extra={name: body.raw(name) for name in ECHOED},
+        one_call=not body.parallel_tool_calls,
+        thinks=thinks(body.chat_template_kwargs, body.reasoning.effort),
+        stream=body.stream,
+        rounds=body.specdec,
+        conversation_id=body.prompt_cache_key,
+        endpoint="responses",
+        extra={name: values.get(name) for name in ECHOED},
     )
 
 
-def conversation(body: Fields) -> list[dict[str, Any]]:
+def _conversation(body: ResponseBody) -> list[dict[str, Any]]:
     """Instructions and input items, as templates take them; kinds of items that are unknown here are left out."""
-    found: list[dict[str, Any]] = []
-    if instructions := body.text("instructions"):
-        found.append({"role": "system", "content": instructions})
-    if isinstance(body.raw("input"), str):
-        found.append({"role": "user", "content": body.needed("input")})
-    else:
-        for item in body.each("input"):
-            _take(item, found)
+    found: list[dict[str, Any]] = [{"role": "system", "content": body.instructions}] if body.instructions else []
+    for place, item in enumerate(body.input):
+        _take(item, f"input[{place}]", found)
     if not any(message["role"] != "system" for message in found):
         raise bad_field("input", "it is empty, and a text or a list of items is expected")
-    return messages.settled(found)
+    return messages.conversation(found)
 
 
-def _take(item: Fields, found: list[dict[str, Any]]) -> None:
+def _take(item: Item, path: str, found: list[dict[str, Any]]) -> None:
     """Add an item to the messages; what a model said, thought and called in one turn is one message."""
-    match item.text("type") or "message":
+    match item.type:
         case "message":
-            role = item.choice("role", ROLES)
-            if role is None:
-                raise bad_field(item.named("role"), f"it is missing; one of {', '.join(ROLES)}")
-            text = messages.text_of(item)
-            if role == "assistant":
-                _said(found, messages.assistant(text))
+            messages.require_role(item.role, ROLES, path)
+            text = messages.text_of(item.content, f"{path}.content")
+            if item.role == "assistant":
+                _join(found, messages.assistant(text))
             else:
-                found.append({"role": "system" if role == "developer" else role, "content": text})
+                found.append({"role": "system" if item.role == "developer" else item.role, "content": text})
         case "function_call":
-            name = qualified(item.text("namespace"), item.needed("name"))
-            call = messages.call(item.needed("call_id"), name, item.text("arguments") or "{}")
-            _said(found, messages.assistant("", calls=[call]))
+            name = qualified(item.namespace, required(item.name, f"{path}.name"))
+            call = messages.call(required(item.call_id, f"{path}.call_id"), name, item.arguments or "{}")
+            _join(found, messages.assistant("", calls=[call]))
         case "function_call_output":
-            found.append(messages.result(item.needed("call_id"), messages.text_of(item, "output", notes=True)))
+            text = messages.text_of(item.output, f"{path}.output", notes=True)
+            found.append(messages.result(required(item.call_id, f"{path}.call_id"), text))
         case "reasoning":
-            name = "content" if item.has("content") else "summary"
-            _said(found, messages.assistant("", messages.text_of(item, name)))
+            name = "content" if item.content else "summary"
+            _join(found, messages.assistant("", messages.text_of(getattr(item, name), f"{path}.{name}")))
         case "item_reference":
-            raise bad_field(item.named("type"), f"{shown('item_reference')} names what is not kept here")
+            raise bad_field(f"{path}.type", f"{shown(item.type)} names what is not kept here")
 
 
-def _said(found: list[dict[str, Any]], message: dict[str, Any]) -> None:
+def _join(found: list[dict[str, Any]], message: dict[str, Any]) -> None:
     """Join a message of the model's to its turn, unless that has already said what this says."""
     last = found[-1] if found else None
     if last is None or last["role"] != "assistant" or (message["content"] and last["content"]):
@@ -104,3 +88,172 @@ def _said(found: list[dict[str, Any]], message: dict[str, Any]) -> None:
     for name in ("reasoning_content", "thinking"):
         if name in message:
             last[name] = last.get(name, "") + message[name]
+
+
+def _new(prefix: str) -> str:
+    return dialect.new_id(f"{prefix}_")
+
+
+def _message(identity: str, text: str, status: str) -> dict[str, Any]:
+    part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+    content = [part] if status != "in_progress" else []
+    return {"id": identity, "type": "message", "role": "assistant", "status": status, "content": content}
+
+
+def _reasoning(identity: str, text: str, status: str) -> dict[str, Any]:
+    content = [{"type": "reasoning_text", "text": text}] if status != "in_progress" else []
+    return {"id": identity, "type": "reasoning", "summary": [], "content": content, "status": status}
+
+
+# By kind of text: the item, its part, and the names of its events.
+KINDS = {"msg": (_message, "output_text"), "rs": (_reasoning, "reasoning_text")}
+
+
+@dataclass(slots=True)
+class ResponseDialect(dialect.Dialect):
+    """An answer as a `response`, or as its events."""
+
+    id: str = field(default_factory=lambda: _new("resp"))
+    created: int = field(default_factory=lambda: int(time.time()))
+    _sequence: int = 0
+    _open: tuple[str, str] | None = None
+    _text: str = ""
+    _items: list[dict[str, Any]] = field(default_factory=list)
+
+    def begin(self) -> bytes:
+        empty = self._response([], "in_progress")
+        kinds = ("response.created", "response.in_progress")
+        return b"".join(self._event(kind, response=empty) for kind in kinds)
+
+    def say(self, choice: int, delta: Delta, answer: Answer) -> bytes:
+        if isinstance(delta, Call):
+            return self._end_item() + self._write_call(delta)
+        kind = "rs" if isinstance(delta, ReasoningDelta) else "msg"
+        before = b"" if self._open and self._open[0] == kind else self._end_item() + self._begin_item(kind)
+        self._text += delta.text
+        more: dict[str, Any] = {"logprobs": []} if isinstance(delta, TextDelta) else {}
+        return before + self._event(f"response.{KINDS[kind][1]}.delta", delta=delta.text, **self._part(), **more)
+
+    def show(self, choice: int, round: RoundDone) -> bytes:
+        return self._event("specdec.round", specdec=dialect.round_values(round))
+
+    def close(self, choice: int, answer: Answer) -> bytes:
+        nothing = self._begin_item("msg") if not self._items and self._open is None else b""
+        return nothing + self._end_item(_status(answer))
+
+    def end(self, answers: Sequence[Answer]) -> bytes:
+        kind = "response.incomplete" if answers[0].cut else "response.completed"
+        return self._event(kind, response=self._whole(answers[0], self._items))
+
+    def failed(self, error: HttpError) -> bytes:
+        said = {"code": "server_error", "message": error.message}
+        return self._event("response.failed", response={**self._response([], "failed"), "error": said})
+
+    def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
+        (answer,) = answers
+        last = "completed" if answer.calls else _status(answer)
+        thought = "completed" if answer.text else last
+        items = [_reasoning(_new("rs"), answer.thinking, thought)] if answer.thinking else []
+        if answer.text or not answer.calls:
+            items.append(_message(_new("msg"), answer.text, last))
+        items += [self._function(_new("fc"), call, "completed") for call in answer.calls]
+        return {**self._whole(answer, items), **dialect.rounds_of(answers)}
+
+    def _begin_item(self, kind: str) -> bytes:
+        identity = _new(kind)
+        self._open, self._text = (kind, identity), ""
+        item = KINDS[kind][0](identity, "", "in_progress")
+        added = self._event("response.output_item.added", output_index=len(self._items), item=item)
+        part = KINDS[kind][0](identity, "", "completed")["content"][0]
+        return added + self._event("response.content_part.added", **self._part(), part=part)
+
+    def _end_item(self, status: str = "completed") -> bytes:
+        if self._open is None:
+            return b""
+        kind, identity = self._open
+        item = KINDS[kind][0](identity, self._text, status)
+        more: dict[str, Any] = {"logprobs": []} if kind == "msg" else {}
+        done = self._event(f"response.{KINDS[kind][1]}.done", **self._part(), text=self._text, **more)
+        done += self._event("response.content_part.done", **self._part(), part=item["content"][0])
+        self._open = None
+        return done + self._keep(item)
+
+    def _function(self, identity: str, call: Call, status: str) -> dict[str, Any]:
+        """A call; a function of a namespace is told by both names."""
+        offered = [tool for tool in self.ask.extra.get("tools") or () if tool.get("type") == "namespace"]
+        spaces = [tool["name"] for tool in offered if call.name.startswith(qualified(tool["name"], ""))]
+        said = {"call_id": call.id, "name": call.name, "arguments": call.arguments if status != "in_progress" else ""}
+        if spaces:
+            said |= {"namespace": spaces[0], "name": call.name.removeprefix(qualified(spaces[0], ""))}
+        return {"id": identity, "type": "function_call", **said, "status": status}
+
+    def _write_call(self, call: Call) -> bytes:
+        identity = _new("fc")
+        place = {"item_id": identity, "output_index": len(self._items)}
+        item = self._function(identity, call, "in_progress")
+        found = self._event("response.output_item.added", output_index=len(self._items), item=item)
+        for piece in call.pieces:
+            found += self._event("response.function_call_arguments.delta", **place, delta=piece)
+        item = self._function(identity, call, "completed")
+        said = {"name": item["name"], "arguments": call.arguments}
+        found += self._event("response.function_call_arguments.done", **place, **said)
+        return found + self._keep(item)
+
+    def _keep(self, item: dict[str, Any]) -> bytes:
+        self._items.append(item)
+        return self._event("response.output_item.done", output_index=len(self._items) - 1, item=item)
+
+    def _part(self) -> dict[str, Any]:
+        assert self._open is not None
+        return {"item_id": self._open[1], "output_index": len(self._items), "content_index": 0}
+
+    def _event(self, kind: str, **values: Any) -> bytes:
+        self._sequence += 1
+        return dialect.event({"type": kind, "sequence_number": self._sequence - 1, **values}, kind)
+
+    def _whole(self, answer: Answer, items: list[dict[str, Any]]) -> dict[str, Any]:
+        found = self._response(items, _status(answer))
+        if answer.cut:
+            found["incomplete_details"] = {"reason": "max_output_tokens"}
+        return {**found, "usage": _usage(answer), "timings": dialect.timings([answer])}
+
+    def _response(self, items: list[dict[str, Any]], status: str) -> dict[str, Any]:
+        said = {name: value for name, value in self.ask.extra.items() if value is not None}
+        return {
+            "id": self.id,
+            "object": "response",
+            "created_at": self.created,
+            "status": status,
+            "model": self.model,
+            "output": list(items),
+            "error": None,
+            "incomplete_details": None,
+            "instructions": None,
+            "metadata": {},
+            "parallel_tool_calls": not self.ask.one_call,
+            "temperature": None,
+            "top_p": None,
+            "tools": [],
+            "tool_choice": "auto",
+            "store": False,
+            "previous_response_id": None,
+            "usage": None,
+            **said,
+        }
+
+
+def _status(answer: Answer) -> str:
+    """The status of the answer, and of its last words."""
+    return "incomplete" if answer.cut else "completed"
+
+
+def _usage(answer: Answer) -> dict[str, Any]:
+    found = dialect.usage([answer])
+    more = {"output_tokens_details": {"reasoning_tokens": 0, **found.get("completion_tokens_details", {})}}
+    return {
+        "input_tokens": found["prompt_tokens"],
+        "input_tokens_details": {"cache_write_tokens": 0, **found["prompt_tokens_details"]},
+        "output_tokens": found["completion_tokens"],
+        **more,
+        "total_tokens": found["total_tokens"],
+    }

@@ -1,4 +1,4 @@
-"""From a body to a reply. Law: the loop never waits for a tokenizer, a template or a grammar.
+"""From a body to a reply: the loop never waits for a tokenizer, a template or a grammar.
 
 A few threads do this work: a long text is encoded a piece at a time, and lets the others run meanwhile.
 """
@@ -8,39 +8,36 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from specdec_cli import jsonfile
 from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.jsonfile import shown
 from specdec_cli.models.grammar import require_possible
 from specdec_cli.request import Constraint
-from specdec_cli.serve.http import calls
-from specdec_cli.serve.http.answer import Answer
-from specdec_cli.serve.http.ask import Ask
-from specdec_cli.serve.http.errors import HttpError, bad_field, explained
-from specdec_cli.serve.http.fields import Fields
-from specdec_cli.serve.http.functions import described
-from specdec_cli.serve.http.guard import Door, read_body
-from specdec_cli.serve.http.mailbox import Mailbox
-from specdec_cli.serve.http.page import Files
-from specdec_cli.serve.http.record import Record, Told
-from specdec_cli.serve.http.reply import LEFT, Reply
-from specdec_cli.serve.http.voice import Voice
-from specdec_cli.serve.job import Desk, Job, Ticket, TooLong
-from specdec_cli.serve.model import Model
-from specdec_cli.serve.switch import Switch
+from specdec_cli.serve.http.access import AccessPolicy, read_body
+from specdec_cli.serve.http.answer import Answer, ChatRequest
+from specdec_cli.serve.http.dialect import Dialect
+from specdec_cli.serve.http.errors import HttpError, as_http_error, bad_field
+from specdec_cli.serve.http.reply import LEFT, EventQueue, Record, Reply, Told
+from specdec_cli.serve.http.schema import ModelBody, body_of, parse
+from specdec_cli.serve.http.tools import constrain, describe
+from specdec_cli.serve.job import Job, TooLong
+from specdec_cli.serve.model import Model, Switch
+from specdec_cli.serve.queue import JobHandle
+from specdec_cli.serve.scheduler import Scheduler
 from specdec_cli.session.text import predicted_tokens
 
 T = TypeVar("T")
-Read = Callable[[Fields, Model], Ask]
-Speak = Callable[[Ask, str], Voice]
+Body = Mapping[str, Any]
+Read = Callable[[Body, Model], ChatRequest]
+Write = Callable[[ChatRequest, str], Dialect]
 # A hint for whoever must shorten a body is the message itself.
 NO_HINT = "shorten it"
 # Threads that read requests: so many long texts are encoded at once, and a short one finds one beside them.
@@ -51,38 +48,34 @@ COUNTED_CONTEXTS = 2
 
 @dataclass(slots=True)
 class Service:
-    """The pair at a desk, for all clients, or those of `switch`; `tell` hears of every reply once it is over.
+    """A pair at its scheduler, and those of `switch`, for all clients; `tell` hears of every reply once it is over.
 
     `page` is what browsers get.
     """
 
     model: Model
-    desk: Desk
-    door: Door
+    scheduler: Scheduler
+    policy: AccessPolicy
     tell: Told
-    page: Files = field(default_factory=dict)
+    page: Mapping[str, bytes] = field(default_factory=dict)
     switch: Switch | None = None
-    open: set[Mailbox] = field(default_factory=set)
+    open: set[EventQueue] = field(default_factory=set)
     _reader: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(READERS, "reader"))
 
-    async def body(self, request: HttpRequest) -> Fields:
+    async def body(self, request: HttpRequest) -> Body:
         """The body of a request. Raises: HttpError."""
-        data = await read_body(request.receive, self.door)
-        try:
-            return Fields(jsonfile.parse_object(data))
-        except jsonfile.NotJson as error:
-            raise HttpError(400, f"the body is not read: {error}") from error
+        return body_of(await read_body(request.receive, self.policy))
 
     async def aside(self, work: Callable[[], T]) -> T:
         """What `work` gives, done in a reader's thread. Raises: HttpError."""
 
-        def untrusted() -> T:
+        def explaining() -> T:
             try:
                 return work()
             except SpecdecError as error:
-                raise explained(error) from error
+                raise as_http_error(error) from error
 
-        return await asyncio.get_running_loop().run_in_executor(self._reader, untrusted)
+        return await asyncio.get_running_loop().run_in_executor(self._reader, explaining)
 
     async def while_there(self, request: HttpRequest, work: Callable[[Callable[[], bool]], T]) -> T:
         """What `work` gives, which may ask whether the client has left. Raises: HttpError."""
@@ -99,29 +92,29 @@ class Service:
         finally:
             watcher.cancel()
 
-    async def answer(self, request: HttpRequest, read: Read, speak: Speak) -> Response:
+    async def answer(self, request: HttpRequest, read: Read, write: Write) -> Response:
         """The reply to a request for an answer. Raises: HttpError."""
         began = time.monotonic()
         body = await self.body(request)
-        mailbox = Mailbox()
-        answers, tickets = await self.while_there(request, partial(self._start, body, read, mailbox))
-        self.open.add(mailbox)
+        events = EventQueue()
+        answers, handles = await self.while_there(request, partial(self._start, body, read, events))
+        self.open.add(events)
         ask = answers[0].ask
 
         def done(answers: Sequence[Answer], status: int) -> None:
-            self.open.discard(mailbox)
+            self.open.discard(events)
             self.tell(Record(request.url.path, status, time.monotonic() - began, tuple(answers)))
 
-        return Reply(speak(ask, ask.model), answers, tickets, mailbox, done)
+        return Reply(write(ask, ask.model), answers, handles, events, done)
 
     def _start(
-        self, body: Fields, read: Read, mailbox: Mailbox, left: Callable[[], bool]
-    ) -> tuple[list[Answer], list[Ticket]]:
+        self, body: Body, read: Read, events: EventQueue, left: Callable[[], bool]
+    ) -> tuple[list[Answer], list[JobHandle]]:
         """Hand in the jobs of a body, unless its client has `left`."""
         ask = self.ask(body, read)
         prompts = [self.prompt(one, left) for one in ask.each]
         jobs = [(attempt, *prompt) for prompt in prompts for attempt in range(ask.choices)]
-        request, model = ask.request, self.found(ask.model)
+        request, model = ask.request, self.find(ask.model)
         if isinstance(request.predict, str) and request.predict:
             there = partial(require_there, left)
             predicted = predicted_tokens(model.tokenizer, request.predict, model.context_limit, there)
@@ -129,45 +122,45 @@ class Service:
         if request.constraint is not None:
             require(request.constraint, ask)
         answers = [Answer(model, ask, prompt) for _, prompt, _ in jobs]
-        tickets: list[Ticket] = []
+        handles: list[JobHandle] = []
         try:
-            for choice, (attempt, prompt, ends) in enumerate(jobs):
+            for choice, (attempt, prompt, prefixes) in enumerate(jobs):
                 each, raw = replace(request, attempt=attempt), ask.text is not None or ask.begun
-                job = Job(prompt, each, ends, ask.key, ask.noun, raw, model.pair)
-                tickets.append(self.desk.submit(job, partial(mailbox.deliver, choice)))
+                job = Job(prompt, each, prefixes, ask.conversation_id, ask.endpoint, raw, model.pair)
+                handles.append(self.scheduler.submit(job, partial(events.deliver, choice)))
         except SpecdecError:
-            for ticket in tickets:
-                ticket.cancel()
+            for handle in handles:
+                handle.cancel()
             raise
-        return answers, tickets
+        return answers, handles
 
-    def ask(self, body: Fields, read: Read) -> Ask:
+    def ask(self, body: Body, read: Read) -> ChatRequest:
         """What the body asks of its model. Raises: HttpError, SpecdecError."""
-        name = body.text("model")
-        model = self.found(name)
+        name = parse(ModelBody, body).model
+        model = self.find(name)
         ask = replace(read(body, model), model=name or model.name)
         if ask.tools and model.tokenizer.call_marks is None:
             raise bad_field("tools", f"the template of {model.name} knows none that could be read")
         if ask.begun and ask.request.constraint is not None:
             raise bad_field(ask.shape, "it is the shape of a whole answer, and the last message begins one")
-        return calls.constrained(ask, model)
+        return constrain(ask, model)
 
-    def found(self, name: str | None) -> Model:
+    def find(self, name: str | None) -> Model:
         """The model of that name. Raises: HttpError with those that there are; NotAvailable, Refused."""
         if self.model.answers_to(name):
             return self.model
         other = self.switch.find(str(name)) if self.switch else None
         if other is not None:
             return other
-        message = f"the model {jsonfile.shown(name)} is not loaded; what is: {self.model.name}"
+        message = f"the model {shown(name)} is not loaded; what is: {self.model.name}"
         if self.switch is not None:
             names = ", ".join([self.model.name, *self.switch.here()])
-            message = f"the model {jsonfile.shown(name)} is not here; what is: {names}"
+            message = f"the model {shown(name)} is not here; what is: {names}"
         raise HttpError(404, message, "model", "model_not_found")
 
-    def prompt(self, ask: Ask, left: Callable[[], bool]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def prompt(self, ask: ChatRequest, left: Callable[[], bool]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """(ids, lengths of prefixes worth keeping), unless the client has `left`. Raises: HttpError, SpecdecError."""
-        model, tools = self.found(ask.model), described(ask.tools)
+        model, tools = self.find(ask.model), describe(ask.tools)
         there, limit = partial(require_there, left), model.context_limit
 
         def look(tokens: int) -> None:
@@ -179,20 +172,21 @@ class Service:
             try:
                 ids = model.prompt(ask.messages, ask.thinks, tools, look)
             except SpecdecError as error:
-                raise explained(error, "messages") from error
+                raise as_http_error(error, "messages") from error
         else:
             ids = model.tokenizer.encode(ask.text, look) if isinstance(ask.text, str) else list(ask.text)
         if not ids:
             raise bad_field("prompt", "it is empty: 0 tokens")
         if limit is not None and len(ids) >= limit:
             raise TooLong(f"prompt is too long: {len(ids)} tokens > {limit - 1} maximum", NO_HINT)
-        ends = model.ends(ids, ask.messages, ask.thinks, tools, there) if ask.text is None else ask.ends
-        return tuple(ids), ends
+        if ask.text is not None:
+            return tuple(ids), ask.reusable_prefixes
+        return tuple(ids), model.reusable_prefixes(ids, ask.messages, ask.thinks, tools, there)
 
     def leave(self) -> None:
         """End every reply, as if its client had left; from the loop."""
-        for mailbox in tuple(self.open):
-            mailbox.leave()
+        for events in tuple(self.open):
+            events.leave()
 
 
 def require_there(left: Callable[[], bool], tokens: int = 0) -> None:
@@ -201,7 +195,7 @@ def require_there(left: Callable[[], bool], tokens: int = 0) -> None:
         raise HttpError(LEFT, "the client has left")
 
 
-def require(constraint: Constraint, ask: Ask) -> None:
+def require(constraint: Constraint, ask: ChatRequest) -> None:
     """Raises: HttpError for a shape that cannot be enforced, under the name of the field that asked for it.
 
     A grammar of calls holds ids of this model's, and is made of parts that were looked at one by one.

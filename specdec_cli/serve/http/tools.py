@@ -1,113 +1,177 @@
-"""Calls of functions in streamed text (pure). Law: a call is whole or it is text; no text is held back without need.
+"""The functions that a client offers, how much of a choice the model has, and the constraint that follows (pure).
 
-Text goes on as it comes, but for what may become the mark of a call. Behind the mark the call is kept until it ends;
-then it is read by the model's own parser. What that cannot read goes on as the text that it was.
+What cannot be enforced in this model's form of calls is refused, never promised.
 """
 
 from __future__ import annotations
 
 import json
-import secrets
-import string
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from specdec_cli.errors import SpecdecError
-from specdec_cli.models.text import overlap
-from specdec_cli.models.tokenizer import Tokenizer
-from specdec_cli.models.tool_calls import ToolCall
+from specdec_cli.errors import UsageError
+from specdec_cli.jsonfile import shown
+from specdec_cli.models import tool_calls as calls
+from specdec_cli.models.grammar import require_possible
+from specdec_cli.models.shape import json_rule
+from specdec_cli.request import Constraint
+from specdec_cli.serve.http.answer import ChatRequest
+from specdec_cli.serve.http.errors import HttpError, bad_field
+from specdec_cli.serve.http.schema import Asked, Tool, ToolChoice, required
+from specdec_cli.serve.model import Model
 
-LETTERS = string.ascii_letters + string.digits
-# Templates of Mistral's refuse ids of any other length; everybody else takes what comes.
-ID_LENGTH = 9
+NO_PARAMETERS = {"type": "object", "properties": {}}
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """A function that the model wants called, with the JSON of its arguments."""
+class Offer:
+    """Functions in OpenAI's shape; `must` names those of which one has to be called, None leaves it to the model."""
 
-    id: str
-    name: str
-    arguments: str
-
-    @property
-    def pieces(self) -> list[str]:
-        """The arguments as a stream carries them."""
-        return [self.arguments[at : at + 64] for at in range(0, len(self.arguments), 64)]
+    functions: tuple[dict[str, Any], ...] = ()
+    must: tuple[str, ...] | None = None
 
 
-def new_id() -> str:
-    """An id that every template takes."""
-    return "".join(secrets.choice(LETTERS) for _ in range(ID_LENGTH))
+def openai_offer(body: Asked, nested: bool) -> Offer:
+    """`tools` and `tool_choice` of OpenAI's dialects; `nested`: a function is inside its tool, as in chat/completions.
+
+    Raises: HttpError for kinds of tools that are no functions.
+    """
+    tools = [(tool, f"tools[{place}]") for place, tool in enumerate(body.tools)]
+    functions = [one for tool, path in tools for one in _functions(tool, path, nested)]
+    choice = body.tool_choice
+    if choice is None or choice.word:
+        word = "auto" if choice is None else choice.word
+        if word not in ("none", "auto", "required", "any"):
+            raise bad_field("tool_choice", f"{shown(word)} is none of none, auto, required, any")
+        return choose(functions, "required" if word == "any" else word)  # any: Mistral's word
+    if choice.type is None:
+        raise bad_field("tool_choice.type", "it is missing, and function or allowed_tools is expected")
+    if choice.type == "function":
+        return choose(functions, "required", _name(choice, "tool_choice"))
+    if choice.type != "allowed_tools":
+        raise bad_field("tool_choice.type", f"{shown(choice.type)} is none of function, allowed_tools")
+    allowed = choice.allowed_tools or choice
+    names = [_name(one, f"tool_choice.tools[{place}]") for place, one in enumerate(allowed.tools)]
+    for name in names:
+        choose(functions, "auto", name)  # each must be known
+    if allowed.mode not in ("auto", "required"):
+        raise bad_field("tool_choice.mode", f"{shown(allowed.mode)} is none of auto, required")
+    return choose([one for one in functions if one["function"]["name"] in names], allowed.mode)
 
 
-class CallStream:
-    """Splits an answer into text and calls."""
-
-    def __init__(self, tokenizer: Tokenizer, tools: Sequence[Mapping[str, Any]]) -> None:
-        self._tokenizer, self._tools = tokenizer, tools
-        self._start, self._end = tokenizer.call_marks or ("", "")
-        self._held, self._inside, self._fresh = "", False, False
-
-    def feed(self, text: str) -> list[str | Call]:
-        """The pieces that `text` made certain; no text is empty."""
-        self._held += text
-        found: list[str | Call] = []
-        while True:
-            if self._inside:
-                end = self._held.find(self._end) if self._end else -1
-                if end < 0:
-                    return found
-                found += self._close(end + len(self._end))
-                continue
-            at = self._held.find(self._start) if self._start else -1
-            if at < 0:
-                return [*found, *self._tell(len(self._held) - self._uncertain())]
-            blank = self._held[:at].rstrip()
-            found += self._tell(len(blank))
-            self._inside = True
-
-    def finish(self) -> list[str | Call]:
-        """The rest: an unfinished call is read as far as it came."""
-        return self._close(len(self._held)) + self._tell(len(self._held)) if self._held else []
-
-    def _uncertain(self) -> int:
-        """Characters at the end that may belong to a call, or to the blank before one."""
-        mark = overlap(self._held, self._start) if self._start else 0
-        before = self._held[: len(self._held) - mark]
-        return mark + len(before) - len(before.rstrip())
-
-    def _tell(self, length: int) -> list[str | Call]:
-        text, self._held = self._held[:length], self._held[length:]
-        if self._fresh:
-            text = text.lstrip()
-        self._fresh = self._fresh and not text
-        return [text] if text else []
-
-    def _close(self, length: int) -> list[str | Call]:
-        """The call in the first `length` characters, or their text."""
-        if not self._inside:
-            return []
-        written, self._inside = self._held[:length], False
-        calls = self._read(written.lstrip())
-        if not calls:
-            return self._tell(length)
-        self._held, self._fresh = self._held[length:], True
-        return list(calls)
-
-    def _read(self, written: str) -> list[Call]:
-        """Raises: nothing; none where it cannot be read."""
-        try:
-            rest, found = self._tokenizer.tool_calls(written, self._tools)
-            calls = [_call(one) for one in found]
-        except (SpecdecError, TypeError, ValueError, RecursionError):
-            return []
-        return [] if rest.strip() else calls
+def anthropic_offer(body: Asked) -> Offer:
+    """The same of Anthropic's."""
+    functions = []
+    for place, tool in enumerate(body.tools):
+        if tool.type not in ("", "custom"):
+            raise unknown_kind(tool, f"tools[{place}]")
+        functions.append(_function(tool, f"tools[{place}]"))
+    choice = body.tool_choice
+    kind = "auto" if choice is None or choice.type is None else choice.type
+    if kind not in ("auto", "any", "tool", "none"):
+        raise bad_field("tool_choice.type", f"{shown(kind)} is none of auto, any, tool, none")
+    name = required(choice.name, "tool_choice.name") if choice and kind == "tool" else None
+    return choose(functions, {"any": "required", "tool": "required"}.get(kind, kind), name)
 
 
-def _call(found: ToolCall) -> Call:
-    """Raises: TypeError, ValueError for what JSON cannot say."""
-    if not isinstance(found.name, str) or not isinstance(found.arguments, Mapping):
-        raise TypeError("a call has a name and an object of arguments")
-    return Call(new_id(), found.name, json.dumps(dict(found.arguments), ensure_ascii=False, allow_nan=False))
+def choose(functions: Sequence[dict[str, Any]], choice: str, name: str | None = None) -> Offer:
+    """The offer under a choice: none, auto, required, or one function by `name`. Raises: HttpError."""
+    known = tuple(one["function"]["name"] for one in functions)
+    if choice == "none":
+        return Offer()
+    if name is not None and name not in known:
+        raise bad_field("tool_choice", f"{shown(name)} is none of the tools {', '.join(known) or '(none)'}")
+    if choice == "required" and not known:
+        raise bad_field("tool_choice", "a call is required, and there are no tools")
+    must = (name,) if name is not None and choice == "required" else known if choice == "required" else None
+    return Offer(tuple(functions), must)
+
+
+def _name(named: ToolChoice, path: str) -> str:
+    return required((named.function or named).name, f"{path}.name")
+
+
+def _functions(tool: Tool, path: str, nested: bool) -> list[dict[str, Any]]:
+    """The function that `tool` is, or those of a namespace, which is how Codex groups the tools of one server."""
+    if tool.type == "namespace" and not nested:
+        space = required(tool.name, f"{path}.name")
+        inside = [_functions(one, f"{path}.tools[{place}]", nested)[0] for place, one in enumerate(tool.tools)]
+        for one in inside:
+            one["function"]["name"] = qualified(space, one["function"]["name"])
+        return inside
+    if tool.type not in ("function", ""):
+        raise unknown_kind(tool, path)
+    if nested and tool.function is None:
+        raise bad_field(f"{path}.function", "it is missing, and an object is expected")
+    return [_function(tool.function if nested and tool.function else tool, path)]
+
+
+def _function(given: Tool, path: str) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": required(given.name, f"{path}.name")}
+    if given.description is not None:
+        found["description"] = given.description
+    schemas = (schema for schema in (given.parameters, given.input_schema) if schema is not None)
+    found["parameters"] = next(schemas, NO_PARAMETERS)
+    return {"type": "function", "function": found | ({"strict": True} if given.strict else {})}
+
+
+def qualified(namespace: str | None, name: str) -> str:
+    """How a function of a namespace is called by the model."""
+    return f"{namespace}.{name}" if namespace else name
+
+
+def unknown_kind(tool: Tool, path: str) -> HttpError:
+    """For a tool that is no function: nobody here could run it, and no schema says what its client could."""
+    return bad_field(f"{path}.type", f"{shown(tool.type)} is no kind of tool here: only functions are")
+
+
+def describe(functions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What a template is shown: everything but how strictly it is held to."""
+    return [
+        {**one, "function": {name: value for name, value in one["function"].items() if name != "strict"}}
+        for one in functions
+    ]
+
+
+def constrain(ask: ChatRequest, model: Model) -> ChatRequest:
+    """`ask` with the constraint that its tools need, if any: calls that are required, or arguments that are strict.
+
+    Raises: HttpError.
+    """
+    strict = any(tool["function"].get("strict") for tool in ask.tools)
+    shape = ask.request.constraint
+    if not ask.tools or not (ask.must_call or strict or shape):
+        return ask
+    field = "tool_choice" if ask.must_call else "tools" if strict else ask.shape
+    if shape is not None and shape.kind != "schema":
+        raise bad_field("tools", "beside them an answer's shape can be a JSON schema, and nothing else")
+    marks = model.tokenizer.call_marks
+    if marks is None or model.tokenizer.call_format != calls.JSON_CALLS:
+        form = model.tokenizer.call_format
+        raise bad_field(field, f"the calls of {model.name} have a form ({form}) that cannot be enforced beside tools")
+    if ask.request.stop:
+        raise bad_field("stop", f"it could cut a call that {field} asks for")
+    start, end = (calls.Mark(mark, model.tokenizer.token_of(mark)) for mark in marks)
+    wanted = [one["function"] for one in ask.tools if ask.must_call is None or one["function"]["name"] in ask.must_call]
+    functions = [(one["name"], _arguments(one)) for one in wanted]
+    if ask.must_call:
+        grammar = calls.required(functions, start, end, ask.one_call)
+    else:
+        if shape is not None:
+            require_possible(shape)
+        answer = None if shape is None else json_rule(shape.text)
+        grammar = calls.allowed(functions, start, end, ask.one_call, answer)
+    return replace(ask, request=replace(ask.request, constraint=Constraint("grammar", grammar)))
+
+
+def _arguments(function: Mapping[str, Any]) -> str:
+    """The schema of its arguments; any object where it need not be strict and cannot be enforced."""
+    text = json.dumps(function["parameters"])
+    try:
+        require_possible(Constraint("schema", text))
+    except UsageError as error:
+        if function.get("strict"):
+            raise bad_field("tools", f"{function['name']}: {error.message}") from error
+        return calls.ANY_OBJECT
+    return text

@@ -1,4 +1,4 @@
-"""What a server says while it runs. Law: stdout stays empty; words are kept only in the file that was asked for."""
+"""What a server says while it runs: a line a reply on stderr, of figures; words only in the file that was asked for."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from types import TracebackType
 from typing import Any, Protocol, TextIO
 
 from specdec_cli.errors import UsageError
+from specdec_cli.format import count, percent, speed
 from specdec_cli.ui.display import print_notice
-from specdec_cli.ui.serve.lines import reply_line, started_lines
 from specdec_cli.ui.serve.panel import ServerPanel, Watched
 from specdec_cli.ui.terminal import is_terminal, terminal_size
+
+WORDS = {200: "", 499: " left", 503: " cut short"}
 
 
 class Reply(Protocol):
@@ -78,10 +80,10 @@ class ServerLog:
                 self._file.flush()
 
     @contextmanager
-    def panel(self, name: str, url: str, desk: Watched) -> Iterator[None]:
-        """While open, lines go above a live panel of `desk`."""
+    def panel(self, name: str, url: str, watched: Watched) -> Iterator[None]:
+        """While open, lines go above a live panel of `watched`."""
         try:
-            with ServerPanel(self._err, name, url, desk) as self._panel:
+            with ServerPanel(self._err, name, url, watched) as self._panel:
                 yield
         finally:
             self._panel = None
@@ -91,3 +93,40 @@ class ServerLog:
             self._panel.say(line)
         elif not self._quiet:
             print_notice(self._err, line, self._plain)
+
+
+def started_lines(name: str, url: str, wants_key: bool) -> list[str]:
+    """Where the server is, and how to go on."""
+    door = "whoever has its key" if wants_key else "this machine only"
+    return [
+        f"{name} serves {door}. OpenAI's clients take {url}/v1,",
+        f"Anthropic's, llama.cpp's and any browser (for a chat) {url}",
+        "Ctrl-C ends it; specdec help serve says what each client wants",
+    ]
+
+
+def reply_line(clock: str, facts: Mapping[str, Any], width: int | None = None) -> str:
+    """One reply: when, what, how much was read and written, how fast, how well was drafted.
+
+    Where `width` cells are too few for all of it, the words that the figures can do without are left out.
+    """
+    line = _reply_line(clock, facts)
+    for word in (" tokens", " token", " accepted") if width is not None else ():
+        if len(line) <= (width or 0):
+            break
+        line = line.replace(word, "", 1)
+    return line
+
+
+def _reply_line(clock: str, facts: Mapping[str, Any]) -> str:
+    status = WORDS.get(facts["status"], f" {facts['status']}")
+    said = [f"{clock} {str(facts['path']).removeprefix('/').removeprefix('v1/')}{status}"]
+    if facts["emitted_tokens"]:
+        reused = f" ({facts['cached_tokens']} reused)" if facts["cached_tokens"] else ""
+        said.append(f"{facts['prompt_tokens']}{reused} → {count(facts['emitted_tokens'], 'token')}")
+    if facts["tokens_per_second"]:
+        said.append(speed(facts["tokens_per_second"]))
+    if facts["draft_n"]:
+        said.append(f"{percent(facts['draft_n_accepted'] / facts['draft_n'])} accepted")
+    failed = [f"{what}: {facts[name]}" for name, what in (("refused", "refused"), ("failure", "failed")) if facts[name]]
+    return "  ".join([*said, f"{facts['seconds']:.1f} s", *failed])

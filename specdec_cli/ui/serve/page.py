@@ -1,4 +1,4 @@
-"""The chat that a browser sees (pure). Law: its words for the fates of tokens are those of the other displays."""
+"""The chat that a browser sees (pure): its words for the fates of tokens are those of the other displays."""
 
 from __future__ import annotations
 

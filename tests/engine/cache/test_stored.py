@@ -1,16 +1,16 @@
 """Caches that were kept and taken up again are those that they were."""
 
-import json
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import mlx.core as mx
 import pytest
 
 from specdec_cli.engine.architectures import architectures
-from specdec_cli.engine.array_file import Unusable
-from specdec_cli.engine.array_tree import ArrayNames, NamedArrays
 from specdec_cli.engine.conformance.networks import tiny_network
 from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.stored import Unusable, pack, read_facts, read_values, write
 
 FEW = ("qwen3", "gemma3_text", "qwen3_5")
 EACH = [
@@ -35,17 +35,27 @@ def fed(network, tokens, marks=(), kv_bits=None):
     return model
 
 
-def kept(model):
-    """(tree, arrays) as a file gives them back: nothing is shared with `model`."""
-    names = ArrayNames()
-    tree = json.loads(json.dumps(model.stored(names)))
-    return tree, {name: mx.array(array) for name, array in names.arrays.items()}
+def written(path, facts, values):
+    with path.open("wb") as file:
+        for _ in write(file, pack(facts, values)):
+            pass
+    return path
 
 
-def taken_up(network, model, kv_bits=None, change=lambda tree: tree):
+def read_all(path):
+    steps = read_values(path)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
+def taken_up(network, model, kv_bits=None):
+    """Another model with what a file of `model` gives back: nothing is shared."""
     again = CachedModel(network, "tiny", kv_bits=kv_bits)
-    tree, arrays = kept(model)
-    again.restore(list(model.read), change(tree), NamedArrays(arrays.__getitem__))
+    with TemporaryDirectory() as folder:
+        again.restore(read_all(written(Path(folder) / "file", {}, model.stored())))
     return again
 
 
@@ -93,74 +103,38 @@ def test_places_are_those_that_a_rollback_reaches(name):
 
 def test_what_is_kept_has_no_room_for_tokens_to_come():
     model = fed(tiny_network(architectures()["qwen3"], 1), ids(40))
-    rows = {array.shape[2] for array in kept(model)[1].values()}
+    rows = {state[name].shape[2] for state in model.stored()["states"] for name in ("keys", "values")}
     assert rows == {42}
-
-
-def damaged(name, value):
-    def change(tree):
-        at = tree
-        *way, last = name
-        for step in way:
-            at = at[step]
-        at[last] = value
-        return tree
-
-    return change
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        damaged(("length",), 41),
-        damaged(("length",), "42"),
-        damaged(("kinds",), ["KVCache"]),
-        damaged(("states",), []),
-        damaged(("states", 0, "offset"), 43),
-        damaged(("states", 0, "offset"), True),
-        damaged(("states", 0, "keys"), {"array": "none"}),
-        damaged(("states", 0, "keys"), 5),
-        damaged(("states", 0), {}),
-        damaged(("states", 0, "more"), 5),
-        damaged(("snapshots",), [{"length": 99, "states": []}]),
-        damaged(("snapshots",), [{}]),
-        damaged(("snapshots",), 7),
-        lambda tree: None,
-        lambda tree: [],
-        lambda tree: {},
-    ],
-)
-def test_another_form_is_refused_and_nothing_is_held(change):
-    network = tiny_network(architectures()["qwen3"], 1)
-    model = fed(network, ids(40))
-    again = CachedModel(network, "tiny")
-    tree, arrays = kept(model)
-
-    def read(name):
-        if name not in arrays:
-            raise Unusable("no such array")
-        return arrays[name]
-
-    with pytest.raises(Unusable):
-        again.restore(list(model.read), change(tree), NamedArrays(read))
-    assert again.length == 0 and not again.read
 
 
 @pytest.mark.parametrize("name", FEW)
 def test_another_networks_caches_are_refused(name):
-    """Other heads, other layers, other kinds."""
+    """Other layers, other kinds."""
     small = architectures()["qwen3"]
-    wide = replace(small, config=small.config | {"head_dim": 64})
     deep = replace(small, config=small.config | {"num_hidden_layers": 5})
-    model = fed(tiny_network(architectures()[name], 1), ids(40))
-    for other in (wide, deep):
-        with pytest.raises(Unusable):
-            taken_up(tiny_network(other, 1), model)
-
-
-@pytest.mark.parametrize("read", [ids(41), [*ids(40), 1, 2, 3], [-1] * 42])
-def test_ids_that_are_not_those_of_the_caches_are_refused(read):
-    network = tiny_network(architectures()["qwen3"], 1)
-    tree, arrays = kept(fed(network, ids(40)))
+    again = CachedModel(tiny_network(deep, 1), "tiny")
     with pytest.raises(Unusable):
-        CachedModel(network, "tiny").restore(read, tree, NamedArrays(arrays.__getitem__))
+        again.restore(fed(tiny_network(architectures()[name], 1), ids(40)).stored())
+    assert again.length == 0 and not again.read
+
+
+def test_a_file_gives_back_what_was_packed_and_nothing_once_a_byte_of_it_changed(tmp_path):
+    array = mx.arange(12).reshape(3, 4).astype(mx.bfloat16)
+    values = {"a": [array, None, (1.5, True)], "b": {"c": array, "d": "text"}, "e": mx.zeros((0, 3))}
+    path = written(tmp_path / "file", {"facts": [1]}, values)
+    whole = path.read_bytes()
+    assert path.stat().st_size == pack({"facts": [1]}, values).nbytes and read_facts(path) == {"facts": [1]}
+    again = read_all(path)
+    assert again["a"][0] is again["b"]["c"] and mx.array_equal(again["a"][0], array)
+    assert (again["a"][1:], again["b"]["d"], again["e"].shape) == ([None, (1.5, True)], "text", (0, 3))
+    for at in range(0, len(whole), 7):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(Unusable):
+            read_all(path)
+    for damaged in (b"", whole[:5], whole[:-1], whole + b"x"):
+        path.write_bytes(damaged)
+        with pytest.raises(Unusable):
+            read_facts(path)
+            read_all(path)
+    with pytest.raises(Unusable):
+        pack({}, {"a": object()})

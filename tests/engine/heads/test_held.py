@@ -1,14 +1,9 @@
 """A head's cache that was kept and taken up again is the one that it was."""
 
-import json
-
 import mlx.core as mx
 import pytest
 
 from fakes.heads import agreeing_head, cached_head, tiny_target
-from specdec_cli.engine.array_file import Unusable
-from specdec_cli.engine.array_tree import ArrayNames, NamedArrays
-from specdec_cli.engine.heads.held import held_of, tree_of
 
 TOKENS = [3 + i * i % 90 for i in range(20)]
 
@@ -34,41 +29,14 @@ def head(target):
     return found
 
 
-def kept(head):
-    names = ArrayNames()
-    held = head.held()
-    return json.loads(json.dumps(tree_of(held, names))), list(held.context), NamedArrays(names.arrays.__getitem__)
-
-
 @pytest.mark.parametrize("more", [0, 3], ids=["nothing waits", "states wait"])
 def test_it_goes_on_to_the_same_guesses(target, head, more):
     if more:
         head.hand_over(TOKENS[: 13 + more], states(target, more))
     again = head.fresh()
-    again.take_up(held_of(*kept(head), target.network.hidden.output_head.hidden_size))
+    again.restore(head.stored())
     assert (again.length, again.cached) == (12 + more, 12) and again.follows(TOKENS[: 13 + more])
     assert mx.array_equal(again.first().scored, head.first().scored)
     for one in (again, head):
         one.hand_over(TOKENS[:18], states(target, 3))
     assert mx.array_equal(again.first().scored, head.first().scored)
-
-
-def damages(tree):
-    yield {}
-    yield None
-    yield tree | {"cache": {}}
-    yield tree | {"cache": tree["cache"] | {"offset": 11}}
-    yield tree | {"cache": tree["cache"] | {"more": 1}}
-    yield tree | {"last": {"tuple": [3]}}
-    yield tree | {"waiting": tree["cache"]["keys"]}
-
-
-def test_another_form_is_refused(target, head):
-    tree, context, arrays = kept(head)
-    size = target.network.hidden.output_head.hidden_size
-    for damaged in damages(tree):
-        with pytest.raises(Unusable):
-            held_of(damaged, context, arrays, size)
-    for ids, width in ((context[:-1], size), ([*context, 1], size), (context, size + 1)):
-        with pytest.raises(Unusable):
-            held_of(tree, ids, arrays, width)

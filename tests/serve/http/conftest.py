@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import httpx
 import pytest
 
 import specdec_cli
-from fakes.server import serving
+from fakes.server import local, serving
 from fakes.tool_model import tool_folder, tool_model
-from specdec_cli.serve.desk import make_desk
 from specdec_cli.serve.model import Model
+from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +23,7 @@ def model(pair):
 
 @pytest.fixture(scope="module")
 def desk(pair):
-    desk = make_desk(lambda: pair, idle_seconds=None)
+    desk = Scheduler(lambda: pair, SchedulerOptions(idle_seconds=None))
     yield desk
     desk.close()
 
@@ -41,8 +40,8 @@ def url(served):
 
 
 @pytest.fixture(scope="module")
-def client(url):
-    with httpx.Client(base_url=url, timeout=60) as client:
+def client(model, desk):
+    with local(model, desk) as client:
         yield client
 
 

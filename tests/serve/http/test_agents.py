@@ -10,8 +10,10 @@ import specdec_cli
 from fakes.scripted_model import OTHERWISE, Script, scripted_folder
 from fakes.server import serving
 from specdec_cli.request import Request
-from specdec_cli.serve.desk import make_desk
 from specdec_cli.serve.model import Model
+from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
+
+pytestmark = pytest.mark.slow  # a server that listens
 
 SCRIPT = Script("list_files", {"folder": "src", "hidden": False}, "Two files: main.py and README.md.")
 SCHEMA = {"type": "object", "properties": {"folder": {"type": "string"}, "hidden": {"type": "boolean"}}}
@@ -24,7 +26,7 @@ FUNCTION = {"name": SCRIPT.function, "description": "Lists a folder.", "paramete
 def url(tmp_path_factory):
     folder = scripted_folder(tmp_path_factory.mktemp("agents") / "scripted", [SCRIPT])
     pair = specdec_cli.load(target=str(folder))
-    desk = make_desk(lambda: pair, idle_seconds=None)
+    desk = Scheduler(lambda: pair, SchedulerOptions(idle_seconds=None))
     with serving(Model.of(pair, Request(k=4), 1), desk) as (url, _):
         yield url
     desk.close()

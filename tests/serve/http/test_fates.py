@@ -3,26 +3,25 @@
 import json
 from dataclasses import replace
 
-import httpx
 import pytest
 
-from fakes.desk import SequentialDesk
-from fakes.server import serving
+from fakes.server import local
 from fakes.spoken import SpokenDesk
 from fakes.ui_script import drafted
 
+pytestmark = pytest.mark.slow  # a model's own answers
 ASKED = {"messages": [{"role": "user", "content": "Return the lines of a file."}], "stream": True}
 UNSAID = ("rejected", "discarded")
 
 
-def chunks(url, **body):
-    reply = httpx.post(f"{url}/v1/chat/completions", json={**ASKED, **body}, timeout=60)
+def chunks(client, **body):
+    reply = client.post("/v1/chat/completions", json={**ASKED, **body})
     assert reply.status_code == 200, reply.text
     return [json.loads(line[6:]) for line in reply.text.splitlines() if line.startswith("data: {")]
 
 
-def deltas(url, **body):
-    return [choice["delta"] for chunk in chunks(url, specdec=True, **body) for choice in chunk["choices"]]
+def deltas(client, **body):
+    return [choice["delta"] for chunk in chunks(client, specdec=True, **body) for choice in chunk["choices"]]
 
 
 def said(delta):
@@ -30,8 +29,8 @@ def said(delta):
 
 
 @pytest.mark.parametrize("more", [{}, {"temperature": 0.8, "seed": 7}, {"stop": ["path)"]}])
-def test_the_tokens_of_a_delta_join_to_its_text_and_count_as_the_rounds_do(url, more):
-    told = chunks(url, specdec=True, max_tokens=80, **more)
+def test_the_tokens_of_a_delta_join_to_its_text_and_count_as_the_rounds_do(client, more):
+    told = chunks(client, specdec=True, max_tokens=80, **more)
     parts = [choice["delta"] for chunk in told for choice in chunk["choices"]]
     assert all(said(delta) == delta.get("content", "") for delta in parts)
     rounds = [chunk["specdec"] for chunk in told if chunk.get("specdec", {}).get("event") == "round"]
@@ -39,13 +38,8 @@ def test_the_tokens_of_a_delta_join_to_its_text_and_count_as_the_rounds_do(url, 
     assert unsaid == [piece for round in rounds for piece in round["pieces"][round["accepted"] :]] != []
 
 
-def test_how_much_was_read_is_told_before_the_first_round(url):
-    first, second = [chunk["specdec"] for chunk in chunks(url, specdec=True, max_tokens=9) if "specdec" in chunk][:2]
-    assert (first["event"], first["prompt_tokens"], second["event"]) == ("prefill", 18, "round")
-
-
-def test_nobody_else_is_told(url):
-    told = chunks(url, max_tokens=9)
+def test_nobody_else_is_told(client):
+    told = chunks(client, max_tokens=9)
     assert not any("specdec" in part for chunk in told for part in [chunk, *(c["delta"] for c in chunk["choices"])])
 
 
@@ -60,20 +54,10 @@ THINKING = (
 
 def test_thinking_and_answer_each_say_whose_they_are(thinking):
     desk = SpokenDesk(THINKING)
-    with serving(thinking, desk) as (url, _):
-        parts = deltas(url, reasoning_effort="high")
+    with local(thinking, desk) as client:
+        parts = deltas(client, reasoning_effort="high")
     desk.close()
     thoughts = [pair for delta in parts if "reasoning_content" in delta for pair in delta["specdec"]]
     words = [pair for delta in parts if "reasoning_content" not in delta for pair in delta.get("specdec", ())]
     assert thoughts == [["plain", "Let"], ["accepted", " me"], ["rejected", " no"], ["correction", " see"]]
     assert words == [["accepted", "A"], ["accepted", "b"], ["bonus", "c"], ["rejected", "x"], ["discarded", "y"]]
-
-
-def test_each_of_several_answers_has_its_own(pair, model):
-    desk = SequentialDesk(pair)
-    with serving(model, desk) as (url, _):
-        told = chunks(url, specdec=True, n=2, max_tokens=20, temperature=1, seed=3)
-    desk.close()
-    for place in range(2):
-        own = [choice["delta"] for chunk in told for choice in chunk["choices"] if choice["index"] == place]
-        assert all(said(delta) == delta.get("content", "") for delta in own) and len(own) > 2

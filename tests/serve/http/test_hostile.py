@@ -4,54 +4,21 @@ import json
 import random
 from dataclasses import replace
 
-import httpx
 import pytest
 
 from fakes.desk import ScriptedDesk, SequentialDesk
-from fakes.fill_model import MARKS, fill_folder
-from fakes.server import serving
-from specdec_cli.models.tokenizer import Tokenizer
-from specdec_cli.serve.model import Model
+from fakes.server import local
 
+# fmt: off
 FIELDS = (
-    *(
-        "model",
-        "messages",
-        "input",
-        "prompt",
-        "max_tokens",
-        "max_output_tokens",
-        "temperature",
-        "top_p",
-        "top_k",
-        "seed",
-    ),
-    *(
-        "stop",
-        "stop_sequences",
-        "n",
-        "logprobs",
-        "top_logprobs",
-        "logit_bias",
-        "tools",
-        "tool_choice",
-        "stream",
-        "system",
-    ),
-    *(
-        "response_format",
-        "text",
-        "reasoning",
-        "reasoning_effort",
-        "prediction",
-        "stream_options",
-        "thinking",
-        "metadata",
-    ),
-    *("content", "tokens", "instructions", "suffix", "echo", "best_of", "parallel_tool_calls", "chat_template_kwargs"),
-    *("json_schema", "guided_json", "guided_regex", "guided_choice", "structured_outputs", "continue_final_message"),
-    *("input_prefix", "input_suffix", "input_extra", "n_predict", "n_indent", "t_max_predict_ms", "response_fields"),
+    "model", "messages", "input", "prompt", "max_tokens", "max_output_tokens", "temperature", "top_p", "top_k", "seed",
+    "stop", "stop_sequences", "n", "logprobs", "top_logprobs", "logit_bias", "tools", "tool_choice", "stream", "system",
+    "response_format", "text", "reasoning", "reasoning_effort", "prediction", "stream_options", "thinking", "metadata",
+    "content", "tokens", "instructions", "suffix", "echo", "best_of", "parallel_tool_calls", "chat_template_kwargs",
+    "json_schema", "guided_json", "guided_regex", "guided_choice", "structured_outputs", "continue_final_message",
+    "input_prefix", "input_suffix", "input_extra", "n_predict", "n_indent", "t_max_predict_ms", "response_fields",
 )
+# fmt: on
 PATHS = (
     *("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"),
     *("/tokenize", "/detokenize", "/apply-template"),
@@ -140,14 +107,6 @@ def test_odd_bodies_are_answered_or_refused_in_the_shape_of_their_dialect(tooled
     require_order(tooled, ScriptedDesk(["ok"] * 5000), path, 500 // len(PATHS) + 1)
 
 
-@pytest.mark.parametrize("path", ["/infill", "/v1/completions"])
-def test_nor_do_odd_gaps_break_a_model_that_fills_them(tmp_path, path):
-    folder = fill_folder(tmp_path / "fill")
-    tokenizer = Tokenizer.load(folder, "fill", {"eos_token_id": [2, 0]})
-    model = Model("fill", "tiny/fill", None, tokenizer, 259 + len(MARKS), 1024)
-    require_order(model, ScriptedDesk(["ok"] * 5000), path, 150)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("path", PATHS)
 def test_a_model_s_answers_to_odd_bodies_are_no_failures_either(model, pair, path):
@@ -158,7 +117,7 @@ def require_order(model, desk, path, bodies):
     """Every one of so many bodies has an answer as it should be; some are answered, and some refused."""
     luck = random.Random(path)
     found, statuses = [], set()
-    with serving(model, desk) as (url, _), httpx.Client(base_url=url, timeout=60) as client:
+    with local(model, desk) as client:
         for _ in range(bodies):
             body = odd_body(luck, path)
             reply = client.post(path, content=body, headers={"Content-Type": "application/json"})

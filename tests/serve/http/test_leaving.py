@@ -13,6 +13,8 @@ from specdec_cli.errors import SpecdecError
 from specdec_cli.serve.http import reply
 from specdec_cli.serve.job import Busy, TooLarge, TooLong
 
+pytestmark = pytest.mark.slow  # a server that listens
+
 ASKED = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4}
 PATHS = ("/v1/chat/completions", "/v1/messages", "/v1/responses")
 

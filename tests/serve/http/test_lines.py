@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from specdec_cli.serve.http.lines import LineLimits, Lines
+from specdec_cli.serve.http.answer import LineCutter, LineLimits
 
 
 def cut(text, pieces, **limits):
-    lines = Lines(LineLimits(**limits))
+    lines = LineCutter(LineLimits(**limits))
     shown = "".join(lines.feed(piece) for piece in pieces(text)) + lines.finish()
     return shown, lines.over
 
@@ -29,12 +29,12 @@ def test_a_line_that_is_indented_less_ends_the_answer_and_is_not_shown(pieces, t
 
 
 def test_without_limits_nothing_is_held_back():
-    lines = Lines(LineLimits())
+    lines = LineCutter(LineLimits())
     assert [lines.feed(piece) for piece in ("a\n", "  ", "b")] == ["a\n", "  ", "b"] and not lines.over
 
 
 def test_after_its_time_the_answer_ends_with_its_line():
     now = iter([0.0, 0.0, 0.5, 2.0, 3.0])
-    lines = Lines(LineLimits(seconds=1.0), lambda: next(now))
+    lines = LineCutter(LineLimits(seconds=1.0), lambda: next(now))
     assert [lines.feed(piece) for piece in ("a\nb", "c\n", "d", "e\nf")] == ["a\nb", "c\n", "d", "e"]
     assert lines.over and lines.feed("g") == ""

@@ -4,8 +4,7 @@ import pytest
 
 from specdec_cli.errors import DoesNotFit, NotAvailable, Refused
 from specdec_cli.events import Failure
-from specdec_cli.serve.http.errors import explained, of_failure
-from specdec_cli.serve.http.places import says_where
+from specdec_cli.serve.http.errors import as_http_error, of_failure, says_where
 
 
 @pytest.mark.parametrize(
@@ -46,7 +45,7 @@ def test_names_and_addresses_are_none(text):
 @pytest.mark.parametrize("kind", [NotAvailable, Refused, DoesNotFit])
 def test_an_error_says_what_it_can_and_the_operator_reads_all(kind):
     for message, hint in [("a/b is gone", "specdec pull a/b"), ("a/b is gone", "see /x/y"), ("/x/y is gone", "see /x")]:
-        error = explained(kind(message, hint))
+        error = as_http_error(kind(message, hint))
         later = of_failure(Failure(message, hint, kind.exit_code))
         assert (error.status, error.message, error.cause) == (later.status, later.message, later.cause)
         assert message in error.cause and "/x" not in error.message and error.status in (413, 503)

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from fakes.desk import ScriptedDesk
+from specdec_cli.serve.http.access import AccessPolicy
 from specdec_cli.serve.http.app import make_app
-from specdec_cli.serve.http.guard import Door
 from specdec_cli.serve.http.service import Service
 
 ASKED = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4}
@@ -44,7 +44,7 @@ def test_what_a_client_has_the_end_of_is_counted_and_logged(tooled, path, stream
     asked = {"input": "Hi"} if path.endswith("responses") else ASKED
 
     async def scene():
-        app = make_app(Service(tooled, desk, Door(PORT), records.append))
+        app = make_app(Service(tooled, desk, AccessPolicy(PORT), records.append))
 
         async def look(said):
             if found or (stream and ENDS[path] not in said):
@@ -66,7 +66,7 @@ def test_what_a_client_has_the_end_of_is_counted_and_logged(tooled, path, stream
 def test_the_last_words_of_a_response_have_its_status(tooled, stream, reason, status):
     """The bug: of an answer cut short the response was incomplete, and its message completed."""
     desk = ScriptedDesk(["ok"], reason=reason)
-    app = make_app(Service(tooled, desk, Door(PORT), lambda record: None))
+    app = make_app(Service(tooled, desk, AccessPolicy(PORT), lambda record: None))
     body = json.dumps({"input": "Hi", "stream": stream}).encode()
     said = asyncio.run(asyncio.wait_for(called(app, "POST", "/v1/responses", body), 20)).decode()
     desk.close()

@@ -8,9 +8,11 @@ import pytest
 from fakes.desk import ScriptedDesk
 from fakes.server import serving
 from specdec_cli.errors import SpecdecError, UsageError
-from specdec_cli.serve.http.guard import is_loopback
+from specdec_cli.serve.http.access import is_loopback
 from specdec_cli.serve.http.server import listen
-from specdec_cli.ui.serve.lines import reply_line
+from specdec_cli.ui.serve.log import reply_line
+
+pytestmark = pytest.mark.slow  # a server that listens
 
 
 def test_small_writes_do_not_wait_for_each_other():

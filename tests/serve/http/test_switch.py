@@ -2,21 +2,20 @@
 
 import json
 
-import httpx
 import pytest
 
 import specdec_cli
 from fakes.fill_model import fill_folder
 from fakes.models import tiny_folder
-from fakes.server import serving
+from fakes.server import local
 from specdec_cli.errors import NotAvailable
 from specdec_cli.models.fill import Fill, Gap
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
-from specdec_cli.serve.desk import make_desk
-from specdec_cli.serve.model import Model, shown
-from specdec_cli.serve.switch import Switch
+from specdec_cli.serve.model import Model, Switch
+from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
 
+pytestmark = pytest.mark.slow  # a model's own answers
 ASKED = {"messages": [{"role": "user", "content": "Sort a list."}], "max_tokens": 12, "temperature": 0}
 
 
@@ -40,8 +39,8 @@ def client(pairs):
     demo = specdec_cli.load("demo")
     model = Model.of(demo, Request(k=4), 1)
     switch = Switch(lambda: pairs, lambda pair: Request(k=0), 2)
-    desk = make_desk(lambda: specdec_cli.load("demo"), idle_seconds=None, switch=load)
-    with serving(model, desk, switch=switch) as (url, _), httpx.Client(base_url=url, timeout=60) as client:
+    desk = Scheduler(lambda: specdec_cli.load("demo"), SchedulerOptions(idle_seconds=None), switch=load)
+    with local(model, desk, switch=switch) as client:
         yield client
     desk.close()
 
@@ -88,10 +87,6 @@ def test_the_pair_that_is_named_answers_and_the_first_one_after_it(client, pairs
     assert client.get("/health").json()["model"] == "demo"
 
 
-def test_a_pair_is_found_by_its_target_too(client, pairs):
-    assert said(client, model=shown(pairs["fills"].target))["choices"] == said(client, model="fills")["choices"]
-
-
 def test_another_pair_s_tokenizer_marks_and_limits_are_its_own(client, pairs):
     text = "def f(x):"
     ids = client.post("/tokenize", json={"content": text, "model": "fills"}).json()["tokens"]
@@ -121,20 +116,6 @@ def test_a_pair_that_fails_to_load_answers_with_its_two_lines_and_the_next_is_we
     assert said(client)["choices"][0]["message"]["content"]
 
 
-def test_a_pair_whose_files_are_gone_says_so_before_anything_is_let_go(client):
-    before = client.get("/health").json()
-    refused = client.post("/v1/chat/completions", json={**ASKED, "model": "gone"})
-    assert refused.status_code == 503 and "cannot be loaded" in refused.json()["error"]["message"]
-    assert client.get("/health").json() == before
-
-
-def test_without_the_option_only_the_server_s_own_answers(model, desk):
-    with serving(model, desk) as (url, _):
-        refused = httpx.post(f"{url}/v1/chat/completions", json={**ASKED, "model": "fills"})
-        assert refused.status_code == 404 and refused.json()["error"]["message"].endswith("what is: demo")
-        assert [one["id"] for one in httpx.get(f"{url}/v1/models").json()["data"]] == ["demo"]
-
-
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory):
     """(folder, client, records) of a server whose other pairs are broken, each in its own way."""
@@ -149,10 +130,10 @@ def broken(tmp_path_factory):
     pairs["gone"] = Pair("gone", str(root / "gone"), None)
     demo, records = specdec_cli.load("demo"), []
     switch = Switch(lambda: pairs, lambda pair: Request(k=0), 2)
-    desk = make_desk(lambda: demo, idle_seconds=None, switch=lambda name: specdec_cli.load(pairs[name]))
+    options = SchedulerOptions(idle_seconds=None)
+    desk = Scheduler(lambda: demo, options, switch=lambda name: specdec_cli.load(pairs[name]))
     with (
-        serving(Model.of(demo, Request(k=4), 1), desk, records, switch=switch) as (url, _),
-        httpx.Client(base_url=url, timeout=60) as client,
+        local(Model.of(demo, Request(k=4), 1), desk, records, switch=switch) as client,
     ):
         yield root, client, records
     desk.close()
@@ -173,9 +154,3 @@ def test_no_client_hears_where_a_pair_lies_that_cannot_be_loaded_and_the_operato
         assert "the server's log says" in said and "/" not in said.replace("organisation/name", "")
         assert str(root / name) in records[0].failure
     assert client.post("/tokenize", json={"content": "a"}).status_code == 200
-
-
-def test_no_list_of_models_says_where_they_lie(broken):
-    root, client, _ = broken
-    for path in ("/v1/models", "/props", "/health", "/v1/models/gone", "/v1/models/torn", "/v1/models/none"):
-        assert not any(part in client.get(path).text for part in (str(root), "Jane"))

@@ -4,15 +4,14 @@ import json
 import random
 
 import anthropic
-import httpx
 import openai
 import pytest
 
 import specdec_cli
 from fakes.desk import ScriptedDesk, SequentialDesk
-from fakes.server import serving
+from fakes.server import LOCAL, local
 from fakes.tool_model import LONG
-from specdec_cli.serve.http.tools import Call, CallStream
+from specdec_cli.serve.http.answer import Call, CallStream
 from specdec_cli.serve.model import Model
 
 PARAMETERS = {
@@ -72,12 +71,6 @@ def test_what_is_text_and_what_is_a_call_does_not_depend_on_where_pieces_end(too
         assert split(tooled, text, iter(lambda: luck.randint(1, 9), None)) == wanted
 
 
-def test_text_before_a_call_is_not_held_back_but_for_what_may_begin_one(tooled):
-    stream = CallStream(tooled.tokenizer, TOOLS)
-    assert stream.feed("I look at <") == ["I look at"]
-    assert stream.feed("b>") == [" <b>"]
-
-
 def by_letters(text):
     return [text[at : at + 3] for at in range(0, len(text), 3)]
 
@@ -95,14 +88,14 @@ def scripted(tooled):
         def start(*script, model=tooled, **more):
             desk = ScriptedDesk(script, steps=by_letters, **more)
             stack.callback(desk.close)
-            return *stack.enter_context(serving(model, desk)), desk
+            return stack.enter_context(local(model, desk)), desk
 
         yield start
 
 
 def test_openai_s_client_gets_several_calls_streamed_or_not(scripted):
-    url, _, _ = scripted(SAID, SAID)
-    gpt = openai.OpenAI(base_url=f"{url}/v1", api_key="none")
+    client, _ = scripted(SAID, SAID)
+    gpt = openai.OpenAI(base_url=f"{LOCAL}/v1", api_key="none", http_client=client)
     choice = gpt.chat.completions.create(model="tool", messages=ASKED, tools=TOOLS).choices[0]
     calls = [(call.function.name, json.loads(call.function.arguments)) for call in choice.message.tool_calls]
     assert (choice.message.content, calls, choice.finish_reason) == ("I look.", [A, B], "tool_calls")
@@ -115,24 +108,9 @@ def test_openai_s_client_gets_several_calls_streamed_or_not(scripted):
     gpt.close()
 
 
-def test_a_call_is_told_as_soon_as_it_is_whole_and_its_arguments_in_pieces(scripted):
-    url, _, _ = scripted(
-        "<tool_call>" + json.dumps({"name": "read", "arguments": {"path": "x" * 200}}) + "</tool_call> on"
-    )
-    asked = {"messages": ASKED, "tools": TOOLS, "stream": True}
-    with httpx.stream("POST", f"{url}/v1/chat/completions", json=asked, timeout=30) as reply:
-        chunks = [json.loads(line[6:]) for line in reply.iter_lines() if line.startswith("data: {")]
-    deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
-    told = [delta["tool_calls"][0] for delta in deltas if "tool_calls" in delta]
-    assert told[0]["function"] == {"name": "read", "arguments": ""} and told[0]["type"] == "function"
-    assert {one["index"] for one in told} == {0} and len(told) > 3
-    assert json.loads("".join(one["function"]["arguments"] for one in told)) == {"path": "x" * 200}
-    assert "".join(delta.get("content") or "" for delta in deltas).strip() == "on"
-
-
 def test_anthropic_s_client_gets_several_calls_streamed_or_not(scripted):
-    url, _, _ = scripted(SAID, SAID)
-    claude = anthropic.Anthropic(base_url=url, api_key="none")
+    client, _ = scripted(SAID, SAID)
+    claude = anthropic.Anthropic(base_url=LOCAL, api_key="none", http_client=client)
     tools = [{"name": "read", "description": "Reads.", "input_schema": PARAMETERS}]
     asked = {"model": "tool", "max_tokens": 50, "messages": ASKED, "tools": tools}
     whole = claude.messages.create(**asked)
@@ -146,8 +124,8 @@ def test_anthropic_s_client_gets_several_calls_streamed_or_not(scripted):
 
 
 def test_responses_carry_calls_as_items_streamed_or_not(scripted):
-    url, _, _ = scripted(SAID, SAID)
-    gpt = openai.OpenAI(base_url=f"{url}/v1", api_key="none")
+    client, _ = scripted(SAID, SAID)
+    gpt = openai.OpenAI(base_url=f"{LOCAL}/v1", api_key="none", http_client=client)
     asked = {"model": "tool", "input": "Read.", "tools": [{"type": "function", **FUNCTION}]}
     whole = gpt.responses.create(**asked)
     with gpt.responses.stream(**asked) as stream:
@@ -163,8 +141,8 @@ def test_responses_carry_calls_as_items_streamed_or_not(scripted):
 def test_a_function_of_a_namespace_is_called_by_both_names_as_codex_groups_those_of_a_server(tooled, scripted):
     """Its servers' functions were dropped, and those of its own agents."""
     said = written("a.py", name="mcp__files.read")
-    url, _, desk = scripted(said, said, "Done.")
-    gpt = openai.OpenAI(base_url=f"{url}/v1", api_key="none")
+    client, desk = scripted(said, said, "Done.")
+    gpt = openai.OpenAI(base_url=f"{LOCAL}/v1", api_key="none", http_client=client)
     space = {"type": "namespace", "name": "mcp__files", "description": "d", "tools": [{"type": "function", **FUNCTION}]}
     asked = {"model": "tool", "tools": [space]}
     (item,) = gpt.responses.create(input="Read.", **asked).output
@@ -187,36 +165,24 @@ UNKNOWN = {
 @pytest.mark.parametrize("path", UNKNOWN)
 def test_a_tool_that_is_no_function_is_refused_by_its_kind(scripted, path):
     """It was dropped without a word, and the client believed that the model had it."""
-    url, _, _ = scripted()
+    client, _ = scripted()
     body, tool = UNKNOWN[path]
-    refused = httpx.post(f"{url}/v1/{path}", json={**body, "tools": [tool]}, timeout=30)
+    refused = client.post(f"/v1/{path}", json={**body, "tools": [tool]})
     message = f'tools[0].type: "{tool["type"]}" is no kind of tool here: only functions are'
     assert (refused.status_code, refused.json()["error"]["message"]) == (400, message)
 
 
-def test_a_broken_call_is_text_and_the_stream_goes_on(scripted):
-    broken = "<tool_call>{oops}</tool_call> and on"
-    url, _, _ = scripted(broken)
-    asked = {"messages": ASKED, "tools": TOOLS, "stream": True}
-    text = httpx.post(f"{url}/v1/chat/completions", json=asked, timeout=30).text
-    chunks = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
-    assert "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks) == broken
-    assert chunks[-1]["choices"][0]["finish_reason"] == "stop" and text.endswith("data: [DONE]\n\n")
-
-
 def test_one_call_is_enough_where_the_client_says_so(scripted):
-    url, _, desk = scripted(SAID + "x" * 3000)
+    client, desk = scripted(SAID + "x" * 3000)
     asked = {"messages": ASKED, "tools": TOOLS, "parallel_tool_calls": False}
-    (call,) = httpx.post(f"{url}/v1/chat/completions", json=asked, timeout=30).json()["choices"][0]["message"][
-        "tool_calls"
-    ]
+    (call,) = client.post("/v1/chat/completions", json=asked).json()["choices"][0]["message"]["tool_calls"]
     assert json.loads(call["function"]["arguments"]) == A[1] and desk.jobs[0].cancelled
 
 
 @pytest.mark.parametrize("dialect", ["chat", "messages", "responses"])
 def test_calls_and_results_go_back_into_the_prompt_as_they_were(tooled, scripted, dialect):
     """The three round trips of one conversation are one and the same prompt."""
-    url, _, desk = scripted("ok")
+    client, desk = scripted("ok")
     arguments = json.dumps(A[1])
     posted = {
         "chat": {
@@ -263,7 +229,7 @@ def test_calls_and_results_go_back_into_the_prompt_as_they_were(tooled, scripted
         },
     }[dialect]
     path = {"chat": "chat/completions"}.get(dialect, dialect)
-    assert httpx.post(f"{url}/v1/{path}", json=posted, timeout=30).status_code == 200
+    assert client.post(f"/v1/{path}", json=posted).status_code == 200
     prompt = tooled.text(desk.jobs[0].job.prompt)
     call = '<tool_call>\n{"name": "read", "arguments": {"path": "a.py", "deep": true}}\n</tool_call>'
     assert prompt == (
@@ -274,20 +240,21 @@ def test_calls_and_results_go_back_into_the_prompt_as_they_were(tooled, scripted
 
 
 def test_the_prefixes_that_other_prompts_share_are_named(tooled, scripted):
-    url, _, desk = scripted("ok", "ok")
+    client, desk = scripted("ok", "ok")
     first = [{"role": "system", "content": "Be brief."}, *ASKED]
     second = [*first, {"role": "assistant", "content": "ok"}, {"role": "user", "content": "More."}]
     for messages in (first, second):
-        httpx.post(f"{url}/v1/chat/completions", json={"messages": messages}, timeout=30).raise_for_status()
+        client.post("/v1/chat/completions", json={"messages": messages}).raise_for_status()
     one, two = (ticket.job for ticket in desk.jobs)
-    assert one.prompt[: one.ends[-1]] == two.prompt[: one.ends[-1]]
-    assert tooled.text(one.prompt[: one.ends[0]]) == "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n"
+    assert one.prompt[: one.reusable_prefixes[-1]] == two.prompt[: one.reusable_prefixes[-1]]
+    first = one.reusable_prefixes[0]
+    assert tooled.text(one.prompt[:first]) == "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n"
 
 
 def test_thinking_is_apart_from_the_answer_in_every_dialect(thinking, scripted):
-    url, _, _ = scripted(*["Hm, a.\n</think>\n\nYes."] * 5, model=thinking)
-    gpt = openai.OpenAI(base_url=f"{url}/v1", api_key="none")
-    claude = anthropic.Anthropic(base_url=url, api_key="none")
+    client, _ = scripted(*["Hm, a.\n</think>\n\nYes."] * 5, model=thinking)
+    gpt = openai.OpenAI(base_url=f"{LOCAL}/v1", api_key="none", http_client=client)
+    claude = anthropic.Anthropic(base_url=LOCAL, api_key="none", http_client=client)
     message = gpt.chat.completions.create(model="tool", messages=ASKED).choices[0].message
     assert (message.reasoning_content, message.content) == ("Hm, a.", "Yes.")
     deltas = [
@@ -307,20 +274,15 @@ def test_thinking_is_apart_from_the_answer_in_every_dialect(thinking, scripted):
 
 def test_thinking_is_decided_by_the_prompt_that_the_template_made(thinking, scripted):
     said = "Hm.</think>Yes."
-    url, _, desk = scripted(said, said, said, model=thinking)
+    client, desk = scripted(said, said, said, model=thinking)
     bodies = [{"reasoning_effort": "none"}, {"chat_template_kwargs": {"enable_thinking": False}}, {}]
     texts = []
     for body in bodies:
-        reply = httpx.post(f"{url}/v1/chat/completions", json={"messages": ASKED, **body}, timeout=30).json()
+        reply = client.post("/v1/chat/completions", json={"messages": ASKED, **body}).json()
         texts.append(reply["choices"][0]["message"]["content"])
     assert texts == [said, said, "Yes."]
     ends = [thinking.text(ticket.job.prompt).endswith("<think>\n") for ticket in desk.jobs]
     assert ends == [False, False, True]
-
-
-def test_a_model_that_knows_no_functions_refuses_them_by_name(client):
-    refused = client.post("/v1/chat/completions", json={"messages": ASKED, "tools": TOOLS})
-    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "tools")
 
 
 @pytest.fixture(scope="module")
@@ -328,47 +290,51 @@ def random_model(tool_folders):
     """A model of random weights: what it says has a shape only where one is forced on it."""
     pair = specdec_cli.load(target=str(tool_folders[0]), drafter="none")
     desk = SequentialDesk(pair)
-    with serving(Model.of(pair, specdec_cli.Request(k=0, drafter="none", max_context=LONG), 1), desk) as (url, _):
-        yield f"{url}/v1"
+    with local(Model.of(pair, specdec_cli.Request(k=0, drafter="none", max_context=LONG), 1), desk) as client:
+        yield client
     desk.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_a_call_that_is_required_is_made_with_arguments_of_its_schema(random_model, seed):
     asked = {"messages": ASKED, "tools": TOOLS, "seed": seed, "temperature": 1, "max_tokens": 400}
     named = {"type": "function", "function": {"name": "read"}}
     for choice in ("required", named):
         one = {**asked, "tool_choice": choice, "parallel_tool_calls": False}
-        message = httpx.post(f"{random_model}/chat/completions", json=one, timeout=60).json()["choices"][0]["message"]
+        message = random_model.post("/v1/chat/completions", json=one).json()["choices"][0]["message"]
         arguments = json.loads(message["tool_calls"][0]["function"]["arguments"])
         assert set(arguments) == {"path", "deep"} and arguments["path"] in ("a.py", "b.py") and not message["content"]
 
 
+@pytest.mark.slow
 def test_a_choice_may_be_any_function_or_some_of_them(random_model):
     other = {"type": "function", "function": {**FUNCTION, "name": "write"}}
     asked = {"messages": ASKED, "tools": [*TOOLS, other], "seed": 2, "temperature": 1, "max_tokens": 400}
     names = {"mode": "required", "tools": [{"type": "function", "function": {"name": "write"}}]}
     for choice, known in (("any", {"read", "write"}), ({"type": "allowed_tools", "allowed_tools": names}, {"write"})):
         body = {**asked, "tool_choice": choice, "parallel_tool_calls": False}
-        message = httpx.post(f"{random_model}/chat/completions", json=body, timeout=60).json()["choices"][0]["message"]
+        message = random_model.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]
         assert message["tool_calls"][0]["function"]["name"] in known
     names = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "write"}]}
     tools = [{"type": "function", **FUNCTION}, {"type": "function", **FUNCTION, "name": "write"}]
     body = {"input": "Read.", "tools": tools, "tool_choice": names, "seed": 2, "temperature": 1}
-    items = httpx.post(f"{random_model}/responses", json=body, timeout=60).json()["output"]
+    items = random_model.post("/v1/responses", json=body).json()["output"]
     assert {item["name"] for item in items} == {"write"}
 
 
+@pytest.mark.slow
 def test_a_shape_beside_functions_is_kept_unless_one_is_called(random_model):
     shape = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"enum": [1, 2, 3]}}}
     asked = {"messages": ASKED, "tools": TOOLS, "seed": 1, "temperature": 1, "response_format": shape}
-    message = httpx.post(f"{random_model}/chat/completions", json=asked, timeout=60).json()["choices"][0]["message"]
+    message = random_model.post("/v1/chat/completions", json=asked).json()["choices"][0]["message"]
     assert message.get("tool_calls") or json.loads(message["content"]) in (1, 2, 3)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_enforced_is_refused_by_name(random_model):
     def refused(**more):
-        reply = httpx.post(f"{random_model}/chat/completions", json={"messages": ASKED, **more}, timeout=30)
+        reply = random_model.post("/v1/chat/completions", json={"messages": ASKED, **more})
         assert reply.status_code == 400, reply.text
         return reply.json()["error"]["param"]
 

@@ -1,6 +1,6 @@
 """The server's plain lines: figures alone, one line a reply."""
 
-from specdec_cli.ui.serve.lines import reply_line, started_lines
+from specdec_cli.ui.serve.log import reply_line, started_lines
 
 FACTS = {
     "path": "/v1/chat/completions",
@@ -26,13 +26,6 @@ def test_a_narrow_terminal_gets_the_same_figures_with_fewer_words():
     assert reply_line("12:00:00", FACTS, 90) == reply_line("12:00:00", FACTS)
     assert reply_line("12:00:00", FACTS, 80).endswith("57 (40 reused) → 120  118 tok/s  62 % accepted  1.2 s")
     assert reply_line("12:00:00", FACTS, 40).endswith("57 (40 reused) → 120  118 tok/s  62 %  1.2 s")
-
-
-def test_what_did_not_happen_is_not_said():
-    plain = reply_line("12:00:00", FACTS | {"draft_n": 0, "cached_tokens": 0, "tokens_per_second": None})
-    assert plain == "12:00:00 chat/completions  57 → 120 tokens  1.2 s"
-    left = reply_line("12:00:00", FACTS | {"status": 499, "emitted_tokens": 0, "draft_n": 0, "tokens_per_second": None})
-    assert left == "12:00:00 chat/completions left  1.2 s"
 
 
 def test_a_failure_is_told_to_the_operator_in_full():

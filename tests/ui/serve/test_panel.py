@@ -17,6 +17,9 @@ from specdec_cli.ui.serve.panel import ServerPanel
 URL = "http://127.0.0.1:8040"
 
 
+pytestmark = pytest.mark.slow  # a terminal
+
+
 class Desk:
     """Says what it is told to say."""
 
@@ -69,15 +72,6 @@ def test_lines_scroll_above_one_panel_and_its_sums_stay(terminal):
     assert not terminal.screen.cursor.hidden and not any("╭" in line for line in terminal.lines())
     said = [*terminal.scrolled(), *terminal.lines()]
     assert said[:-2] == [f"line {number}" for number in range(30)]
-
-
-def test_a_long_line_is_folded_and_what_is_foreign_does_not_act(terminal):
-    with ServerPanel(terminal.err, "demo", URL, Desk(IDLE)) as panel:
-        panel.say("word " * 30 + "\x1b[2J")
-        until(lambda: any("word" in line for line in shown(terminal)))
-        panel.say("next")
-        until(lambda: "next" in shown(terminal))
-    assert terminal.lines() == [("word " * 16).strip(), ("word " * 14).strip(), "next"]
 
 
 @pytest.fixture

@@ -5,11 +5,10 @@ import threading
 import pytest
 
 from fakes.desk import ScriptedDesk
-from fakes.page import IN_BROWSER, answer_of, asked, greeted, until
-from specdec_cli.errors import NotAvailable
+from fakes.page import IN_BROWSER, answer_of, asked, greeted
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
-from specdec_cli.serve.switch import Switch
+from specdec_cli.serve.model import Switch
 
 pytestmark = IN_BROWSER
 
@@ -30,12 +29,6 @@ def choose(tab, letter):
     assert tab.focused == "model" and tab.styles(":focus", "outlineStyle") == ["solid"]
     tab.press(letter)
     tab.evaluate("document.getElementById('question').focus()")
-
-
-def test_one_pair_needs_no_chooser(tab, start):
-    desk = ScriptedDesk(["ok"])
-    asked(greeted(tab, start(desk)), "Hi.")
-    assert tab.styles("#choice", "display") == ["none"] and desk.jobs[0].job.pair == ""
 
 
 def test_the_chosen_pair_is_asked_and_says_who_it_is(tab, start, switch):
@@ -71,19 +64,6 @@ def test_the_page_says_that_a_pair_is_loaded_until_the_first_event(tab, start, s
     assert tab.count(".loading") == 0 and answer_of(tab) == "late"
 
 
-def test_nothing_is_said_to_load_when_the_pair_is_there(tab, start, switch):
-    go = threading.Event()
-    desk = ScriptedDesk(["late"], between=lambda ticket: go.wait(30))
-    greeted(tab, start(desk, switch=switch))
-    tab.type("Hi.")
-    tab.press("Enter")
-    until(lambda: desk.running is not None)
-    tab.until("fetch('/health').then(() => new Promise((done) => setTimeout(() => done(true), 100)))")
-    assert tab.count(".loading") == 0
-    go.set()
-    tab.until("!document.querySelector('.writing')")
-
-
 def test_a_pair_that_cannot_be_loaded_is_told_in_two_lines_and_another_can_be_chosen(tab, start, switch):
     desk = ScriptedDesk(["ok"])
     greeted(tab, start(desk, switch=switch))
@@ -96,29 +76,3 @@ def test_a_pair_that_cannot_be_loaded_is_told_in_two_lines_and_another_can_be_ch
     choose(tab, "t")
     asked(tab, "")
     assert answer_of(tab) == "ok" and tab.texts(".question p") == ["Hi.", "Hi."]
-
-
-def test_a_load_that_fails_later_is_told_likewise(tab, start, switch):
-    class Failing(ScriptedDesk):
-        def events(self, ticket):
-            raise NotAvailable("other was removed", "specdec pull other")
-            yield
-
-    greeted(tab, start(Failing([]), switch=switch))
-    choose(tab, "o")
-    asked(tab, "Hi.")
-    assert tab.seen(".error")[0].startswith("error: other was removed; specdec pull other\nhint: mend that")
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1280])
-def test_the_chooser_fits(tab, start, tool_folders, width, scheme):
-    name = "a-name-that-is-much-longer-than-any-pair-s-on-a-small-screen"
-    pairs = {name: Pair(name, str(tool_folders[0]), None)}
-    tab.look(width, 740, scheme)
-    greeted(tab, start(ScriptedDesk([]), switch=Switch(lambda: pairs, lambda pair: Request(k=0), 2)))
-    choose(tab, "a")
-    assert tab.evaluate("document.getElementById('model').value") == name
-    assert tab.evaluate("document.documentElement.scrollWidth") <= width
-    right = "Math.max(...[...document.querySelectorAll('header *')].map((one) => one.getBoundingClientRect().right))"
-    assert tab.evaluate(right) <= width

@@ -1,7 +1,6 @@
 """Fenced code in an answer: apart from its words while it grows, copied exactly, and in the colours of its tokens."""
 
 import json
-import random
 import threading
 
 import pytest
@@ -22,7 +21,6 @@ SPOKEN = (
 )
 WHOLE = "Here:\n\n```python\ndef f(x):\n    return x\n```\nand `f` is."
 CODE = "def f(x):\n    return x"
-LONG = "```\n" + "wide " * 80 + "\n```\n"
 ODD = (
     "a\n```py\nb\n```\nc",
     "  ~~~\n  x\n    y\n  ```\n  ~~~\nz\n",
@@ -44,10 +42,6 @@ KINDS = """(async () => {
   });
 })()"""
 READ = "Object.getPrototypeOf(navigator).__lookupGetter__('clipboard').call(navigator).readText()"
-SELECTED = """(() => {
-  getSelection().selectAllChildren(document.querySelector(".answer:last-child > .text"));
-  return getSelection().toString();
-})()"""
 
 
 @pytest.fixture
@@ -63,16 +57,6 @@ def clipboard(tab):
 
 def kinds(tab, *pieces):
     return tab.evaluate(KINDS % json.dumps(pieces))
-
-
-def cut(text, seed):
-    """The text in pieces of up to four letters."""
-    draw, pieces = random.Random(seed), []
-    while text:
-        size = draw.randint(1, 4)
-        pieces.append(text[:size])
-        text = text[size:]
-    return pieces
 
 
 def test_code_stands_apart_and_its_tokens_keep_their_colours(tab, start):
@@ -95,27 +79,6 @@ def fates_of(tab, selector):
     return tab.evaluate(f"[...document.querySelectorAll({json.dumps(selector)})].map((one) => one.classList[0])")
 
 
-def test_a_token_that_crosses_a_fence_is_one_token_in_two_places(tab, start):
-    asked(greeted(tab, start(SpokenDesk(SPOKEN))), "Hi.")
-    tab.evaluate("document.getElementById('unsaid').click()")
-    stars = "[...document.querySelectorAll('.answer .bonus')].filter((one) => getComputedStyle(one, '::before').content"
-    bonuses = sum(done.round.accepted == len(done.pieces) > 0 for done in SPOKEN)
-    assert tab.evaluate(f"{stars}.includes('★')).length") == bonuses
-    assert tab.count(".answer .rest") > 0
-
-
-def test_the_whole_answer_is_selected_as_it_was_said(tab, start, clipboard):
-    asked(greeted(tab, start(SpokenDesk(SPOKEN))), "Hi.")
-    assert tab.evaluate(SELECTED) == WHOLE
-    assert tab.evaluate("document.execCommand('copy')")
-    assert clipboard() == WHOLE
-    for text in ODD:
-        desk = ScriptedDesk([text], steps=lambda text: cut(text, 1))
-        asked(greeted(tab, start(desk)), "Hi.")
-        assert answer_of(tab) == text
-        assert tab.evaluate(SELECTED) == text.removesuffix("\n")  # as browsers select any text
-
-
 @pytest.mark.parametrize("secure", [True, False])
 def test_the_button_copies_exactly_the_code_by_keyboard_alone(tab, start, clipboard, secure):
     """Browsers have no clipboard of their own for a page that comes from another machine without TLS."""
@@ -134,12 +97,6 @@ def test_the_button_copies_exactly_the_code_by_keyboard_alone(tab, start, clipbo
     assert clipboard() == CODE
     tab.until("document.querySelector('.code button').textContent === 'Copy'")
     assert tab.complaints == []
-
-
-def test_indented_code_is_copied_without_the_blanks_of_its_fence(tab, start, clipboard):
-    asked(greeted(tab, start(ScriptedDesk(["1. so\n   ```sh\n   if x\n     ls\n\n fi\n   ```\n"]))), "Hi.")
-    tab.evaluate("document.querySelector('.code button').click()")
-    assert clipboard() == "if x\n  ls\n\nfi"
 
 
 def test_an_unclosed_fence_is_an_open_block_while_it_streams(tab, start, clipboard):
@@ -176,25 +133,3 @@ def test_only_what_is_a_fence_makes_a_block(tab, start):
         "te te op cl op co co cl",
         "te op co cl op",
     ]
-
-
-def test_how_the_text_is_cut_into_tokens_changes_nothing(tab, start):
-    greeted(tab, start(ScriptedDesk([])))
-    for text in ODD:
-        once, *others = kinds(tab, [text], *(cut(text, seed) for seed in range(50)))
-        assert "".join(line for _, line in once) == text and all(other == once for other in others)
-
-
-@pytest.mark.parametrize("width", [360, 1280])
-def test_a_wide_line_of_code_scrolls_in_its_block_and_the_page_does_not(tab, start, width):
-    tab.look(width, 740)
-    asked(greeted(tab, start(ScriptedDesk([LONG]))), "Hi.")
-    assert tab.evaluate("document.documentElement.scrollWidth") <= width
-    assert tab.evaluate("document.getElementById('log').scrollWidth") <= width
-    wide, seen = tab.evaluate(
-        "(({ scrollWidth, clientWidth }) => [scrollWidth, clientWidth])(document.querySelector('.source'))"
-    )
-    assert wide > seen
-    tab.evaluate("document.querySelector('.source').focus()")
-    tab.press("ArrowRight")
-    tab.until("document.querySelector('.source').scrollLeft > 0")

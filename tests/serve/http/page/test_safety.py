@@ -60,16 +60,6 @@ def test_a_server_with_a_key_asks_for_it_and_the_tab_alone_keeps_it(tab, start):
     assert kept == [["secret"], [], ""] and not any("secret" in address for address in tab.requests)
 
 
-def test_a_question_without_the_key_is_kept_until_there_is_one(tab, start):
-    tab.open(start(ScriptedDesk(["a"]), host="0.0.0.0", key="secret"))
-    tab.until("document.activeElement.id === 'key'")
-    tab.evaluate("document.getElementById('question').focus()")
-    tab.type("Hi.")
-    tab.press("Enter")
-    tab.until("document.activeElement.id === 'key' && document.getElementById('question').value === 'Hi.'")
-    assert tab.count("article") == 0 and tab.count("#welcome") == 1
-
-
 @pytest.mark.parametrize(
     "refusal, message, hint",
     [

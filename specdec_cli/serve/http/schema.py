@@ -1,0 +1,418 @@
+"""The bodies of requests as pydantic models: a value of the wrong kind is refused with the name of its field.
+
+`null` is the same as absent; what nobody asks for is ignored. What depends on more than one value is looked at where
+the bodies are read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from specdec_cli.jsonfile import NotJson, kind_of, parse_object, shown
+from specdec_cli.request import BOUNDS
+from specdec_cli.serve.http.errors import HttpError, bad_field
+
+MOST_TOKENS, MOST_STOPS, MOST_SEED, MOST_CHOICES, MOST_TOP = 10_000_000, 64, 2**63 - 1, 16, 20
+NO_GRAMMARS = "grammars are not kept; ask for a schema, a guided_regex or a choice"
+# Shapes in GBNF or EBNF, by the names that others have for them.
+GRAMMARS = dict.fromkeys(("grammar", "guided_grammar", "ebnf", "structural_tag"), NO_GRAMMARS)
+
+# What pydantic says of our classes and errors.
+OURS, MOST_NAME = re.compile(r"^Value error, | or instance of \w+$"), 200
+
+
+class Body(BaseModel):
+    """An object of a body. `REFUSED` are fields that nobody may ask for, with the reason."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False, protected_namespaces=())
+    REFUSED: ClassVar[Mapping[str, str]] = {}
+    PATH: ClassVar[str] = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        for name, reason in cls.REFUSED.items():
+            if values.get(name) not in (None, False, "", [], {}):
+                raise bad_field(cls.PATH + name, reason)
+        return {name: value for name, value in values.items() if value is not None}
+
+
+B = TypeVar("B", bound=Body)
+
+
+def parse(kind: type[B], values: Mapping[str, Any]) -> B:
+    """The body as `kind`. Raises: HttpError with the whole name of the first wrong field."""
+    try:
+        return kind.model_validate(dict(values))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
+        message = OURS.sub("", first["msg"])
+        if first["type"] != "value_error":
+            message = "it is missing" if first["type"] == "missing" else f"it is {_said(first['input'])}: {message}"
+        raise bad_field(name[:MOST_NAME], message) from error
+
+
+def required(value: Any, name: str) -> str:
+    """A text that must be there. Raises: HttpError with its `name`."""
+    if value is None:
+        raise bad_field(name, "it is missing, and a text is expected")
+    return str(value)
+
+
+def _said(value: Any) -> str:
+    """A value in an error: its kind where it may be long."""
+    return kind_of(value) if isinstance(value, dict | list | str) and len(value) > 20 else shown(value)
+
+
+def _whole(value: Any) -> Any:
+    """JSON has one kind of number: 16.0 is whole."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _unless(*nothing: Any) -> BeforeValidator:
+    """How clients say that they name no value."""
+    return BeforeValidator(lambda value: None if value in nothing else value)
+
+
+def _or_text(wrap: Callable[[str], Any]) -> BeforeValidator:
+    """A list may come as the text of its only entry."""
+    return BeforeValidator(lambda value: [wrap(value)] if isinstance(value, str) else value)
+
+
+def _schema(value: Any) -> Any:
+    """A JSON schema may come as text. Raises: ValueError."""
+    try:
+        return parse_object(value) if isinstance(value, str) else value
+    except NotJson as error:
+        raise ValueError(str(error)) from error
+
+
+def _text_or_object(value: Any) -> Any:
+    if not isinstance(value, str | dict):
+        raise ValueError(f"it is {kind_of(value)}, and a text or an object is expected")
+    return value
+
+
+def bound(name: str) -> Any:
+    """A sampling value within its bounds, None where it is not given."""
+    low, high, _ = BOUNDS[name]
+    return Field(default=None, ge=low, le=high)
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+Length = Annotated[int | None, Field(ge=0, le=MOST_TOKENS), BeforeValidator(_whole), _unless(-1)]
+AS_PART = _or_text(lambda text: {"type": "text", "text": text})
+Content = Annotated[list["Part"], AS_PART]
+Texts = Annotated[list[str], _or_text(str)]
+Schema = Annotated[dict[str, Any], BeforeValidator(_schema)]
+Arguments = Annotated[Any, AfterValidator(_text_or_object)]
+Choices = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=MOST_CHOICES)]
+
+
+class Part(Body):
+    """A part of a content. `link` is where a search result's text is from, which others call `source`, too."""
+
+    type: str = "text"
+    text: str | None = None
+    refusal: str = ""
+    title: str = ""
+    context: str = ""
+    data: str = ""
+    source: Part | None = None
+    link: str = ""
+    content: Content = []
+
+    @model_validator(mode="before")
+    @classmethod
+    def _link(cls, values: Any) -> Any:
+        if isinstance(values, dict) and isinstance(values.get("source"), str):
+            return {**values, "source": None, "link": values["source"]}
+        return values
+
+
+class FunctionCall(Body):
+    """The function that a model has called."""
+
+    name: str
+    arguments: Arguments = ""
+
+
+class ToolCall(Body):
+    """A call of a function."""
+
+    id: str = ""
+    function: FunctionCall
+
+
+class Tool(Body):
+    """A tool: a `function`, one whose fields are its own (Responses, Anthropic), or a namespace of further `tools`."""
+
+    type: str = ""
+    function: Tool | None = None
+    name: str | None = None
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    input_schema: dict[str, Any] | None = None
+    strict: bool = False
+    tools: list[Tool] = []
+
+
+class ToolChoice(Body):
+    """How free the model is to call, or one of the functions that it may call; a bare word is its `word`."""
+
+    word: str = ""
+    type: str | None = None
+    name: str | None = None
+    function: ToolChoice | None = None
+    mode: str = "auto"
+    tools: list[ToolChoice] = []
+    allowed_tools: ToolChoice | None = None
+    disable_parallel_tool_use: bool = False
+
+
+Choice = Annotated[
+    ToolChoice | None, BeforeValidator(lambda value: {"word": value} if isinstance(value, str) else value)
+]
+
+
+class Prediction(Body):
+    """Text that the answer will probably resemble."""
+
+    type: str = "content"
+    content: Content = []
+
+
+class Format(Body):
+    """A shape that OpenAI's and Anthropic's dialects ask for; the flat form is that of /v1/responses."""
+
+    type: str = "text"
+    json_schema: Format | None = None
+    shape: dict[str, Any] | None = Field(default=None, alias="schema")
+
+
+class Options(Body):
+    """What the objects of a body may hold whose names differ by dialect."""
+
+    type: str | None = None
+    effort: str | None = None
+    format: Format | None = None
+    include_usage: bool = False
+    enable_thinking: bool | None = None
+
+
+class StructuredOutputs(Body):
+    """vLLM's name for shapes."""
+
+    REFUSED, PATH = GRAMMARS, "structured_outputs."
+    schema_: Schema | None = Field(default=None, alias="json")
+    regex: str | None = None
+    choice: Texts | None = None
+
+
+class ModelBody(Body):
+    """Whose answer is asked for."""
+
+    model: str | None = None
+
+
+class Asked(ModelBody):
+    """What every dialect has in common."""
+
+    stream: bool = False
+    specdec: bool = False
+    prompt_cache_key: str | None = None
+    max_completion_tokens: Length = None
+    max_output_tokens: Length = None
+    max_tokens: Length = None
+    n_predict: Length = None
+    seed: Annotated[int | None, Field(ge=-MOST_SEED, le=MOST_SEED), BeforeValidator(_whole)] = None
+    stop: Annotated[Texts, Field(max_length=MOST_STOPS)] = []
+    stop_sequences: Annotated[Texts, Field(max_length=MOST_STOPS)] = []
+    temperature: float | None = bound("temperature")
+    top_k: Annotated[int | None, BeforeValidator(lambda value: 0 if value == -1 else _whole(value))] = bound("top_k")
+    top_p: float | None = bound("top_p")
+    min_p: float | None = bound("min_p")
+    repetition_penalty: float | None = bound("repetition_penalty")
+    repeat_penalty: float | None = bound("repetition_penalty")
+    presence_penalty: float | None = bound("presence_penalty")
+    frequency_penalty: float | None = bound("frequency_penalty")
+    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] = {}
+    prediction: Prediction | None = None
+    tools: list[Tool] = []
+    tool_choice: Choice = None
+
+
+class Shaped(Asked):
+    """An answer that may have a shape, by the names that llama.cpp, vLLM and SGLang have for it."""
+
+    REFUSED = GRAMMARS
+    n: Choices = 1
+    response_format: Format | None = None
+    json_schema: Schema | None = None
+    guided_json: Schema | None = None
+    guided_regex: str | None = None
+    regex: str | None = None
+    guided_choice: Texts | None = None
+    structured_outputs: StructuredOutputs = StructuredOutputs()
+    stream_options: Options = Options()
+
+
+class ChatMessage(Body):
+    """A message of chat/completions."""
+
+    role: str
+    content: Content = []
+    reasoning_content: str = ""
+    tool_calls: list[ToolCall] = []
+    tool_call_id: str = ""
+
+
+class ChatBody(Shaped):
+    """Of /v1/chat/completions, and of /apply-template."""
+
+    REFUSED = {
+        **GRAMMARS,
+        "functions": "it was replaced by tools",
+        "function_call": "it was replaced by tool_choice",
+        "audio": "the model writes text only",
+        "web_search_options": "nothing is searched for here",
+    }
+    messages: list[ChatMessage] = []
+    modalities: Texts = []
+    logprobs: bool = False
+    top_logprobs: Annotated[Whole | None, Field(ge=0, le=MOST_TOP)] = None
+    parallel_tool_calls: bool = True
+    reasoning_effort: str | None = None
+    chat_template_kwargs: Options = Options()
+    continue_final_message: bool | None = None
+
+
+class TextBody(Shaped):
+    """Of /v1/completions; `prompt` is a text, ids, or a list of either."""
+
+    REFUSED = {
+        **GRAMMARS,
+        "echo": "the prompt is not repeated, nor are its tokens scored; put it before the answer yourself",
+    }
+    prompt: Any = None
+    suffix: str = ""
+    best_of: Annotated[Whole | None, Field(ge=1, le=MOST_CHOICES)] = None
+    logprobs: Annotated[Whole | None, Field(ge=0, le=MOST_TOP)] = None
+
+
+class Item(Part):
+    """An item of /v1/responses' input."""
+
+    type: str = "message"
+    role: str | None = None
+    namespace: str | None = None
+    name: str | None = None
+    call_id: str | None = None
+    arguments: str = ""
+    output: Content = []
+    summary: Content = []
+
+
+class ResponseBody(Asked):
+    """Of /v1/responses."""
+
+    REFUSED = {
+        **dict.fromkeys(
+            ("previous_response_id", "conversation"),
+            "nothing is kept between requests; send the whole conversation as input",
+        ),
+        "background": "answers are not made in the background; use stream",
+        "prompt": "there are no stored prompts; send instructions and input",
+    }
+    instructions: str = ""
+    input: Annotated[
+        list[Item],
+        BeforeValidator(lambda value: [{"role": "user", "content": value}] if isinstance(value, str) else value),
+    ] = []
+    text: Options = Options()
+    reasoning: Options = Options()
+    parallel_tool_calls: bool = True
+    chat_template_kwargs: Options = Options()
+
+
+class Block(Part):
+    """A block of /v1/messages."""
+
+    type: str
+    id: str | None = None
+    name: str | None = None
+    input: dict[str, Any] = {}
+    tool_use_id: str | None = None
+    thinking: str = ""
+
+
+class BlockMessage(Body):
+    """A message of /v1/messages."""
+
+    role: str
+    content: Annotated[list[Block], AS_PART]
+
+
+class MessageBody(Asked):
+    """Of /v1/messages and its count_tokens."""
+
+    REFUSED = {"mcp_servers": "no other server is called from here", "container": "nothing is run here"}
+    system: Content = []
+    messages: list[BlockMessage] = []
+    thinking: Options = Options()
+    output_format: Format | None = None
+    output_config: Options = Options()
+
+
+class ExtraFile(Body):
+    """A file beside the one with a gap."""
+
+    filename: str = ""
+    text: str
+
+
+class InfillBody(Asked):
+    """Of /infill."""
+
+    REFUSED = {
+        **dict.fromkeys(("grammar", "json_schema"), "what is filled in is not constrained"),
+        "ignore_eos": "the model's end of a text is the answer's",
+        "n_probs": "/v1/completions gives logprobs",
+        "lora": "adapters are not loaded",
+    }
+    seed: Annotated[int | None, Field(ge=-MOST_SEED, le=MOST_SEED), BeforeValidator(_whole), _unless(-1, 2**32 - 1)] = (
+        None
+    )
+    n_cmpl: Annotated[Whole, Field(ge=1)] = 1
+    input_prefix: str
+    input_suffix: str
+    input_extra: list[ExtraFile] = []
+    prompt: str = ""
+    n_indent: Annotated[Whole, Field(ge=0, le=1000)] = 0
+    t_max_predict_ms: Annotated[float, Field(ge=-1, le=10_000_000)] = 0
+    response_fields: Texts = []
+    return_tokens: bool = False
+
+
+class TokenizeBody(Body):
+    """Of /tokenize and /detokenize."""
+
+    content: str | None = None
+    tokens: Any = None
+    add_special: bool = False
+    with_pieces: bool = False
+
+
+def body_of(data: bytes) -> dict[str, Any]:
+    """The object in a request. Raises: HttpError."""
+    try:
+        return parse_object(data)
+    except NotJson as error:
+        raise HttpError(400, f"the body is not read: {error}") from error
