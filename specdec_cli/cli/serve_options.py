@@ -107,7 +107,8 @@ class KeepOptions:
         int | None,
         _number(
             *("cache-bytes", "Memory for the caches of kept conversations, in bytes."),
-            show_default="half of what the weights leave", advanced=True,
+            show_default="half of what the weights leave",
+            advanced=True,
         ),
     ] = None
     cache_dir: Annotated[
