@@ -63,7 +63,7 @@ def test_idle_models_take_no_memory(tmp_path):
 
     device.settle()
     before = device.active_memory_bytes()
-    desk = Scheduler(load, SchedulerOptions(idle_seconds=0.05, cache_bytes=1 << 30))
+    desk = Scheduler(load, SchedulerOptions(idle_seconds=0.5, cache_bytes=1 << 30))
     for _ in range(2):
         answer(desk, job(ids(200), 20))
         loaded = device.active_memory_bytes() - before

@@ -67,3 +67,16 @@ def test_null_is_absent_whole_numbers_may_have_a_point_and_what_is_unknown_is_ig
     assert client[0].post(CHAT, json={**USER, **odd}).status_code == 200
     request = client[1].jobs[0].job.request
     assert (request.max_tokens, request.sampling, request.seed, request.stop) == (4, {"top_k": 0}, None, ())
+
+
+def test_what_cannot_be_honoured_is_refused_by_name(client):
+    refused = [
+        *(("top_p", 2), ("n", 0), ("stop", 4), ("seed", 1.5), ("max_tokens", -2), ("grammar", 'root ::= "a"')),
+        *(("guided_grammar", "start: /a/"), ("guided_json", "["), ("guided_regex", "("), ("functions", [{}])),
+        *(("continue_final_message", True), ("logit_bias", {"99999": 1}), ("modalities", ["audio"]), ("messages", [])),
+        *(("prediction", {"type": "other"}), ("stream", "yes"), ("structured_outputs", {"grammar": "start: /a/"})),
+    ]
+    for field, value in refused:
+        answer = client[0].post(CHAT, json={**USER, field: value})
+        assert answer.status_code == 400, (field, answer.text)
+        assert answer.json()["error"]["param"].startswith(field)

@@ -93,38 +93,3 @@ def test_the_metrics_count_under_llama_cpp_s_names(client, desk):
     ]
     assert sum(by_position) == totals.accepted_tokens and by_position == sorted(by_position, reverse=True)
     assert float(values["llamacpp:requests_processing"]) == 0
-
-
-@pytest.mark.parametrize(
-    "field, value",
-    [
-        ("top_p", 2),
-        ("n", 0),
-        ("stop", 4),
-        ("seed", 1.5),
-        ("max_tokens", -2),
-        ("grammar", 'root ::= "a"'),
-        ("guided_grammar", "start: /a/"),
-        ("structured_outputs", {"grammar": "start: /a/"}),
-        ("guided_json", "["),
-        ("guided_regex", "("),
-        ("continue_final_message", True),
-        ("logit_bias", {"99999": 1}),
-        ("top_logprobs", 2),
-        ("functions", [{}]),
-        ("modalities", ["audio"]),
-        ("prediction", {"type": "other"}),
-        ("stream", "yes"),
-        ("messages", []),
-    ],
-)
-def test_what_cannot_be_honoured_is_refused_by_name(client, field, value):
-    refused = client.post("/v1/chat/completions", json={"messages": ASKED, field: value})
-    assert refused.status_code == 400, refused.text
-    assert refused.json()["error"]["param"].startswith(field)
-
-
-def test_what_nobody_knows_is_ignored_and_null_is_absent(client):
-    plain = answered(client).json()["choices"]
-    more = answered(client, store=True, metadata={"a": "b"}, user="me", whatever=[1], top_p=None, stop=None, tools=None)
-    assert more.json()["choices"] == plain

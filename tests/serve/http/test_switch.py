@@ -100,15 +100,6 @@ def test_another_pair_s_tokenizer_marks_and_limits_are_its_own(client, pairs):
     assert long.status_code == 400 and "1500 tokens > 1023" in long.json()["error"]["message"]
 
 
-def test_a_name_that_is_not_here_is_a_404_with_those_that_are(client):
-    refused = client.post("/v1/chat/completions", json={**ASKED, "model": "gpt-9"})
-    assert refused.status_code == 404 and refused.json()["error"]["code"] == "model_not_found"
-    assert "'gpt-9' is not here; what is: demo, fills, tiny, gone" in refused.json()["error"]["message"].replace(
-        '"', "'"
-    )
-    assert client.get("/v1/models/gpt-9").status_code == 404
-
-
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_pair_that_fails_to_load_answers_with_its_two_lines_and_the_next_is_well(client, stream):
     refused = client.post("/v1/chat/completions", json={**ASKED, "model": "tiny", "stream": stream})
