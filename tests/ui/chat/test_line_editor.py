@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import itertools
 import signal
 import stat
 import threading
@@ -155,11 +156,21 @@ def test_a_signal_between_the_first_frame_and_the_first_key_leaves_no_paste_mark
 def test_tab_completes_commands_and_pair_names():
     for keys, line in (("/ret", "/retry"), ("/pair dem", "/pair demo")):
         with create_pipe_input() as keyboard:
-            editor = editor_of(keyboard)
+            editor, over = editor_of(keyboard), threading.Event()
+
+            def press(keyboard=keyboard, over=over):
+                following = itertools.chain("\t", itertools.repeat("\r"))
+                while not over.wait(1.5):  # completions come a moment later
+                    keyboard.send_text(next(following))
+
             keyboard.send_text(keys)
-            for number, key in enumerate("\t\r\r", 1):  # completions come a moment later
-                threading.Timer(0.3 * number, keyboard.send_text, [key]).start()
-            assert editor.read("") == line
+            thread = threading.Thread(target=press)
+            thread.start()
+            try:
+                assert editor.read("") == line
+            finally:
+                over.set()
+                thread.join()
 
 
 def test_up_brings_back_the_last_line():
