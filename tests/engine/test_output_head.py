@@ -30,7 +30,7 @@ MORE_BETWEEN = {
     "talkie": "the norm is a function, and the head's weights are scaled",
 }
 SOME = ("qwen3_5", "qwen3_next", "gemma2", "gemma4", "cohere", "minicpm", "recurrent_gemma", "muse_glimmer", "llama4")
-EACH = [pytest.param(a, marks=() if a.name in SOME else pytest.mark.slow, id=a.name) for a in BUILT]
+EACH = [pytest.param(a, marks=() if a.name in SOME else pytest.mark.full, id=a.name) for a in BUILT]
 IDS = [5, 9, 31, 7, 12]
 
 

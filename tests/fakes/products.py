@@ -12,9 +12,9 @@ def spread(*axes, quick=QUICK):
 
 
 def every(*axes, quick=QUICK):
-    """All cells; those that `spread` does not take by default are slow."""
+    """All cells; those that `spread` does not take by default are full."""
     few = [cell for cell in spread(*axes, quick=quick) if isinstance(cell, tuple)]
     cells = [()]
     for axis in axes:
         cells = [(*cell, value) for cell in cells for value in axis]
-    return [pytest.param(*cell, marks=() if cell in few else pytest.mark.slow) for cell in cells]
+    return [pytest.param(*cell, marks=() if cell in few else pytest.mark.full) for cell in cells]

@@ -33,7 +33,7 @@ NO_HEADROOM = {"M1 Pro": 0.98, "M2 Ultra": 1.03}
 
 # One on which drafting never pays, one on which it does; the others take seconds each.
 QUICK = ("M1 Pro", "M4 Pro (mlx 3852)")
-EACH = [machine if machine.name in QUICK else pytest.param(machine, marks=pytest.mark.slow) for machine in MACHINES]
+EACH = [machine if machine.name in QUICK else pytest.param(machine, marks=pytest.mark.full) for machine in MACHINES]
 machines = pytest.mark.parametrize("machine", EACH, ids=lambda machine: machine.name)
 
 

@@ -76,7 +76,7 @@ class Played:
         return tokens.tolist()
 
 
-TARGETS = ["qwen3_5", "qwen3_5_moe", pytest.param("qwen3_next", marks=pytest.mark.slow), "gemma3_text", "qwen3"]
+TARGETS = ["qwen3_5", "qwen3_5_moe", "qwen3_next", "gemma3_text", "qwen3"]
 
 
 @pytest.mark.parametrize(("name", "k"), spread(TARGETS, [4, 1, 2, 8], quick=2))
