@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specdec_cli.events import SCHEMA, Failure, Finish, Prefill, Round, RoundDone, Start, from_dict, to_dict
@@ -52,6 +52,7 @@ events = st.one_of(
 )
 
 
+@settings(max_examples=40)
 @given(events)
 def test_every_event_survives_json(event):
     assert from_dict(json.loads(json.dumps(to_dict(event)))) == event

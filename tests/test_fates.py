@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.ui_script import drafted
@@ -66,6 +66,7 @@ def test_a_character_of_several_tokens_has_the_fate_of_the_one_that_completed_it
 PIECES = st.lists(st.text(st.sampled_from("ab \né日"), min_size=1, max_size=4), max_size=4)
 
 
+@settings(max_examples=40)
 @given(st.data())
 def test_exact_fates_however_much_text_was_held_back(data):
     """Every character knows its token: the text is cut into rounds at random places behind the tokens."""
@@ -86,6 +87,7 @@ def test_exact_fates_however_much_text_was_held_back(data):
     assert [fate for fate, share in found for _ in share] == truth
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(PIECES, st.text(st.sampled_from("ab \ufffd日é"), max_size=6)), max_size=5))
 def test_the_spans_join_to_the_text_whatever_the_pieces_are(parts):
     stream = FateStream()
@@ -122,6 +124,7 @@ def test_text_that_waits_brings_what_was_rejected_before_it_and_brings_it_once()
     assert tokens([held], "c") == [("accepted", "a"), ("rejected", "x"), ("correction", "b"), ("correction", "c")]
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(PIECES, st.integers(0, 4), st.text(st.sampled_from("ab \ufffd日é"), max_size=6)), max_size=5))
 def test_the_said_tokens_join_to_the_text_whatever_the_pieces_are(parts):
     stream, lost = TokenStream(), []

@@ -78,6 +78,7 @@ def test_a_stop_string_beside_it_is_refused(session):
         reply(session, stop=("}",))
 
 
+@pytest.mark.slow
 def test_two_conversations_that_take_turns_keep_their_own_places(session):
     """Several answers to one prompt shared a matcher: vLLM #11312."""
     prompt, one = session.raw_tokens("import json\n"), Request(max_tokens=60, k=3, constraint=CONSTRAINT)

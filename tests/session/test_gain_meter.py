@@ -34,6 +34,7 @@ def truth(stats):
     return (stats["emitted_tokens"] - 1) / cost
 
 
+@pytest.mark.slow
 def test_every_round_of_a_fixed_k_drafts_k_and_measuring_stays_within_2_percent(monkeypatch):
     for rounds, stats in replies(monkeypatch, 2):
         assert all(len(done.round.draft) == 4 for done in rounds[1:-3])
@@ -41,12 +42,14 @@ def test_every_round_of_a_fixed_k_drafts_k_and_measuring_stays_within_2_percent(
         assert stats["estimated_speedup_low"] < truth(stats) < stats["estimated_speedup_high"]
 
 
+@pytest.mark.slow
 def test_a_long_reply_is_measured_amid_its_rounds(monkeypatch):
     ((rounds, stats),) = replies(monkeypatch, 1, tokens=400)
     assert 0 < stats["measuring_seconds"] <= 0.02 * (stats["decode_seconds"] + stats["measuring_seconds"])
     assert any(done.gain for done in rounds)
 
 
+@pytest.mark.slow
 def test_a_second_reply_shows_its_gain_from_round_16_on(monkeypatch):
     _, (rounds, stats) = replies(monkeypatch, 2)
     shown = [done.round.index for done in rounds if done.gain]
