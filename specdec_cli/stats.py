@@ -173,11 +173,6 @@ class ChatStats:
                 pass
 
     @property
-    def cached_share(self) -> float | None:
-        """Prompt tokens that were still in the target's cache / all prompt tokens."""
-        return ratio(self.cached_tokens, self.prompt_tokens)
-
-    @property
     def tokens_per_second(self) -> float | None:
         """Decode only: tokens after the first of each reply / seconds after the first."""
         return ratio(max(self.timed_tokens - self.replies, 0), self.rounds.decode_seconds)

@@ -209,11 +209,6 @@ class RoundCosts:
             self._reads.add(1, seconds / tokens)
 
     @property
-    def plain_rounds(self) -> int:
-        """The number of plain steps that were measured and count."""
-        return 0 if self.implied else self._passes.count(1)
-
-    @property
     def ready(self) -> bool:
         """Plain steps have been seen, in this process."""
         return self._passes.count(1) > 1
