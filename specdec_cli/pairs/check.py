@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from specdec_cli import hub
 from specdec_cli.errors import NotAvailable, Refused, SpecdecError
 from specdec_cli.kinds import HEAD
-from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint, read_json
+from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint, read_json, stop_ids
 from specdec_cli.models.heads import (
     HeadFiles,
     announces_head_only,
@@ -22,6 +22,7 @@ from specdec_cli.models.heads import (
     read_head,
 )
 from specdec_cli.models.packing import parameter_count
+from specdec_cli.models.token_files import read_alike
 from specdec_cli.models.vocab import VocabVerdict, compare
 from specdec_cli.pairs.advice import Side, advise, break_even
 from specdec_cli.pairs.catalog import is_local, network_forbidden
@@ -121,10 +122,9 @@ def check_pair(pair: Pair, located: list[Located], context_tokens: int | None, k
     """
     from specdec_cli.engine import device
     from specdec_cli.engine.footprint import estimate
-    from specdec_cli.models.tokenizer import Tokenizer
 
     head, located = head_of(located), [model for model in located if model.head is None]
-    tokenizers = [Tokenizer.load(m.checkpoint.folder, m.checkpoint.name, m.checkpoint.config) for m in located]
+    tokenizers = _tokenizers([model.checkpoint for model in located])
     kinds, obstacles, rows = _networks(located, kv_bits)
     if head is not None:
         obstacles += _of_another_size(head, located[0].checkpoint)
@@ -155,6 +155,19 @@ def check_pair(pair: Pair, located: list[Located], context_tokens: int | None, k
         obstacles=tuple(obstacles),
         head=head,
     )
+
+
+def _tokenizers(checkpoints: Sequence[Checkpoint]) -> list[Tokenizer]:
+    """The target's and, if there is one, the draft's: read once where files, types and ends are the same."""
+    from specdec_cli.models.tokenizer import Tokenizer
+
+    target, *drafts = checkpoints
+    tokenizers = [Tokenizer.load(target.folder, target.name, target.config)]
+    for draft in drafts:
+        kinds = [(one.model_type, stop_ids(one.folder, one.name, one.config)) for one in (target, draft)]
+        alike = kinds[0] == kinds[1] and read_alike(target.folder, draft.folder)
+        tokenizers.append(tokenizers[0] if alike else Tokenizer.load(draft.folder, draft.name, draft.config))
+    return tokenizers
 
 
 def head_of(located: Sequence[Located]) -> HeadFiles | None:

@@ -238,3 +238,16 @@ def test_a_pair_named_by_its_models_is_run_by_its_models():
     loose = Pair("big", "/models/my big", "org/small")
     assert loose.run_command == "specdec run --target '/models/my big' --draft org/small 'your prompt'"
     assert replace(loose, source="packaged").run_command == "specdec run -p big 'your prompt'"
+
+
+def test_tokenizer_files_that_are_the_same_are_read_once(tmp_path, monkeypatch):
+    """`check` of Gemma 3 270M and itself in 4 bits read 262,145 tokens twice."""
+    read, load = [], Tokenizer.load
+    monkeypatch.setattr(Tokenizer, "load", lambda folder, *given: read.append(folder) or load(folder, *given))
+    target, draft = (tiny_folder(tmp_path / name, TINY) for name in ("target", "draft"))
+    pair = Pair("tiny", str(target), str(draft))
+    assert check_pair(pair, locate_pair(pair, offline=True), None).vocab.status == "identical"
+    assert read == [target]
+    (draft / "tokenizer.json").write_text((draft / "tokenizer.json").read_text() + "\n")
+    assert check_pair(pair, locate_pair(pair, offline=True), None).vocab.status == "identical"
+    assert read == [target, target, draft]
