@@ -15,7 +15,15 @@ from specdec_cli import hub, jsonfile
 from specdec_cli.errors import NotAvailable, Refused, SpecdecError
 from specdec_cli.jsonfile import NotJson
 from specdec_cli.kinds import HEAD
-from specdec_cli.models.checkpoint import Checkpoint, Header, Stored, checkpoint_of, read_checkpoint, read_json
+from specdec_cli.models.checkpoint import (
+    Checkpoint,
+    Header,
+    Stored,
+    checkpoint_of,
+    read_checkpoint,
+    read_json,
+    stop_ids,
+)
 from specdec_cli.models.heads import (
     HeadFiles,
     announces_head_only,
@@ -183,10 +191,9 @@ def check_pair(
     """
     from specdec_cli.engine import device
     from specdec_cli.engine.footprint import estimate
-    from specdec_cli.models.tokenizer import Tokenizer
 
     head, located = head_of(located), [model for model in located if model.head is None]
-    tokenizers = [Tokenizer.load(m.checkpoint.folder, m.checkpoint.name, m.checkpoint.config) for m in located]
+    tokenizers = _tokenizers([model.checkpoint for model in located])
     kinds, obstacles, rows = _networks(located, kv_bits)
     if head is not None:
         obstacles += _of_another_size(head, located[0].checkpoint)
@@ -217,6 +224,19 @@ def check_pair(
         obstacles=tuple(obstacles),
         head=head,
     )
+
+
+def _tokenizers(checkpoints: Sequence[Checkpoint]) -> list[Tokenizer]:
+    """The target's and, if there is one, the draft's: read once where files, types and ends are the same."""
+    from specdec_cli.models.tokenizer import Tokenizer, read_alike
+
+    target, *drafts = checkpoints
+    tokenizers = [Tokenizer.load(target.folder, target.name, target.config)]
+    for draft in drafts:
+        kinds = [(one.model_type, stop_ids(one.folder, one.name, one.config)) for one in (target, draft)]
+        alike = kinds[0] == kinds[1] and read_alike(target.folder, draft.folder)
+        tokenizers.append(tokenizers[0] if alike else Tokenizer.load(draft.folder, draft.name, draft.config))
+    return tokenizers
 
 
 def head_of(located: Sequence[ModelFiles]) -> HeadFiles | None:

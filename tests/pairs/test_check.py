@@ -163,3 +163,16 @@ def test_a_pair_is_accepted_exactly_when_both_decode_shared_ids_equally(shape, p
 
 def decoded(backend: Backend, ids: list[int]) -> str:
     return backend.decode(ids, skip_special_tokens=False)
+
+
+def test_tokenizer_files_that_are_the_same_are_read_once(tmp_path, monkeypatch):
+    """`check` of Gemma 3 270M and itself in 4 bits read 262,145 tokens twice."""
+    read, load = [], Tokenizer.load
+    monkeypatch.setattr(Tokenizer, "load", lambda folder, *given: read.append(folder) or load(folder, *given))
+    target, draft = (tiny_folder(tmp_path / name, TINY) for name in ("target", "draft"))
+    pair = Pair("tiny", str(target), str(draft))
+    assert check_pair(pair, locate_pair(pair, offline=True), None).vocab.status == "identical"
+    assert read == [target]
+    (draft / "tokenizer.json").write_text((draft / "tokenizer.json").read_text() + "\n")
+    assert check_pair(pair, locate_pair(pair, offline=True), None).vocab.status == "identical"
+    assert read == [target, target, draft]
