@@ -43,7 +43,7 @@ class Dialect:
 
     def show(self, choice: int, round: RoundDone) -> bytes:
         """A round, for clients that asked to see them; the text it made printable comes after it."""
-        raise NotImplementedError
+        return b""
 
     def close(self, choice: int, answer: Answer) -> bytes:
         """Answer `choice` is over."""
