@@ -8,6 +8,7 @@ import pytest
 
 import specdec_cli as specdec
 from fakes.models import tiny_folder
+from specdec_cli import kinds
 from specdec_cli.models.tokenizer import Tokenizer
 
 
@@ -57,7 +58,7 @@ def test_a_text_is_one_message_of_the_user_and_raw_text_is_continued(pair):
         ({"temprature": 1.0}, "temprature is no option of a reply", "the nearest: temperature"),
         ({"temperature": -1.0}, "--temp -1.0 is outside 0 to 100", "off is --temp 0"),
         ({"k": 99}, "k 99 is outside 0 to 16", "the nearest that works: k 16"),
-        ({"drafter": "modle"}, "drafter modle is none of model, ngram, auto, mtp, none", "the nearest: drafter model"),
+        ({"drafter": "modle"}, f"drafter modle is none of {', '.join(kinds.DRAFTERS)}", "the nearest: drafter model"),
         ({"rule": "blok"}, "rule blok is none of auto, token, block, coupled, match", "the nearest: rule block"),
         ({"max_tokens": 0}, "max_tokens 0 is below 1", "the nearest that works: max_tokens 1"),
     ],

@@ -52,6 +52,7 @@ def error_lines(err):
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_the_demo_pair_is_lossless_in_float32_greedily_and_coupled():
     command = [sys.executable, "-m", "specdec_cli", "audit", "-p", "demo", "--raw", "-n", "16"]
     environment = {**os.environ, "COLUMNS": "80"}

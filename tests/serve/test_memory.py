@@ -31,7 +31,11 @@ def held(pair, requests, budget_bytes, kind_system=60):
 
 @pytest.mark.parametrize(
     ("kind", "requests"),
-    [("plain", 20), *(pytest.param(kind, 300, marks=pytest.mark.slow) for kind in ("plain", "window", "recurrent"))],
+    [
+        ("plain", 20),
+        pytest.param("recurrent", 40, marks=pytest.mark.slow),
+        *(pytest.param(kind, 300, marks=pytest.mark.full) for kind in ("plain", "window", "recurrent")),
+    ],
 )
 def test_memory_is_flat_over_many_requests(tmp_path, kind, requests):
     """A budget of about five conversations: accounted bytes stay below, and mlx's do not grow."""

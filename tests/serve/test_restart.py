@@ -22,9 +22,10 @@ EACH = ["plain", *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW)]
 LENGTHS = [
     pytest.param(1, 4, 600, id="short-1"),
     pytest.param(2, 4, 600, id="short-2"),
-    pytest.param(2, 30, 6000, id="agent-2", marks=pytest.mark.slow),
+    pytest.param(2, 30, 6000, id="agent-2", marks=[pytest.mark.slow, pytest.mark.full]),
     pytest.param(1, 30, 6000, id="agent-1", marks=[pytest.mark.slow, pytest.mark.full]),
 ]
+SOME = [("recurrent", "auto"), ("alone", "ngram"), ("window", "model"), ("head", "model")]
 SEEDED = {"seed": 7, "sampling": {"temperature": 0.8}}
 
 
@@ -85,9 +86,10 @@ def test_without_a_folder_everything_is_read_again(tmp_path):
     ("kind", "drafter"),
     [
         ("plain", "model"),
-        *(pytest.param(kind, "auto", marks=pytest.mark.slow) for kind in ("plain", "window", "recurrent", "head")),
-        *(pytest.param(kind, "ngram", marks=pytest.mark.slow) for kind in ("plain", "recurrent", "alone", "quantized")),
-        *(pytest.param(kind, "model", marks=pytest.mark.slow) for kind in ("window", "recurrent", "head", "quantized")),
+        *(pytest.param(*cell, marks=pytest.mark.slow) for cell in SOME),
+        *(pytest.param(kind, "auto", marks=pytest.mark.full) for kind in ("plain", "window", "head")),
+        *(pytest.param(kind, "ngram", marks=pytest.mark.full) for kind in ("plain", "recurrent", "quantized")),
+        *(pytest.param(kind, "model", marks=pytest.mark.full) for kind in ("recurrent", "quantized")),
     ],
 )
 def test_answers_after_a_restart_are_the_uninterrupted_ones(tmp_path, kind, drafter, more):
@@ -281,6 +283,7 @@ def test_a_full_disk_is_one_line_and_the_server_lives(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["plain", "window", "recurrent"])
 def test_memory_and_folder_are_flat_over_many_requests_and_restarts(tmp_path, monkeypatch, kind):
     """200 requests, a restart every 20, budgets of about five conversations in memory and ten in the folder."""

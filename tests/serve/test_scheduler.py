@@ -79,8 +79,8 @@ def storm_jobs(count, seed):
     return jobs
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(s, marks=pytest.mark.slow) for s in (2, 3))])
-@pytest.mark.parametrize("kind", ["plain", *(pytest.param(k, marks=pytest.mark.slow) for k in ("window", "recurrent"))])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(s, marks=pytest.mark.full) for s in (2, 3))])
+@pytest.mark.parametrize("kind", [pytest.param(k, marks=pytest.mark.slow) for k in ("plain", "window", "recurrent")])
 def test_eight_threads_at_random_get_the_answers_of_sessions_alone(tmp_path, kind, seed):
     """Greedy and coupled, with cancellations among them: a cancelled answer is a beginning of the whole one."""
     pair = tiny_loaded(tmp_path, kind)
@@ -280,6 +280,7 @@ desk.close()
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_a_process_ends_well_after_its_desk_was_closed(tmp_path):
     """mlx destroyed a running worker of the desk's thread at exit, in 4 of 12 runs: SIGABRT. Six that end well by luck
     have odds of 1 in 11."""

@@ -48,6 +48,7 @@ def of(pair, tokens=12, seed=0, **more):
     return replace(job(ids(30, seed), tokens, **more), pair=pair)
 
 
+@pytest.mark.slow
 def test_each_job_is_answered_by_its_pair_and_one_is_in_memory_at_a_time(shelf, tmp_path):
     desk = shelf.desk()
     for name in ("", "b", "c", "b", ""):
@@ -59,6 +60,7 @@ def test_each_job_is_answered_by_its_pair_and_one_is_in_memory_at_a_time(shelf, 
     desk.close()
 
 
+@pytest.mark.slow
 def test_an_answer_that_runs_ends_before_another_pair_takes_its_place(shelf):
     desk = shelf.desk()
     first = Client(desk, of("", 200))

@@ -56,9 +56,9 @@ class Switching:
 @pytest.mark.parametrize(
     "kinds",
     [
-        {"": "plain", "b": "recurrent"},
-        pytest.param({"": "plain", "b": "window"}, marks=pytest.mark.slow),
-        pytest.param({"": "window", "b": "recurrent"}, marks=pytest.mark.slow),
+        pytest.param({"": "plain", "b": "recurrent"}, marks=pytest.mark.slow),
+        pytest.param({"": "plain", "b": "window"}, marks=pytest.mark.full),
+        pytest.param({"": "window", "b": "recurrent"}, marks=pytest.mark.full),
     ],
     ids="-".join,
 )
@@ -78,6 +78,7 @@ def test_a_conversation_is_read_back_for_its_own_pair_after_every_switch_and_res
     assert len(list((tmp_path / "kept").iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_without_the_folder_every_switch_reads_everything_again(tmp_path):
     """Negative control."""
     with Switching(tmp_path, {"": "plain", "b": "recurrent"}, folder_bytes=1) as server:

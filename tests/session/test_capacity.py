@@ -7,7 +7,9 @@ from specdec_cli.request import Request
 from specdec_cli.session.capacity import MOST_SNAPSHOTS, Capacity, capacity_of
 
 
-@pytest.mark.parametrize("tokens", [300, *(pytest.param(tokens, marks=pytest.mark.slow) for tokens in (2000, 5000))])
+@pytest.mark.parametrize(
+    "tokens", [300, pytest.param(2000, marks=pytest.mark.slow), pytest.param(5000, marks=pytest.mark.full)]
+)
 def test_the_bytes_are_those_of_a_slot_that_read_so_much(tmp_path, tokens):
     """Within a row of blocks: caches grow by 256 tokens."""
     pair = tiny_loaded(tmp_path)

@@ -73,6 +73,7 @@ def on_the_cpu():
     return lambda kind: emitted(reply(session, *kind, ends=False))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=["4", "auto"])
 def test_a_reply_has_the_tokens_of_one_on_the_cpu(on_the_cpu, monkeypatch, kind):
     pair, expected = PAIRS[3], on_the_cpu(kind)
@@ -81,7 +82,7 @@ def test_a_reply_has_the_tokens_of_one_on_the_cpu(on_the_cpu, monkeypatch, kind)
     assert emitted(events) == expected and any(round.draft for round in rounds_of(events))
 
 
-SHOWN = [pytest.param(pair, marks=[pytest.mark.slow] * (place != 2)) for place, pair in enumerate(PAIRS)]
+SHOWN = [pytest.param(pair, marks=[pytest.mark.full] * (place != 2)) for place, pair in enumerate(PAIRS)]
 
 
 @pytest.mark.parametrize("pair", SHOWN, ids=[f"{pair.chip[6:]} {pair.step}" for pair in PAIRS])
@@ -146,6 +147,7 @@ def looked_up(fake, pair, k="auto"):
     return [round for round in rounds_of(events) if round.draft], finish
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pair", PAIRS[::3], ids=lambda pair: pair.chip[6:])
 def test_a_lookup_is_billed_its_whole_verification_and_never_makes_a_reply_slower(monkeypatch, pair):
     """The bug: it seemed to cost less than half a plain step, so tokens were looked up at every match."""
@@ -197,6 +199,7 @@ def test_a_pass_that_nobody_reads_does_not_count_as_a_plain_step(monkeypatch):
     assert seconds == pytest.approx(pair.target(1), rel=0.01)
 
 
+@pytest.mark.slow
 def test_a_draft_that_pays_is_not_parked(monkeypatch):
     """A draft step of 0.3 plain steps yields 1.1 times plain decoding and more; its first rounds are unlucky."""
     pair = PAIRS[5]

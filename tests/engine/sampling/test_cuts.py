@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.dispatches import CAN_FUSE, fuse, logit_rows
-from fakes.products import spread
+from fakes.products import every, spread
 from specdec_cli.engine.sampling import cuts
 from specdec_cli.engine.sampling.cuts import GROUP, HALF_VALUES, half_values, histogram, keys_of, top_tokens
 from specdec_cli.engine.sampling.warps import Sampling, log_probs
@@ -156,7 +156,7 @@ def test_a_row_among_others_has_bit_for_bit_the_law_it_has_alone(dtype, sampling
 
 @pytest.mark.slow
 @pytest.mark.skipif(not CAN_FUSE, reason="mlx cannot fuse here: a CPU without a C++ compiler")
-@pytest.mark.parametrize(("sampling", "dtype"), spread(SETTINGS, [*HALVES, mx.float32]))
+@pytest.mark.parametrize(("sampling", "dtype"), every(SETTINGS, [*HALVES, mx.float32], quick=2))
 def test_fused_kernels_give_a_row_among_others_the_law_it_has_alone(monkeypatch, dtype, sampling):
     """Bit for bit; and the law of separate kernels but for rounding. Builds kernels, seconds on a CPU."""
     logits = logit_rows(5, 8_000, seed=3, dtype=dtype)
