@@ -147,6 +147,7 @@ def test_a_wrong_token_is_found_with_its_place_both_tokens_and_the_gap(tiny_pair
     assert "coupled" in out and "identical" in out
 
 
+@pytest.mark.slow
 def test_a_coupled_rule_with_other_noise_is_found(tiny_pair, monkeypatch):
     wrong_at(30, Coupled, monkeypatch)
     results = {finding.rule: finding.result for finding in audited(*tiny_pair, raw=True).findings}
@@ -174,6 +175,7 @@ def twins(tmp_path):
     return folder
 
 
+@pytest.mark.slow
 def test_a_flipped_near_tie_passes_and_the_same_flip_elsewhere_does_not(twins, tmp_path, prompts, specdec, monkeypatch):
     usual = tiny_folder(tmp_path / "usual", TINY, seed=1, endless=True)
     wrong_at(len(FEW[0].text) + 5, Greedy, monkeypatch)

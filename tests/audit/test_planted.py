@@ -24,6 +24,8 @@ from specdec_cli.audit.rounding import READINGS
 from specdec_cli.errors import SpecdecError
 from specdec_cli.pairs.pair import Pair
 
+pytestmark = pytest.mark.slow
+
 FEW = (AuditPrompt("code", "def f("), AuditPrompt("list", "1."))
 # 72 changes in passes without a rollback: they are evidence from 64 on.
 ENOUGH = (FEW[0], AuditPrompt("prose", "Every evening"), FEW[1])

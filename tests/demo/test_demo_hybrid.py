@@ -97,6 +97,7 @@ def test_a_head_that_is_damaged_is_refused_with_the_numbers(pair, texts, files, 
         found.require("hybrid", "hybrid")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [2, 8])
 @pytest.mark.parametrize("seed", [None, 7])
 def test_it_says_what_the_target_says(pair, k, seed):

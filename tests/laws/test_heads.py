@@ -66,6 +66,7 @@ def said(events):
     return [token for round in rounds_of(events) for token in round.emitted]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [None, 7])
 def test_two_conversations_interleaved_say_what_each_says_plainly(pair, seed):
     plain = [said(pair.session().reply(*asked(prompt, 0, seed, "none"))) for prompt in PROMPTS]
@@ -112,6 +113,7 @@ def test_k_and_drafter_of_every_choice_keep_the_words(pair, k, drafter):
     assert said(pair.session().reply(*asked(PROMPTS[1], k, None, drafter, 60))) == plain
 
 
+@pytest.mark.slow
 def test_turns_with_edits_and_other_drafters_between_keep_the_words(pair):
     """A turn without the head leaves it behind; the next one with it lets the target read that turn again."""
     session, turn = pair.session(), list(PROMPTS[0])

@@ -37,6 +37,7 @@ def said(events):
     return [token for event in events if isinstance(event, RoundDone) for token in event.round.emitted]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [None, pytest.param(7, marks=pytest.mark.slow)])
 def test_two_slots_interleaved_round_by_round_equal_two_runs_alone(pair, seed):
     alone = [said(pair.session().reply(*asked(prompt, seed=seed))) for prompt in PROMPTS]

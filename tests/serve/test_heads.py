@@ -9,6 +9,8 @@ from specdec_cli.pairs.pair import Pair
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
 
+pytestmark = pytest.mark.slow
+
 SYSTEM = [3 + i * i % 90 for i in range(80)]
 
 

@@ -58,6 +58,7 @@ def test_without_a_budget_it_grows(tmp_path):
     assert found[-1][0] > 3 * found[3][0] and found[-1][1] > found[3][1] + 2 * found[3][0]
 
 
+@pytest.mark.slow
 def test_idle_models_take_no_memory(tmp_path):
     """Weights, caches and everything learned of them go; and come back with the next job."""
 

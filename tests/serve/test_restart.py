@@ -58,6 +58,7 @@ def transcript(server, conversations, turns, system, restart_at=(), **more):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", EACH)
 @pytest.mark.parametrize(("conversations", "turns", "system_tokens"), LENGTHS)
 def test_after_a_restart_a_turn_reads_what_is_new_and_the_way_to_the_nearest_snapshot(
@@ -81,6 +82,7 @@ def test_without_a_folder_everything_is_read_again(tmp_path):
     assert found[2][1] > 600
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [{}, SEEDED], ids=["greedy", "seeded"])
 @pytest.mark.parametrize(
     ("kind", "drafter"),

@@ -10,6 +10,8 @@ from specdec_cli.engine import device
 from specdec_cli.events import Finish, Reading, RoundDone
 from specdec_cli.serve.scheduler import FIRST_CHUNK_TOKENS, Scheduler, SchedulerOptions
 
+pytestmark = pytest.mark.slow
+
 CHUNK_TOKENS, STEP_SECONDS, TOKEN_SECONDS = 512, 0.05, 0.0055
 
 

@@ -85,6 +85,7 @@ def test_a_reply_has_the_tokens_of_one_on_the_cpu(on_the_cpu, monkeypatch, kind)
 SHOWN = [pytest.param(pair, marks=[pytest.mark.full] * (place != 2)) for place, pair in enumerate(PAIRS)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pair", SHOWN, ids=[f"{pair.chip[6:]} {pair.step}" for pair in PAIRS])
 def test_every_round_bills_the_draft_and_its_verification_what_they_took(monkeypatch, pair):
     fake, measured = FakeDevice().install_as(pair.chip, monkeypatch), []
