@@ -53,6 +53,21 @@ def test_far_back_it_says_how_far_it_came_and_is_right_there(network):
     np.testing.assert_allclose(np.array(logits[-1]), fresh(network, TEXT[:35]), atol=2e-3)
 
 
+def test_no_place_in_what_was_taken_back_is_returned_to(network):
+    caches = Caches(network)
+    feed(caches, network, TEXT[:20])
+    feed(caches, network, TEXT[20:25])
+    caches.snapshot()
+    kept = caches.rollback(22)
+    text = [*TEXT[:kept], *(3 + 11 * i % 60 for i in range(60 - kept))]
+    for at in range(kept, 60, 8):
+        feed(caches, network, text[at : at + 8])
+        caches.rollback(caches.length)
+    reached = caches.rollback(26)
+    logits = feed(caches, network, text[reached:30])
+    np.testing.assert_allclose(np.array(logits[-1]), fresh(network, text[:30]), atol=2e-3)
+
+
 def test_a_pass_that_raises_forgets_everything(network):
     caches = Caches(network)
     feed(caches, network, TEXT[:5])

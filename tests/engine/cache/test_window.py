@@ -68,6 +68,7 @@ def test_what_is_gone_cannot_be_the_end_again_and_nothing_is_taken_back():
     assert cache.trim(40 - reachable[0] + 1) == 0 and cache.offset == 40
     assert cache.trim(41) == 0
     assert cache.trim(40 - reachable[0]) == 40 - reachable[0]
+    assert feed(cache, [40]) == [[*range(reachable[0] - 3, reachable[0]), 40]]  # the whole window is still there
 
 
 @pytest.mark.parametrize("wanted", [True, False])

@@ -6,6 +6,7 @@ prompt included, summed over SEEDS. Every play is seeded, so a failure is a chan
 
 import json
 from functools import cache
+from itertools import groupby
 
 import pytest
 
@@ -133,6 +134,12 @@ def test_a_second_process_starts_from_the_costs_of_the_first():
     assert Adaptive.from_dict(written, now_seconds=1e9 + BELIEVED_SECONDS + 1) is None
     with pytest.raises(KeyError):
         Adaptive.from_dict({"at": 1e9}, now_seconds=1e9)
+
+
+def test_each_look_in_a_row_that_did_not_pay_doubles_the_wait_for_the_next():
+    ks = adaptive(BY_NAME["M4 Pro (mlx 3852)"], HOSTILE, 500, 1).ks
+    waits = [len(list(rounds)) for drafted, rounds in groupby(ks, bool) if not drafted][1:-1]
+    assert len(waits) >= 4 and all(wait >= FIRST_WAIT << i for i, wait in enumerate(waits))
 
 
 def test_it_says_why_it_is_parked():

@@ -93,6 +93,15 @@ def test_q_is_the_law_that_each_token_was_drawn_from():
         ids.append(token)
 
 
+def test_under_coupled_each_token_is_drawn_with_the_noise_of_its_own_position():
+    """The draft is the target itself: with the same noise each of its tokens is accepted."""
+    for seed in range(4):
+        rule = make_rule("coupled", Sampler(Sampling(1.0), seed, PROMPT, V))
+        draft = drafter(rule=rule).propose(PROMPT, 4)
+        logits = CachedModel(NETWORK, "target").logits(PROMPT, draft.tokens)
+        assert int(rule.judge(draft, logits, len(PROMPT)).accepted) == 4
+
+
 def test_a_released_draft_reads_again_and_says_the_same():
     found = drafter()
     found.release()
