@@ -112,6 +112,18 @@ def test_a_released_draft_gives_its_memory_back_and_says_the_same_afterwards(tmp
     np.testing.assert_array_equal(np.array(model.logits(ids, NOTHING)), before)
 
 
+def test_ids_without_an_embedding_are_read_as_the_last_one():
+    """mlx looks them up out of bounds: a draft with fewer ids than its target read foreign memory, NaN now and then."""
+    narrow = tiny_network(TINY | {"vocab_size": 200}, seed=2)
+    model = CachedModel(narrow, "draft")
+    ids = [7, 250, 9, 200, 258, 11]
+    list(model.prefill(ids[:4]))
+    found = np.array(model.logits(ids, model.ids([230])))
+    expected = np.array(narrow(mx.array([[7, 199, 9, 199, 199, 11, 199]]))[0, -2:])
+    np.testing.assert_allclose(found, expected, atol=2e-4)
+    assert model.reuse([7, 250, 9, 199]) == 3  # the memo keeps the target's own ids
+
+
 @pytest.mark.parametrize("name", ["mamba2", "gemma3_text", "qwen3"])
 def test_a_marked_length_can_be_returned_to_however_much_is_read_later(name, monkeypatch):
     monkeypatch.setattr("specdec_cli.engine.device.prefill_tokens", lambda: 50)

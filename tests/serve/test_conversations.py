@@ -10,7 +10,6 @@ from specdec_cli.session.slot import Slot
 
 SLOW = ("window", "recurrent")
 EACH = ["plain", *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW)]
-# Conversations, turns of each, and tokens of the system message: two long ones ask more than one, which takes as long.
 
 
 class Held:
