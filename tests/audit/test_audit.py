@@ -125,6 +125,7 @@ def wrong_at(position, rule, monkeypatch):
     monkeypatch.setattr(rule, "judge", broken)
 
 
+@pytest.mark.slow
 def test_a_wrong_token_is_found_with_its_place_both_tokens_and_the_gap(tiny_pair, prompts, specdec, monkeypatch):
     prompt = open_session(Pair("tiny", str(tiny_pair[0]), None)).raw_tokens(FEW[0].text)
     wrong_at(len(prompt) + 9, Greedy, monkeypatch)

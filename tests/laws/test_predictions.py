@@ -30,6 +30,7 @@ def reply(pair, predict="", drafter="ngram", k=4, **more):
     return [event.round for event in events if isinstance(event, RoundDone)], events[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [{}, SAMPLED], ids=["greedy", "coupled"])
 @pytest.mark.parametrize(("drafter", "k"), CHOICES)
 def test_right_wrong_or_empty_the_answer_is_the_same(pair, drafter, k, more):

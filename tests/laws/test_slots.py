@@ -52,6 +52,7 @@ def test_two_slots_interleaved_round_by_round_equal_two_runs_alone(pair, seed):
     assert any(round.accepted for round in rounds) and any(round.rejected is not None for round in rounds)
 
 
+@pytest.mark.slow
 def test_a_second_turn_reads_only_what_is_new_although_the_other_slot_spoke_between(pair):
     mine, theirs = pair.session(), pair.session()
     first = said(mine.reply(*asked(PROMPTS[0])))

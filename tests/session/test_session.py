@@ -122,6 +122,7 @@ def test_adaptive_k_changes_no_token(tiny_pair, drafter):
             assert (start.k, auto.tokens) == ("auto", plain.tokens)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [0, 3, "auto"])
 def test_a_loop_ends_the_reply_at_the_same_token_whatever_k(session, k):
     """A bias drives the model into a loop; the text up to there is plain decoding's own."""

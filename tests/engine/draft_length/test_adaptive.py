@@ -73,6 +73,7 @@ def mix_against_best_fixed(machine, make=Adaptive, tokens=500):
     return best / took
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [text for text in TEXTS if text is not SWITCHING], ids=lambda text: text.name)
 @machines
 def test_near_the_best_fixed_k_on_every_machine_and_text(machine, text):

@@ -61,6 +61,7 @@ LENGTHS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "temperature", "ahead"), spread(LENGTHS, [0.8, 0.0], [False, False, True]))
 def test_whoever_drafts_the_words_are_the_targets_own(name, temperature, ahead, monkeypatch):
     monkeypatch.setattr(device, "queues_ahead", lambda: ahead)
