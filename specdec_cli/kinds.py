@@ -82,10 +82,10 @@ class RuleKind:
 
 _DRAFT = frozenset({Need.DRAFT_MODEL})
 NONE = DrafterKind("none", "specdec_cli.engine.drafters.base:no_drafter", drafts=False, about="plain decoding")
-LOOKUP = DrafterKind("ngram", "specdec_cli.engine.drafters.ngram:make", looks_up=True, about="the text itself")
+LOOKUP = DrafterKind("ngram", "specdec_cli.engine.drafters.auto:make_lookup", looks_up=True, about="the text itself")
 MODEL = DrafterKind(
     "model",
-    "specdec_cli.engine.drafters.model:make",
+    "specdec_cli.engine.drafters.stepwise:make_model",
     _DRAFT,
     NONE.name,
     learns=True,
@@ -94,7 +94,7 @@ MODEL = DrafterKind(
 )
 MTP = DrafterKind(
     "mtp",
-    "specdec_cli.engine.drafters.mtp:make",
+    "specdec_cli.engine.drafters.stepwise:make_head",
     frozenset({Need.TARGET_HIDDEN}),
     NONE.name,
     learns=True,
@@ -102,7 +102,7 @@ MTP = DrafterKind(
 )
 AUTO = DrafterKind(
     "auto",
-    "specdec_cli.engine.drafters.auto:make",
+    "specdec_cli.engine.drafters.auto:make_auto",
     _DRAFT,
     LOOKUP.name,
     mixed=True,

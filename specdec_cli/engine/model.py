@@ -1,26 +1,128 @@
-"""One conversation's caches over a network, and the memo of what was read.
+"""A network in memory, and one conversation's caches over it with the memo of what was read.
 
 Law: the caches hold a prefix of the committed context, and nothing else once a round is committed. In meaning
-`logits` is a pure function of its arguments; the memo only saves work.
-Letters: K drafted tokens, T tokens fed at once, V vocabulary size.
+`logits` is a pure function of its arguments; the memo only saves work. Quantized caches are quantized from the first
+token on, so that logits depend on the tokens alone, never on how they were cut into passes (mlx-lm converts after the
+first chunk of the prompt instead). Letters: K drafted tokens, T tokens fed at once, V vocabulary size, D hidden size.
 """
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
+from mlx.utils import tree_flatten
+from mlx_lm.models.cache import QuantizedKVCache
 
 from specdec_cli.engine import device
+from specdec_cli.engine.cache.kinds import KVQuantization, leaves
 from specdec_cli.engine.cache.rollback import Caches, Held, Snapshot, common_prefix
+from specdec_cli.engine.device import READ_TOKENS, FreedBuffers, clear_cache
 from specdec_cli.engine.draft import NO_TOKENS
-from specdec_cli.engine.memory import READ_TOKENS, FreedBuffers
-from specdec_cli.engine.network import Network, Output
+from specdec_cli.engine.hidden import HiddenStates
 from specdec_cli.engine.stored import Unusable
+from specdec_cli.errors import Refused, reason
 from specdec_cli.request import MAX_UNREAD
+
+GROUP_SIZES = (64, 32)
+WITHOUT = "leave --kv-bits out"
+
+
+def kv_quantization(network: nn.Module, bits: int, name: str) -> KVQuantization:
+    """The largest groups that fit `network`'s heads. Window and recurrent layers stay as they are.
+
+    Raises: Refused if it keeps no plain KV cache, or if its attention cannot read a quantized one.
+    """
+    why = ""
+    for group_size in GROUP_SIZES:
+        found = KVQuantization(bits, group_size)
+        caches = Caches(network, found)
+        if not any(type(part) is QuantizedKVCache for part in leaves(caches.layers)):
+            raise Refused(f"{name} keeps {', '.join(caches.kinds)}, nothing that --kv-bits could quantize", WITHOUT)
+        try:
+            network(mx.zeros((1, 2), mx.int32), cache=caches.layers)
+            return found
+        except (ValueError, TypeError, AttributeError, RuntimeError) as error:
+            why = reason(error)
+    raise Refused(f"{name} does not run on a KV cache of {bits} bits: {why}", WITHOUT)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Output:
+    """The result of one pass over T tokens: logits [T, V], and what the output head read [T, D] if exposed. Lazy."""
+
+    logits: mx.array
+    hidden: mx.array | None = None
+
+    def last(self, rows: int) -> Output:
+        """The last `rows` rows."""
+        return Output(self.logits[-rows:], None if self.hidden is None else self.hidden[-rows:])
+
+
+class Network:
+    """Weights in memory, shared by all conversations. `name` is for messages; `context_limit` is in tokens."""
+
+    def __init__(
+        self,
+        network: nn.Module,
+        name: str,
+        context_limit: int | None = None,
+        kv_bits: int | None = None,
+        reread: Callable[[], Mapping[str, Any]] | None = None,
+    ) -> None:
+        """`context_limit` None is unbounded. `reread` gives the parameters again, lazily: then weights can be dropped.
+
+        Raises: Refused if caches cannot be quantized to `kv_bits`.
+        """
+        self.module = network
+        self.name = name
+        self.context_limit = context_limit
+        self.kv = kv_quantization(network, kv_bits, name) if kv_bits else None
+        self.hidden = HiddenStates(network, name)
+        self._reread = reread
+        self._in_use = True
+
+    def forward(self, tokens: mx.array, caches: Caches) -> Output:
+        """Feed `tokens` [T] after whatever `caches` hold. The one call of the network."""
+        self._in_use = True
+        with caches.feeding(tokens.size):
+            logits: mx.array = self.module(tokens[None], cache=caches.layers)[0]
+        return Output(logits, self.hidden.take())
+
+    def release(self) -> None:
+        """Drop weights that can be read again; they are read again, lazily, at their next use."""
+        if self._in_use and self._reread is not None:
+            self.module.update(self._reread())
+        clear_cache()
+        self._in_use = False
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of all parameters."""
+        return sum(value.nbytes for _, value in tree_flatten(self.module.parameters()))
+
+    @property
+    def layers(self) -> int:
+        """Layers of the network."""
+        return len(self.module.layers)
+
+    @property
+    def widest(self) -> int:
+        """The most rows of any matrix, embeddings and output head left out."""
+        parameters = tree_flatten(self.module.parameters())
+        inner = [(name, value) for name, value in parameters if not re.search(r"embed|lm_head", name)]
+        return max((value.shape[-2] for _, value in inner if value.ndim > 1), default=0)
+
+    @property
+    def dtype(self) -> str:
+        """The type the network computes in, such as `float32`."""
+        floats = [v.dtype for _, v in tree_flatten(self.module.parameters()) if mx.issubdtype(v.dtype, mx.floating)]
+        return str(max(floats, key=floats.count)).removeprefix("mlx.core.")
 
 
 class CachedModel:

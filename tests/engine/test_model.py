@@ -7,10 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.models import TINY, tiny_folder, tiny_network
-from specdec_cli.engine.architectures import architectures
-from specdec_cli.engine.conformance.networks import tiny_network as network_of
+from specdec_cli.engine.conformance.suite import tiny_network as network_of
 from specdec_cli.engine.device import prefill_tokens
-from specdec_cli.engine.load import load
+from specdec_cli.engine.load import architectures, load
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.errors import SpecdecError
 from specdec_cli.models.checkpoint import read_checkpoint

@@ -9,9 +9,9 @@ from fakes.products import spread
 from fakes.scheduled import Scheduled
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft import NO_TOKENS
-from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.draft_length.adaptive import Fixed
 from specdec_cli.engine.drafters.base import Drafter
-from specdec_cli.engine.drafters.model import ModelDrafter
+from specdec_cli.engine.drafters.stepwise import ModelDrafter
 from specdec_cli.engine.pipeline import TIMED_EVERY
 from specdec_cli.engine.sampling.acceptance import greedy
 

@@ -8,9 +8,8 @@ import pytest
 
 from fakes.models import TINY, tiny_network
 from specdec_cli.audit.rounding import difference
-from specdec_cli.engine.baseline import PlainStep, plain_steps
+from specdec_cli.engine.baseline import KnownText, PlainStep, Position, mlx_lm_leads, passes, plain_steps, row_leads
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.rounding import KnownText, Position, mlx_lm_leads, passes, row_leads
 
 PROMPT = [5, 9, 130, 77]
 

@@ -9,12 +9,12 @@ import pytest
 
 from fakes.device import FakeDevice, TextModel
 from fakes.models import tiny_network
-from specdec_cli.engine.architectures import architectures
-from specdec_cli.engine.conformance.networks import tiny_network as tiny_of
+from specdec_cli.engine.conformance.suite import tiny_network as tiny_of
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft import NO_TOKENS
-from specdec_cli.engine.draft_length.fixed import Fixed
-from specdec_cli.engine.drafters.model import ModelDrafter
+from specdec_cli.engine.draft_length.adaptive import Fixed
+from specdec_cli.engine.drafters.stepwise import ModelDrafter
+from specdec_cli.engine.load import architectures
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy, make_rule
 from specdec_cli.engine.sampling.sampler import Sampler

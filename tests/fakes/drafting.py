@@ -1,7 +1,7 @@
 """Drafters and conversations as the product makes them, from parts that a test holds."""
 
 from fakes.heads import cached_head
-from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.draft_length.adaptive import Fixed
 from specdec_cli.engine.drafters.base import Parts
 from specdec_cli.kinds import all_kinds, made
 from specdec_cli.session.load import load

@@ -5,10 +5,10 @@ import re
 import pytest
 
 from specdec_cli.engine import device
-from specdec_cli.engine.architectures import architectures, installed
 from specdec_cli.engine.cache.recompute import Recorder
 from specdec_cli.engine.cache.window import WindowKVCache
 from specdec_cli.engine.conformance.suite import check
+from specdec_cli.engine.load import architectures, installed
 from tools.support_table import BEGIN, DOCUMENT, END, table_cells
 
 RUNNABLE = [name for name, found in architectures().items() if not found.refused and not found.metal_only]

@@ -17,7 +17,7 @@ from fakes.models import byte_tokenizer, tiny_network
 from fakes.random_shapes import random_regex, random_schema
 from fakes.schema_suite import spelled, wander
 from specdec_cli.engine.decode import decode
-from specdec_cli.engine.drafters.constrained import ConstrainedDrafter
+from specdec_cli.engine.drafters.auto import ConstrainedDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.sampler import Sampler

@@ -18,7 +18,7 @@ from fakes.drafting import drafter_of
 from fakes.models import TINY, tiny_network
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft import NO_TOKENS, Draft
-from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.draft_length.adaptive import Fixed
 from specdec_cli.engine.drafters.base import Drafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import make_rule

@@ -16,9 +16,9 @@ from fakes.heads import agreeing_head, cached_head, tiny_target
 from fakes.models import tiny_network
 from laws.exact_law import assert_follows
 from laws.seeded_answers import PROMPT, SMALL, TIERED, K, answers
-from specdec_cli.engine.draft_length.fixed import Fixed
-from specdec_cli.engine.drafters.mtp import MtpDrafter
-from specdec_cli.engine.memory import memory_use
+from specdec_cli.engine.device import memory_use
+from specdec_cli.engine.draft_length.adaptive import Fixed
+from specdec_cli.engine.drafters.stepwise import MtpDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import Rejection, make_rule
 from specdec_cli.engine.sampling.rejection import draw_block, draw_token, plan_block, plan_token

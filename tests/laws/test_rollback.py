@@ -13,16 +13,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from mlx_lm.generate import generate_step
 from mlx_lm.models.cache import QuantizedKVCache, RotatingKVCache, make_prompt_cache
 
-from specdec_cli.engine.architectures import architectures
 from specdec_cli.engine.cache import kinds as cache_kinds
 from specdec_cli.engine.cache import rollback as caches_module
 from specdec_cli.engine.cache.recompute import Recorder
 from specdec_cli.engine.cache.window import WindowKVCache
-from specdec_cli.engine.conformance.networks import tiny_network
-from specdec_cli.engine.conformance.suite import check
+from specdec_cli.engine.conformance.suite import check, tiny_network
 from specdec_cli.engine.decode import decode, rounds_of
-from specdec_cli.engine.draft_length.fixed import Fixed
-from specdec_cli.engine.drafters.model import ModelDrafter
+from specdec_cli.engine.draft_length.adaptive import Fixed
+from specdec_cli.engine.drafters.stepwise import ModelDrafter
+from specdec_cli.engine.load import architectures
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.errors import SpecdecError

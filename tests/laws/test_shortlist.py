@@ -12,8 +12,8 @@ from fakes.models import tiny_network
 from laws.exact_law import assert_follows
 from laws.seeded_answers import PROMPT, SMALL, TIERED, K, answers
 from laws.test_heads import PROMPTS, asked, rounds_of, said
-from specdec_cli.engine.draft_length.fixed import Fixed
-from specdec_cli.engine.drafters.mtp import MtpDrafter
+from specdec_cli.engine.draft_length.adaptive import Fixed
+from specdec_cli.engine.drafters.stepwise import MtpDrafter
 from specdec_cli.engine.heads.shortlist import NO_ODDS
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import Choice, Rejection, make_rule

@@ -7,7 +7,7 @@ import pytest
 from fakes.drafting import open_session
 from fakes.memory import FakeMemory
 from fakes.models import TINY, byte_tokenizer, tiny_folder, write_tokenizer
-from specdec_cli.engine.memory import HEADROOM_BYTES
+from specdec_cli.engine.device import HEADROOM_BYTES
 from specdec_cli.errors import DoesNotFit, NotAvailable, Refused, UsageError
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.pairs.pair import Pair

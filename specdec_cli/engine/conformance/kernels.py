@@ -22,9 +22,8 @@ from mlx.utils import tree_flatten
 from mlx_lm.models.cache import make_prompt_cache
 
 from specdec_cli.engine import device
-from specdec_cli.engine.architectures import Architecture
-from specdec_cli.engine.conformance.networks import tiny_network
-from specdec_cli.engine.conformance.suite import RAISED, Outcome, Status
+from specdec_cli.engine.conformance.suite import RAISED, Outcome, Status, tiny_network
+from specdec_cli.engine.load import Architecture
 from specdec_cli.engine.model import CachedModel
 
 PRECISIONS = ("bfloat16", "4 bits")

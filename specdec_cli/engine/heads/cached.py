@@ -17,18 +17,17 @@ from mlx_lm.models.cache import KVCache
 
 from specdec_cli.engine.cache.kinds import detached, without_room
 from specdec_cli.engine.cache.rollback import common_prefix
-from specdec_cli.engine.heads.agreement import Agreement
-from specdec_cli.engine.heads.mtp import MtpHead, Recipe, Step
+from specdec_cli.engine.heads.load import Agreement
+from specdec_cli.engine.heads.mtp import MtpHead, Step
 from specdec_cli.engine.heads.shortlist import Shortlist
-from specdec_cli.engine.network import Network
-from specdec_cli.engine.output_head import OutputHead
+from specdec_cli.engine.hidden import OutputHead
+from specdec_cli.engine.model import Network
 from specdec_cli.errors import Refused, SpecdecError
 from specdec_cli.kinds import MTP
 
 # States that wait to be read, at most: those of plain rounds are read together, so that a head that drafts nothing
 # costs next to nothing.
 MOST_WAITING = 128
-LAYERS = 1
 
 
 class Head:
@@ -50,11 +49,7 @@ class Head:
         """
         self.module, self.name, self.agreement, self.shortlist = module, name, agreement, shortlist
         self.output_head = output_head_for(target, name).scored_by(module.output)
-        target.hidden.expose([module.recipe.reads])
-
-    @property
-    def recipe(self) -> Recipe:
-        return self.module.recipe
+        target.hidden.expose()
 
     def read(self, tokens: mx.array, hidden: mx.array, cache: KVCache) -> Step:
         """Pairs of tokens [T] and states [T, D], after those in `cache`."""
@@ -62,14 +57,10 @@ class Head:
         return step
 
     @property
-    def layer_bytes(self) -> int:
-        """Bytes of the head's own weights."""
-        return sum(value.nbytes for _, value in tree_flatten(self.module.parameters()))
-
-    @property
     def step_bytes(self) -> int:
         """Bytes that one drafted token reads: the head's, and the rows of the output head that score it."""
-        return self.layer_bytes + (self.shortlist or self.output_head).nbytes
+        own: int = sum(value.nbytes for _, value in tree_flatten(self.module.parameters()))
+        return own + (self.shortlist or self.output_head).nbytes
 
 
 def output_head_for(target: Network, name: str) -> OutputHead:
@@ -133,7 +124,8 @@ class CachedHead:
         self._context = values["context"].tolist()
         self._last = Step(*values["last"]) if values["last"] else None
         self._waiting = [] if values["waiting"] is None else [values["waiting"]]
-        self.see(self._context)
+        if self._shortlist:
+            self._shortlist.see(self._context)
 
     @property
     def length(self) -> int:
@@ -151,7 +143,7 @@ class CachedHead:
 
     @property
     def layers(self) -> int:
-        return LAYERS
+        return 1
 
     @property
     def step_bytes(self) -> int:
@@ -182,8 +174,10 @@ class CachedHead:
         if start > self.length:
             return False
         self._cut(start)
-        self.see(context[len(self._context) :])
-        self._context += context[len(self._context) :]
+        new = context[len(self._context) :]
+        self._context += new
+        if self._shortlist:  # drafts may now have these tokens, too
+            self._shortlist.see(new)
         self._waiting.append(hidden)
         if sum(states.shape[0] for states in self._waiting) > MOST_WAITING:
             # The newest state waits, for a draft may begin behind it. Of the others only keys and values are computed.
@@ -206,11 +200,6 @@ class CachedHead:
         """The output [1, D] after one more drafted token [1], with the state that the last step carried; lazy."""
         self._drafted += 1
         return self.head.read(token, carried, self._cache)
-
-    def see(self, tokens: Sequence[int]) -> None:
-        """The text has these tokens, which drafts may then have, too."""
-        if self._shortlist:
-            self._shortlist.see(tokens)
 
     def logits(self, scored: mx.array) -> mx.array:
         """The target's own scores [T, V] of the head's output [T, D]; of few tokens where drafts are cut to them."""

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 import mlx.core as mx
 
 from specdec_cli.engine.draft import NO_TOKENS, Draft
 from specdec_cli.engine.sampling import rejection
+from specdec_cli.engine.sampling.cuts import top_tokens
 from specdec_cli.engine.sampling.noise import Noise
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling, best_tokens, draw
+from specdec_cli.events import TokenLogprob
 from specdec_cli.kinds import effective_rule, made
 
 
@@ -139,3 +141,37 @@ def make_rule(name: str, sampler: Sampler) -> AcceptanceRule:
 def greedy(vocab_size: int) -> AcceptanceRule:
     """Plain temperature 0 at the target's V: no penalties, no bias."""
     return Greedy(Sampler(Sampling(), seed=0, prompt=(), vocab_size=vocab_size))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Logprobs:
+    """Of the K + 1 places of a pass, on the device: the emitted token's [K + 1], and the N best ids and values.
+
+    Law: they are the target's own log-probabilities, before any sampling setting.
+    """
+
+    chosen: mx.array
+    top_ids: mx.array
+    top_values: mx.array
+
+    def read(self, emitted: tuple[int, ...]) -> tuple[TokenLogprob, ...]:
+        """One for each emitted token; waits for the device."""
+        # mlx types every nesting that `tolist` may give.
+        chosen = cast(list[float], self.chosen.tolist())
+        ids, values = cast(list[list[int]], self.top_ids.tolist()), cast(list[list[float]], self.top_values.tolist())
+        return tuple(
+            TokenLogprob(token, chosen[i], tuple(zip(ids[i], values[i], strict=True)))
+            for i, token in enumerate(emitted)
+        )
+
+
+def logprobs(logits: mx.array, draft_tokens: mx.array, verdict: Verdict, top: int) -> Logprobs:
+    """Of `logits` [K + 1, V]: place i holds draft token i, but `verdict.next` where the draft was not accepted."""
+    logits = logits.astype(mx.float32)
+    log_p = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
+    places = mx.arange(log_p.shape[0])
+    drafted = mx.concatenate([draft_tokens.astype(mx.int32), verdict.next[None].astype(mx.int32)])
+    emitted = mx.where(places == verdict.accepted, verdict.next, drafted)
+    chosen = mx.take_along_axis(log_p, emitted[:, None], axis=-1)[:, 0]
+    best = top_tokens(log_p, top)
+    return Logprobs(chosen, best, mx.take_along_axis(log_p, best, axis=-1))

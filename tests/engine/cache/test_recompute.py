@@ -6,11 +6,11 @@ import pytest
 from mlx.utils import tree_flatten, tree_map
 from mlx_lm.models.cache import ArraysCache, make_prompt_cache
 
-from specdec_cli.engine.architectures import architectures
 from specdec_cli.engine.cache.kinds import leaves
 from specdec_cli.engine.cache.recompute import ANSWERED, readers_of
 from specdec_cli.engine.cache.rollback import Caches
-from specdec_cli.engine.conformance.networks import tiny_network
+from specdec_cli.engine.conformance.suite import tiny_network
+from specdec_cli.engine.load import architectures
 from specdec_cli.engine.model import CachedModel
 
 IDS = [3, 17, 5, 60, 8, 9, 22]

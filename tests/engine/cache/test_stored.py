@@ -7,8 +7,8 @@ from tempfile import TemporaryDirectory
 import mlx.core as mx
 import pytest
 
-from specdec_cli.engine.architectures import architectures
-from specdec_cli.engine.conformance.networks import tiny_network
+from specdec_cli.engine.conformance.suite import tiny_network
+from specdec_cli.engine.load import architectures
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.stored import Unusable, pack, read_facts, read_values, write
 

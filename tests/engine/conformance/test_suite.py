@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from specdec_cli.engine.architectures import architectures
 from specdec_cli.engine.cache.recompute import Recorder
 from specdec_cli.engine.conformance import suite
 from specdec_cli.engine.conformance.suite import METAL_ONLY, check, run_suite
+from specdec_cli.engine.load import architectures
 
 
 @pytest.mark.parametrize("role", ["target", "draft"])

@@ -12,9 +12,8 @@ import pytest
 
 from fakes.machine import BY_NAME, CODE, COPY, DEEPEST, HOSTILE, MACHINES, PROSE, SWITCHING, TEXTS, play
 from specdec_cli.engine.draft_length import acceptance
-from specdec_cli.engine.draft_length.adaptive import Adaptive
+from specdec_cli.engine.draft_length.adaptive import Adaptive, Fixed
 from specdec_cli.engine.draft_length.constants import FIRST_WAIT
-from specdec_cli.engine.draft_length.fixed import Fixed
 from specdec_cli.kinds import UNTRIED
 from specdec_cli.meter import BELIEVED_SECONDS
 

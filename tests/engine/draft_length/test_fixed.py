@@ -2,7 +2,7 @@
 
 import pytest
 
-from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.draft_length.adaptive import Fixed
 from specdec_cli.events import Round
 
 

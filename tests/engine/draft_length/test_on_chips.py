@@ -17,9 +17,8 @@ import pytest
 
 from fakes.chips import busy, calm, cases, cold_start, outliers, restless
 from fakes.machine import CODE, HOSTILE, PROSE, play
-from specdec_cli.engine.draft_length.adaptive import Adaptive
+from specdec_cli.engine.draft_length.adaptive import Adaptive, Fixed
 from specdec_cli.engine.draft_length.costs import Costs
-from specdec_cli.engine.draft_length.fixed import Fixed
 
 pytestmark = pytest.mark.slow  # simulations
 

@@ -4,7 +4,7 @@ import pytest
 
 from fakes.models import tiny_network
 from specdec_cli.engine.draft import NOTHING
-from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.draft_length.adaptive import Fixed
 from specdec_cli.engine.drafters.base import Drafter, Parts, Verified, no_drafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy

@@ -6,7 +6,7 @@ import pytest
 
 from fakes.models import TINY, tiny_network
 from specdec_cli.engine.drafters.base import Verified
-from specdec_cli.engine.drafters.model import ModelDrafter
+from specdec_cli.engine.drafters.stepwise import ModelDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy, make_rule
 from specdec_cli.engine.sampling.sampler import Sampler

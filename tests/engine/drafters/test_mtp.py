@@ -14,9 +14,8 @@ from fakes.heads import agreeing_head, cached_head, tiny_head, tiny_target
 from fakes.products import spread
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.drafters.base import Verified
-from specdec_cli.engine.drafters.mtp import MtpDrafter
+from specdec_cli.engine.drafters.stepwise import MtpDrafter
 from specdec_cli.engine.heads.mtp import Recipe
-from specdec_cli.engine.hidden import READ
 from specdec_cli.engine.sampling.acceptance import greedy, make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
@@ -33,7 +32,7 @@ def recomputed(target, head, context, k, recipe=None):
     """The k greedy proposals after `context`, from scratch; and the smallest lead of a best score over the second."""
     recipe = recipe or Recipe()
     output_head = target.network.hidden.output_head
-    hidden = np.array(target.fresh().forward(mx.array(context[:-1])).hidden[READ], np.float64)
+    hidden = np.array(target.fresh().forward(mx.array(context[:-1])).hidden, np.float64)
     tokens, leads = list(context[1:]), []
     for _ in range(k):
         embedded = norm(output_head.embed(mx.array(tokens)), head.pre_fc_norm_embedding)
@@ -71,7 +70,7 @@ class Played:
         output = self.target.outputs(self.context, tokens)
         self.context += [*tokens.tolist()[:accepted], correction]
         self.target.commit(self.context, len(self.context) - 1)
-        hidden = {path: states[: accepted + 1] for path, states in output.hidden.items()}
+        hidden = None if output.hidden is None else output.hidden[: accepted + 1]
         self.drafter.commit(Verified(self.context, hidden))
         return tokens.tolist()
 
@@ -180,7 +179,7 @@ def test_q_is_the_law_that_each_token_was_drawn_from(rule):
         return
     q = np.exp(np.array(draft.log_q))
     output_head, context = target.network.hidden.output_head, played.context
-    hidden = target.fresh().forward(mx.array(context[:-1])).hidden[READ]
+    hidden = target.fresh().forward(mx.array(context[:-1])).hidden
     step = head(output_head.embed(mx.array(context[1:])), hidden)
     scores = np.array(output_head.logits(step.scored)[-1]) / 0.7
     expected = np.exp(scores - scores.max())
@@ -193,7 +192,7 @@ def reply(target, drafter, length, rule=None, tokens=60, prompt=PROMPT):
     target.reuse(context)
     target.commit(context, min(target.length, drafter.keeps(context)))
     for chunk in target.prefill(context):
-        if chunk.hidden:
+        if chunk.hidden is not None:
             drafter.commit(Verified(context[: target.length + 1], chunk.hidden))
     rule = rule or greedy(target.vocab_size)
     rounds = list(decode(target, drafter, rule, length, context, tokens, frozenset(), time.perf_counter))

@@ -10,8 +10,8 @@ from fakes.models import tiny_network
 from specdec_cli.engine.baseline import baseline
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft_length.acceptance import SHORTEST_MATCH
-from specdec_cli.engine.draft_length.fixed import Fixed
-from specdec_cli.engine.drafters.ngram import NgramDrafter
+from specdec_cli.engine.draft_length.adaptive import Fixed
+from specdec_cli.engine.drafters.auto import NgramDrafter
 from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy

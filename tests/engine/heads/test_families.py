@@ -16,11 +16,10 @@ from fakes.plain_head import PlainHead
 from fakes.raw_families import CONFIGS, NAMES, raw_family
 from fakes.raw_qwen import write_checkpoint
 from specdec_cli.engine.drafters.base import Verified
-from specdec_cli.engine.drafters.mtp import MtpDrafter
+from specdec_cli.engine.drafters.stepwise import MtpDrafter
 from specdec_cli.engine.heads.cached import CachedHead, Head
 from specdec_cli.engine.heads.load import load_head
 from specdec_cli.engine.heads.mtp import Recipe
-from specdec_cli.engine.hidden import READ
 from specdec_cli.engine.load import load
 from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.errors import NotAvailable, Refused
@@ -51,22 +50,24 @@ def verdict(index):
     return (3 * index) % (K + 1), (11 * index) % 89 + 3
 
 
-def played(case, **more):
+def played(case, recipe=None):
     """[(the head's proposals, the context, the states before its last token)] of each round, verdicts scripted."""
     _, target, files, _, _ = case
     target = target.fresh()
-    head = CachedHead(Head(load_head(files, SIZE, **more), target.network, "m"))
+    module = load_head(files, SIZE)
+    module.recipe = recipe or module.recipe
+    head = CachedHead(Head(module, target.network, "m"))
     drafter, context, found = MtpDrafter(head, target, greedy(target.vocab_size)), [*PROMPT, 5], []
     for chunk in target.prefill(context):
         drafter.commit(Verified(context[: target.length + 1], chunk.hidden))
     for index in range(ROUNDS):
         draft = drafter.propose(context, K).tokens.tolist()
-        states = target.fresh().forward(mx.array(context[:-1])).hidden[READ]
+        states = target.fresh().forward(mx.array(context[:-1])).hidden
         found.append((draft, list(context), np.array(states, np.float64)))
         output, (accepted, correction) = target.outputs(context, mx.array(draft, dtype=mx.int32)), verdict(index)
         context += [*draft[:accepted], correction]
         target.commit(context, len(context) - 1)
-        drafter.commit(Verified(context, {READ: output.hidden[READ][: accepted + 1]}))
+        drafter.commit(Verified(context, output.hidden[: accepted + 1]))
         assert head.cached <= len(context) - 1
     return found
 
@@ -103,9 +104,9 @@ def test_mtplx_s_proposals_are_not_those_of_a_head_that_is_used_otherwise(case):
 
 
 WRONG = {
-    "state and token in the other order": lambda recipe: Recipe(READ, recipe.carries, not recipe.embedding_first),
+    "state and token in the other order": lambda recipe: Recipe(recipe.carries, not recipe.embedding_first),
     "what is carried on": lambda recipe: Recipe(
-        READ, "raw" if recipe.carries == "normed" else "normed", recipe.embedding_first
+        "raw" if recipe.carries == "normed" else "normed", recipe.embedding_first
     ),
 }
 

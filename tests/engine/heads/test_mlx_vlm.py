@@ -11,7 +11,7 @@ import pytest
 
 from fakes.raw_qwen import config_of, raw_tensors, write_checkpoint
 from specdec_cli.engine.drafters.base import Verified
-from specdec_cli.engine.drafters.mtp import MtpDrafter
+from specdec_cli.engine.drafters.stepwise import MtpDrafter
 from specdec_cli.engine.heads.cached import CachedHead, Head
 from specdec_cli.engine.heads.load import load_head
 from specdec_cli.engine.load import load
@@ -39,8 +39,7 @@ def proposals(folder, rounds, k, **more):
         output = target.outputs(context, mx.array(round["draft"], dtype=mx.int32))
         context += [*round["draft"][: round["accepted"]], round["next"]]
         target.commit(context, len(context) - 1)
-        hidden = {path: states[: round["accepted"] + 1] for path, states in output.hidden.items()}
-        drafter.commit(Verified(context, hidden))
+        drafter.commit(Verified(context, output.hidden[: round["accepted"] + 1]))
     return found
 
 
