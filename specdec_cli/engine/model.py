@@ -79,9 +79,12 @@ class Network:
 
         Raises: Refused if caches cannot be quantized to `kv_bits`.
         """
-        self.module = network
-        self.name = name
-        self.context_limit = context_limit
+        self.module, self.name, self.context_limit = network, name, context_limit
+        parameters = [value for _, value in tree_flatten(network.parameters())]
+        floats = [value.dtype for value in parameters if mx.issubdtype(value.dtype, mx.floating)]
+        self.weight_bytes = sum(value.nbytes for value in parameters)
+        # The type the network computes in, such as `float32`.
+        self.dtype = str(max(floats, key=floats.count)).removeprefix("mlx.core.")
         self.kv = kv_quantization(network, kv_bits, name) if kv_bits else None
         self.hidden = HiddenStates(network, name)
         self._reread = reread
@@ -102,27 +105,11 @@ class Network:
         self._in_use = False
 
     @property
-    def weight_bytes(self) -> int:
-        """Bytes of all parameters."""
-        return sum(value.nbytes for _, value in tree_flatten(self.module.parameters()))
-
-    @property
-    def layers(self) -> int:
-        """Layers of the network."""
-        return len(self.module.layers)
-
-    @property
     def widest(self) -> int:
         """The most rows of any matrix, embeddings and output head left out."""
         parameters = tree_flatten(self.module.parameters())
         inner = [(name, value) for name, value in parameters if not re.search(r"embed|lm_head", name)]
         return max((value.shape[-2] for _, value in inner if value.ndim > 1), default=0)
-
-    @property
-    def dtype(self) -> str:
-        """The type the network computes in, such as `float32`."""
-        floats = [v.dtype for _, v in tree_flatten(self.module.parameters()) if mx.issubdtype(v.dtype, mx.floating)]
-        return str(max(floats, key=floats.count)).removeprefix("mlx.core.")
 
 
 class CachedModel:
@@ -140,6 +127,9 @@ class CachedModel:
         if not isinstance(network, Network):
             network = Network(network, name, context_limit, kv_bits, reread)
         self.network = network
+        self.name, self.context_limit, self.dtype = network.name, network.context_limit, network.dtype
+        # A step reads all weights.
+        self.weight_bytes = self.step_bytes = network.weight_bytes
         self._caches = Caches(self.network.module, self.network.kv)
         self._read: list[int] = []
         self._marks: tuple[int, ...] = ()
@@ -201,14 +191,6 @@ class CachedModel:
         self._caches.kept_snapshots = kept
 
     @property
-    def name(self) -> str:
-        return self.network.name
-
-    @property
-    def context_limit(self) -> int | None:
-        return self.network.context_limit
-
-    @property
     def length(self) -> int:
         """Positions in the caches, those queued on the device included."""
         return self._caches.length
@@ -232,21 +214,8 @@ class CachedModel:
         return self._caches.kinds
 
     @property
-    def weight_bytes(self) -> int:
-        return self.network.weight_bytes
-
-    @property
-    def step_bytes(self) -> int:
-        """Bytes of weights that a step reads."""
-        return self.weight_bytes
-
-    @property
     def layers(self) -> int:
-        return self.network.layers
-
-    @property
-    def dtype(self) -> str:
-        return self.network.dtype
+        return len(self.network.module.layers)
 
     def cache_bytes(self, tokens: int, value_bytes: int) -> int:
         """Bytes of all caches once `tokens` have been read, `value_bytes` a value. Forgets what was read."""
@@ -257,8 +226,7 @@ class CachedModel:
 
     def _dry_run(self) -> mx.array:
         """Logits [1, V] of one token that are never computed: their graph is built for its shapes alone."""
-        self._read.clear()
-        self._caches.reset()
+        self.forget()
         return self.extend(mx.zeros((1,), mx.int32))
 
     def forget(self) -> None:

@@ -116,12 +116,12 @@ class Pipeline:
             return False
         if self._pass is not None:
             return True
-        prefill_seconds, self._prefill_seconds = self._prefill_seconds, 0.0
         draft = self._drafter.propose(self._context, k) if k else NOTHING
         output = self._target.outputs(self._context, draft.tokens)
         drafted_at = self._wait_for(draft)  # before the verdict: where masks are to be computed, it queues the pass
         verdict = self._rule.judge(draft, output.logits, len(self._context))
-        self._pass = self._queue(draft, output, verdict, prefill_seconds, drafted_at)
+        self._pass = self._queue(draft, output, verdict, self._prefill_seconds, drafted_at)
+        self._prefill_seconds = 0.0
         return True
 
     @property
@@ -207,19 +207,12 @@ class Pipeline:
         return done.drafted_at - since
 
     def _queue(
-        self,
-        draft: Draft,
-        output: Output,
-        verdict: Verdict,
-        prefill_seconds: float = 0.0,
-        drafted_at: float | None = None,
+        self, draft: Draft, output: Output, verdict: Verdict, prefill: float = 0.0, drafted_at: float | None = None
     ) -> Pass:
-        packed = read_back(draft, output.logits, verdict)
+        packed, top = read_back(draft, output.logits, verdict), self._logprobs
         device.queue(packed)
-        found = None
-        if self._logprobs is not None:
-            found = logprobs(output.logits, draft.tokens, verdict, self._logprobs)
-        return Pass(draft, packed, verdict.next, output.hidden, self._length.reason, found, prefill_seconds, drafted_at)
+        found = None if top is None else logprobs(output.logits, draft.tokens, verdict, top)
+        return Pass(draft, packed, verdict.next, output.hidden, self._length.reason, found, prefill, drafted_at)
 
 
 def read_back(draft: Draft, logits: mx.array, verdict: Verdict) -> mx.array:

@@ -5,14 +5,9 @@ from __future__ import annotations
 import pytest
 
 from fakes.chat import chat_with, networks, only_ascii, recorded, tokenizer_in
-from fakes.device import FakeDevice, TextModel
 from fakes.memory import GIGABYTE, FakeMemory, MeteredModel
 from specdec_cli.engine import device
-from specdec_cli.engine.decode import decode
 from specdec_cli.engine.device import READ_TOKENS, Residency, bound_memory
-from specdec_cli.engine.draft_length.adaptive import Fixed
-from specdec_cli.engine.drafters.stepwise import ModelDrafter
-from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.session.session import Session
 
 TURNS = 50
@@ -56,21 +51,6 @@ def test_fifty_turns_keep_less_than_the_bound_and_nothing_after_a_reply(fake, pa
     assert fake.active == fake.wired  # wired is what is used, all of it and nothing else
 
 
-def test_a_long_reply_gives_freed_buffers_back_every_256_tokens(monkeypatch):
-    clears: list[int] = []
-    emitted = 0
-    monkeypatch.setattr(device, "clear_cache", lambda: clears.append(emitted))
-    monkeypatch.setattr(device, "backend", lambda: "metal")
-    clock = FakeDevice().install(monkeypatch)
-    target, draft = (TextModel(clock, [3, 1, 4, 1, 5], lambda rows: 1.0, 1) for _ in range(2))
-    rule = greedy(target.vocab_size)
-    drafter = ModelDrafter(draft, target.vocab_size, rule)
-    for round in decode(target, drafter, rule, Fixed(8), [3], 600, frozenset(), clock.clock):
-        emitted += len(round.emitted)
-    # Rounds of 1, 9, 9, …: 262 tokens, then 261 more; each before its round is yielded.
-    assert emitted == 600 and clears == [262 - 9, 523 - 9]
-
-
 @pytest.mark.parametrize(
     ("backend", "chunks", "clears"),
     [("metal", 3, [READ_TOKENS, 5000]), ("cuda", 10, [READ_TOKENS, 5000]), ("cpu", 10, [])],
@@ -98,11 +78,3 @@ def test_a_rest_unwires_everything_after_waiting_and_the_next_hold_wires_it_agai
     assert (fake.wired, fake.in_cache, fake.synchronized) == (0, 0, 1)
     residency.hold()
     assert fake.wired == 3 * GIGABYTE
-
-
-def test_a_large_mac_keeps_a_gigabyte_of_freed_buffers_at_most_and_mlxs_own_memory_limit(monkeypatch):
-    """The bug: mlx's limit was lowered to the working set, above which every command buffer is waited for in vain."""
-    fake = FakeMemory(recommended=96 * GIGABYTE).install(monkeypatch)
-    before = fake.memory_limit
-    bound_memory()
-    assert (fake.cache_limit, fake.memory_limit) == (GIGABYTE, before)

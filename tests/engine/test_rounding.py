@@ -8,7 +8,7 @@ import pytest
 
 from fakes.models import TINY, tiny_network
 from specdec_cli.audit.rounding import difference
-from specdec_cli.engine.baseline import KnownText, PlainStep, Position, mlx_lm_leads, passes, plain_steps, row_leads
+from specdec_cli.engine.baseline import KnownText, Position, mlx_lm_leads, passes, plain_steps, row_leads
 from specdec_cli.engine.model import CachedModel
 
 PROMPT = [5, 9, 130, 77]
@@ -25,13 +25,6 @@ def network(dtype, bits=None):
 def text_of(net, tokens=12):
     steps = plain_steps(net, PROMPT, tokens, frozenset(), lambda _, logits: logits)
     return KnownText(PROMPT, [Position.of(step) for step in steps])
-
-
-def test_a_position_holds_the_chosen_token_its_best_rivals_and_its_leads():
-    logits = mx.array([0.0, 3.0, 1.0, 2.5, *[-float(i) for i in range(8)]])
-    found = Position.of(PlainStep(1, logits, logits))
-    assert (found.token, found.rivals[:3], found.leads[:3]) == (1, (3, 2, 0), (0.5, 2.0, 3.0))
-    assert len(found.rivals) == 7 and 1 not in found.rivals and found.largest_logit == 7.0
 
 
 @pytest.mark.parametrize(("positions", "rows"), [(1, 5), (4, 2), (31, 5), (31, 1)])
@@ -58,28 +51,6 @@ def test_ours_and_mlx_lm_s_passes_of_as_many_rows_agree_to_the_bit(rows, dtype, 
     assert {position for position, _ in theirs} == set(range(20)) and {row for _, row in theirs} == set(range(rows))
     for one in row_leads(model, text, rows):
         assert one.leads == theirs[one.position, one.row]
-
-
-def test_nothing_is_fed_beyond_the_context(monkeypatch):
-    net = network(mx.float32)
-    text = text_of(net, 20)
-    model, reached = CachedModel(net, context_limit=len(PROMPT) + 20), []
-    forward = CachedModel.forward
-    monkeypatch.setattr(
-        CachedModel, "forward", lambda self, ids: reached.append(self.length + ids.size) or forward(self, ids)
-    )
-    assert {one.position for one in row_leads(model, text, 5)} == set(range(20))
-    assert max(reached) == model.context_limit
-    # Negative control: where the context is longer, wrong tokens follow the text.
-    deeper = CachedModel(net, context_limit=100)
-    assert len(list(row_leads(deeper, text, 5))) and max(reached) > model.context_limit
-    # mlx-lm's passes stop at the same place.
-    fed, call = [], type(net).__call__
-    monkeypatch.setattr(
-        type(net), "__call__", lambda self, ids, cache: fed.append(cache[0].offset + ids.size) or call(self, ids, cache)
-    )
-    assert {one.position for one in mlx_lm_leads(model, text, 5)} == set(range(20))
-    assert max(fed) == model.context_limit
 
 
 def test_a_cache_that_forgets_to_roll_back_moves_the_gaps_of_all_readings_but_the_whole_one(monkeypatch):

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import gc
-import time
 
 import mlx.core as mx
 import pytest
 
-from fakes.chat import chat_with, networks, only_ascii, recorded, tokenizer_in
+from fakes.chat import chat_with
 from fakes.drafting import open_session
-from specdec_cli.chat import chat
 from specdec_cli.chat.chat import Loaded
 from specdec_cli.engine.cache.rollback import leaves
-from specdec_cli.events import Finish, Prefill, RoundDone, Start
+from specdec_cli.events import RoundDone
 from specdec_cli.pairs.catalog import registry
 from specdec_cli.request import Request
-from specdec_cli.session.capacity import Capacity
 from specdec_cli.session.load import load
 
 
@@ -65,31 +62,6 @@ def test_memory_and_tokens_read_stay_flat_over_turns():
     check(soak(talk, 16), 256)
 
 
-@pytest.mark.full
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("architecture", ["gemma3_text", "qwen3_5"])
-def test_fifty_turns_stay_flat_for_windows_and_recurrences(architecture, tmp_path):
-    tokenizer = tokenizer_in(tmp_path)
-    session = recorded(networks(architecture), tokenizer)
-    settings = {"max_tokens": 16, "max_context": 500, "overflow": "drop-oldest", "logit_bias": only_ascii(tokenizer)}
-    talk, _, _ = chat_with(session, **settings)
-    check(soak(talk, 50), 500)
-
-
-@pytest.mark.full
-@pytest.mark.timeout(900)
-def test_fifty_turns_of_the_demo_pair_stay_flat_and_each_equals_a_fresh_one():
-    talk, _, _ = demo_talk(max_tokens=24, overflow="drop-oldest")
-    found = soak(talk, 50)
-    check(found, 1024)
-    last = talk.conversation
-    assert last.left_out > 0 and len(last.turns) == 50
-    messages = last.without_last().messages(last.turns[-1].user, last.left_out)
-    fresh = open_session(talk.loaded.pair)
-    *_, finish = fresh.reply(fresh.conversation_tokens(messages), talk.request())
-    assert finish.text == last.turns[-1].answer.text
-
-
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("turns", [pytest.param(12, marks=pytest.mark.slow), pytest.param(50, marks=pytest.mark.full)])
 def test_turns_of_the_demo_hybrid_stay_flat_and_say_what_plain_decoding_says(turns):
@@ -123,46 +95,3 @@ def test_turns_of_the_demo_hybrid_stay_flat_and_say_what_plain_decoding_says(tur
         held.append(mx.get_active_memory() - caches)
     assert drafted > 5 * turns
     assert turns < 50 or max(held[30:]) <= 1.02 * max(held[10:30]), held
-
-
-class Instant:
-    """A session that answers at once, so that what is left is the chat's own work."""
-
-    names = ("t", "d")
-    pair = None
-
-    def conversation_tokens(self, messages, thinks=True):
-        return [1] * sum(4 + len(message["content"]) // 4 for message in messages)
-
-    def context_limit(self, request):
-        return 400
-
-    def thinking(self, prompt):
-        return None
-
-    def effective(self, request):
-        return {"temperature": 0.0}
-
-    def reply(self, ids, request, cancelled):
-        yield Start("t", "d", "model", "greedy", 4, 0.0, None, len(ids), 8, "f", "cpu", {})
-        yield Prefill(len(ids), len(ids) - 1, 0.0)
-        yield Finish("stop", "an answer of some length", (1,) * 8, "", {})
-
-
-def test_the_hosts_own_work_a_turn_stays_flat(monkeypatch):
-    """CPU seconds of 300 turns, the second half against the first; least of three, for busy machines."""
-
-    def half(talk, turns):
-        began = time.process_time()
-        for number in range(turns):
-            talk.ask(f"message number {number:06}")
-        return time.process_time() - began
-
-    monkeypatch.setattr(chat, "capacity_of", lambda pair: Capacity(0, 1, ((1024, 0),)))
-    ratios = []
-    for _ in range(3):
-        talk, _, _ = chat_with(Instant(), overflow="drop-oldest")
-        half(talk, 50)
-        first = half(talk, 300)
-        ratios.append(half(talk, 300) / first)
-    assert min(ratios) < 1.3, ratios

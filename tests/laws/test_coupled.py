@@ -121,31 +121,6 @@ def test_the_text_is_mlx_lms_own_for_a_few_seeds(drafter):
         assert text(run(drafter, 4, PENALISED, seed)) == by_mlx_lm("penalised", seed)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SAMPLINGS)
-def test_the_text_is_mlx_lms_own_without_a_draft(name):
-    for seed in SEEDS:
-        assert text(run("none", 0, SAMPLINGS[name], seed)) == by_mlx_lm(name, seed)
-
-
-@pytest.mark.slow
-def test_the_drafts_are_accepted_rejected_and_found_in_the_text():
-    """Guards the equalities above: a drafter that never drafts, or is never judged either way, would prove nothing."""
-    rounds = {name: [round for seed in range(4) for round in run(name, 4, PENALISED, seed)] for name in DRAFTING}
-    for drafted in rounds.values():
-        assert any(round.accepted for round in drafted)
-        assert any(round.rejected is not None for round in drafted)
-    assert any(round.accepted == 4 for round in rounds["model"])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SAMPLINGS)
-def test_other_seeds_give_other_texts(name):
-    texts = {tuple(by_mlx_lm(name, seed)) for seed in SEEDS}
-    assert len(texts) == len(SEEDS)
-    assert tuple(text(run("none", 0, SAMPLINGS[name], len(SEEDS)))) not in texts
-
-
 @pytest.mark.parametrize(("drafter", "k"), list(zip(DRAFTING, (4, 1, 0), strict=True)))
 def test_greedy_with_penalties_is_mlx_lms_own(drafter, k):
     cold = Sampling(0.0, **PENALTIES, logit_bias=PENALISED.logit_bias)

@@ -11,7 +11,6 @@ from fakes.heads import agreeing_head, cached_head, tiny_target
 from fakes.models import tiny_network
 from laws.exact_law import assert_follows
 from laws.seeded_answers import PROMPT, SMALL, TIERED, K, answers
-from laws.test_heads import PROMPTS, asked, rounds_of, said
 from specdec_cli.engine.draft_length.adaptive import Fixed
 from specdec_cli.engine.drafters.stepwise import MtpDrafter
 from specdec_cli.engine.heads.shortlist import NO_ODDS
@@ -33,24 +32,6 @@ def pair(tmp_path_factory):
     head = cached_head(target, agreeing_head(target), first=FIRST, always=(2,))
     tokenizer = tokenizer_in(tmp_path_factory.mktemp("tokenizer"))
     return LoadedPair(Pair("tiny", "t", "h"), ("t", "h"), tokenizer, Slot(target, None, head))
-
-
-@pytest.mark.parametrize("seed", [None, 11])
-def test_words_that_no_draft_can_have_are_said_as_ever(pair, seed):
-    """At temperature 0, and under one seed at 0.8. `test_heads` has every K, turns with edits, two slots, the soak."""
-    plain = said(pair.session().reply(*asked(PROMPTS[0], 0, seed, "none", 24)))
-    events = list(pair.session().reply(*asked(PROMPTS[0], 3, seed, tokens=24)))
-    assert said(events) == plain
-    drafted = {token for round in rounds_of(events) for token in round.draft}
-    assert drafted and any(round.accepted for round in rounds_of(events))
-    assert {token for token in plain if token >= FIRST} - set(PROMPTS[0])
-
-
-def test_drafts_have_only_tokens_of_the_list_and_of_the_text(pair):
-    text = list(PROMPTS[0])
-    for round in rounds_of(pair.session().reply(*asked(PROMPTS[0], 4, 3, tokens=60))):
-        assert all(token < FIRST or token == 2 or token in text for token in round.draft)
-        text += round.emitted
 
 
 class UncutLaw(Rejection):

@@ -103,13 +103,10 @@ class SizeCosts:
         self._now += n > 1
         self._seen[n] = self._now
         older, last = list(recent)[:-TURN_ROUNDS], list(recent)[-TURN_ROUNDS:]
-        factor = 1.0
-        if len(older) >= TURN_ROUNDS:
-            before = median_low(older)
-            if min(last) > before * TURN or max(last) < before / TURN:
-                factor = median_low(last) / before
-                recent = deque([*(one * factor for one in older), *last], maxlen=RECENT_ROUNDS)
-                self._seconds[n] = recent
+        before, factor = median_low(older) if len(older) >= TURN_ROUNDS else None, 1.0
+        if before is not None and (min(last) > before * TURN or max(last) < before / TURN):
+            factor = median_low(last) / before
+            self._seconds[n] = recent = deque([*(one * factor for one in older), *last], maxlen=RECENT_ROUNDS)
         self.medians[n] = median_low(recent)
         return factor
 
@@ -262,13 +259,11 @@ class RoundCosts:
         return self._passes.steps(n, self.plain_seconds()) if n > 1 else 1.0
 
     def draft_seconds(self, k: int) -> float:
-        plain = self.plain_seconds()
-        return self._drafts.steps(k, plain) * plain
+        return self._drafts.steps(k, self.plain_seconds()) * self.plain_seconds()
 
     def read_seconds(self) -> float:
         """The draft's reading of one token of a long stretch of context."""
-        plain = self.plain_seconds()
-        return self._reads.steps(1, plain) * plain
+        return self._reads.steps(1, self.plain_seconds()) * self.plain_seconds()
 
     def to_dict(self) -> dict[str, Any]:
         """The measurements, to be assumed by a later process: ratios alone, as it measures its own plain steps."""

@@ -76,6 +76,8 @@ def output_head_for(target: Network, name: str) -> OutputHead:
 class CachedHead:
     """One conversation's cache over a head."""
 
+    layers = 1
+
     def __init__(self, head: Head) -> None:
         self.head = head
         self._shortlist = head.shortlist.fresh() if head.shortlist else None
@@ -140,10 +142,6 @@ class CachedHead:
     @property
     def cache_kinds(self) -> tuple[str, ...]:
         return (type(self._cache).__name__,)
-
-    @property
-    def layers(self) -> int:
-        return 1
 
     @property
     def step_bytes(self) -> int:

@@ -55,14 +55,18 @@ class AcceptanceRule(Protocol):
         """The round is over: these tokens are emitted."""
 
 
-class Greedy:
-    """Temperature 0: a draft token is accepted while it equals the target's argmax; `next` is the first other one."""
-
-    name = "greedy"
+class _Drawing:
+    """A rule over a `sampler`, which counts what was emitted."""
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
         self.commit = sampler.commit
+
+
+class Greedy(_Drawing):
+    """Temperature 0: a draft token is accepted while it equals the target's argmax; `next` is the first other one."""
+
+    name = "greedy"
 
     def choose(self, logits: mx.array, position: int, ahead: Sequence[mx.array]) -> Choice:
         return Choice(best_tokens(self._sampler.for_draft(logits, ahead)))
@@ -72,14 +76,10 @@ class Greedy:
         return Verdict(*rejection.accept_equal(draft.tokens, best_tokens(scores)))
 
 
-class Coupled:
+class Coupled(_Drawing):
     """Both models draw with the same noise; the text is a function of the seed and the target alone."""
 
     name = "coupled"
-
-    def __init__(self, sampler: Sampler) -> None:
-        self._sampler = sampler
-        self.commit = sampler.commit
 
     def choose(self, logits: mx.array, position: int, ahead: Sequence[mx.array]) -> Choice:
         return Choice(draw(self._sampler.for_draft(logits, ahead), self._sampler.target_noise(position, 1)))
@@ -104,13 +104,12 @@ Plan = Callable[[mx.array, mx.array | None, mx.array], rejection.Plan]
 Draw = Callable[[rejection.Plan, Noise, int], tuple[mx.array, mx.array]]
 
 
-class Rejection:
+class Rejection(_Drawing):
     """Speculative sampling: a draft token is accepted with odds that make up for the distribution it was drawn from."""
 
     def __init__(self, name: str, plan: Plan, draw: Draw, sampler: Sampler) -> None:
-        self.name = name
-        self._plan, self._draw, self._sampler = plan, draw, sampler
-        self.commit = sampler.commit
+        super().__init__(sampler)
+        self.name, self._plan, self._draw = name, plan, draw
 
     def choose(self, logits: mx.array, position: int, ahead: Sequence[mx.array]) -> Choice:
         log_q = self._sampler.for_draft(logits, ahead)

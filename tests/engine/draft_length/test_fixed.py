@@ -25,10 +25,3 @@ def judged(length, rounds, k, accepted):
 )
 def test_a_lookup_takes_the_round_where_it_should_yield_more(accepted, rates, k):
     assert judged(Fixed(4), 30, 4, accepted).lookup_k(rates) == k
-
-
-def test_rounds_of_a_lookup_say_nothing_about_the_model():
-    length = judged(Fixed(4), 30, 4, 4)
-    for index in range(60):
-        length.observe(Round(index, "ngram", (1, 2, 3, 4), 0, 7, (7,), 0.0, 1.0))
-    assert length.lookup_k([0.4] * 4) == 0

@@ -16,7 +16,6 @@ from specdec_cli.engine.draft_length.costs import Costs
 from specdec_cli.engine.drafters.auto import AutoDrafter
 from specdec_cli.engine.drafters.base import Drafter, Verified
 from specdec_cli.engine.drafters.stepwise import ModelDrafter
-from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
@@ -153,19 +152,6 @@ def test_every_token_of_the_answer_tells_what_a_lookup_would_have_been_worth_who
     assert mistaken.rates(3, 1)[0] < 0.1
 
 
-def test_where_the_model_drafts_lookups_need_no_plain_step_to_be_compared():
-    """A known chip drafts from the second round on: no plain step is ever measured, and lookups never drafted."""
-    length = Adaptive(Costs({2: 1.0, 9: 1.1, 32: 1.3}, {1: 0.15}, doubt=0.2))
-    length.begin(1000, 10)
-    for index in range(8):
-        k = length.next()
-        length.observe(Round(index, "model", tuple(range(k)), k, 7, tuple(range(k + 1)), 0.15 * k, 1.0 + 0.01 * k))
-        assert k > 0
-    assert not length.costs.ready
-    assert length.lookup_k([0.99] * MAX_LOOKUP) == MAX_LOOKUP
-    assert length.lookup_k([0.3] * MAX_LOOKUP) == 0
-
-
 def test_on_an_unknown_machine_a_lookup_is_at_most_twice_as_long_as_what_was_verified():
     """A pass of 32 rows may take a second; what sixteen take tells first."""
     length, found = Adaptive(Costs.of_ratio(0.1, 0.001), 0), []
@@ -176,20 +162,3 @@ def test_on_an_unknown_machine_a_lookup_is_at_most_twice_as_long_as_what_was_ver
         found.append(k := length.lookup_k([0.99] * MAX_LOOKUP))
         length.observe(Round(index, "ngram", tuple(range(k)), k, 7, tuple(range(k + 1)), 0.0, 1.0 + 0.001 * k))
     assert found == [2, 4, 8, 16, MAX_LOOKUP, MAX_LOOKUP]
-
-
-def test_how_a_prompt_repeats_itself_says_nothing_of_the_answer():
-    lookups, untaught = LookupAcceptance(), LookupAcceptance()
-    AutoDrafter(Fixed(0), lookups, None).commit(Verified(PERIOD * 40))
-    assert lookups.rates(2, MAX_LOOKUP) == untaught.rates(2, MAX_LOOKUP)
-
-
-def test_what_is_predicted_is_judged_from_the_first_token_on():
-    lookups, prompt = LookupAcceptance(), list(range(20, 40))
-    drafter = AutoDrafter(Fixed(0), lookups, None, SuffixAutomaton(prompt, PERIOD))
-    before = lookups.rates(8, 1)[0]
-    context = list(prompt)
-    for token in PERIOD:
-        context.append(token)
-        drafter.commit(Verified(context))
-    assert lookups.rates(8, 1)[0] > before

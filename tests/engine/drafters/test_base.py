@@ -3,9 +3,8 @@
 import pytest
 
 from fakes.models import tiny_network
-from specdec_cli.engine.draft import NOTHING
 from specdec_cli.engine.draft_length.adaptive import Fixed
-from specdec_cli.engine.drafters.base import Drafter, Parts, Verified, no_drafter
+from specdec_cli.engine.drafters.base import Drafter, Parts, no_drafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.kinds import DRAFTERS, LOOKUP, MODEL, NONE, all_kinds, drafting, made
@@ -16,16 +15,6 @@ LENGTH = Fixed(3)
 
 def parts(draft=None):
     return Parts(TARGET, draft, greedy(TARGET.vocab_size), LENGTH)
-
-
-def test_a_drafter_without_verbs_of_its_own_drafts_nothing_and_is_always_ready():
-    drafter = Drafter()
-    assert drafter.propose([1, 2], 4) is NOTHING and drafter.ready([1, 2])
-    assert list(drafter.prefill([1, 2])) == [] and drafter.length(LENGTH) is LENGTH
-    drafter.start([1, 2])
-    drafter.commit(Verified([1, 2]))
-    drafter.release()
-    assert drafter.name == NONE.name
 
 
 @pytest.mark.parametrize("name", all_kinds())

@@ -44,11 +44,6 @@ def test_a_draft_without_a_law_ends_before_its_first_illegal_token():
     assert proposed([2, 4, 5, 6], with_law=False).tokens.tolist() == [2, 4]
 
 
-def test_a_draft_with_a_law_was_drawn_inside_the_constraint_and_is_not_cut():
-    draft = proposed([2, 4, 6], with_law=True)
-    assert draft.tokens.tolist() == [2, 4, 6] and draft.log_q.shape == (3, 10)
-
-
 @pytest.mark.parametrize("k", [0, 6])
 def test_what_is_forced_comes_before_all_others_and_at_k_0_too(k):
     draft = proposed([2], with_law=True, forced=[8, 8, 8], k=k)

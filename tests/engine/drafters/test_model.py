@@ -39,16 +39,6 @@ def test_a_greedy_draft_is_how_the_model_continues(k):
     assert (draft.tokens.tolist(), draft.log_q, draft.drafter) == (continued(PROMPT, k), None, "model")
 
 
-def test_a_first_step_that_was_started_ahead_changes_nothing_and_one_for_another_context_is_not_used():
-    ahead = drafter()
-    ahead.start(PROMPT)
-    assert ahead.propose(PROMPT, 4).tokens.tolist() == continued(PROMPT, 4)
-    other = drafter()
-    other.start(PROMPT)
-    other.commit(Verified([*PROMPT, 8]))
-    assert other.propose([*PROMPT, 8], 3).tokens.tolist() == continued([*PROMPT, 8], 3)
-
-
 @pytest.mark.parametrize("accepted", [0, 2, 4])
 def test_what_was_rejected_leaves_its_caches(accepted):
     found, context = drafter(), list(PROMPT)
@@ -100,10 +90,3 @@ def test_under_coupled_each_token_is_drawn_with_the_noise_of_its_own_position():
         draft = drafter(rule=rule).propose(PROMPT, 4)
         logits = CachedModel(NETWORK, "target").logits(PROMPT, draft.tokens)
         assert int(rule.judge(draft, logits, len(PROMPT)).accepted) == 4
-
-
-def test_a_released_draft_reads_again_and_says_the_same():
-    found = drafter()
-    found.release()
-    assert not found.ready([*PROMPT, *[3] * MAX_UNREAD])
-    assert found.propose(PROMPT, 4).tokens.tolist() == continued(PROMPT, 4)

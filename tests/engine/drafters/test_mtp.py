@@ -130,27 +130,6 @@ def test_states_that_nobody_handed_over_are_read_again(name):
     assert played.round(3, 2, 9) == recomputed(target, head, before, 3)[0]
 
 
-@pytest.mark.parametrize("name", ["qwen3_5", "qwen3"])
-@pytest.mark.parametrize("kept", [0, 12, 20])
-def test_an_edited_turn_keeps_what_both_texts_share(name, kept):
-    """The state before the first other token was read with the old one: it must be handed over again."""
-    target = tiny_target(name)
-    head = agreeing_head(target)
-    first = Played(target, head)
-    first.read()
-    for i in range(6):
-        first.round(3, i % 4, 3 + i)
-    again = Played(target, head)
-    again.cached = first.cached
-    again.drafter = MtpDrafter(first.cached, target, greedy(target.vocab_size))
-    again.context = [*first.context[:kept], *((13 * i) % 97 + 3 for i in range(9))]
-    assert again.drafter.keeps(again.context) <= max(kept, 1)
-    again.read()
-    for accepted in (2, 0, 3):
-        before = list(again.context)
-        assert again.round(3, accepted, 8) == recomputed(target, head, before, 3)[0]
-
-
 def test_a_round_that_was_never_committed_leaves_no_trace():
     """An interrupted reply: its draft is still in the head's cache when the next reply begins."""
     target = tiny_target()

@@ -78,9 +78,3 @@ def test_texts_are_the_targets_own_greedy_words_and_nothing_of_it_changes(target
     assert texts[0].context[: len(context)] == context and list(texts[0].words) == texts[0].context[6:]
     assert len(texts[0].hidden) == len(texts[0].context) - 1
     assert not model.length and model.outputs([5, 6, 7]).hidden is None
-
-
-def test_a_text_ends_at_a_stop_token(target):
-    stop = next(texts_of(target[0])).words[4]
-    ended = next(texts_of(target[0], frozenset([stop])))
-    assert len(ended.words) <= 5 and ended.context[-1] == stop

@@ -170,11 +170,6 @@ def test_a_tensor_of_another_shape_is_named_with_both_shapes(tmp_path):
     assert message == "the MTP head of m has fc.weight [64, 64] where its config.json says [64, 128]"
 
 
-def test_a_head_of_another_target_is_refused_with_both_sizes(tmp_path):
-    message = refused(tmp_path, lambda t: t, error=Refused, size=128)
-    assert message == "the MTP head of m reads states of [64], and the target's have 128"
-
-
 def test_a_second_layer_and_unknown_tensors_are_refused(tmp_path):
     second = {"mtp.layers.1.input_layernorm.weight": np.zeros(SIZE, np.float32)}
     assert "several layers" in refused(tmp_path / "a", lambda t: t | second, error=Refused)

@@ -1,15 +1,12 @@
 """Drafting over some tokens only: the same scores for them, no odds for the others, whatever the output head is."""
 
-import copy
-
 import mlx.core as mx
 import mlx.nn as nn
 import numpy as np
 import pytest
 
-from fakes.heads import cached_head, tiny_target
 from specdec_cli.engine.heads.load import Text
-from specdec_cli.engine.heads.shortlist import MOST_SEEN, NO_ODDS, Shortlist, coverage, shortlist_for
+from specdec_cli.engine.heads.shortlist import NO_ODDS, Shortlist, coverage, shortlist_for
 from specdec_cli.engine.hidden import OutputHead
 from specdec_cli.engine.sampling.warps import Sampling, log_probs
 
@@ -68,29 +65,6 @@ def test_each_conversation_has_the_tokens_of_its_own_text():
     other, hidden = one.fresh(), mx.random.normal((1, D), key=mx.random.key(1))
     assert float(one.logits(hidden)[0, 1200]) != NO_ODDS == float(other.logits(hidden)[0, 1200])
     assert float(other.logits(hidden)[0, 1990]) != NO_ODDS
-
-
-def test_the_oldest_tokens_of_a_long_text_give_way():
-    cut = Shortlist(output_head("plain"), FIRST)
-    cut.see(range(FIRST, FIRST + MOST_SEEN + 10))
-    found = cut.logits(mx.ones((1, D)))[0]
-    assert float(found[FIRST]) == NO_ODDS != float(found[FIRST + MOST_SEEN + 9])
-
-
-def test_a_heads_text_is_seen_from_the_prompt_on():
-    target = tiny_target()
-    head = cached_head(target, first=8, always=(2,))
-    context = [1, 50, 60, 70]
-    output = target.fresh().forward(mx.array(context[:-1]))
-    head.hand_over(context, output.hidden)
-    scores = np.array(head.logits(head.first().scored)[0])
-    exact = np.array(head.head.output_head.logits(head.first().scored)[0])
-    inside = [*range(8), 50, 60, 70]
-    np.testing.assert_allclose(scores[inside], exact[inside], atol=1e-5)
-    assert (np.delete(scores, inside) == NO_ODDS).all()
-    whole = copy.copy(head.head)
-    whole.shortlist = None
-    assert head.step_bytes < whole.step_bytes
 
 
 def text(prompt, words):

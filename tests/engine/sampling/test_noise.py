@@ -37,12 +37,6 @@ def test_several_positions_drawn_at_once_have_the_noise_each_has_alone(monkeypat
     np.testing.assert_array_equal(together, np.stack(alone))
 
 
-@pytest.mark.parametrize("seed", [0, 2**40 + 5])
-def test_a_key_is_the_one_that_mlx_makes_of_its_64_bits(seed):
-    key = np.array(Noise(seed)._keys("accept", 3, 1))[0].astype(np.uint64)
-    np.testing.assert_array_equal(np.array(mx.random.key(int(key[0]) << 32 | int(key[1]))), key)
-
-
 def kolmogorov(samples, cdf):
     """Largest distance between the samples' empirical law and `cdf`."""
     samples = np.sort(samples)
