@@ -19,7 +19,7 @@ from specdec_cli.engine.drafters.stepwise import ModelDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import cut_after_stop
 from specdec_cli.engine.sampling.acceptance import greedy
-from specdec_cli.kinds import all_kinds
+from specdec_cli.kinds import DRAFTERS
 
 PIPELINES = pytest.mark.parametrize(
     "ahead", [False, True], ids=["one round at a time", "the next round queued"], indirect=True
@@ -82,7 +82,7 @@ def test_greedy_tokens_equal_mlx_lm_for_every_k(pairs, expected, role, k, ahead)
         assert context == [*prompt, *expected[role, i]]
 
 
-@pytest.mark.parametrize("name", all_kinds())
+@pytest.mark.parametrize("name", DRAFTERS)
 def test_every_registered_drafter_is_lossless(pairs, expected, name):
     target, draft = (CachedModel(network, name) for network in pairs["perturbed"])
     drafter, length = drafter_of(name, target, draft, greedy(target.vocab_size), 3)

@@ -329,8 +329,6 @@ class Adaptive:
         adaptive = cls(costs_from_dict(values["costs"]), max_k, reload_seconds)
         judged, accepted, tokens, fails = (float(values[name]) for name in ("judged", "accepted", "tokens", "fails"))
         since = inf if values["since"] is None else float(values["since"])
-        if not (0 <= accepted <= judged < inf and 0 <= tokens < inf and 0 <= fails < inf and since >= 0):
-            raise ValueError("tokens are accepted only where they were judged, and counts are not negative")
         adaptive.acceptance = Acceptance(judged, accepted)
         adaptive.tokens, adaptive._since, adaptive._fails = int(tokens), since, int(fails)
         if max_k and adaptive._best(adaptive._rates()).price < 1:  # it usually pays: nothing is saved up for a probe
