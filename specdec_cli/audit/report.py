@@ -457,7 +457,7 @@ def _memory() -> dict[str, Any]:
     """Bytes that mlx holds, and that the machine has wired."""
     from specdec_cli.engine.device import memory_use
 
-    return asdict(memory_use()) | {"wired_bytes": _wired_bytes()}
+    return memory_use() | {"wired_bytes": _wired_bytes()}
 
 
 def _state() -> dict[str, Any]:

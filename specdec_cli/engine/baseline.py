@@ -38,25 +38,12 @@ Scores = Callable[[mx.array, mx.array], mx.array]
 def baseline(
     network: nn.Module, context: Sequence[int], max_tokens: int, stop_tokens: frozenset[int], clock: Clock
 ) -> Iterator[Round]:
-    """Greedy plain decoding by mlx-lm, one Round per token; `verify_seconds` is the time between tokens.
-
-    mlx-lm chooses in the model's own type (see `plain_steps`): an oracle for tokens in float32 alone.
-    """
+    """Greedy plain decoding by mlx-lm, one Round per token; `verify_seconds` is the time between tokens."""
     since = clock()
-    steps = generate_step(mx.array(list(context)), network, max_tokens=max_tokens)
-    for index, (token, _) in enumerate(steps):
+    for index, (token, _) in enumerate(generate_step(mx.array(list(context)), network, max_tokens=max_tokens)):
         now = clock()
         token = int(token)
-        yield Round(
-            index=index,
-            drafter=NONE.name,
-            draft=(),
-            accepted=0,
-            next=token,
-            emitted=(token,),
-            draft_seconds=0.0,
-            verify_seconds=now - since,
-        )
+        yield Round(index, NONE.name, (), 0, token, (token,), draft_seconds=0.0, verify_seconds=now - since)
         if token in stop_tokens:
             return
         since = clock()
@@ -141,13 +128,13 @@ def target_scores(
 
 def plain_caches(network: nn.Module, kv: KVQuantization | None) -> list[Any]:
     """mlx-lm's own caches, empty, quantized as `kv` says."""
-    return [_quantize(layer, kv) if kv else layer for layer in make_prompt_cache(network)]
 
+    def quantized(layer: Any) -> Any:
+        if isinstance(layer, CacheList):
+            return CacheList(*map(quantized, layer.caches))
+        return layer.to_quantized(kv.group_size, kv.bits) if kv and type(layer) is KVCache else layer
 
-def _quantize(layer: Any, kv: KVQuantization) -> Any:
-    if isinstance(layer, CacheList):
-        return CacheList(*(_quantize(part, kv) for part in layer.caches))
-    return layer.to_quantized(kv.group_size, kv.bits) if type(layer) is KVCache else layer
+    return [quantized(layer) for layer in make_prompt_cache(network)]
 
 
 # An error may lift other tokens than the best two.
@@ -216,8 +203,7 @@ def passes(positions: int, rows: int) -> Iterator[Pass]:
         yield Pass("repeated", start, min(rows, positions - start), 1)
     start, count = 0, 0
     while start < positions:
-        true = 1 + (count // 2) % (rows - 1) if count % 2 else rows
-        true = min(true, positions - start)
+        true = min(1 + (count // 2) % (rows - 1) if count % 2 else rows, positions - start)
         yield Pass("rejected", start, true, true)
         start, count = start + true, count + 1
 
@@ -233,10 +219,7 @@ class RowLeads:
 
 
 def row_leads(target: CachedModel, text: KnownText, rows: int) -> Iterator[RowLeads]:
-    """The leads in `text` in passes of `rows` rows, as `passes` orders them. What `target` has read is replaced.
-
-    At the end of the context there is no room for wrong tokens, and passes have fewer rows.
-    """
+    """The leads in `text` in passes of `rows` rows, as `passes` orders them. What `target` has read is replaced."""
     prompt, tokens = list(text.prompt), text.tokens
     reading = None
     for one in passes(len(tokens), rows):
@@ -284,8 +267,7 @@ def _draft_tokens(target: CachedModel, text: KnownText, one: Pass, rows: int) ->
 
     mlx reads a learned position beyond the last one out of bounds.
     """
-    end = one.start + one.true
-    wrong = rows - one.true
+    end, wrong = one.start + one.true, rows - one.true
     if target.context_limit is not None:
         wrong = min(wrong, target.context_limit - len(text.prompt) - end + 1)
     last = len(text.positions) - 1

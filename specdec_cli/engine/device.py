@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache, wraps
 from importlib.metadata import version
 from statistics import median
@@ -66,8 +65,6 @@ def float32_products() -> str:
 
     Tried out rather than looked up: CUDA devices and Apple's GPUs from M5 on round unless MLX_ENABLE_TF32 is 0.
     """
-    if backend() == "cpu":
-        return "float32"
     kept = 1.0 + 2.0**-12  # TF32 has no such number
     product = mx.full((512, 512), kept) @ mx.eye(512)
     return "float32" if float(mx.min(product)) == kept else "TF32"
@@ -198,18 +195,10 @@ def to_list(array: mx.array) -> list[int]:
     return cast(list[int], array.tolist())
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryUse:
-    """Bytes in arrays that are alive, in freed buffers that are kept, and the most that was alive at once."""
-
-    active_bytes: int
-    cache_bytes: int
-    peak_bytes: int
-
-
-def memory_use() -> MemoryUse:
-    """What mlx holds now; the peak is that since `reset_peak_memory`."""
-    return MemoryUse(active_memory_bytes(), mx.get_cache_memory(), peak_memory_bytes())
+def memory_use() -> dict[str, int]:
+    """Bytes in arrays that are alive, in freed buffers that are kept, and the most alive since `reset_peak_memory`."""
+    active, peak = active_memory_bytes(), peak_memory_bytes()
+    return {"active_bytes": active, "cache_bytes": mx.get_cache_memory(), "peak_bytes": peak}
 
 
 def bound_memory() -> None:

@@ -19,7 +19,7 @@ from specdec_cli.engine import device
 from specdec_cli.engine.device import EMITTED_TOKENS, FreedBuffers
 from specdec_cli.engine.draft import NOTHING, Draft
 from specdec_cli.engine.draft_length.adaptive import DraftLength
-from specdec_cli.engine.drafters.base import Drafter, Verified
+from specdec_cli.engine.drafters.base import Drafter
 from specdec_cli.engine.failure import is_finite, not_finite, witness
 from specdec_cli.engine.model import CachedModel, Output
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule, Logprobs, Verdict, logprobs
@@ -172,7 +172,7 @@ class Pipeline:
         self._context += round.emitted
         self._target.commit(self._context, len(self._context) - (self._pass is None))
         hidden = None if self._hidden is None else self._hidden[:emitted]
-        self._drafter.commit(Verified(self._context, hidden))
+        self._drafter.commit(self._context, hidden)
         self._rule.commit(round.emitted)
         self._freed.count(emitted)
 

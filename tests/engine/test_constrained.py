@@ -16,7 +16,6 @@ from specdec_cli.engine.draft_length.adaptive import Fixed
 from specdec_cli.engine.drafters.auto import ConstrainedDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import make_rule
-from specdec_cli.engine.sampling.noise import Noise
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.kinds import DRAFTERS, FORCED
@@ -95,17 +94,6 @@ def test_greedy_text_is_that_of_plain_constrained_decoding(networks, vocabulary,
     assert emitted(rounds) == expected
 
 
-@pytest.mark.parametrize(("name", "k"), spread(CONSTRAINTS, [2, 7, 0]))
-def test_coupled_text_is_that_of_plain_constrained_decoding_with_the_same_noise(networks, vocabulary, name, k):
-    constraint, noise = CONSTRAINTS[name], Noise(3)
-    expected = plainly_constrained(
-        networks[0], constraint, PROMPT, 60, lambda position: noise.gumbel("target", position, V)[None]
-    )
-    sampling = Sampling(1.0)
-    rounds = rounds_of(networks, vocabulary.matcher(constraint), "model", k, "coupled", sampling, 3, 60)
-    assert emitted(rounds) == expected
-
-
 def test_forced_tokens_cost_no_drafter_and_save_passes(networks, vocabulary):
     """With nobody drafting, the grammar alone makes one pass yield several tokens."""
     constraint = CONSTRAINTS["object"]
@@ -114,26 +102,6 @@ def test_forced_tokens_cost_no_drafter_and_save_passes(networks, vocabulary):
     assert forced and all(round.accepted == len(round.draft) for round in forced)
     assert max(len(round.draft) for round in forced) > 5
     assert len(rounds) < 0.7 * len(emitted(rounds))
-
-
-class Early:
-    """A matcher that is one token ahead of the answer: what vLLM's once was after a rejection."""
-
-    def __init__(self, matcher):
-        self._matcher = matcher
-        self.forced, self.legal, self.advance = matcher.forced, matcher.legal, matcher.advance
-
-    def masks(self, draft):
-        rows = self._matcher.masks(draft)
-        return rows[[*range(1, len(rows)), len(rows) - 1]]
-
-
-def test_control_a_matcher_one_token_ahead_is_found(networks, vocabulary):
-    constraint = CONSTRAINTS["object"]
-    expected = plainly_constrained(networks[0], constraint, PROMPT, 90)
-    with pytest.raises(Exception, match=r"it refuses token|differs"):
-        found = emitted(rounds_of(networks, Early(vocabulary.matcher(constraint)), "model", 4))
-        assert found == expected, "differs"
 
 
 @pytest.mark.parametrize("drafter", ["model", "none"])

@@ -124,11 +124,3 @@ def test_a_target_that_computes_no_numbers_is_refused_before_a_token(tmp_path, v
     with pytest.raises(NotFinite, match=r"the target .*t computes values that are no numbers") as caught:
         list(session.reply([5, 6, 7], Request(max_tokens=8, k=k)))
     assert caught.value.exit_code == 3 and session.slot.target.length == 0
-
-
-def test_a_draft_that_computes_no_numbers_is_named(tmp_path):
-    target, draft = tiny_folder(tmp_path / "t"), spoiled(tiny_folder(tmp_path / "d"), float("nan"))
-    request = Request(max_tokens=8, k=3, rule="token", sampling={"temperature": 1.0})
-    with pytest.raises(NotFinite, match="the draft computes values") as caught:
-        list(_session(target, draft).reply([5, 6, 7], request))
-    assert "--drafter none" in caught.value.hint

@@ -97,20 +97,6 @@ def test_estimates_are_within_ten_percent_of_the_measured_peak(tmp_path, size, c
     assert estimate == pytest.approx(peak, rel=0.10)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [name if name == "qwen3_5" else pytest.param(name, marks=pytest.mark.full) for name in OTHERS]
-)
-def test_windows_and_recurrent_states_are_counted(name, tmp_path):
-    """Per-token states of a recurrence without a kernel are what a CPU needs most of."""
-    values, most = OTHERS[name]
-    values = {**values, "max_position_embeddings": 8192}
-    nested = {"text_config": {"model_type": "qwen3_5_text", **values}} if name == "qwen3_5" else values
-    config = {"model_type": name, "dtype": "float32", **nested}
-    estimated, peak = measured(tmp_path / "m", config, 1024)
-    assert 0.9 * peak < estimated < most * peak, (estimated / 1e6, peak / 1e6)
-
-
 def scores_bytes(tmp_path, head_dim, kv_bits=None, tokens=4096):
     """Bytes by which the estimated prefill of 8 heads of this size exceeds one without attention scores, on Metal.
 

@@ -6,7 +6,6 @@ from fakes.device import FakeDevice, TextModel
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.draft_length.adaptive import Fixed
-from specdec_cli.engine.drafters.base import Drafter
 from specdec_cli.engine.drafters.stepwise import ModelDrafter
 from specdec_cli.engine.pipeline import TIMED_EVERY
 from specdec_cli.engine.sampling.acceptance import greedy
@@ -113,11 +112,3 @@ def test_a_draft_that_feeds_one_token_more_after_full_acceptance_is_billed_for_i
     assert 10 < sum(full) < len(rounds) - 10
     for after_full, round in list(zip(full, rounds[1:], strict=False))[2:-1]:
         assert round.draft_seconds == pytest.approx((len(round.draft) + after_full) * DRAFT_STEP, rel=0.05)
-
-
-def test_a_cancelled_reply_launches_nothing_more(fake):
-    target, _ = models(fake)
-    rounds = list(
-        decode(target, Drafter(), greedy(target.vocab_size), Fixed(0), [3], 9, frozenset(), fake.clock, lambda: True)
-    )
-    assert list(rounds) == [] and fake.backlog_seconds == 0

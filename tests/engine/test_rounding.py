@@ -8,7 +8,7 @@ import pytest
 
 from fakes.models import TINY, tiny_network
 from specdec_cli.audit.rounding import difference
-from specdec_cli.engine.baseline import KnownText, Position, mlx_lm_leads, passes, plain_steps, row_leads
+from specdec_cli.engine.baseline import KnownText, Position, mlx_lm_leads, plain_steps, row_leads
 from specdec_cli.engine.model import CachedModel
 
 PROMPT = [5, 9, 130, 77]
@@ -25,22 +25,6 @@ def network(dtype, bits=None):
 def text_of(net, tokens=12):
     steps = plain_steps(net, PROMPT, tokens, frozenset(), lambda _, logits: logits)
     return KnownText(PROMPT, [Position.of(step) for step in steps])
-
-
-@pytest.mark.parametrize(("positions", "rows"), [(1, 5), (4, 2), (31, 5), (31, 1)])
-def test_every_position_is_read_whole_repeated_at_every_row_it_can_have_and_in_rejected_drafts(positions, rows):
-    read = {
-        name: [
-            (one.start + row, row) for one in passes(positions, rows) if one.reading == name for row in range(one.true)
-        ]
-        for name in ("whole", "repeated", "rejected")
-    }
-    everywhere = list(range(positions))
-    assert [position for position, _ in read["whole"]] == everywhere
-    if rows > 1:
-        assert sorted(read["repeated"]) == [(p, row) for p in everywhere for row in range(min(rows, p + 1))]
-        assert [position for position, _ in read["rejected"]] == everywhere
-    assert all(1 <= one.kept <= one.true <= rows for one in passes(positions, rows))
 
 
 @pytest.mark.parametrize(("dtype", "bits", "rows"), [(mx.bfloat16, None, 5), (mx.bfloat16, 4, 2)])

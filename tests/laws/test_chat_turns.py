@@ -94,22 +94,6 @@ def test_a_stopped_reply_is_history_as_far_as_it_came(pair):
     assert prefill.cached_tokens > 0
 
 
-@pytest.mark.slow
-def test_undo_clear_and_retry_leave_the_caches_right(pair):
-    session = recorded(*pair)
-    talk, _, _ = chat_with(session, **COUPLED)
-    talk.ask(MESSAGES[0])
-    talk.ask(MESSAGES[1])
-    run_command(talk, "/retry")
-    assert run_command(talk, "/undo") == MESSAGES[1]
-    talk.ask(MESSAGES[2])
-    run_command(talk, "/clear")
-    talk.ask(MESSAGES[3])
-    assert len(talk.conversation.turns) == 1
-    for ids, request, _, finish in session.replies:
-        assert finish.tokens == fresh_tokens(pair, ids, request)
-
-
 def test_attempts_are_equal_for_every_k_and_drafter(pair):
     session = recorded(*pair)
     ids = session.chat_tokens(MESSAGES[0])

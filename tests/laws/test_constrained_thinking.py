@@ -6,7 +6,6 @@ Each test names the fault of another runtime that it would have found, by projec
 import re
 import time
 
-import numpy as np
 import pytest
 
 from fakes.drafting import drafter_of
@@ -21,7 +20,6 @@ from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.noise import Noise
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
-from specdec_cli.errors import SpecdecError
 from specdec_cli.models.grammar import Vocabulary
 from specdec_cli.models.text import Thinking
 from specdec_cli.request import Constraint
@@ -99,34 +97,3 @@ def test_the_tag_comes_at_every_place_of_a_draft_and_the_answer_keeps_its_shape(
             thought, _, answer = tokenizer.decode(text[:-1]).partition("</think>")
             assert re.fullmatch(f"\n{{0,2}}{EXPRESSION}", answer) and "</think>" not in thought
     assert after > 0 and len(places) > 1
-
-
-class Late:
-    """A matcher that only looks for the tag between rounds: vLLM's of #34650."""
-
-    def __init__(self, vocabulary):
-        self._free, self._held = True, vocabulary.matcher(SHAPE)
-
-    def forced(self):
-        return [] if self._free else self._held.forced()
-
-    def legal(self, draft):
-        return len(draft) if self._free else self._held.legal(draft)
-
-    def masks(self, draft):
-        return np.full((len(draft) + 1, -(-V // 32)), -1, np.int32) if self._free else self._held.masks(draft)
-
-    def advance(self, tokens):
-        if not self._free:
-            self._held.advance(tokens)
-        elif END in tokens:
-            self._free = False
-            self._held.advance(tokens[tokens.index(END) + 1 :])
-
-
-def test_control_a_grammar_that_is_switched_on_between_rounds_is_found(networks, vocabularies):
-    watched = Watched(thinking_tokenizer(False), EXPRESSION, False)
-    expected = plainly_thinking(networks[0], watched, PROMPT, 80)
-    with pytest.raises((AssertionError, SpecdecError), match=r"it refuses token|differs"):
-        for k in range(1, 9):
-            assert emitted(rounds_of(networks, Late(vocabularies[False]), k)) == expected, "differs"

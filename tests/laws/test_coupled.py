@@ -17,7 +17,7 @@ from mlx_lm.generate import generate_step
 from fakes.drafting import drafter_of
 from fakes.models import TINY, tiny_network
 from specdec_cli.engine.decode import decode
-from specdec_cli.engine.draft import NO_TOKENS, Draft
+from specdec_cli.engine.draft import Draft
 from specdec_cli.engine.draft_length.adaptive import Fixed
 from specdec_cli.engine.drafters.base import Drafter
 from specdec_cli.engine.model import CachedModel
@@ -158,19 +158,3 @@ def test_penalties_count_each_token_once_whatever_became_of_the_draft(temperatur
     rounds = run(Clairvoyant(expected, right), 4, sampling, 3)
     assert text(rounds) == expected
     assert all(round.accepted == min(right, len(round.draft)) for round in rounds)
-
-
-class CountsDrafts(Sampler):
-    """Leaves in-flight tokens counted: a rejected one stays, an accepted one is counted again when it is emitted."""
-
-    def for_target(self, logits, pending, uncommitted=NO_TOKENS):
-        scores = super().for_target(logits, pending, uncommitted)
-        self._counts = self._counts.add(pending)
-        return scores
-
-
-@pytest.mark.parametrize(("temperature", "right"), CASES)
-def test_a_draft_that_stays_counted_is_noticed(temperature, right):
-    """Negative control of the test above."""
-    sampling, expected = with_penalties(temperature)
-    assert text(run(Clairvoyant(expected, right), 4, sampling, 3, CountsDrafts)) != expected

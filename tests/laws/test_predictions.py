@@ -57,13 +57,6 @@ def test_a_right_prediction_is_accepted_from_the_second_round_on_and_counted_apa
     assert finish.stats["drafted_by"] == finish.stats["accepted_by"] == {PREDICTED.name: 47}
 
 
-def test_the_model_never_sees_it(pair):
-    """The prompt has no token more, and the first token comes from the prompt alone."""
-    with_it, without = (reply(pair, text) for text in ("Q" * 200, ""))
-    assert with_it[0][0].next == without[0][0].next
-    assert len(with_it[1].tokens) == len(without[1].tokens)
-
-
 # Each further row costs most of a pass, as on a small CPU, and a draft step as much as a plain one.
 DEAR = DrivenPair(Machine("dear rows", 1.0, {2: 1.8, 32: 25.8}), 1.0, "a chip that nobody knows", flat=32)
 

@@ -6,7 +6,7 @@ import pytest
 
 from fakes.chat import BYTES, networks, tokenizer_in
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.events import Prefill, RoundDone
+from specdec_cli.events import RoundDone
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
 from specdec_cli.session.session import LoadedPair
@@ -50,15 +50,3 @@ def test_two_slots_interleaved_round_by_round_equal_two_runs_alone(pair, seed):
     assert [said(found) for found in events] == alone
     rounds = [event.round for event in events[0] if isinstance(event, RoundDone)]
     assert any(round.accepted for round in rounds) and any(round.rejected is not None for round in rounds)
-
-
-@pytest.mark.slow
-def test_a_second_turn_reads_only_what_is_new_although_the_other_slot_spoke_between(pair):
-    mine, theirs = pair.session(), pair.session()
-    first = said(mine.reply(*asked(PROMPTS[0])))
-    said(theirs.reply(*asked(PROMPTS[1])))
-    turn = [*PROMPTS[0], *first, 9, 8, 7]
-    events = list(mine.reply(*asked(turn)))
-    prefill = next(event for event in events if isinstance(event, Prefill))
-    assert prefill.cached_tokens >= len(PROMPTS[0]) - 1
-    assert said(events) == said(pair.session().reply(*asked(turn)))

@@ -17,7 +17,7 @@ from specdec_cli.engine import device
 from specdec_cli.engine.draft import NOTHING, Draft
 from specdec_cli.engine.draft_length.acceptance import MAX_LOOKUP, SHORTEST_MATCH, LookupAcceptance
 from specdec_cli.engine.draft_length.adaptive import DraftLength, Fixed
-from specdec_cli.engine.drafters.base import Drafter, DrafterAround, Parts, Verified
+from specdec_cli.engine.drafters.base import Drafter, DrafterAround, Parts
 from specdec_cli.engine.drafters.stepwise import make_head, make_model
 from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton
 from specdec_cli.engine.sampling.sampler import Constraint
@@ -128,12 +128,9 @@ class AutoDrafter(DrafterAround):
             return draft_from(self._text, min(self._looked_up, k))
         return self._drafter.propose(context, min(self._model_k, k)) if self._model_k else NOTHING
 
-    def commit(self, verified: Verified) -> None:
-        self._judge(verified.context)
-        super().commit(verified)
-
-    def _judge(self, context: Sequence[int]) -> None:
+    def commit(self, context: Sequence[int], hidden: mx.array | None = None) -> None:
         """The text goes on; each new token of the answer tells what a lookup would have been worth there."""
+        super().commit(context, hidden)
         if not self._text.open():
             return
         if not len(self._text):
@@ -168,8 +165,8 @@ class NgramDrafter(Drafter):
             return NOTHING
         return draft_from(self.text, k)
 
-    def commit(self, verified: Verified) -> None:
-        self.text.follow(verified.context)
+    def commit(self, context: Sequence[int], hidden: mx.array | None = None) -> None:
+        self.text.follow(context)
 
 
 class ConstrainedDrafter(DrafterAround):

@@ -40,18 +40,6 @@ class Parts:
     predicted: Sequence[int] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Verified:
-    """The facts after a round: `context`, and the target's `hidden` states [n, D] of its newest positions, if exposed.
-
-    The last row is the state that the last token of `context` was chosen from, or would have been: while a prompt is
-    read, that token is the first that is not read yet.
-    """
-
-    context: Sequence[int]
-    hidden: mx.array | None = None
-
-
 class Drafter:
     """A drafter needs `propose` and `commit`; every other method has a default that does nothing."""
 
@@ -61,8 +49,12 @@ class Drafter:
         """At most `k` tokens that may follow `context`, queued on the device; fewer or none is legal."""
         return NOTHING
 
-    def commit(self, verified: Verified) -> None:
-        """The round is over: the verified context, whatever was proposed. Also called for each chunk of the prompt."""
+    def commit(self, context: Sequence[int], hidden: mx.array | None = None) -> None:
+        """The round is over: the verified `context`, whatever was proposed. Also called for each chunk of the prompt.
+
+        `hidden` are the target's states [n, D] of its newest positions, if exposed: the last token of `context` was
+        chosen from the last one, or, while a prompt is read, is the first token after it.
+        """
 
     def keeps(self, context: Sequence[int]) -> int:
         """Before the target reads `context`: the leading positions whose hidden states are not needed again."""
@@ -120,8 +112,8 @@ class DrafterAround(Drafter):
     def prefill(self, context: Sequence[int]) -> Iterator[int]:
         yield from self._drafter.prefill(context)
 
-    def commit(self, verified: Verified) -> None:
-        self._drafter.commit(verified)
+    def commit(self, context: Sequence[int], hidden: mx.array | None = None) -> None:
+        self._drafter.commit(context, hidden)
 
     def release(self) -> None:
         self._drafter.release()
@@ -131,7 +123,7 @@ def read_together(target: CachedModel, drafter: Drafter, context: Sequence[int])
     """`target` reads all but the last token of `context`, a chunk a step, and `drafter` the states it asked for."""
     for output in target.prefill(context):
         if output.hidden is not None:
-            drafter.commit(Verified(context[: target.length + 1], output.hidden))
+            drafter.commit(context[: target.length + 1], output.hidden)
         yield output
 
 

@@ -12,7 +12,7 @@ import mlx.core as mx
 
 from specdec_cli.engine import device
 from specdec_cli.engine.draft import NO_TOKENS, NOTHING, Draft
-from specdec_cli.engine.drafters.base import Drafter, Parts, Verified, read_together
+from specdec_cli.engine.drafters.base import Drafter, Parts, read_together
 from specdec_cli.engine.heads.cached import CachedHead
 from specdec_cli.engine.heads.mtp import Step
 from specdec_cli.engine.model import CachedModel
@@ -107,11 +107,10 @@ class ModelDrafter(StepwiseDrafter):
             return mx.pad(logits, [(0, 0), (0, lacking)], constant_values=-mx.inf)
         return logits[:, : self._vocab_size]
 
-    def commit(self, verified: Verified) -> None:
-        if not self._began:
-            return  # chunks of a prompt that is still being read: an earlier reply's caches wait for `prefill`
-        # All emitted tokens but the last were this drafter's own, so what it has read of them stays.
-        self._draft.commit(verified.context, len(verified.context) - 1)
+    def commit(self, context: Sequence[int], hidden: mx.array | None = None) -> None:
+        if self._began:  # while a prompt is still being read, an earlier reply's caches wait for `prefill`
+            # All emitted tokens but the last were this drafter's own, so what it has read of them stays.
+            self._draft.commit(context, len(context) - 1)
 
     def release(self) -> None:
         super().release()
@@ -146,9 +145,9 @@ class MtpDrafter(StepwiseDrafter):
         for _ in read_together(self._target, self, context):
             yield self._target.length
 
-    def commit(self, verified: Verified) -> None:
-        if verified.hidden is not None:
-            self._head.hand_over(verified.context, verified.hidden)
+    def commit(self, context: Sequence[int], hidden: mx.array | None = None) -> None:
+        if hidden is not None:
+            self._head.hand_over(context, hidden)
 
     def propose(self, context: Sequence[int], k: int) -> Draft:
         return super().propose(context, k) if self._head.follows(context) else NOTHING

@@ -162,15 +162,14 @@ class CachedHead:
         self._cut(max(min(common_prefix(self._context, context), len(context)) - 1, 0))
         return self.length
 
-    def hand_over(self, context: Sequence[int], hidden: mx.array) -> bool:
+    def hand_over(self, context: Sequence[int], hidden: mx.array) -> None:
         """States [T, D] of the positions before the last T tokens of `context`, which begins as it did before.
 
-        Those of positions already held take their place. Returns whether all positions are held now: false if some
-        between those held and these were never handed over, and these are not kept.
+        Those of positions already held take their place. They are not kept if some before them were never handed over.
         """
         start = len(context) - 1 - hidden.shape[0]
         if start > self.length:
-            return False
+            return
         self._cut(start)
         new = context[len(self._context) :]
         self._context += new
@@ -183,7 +182,6 @@ class CachedHead:
             self._read(states[:-1])
             self._waiting = [states[-1:]]
             mx.async_eval(self._cache.state)
-        return True
 
     def first(self) -> Step:
         """The output [1, D] after all that was handed over; lazy. Only where `follows` says so."""
@@ -218,13 +216,12 @@ class CachedHead:
     def _cut(self, length: int) -> None:
         """Hold the states of the first `length` positions at most."""
         self._take_back()
-        if length >= self.length:
-            return
-        self._last = None
-        kept = max(length - self.cached, 0)
-        self._waiting = [mx.concatenate(self._waiting)[:kept]] if kept else []
-        self._trim(max(self.cached - length, 0))
-        del self._context[length + 1 :]
+        if length < self.length:
+            self._last = None
+            kept = max(length - self.cached, 0)
+            self._waiting = [mx.concatenate(self._waiting)[:kept]] if kept else []
+            self._trim(max(self.cached - length, 0))
+            del self._context[length + 1 :]
 
     def _trim(self, entries: int) -> None:
         if entries and self._cache.trim(entries) != entries:

@@ -16,7 +16,6 @@ from specdec_cli.engine.cache.kinds import (
     state_of,
 )
 from specdec_cli.engine.cache.window import WindowKVCache
-from specdec_cli.errors import Refused
 
 MAKERS = {
     "KVCache": KVCache,
@@ -45,11 +44,6 @@ def test_a_ring_becomes_a_window_and_only_plain_caches_are_quantized():
     assert all(rolling(layer, None) is layer for layer in layers)
     window = rolling(CacheList(RotatingKVCache(16)), None).caches[0]
     assert type(window) is WindowKVCache and window.max_size == 16
-
-
-def test_a_ring_that_keeps_its_first_tokens_is_refused():
-    with pytest.raises(Refused, match="keeps its first 4 tokens"):
-        rolling(RotatingKVCache(16, keep=4), None)
 
 
 @pytest.mark.parametrize("name", MAKERS)

@@ -40,19 +40,6 @@ def test_within_the_last_pass_every_length_is_reached_exactly(network, kept):
     np.testing.assert_allclose(np.array(logits[-1]), fresh(network, [*TEXT[:kept], 7]), atol=2e-3)
 
 
-def test_far_back_it_says_how_far_it_came_and_is_right_there(network):
-    caches = Caches(network)
-    for at in range(0, 80, 8):
-        feed(caches, network, TEXT[at : at + 8])
-        caches.evaluate()
-        if at == 16:
-            caches.snapshot()
-    reached = caches.rollback(30)
-    assert reached <= 30 and reached in (0, 24, 30)
-    logits = feed(caches, network, TEXT[reached:35])
-    np.testing.assert_allclose(np.array(logits[-1]), fresh(network, TEXT[:35]), atol=2e-3)
-
-
 def test_no_place_in_what_was_taken_back_is_returned_to(network):
     caches = Caches(network)
     feed(caches, network, TEXT[:20])

@@ -65,13 +65,6 @@ def test_hostile_text_costs_under_three_percent_in_256_tokens(machine):
     assert against_plain(machine, HOSTILE, 256) >= 0.97
 
 
-@pytest.mark.parametrize("tokens", [16, 64])
-@machines
-def test_short_answers_to_a_long_prompt_do_not_pay_for_reading_it(machine, tokens):
-    for text in (CODE, HOSTILE):
-        assert against_plain(machine, text, tokens, prompt=4096) >= 1 / 1.03
-
-
 def test_a_second_reply_starts_where_the_first_ended():
     machine, length = BY_NAME["M4 Pro (mlx 3852)"], Adaptive()
     first = adaptive(machine, CODE, 500, 1, length=length).ks

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from fakes.models import TINY, tiny_network
-from specdec_cli.engine.drafters.base import Verified
 from specdec_cli.engine.drafters.stepwise import ModelDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy, make_rule
@@ -37,16 +36,6 @@ def drafter(network=NETWORK, vocab_size=V, rule=None):
 def test_a_greedy_draft_is_how_the_model_continues(k):
     draft = drafter().propose(PROMPT, k)
     assert (draft.tokens.tolist(), draft.log_q, draft.drafter) == (continued(PROMPT, k), None, "model")
-
-
-@pytest.mark.parametrize("accepted", [0, 2, 4])
-def test_what_was_rejected_leaves_its_caches(accepted):
-    found, context = drafter(), list(PROMPT)
-    for correction in (7, 8, 9):
-        drafted = found.propose(context, 4).tokens.tolist()
-        context += [*drafted[:accepted], correction]
-        found.commit(Verified(context))
-    assert found.propose(context, 4).tokens.tolist() == continued(context, 4)
 
 
 def test_it_is_ready_after_its_first_reading_until_too_much_is_unread():

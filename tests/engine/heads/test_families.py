@@ -11,7 +11,6 @@ import pytest
 from fakes.plain_head import PlainHead
 from fakes.raw_families import CONFIGS, NAMES, raw_family
 from fakes.raw_qwen import write_checkpoint
-from specdec_cli.engine.drafters.base import Verified
 from specdec_cli.engine.drafters.stepwise import MtpDrafter
 from specdec_cli.engine.heads.cached import CachedHead, Head
 from specdec_cli.engine.heads.load import load_head
@@ -52,7 +51,7 @@ def played(case, recipe=None):
     head = CachedHead(Head(module, target.network, "m"))
     drafter, context, found = MtpDrafter(head, target, greedy(target.vocab_size)), [*PROMPT, 5], []
     for chunk in target.prefill(context):
-        drafter.commit(Verified(context[: target.length + 1], chunk.hidden))
+        drafter.commit(context[: target.length + 1], chunk.hidden)
     for index in range(ROUNDS):
         draft = drafter.propose(context, K).tokens.tolist()
         states = target.fresh().forward(mx.array(context[:-1])).hidden
@@ -60,7 +59,7 @@ def played(case, recipe=None):
         output, (accepted, correction) = target.outputs(context, mx.array(draft, dtype=mx.int32)), verdict(index)
         context += [*draft[:accepted], correction]
         target.commit(context, len(context) - 1)
-        drafter.commit(Verified(context, output.hidden[: accepted + 1]))
+        drafter.commit(context, output.hidden[: accepted + 1])
         assert head.cached <= len(context) - 1
     return found
 

@@ -10,7 +10,6 @@ import mlx.core as mx
 import pytest
 
 from fakes.raw_qwen import config_of, raw_tensors, write_checkpoint
-from specdec_cli.engine.drafters.base import Verified
 from specdec_cli.engine.drafters.stepwise import MtpDrafter
 from specdec_cli.engine.heads.cached import CachedHead, Head
 from specdec_cli.engine.heads.load import load_head
@@ -33,13 +32,13 @@ def proposals(folder, rounds, k, **more):
     drafter = MtpDrafter(head, target, greedy(target.vocab_size))
     context, found = [*RECORDED["prompt"], RECORDED["bonus"]], []
     for chunk in target.prefill(context):
-        drafter.commit(Verified(context[: target.length + 1], chunk.hidden))
+        drafter.commit(context[: target.length + 1], chunk.hidden)
     for round in rounds:
         found.append(drafter.propose(context, k).tokens.tolist())
         output = target.outputs(context, mx.array(round["draft"], dtype=mx.int32))
         context += [*round["draft"][: round["accepted"]], round["next"]]
         target.commit(context, len(context) - 1)
-        drafter.commit(Verified(context, output.hidden[: round["accepted"] + 1]))
+        drafter.commit(context, output.hidden[: round["accepted"] + 1])
     return found
 
 

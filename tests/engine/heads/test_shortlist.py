@@ -59,14 +59,6 @@ def test_rows_that_do_not_score_by_themselves_are_noticed():
     assert not Shortlist(OutputHead(Normed(D, V), "__call__", V, D, None), 50).proven
 
 
-def test_each_conversation_has_the_tokens_of_its_own_text():
-    one = Shortlist(output_head("plain"), FIRST, always=(1990,))
-    one.see([1200])
-    other, hidden = one.fresh(), mx.random.normal((1, D), key=mx.random.key(1))
-    assert float(one.logits(hidden)[0, 1200]) != NO_ODDS == float(other.logits(hidden)[0, 1200])
-    assert float(other.logits(hidden)[0, 1990]) != NO_ODDS
-
-
 def text(prompt, words):
     return Text([*prompt, *words], len(prompt), mx.array(0))
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.dispatches import logit_rows
 from fakes.products import spread
 from specdec_cli.engine.sampling import cuts
 from specdec_cli.engine.sampling.cuts import HALF_VALUES, keys_of, top_tokens
@@ -115,32 +114,6 @@ def test_top_k_over_its_best_values_equals_a_sort_of_all(kind, k, dtype):
             assert ((law > -INF) == kept).all()
             normaliser = np.log(np.exp(scores[kept]).sum())
             np.testing.assert_allclose(law[kept], scores[kept] - normaliser, atol=3e-5, rtol=2e-6)
-
-
-SETTINGS = [
-    Sampling(0.7),
-    Sampling(0.7, min_p=0.05),
-    Sampling(0.7, 20),
-    Sampling(0.6, 20, 0.95),
-    Sampling(0.7, 0, 0.9),
-    Sampling(0.7, 0, 0.9, 0.1),
-]
-
-
-WIDTHS = [8_000] * 5 + [70_000]
-
-
-def rows_that_differ_alone(dtype, sampling, width):
-    logits = logit_rows(5, width, seed=3, dtype=dtype)
-    together = np.array(log_probs(logits, sampling))
-    alone = [np.array(log_probs(logits[i : i + 1], sampling))[0] for i in range(5)]
-    return [i for i in range(5) if not np.array_equal(together[i], alone[i])]
-
-
-@pytest.mark.parametrize(("sampling", "dtype", "width"), spread(SETTINGS, [mx.float32, *HALVES], WIDTHS))
-def test_a_row_among_others_has_bit_for_bit_the_law_it_has_alone(dtype, sampling, width):
-    """The draft passes one row at a time, the target several; `coupled` compares what they draw."""
-    assert rows_that_differ_alone(dtype, sampling, width) == []
 
 
 def all_halves(dtype):

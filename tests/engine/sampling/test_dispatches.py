@@ -59,21 +59,3 @@ def test_a_round_of_four_guesses_stays_within_its_budget(monkeypatch, tmp_path):
     over = [case for case, (drafted, _) in totals.items() if drafted > BUDGETS[case[1]]]
     assert not over, f"{over}\n{table}"
     assert min(drafted for drafted, _ in totals.values()) > 10, table  # something was counted
-
-
-@needs_fusing
-def test_a_plain_round_judges_nothing(monkeypatch, tmp_path):
-    """No kernel runs over an empty array: no scan, no gather, no comparison with a draft; greedy is an argmax, packed
-    with the largest logit, which tells whether they are numbers.
-
-    mlx's scan of an empty array dispatched a threadgroup of size 0 (mlx/backend/metal/scan.cpp).
-    """
-    counts = counted(monkeypatch, tmp_path, 0)
-    for (rule, name), found in counts.items():
-        if (GREEDY | SAMPLED)[name].counts_tokens:
-            continue
-        for plain in found:
-            # Top-p sums the masses up; nothing else scans.
-            assert plain["CumProd"] == 0 and plain["CumSum"] == ("top-p" in name), (rule, name, plain)
-            assert plain["Gather"] == 0 and plain["RandomBits"] == (rule != "greedy"), (rule, name, plain)
-    assert counts["greedy", "greedy"][0] == {"ArgReduce": 1, "Max": 1, "AsType": 1, "Concatenate": 3}

@@ -48,16 +48,6 @@ def test_each_row_of_the_target_counts_the_prompt_what_was_emitted_and_the_guess
         np.testing.assert_allclose(found[row], expected(LOGITS[row], prompt, answer, sampling), atol=1e-4)
 
 
-@given(prompt=TOKENS, emitted=TOKENS, ahead=TOKENS)
-def test_the_draft_passes_the_same_warps(prompt, emitted, ahead):
-    sampling = Sampling(0.8, repetition_penalty=1.4, frequency_penalty=0.25)
-    sampler = Sampler(sampling, 7, prompt, V)
-    if emitted:
-        sampler.commit(emitted)
-    found = np.array(sampler.for_draft(mx.array(LOGITS[:1]), [ids([token]) for token in ahead]))[0]
-    np.testing.assert_allclose(found, expected(LOGITS[0], prompt, [*emitted, *ahead], sampling), atol=1e-4)
-
-
 def test_noise_is_the_same_however_many_rows_are_asked_for_at_once():
     """Rows of one call, rows known already, and both together."""
     one_by_one = [np.array(Sampler(Sampling(1.0), 7, [1], V).target_noise(10 + i, 1))[0] for i in range(5)]
