@@ -21,11 +21,10 @@ from mlx_lm.models.cache import QuantizedKVCache
 
 from specdec_cli.engine import device
 from specdec_cli.engine.cache.kinds import KVQuantization, leaves
-from specdec_cli.engine.cache.rollback import Caches, Held, Snapshot, common_prefix
+from specdec_cli.engine.cache.rollback import Caches, common_prefix
 from specdec_cli.engine.device import READ_TOKENS, FreedBuffers, clear_cache
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.hidden import HiddenStates
-from specdec_cli.engine.stored import Unusable
 from specdec_cli.errors import Refused, reason
 from specdec_cli.request import MAX_UNREAD
 
@@ -160,21 +159,13 @@ class CachedModel:
         A pass that could be taken back is not in it: only snapshots and what trimming reaches can be returned to.
         """
         self.commit(self._read, len(self._read))  # nothing of what is queued
-        held = self._caches.held()
-        snapshots = [(kept.length, list(kept.states)) for kept in held.snapshots]
-        read = mx.array(self._read, dtype=mx.int32)
-        return {"read": read, "kinds": list(held.kinds), "states": list(held.states), "snapshots": snapshots}
+        return {"read": mx.array(self._read, dtype=mx.int32), **self._caches.stored()}
 
     def restore(self, values: Mapping[str, Any]) -> None:
         """Hold what was `stored`, of the same network. Raises: Unusable for that of another one, and is empty then."""
-        self._dry_run()
-        like = self._caches.held()
         self.forget()
-        read, kinds = values["read"].tolist(), tuple(values["kinds"])
-        if kinds != like.kinds or [set(state) for state in values["states"]] != [set(state) for state in like.states]:
-            raise Unusable("it holds other kinds of caches")
-        snapshots = tuple(Snapshot(length, tuple(states)) for length, states in values["snapshots"])
-        self._caches.take_up(Held(len(read), kinds, tuple(values["states"]), snapshots))
+        read = values["read"].tolist()
+        self._caches.restore(values, len(read))
         self._read = read
 
     @property
