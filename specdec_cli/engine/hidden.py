@@ -1,4 +1,4 @@
-"""The hidden states that a network's output head reads, and that head: found by watching a pass, never by a name.
+"""The hidden states that a network's output head reads, and that head, proven by a pass before it is used.
 
 Only the class of a watched module changes. Python looks `__call__` up in the class, so a watched module gets a subclass
 of its own class; mlx sees the same parameters and the same tree of modules. Watching a module twice nests.
@@ -8,7 +8,7 @@ Letters: T tokens of a pass, D hidden size, V vocabulary size.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -99,69 +99,35 @@ class OutputHead:
         return embedded
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Call:
-    """One call in a pass, by the arrays it took and gave."""
-
-    path: str
-    module: nn.Module
-    method: str
-    input: mx.array
-    output: mx.array
-
-    def may_score(self, vocab_size: int) -> bool:
-        """Whether it may be the head's: of hidden states [1, T, D], to at least a score for every token."""
-        wide = self.output.ndim == 3 and self.output.shape[-1] >= vocab_size
-        rows = self.input.ndim == 3 and self.input.shape[:2] == (1, TRIED_TOKENS)
-        return wide and rows and mx.issubdtype(self.input.dtype, mx.floating)
-
-    def embeds(self) -> bool:
-        """Whether it turns the tokens themselves into vectors."""
-        return mx.issubdtype(self.input.dtype, mx.integer) and self.output.ndim == 3 and self.method == "__call__"
-
-
 def find_output_head(network: nn.Module, name: str) -> OutputHead:
-    """The output head of `network`, whose `name` is for messages: the module whose output are the logits.
+    """The output head of `network`, whose `name` is for messages: `lm_head`, or the embedding where they are one.
 
-    Raises: Refused where a network scales, caps or mixes what its head says. No family with known heads does.
+    Raises: Refused where its output are not the logits, as where a network scales or caps them; no family with known
+    heads does.
     """
-    calls, logits = _watch_pass(network)
-    vocab_size = logits.shape[-1]
-    embedding = next((call.module for call in calls if call.embeds()), None)
-    scoring = [call for call in calls if call.may_score(vocab_size)]
-    for call in reversed(scoring):
-        head = OutputHead(call.module, call.method, vocab_size, call.input.shape[-1], embedding)
-        if same(head.logits(call.input[0]), logits):
-            return head
-    seen = ", ".join(dict.fromkeys(call.path for call in scoring)) or "no module scores the vocabulary"
+    modules = {path.rpartition(".")[2]: module for path, module in network.named_modules()}
+    embedding, tokens = modules.get("embed_tokens"), mx.arange(1, 1 + TRIED_TOKENS)[None]
+    for module, method in ((modules.get("lm_head"), "__call__"), (embedding, "as_linear")):
+        read: list[mx.array] = []
+
+        def note(
+            module: nn.Module, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any], read: list[mx.array] = read
+        ) -> Any:
+            read.append(args[0])
+            return original(module, *args, **kwargs)
+
+        if module is None:
+            continue
+        with hooked(module, note, method):
+            logits = network(tokens, cache=make_prompt_cache(network))[0]
+        if read:
+            head = OutputHead(module, method, logits.shape[-1], read[-1].shape[-1], embedding)
+            if same(head.logits(read[-1][0]), logits):
+                return head
     raise Refused(
-        f"{name}: its logits [{vocab_size}] are not the output of one head ({seen})",
+        f"{name}: its logits are not the output of one head",
         "heads need a model whose output head is a module; use a draft model or --drafter ngram",
     )
-
-
-def _watch_pass(network: nn.Module) -> tuple[list[Call], mx.array]:
-    """(calls, logits [T, V]) of a pass over a few tokens, with caches of its own."""
-    calls: list[Call] = []
-
-    def note(path: str, method: str) -> Handler:
-        def handler(module: nn.Module, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            output = original(module, *args, **kwargs)
-            first = output[0] if isinstance(output, tuple) and output else output
-            if args and isinstance(args[0], mx.array) and isinstance(first, mx.array):
-                calls.append(Call(path, module, method, args[0], first))
-            return output
-
-        return handler
-
-    with ExitStack() as stack:
-        for path, module in network.named_modules():
-            for method in ("__call__", "as_linear"):
-                if path and hasattr(type(module), method):
-                    stack.enter_context(hooked(module, note(path, method), method))
-        tokens = mx.arange(1, 1 + TRIED_TOKENS)[None]
-        logits: mx.array = network(tokens, cache=make_prompt_cache(network))[0]
-    return calls, logits
 
 
 def same(found: mx.array, expected: mx.array) -> bool:

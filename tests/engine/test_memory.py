@@ -10,8 +10,6 @@ from specdec_cli.engine import device
 from specdec_cli.engine.device import READ_TOKENS, Residency, bound_memory
 from specdec_cli.session.session import Session
 
-TURNS = 50
-
 
 @pytest.fixture
 def fake(monkeypatch):
@@ -21,34 +19,6 @@ def fake(monkeypatch):
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory):
     return networks("qwen3"), tokenizer_in(tmp_path_factory.mktemp("tokenizer"))
-
-
-def sized_as_8b_and_0_6b(session: Session, fake: FakeMemory) -> tuple[MeteredModel, MeteredModel]:
-    """The pair's passes take the memory of an 8B target and a 0.6B draft in 4 bits."""
-    target = MeteredModel(fake, 4_300_000_000, 36, 2048, heads=32)
-    draft = MeteredModel(fake, 350_000_000, 28, 2048, heads=16)
-    target.watch(session.slot.target)
-    draft.watch(session.slot.draft)
-    return target, draft
-
-
-def fifty_turns(pair, fake) -> tuple[MeteredModel, MeteredModel]:
-    session = recorded(*pair)
-    models = sized_as_8b_and_0_6b(session, fake)
-    chat, _, _ = chat_with(session, max_tokens=4, logit_bias=only_ascii(pair[1]))
-    for number in range(TURNS):
-        chat.ask(f"and turn number {number}, of many more to come?")
-    return models
-
-
-@pytest.mark.slow
-def test_fifty_turns_keep_less_than_the_bound_and_nothing_after_a_reply(fake, pair):
-    bound_memory()
-    assert fake.cache_limit == int(0.05 * fake.recommended) < GIGABYTE
-    target, _ = fifty_turns(pair, fake)
-    largest = max(fake.sizes[buffer] for buffer in target.kv)
-    assert fake.most_cached <= fake.cache_limit + largest and fake.in_cache == 0
-    assert fake.active == fake.wired  # wired is what is used, all of it and nothing else
 
 
 @pytest.mark.parametrize(

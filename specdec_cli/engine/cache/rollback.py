@@ -181,7 +181,7 @@ class Caches:
         return {"kinds": kinds, "states": states, "snapshots": snapshots}
 
     def restore(self, values: Mapping[str, Any], length: int) -> None:
-        """Hold what was `stored` after `length` tokens. Raises: Unusable for other kinds of caches; it is empty then."""
+        """Hold what was `stored` after `length` tokens. Raises: Unusable for other kinds, and is empty then."""
         self.reset()
         parts = leaves(self.layers)
         if [type(part).__name__ for part in parts] != values["kinds"]:
