@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from fakes.chat import chat_with, networks, only_ascii, recorded, tokenizer_in
-from fakes.memory import GIGABYTE, FakeMemory, MeteredModel
+from fakes.chat import networks, recorded, tokenizer_in
+from fakes.memory import GIGABYTE, FakeMemory
 from specdec_cli.engine import device
-from specdec_cli.engine.device import READ_TOKENS, Residency, bound_memory
-from specdec_cli.session.session import Session
+from specdec_cli.engine.device import READ_TOKENS, Residency
 
 
 @pytest.fixture

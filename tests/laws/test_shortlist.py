@@ -3,7 +3,6 @@
 The tiny target says tokens that no draft can have, so that corrections bring them.
 """
 
-import mlx.core as mx
 import pytest
 
 from fakes.chat import tokenizer_in
@@ -13,12 +12,9 @@ from laws.exact_law import assert_follows
 from laws.seeded_answers import PROMPT, SMALL, TIERED, K, answers
 from specdec_cli.engine.draft_length.adaptive import Fixed
 from specdec_cli.engine.drafters.stepwise import MtpDrafter
-from specdec_cli.engine.heads.shortlist import NO_ODDS
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.sampling.acceptance import Choice, Rejection, make_rule
-from specdec_cli.engine.sampling.rejection import draw_block, draw_token, plan_block, plan_token
+from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
-from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot

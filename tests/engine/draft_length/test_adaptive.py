@@ -10,9 +10,10 @@ from itertools import groupby
 
 import pytest
 
-from fakes.machine import BY_NAME, CODE, DEEPEST, HOSTILE, MACHINES, SWITCHING, TEXTS, play
+from fakes.machine import BY_NAME, CODE, HOSTILE, MACHINES, play
 from specdec_cli.engine.draft_length.adaptive import Adaptive, Fixed
 from specdec_cli.engine.draft_length.constants import FIRST_WAIT
+from specdec_cli.events import Round
 from specdec_cli.meter import BELIEVED_SECONDS
 
 SEEDS = range(4)
@@ -73,3 +74,27 @@ def test_each_look_in_a_row_that_did_not_pay_doubles_the_wait_for_the_next():
     ks = adaptive(BY_NAME["M4 Pro (mlx 3852)"], HOSTILE, 500, 1).ks
     waits = [len(list(rounds)) for drafted, rounds in groupby(ks, bool) if not drafted][1:-1]
     assert len(waits) >= 4 and all(wait >= FIRST_WAIT << i for i, wait in enumerate(waits))
+
+
+# The same K every round, and where a lookup takes the round.
+
+
+def judged(length, rounds, k, accepted):
+    for index in range(rounds):
+        emitted = (*range(accepted), 7)
+        length.observe(Round(index, "model", tuple(range(k)), accepted, 7, emitted, 0.1, 1.0))
+    return length
+
+
+@pytest.mark.parametrize(
+    ("accepted", "rates", "k"),
+    [
+        (4, [0.5] * 4, 0),  # the model's are nearly always accepted
+        (0, [0.5] * 4, 4),  # hardly ever
+        (0, [], 0),
+        (0, [0.9] * 9, 4),  # never longer than K
+        (4, [1.0] * 2, 0),  # two certain tokens yield less than four likely ones
+    ],
+)
+def test_a_lookup_takes_the_round_where_it_should_yield_more(accepted, rates, k):
+    assert judged(Fixed(4), 30, 4, accepted).lookup_k(rates) == k
