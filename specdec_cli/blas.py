@@ -10,8 +10,6 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-import time
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
@@ -25,9 +23,7 @@ INSTALL = "apt install libopenblas0, or pip install 'specdec-cli[fast]'"
 # MKL first, the fastest on a Xeon; then the commonest. Fedora's OpenBLAS with threads has a name of its own.
 LIBRARIES = ("libmkl_rt.so.3", "libmkl_rt.so.2", "libopenblasp.so.0", "libopenblas.so.0", "libblis.so.4")
 THREADS = ("MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS")
-CPUS, QUOTA, LOAD = Path("/sys/devices/system/cpu"), Path("/sys/fs/cgroup/cpu.max"), Path("/proc/loadavg")
-# Looks at what runs now, of which the least counts, for much runs a moment only; and the time between two of them.
-LOOKS, APART_SECONDS = 5, 0.002
+CPUS, QUOTA = Path("/sys/devices/system/cpu"), Path("/sys/fs/cgroup/cpu.max")
 
 
 @cache
@@ -40,7 +36,7 @@ def load() -> str | None:
     if sys.platform != "linux" or not _carries_reference():
         return None
     if wanted != "none" and _name() is None and "mlx.core" not in sys.modules:
-        threads = os.environ.get("OMP_NUM_THREADS") or str(min(physical_cores(), free_cores()))
+        threads = os.environ.get("OMP_NUM_THREADS") or str(physical_cores())
         if "OMP_NUM_THREADS" not in os.environ:
             for variable in THREADS:
                 threads = os.environ.setdefault(variable, threads)
@@ -66,16 +62,12 @@ def _load_named(library: str) -> None:
 
 
 def _load_first() -> None:
-    for library in _candidates():
+    """What pip installed beside this Python, else what the system has."""
+    beside = [str(path) for name in LIBRARIES if (path := Path(sys.prefix, "lib", name)).exists()]
+    for library in (*beside, *LIBRARIES):
         with suppress(OSError):
             ctypes.CDLL(library, ctypes.RTLD_GLOBAL)
             return
-
-
-def _candidates() -> Iterator[str]:
-    """What pip installed beside this Python, then what the system has."""
-    yield from (str(path) for name in LIBRARIES if (path := Path(sys.prefix, "lib", name)).exists())
-    yield from LIBRARIES
 
 
 def _name() -> str | None:
@@ -108,19 +100,3 @@ def physical_cores(cpus: Path = CPUS, quota: Path = QUOTA) -> int:
         share, period = quota.read_text().split()
         return max(min(len(siblings), int(share) // int(period)), 1)
     return len(siblings)
-
-
-def free_cores(load: Path = LOAD) -> int:
-    """Hardware threads that nobody else computes on now, at least 1.
-
-    The threads of a product wait for each other. Beside two busy programs on two cores, two threads of OpenBLAS took
-    twice as long for several rows as one did.
-    """
-    others = []
-    for _ in range(LOOKS):
-        try:
-            others.append(int(load.read_text().split()[3].partition("/")[0]) - 1)
-        except (OSError, ValueError, IndexError):
-            others.append(0)
-        time.sleep(APART_SECONDS)
-    return max((os.cpu_count() or 1) - min(others), 1)

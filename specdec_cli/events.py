@@ -5,9 +5,11 @@ Contract version SCHEMA: one JSON object a line, ids as ints, seconds as floats;
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, ClassVar, Literal
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from typing import Any, ClassVar, Literal, get_args
 
 from specdec_cli.gain import Gain
 
@@ -156,7 +158,7 @@ class Failure:
 
 
 Event = Start | Reading | Prefill | RoundDone | Finish | Failure
-_KINDS: dict[str, type[Event]] = {kind.event: kind for kind in (Start, Reading, Prefill, RoundDone, Finish, Failure)}
+_KINDS: dict[Any, type[Event]] = {kind.event: kind for kind in get_args(Event)}
 
 
 def to_dict(event: Event) -> dict[str, Any]:
@@ -173,42 +175,26 @@ def to_dict(event: Event) -> dict[str, Any]:
 def from_dict(values: Mapping[str, Any]) -> Event:
     """The event that `to_dict` wrote, also after a trip through JSON. Unknown fields are ignored.
 
-    Raises: ValueError for an unknown event or a missing field.
+    Raises: ValueError for an unknown event, a missing field and one of another type.
     """
+    from pydantic import ValidationError
+
     name = values.get("event")
-    kind = _KINDS.get(name) if isinstance(name, str) else None
-    if kind is None:
-        named = repr(values["event"]) if "event" in values else "the line names none"
-        raise ValueError(f"not a specdec event: {named}")
+    if name not in _KINDS:
+        raise ValueError(f"not a specdec event: {repr(name) if 'event' in values else 'the line names none'}")
+    if name == RoundDone.event:
+        values = {**values, "round": dict(values)}
     try:
-        if kind is RoundDone:
-            gain = values.get("gain")
-            known = {**_known_fields(RoundDone, values), "gain": Gain(**_known_fields(Gain, gain)) if gain else None}
-            return RoundDone(round=_round(values), **known)
-        event: Event = _build(kind, values)
-        return event
-    except TypeError as error:
-        raise ValueError(f"incomplete {values['event']} event: {error}") from error
+        event: Event = _adapter(name).validate_json(json.dumps(values), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"] if part != "round")
+        raise ValueError(f"{name} event, {where}: {first['msg']}") from error
+    return event
 
 
-def _round(values: Mapping[str, Any]) -> Round:
-    scores = tuple(TokenLogprob(**_known_fields(TokenLogprob, score)) for score in values.get("logprobs", ()))
-    round: Round = _build(Round, {**values, "logprobs": scores})
-    return round
+@cache
+def _adapter(name: str) -> Any:
+    from pydantic import TypeAdapter
 
-
-def _build(kind: type[Any], values: Mapping[str, Any]) -> Any:
-    return kind(**_known_fields(kind, values))
-
-
-def _known_fields(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    return {f.name: _freeze(values[f.name]) for f in fields(kind) if f.name in values}
-
-
-def _freeze(value: Any) -> Any:
-    """JSON lists back to tuples."""
-    if isinstance(value, list):
-        return tuple(_freeze(item) for item in value)
-    if isinstance(value, dict):
-        return {key: _freeze(item) for key, item in value.items()}
-    return value
+    return TypeAdapter(_KINDS[name])

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Literal
 
-from specdec_cli.format import percent
-
 # Cost of one more verified row, as a share of a plain step, where nothing was measured.
 TYPICAL_ROW_COST = 0.25
 
@@ -154,4 +152,4 @@ class Gain:
         share, low, high = self.break_even, self.break_even_low, self.break_even_high
         if share is None or low is None or high is None or high > 1 or high - low > WIDEST_SHARE:
             return ""
-        return f"pays from ≈ {percent(share)} ({100 * low:.0f}–{100 * high:.0f})"
+        return f"pays from ≈ {100 * share:.0f} % ({100 * low:.0f}–{100 * high:.0f})"

@@ -112,23 +112,19 @@ def locked(
     A file system without locks is used without one.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY)
+    descriptor, waited = os.open(folder, os.O_RDONLY), 0.0
     try:
-        _wait(descriptor, patience_seconds, sleep)
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if waited >= patience_seconds:
+                    raise
+            except OSError:
+                break
+            sleep(STEP_SECONDS)
+            waited += STEP_SECONDS
         yield
     finally:
         os.close(descriptor)
-
-
-def _wait(descriptor: int, patience_seconds: float, sleep: Callable[[float], None]) -> None:
-    waited = 0.0
-    while True:
-        try:
-            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if waited >= patience_seconds:
-                raise
-        except OSError:
-            return None
-        sleep(STEP_SECONDS)
-        waited += STEP_SECONDS

@@ -82,33 +82,15 @@ class RuleKind:
 
 _DRAFT = frozenset({Need.DRAFT_MODEL})
 NONE = DrafterKind("none", "specdec_cli.engine.drafters.base:no_drafter", drafts=False, about="plain decoding")
-LOOKUP = DrafterKind("ngram", "specdec_cli.engine.drafters.ngram:make", looks_up=True, about="the text itself")
-MODEL = DrafterKind(
-    "model",
-    "specdec_cli.engine.drafters.model:make",
-    _DRAFT,
-    NONE.name,
-    learns=True,
-    draft_alone=True,
-    about="the pair's draft",
-)
-MTP = DrafterKind(
-    "mtp",
-    "specdec_cli.engine.drafters.mtp:make",
-    frozenset({Need.TARGET_HIDDEN}),
-    NONE.name,
-    learns=True,
-    about="the target's own head",
-)
-AUTO = DrafterKind(
-    "auto",
-    "specdec_cli.engine.drafters.auto:make",
-    _DRAFT,
-    LOOKUP.name,
-    mixed=True,
-    looks_up=True,
-    about="the better of both",
-)
+LOOKUP = DrafterKind("ngram", "specdec_cli.engine.drafters.auto:make_lookup", looks_up=True, about="the text itself")
+# fmt: off
+MODEL = DrafterKind("model", "specdec_cli.engine.drafters.stepwise:make_model", _DRAFT, NONE.name, learns=True,
+                    draft_alone=True, about="the pair's draft")
+MTP = DrafterKind("mtp", "specdec_cli.engine.drafters.stepwise:make_head", frozenset({Need.TARGET_HIDDEN}), NONE.name,
+                  learns=True, about="the target's own head")
+AUTO = DrafterKind("auto", "specdec_cli.engine.drafters.auto:make_auto", _DRAFT, LOOKUP.name, mixed=True,
+                   looks_up=True, about="the better of both")
+# fmt: on
 # Drafts in every round of a constrained answer that can use it, beside whoever was chosen; nobody chooses it.
 FORCED = DrafterKind("grammar", "", about="what the schema or grammar forces")
 # Lookups in what the caller predicted; part of every drafter that looks up.
@@ -137,11 +119,6 @@ def rule_names() -> tuple[str, ...]:
     return (DEFAULT_RULE, *RULES)
 
 
-def all_kinds() -> dict[str, DrafterKind]:
-    """Every kind by name."""
-    return DRAFTERS
-
-
 @dataclass(frozen=True, slots=True)
 class Drafting:
     """Who drafts, and how long. Law: `k` is 0 exactly if `kind` drafts nothing, whichever of the two was asked for."""
@@ -160,7 +137,7 @@ def drafting(name: str, k: K, has_draft: bool = True, head: str | None = None) -
 
     Somebody else drafts where the pair has no draft; `head` is the kind of the pair's draft where that is a head.
     """
-    kind = all_kinds()[drafter_at(name, (k,)) or name]
+    kind = DRAFTERS[drafter_at(name, (k,)) or name]
     lacks = head is None if kind.reads_hidden else head is None and not has_draft
     if kind.without_draft is not None and lacks:
         kind = DRAFTERS[kind.without_draft]
@@ -180,7 +157,7 @@ def effective_rule(name: str, seed: int | None, temperature: float) -> RuleKind:
 
 def kind_of(name: str) -> DrafterKind:
     """The kind of that name, also of one that only an older or newer specdec knows, as in a trace."""
-    return (all_kinds() | {FORCED.name: FORCED}).get(name) or DrafterKind(name, "")
+    return (DRAFTERS | {FORCED.name: FORCED}).get(name) or DrafterKind(name, "")
 
 
 def learns_from(drafter: str) -> bool:

@@ -45,10 +45,15 @@ def machine_state(
 ) -> MachineState:
     """The state now: from `pmset` and `notifyutil` on macOS, from /sys on Linux."""
     ask = run or answer_of
-    power = power_source(system, ask, supplies)
-    low = low_power_mode(system, ask, profile)
-    thermal = _pressure(ask) if system == "darwin" else None
-    return MachineState(None if power == "unknown" else power, low, thermal, _load())
+    power, thermal, load = power_source(system, ask, supplies), None, None
+    if system == "darwin":  # the kernel's thermal pressure level; else the CPU speed limit
+        level = re.search(rf"{re.escape(PRESSURE_KEY)}\s+([0-4])\b", ask(["notifyutil", "-g", PRESSURE_KEY]))
+        limit = re.search(r"CPU_Speed_Limit\s*=\s*(\d+)", ask(["pmset", "-g", "therm"]))
+        slowed = None if limit is None else "nominal" if limit[1] == "100" else f"speed limit {limit[1]} %"
+        thermal = PRESSURE[int(level[1])] if level else slowed
+    with suppress(OSError):
+        load = round(os.getloadavg()[0], 2)
+    return MachineState(None if power == "unknown" else power, low_power_mode(system, ask, profile), thermal, load)
 
 
 def low_power_mode(system: str = sys.platform, run: Run | None = None, profile: Path = PROFILE) -> bool | None:
@@ -56,34 +61,13 @@ def low_power_mode(system: str = sys.platform, run: Run | None = None, profile: 
 
     macOS says `lowpowermode`, or `powermode` on a Mac with three modes; 1 is low power.
     """
-    if system != "darwin":
-        return _saving(profile)
-    answer = (run or answer_of)(["pmset", "-g"])
-    found = re.search(r"^\s*(?:lowpowermode|powermode)\s+(\d)", answer, re.MULTILINE)
-    return None if found is None else found[1] == "1"
-
-
-def _pressure(ask: Run) -> str | None:
-    """The kernel's thermal pressure level; else the CPU speed limit."""
-    level = re.search(rf"{re.escape(PRESSURE_KEY)}\s+(\d+)", ask(["notifyutil", "-g", PRESSURE_KEY]))
-    if level is not None and int(level[1]) < len(PRESSURE):
-        return PRESSURE[int(level[1])]
-    limit = re.search(r"CPU_Speed_Limit\s*=\s*(\d+)", ask(["pmset", "-g", "therm"]))
-    return None if limit is None else "nominal" if limit[1] == "100" else f"speed limit {limit[1]} %"
-
-
-def _saving(profile: Path) -> bool | None:
-    try:
+    if system == "darwin":
+        answer = (run or answer_of)(["pmset", "-g"])
+        found = re.search(r"^\s*(?:lowpowermode|powermode)\s+(\d)", answer, re.MULTILINE)
+        return None if found is None else found[1] == "1"
+    with suppress(OSError):
         return profile.read_text(encoding="utf-8").strip() in ("low-power", "quiet")
-    except OSError:
-        return None
-
-
-def _load() -> float | None:
-    try:
-        return round(os.getloadavg()[0], 2)
-    except OSError:
-        return None
+    return None
 
 
 def power_source(system: str = sys.platform, run: Run | None = None, supplies: Path = SUPPLIES) -> Power:
@@ -91,13 +75,11 @@ def power_source(system: str = sys.platform, run: Run | None = None, supplies: P
     if system == "darwin":
         answer = (run or answer_of)(["pmset", "-g", "batt"])
         return "mains" if "'AC Power'" in answer else "battery" if "'Battery Power'" in answer else "unknown"
-    if not system.startswith("linux"):
-        return "unknown"
-    try:
-        states = [path.read_text().strip() for path in supplies.glob("*/status")]
-    except OSError:
-        return "unknown"
-    return "battery" if "Discharging" in states else "mains"
+    if system.startswith("linux"):
+        with suppress(OSError):
+            states = [path.read_text().strip() for path in supplies.glob("*/status")]
+            return "battery" if "Discharging" in states else "mains"
+    return "unknown"
 
 
 @contextmanager

@@ -38,7 +38,8 @@ BOUNDS: Mapping[str, tuple[float, float, float]] = {
 # The least of every other number of a request, where one is given. A Request of 0 tokens only reads the prompt.
 LEAST = {"max_tokens": 0, "stop_repetition": 0, "attempt": 0, "max_context": 1, "logprobs": 0}
 BIAS_HINT = "ids start at 0, and a value is a number: logit_bias=((42, -5.0),)"
-DEFAULTED = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
+DEFAULTED = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+FLAGS = (*DEFAULTED, "presence_penalty", "frequency_penalty")
 
 
 ShapeKind = Literal["schema", "regex", "grammar"]
@@ -176,40 +177,17 @@ def effective(config: Mapping[str, Any], given: Mapping[str, float | None]) -> d
     for name, value in given.items():
         one_name("sampling", tuple(BOUNDS))(name)
         if value is not None and not _within(name, value):
-            low, high, _ = BOUNDS[name]
-            raise UsageError(
-                f"--{flag(name)} {value} is outside {low:g} to {high:g}", f"off is --{flag(name)} {off(name):g}"
-            )
-    off_values = {name: off(name) for name in BOUNDS}
+            low, high, off = BOUNDS[name]
+            raise UsageError(f"--{flag(name)} {value} is outside {low:g} to {high:g}", f"off is --{flag(name)} {off:g}")
+    off_values = {name: off for name, (_, _, off) in BOUNDS.items()}
     return off_values | defaults(config) | {name: value for name, value in given.items() if value is not None}
 
 
-def sampling_flags(
-    temp: float | None,
-    top_p: float | None,
-    top_k: float | None,
-    min_p: float | None,
-    repetition_penalty: float | None,
-    presence_penalty: float | None,
-    frequency_penalty: float | None,
-) -> dict[str, float | None]:
-    """The command line's sampling flags by the names of BOUNDS. Raises: UsageError for a value out of bounds."""
-    given = {
-        "temperature": temp,
-        "top_p": top_p,
-        "top_k": top_k,
-        "min_p": min_p,
-        "repetition_penalty": repetition_penalty,
-        "presence_penalty": presence_penalty,
-        "frequency_penalty": frequency_penalty,
-    }
+def sampling_flags(*values: float | None) -> dict[str, float | None]:
+    """The command line's sampling flags, in the order of FLAGS. Raises: UsageError for a value out of bounds."""
+    given = dict(zip(FLAGS, values, strict=True))
     effective({}, given)
     return given
-
-
-def off(name: str) -> float:
-    """The value that turns it off."""
-    return BOUNDS[name][2]
 
 
 def flag(name: str) -> str:
@@ -222,16 +200,14 @@ def parse_bias(entries: tuple[str, ...]) -> tuple[tuple[int, float], ...]:
 
     Raises: UsageError for any other entry.
     """
-    found: dict[int, float] = {}
+    found: list[tuple[int, float]] = []
     for entry in entries:
         token, _, value = entry.partition("=")
         try:
-            found[int(token)] = float(value)
+            found.append((int(token), float(value)))
         except ValueError as error:
             raise UsageError(f"--logit-bias {entry} is not ID=VALUE", "for example: --logit-bias 42=-5") from error
-        if int(token) < 0 or found[int(token)] != found[int(token)]:
-            raise UsageError(f"--logit-bias {entry} is not possible", "ids start at 0, and a value is a number")
-    return tuple(found.items())
+    return _sound_bias(found)
 
 
 def _within(name: str, value: Any) -> bool:

@@ -8,6 +8,18 @@ from typing import Any
 from specdec_cli.events import Event, Finish, Prefill, Round, RoundDone
 from specdec_cli.gain import Gain
 
+# What `stats` of a finish event holds by these names, beside what drafting gained.
+# fmt: off
+FIGURES = (
+    "rounds", "emitted_tokens", "draft_n", "draft_n_accepted", "draft_acceptance_rate", "judged_acceptance_rate",
+    "mean_acceptance_length", "acceptance_per_position", "accepted_histogram", "rounds_at_k", "drafted_by",
+    "accepted_by", "target_passes", "ttft_seconds", "decode_seconds", "tokens_per_second", "draft_seconds",
+    "verify_seconds", "draft_prefill_seconds", "total_seconds", "peak_memory_bytes", "plain_step_seconds", "why",
+    "measuring_seconds",
+)
+# fmt: on
+GAINS = {"": "speedup", "_low": "low", "_high": "high"}
+
 
 def ratio(part: float, whole: float) -> float | None:
     """part / whole; None for a zero whole."""
@@ -107,38 +119,10 @@ class Stats:
 
     def to_dict(self) -> dict[str, Any]:
         """The `stats` object of the finish event."""
-        return {
-            "rounds": self.rounds,
-            "emitted_tokens": self.emitted_tokens,
-            "draft_n": self.draft_n,
-            "draft_n_accepted": self.draft_n_accepted,
-            "draft_acceptance_rate": self.draft_acceptance_rate,
-            "judged_acceptance_rate": self.judged_acceptance_rate,
-            "mean_acceptance_length": self.mean_acceptance_length,
-            "acceptance_per_position": self.acceptance_per_position,
-            "accepted_histogram": self.accepted_histogram,
-            "rounds_at_k": self.rounds_at_k,
-            "drafted_by": self.drafted_by,
-            "accepted_by": self.accepted_by,
-            "target_passes": self.target_passes,
-            "ttft_seconds": self.ttft_seconds,
-            "decode_seconds": self.decode_seconds,
-            "tokens_per_second": self.tokens_per_second,
-            "draft_seconds": self.draft_seconds,
-            "verify_seconds": self.verify_seconds,
-            "draft_prefill_seconds": self.draft_prefill_seconds,
-            "total_seconds": self.total_seconds,
-            "peak_memory_bytes": self.peak_memory_bytes,
-            "plain_step_seconds": self.plain_step_seconds,
-            "why": self.why,
-            "measuring_seconds": self.measuring_seconds,
-            "estimated_speedup": self.gain and self.gain.speedup,
-            "estimated_speedup_low": self.gain and self.gain.low,
-            "estimated_speedup_high": self.gain and self.gain.high,
-            "break_even_acceptance_rate": self.gain and self.gain.break_even,
-            "break_even_acceptance_rate_low": self.gain and self.gain.break_even_low,
-            "break_even_acceptance_rate_high": self.gain and self.gain.break_even_high,
-        }
+        found = {name: getattr(self, name) for name in FIGURES}
+        gain = {f"estimated_speedup{end}": getattr(self.gain, name, None) for end, name in GAINS.items()}
+        shares = {f"break_even_acceptance_rate{end}": getattr(self.gain, f"break_even{end}", None) for end in GAINS}
+        return found | gain | shares
 
 
 @dataclass(slots=True)

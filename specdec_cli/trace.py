@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
-from functools import cache
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from specdec_cli import jsonfile
 from specdec_cli.errors import UsageError
@@ -88,14 +87,12 @@ def _events(path: Path) -> Iterator[tuple[int, Event]]:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", _HINT) from error
-    if (command := _other_file(path, lines[0])) is not None:
-        raise UsageError(*command)
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            yield number, _event(line)
-        except _NotJson as error:
+            yield number, _event(jsonfile.parse_object(line))
+        except jsonfile.NotJson as error:
             if number == len(lines) > 1:  # no newline follows: the writer was stopped in this line
                 return
             raise UsageError(f"{path}, line {number} is not JSON: {error}", _HINT) from error
@@ -103,68 +100,21 @@ def _events(path: Path) -> Iterator[tuple[int, Event]]:
             raise UsageError(f"{path}, line {number}: {error}", _HINT) from error
 
 
-def _other_file(path: Path, first: bytes) -> tuple[str, str] | None:
-    """(What the file is, the command that reads it) for another file of specdec's."""
-    try:
-        values = json.loads(first)
-    except (ValueError, RecursionError):
-        return None
-    if isinstance(values, Mapping) and "transcript" in values:
-        return f"{path} is a saved chat, not a trace", f"continue it: specdec chat --resume {path}"
-    return None
-
-
-class _NotJson(Exception):
-    """A line that is damaged or incomplete."""
-
-
-def _event(line: bytes) -> Event:
-    """Raises: _NotJson; ValueError for JSON that is no event of the contract."""
-    try:
-        values = jsonfile.parse(line)
-    except jsonfile.NotJson as error:
-        raise _NotJson(str(error)) from error
-    if not isinstance(values, Mapping):
-        raise ValueError("not a specdec event: no JSON object")
+def _event(values: Mapping[str, Any]) -> Event:
+    """Raises: ValueError for what is no event of the contract."""
     if values.get("event") == Start.event and values.get("schema", SCHEMA) != SCHEMA:
         raise ValueError(f"trace schema {values['schema']}, and this specdec reads {SCHEMA}")
-    try:
-        event = _require_whole(from_dict(values))
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
-    if isinstance(event, RoundDone):
-        _require_sound(event)
-    if isinstance(event, Finish):
-        _require_figures(event.stats)
+    event = from_dict(values)
+    match event:
+        case RoundDone(round=round, pieces=pieces):
+            drafted = len(round.draft)
+            if not 0 <= round.accepted <= drafted:
+                raise ValueError(f"round event: {round.accepted} accepted of {drafted} drafted tokens")
+            if len(pieces) != drafted:
+                raise ValueError(f"round event: {len(pieces)} pieces for {drafted} drafted tokens")
+        case Finish(stats=stats):
+            _require_figures(stats)
     return event
-
-
-@cache
-def _types(name: str) -> Any:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(next(kind for kind in get_args(Event) if kind.event == name))
-
-
-def _require_whole(event: Event) -> Event:
-    """The same event, each field checked against the type in the contract."""
-    from pydantic import ValidationError
-
-    try:
-        checked: Event = _types(event.event).validate_json(json.dumps(asdict(event)), strict=True)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"] if part != "round")
-        raise ValueError(f"{event.event} event, {where}: {first['msg']}") from error
-    return checked
-
-
-def _require_sound(done: RoundDone) -> None:
-    drafted, judged = len(done.round.draft), done.round
-    if not 0 <= judged.accepted <= drafted:
-        raise ValueError(f"round event: {judged.accepted} accepted of {drafted} drafted tokens")
-    if len(done.pieces) != drafted:
-        raise ValueError(f"round event: {len(done.pieces)} pieces for {drafted} drafted tokens")
 
 
 def _require_figures(stats: Mapping[str, Any]) -> None:

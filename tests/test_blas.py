@@ -68,12 +68,3 @@ def test_threads_of_one_core_count_once_and_a_containers_quota_bounds_them(tmp_p
     assert cores(tmp_path / "twins", ["0-1"] * allowed) == 1
     assert cores(tmp_path / "half", [str(cpu) for cpu in range(allowed)], "50000 100000") == 1
     assert cores(tmp_path / "free", [str(cpu) for cpu in range(allowed)], "max 100000") == allowed
-
-
-def test_programs_that_compute_beside_leave_their_cores_out(tmp_path):
-    """Two threads on two cores waited for each other beside two programs: drafting was slower than plain decoding."""
-    load, cores = tmp_path / "loadavg", os.cpu_count() or 1
-    for running, free in ((1, cores), (2, max(cores - 1, 1)), (cores + 5, 1)):
-        load.write_text(f"0.50 0.40 0.30 {running}/512 4711\n")
-        assert blas.free_cores(load) == free
-    assert blas.free_cores(tmp_path / "none") == cores

@@ -57,12 +57,6 @@ def test_text_held_back_for_a_stop_string_keeps_its_fate_when_it_comes_in_a_late
     ]
 
 
-def test_a_character_of_several_tokens_has_the_fate_of_the_one_that_completed_it():
-    begun = with_text(drafted(1, ["x", "\ufffd"], 2, "\ufffd"), "x")
-    ended = with_text(drafted(2, ["\ufffd", "y"], 1, "z"), "日z")
-    assert spans([begun, ended]) == [("accepted", "x"), ("accepted", "日"), ("correction", "z")]
-
-
 PIECES = st.lists(st.text(st.sampled_from("ab \né日"), min_size=1, max_size=4), max_size=4)
 
 
@@ -119,11 +113,6 @@ def test_what_was_drafted_and_not_said_stands_where_it_was_proposed():
     ]
 
 
-def test_text_that_waits_brings_what_was_rejected_before_it_and_brings_it_once():
-    held = with_text(drafted(1, ["a", "x"], 1, "bc"), "ab")
-    assert tokens([held], "c") == [("accepted", "a"), ("rejected", "x"), ("correction", "b"), ("correction", "c")]
-
-
 @settings(max_examples=40)
 @given(st.lists(st.tuples(PIECES, st.integers(0, 4), st.text(st.sampled_from("ab \ufffd日é"), max_size=6)), max_size=5))
 def test_the_said_tokens_join_to_the_text_whatever_the_pieces_are(parts):
@@ -146,15 +135,6 @@ def shares(pieces, *texts):
     alignment = Alignment()
     alignment.expect(enumerate(pieces))
     return [share for text in texts for share in alignment.feed(text)]
-
-
-def test_pieces_that_join_to_the_text_get_their_own_part():
-    assert shares(["def", " f", "("], "def f(") == [(0, "def"), (1, " f"), (2, "(")]
-    assert shares(["def", " f", "("], "de", "f f", "(") == [(0, "de"), (0, "f"), (1, " f"), (2, "(")]
-
-
-def test_a_token_without_text_is_never_named():
-    assert shares(["a", "<end>", "b"], "ab") == [(0, "a"), (2, "b")]
 
 
 def test_text_without_a_piece_goes_to_the_token_it_waited_for():

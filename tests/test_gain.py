@@ -2,14 +2,12 @@
 
 import pytest
 
-from specdec_cli.events import Round, RoundDone, from_dict, to_dict
 from specdec_cli.gain import (
     Gain,
     break_even_acceptance,
     break_even_share,
     expected_tokens,
     interpolate,
-    round_steps,
     speedup,
     tokens_per_round,
     unknown_words,
@@ -29,17 +27,6 @@ from specdec_cli.gain import (
 )
 def test_a_gain_is_said_with_its_interval(gain, said):
     assert gain.sentence == said
-
-
-def test_a_rounds_gain_survives_the_trip_through_json():
-    done = RoundDone(
-        Round(3, "model", (1,), 1, 2, (1, 2), 0.1, 0.2), ("a",), "b", "ab", Gain(1.4, 1.1, 1.7, 0.35, 0.3, 0.4)
-    )
-    assert from_dict(to_dict(done)) == done
-
-
-def test_a_round_without_a_gain_has_no_such_field():
-    assert "gain" not in to_dict(RoundDone(Round(3, "model", (1,), 1, 2, (1, 2), 0.1, 0.2), ("a",), "b", "ab"))
 
 
 @pytest.mark.parametrize(
@@ -72,19 +59,9 @@ def test_break_even_acceptance_inverts_the_papers_expectation(k, acceptance):
     assert break_even_acceptance(tokens, k) == pytest.approx(acceptance)
 
 
-def test_no_acceptance_pays_for_more_tokens_than_a_round_can_yield():
-    assert break_even_acceptance(5.01, 4) is None
-    assert break_even_acceptance(5.0, 4) == pytest.approx(1.0)
-
-
 def test_tokens_of_a_round_are_the_sum_of_the_products_of_the_rates():
     assert expected_tokens([0.8, 0.5, 0.0, 0.9]) == pytest.approx([1.0, 1.8, 2.2, 2.2, 2.2])
     assert expected_tokens([]) == [1.0]
-
-
-def test_a_round_costs_its_draft_steps_and_its_pass():
-    assert round_steps(4, 0.1, 1.6) == pytest.approx(2.0)
-    assert speedup(3.0, round_steps(4, 0.1, 1.6)) == pytest.approx(1.5)
 
 
 def test_a_table_is_linear_between_its_entries_and_goes_on_with_its_mean_slope():
@@ -98,8 +75,3 @@ def test_the_break_even_share_is_that_of_drafted_tokens_at_the_judged_break_even
     tokens = tokens_per_round(acceptance, k)
     assert break_even_share(tokens, k) == pytest.approx((tokens - 1) / k)
     assert speedup(1 + break_even_share(2.4, k) * k, 2.4) == pytest.approx(1)
-
-
-def test_the_break_even_share_is_0_where_a_round_costs_no_more_than_a_step_and_above_1_where_nothing_pays():
-    assert break_even_share(0.9, 4) == 0
-    assert break_even_share(5.4, 4) == pytest.approx(1.1)

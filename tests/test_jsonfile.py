@@ -1,12 +1,11 @@
 """JSON from elsewhere: whatever is wrong with it is one kind of error, in words."""
 
-import json
 import subprocess
 import sys
 
 import pytest
 
-from specdec_cli.jsonfile import NotJson, locked, parse, parse_object, read_object, read_or_empty, shown, whole
+from specdec_cli.jsonfile import NotJson, locked, parse, parse_object, read_object, read_or_empty, whole
 
 DEEP = "[" * 100_000 + "]" * 100_000
 WRONG = [
@@ -43,14 +42,6 @@ def test_what_is_no_whole_number_is_refused_with_key_and_value(value):
         whole({"size": value}, "size", 7)
 
 
-def test_a_whole_number_may_be_missing_null_or_written_with_a_point():
-    assert [whole(values, "size", 7) for values in ({}, {"size": None}, {"size": 3.0})] == [7, 7, 3]
-
-
-def test_a_value_is_shown_in_one_short_line():
-    assert shown({"a": "x" * 100}) == '{"a": "' + "x" * 52 + "…" and shown(json.loads("[[1]]")) == "[[1]]"
-
-
 # The lock of a folder: dropped however its holder ends, and nothing is left behind.
 
 HOLDER = """
@@ -61,13 +52,6 @@ with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
 """
-
-
-def test_the_folder_is_made_and_holds_no_lock_file(tmp_path):
-    with locked(tmp_path / "new"):
-        assert not list((tmp_path / "new").iterdir())
-    with locked(tmp_path / "new"):
-        pass
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """A drafter is one class and one line, a rule one class and one line: shown by adding both, and by the contract."""
 
 import time
-from dataclasses import replace
 
 import mlx.core as mx
 import pytest
@@ -73,7 +72,7 @@ def decoded(name, k, rule=None, seed=None):
     return context[len(PROMPT) :], rounds
 
 
-KINDS = [*kinds.all_kinds(), "toy"]
+KINDS = [*kinds.DRAFTERS, "toy"]
 
 
 def corners(values, shown):
@@ -113,18 +112,6 @@ def test_the_toy_drafts_and_is_judged():
     drafted = [round for round in rounds if round.draft]
     assert {round.drafter for round in drafted} == {"toy"}
     assert any(round.accepted for round in drafted) and any(round.rejected is not None for round in drafted)
-
-
-def test_a_drafter_that_lies_about_its_tokens_law_is_noticed():
-    """Negative control of the contract: a rule that accepts whatever was drafted changes the words."""
-
-    class Credulous(type(greedy(8))):
-        def judge(self, draft, logits, position, uncommitted=None):
-            verdict = super().judge(draft, logits, position)
-            return replace(verdict, accepted=mx.array(len(draft))) if len(draft) else verdict
-
-    rule = Credulous(Sampler(Sampling(), 0, PROMPT, CachedModel(NETWORK, "t").vocab_size))
-    assert decoded("toy", 4, rule)[0] != GREEDY
 
 
 def test_a_session_takes_the_toys_by_name(tiny_pair):

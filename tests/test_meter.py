@@ -7,7 +7,7 @@ one, on the same rounds, in 95.8 % of 594 at 15.6 %; halved intervals in 76 %. T
 import json
 import random
 from math import exp, log
-from statistics import fmean, median, stdev
+from statistics import fmean
 
 import pytest
 
@@ -60,27 +60,9 @@ def test_the_interval_holds_the_paired_truth_in_nine_of_ten_replies_and_half_of_
     assert held(shown, narrowed=0.5) < 0.90
 
 
-def test_the_interval_is_at_most_20_percent_wide_to_each_side_at_the_median(shown):
-    assert median((gain.high - gain.low) / 2 / gain.speedup for gain, *_ in shown) <= 0.20
-
-
 def test_the_interval_of_the_break_even_holds_the_paired_one_in_nine_of_ten_replies(shown):
     """One pair and one text gave 33 to 65 % without it."""
     assert fmean(gain.break_even_low <= share <= gain.break_even_high for gain, _, share, _ in shown) >= 0.90
-
-
-@pytest.mark.slow
-def test_so_it_does_in_1200_replies():
-    """N = 1200, bound 1104; at a true coverage of 94 % fewer have odds of 1 in 500."""
-    many = shown_of(1200)
-    assert held(many) >= 0.92
-    assert held(many, narrowed=0.5) < 0.80
-
-
-def test_the_estimate_is_near_the_truth_and_not_to_one_side(shown):
-    off = [log(gain.speedup / truth) for gain, truth, *_ in shown]
-    assert abs(fmean(off)) < 0.03
-    assert stdev(off) < 0.15
 
 
 def reply_of(seconds, steps=(), memo=None, k=4, accepted=2):
@@ -117,15 +99,6 @@ def test_a_machine_too_busy_to_tell_gets_no_figure():
     assert meter.shows and meter.gain() is None
 
 
-def test_the_last_shorter_rounds_do_not_move_the_figure():
-    """The plain steps at the end stood beside rounds of K 3, 2 and 1: 1.5 times as fast, where 1.08 was true."""
-    meter = reply_of([2.4] * 30, accepted=4)
-    for k in (3, 2, 1):
-        meter.fold(a_round(k, k, 0.5 + 0.4 * k))
-    meter.add_plain_steps([1.0] * 4)
-    assert meter.gain().speedup == pytest.approx((30 * 5 + 9) / (30 * 2.4 + 3.9), rel=0.01)
-
-
 def test_rounds_of_several_k_are_compared_each_at_its_own_cost():
     """K follows the text: the plain steps happen beside dear rounds, and most rounds are cheap."""
     meter = Meter()
@@ -136,23 +109,9 @@ def test_rounds_of_several_k_are_compared_each_at_its_own_cost():
     assert meter.gain().speedup == pytest.approx((10 * 5 + 50 * 2) / (10 * 4.0 + 50 * 1.5), rel=0.03)
 
 
-def test_the_break_even_is_the_share_of_drafted_tokens_that_pays_for_a_round():
-    gain = reply_of([2.2] * 20, [1.0, 1.0]).gain()
-    assert gain.break_even == pytest.approx((2.2 - 1) / 4, rel=1e-3)
-    assert gain.break_even_low < gain.break_even < gain.break_even_high
-
-
 def test_what_earlier_replies_found_gives_a_figure_before_anything_is_measured():
     gain = reply_of([0.04] * FEWEST_ROUNDS, memo=KNOWN, accepted=3).gain()
     assert gain.speedup == pytest.approx(2.0) and gain.low > 1.6
-
-
-def test_a_cost_that_changed_is_followed_within_six_replies():
-    """A hot machine verifies five rows slower, and one row as before."""
-    memo = KNOWN
-    for _ in range(6):
-        memo = reply_of([4.0] * 30, [1.0], memo).learn()
-    assert memo.costs["model", 4].log > log(3.7)
 
 
 def test_a_disturbed_step_moves_a_known_cost_little_and_later_figures_come_back():
@@ -171,20 +130,6 @@ def test_costs_survive_the_trip_through_the_file_with_more_doubt_and_not_for_eve
     assert (found.squares, found.freedom) == (6.0, 5)
     assert found.costs["model", 4] == Estimate(0.5, 0.01 + AGED_DRIFT**2)
     assert CostMemo.from_dict(kept, 1001.0 + BELIEVED_SECONDS) == CostMemo.from_dict(kept, 999.0) == CostMemo()
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"at": "never"},
-        {"costs": [["model", 4, float("nan"), 0.01]]},
-        {"costs": [["model", 4, 0.5, -1.0]]},
-        {"squares": float("nan")},
-        {"freedom": 10**400},
-    ],
-)
-def test_nonsense_in_the_file_is_not_believed(change):
-    assert CostMemo.from_dict({**KNOWN.to_dict(1.0), **change}, 2.0) == CostMemo()
 
 
 @pytest.mark.parametrize("confidence", TABLE)

@@ -32,11 +32,6 @@ def test_positions_count_only_rounds_that_drafted_them(stats):
     assert stats.accepted_histogram == [1, 1, 1, 0, 1]
 
 
-def test_speed_is_of_decoding_only(stats):
-    stats.decode_seconds = 2.0
-    assert stats.tokens_per_second == 11 / 2
-
-
 def test_a_plain_step_is_what_the_gain_says_of_the_time_a_token_took(stats):
     stats.decode_seconds, stats.measuring_seconds, stats.gain = 2.0, 0.2, Gain(1.5, 1.2, 1.9, 0.35, 0.3, 0.4)
     values = stats.to_dict()
@@ -52,9 +47,3 @@ def test_zero_denominators_give_none():
     assert values["plain_step_seconds"] is None and values["break_even_acceptance_rate"] is None
     assert Gain.of_stats(values) is None
     assert ratio(1, 0) is None
-
-
-def test_the_last_position_accepted_never_still_counts():
-    stats = Stats()
-    stats.fold(a_round(3, 1))
-    assert stats.acceptance_per_position == [1, 0, 0]

@@ -6,7 +6,7 @@ import pytest
 
 from fakes.ui_script import PREFILL, ROUNDS, START, finish, script
 from specdec_cli.errors import UsageError
-from specdec_cli.events import Failure, Finish, to_dict
+from specdec_cli.events import Finish, to_dict
 from specdec_cli.trace import read_trace
 
 
@@ -34,11 +34,6 @@ def test_what_was_recorded_comes_back_event_for_event(written):
     assert not trace.cut_short
 
 
-def test_each_start_begins_a_reply(written):
-    trace = read_trace(written(lines([*script(), *script("length")])))
-    assert [reply.finish.reason for reply in trace.replies] == ["stop", "length"]
-
-
 def test_a_trace_without_a_finish_plays_as_an_interrupted_reply(written):
     trace = read_trace(written(lines([START, PREFILL, *ROUNDS])))
     *_, last = trace.replies[0].events()
@@ -54,12 +49,6 @@ def test_a_last_line_that_was_never_completed_is_left_out(written):
     assert trace.cut_short and trace.replies[0].rounds == ROUNDS[:-1]
 
 
-def test_a_failure_ends_a_reply(written):
-    failure = Failure("the disk is full", "free some", 1)
-    trace = read_trace(written(lines([START, PREFILL, failure])))
-    assert trace.replies[0].end == failure and not trace.cut_short
-
-
 def changed(event, **values):
     return json.dumps(to_dict(event) | values)
 
@@ -69,13 +58,12 @@ def changed(event, **values):
     [
         ('{"event": "round", "ind', "is not JSON"),
         ('{"a": 1}', "not a specdec event: the line names none"),
-        ('{"event": "round"}', "incomplete round event"),
+        ('{"event": "round"}', "round event, index: Field required"),
         (changed(ROUNDS[1], accepted=5), "round event: 5 accepted of 4 drafted tokens"),
         (changed(ROUNDS[1], pieces=["a"]), "round event: 1 pieces for 4 drafted tokens"),
         (changed(ROUNDS[1], verify_seconds=None), "round event, verify_seconds"),
         (changed(finish(), stats=finish().stats | {"target_passes": None}), "finish event: target_passes is null"),
         (changed(finish(), stats=finish().stats | {"acceptance_per_position": ["x"]}), "acceptance_per_position"),
-        (changed(finish(), stats={}).replace("{}", '{"a": ' + "[" * 900 + "]" * 900 + "}"), "nested too deeply"),
         (changed(START, schema=2), "trace schema 2, and this specdec reads 1"),
     ],
 )
@@ -102,13 +90,3 @@ def test_foreign_files_are_refused_at_their_first_line(tmp_path):
         file.write_bytes(content)
         with pytest.raises(UsageError, match="line 1"):
             read_trace(file)
-
-
-def test_a_saved_chat_is_named_with_the_command_that_reads_it(tmp_path):
-    """The bug: "not a specdec event: None"."""
-    path = tmp_path / "chat.jsonl"
-    path.write_text('{"transcript": 1, "id": "x"}\n{"role": "user", "content": "Hi"}\n')
-    with pytest.raises(UsageError) as refused:
-        read_trace(path)
-    assert refused.value.message == f"{path} is a saved chat, not a trace"
-    assert refused.value.hint == f"continue it: specdec chat --resume {path}"

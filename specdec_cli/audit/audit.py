@@ -17,8 +17,7 @@ from specdec_cli.audit.divergence import Audit, Divergence, Finding, Token
 from specdec_cli.audit.prompts import AuditPrompt
 from specdec_cli.audit.rounding import Change, Group, Rounding, SeveralRows, difference
 from specdec_cli.engine import device
-from specdec_cli.engine.baseline import PlainStep
-from specdec_cli.engine.rounding import KnownText, Position, mlx_lm_leads, row_leads
+from specdec_cli.engine.baseline import KnownText, PlainStep, Position, mlx_lm_leads, row_leads
 from specdec_cli.events import Round, RoundDone, Start
 from specdec_cli.kinds import COUPLED, DEFAULT_DRAFTER
 from specdec_cli.request import Constraint, Request

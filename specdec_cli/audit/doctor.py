@@ -135,9 +135,9 @@ def _passes(outcomes: Sequence[Outcome]) -> int:
 
 def run_selftest(on_outcome: OnOutcome) -> SelfTest:
     """Runs all families, then every listed architecture, on this device, and records the result."""
-    from specdec_cli.engine.architectures import architectures
     from specdec_cli.engine.conformance.kernels import PRECISIONS, families, run_families
     from specdec_cli.engine.conformance.suite import run_suite
+    from specdec_cli.engine.load import architectures
 
     listed, known = list(architectures().values()), list(families().values())
     expected = len(listed) + len(known) * len(PRECISIONS)

@@ -367,7 +367,7 @@ class _Measurements:
 
     def drop(self, data: dict[str, Any], deadline: Deadline) -> str:
         """Both models' memory is given back: other parts load the pair in a process of its own."""
-        from specdec_cli.engine.memory import clear_cache
+        from specdec_cli.engine.device import clear_cache
 
         self.session  # noqa: B018 - nothing to drop is no measurement
         self._session = None
@@ -455,9 +455,9 @@ def _without_tokens(finding: Mapping[str, Any]) -> dict[str, Any]:
 
 def _memory() -> dict[str, Any]:
     """Bytes that mlx holds, and that the machine has wired."""
-    from specdec_cli.engine.memory import memory_use
+    from specdec_cli.engine.device import memory_use
 
-    return asdict(memory_use()) | {"wired_bytes": _wired_bytes()}
+    return memory_use() | {"wired_bytes": _wired_bytes()}
 
 
 def _state() -> dict[str, Any]:

@@ -17,7 +17,7 @@ from specdec_cli import __version__
 from specdec_cli.chat.screen import Notice, Screen
 from specdec_cli.chat.settings import HIDDEN, OFF, ChatSettings
 from specdec_cli.chat.transcript import Transcript, save
-from specdec_cli.engine.memory import clear_cache
+from specdec_cli.engine.device import clear_cache
 from specdec_cli.errors import DoesNotFit, SpecdecError, UsageError
 from specdec_cli.events import Event, Finish, Prefill, Start
 from specdec_cli.format import percent, size

@@ -1,4 +1,9 @@
-"""Facts about the device that mlx computes on. No other module asks the device about itself."""
+"""The device that mlx computes on: its facts, its queue, its memory. No other module asks the device about itself.
+
+mlx keeps freed buffers for later allocations of nearly the same size (mlx/backend/common/buffer_cache.h: less than two
+pages more). A KV cache that grew never fits again, so freed ones pile up; on Metal they stay wired, up to 95 % of the
+recommended working set (mlx/backend/metal/allocator.cpp). So they are bounded and given back.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +21,11 @@ from specdec_cli.machine import physical_bytes
 
 P = ParamSpec("P")
 R = TypeVar("R")
+# Enough for the buffers of a pass, which are freed and needed again; the rest is of sizes that do not come back.
+MOST_CACHED_BYTES, CACHED_SHARE = 1 << 30, 0.05
+# Tokens after which freed buffers are given back: of an answer as in mlx-lm (generate.py, generate_step); of a prompt
+# two chunks on Metal, as what they free is mostly needed by the next one.
+EMITTED_TOKENS, READ_TOKENS = 256, 4096
 
 
 def peak_memory_bytes() -> int:
@@ -55,8 +65,6 @@ def float32_products() -> str:
 
     Tried out rather than looked up: CUDA devices and Apple's GPUs from M5 on round unless MLX_ENABLE_TF32 is 0.
     """
-    if backend() == "cpu":
-        return "float32"
     kept = 1.0 + 2.0**-12  # TF32 has no such number
     product = mx.full((512, 512), kept) @ mx.eye(512)
     return "float32" if float(mx.min(product)) == kept else "TF32"
@@ -185,3 +193,64 @@ def leave_thread() -> None:
 def to_list(array: mx.array) -> list[int]:
     """The integers of `array` [N]; waits for them. mlx types every nesting that `tolist` may give; one axis has one."""
     return cast(list[int], array.tolist())
+
+
+def memory_use() -> dict[str, int]:
+    """Bytes in arrays that are alive, in freed buffers that are kept, and the most alive since `reset_peak_memory`."""
+    active, peak = active_memory_bytes(), peak_memory_bytes()
+    return {"active_bytes": active, "cache_bytes": mx.get_cache_memory(), "peak_bytes": peak}
+
+
+def bound_memory() -> None:
+    """On Metal: bound the cache of freed buffers, from the next allocation on. mlx on a CPU keeps 32 MB at most."""
+    recommended = working_set_bytes()
+    if backend() == "metal" and recommended:
+        mx.set_cache_limit(min(MOST_CACHED_BYTES, int(recommended * CACHED_SHARE)))
+
+
+def clear_cache() -> None:
+    """Give all freed buffers back to the system; on Metal they are no longer wired."""
+    mx.clear_cache()
+
+
+class FreedBuffers:
+    """The buffers freed by one reply's rounds, or by the chunks of its prompt: given back every `every` tokens.
+
+    On a CPU they are kept: clearing would wait for the queue (mlx/backend/no_gpu/allocator.cpp).
+    """
+
+    def __init__(self, every: int) -> None:
+        self._every, self._tokens = every, 0
+
+    def count(self, tokens: int) -> None:
+        """One round emitted, or one chunk had, so many `tokens`."""
+        self._tokens += tokens
+        if self._tokens >= self._every:
+            self.give_back()
+
+    def give_back(self) -> None:
+        """Unless nothing was counted since the last time."""
+        if self._tokens and backend() != "cpu":
+            clear_cache()
+        self._tokens = 0
+
+
+class Residency:
+    """Whether macOS may page out what mlx holds: not while a pair decodes. On Metal only, from macOS 15 on.
+
+    mlx puts buffers into Metal's residency sets up to a limit: the recommended working set, as in mlx-lm (generate.py,
+    wired_limit). What is larger still works, but may be paged out.
+    """
+
+    def hold(self) -> None:
+        """Wire weights and caches."""
+        recommended = working_set_bytes()
+        if backend() == "metal" and recommended:
+            mx.set_wired_limit(recommended)
+
+    def release(self) -> None:
+        """Wire nothing; the buffers stay. Waits for passes in flight: no limit is to change during an evaluation."""
+        if backend() == "metal":
+            settle()
+            clear_cache()
+            mx.set_wired_limit(0)

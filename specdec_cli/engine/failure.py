@@ -1,9 +1,8 @@
 """Failures of the device, and logits that are no numbers, as errors of ours.
 
-This is the one place that reads mlx's messages; other errors pass unchanged.
-
-mlx raises RuntimeError. An allocation fails at once (mlx/backend/metal/allocator.cpp, malloc); a command buffer fails
-on the device, and that is raised at a later evaluation (mlx/backend/metal/device.cpp, CommandEncoder::commit).
+This is the one place that reads mlx's messages; other errors pass unchanged. mlx raises RuntimeError. An allocation
+fails at once (mlx/backend/metal/allocator.cpp, malloc); a command buffer fails on the device, and that is raised at a
+later evaluation (mlx/backend/metal/device.cpp, CommandEncoder::commit).
 """
 
 from __future__ import annotations
@@ -18,15 +17,26 @@ from typing import Protocol
 import mlx.core as mx
 
 from specdec_cli.engine import device
-from specdec_cli.engine.memory import clear_cache
-from specdec_cli.errors import DoesNotFit, NotAvailable, SpecdecError
+from specdec_cli.errors import DoesNotFit, NotAvailable, SpecdecError, reason
 
-# Damaged weights compute no numbers, and an argmax over them still names a token; no such token is emitted. The largest
-# logit of a pass tells: it is not finite as soon as one of them is NaN or infinite.
+OUT_OF_MEMORY = (
+    "Insufficient Memory",
+    "Unable to allocate",
+    "greater than the maximum allowed buffer size",
+    "[metal::malloc] Resource limit",
+    "cudaErrorMemoryAllocation",
+    "out of memory",
+)
+OTHER = ("Impacting Interactivity", "Caused GPU", "[METAL]", "[metal::", "[cuda]", "CUDA")
+SMALLER = "these take less: --kv-bits 8, a shorter --max-context, or -k 0 without a draft (in a chat: /k 0)"
 
 
 def witness(logits: mx.array, log_q: mx.array | None = None) -> mx.array:
-    """The bits of the largest of `logits`, as a whole number; with `log_q`, of the sum of the largest of both. Lazy."""
+    """The bits of the largest of `logits`, as a whole number; with `log_q`, of the sum of the largest of both. Lazy.
+
+    Damaged weights compute no numbers, and an argmax over them still names a token. The largest logit of a pass is not
+    finite as soon as one of them is NaN or infinite.
+    """
     largest = mx.max(logits) if log_q is None else mx.max(logits) + mx.max(log_q)
     return largest.astype(mx.float32).view(mx.int32)
 
@@ -53,36 +63,16 @@ def not_finite(target: str, log_q: mx.array | None) -> NotFinite:
     )
 
 
-OUT_OF_MEMORY = (
-    "Insufficient Memory",
-    "Unable to allocate",
-    "greater than the maximum allowed buffer size",
-    "[metal::malloc] Resource limit",
-    "cudaErrorMemoryAllocation",
-    "out of memory",
-)
-STOPPED = ("Impacting Interactivity", "Caused GPU Timeout Error", "Caused GPU Hang Error")
-OTHER = ("[METAL]", "[metal::", "[cuda]", "CUDA")
-SMALLER = "these take less: --kv-bits 8, a shorter --max-context, or -k 0 without a draft (in a chat: /k 0)"
-MOST_SHOWN = 160
-
-
 def device_failure(error: RuntimeError | MemoryError) -> SpecdecError | None:
     """The failure of the device that `error` reports, None for any other."""
-    text = " ".join(str(error).split())
-    said = text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…"
-    if isinstance(error, MemoryError) or any(mark in text for mark in OUT_OF_MEMORY):
+    said = reason(error)
+    if isinstance(error, MemoryError) or any(mark in str(error) for mark in OUT_OF_MEMORY):
         used, usable = device.active_memory_bytes() / 1e9, device.usable_bytes() / 1e9
-        return DoesNotFit(
-            f"out of memory with {used:.1f} GB in use and {usable:.1f} GB usable: {said or 'MemoryError'}", SMALLER
-        )
-    if any(mark in text for mark in STOPPED):
+        return DoesNotFit(f"out of memory with {used:.1f} GB in use and {usable:.1f} GB usable: {said}", SMALLER)
+    if any(mark in str(error) for mark in OTHER):
         return SpecdecError(
-            f"the system stopped a pass that kept the GPU too long: {said}",
-            "try again; shorter passes: -k 0 (in a chat: /k 0), a shorter prompt, a smaller pair",
+            f"the device failed: {said}", "try again, or with -k 0; specdec doctor --selftest checks the device"
         )
-    if any(mark in text for mark in OTHER):
-        return SpecdecError(f"the device failed: {said}", "try again; specdec doctor --selftest checks the device")
     return None
 
 
@@ -110,7 +100,7 @@ def recovering(*models: Forgetting | None) -> Iterator[None]:
             if model is not None:
                 model.forget()
         device.settle()
-        clear_cache()
+        device.clear_cache()
         if failure is None or failure is error:
             raise
         raise failure from error

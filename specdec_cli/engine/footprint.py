@@ -23,7 +23,7 @@ def footprint(checkpoint: Checkpoint, context_tokens: int, weight_bytes: int, kv
 
     Raises: Refused if its caches cannot be quantized to `kv_bits`, NotAvailable for a size that is none.
     """
-    value_bytes = _value_bytes(checkpoint)
+    value_bytes = VALUE_BYTES.get(checkpoint.declared_dtype or "", 2)
     hidden = checkpoint.whole("hidden_size", 0)
     rows = min(device.prefill_tokens(), context_tokens)
     model = empty_model(checkpoint, kv_bits)
@@ -53,10 +53,6 @@ def footprint(checkpoint: Checkpoint, context_tokens: int, weight_bytes: int, kv
     )
 
 
-def _value_bytes(checkpoint: Checkpoint) -> int:
-    return VALUE_BYTES.get(checkpoint.declared_dtype or "", 2)
-
-
 def estimate(
     checkpoints: Sequence[Checkpoint],
     weight_bytes: Sequence[int],
@@ -78,7 +74,8 @@ def estimate(
             parts.append(Footprint(f"{head.name} (head)", weights, head.cache_bytes(context), 0))
         return MemoryEstimate(tuple(parts), context, device.usable_bytes())
 
-    context = _within_limits(checkpoints, context_tokens)
+    limits = [limit for checkpoint in checkpoints if (limit := checkpoint.context_limit)]
+    context = min([context_tokens, *limits])  # what the model with the shortest context was made for
     found = at(kv_bits)
     if not found.fits and kv_bits is None:
         with suppress(Refused):
@@ -86,31 +83,11 @@ def estimate(
     return found
 
 
-def resident_bytes(
-    checkpoints: Sequence[Checkpoint], context_tokens: int, kv_bits: int | None = None, head: HeadFiles | None = None
-) -> int:
-    """Weights and caches of all models, and of a head, at `context_tokens`: what every pass reads.
-
-    Raises: Refused if a model's caches cannot be quantized to `kv_bits`.
-    """
-    context = _within_limits(checkpoints, context_tokens)
-    beside = _bytes_beside(checkpoints, head) + head.cache_bytes(context) if head else 0
-    return beside + sum(
-        checkpoint.loaded_bytes + empty_model(checkpoint, kv_bits).cache_bytes(context, _value_bytes(checkpoint))
-        for checkpoint in checkpoints
-    )
-
-
 def _bytes_beside(checkpoints: Sequence[Checkpoint], head: HeadFiles) -> int:
     """Bytes of a head's weights, none where its files were counted with a model's."""
     # A checkpoint that was read without its weights may have them in its folder all the same.
     counted = {path for c in checkpoints for path in c.weights or c.folder.glob(WEIGHTS)}
     return 0 if counted.issuperset(head.files) else head.loaded_bytes
-
-
-def _within_limits(checkpoints: Sequence[Checkpoint], context_tokens: int) -> int:
-    """`context_tokens`, or what the model with the shortest context was made for."""
-    return min([context_tokens, *(limit for c in checkpoints if (limit := c.context_limit))])
 
 
 def require_fit(

@@ -1,44 +1,89 @@
-"""Checkpoint -> network. Weights are checked against their headers first."""
+"""Checkpoint -> network. What can be refused without weights is refused first: every architecture is listed.
+
+The list has every text decoder of the installed mlx-lm, as tested or with the reason why not.
+"""
 
 from __future__ import annotations
 
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
-from mlx_lm.utils import _get_classes, load_model
+import mlx_lm.models
+from mlx_lm.utils import MODEL_REMAPPING, _get_classes, load_model
 from safetensors import SafetensorError, safe_open
 
-from specdec_cli.engine.architectures import refusal
 from specdec_cli.engine.failure import device_failure
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.errors import NotAvailable, Refused, reason, untrusted
 from specdec_cli.models.checkpoint import Checkpoint
 
+MODEL = re.compile(r"^(class|from .* import) .*\bModel\b", re.M)
+LISTS = ("a_g.toml", "h_m.toml", "n_z.toml")
 
-def require_runnable(checkpoint: Checkpoint, kv_bits: int | None = None) -> None:
-    """Check everything that can be refused without weights: the architecture, its caches, the kernels it needs.
 
-    Raises: NotAvailable if the installed mlx-lm has no such architecture or none for this device, Refused for caches
-    that cannot be rolled back or quantized.
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """One module of `mlx_lm.models` and a tiny `config` for it.
+
+    `window` is how many positions its shortest window or chunk holds (None without one), `gain` scales the random
+    weights, `noise` moves a draft made of it away, `metal_only`: mlx-lm has no other code for it, `refused`: the reason
+    that specdec does not speculate with it.
     """
-    empty_model(checkpoint, kv_bits)
+
+    name: str
+    config: Mapping[str, Any]
+    window: int | None = None
+    gain: float = 1.0
+    noise: float = 0.1
+    metal_only: bool = False
+    refused: str | None = None
+
+
+@cache
+def architectures() -> dict[str, Architecture]:
+    """All listed architectures by module name."""
+    found: dict[str, Architecture] = {}
+    for name in LISTS:
+        entries = tomllib.loads(files(__package__).joinpath("architectures_data", name).read_text("utf-8"))
+        found |= {module: Architecture(module, **{"config": {}, **entry}) for module, entry in entries.items()}
+    return found
+
+
+def installed() -> list[str]:
+    """Modules of the installed mlx-lm that define a model class. Read, not imported: one of them exits on import."""
+    sources = {file.name.removesuffix(".py"): file for file in files(mlx_lm.models).iterdir()}
+    return sorted(name for name, file in sources.items() if file.is_file() and MODEL.search(file.read_text("utf-8")))
 
 
 def require_verifiable(checkpoint: Checkpoint) -> None:
     """Raises: Refused for an architecture whose drafts cannot be checked in one pass; plain decoding works."""
-    reason = refusal(checkpoint.model_type)
-    if reason:
-        raise Refused(f"{checkpoint.name} ({checkpoint.model_type}): {reason}", "decode it plainly: --drafter none")
+    listed = architectures().get(MODEL_REMAPPING.get(checkpoint.model_type, checkpoint.model_type))
+    if listed and listed.refused:
+        raise Refused(
+            f"{checkpoint.name} ({checkpoint.model_type}): {listed.refused}", "decode it plainly: --drafter none"
+        )
 
 
 def empty_model(checkpoint: Checkpoint, kv_bits: int | None = None) -> CachedModel:
     """The architecture ready to run, without weights of its own: for its shapes, its caches and its refusals.
 
-    Raises: as `require_runnable`.
+    Raises: NotAvailable if the installed mlx-lm has no such architecture or none for this device, Refused for caches
+    that cannot be rolled back or quantized.
     """
     network = blank_network(checkpoint)
-    with untrusted(lambda reason: _does_not_run(checkpoint, reason)):
+    with untrusted(
+        lambda reason: NotAvailable(
+            f"{checkpoint.name} ({checkpoint.model_type}) does not run on this device: {reason}",
+            "mlx-lm's code for it may need a Mac; specdec doctor tells what computes here",
+        )
+    ):
         return CachedModel(network, checkpoint.name, checkpoint.context_limit, kv_bits)
 
 
@@ -47,20 +92,14 @@ def blank_network(checkpoint: Checkpoint) -> nn.Module:
 
     Raises: NotAvailable if the installed mlx-lm has no such architecture or the configuration does not fit it.
     """
-    model_class, args_class = _classes(checkpoint)
-    with untrusted(lambda reason: _does_not_load(checkpoint, reason)):
-        return model_class(args_class.from_dict(dict(checkpoint.config)))
-
-
-def _classes(checkpoint: Checkpoint) -> tuple[type, Any]:
-    """mlx-lm's class of the network, and that of its configuration. Raises: NotAvailable if it has none."""
     unknown = NotAvailable(
         f"{checkpoint.name} is of type {checkpoint.model_type}, which the installed mlx-lm does not know",
         "upgrade mlx-lm, or use a model type that it lists",
     )
     with untrusted(lambda reason: unknown):
         model_class, args_class = _get_classes(dict(checkpoint.config))
-    return model_class, args_class
+    with untrusted(lambda reason: _does_not_load(checkpoint, reason)):
+        return model_class(args_class.from_dict(dict(checkpoint.config)))
 
 
 def load(checkpoint: Checkpoint, kv_bits: int | None = None) -> CachedModel:
@@ -110,11 +149,4 @@ def _does_not_load(checkpoint: Checkpoint, reason: str) -> NotAvailable:
     return NotAvailable(
         f"{checkpoint.name} ({checkpoint.model_type}) does not load: {reason}",
         "the weights and config.json disagree; download the model again",
-    )
-
-
-def _does_not_run(checkpoint: Checkpoint, reason: str) -> NotAvailable:
-    return NotAvailable(
-        f"{checkpoint.name} ({checkpoint.model_type}) does not run on this device: {reason}",
-        "mlx-lm's code for it may need a Mac; specdec doctor tells what computes here",
     )

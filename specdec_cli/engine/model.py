@@ -1,26 +1,114 @@
-"""One conversation's caches over a network, and the memo of what was read.
+"""A network in memory, and one conversation's caches over it with the memo of what was read.
 
 Law: the caches hold a prefix of the committed context, and nothing else once a round is committed. In meaning
-`logits` is a pure function of its arguments; the memo only saves work.
-Letters: K drafted tokens, T tokens fed at once, V vocabulary size.
+`logits` is a pure function of its arguments; the memo only saves work. Quantized caches are quantized from the first
+token on, so that logits depend on the tokens alone, never on how they were cut into passes (mlx-lm converts after the
+first chunk of the prompt instead). Letters: K drafted tokens, T tokens fed at once, V vocabulary size, D hidden size.
 """
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
+from mlx.utils import tree_flatten
+from mlx_lm.models.cache import QuantizedKVCache
 
 from specdec_cli.engine import device
-from specdec_cli.engine.cache.rollback import Caches, Held, Snapshot, common_prefix
+from specdec_cli.engine.cache.kinds import KVQuantization, leaves
+from specdec_cli.engine.cache.rollback import Caches, common_prefix
+from specdec_cli.engine.device import READ_TOKENS, FreedBuffers, clear_cache
 from specdec_cli.engine.draft import NO_TOKENS
-from specdec_cli.engine.memory import READ_TOKENS, FreedBuffers
-from specdec_cli.engine.network import Network, Output
-from specdec_cli.engine.stored import Unusable
+from specdec_cli.engine.hidden import HiddenStates
+from specdec_cli.errors import Refused, reason
 from specdec_cli.request import MAX_UNREAD
+
+GROUP_SIZES = (64, 32)
+WITHOUT = "leave --kv-bits out"
+
+
+def kv_quantization(network: nn.Module, bits: int, name: str) -> KVQuantization:
+    """The largest groups that fit `network`'s heads. Window and recurrent layers stay as they are.
+
+    Raises: Refused if it keeps no plain KV cache, or if its attention cannot read a quantized one.
+    """
+    why = ""
+    for group_size in GROUP_SIZES:
+        found = KVQuantization(bits, group_size)
+        caches = Caches(network, found)
+        if not any(type(part) is QuantizedKVCache for part in leaves(caches.layers)):
+            raise Refused(f"{name} keeps {', '.join(caches.kinds)}, nothing that --kv-bits could quantize", WITHOUT)
+        try:
+            network(mx.zeros((1, 2), mx.int32), cache=caches.layers)
+            return found
+        except (ValueError, TypeError, AttributeError, RuntimeError) as error:
+            why = reason(error)
+    raise Refused(f"{name} does not run on a KV cache of {bits} bits: {why}", WITHOUT)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Output:
+    """The result of one pass over T tokens: logits [T, V], and what the output head read [T, D] if exposed. Lazy."""
+
+    logits: mx.array
+    hidden: mx.array | None = None
+
+    def last(self, rows: int) -> Output:
+        """The last `rows` rows."""
+        return Output(self.logits[-rows:], None if self.hidden is None else self.hidden[-rows:])
+
+
+class Network:
+    """Weights in memory, shared by all conversations. `name` is for messages; `context_limit` is in tokens."""
+
+    def __init__(
+        self,
+        network: nn.Module,
+        name: str,
+        context_limit: int | None = None,
+        kv_bits: int | None = None,
+        reread: Callable[[], Mapping[str, Any]] | None = None,
+    ) -> None:
+        """`context_limit` None is unbounded. `reread` gives the parameters again, lazily: then weights can be dropped.
+
+        Raises: Refused if caches cannot be quantized to `kv_bits`.
+        """
+        self.module, self.name, self.context_limit = network, name, context_limit
+        parameters = [value for _, value in tree_flatten(network.parameters())]
+        floats = [value.dtype for value in parameters if mx.issubdtype(value.dtype, mx.floating)]
+        self.weight_bytes = sum(value.nbytes for value in parameters)
+        # The type the network computes in, such as `float32`.
+        self.dtype = str(max(floats, key=floats.count)).removeprefix("mlx.core.")
+        self.kv = kv_quantization(network, kv_bits, name) if kv_bits else None
+        self.hidden = HiddenStates(network, name)
+        self._reread = reread
+        self._in_use = True
+
+    def forward(self, tokens: mx.array, caches: Caches) -> Output:
+        """Feed `tokens` [T] after whatever `caches` hold. The one call of the network."""
+        self._in_use = True
+        with caches.feeding(tokens.size):
+            logits: mx.array = self.module(tokens[None], cache=caches.layers)[0]
+        return Output(logits, self.hidden.take())
+
+    def release(self) -> None:
+        """Drop weights that can be read again; they are read again, lazily, at their next use."""
+        if self._in_use and self._reread is not None:
+            self.module.update(self._reread())
+        clear_cache()
+        self._in_use = False
+
+    @property
+    def widest(self) -> int:
+        """The most rows of any matrix, embeddings and output head left out."""
+        parameters = tree_flatten(self.module.parameters())
+        inner = [(name, value) for name, value in parameters if not re.search(r"embed|lm_head", name)]
+        return max((value.shape[-2] for _, value in inner if value.ndim > 1), default=0)
 
 
 class CachedModel:
@@ -38,6 +126,9 @@ class CachedModel:
         if not isinstance(network, Network):
             network = Network(network, name, context_limit, kv_bits, reread)
         self.network = network
+        self.name, self.context_limit, self.dtype = network.name, network.context_limit, network.dtype
+        # A step reads all weights.
+        self.weight_bytes = self.step_bytes = network.weight_bytes
         self._caches = Caches(self.network.module, self.network.kv)
         self._read: list[int] = []
         self._marks: tuple[int, ...] = ()
@@ -68,21 +159,13 @@ class CachedModel:
         A pass that could be taken back is not in it: only snapshots and what trimming reaches can be returned to.
         """
         self.commit(self._read, len(self._read))  # nothing of what is queued
-        held = self._caches.held()
-        snapshots = [(kept.length, list(kept.states)) for kept in held.snapshots]
-        read = mx.array(self._read, dtype=mx.int32)
-        return {"read": read, "kinds": list(held.kinds), "states": list(held.states), "snapshots": snapshots}
+        return {"read": mx.array(self._read, dtype=mx.int32), **self._caches.stored()}
 
     def restore(self, values: Mapping[str, Any]) -> None:
         """Hold what was `stored`, of the same network. Raises: Unusable for that of another one, and is empty then."""
-        self._dry_run()
-        like = self._caches.held()
         self.forget()
-        read, kinds = values["read"].tolist(), tuple(values["kinds"])
-        if kinds != like.kinds or [set(state) for state in values["states"]] != [set(state) for state in like.states]:
-            raise Unusable("it holds other kinds of caches")
-        snapshots = tuple(Snapshot(length, tuple(states)) for length, states in values["snapshots"])
-        self._caches.take_up(Held(len(read), kinds, tuple(values["states"]), snapshots))
+        read = values["read"].tolist()
+        self._caches.restore(values, len(read))
         self._read = read
 
     @property
@@ -97,14 +180,6 @@ class CachedModel:
         """
         self._marks = tuple(ends) if self._caches.needs_snapshots else ()
         self._caches.kept_snapshots = kept
-
-    @property
-    def name(self) -> str:
-        return self.network.name
-
-    @property
-    def context_limit(self) -> int | None:
-        return self.network.context_limit
 
     @property
     def length(self) -> int:
@@ -130,21 +205,8 @@ class CachedModel:
         return self._caches.kinds
 
     @property
-    def weight_bytes(self) -> int:
-        return self.network.weight_bytes
-
-    @property
-    def step_bytes(self) -> int:
-        """Bytes of weights that a step reads."""
-        return self.weight_bytes
-
-    @property
     def layers(self) -> int:
-        return self.network.layers
-
-    @property
-    def dtype(self) -> str:
-        return self.network.dtype
+        return len(self.network.module.layers)
 
     def cache_bytes(self, tokens: int, value_bytes: int) -> int:
         """Bytes of all caches once `tokens` have been read, `value_bytes` a value. Forgets what was read."""
@@ -155,8 +217,7 @@ class CachedModel:
 
     def _dry_run(self) -> mx.array:
         """Logits [1, V] of one token that are never computed: their graph is built for its shapes alone."""
-        self._read.clear()
-        self._caches.reset()
+        self.forget()
         return self.extend(mx.zeros((1,), mx.int32))
 
     def forget(self) -> None:

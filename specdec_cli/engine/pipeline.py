@@ -16,16 +16,13 @@ from typing import Self
 import mlx.core as mx
 
 from specdec_cli.engine import device
+from specdec_cli.engine.device import EMITTED_TOKENS, FreedBuffers
 from specdec_cli.engine.draft import NOTHING, Draft
-from specdec_cli.engine.draft_length.fixed import DraftLength
-from specdec_cli.engine.drafters.base import Drafter, Verified
+from specdec_cli.engine.draft_length.adaptive import DraftLength
+from specdec_cli.engine.drafters.base import Drafter
 from specdec_cli.engine.failure import is_finite, not_finite, witness
-from specdec_cli.engine.hidden import Hidden
-from specdec_cli.engine.memory import EMITTED_TOKENS, FreedBuffers
-from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.network import Output
-from specdec_cli.engine.sampling.acceptance import AcceptanceRule, Verdict
-from specdec_cli.engine.sampling.logprobs import Logprobs, logprobs
+from specdec_cli.engine.model import CachedModel, Output
+from specdec_cli.engine.sampling.acceptance import AcceptanceRule, Logprobs, Verdict, logprobs
 from specdec_cli.events import Reading, Round
 
 Clock = Callable[[], float]
@@ -45,7 +42,7 @@ class Pass:
     draft: Draft
     packed: mx.array
     next: mx.array
-    hidden: Hidden
+    hidden: mx.array | None
     reason: str
     logprobs: Logprobs | None = None
     prefill_seconds: float = 0.0
@@ -78,7 +75,7 @@ class Pipeline:
         self._successor: Pass | None = None
         self._prefilled = False
         self._prefill_seconds = 0.0
-        self._hidden: Hidden = {}
+        self._hidden: mx.array | None = None
         self._after_plain = True
         self._freed = FreedBuffers(EMITTED_TOKENS)
         self._after_full = False
@@ -119,12 +116,12 @@ class Pipeline:
             return False
         if self._pass is not None:
             return True
-        prefill_seconds, self._prefill_seconds = self._prefill_seconds, 0.0
         draft = self._drafter.propose(self._context, k) if k else NOTHING
         output = self._target.outputs(self._context, draft.tokens)
         drafted_at = self._wait_for(draft)  # before the verdict: where masks are to be computed, it queues the pass
         verdict = self._rule.judge(draft, output.logits, len(self._context))
-        self._pass = self._queue(draft, output, verdict, prefill_seconds, drafted_at)
+        self._pass = self._queue(draft, output, verdict, self._prefill_seconds, drafted_at)
+        self._prefill_seconds = 0.0
         return True
 
     @property
@@ -174,8 +171,8 @@ class Pipeline:
         emitted = len(round.emitted)
         self._context += round.emitted
         self._target.commit(self._context, len(self._context) - (self._pass is None))
-        hidden = {path: states[:emitted] for path, states in self._hidden.items()}
-        self._drafter.commit(Verified(self._context, hidden))
+        hidden = None if self._hidden is None else self._hidden[:emitted]
+        self._drafter.commit(self._context, hidden)
         self._rule.commit(round.emitted)
         self._freed.count(emitted)
 
@@ -210,19 +207,12 @@ class Pipeline:
         return done.drafted_at - since
 
     def _queue(
-        self,
-        draft: Draft,
-        output: Output,
-        verdict: Verdict,
-        prefill_seconds: float = 0.0,
-        drafted_at: float | None = None,
+        self, draft: Draft, output: Output, verdict: Verdict, prefill: float = 0.0, drafted_at: float | None = None
     ) -> Pass:
-        packed = read_back(draft, output.logits, verdict)
+        packed, top = read_back(draft, output.logits, verdict), self._logprobs
         device.queue(packed)
-        found = None
-        if self._logprobs is not None:
-            found = logprobs(output.logits, draft.tokens, verdict, self._logprobs)
-        return Pass(draft, packed, verdict.next, output.hidden, self._length.reason, found, prefill_seconds, drafted_at)
+        found = None if top is None else logprobs(output.logits, draft.tokens, verdict, top)
+        return Pass(draft, packed, verdict.next, output.hidden, self._length.reason, found, prefill, drafted_at)
 
 
 def read_back(draft: Draft, logits: mx.array, verdict: Verdict) -> mx.array:

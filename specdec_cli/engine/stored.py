@@ -21,22 +21,11 @@ PIECE_BYTES = 4 << 20
 # Longer than the header of any cache: a length beyond it is no length.
 MOST_HEADER_BYTES = 64 << 20
 LENGTH_BYTES, DIGEST_BYTES = 8, 32
-DIGEST, FACTS, TREE, METADATA = "digest", "specdec", "tree", "__metadata__"
-DTYPES = {
-    mx.float32: "F32",
-    mx.float16: "F16",
-    mx.bfloat16: "BF16",
-    mx.bool_: "BOOL",
-    mx.uint8: "U8",
-    mx.uint16: "U16",
-    mx.uint32: "U32",
-    mx.uint64: "U64",
-    mx.int8: "I8",
-    mx.int16: "I16",
-    mx.int32: "I32",
-    mx.int64: "I64",
-}
-PLAIN = (bool, int, float, str, type(None))
+DIGEST, FACTS, VALUES, METADATA = "digest", "specdec", "values", "__metadata__"
+FLOATS = {mx.float32: "F32", mx.float16: "F16", mx.bfloat16: "BF16", mx.bool_: "BOOL"}
+WHOLE = {mx.uint8: "U8", mx.uint16: "U16", mx.uint32: "U32", mx.uint64: "U64"}
+SIGNED = {mx.int8: "I8", mx.int16: "I16", mx.int32: "I32", mx.int64: "I64"}
+DTYPES = FLOATS | WHOLE | SIGNED
 
 
 class Unusable(ValueError):
@@ -57,17 +46,30 @@ class Packed:
 
 
 def pack(facts: Mapping[str, Any], values: Any) -> Packed:
-    """`facts` (JSON) can be read alone; `values` are plain or arrays, in lists, tuples and dicts. Raises: Unusable."""
-    arrays: dict[str, mx.array] = {}
-    tree = _tree(values, arrays, {})
-    header: dict[str, Any] = {METADATA: {FACTS: json.dumps(facts), TREE: json.dumps(tree)}}
+    """`facts` (JSON) can be read alone; `values` are JSON with arrays among them; a tuple comes back as a list.
+
+    What is one array in several places becomes one. Raises: Unusable.
+    """
+    arrays: dict[int, mx.array] = {}
+
+    def name_of(value: Any) -> dict[str, int]:
+        if not isinstance(value, mx.array) or value.dtype not in DTYPES:
+            raise Unusable(f"a {type(value).__name__} cannot be kept")
+        arrays[id(value)] = value
+        return {"array": list(arrays).index(id(value))}
+
+    header: dict[str, Any] = {METADATA: {FACTS: json.dumps(facts), VALUES: json.dumps(values, default=name_of)}}
     at = 0
-    for name, array in arrays.items():
-        header[name] = _entry(DTYPES[array.dtype], list(array.shape), at, array.nbytes)
+    for name, array in enumerate(arrays.values()):
+        header[str(name)] = _entry(DTYPES[array.dtype], list(array.shape), at, array.nbytes)
         at += array.nbytes
     header[DIGEST] = _entry("U8", [DIGEST_BYTES], at, DIGEST_BYTES)
     text = json.dumps(header).encode()
     return Packed(len(text).to_bytes(LENGTH_BYTES, "little") + text, tuple(arrays.values()))
+
+
+def _entry(kind: str, shape: list[int], start: int, size: int) -> dict[str, Any]:
+    return {"dtype": kind, "shape": shape, "data_offsets": [start, start + size]}
 
 
 def write(file: BinaryIO, packed: Packed) -> Iterator[None]:
@@ -90,7 +92,7 @@ def write(file: BinaryIO, packed: Packed) -> Iterator[None]:
 
 def read_facts(path: Path) -> dict[str, Any]:
     """The facts of a file; whether it is whole is not looked at. Raises: Unusable, OSError."""
-    return _metadata(path, FACTS)
+    return jsonfile.parse_object(_metadata(path, FACTS))
 
 
 def read_values(path: Path) -> Generator[None, None, Any]:
@@ -102,54 +104,19 @@ def read_values(path: Path) -> Generator[None, None, Any]:
             yield
         if file.read() != digest.digest():
             raise Unusable("it was changed, or is not whole")
-    tree = _metadata(path, TREE)
+    text = _metadata(path, VALUES)
     arrays: Any = mx.load(str(path), format="safetensors")
     for array in arrays.values():
         mx.eval(array)
         yield
-    return _values(tree, arrays)
+    return json.loads(text, object_hook=lambda found: arrays[str(found["array"])] if "array" in found else found)
 
 
-def _metadata(path: Path, name: str) -> dict[str, Any]:
+def _metadata(path: Path, name: str) -> str:
     with path.open("rb") as file:
         size = int.from_bytes(file.read(LENGTH_BYTES), "little")
         header = file.read(size) if 0 < size <= MOST_HEADER_BYTES else b""
     try:
-        return jsonfile.parse_object(jsonfile.parse_object(header)[METADATA][name])
-    except (jsonfile.NotJson, KeyError, TypeError, AttributeError) as error:
+        return str(jsonfile.parse_object(header)[METADATA][name])
+    except (jsonfile.NotJson, KeyError, TypeError) as error:
         raise Unusable("its header is damaged, or another program's") from error
-
-
-def _entry(kind: str, shape: list[int], start: int, size: int) -> dict[str, Any]:
-    return {"dtype": kind, "shape": shape, "data_offsets": [start, start + size]}
-
-
-def _tree(value: Any, arrays: dict[str, mx.array], names: dict[int, str]) -> Any:
-    """JSON of `value`, whose arrays go into `arrays` by name; what is one array becomes one. Raises: Unusable."""
-    if isinstance(value, mx.array) and value.dtype in DTYPES:
-        name = names.setdefault(id(value), str(len(arrays)))
-        arrays[name] = value
-        return {"array": name}
-    if type(value) in PLAIN:
-        return value
-    if type(value) in (list, tuple):
-        return {type(value).__name__: [_tree(item, arrays, names) for item in value]}
-    if type(value) is dict:
-        return {"dict": {name: _tree(item, arrays, names) for name, item in value.items()}}
-    raise Unusable(f"a {type(value).__name__} cannot be kept")
-
-
-def _values(tree: Any, arrays: Mapping[str, mx.array]) -> Any:
-    """What became `tree`. Raises: Unusable, KeyError."""
-    if type(tree) in PLAIN:
-        return tree
-    match tree:
-        case {"array": str(name)}:
-            return arrays[name]
-        case {"list": list(items)}:
-            return [_values(item, arrays) for item in items]
-        case {"tuple": list(items)}:
-            return tuple(_values(item, arrays) for item in items)
-        case {"dict": dict(items)}:
-            return {name: _values(item, arrays) for name, item in items.items()}
-    raise Unusable("a value in it is of another kind")

@@ -17,7 +17,7 @@ from itertools import zip_longest
 from specdec_cli.audit.audit import measure, rows_of
 from specdec_cli.audit.divergence import Divergence, Token
 from specdec_cli.engine import device
-from specdec_cli.engine.rounding import KnownText, Position
+from specdec_cli.engine.baseline import KnownText, Position
 from specdec_cli.errors import UsageError
 from specdec_cli.events import Event, Finish, Prefill, Reading, RoundDone, Start
 from specdec_cli.kinds import COUPLED, DEFAULT_RULE, NONE

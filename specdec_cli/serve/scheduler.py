@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from specdec_cli.engine import device
 from specdec_cli.engine.cache.rollback import common_prefix
-from specdec_cli.engine.memory import clear_cache
+from specdec_cli.engine.device import clear_cache
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.errors import SpecdecError, UsageError, untrusted
 from specdec_cli.events import Event, Failure, Finish, Reading, RoundDone

@@ -12,15 +12,14 @@ from collections.abc import Callable, Sequence
 from specdec_cli.engine import device
 from specdec_cli.engine.draft_length import chips
 from specdec_cli.engine.draft_length.acceptance import LookupAcceptance
-from specdec_cli.engine.draft_length.adaptive import Adaptive
+from specdec_cli.engine.draft_length.adaptive import Adaptive, DraftLength, Fixed
 from specdec_cli.engine.draft_length.costs import Costs
-from specdec_cli.engine.draft_length.fixed import DraftLength, Fixed
+from specdec_cli.engine.drafters.auto import ConstrainedDrafter
 from specdec_cli.engine.drafters.base import Drafter, Parts
-from specdec_cli.engine.drafters.constrained import ConstrainedDrafter
 from specdec_cli.engine.heads.cached import MOST_WAITING, CachedHead
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
-from specdec_cli.engine.sampling.constraint import Constraint
+from specdec_cli.engine.sampling.sampler import Constraint
 from specdec_cli.kinds import DrafterKind, K, made
 from specdec_cli.meter import CostMemo
 from specdec_cli.request import MAX_K

@@ -28,7 +28,7 @@ def fingerprint_of(slot: Slot, target: Checkpoint, draft: Checkpoint | None, hea
     drafter = slot.head.head.kind if slot.head else f"model {slot.draft is not None}"
     versions = device.versions()
     where = f"mlx {versions['mlx']}, mlx-lm {versions['mlx-lm']}, {device.backend()}"
-    digest.update(f"{SCHEMA}\n{kept}\n{drafter} {agreement and agreement.reading}\n{where}".encode())
+    digest.update(f"{SCHEMA}\n{kept}\n{drafter} {agreement and agreement.zero_centred}\n{where}".encode())
     return digest.hexdigest()
 
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 
 from specdec_cli import blas
 from specdec_cli.engine import device
-from specdec_cli.engine.footprint import require_fit, resident_bytes
-from specdec_cli.engine.heads.agreement import Text, load_agreeing, own_texts
+from specdec_cli.engine.device import Residency, bound_memory
+from specdec_cli.engine.footprint import require_fit
 from specdec_cli.engine.heads.cached import CachedHead, Head, output_head_for
-from specdec_cli.engine.heads.shortlist import best_shortlist
+from specdec_cli.engine.heads.load import Text, load_agreeing, own_texts
+from specdec_cli.engine.heads.shortlist import shortlist_for
+from specdec_cli.engine.load import empty_model, require_verifiable
 from specdec_cli.engine.load import load as load_weights
-from specdec_cli.engine.load import require_runnable, require_verifiable
-from specdec_cli.engine.memory import Residency, bound_memory
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.errors import DoesNotFit, NotAvailable, Refused, UsageError
@@ -80,7 +80,7 @@ def pair_files(pair: Pair, kind: DrafterKind, kv_bits: int | None, tell: Tell) -
     """Configurations, tokenizers and headers of all come first."""
     target = read_checkpoint(model_folder(pair, pair.target, pair.target_revision), pair.target)
     found = find_draft(pair, target, kind, tell)
-    require_runnable(target, kv_bits)
+    empty_model(target, kv_bits)
     if kind.drafts:
         require_verifiable(target)
     tokenizer = Tokenizer.load(target.folder, target.name, target.config)
@@ -108,7 +108,7 @@ def require_draft(draft: Checkpoint, tokenizer: Tokenizer, target: Checkpoint | 
     `target`: its files, or only its name. A tokenizer of the very files is not read: one of 262,144 tokens takes
     seconds.
     """
-    require_runnable(draft, kv_bits)
+    empty_model(draft, kv_bits)
     require_verifiable(draft)
     if isinstance(target, Checkpoint) and _tokenized_alike(draft, target):
         return
@@ -143,10 +143,8 @@ def load_agreeing_head(
     module, found = load_agreeing(files, target, _keep(own_texts(target, prompts, stops), texts))
     files.require_outputs(output_head.vocab_size)
     found.require(files.name, target.name)
-    if found.reading.unlike:
-        tell(f"the head {found.summary}")
     head = Head(module, target.network, files.name, found)
-    head.shortlist = best_shortlist(head.output_head, head.layer_bytes, target.step_bytes, texts, found.share, stops)
+    head.shortlist = shortlist_for(head.output_head, texts, stops)
     return CachedHead(head)
 
 
@@ -239,10 +237,10 @@ def _load(
     clock: Clock,
 ) -> LoadedPair:
     """All but the head."""
-    target, draft, checkpoints, head = parts.target, parts.draft, parts.checkpoints, parts.head
+    target, draft = parts.target, parts.draft
     bound_memory()
-    residency = Residency(lambda context_tokens: resident_bytes(checkpoints, context_tokens, kv_bits, head))
-    residency.hold(reserve_tokens or 0)
+    residency = Residency()
+    residency.hold()
     loaded = load_weights(target, kv_bits)
     began = clock()
     slot = Slot(loaded, load_weights(draft, kv_bits) if draft else None)

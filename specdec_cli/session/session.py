@@ -14,9 +14,9 @@ from typing import Any
 from specdec_cli.engine import device
 from specdec_cli.engine.baseline import PlainStep, plain_steps, target_scores
 from specdec_cli.engine.decode import decode
+from specdec_cli.engine.device import Residency, clear_cache
 from specdec_cli.engine.drafters.base import Drafter, read_together
 from specdec_cli.engine.failure import recovering
-from specdec_cli.engine.memory import Residency, clear_cache
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule, make_rule
@@ -246,7 +246,7 @@ class Session:
         rule = self.rule(prompt, request, matcher)
         clock, stats, context = self.clock, Stats(), list(prompt)
         yield self._start(prompt, request, max_tokens, rule.name)
-        self.pair.residency.hold(len(prompt) + max_tokens)
+        self.pair.residency.hold()
         device.reset_peak_memory()
         began = clock()
         meant, predicted = self.drafting(request), self.predicted(request)

@@ -11,11 +11,11 @@ import pytest
 
 from specdec_cli.audit import doctor
 from specdec_cli.audit.doctor import SelfTest, TimeLeft
-from specdec_cli.engine import architectures as listing
-from specdec_cli.engine.architectures import architectures
+from specdec_cli.engine import load as listing
 from specdec_cli.engine.cache.window import WindowKVCache
 from specdec_cli.engine.conformance import kernels, suite
 from specdec_cli.engine.conformance.suite import Outcome
+from specdec_cli.engine.load import architectures
 
 FEW = ("gemma3_text", "qwen3_5", "olmo")
 BOTH = ["gemma3_text, bfloat16", "gemma3_text, 4 bits"]

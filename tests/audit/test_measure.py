@@ -7,7 +7,7 @@ import pytest
 from fakes.drafting import open_session
 from fakes.planted import architecture_folder, in_kernels, precise_folder
 from specdec_cli.audit.audit import measure
-from specdec_cli.engine.rounding import KnownText, Position
+from specdec_cli.engine.baseline import KnownText, Position
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
 

@@ -1,16 +1,15 @@
 """The hybrid that ships: recurrent layers and an MTP head that was really trained, on real text.
 
-Its head is tried in each of its readings. Everything is deterministic.
+Everything is deterministic.
 """
 
 from dataclasses import replace
 
 import pytest
 
-from specdec_cli.engine.heads import agreement as agreements
-from specdec_cli.engine.heads.agreement import agreement, load_agreeing, own_texts, readable, readings
+from specdec_cli.engine.heads import load as agreements
 from specdec_cli.engine.heads.cached import CachedHead, Head
-from specdec_cli.engine.heads.load import load_head
+from specdec_cli.engine.heads.load import agreement, load_agreeing, load_head, own_texts
 from specdec_cli.errors import Refused
 from specdec_cli.events import RoundDone
 from specdec_cli.hub import locate
@@ -66,19 +65,15 @@ def test_it_has_recurrent_and_attention_layers_and_a_head_stored_as_original_rep
 @pytest.mark.slow
 def test_the_head_agrees_best_as_its_family_is_read(pair, texts, files):
     target = pair.first.target
-    found = [
-        agreement(load_head(files, 192, one.zero_centred), one, target, texts)
-        for one in readings(files, readable(target))
-    ]
-    print(*(one.summary for one in found), sep="\n")
-    assert found[0].kappa > 0.5 and all(found[0].share > one.share + 0.05 for one in found[1:])
+    found = [agreement(load_head(files, 192, centred), centred, target, texts) for centred in (True, False)]
+    print(*found, sep="\n")
+    assert found[0].kappa > 0.5 and found[0].share > found[1].share + 0.05
 
 
 @pytest.mark.slow
 def test_norms_that_are_said_to_be_stored_otherwise_are_read_as_they_are(pair, texts, files):
     _, found = load_agreeing(replace(files, zero_centred=False), pair.first.target, iter(texts))
-    print(found.summary)
-    assert found.reading.zero_centred and found.reading.unlike == "norms stored less 1" and found.kappa > 0.5
+    assert found.zero_centred and found.kappa > 0.5
 
 
 @pytest.mark.slow
@@ -92,7 +87,6 @@ def test_a_head_that_is_damaged_is_refused_with_the_numbers(pair, texts, files, 
 
     monkeypatch.setattr(agreements, "load_head", disordered)
     _, found = load_agreeing(files, pair.first.target, iter(texts))
-    print(found.summary, found.chance)
     with pytest.raises(Refused, match=r"guesses \d+ % of \d+ tokens of hybrid, and chance \d+ %"):
         found.require("hybrid", "hybrid")
 

@@ -1,44 +1,19 @@
 """The oracle itself: mlx-lm's steps against logits of the whole text computed at once."""
 
-from itertools import count
-
 import mlx.core as mx
 import mlx.nn as nn
 import numpy as np
 import pytest
 
-from fakes.models import tiny_network
 from specdec_cli.engine.baseline import baseline, plain_steps, target_scores
 from specdec_cli.engine.sampling.noise import Noise
 from specdec_cli.engine.sampling.warps import Sampling
 
-NETWORK = tiny_network(seed=1)
 PROMPT = [7, 11, 42, 9]
-
-
-def logits_after(ids):
-    """[V]: the whole text at once, without any cache."""
-    return np.array(NETWORK(mx.array([ids]))[0, -1])
-
-
-def greedily(tokens):
-    ids = list(PROMPT)
-    for _ in range(tokens):
-        ids.append(int(np.argmax(logits_after(ids))))
-    return ids[len(PROMPT) :]
 
 
 def best(tokens, logits):
     return logits
-
-
-def test_a_round_is_one_plain_token_and_the_time_since_the_last():
-    ticks = count()
-    rounds = list(baseline(NETWORK, PROMPT, 6, frozenset(), lambda: float(next(ticks))))
-    assert [round.next for round in rounds] == greedily(6)
-    assert [(r.index, r.draft, r.emitted, r.verify_seconds) for r in rounds] == [
-        (i, (), (round.next,), 1.0) for i, round in enumerate(rounds)
-    ]
 
 
 @pytest.mark.parametrize("seen", [[], [3, 3, 200]])
@@ -81,11 +56,3 @@ def test_logits_that_mlx_lm_merges_in_half_precision_are_told_apart():
     (step,) = plain_steps(network, PROMPT, 1, frozenset(), best)
     assert (own.next, step.token) == (0, 1)
     assert step.lead(0) == 0.015625
-
-
-def test_it_ends_after_a_stop_token():
-    tokens = greedily(6)
-    stop = frozenset({tokens[3]})
-    expected = tokens[: tokens.index(tokens[3]) + 1]
-    assert [round.next for round in baseline(NETWORK, PROMPT, 6, stop, lambda: 0.0)] == expected
-    assert [step.token for step in plain_steps(NETWORK, PROMPT, 6, stop, best)] == expected

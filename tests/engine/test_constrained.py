@@ -4,29 +4,24 @@ import json
 import time
 from itertools import pairwise
 
-import mlx.core as mx
 import pytest
 
 from fakes.drafting import drafter_of
 from fakes.grammar import BYTES, STOPS, V, plainly_constrained
-from fakes.models import byte_tokenizer, tiny_network
+from fakes.models import tiny_network
 from fakes.products import spread
 from specdec_cli.engine import device
 from specdec_cli.engine.decode import decode
-from specdec_cli.engine.draft import Draft
-from specdec_cli.engine.draft_length.fixed import Fixed
-from specdec_cli.engine.drafters.base import Drafter
-from specdec_cli.engine.drafters.constrained import ConstrainedDrafter
+from specdec_cli.engine.draft_length.adaptive import Fixed
+from specdec_cli.engine.drafters.auto import ConstrainedDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import make_rule
-from specdec_cli.engine.sampling.noise import Noise
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
-from specdec_cli.kinds import DRAFTERS, FORCED, RULES
+from specdec_cli.kinds import DRAFTERS, FORCED
 from specdec_cli.models.grammar import Vocabulary
 from specdec_cli.request import Constraint
 
-TOKENIZER = byte_tokenizer()
 COLD = Sampling()
 PROMPT = [50, 61, 72, 50, 61]
 CONSTRAINTS = {
@@ -99,27 +94,6 @@ def test_greedy_text_is_that_of_plain_constrained_decoding(networks, vocabulary,
     assert emitted(rounds) == expected
 
 
-@pytest.mark.parametrize(("name", "k"), spread(CONSTRAINTS, [2, 7, 0]))
-def test_coupled_text_is_that_of_plain_constrained_decoding_with_the_same_noise(networks, vocabulary, name, k):
-    constraint, noise = CONSTRAINTS[name], Noise(3)
-    expected = plainly_constrained(
-        networks[0], constraint, PROMPT, 60, lambda position: noise.gumbel("target", position, V)[None]
-    )
-    sampling = Sampling(1.0)
-    rounds = rounds_of(networks, vocabulary.matcher(constraint), "model", k, "coupled", sampling, 3, 60)
-    assert emitted(rounds) == expected
-
-
-@pytest.mark.parametrize(("rule", "seed"), spread(RULES, range(4)))
-def test_every_rule_writes_only_what_is_legal(networks, vocabulary, rule, seed):
-    constraint = CONSTRAINTS["object"]
-    rounds = rounds_of(networks, vocabulary.matcher(constraint), "model", 4, rule, Sampling(1.2), seed)
-    watch = vocabulary.matcher(constraint)
-    watch.advance(emitted(rounds))  # raises otherwise
-    if emitted(rounds)[-1] in STOPS:
-        assert set(json.loads(TOKENIZER.decode(emitted(rounds)[:-1]))) == {"name", "kind", "sizes"}
-
-
 def test_forced_tokens_cost_no_drafter_and_save_passes(networks, vocabulary):
     """With nobody drafting, the grammar alone makes one pass yield several tokens."""
     constraint = CONSTRAINTS["object"]
@@ -128,63 +102,6 @@ def test_forced_tokens_cost_no_drafter_and_save_passes(networks, vocabulary):
     assert forced and all(round.accepted == len(round.draft) for round in forced)
     assert max(len(round.draft) for round in forced) > 5
     assert len(rounds) < 0.7 * len(emitted(rounds))
-
-
-def test_every_accepted_count_happens(networks, vocabulary):
-    """Guards the equality tests: drafts that are never rejected would prove nothing about the matcher's place."""
-    networks = networks[0], tiny_network(seed=1, noise=0.03)
-    matcher = vocabulary.matcher(Constraint("regex", "[ -~]{85}"))
-    assert {round.accepted for round in rounds_of(networks, matcher, "model", 4)} == {0, 1, 2, 3, 4}
-
-
-class Wrong(Drafter):
-    """Drafts tokens that are illegal after the first one, or from the first one on."""
-
-    name = "wrong"
-
-    def __init__(self, legal):
-        self._legal = legal
-
-    def propose(self, context, k):
-        a, illegal = TOKENIZER.encode("a!").ids
-        tokens = [a if self._legal else illegal, *[illegal] * (k - 1)]
-        return Draft(mx.array(tokens[:k], dtype=mx.int32), drafter=self.name)
-
-
-@pytest.mark.parametrize("legal", [0, 1])
-def test_a_draft_ends_before_its_first_illegal_token(networks, vocabulary, legal):
-    constraint = Constraint("regex", "[a-f]{40}")
-    rounds = rounds_of(networks, vocabulary.matcher(constraint), Wrong(legal), 5)
-    assert {len(round.draft) for round in rounds[1:-2]} == {legal}
-    assert emitted(rounds) == plainly_constrained(networks[0], constraint, PROMPT, 90)
-
-
-def test_max_tokens_cuts_where_plain_decoding_would(networks, vocabulary):
-    constraint = CONSTRAINTS["object"]
-    whole = plainly_constrained(networks[0], constraint, PROMPT, 90)
-    for most in (1, 2, 7, 15):
-        rounds = rounds_of(networks, vocabulary.matcher(constraint), "model", 4, max_tokens=most)
-        assert emitted(rounds) == whole[:most]
-
-
-class Early:
-    """A matcher that is one token ahead of the answer: what vLLM's once was after a rejection."""
-
-    def __init__(self, matcher):
-        self._matcher = matcher
-        self.forced, self.legal, self.advance = matcher.forced, matcher.legal, matcher.advance
-
-    def masks(self, draft):
-        rows = self._matcher.masks(draft)
-        return rows[[*range(1, len(rows)), len(rows) - 1]]
-
-
-def test_control_a_matcher_one_token_ahead_is_found(networks, vocabulary):
-    constraint = CONSTRAINTS["object"]
-    expected = plainly_constrained(networks[0], constraint, PROMPT, 90)
-    with pytest.raises(Exception, match=r"it refuses token|differs"):
-        found = emitted(rounds_of(networks, Early(vocabulary.matcher(constraint)), "model", 4))
-        assert found == expected, "differs"
 
 
 @pytest.mark.parametrize("drafter", ["model", "none"])
@@ -199,16 +116,3 @@ def test_logits_are_queued_before_the_host_computes_their_masks(networks, vocabu
         if isinstance(asked, str):
             assert shape in ((int(asked.split()[0]), V), (1, V)), (shape, asked)
     assert any(isinstance(asked, str) for asked in seen)
-
-
-def test_the_draft_s_clock_is_read_before_the_verification_is_queued(networks, vocabulary, monkeypatch):
-    """Masks need the target's logits queued before the verdict is: their pass was billed to the draft, which then
-    seemed to cost nine tenths of a round."""
-    seen, queue = [], device.queue
-    monkeypatch.setattr(device, "queue", lambda array: (seen.append(array.shape), queue(array))[1])
-    matcher = vocabulary.matcher(Constraint("regex", "[a-f]{60}"))
-    rounds = rounds_of(networks, matcher, "model", 3, clock=lambda: (seen.append("clock"), CLOCK())[1], max_tokens=30)
-    assert sum(len(round.draft) == 3 for round in rounds) > 5
-    for place in (place for place, shape in enumerate(seen) if shape == (4, V)):
-        before = seen[:place][::-1]
-        assert "clock" in before[: before.index((3,))], before[:6]

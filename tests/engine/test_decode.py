@@ -7,19 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fakes.drafting import drafter_of
-from fakes.models import TINY, tiny_network
+from fakes.models import tiny_network
 from specdec_cli.engine import device
 from specdec_cli.engine.baseline import baseline
 from specdec_cli.engine.decode import decode, rounds_of
 from specdec_cli.engine.draft import Draft
-from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.draft_length.adaptive import Fixed
 from specdec_cli.engine.drafters.base import Drafter
-from specdec_cli.engine.drafters.model import ModelDrafter
+from specdec_cli.engine.drafters.stepwise import ModelDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import cut_after_stop
 from specdec_cli.engine.sampling.acceptance import greedy
-from specdec_cli.kinds import all_kinds
 
 PIPELINES = pytest.mark.parametrize(
     "ahead", [False, True], ids=["one round at a time", "the next round queued"], indirect=True
@@ -82,42 +80,6 @@ def test_greedy_tokens_equal_mlx_lm_for_every_k(pairs, expected, role, k, ahead)
         assert context == [*prompt, *expected[role, i]]
 
 
-def test_a_draft_equal_to_the_target_is_always_accepted(pairs):
-    target, draft = (CachedModel(network, "same") for network in pairs["draft is target"])
-    rounds, _ = run(target, ModelDrafter(draft, target.vocab_size, greedy(target.vocab_size)), PROMPTS[1], 4)
-    assert all(round.accepted == len(round.draft) for round in rounds)
-    assert len(rounds) == 1 + -(-(TOKENS - 1) // 5)
-
-
-def test_accepts_and_rejects_both_happen_with_the_perturbed_draft(pairs):
-    """Guards the equality tests: a pair that never rejects would prove nothing about rollback."""
-    target, draft = (CachedModel(network, "perturbed") for network in pairs["perturbed"])
-    rounds, _ = run(target, ModelDrafter(draft, target.vocab_size, greedy(target.vocab_size)), PROMPTS[1], 4)
-    assert any(round.accepted for round in rounds)
-    assert any(round.rejected is not None for round in rounds)
-    assert any(round.discarded for round in rounds)
-
-
-@pytest.mark.parametrize("name", all_kinds())
-def test_every_registered_drafter_is_lossless(pairs, expected, name):
-    target, draft = (CachedModel(network, name) for network in pairs["perturbed"])
-    drafter, length = drafter_of(name, target, draft, greedy(target.vocab_size), 3)
-    rounds, _ = run(target, drafter, PROMPTS[2], length)
-    assert emitted(rounds) == expected["perturbed", 2]
-
-
-@pytest.mark.parametrize("width", [200, 300])
-def test_a_draft_of_another_width_is_lossless(pairs, expected, width):
-    """Padded embeddings: the draft knows fewer or more ids than the target, and context ids it has no row for."""
-    target = CachedModel(pairs["perturbed"][0], "target")
-    draft = CachedModel(tiny_network(TINY | {"vocab_size": width}, seed=5), "draft")
-    prompt = [250, 7, 258, 9]
-    plain, _ = run(target, Drafter(), prompt, 0)
-    rounds, _ = run(target, ModelDrafter(draft, target.vocab_size, greedy(target.vocab_size)), prompt, 4)
-    assert emitted(rounds) == emitted(plain)
-    assert all(token < target.vocab_size for round in rounds for token in round.draft)
-
-
 class Scripted(Drafter):
     """A drafter that proposes what the test says, right or wrong, of any length."""
 
@@ -166,16 +128,6 @@ def test_loop_invariants_hold_for_any_drafter(k, max_tokens, right, stop):
     assert context[2:] == cut_after_stop(GREEDY[:max_tokens], stop)
 
 
-def test_a_stop_token_inside_an_accepted_draft_ends_the_text_there():
-    target = CachedModel(NETWORK, "target")
-    stop = frozenset({GREEDY[3]})
-    expected = cut_after_stop(GREEDY, stop)
-    rounds, context = run(target, Scripted([GREEDY[1:9]]), [5, 6], 8, stop=stop)
-    assert emitted(rounds) == expected
-    assert rounds[-1].accepted > len(rounds[-1].emitted) - 1
-    assert target.length == len(context) - 1
-
-
 @PIPELINES
 @pytest.mark.parametrize("k", [0, 3])
 def test_closing_the_iterator_leaves_a_memo_the_next_run_can_use(ahead, k):
@@ -190,24 +142,6 @@ def test_closing_the_iterator_leaves_a_memo_the_next_run_can_use(ahead, k):
     assert target.length == len(context) - 1
     more, _ = run(target, Drafter(), context, 0, max_tokens=20)
     assert context[2:] + emitted(more) == GREEDY[:27]
-
-
-def test_cancelling_during_the_drafts_prefill_emits_nothing_more():
-    target = CachedModel(NETWORK, "target")
-    draft = CachedModel(tiny_network(TINY | {"max_position_embeddings": 4096}, seed=3), "draft")
-    asked = []
-    prompt = list(range(3, 200)) * 8
-
-    def cancelled():
-        asked.append(True)
-        return len(asked) >= 4  # round 0, round 1, first chunk of the draft, second chunk
-
-    rounds, context = run(
-        target, ModelDrafter(draft, target.vocab_size, greedy(target.vocab_size)), prompt, 4, cancelled=cancelled
-    )
-    assert len(rounds) == 1
-    assert 0 < draft.length < len(prompt)
-    assert target.length == len(context) - 1
 
 
 def test_the_first_token_is_out_before_the_draft_reads_the_prompt():

@@ -9,8 +9,7 @@ from fakes.chat import networks, recorded, tokenizer_in
 from fakes.drafting import open_session
 from fakes.failing import MEMORY, SCREEN, FailingDevice
 from fakes.models import tiny_folder
-from specdec_cli.engine.failure import NotFinite, device_failure, is_finite, recovering, witness
-from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.failure import NotFinite, device_failure, recovering
 from specdec_cli.errors import DoesNotFit
 from specdec_cli.events import Finish
 from specdec_cli.pairs.pair import Pair
@@ -67,7 +66,7 @@ def test_what_mlx_says_becomes_one_line_with_both_values_and_a_hint(text, code, 
     found = device_failure(RuntimeError(text))
     assert found is not None and found.exit_code == code
     assert text[:60] in found.message and "\n" not in found.message
-    assert ("-k 0" in found.hint) == (code == 5 or "Discarded" not in text)
+    assert "-k 0" in found.hint
     assert code != 5 or ("13.1 GB in use and 12.0 GB usable" in found.message and "--kv-bits 8" in found.hint)
 
 
@@ -103,13 +102,6 @@ def test_after_a_failure_the_next_reply_is_a_fresh_sessions(pair, monkeypatch, s
     assert answer(session) == answer(recorded(*pair))
 
 
-def test_caches_that_are_not_emptied_give_another_answer(pair, monkeypatch):
-    """Negative control: the fake spoils what the failed passes wrote."""
-    calls = calls_of(pair, monkeypatch)
-    monkeypatch.setattr(CachedModel, "forget", lambda model: None)
-    assert answer(failed_at(stages(calls)["verify"], pair, monkeypatch)) != answer(recorded(*pair))
-
-
 def spoiled(folder, value, name="model.layers.0.mlp.down_proj.weight"):
     path = str(folder / "model.safetensors")
     weights = dict(mx.load(path))
@@ -132,21 +124,3 @@ def test_a_target_that_computes_no_numbers_is_refused_before_a_token(tmp_path, v
     with pytest.raises(NotFinite, match=r"the target .*t computes values that are no numbers") as caught:
         list(session.reply([5, 6, 7], Request(max_tokens=8, k=k)))
     assert caught.value.exit_code == 3 and session.slot.target.length == 0
-
-
-def test_a_draft_that_computes_no_numbers_is_named(tmp_path):
-    target, draft = tiny_folder(tmp_path / "t"), spoiled(tiny_folder(tmp_path / "d"), float("nan"))
-    request = Request(max_tokens=8, k=3, rule="token", sampling={"temperature": 1.0})
-    with pytest.raises(NotFinite, match="the draft computes values") as caught:
-        list(_session(target, draft).reply([5, 6, 7], request))
-    assert "--drafter none" in caught.value.hint
-
-
-@pytest.mark.parametrize("kind", [mx.float32, mx.float16, mx.bfloat16])
-def test_one_value_that_is_no_number_shows_in_the_witness(kind):
-    sound = mx.random.normal((3, 5000)).astype(kind)
-    assert is_finite(witness(sound).item())
-    for bad in (float("nan"), float("inf")):
-        rows = mx.concatenate([sound, mx.full((3, 1), bad, dtype=kind)], axis=1)
-        assert not is_finite(witness(rows).item())
-    assert not is_finite(witness(mx.full((2, 9), -mx.inf, dtype=kind)).item())

@@ -9,9 +9,7 @@ import pytest
 from fakes.models import TINY
 from specdec_cli.engine import device
 from specdec_cli.engine.footprint import footprint
-from specdec_cli.errors import DoesNotFit
 from specdec_cli.models.checkpoint import Checkpoint
-from specdec_cli.models.memory import Footprint, MemoryEstimate
 
 # In a process of its own: the peak counts everything the process ever held at once.
 MEASURE = """
@@ -99,38 +97,6 @@ def test_estimates_are_within_ten_percent_of_the_measured_peak(tmp_path, size, c
     assert estimate == pytest.approx(peak, rel=0.10)
 
 
-def test_what_does_not_fit_says_both_numbers_and_a_context_that_would():
-    parts = (
-        Footprint("big", 8_000_000_000, 4_000_000_000, 500_000_000),
-        Footprint("small", 500_000_000, 100_000_000, 0),
-    )
-    estimate = MemoryEstimate(parts, context_tokens=8192, available_bytes=12_000_000_000)
-    error = estimate.obstacle()
-    assert isinstance(error, DoesNotFit) and not estimate.fits
-    assert error.message == "big and small need 13.1 GB at 8192 tokens of context; 11.0 GB are usable"
-    assert error.hint.startswith("a smaller context fits: --max-context ")
-    context = int(error.hint.split("--max-context ")[1].split(";")[0])
-    scaled = tuple(
-        Footprint(p.name, p.weight_bytes, p.cache_bytes * context // 8192, p.prefill_bytes * context // 8192)
-        for p in parts
-    )
-    assert MemoryEstimate(scaled, context, 12_000_000_000).fits
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [name if name == "qwen3_5" else pytest.param(name, marks=pytest.mark.full) for name in OTHERS]
-)
-def test_windows_and_recurrent_states_are_counted(name, tmp_path):
-    """Per-token states of a recurrence without a kernel are what a CPU needs most of."""
-    values, most = OTHERS[name]
-    values = {**values, "max_position_embeddings": 8192}
-    nested = {"text_config": {"model_type": "qwen3_5_text", **values}} if name == "qwen3_5" else values
-    config = {"model_type": name, "dtype": "float32", **nested}
-    estimated, peak = measured(tmp_path / "m", config, 1024)
-    assert 0.9 * peak < estimated < most * peak, (estimated / 1e6, peak / 1e6)
-
-
 def scores_bytes(tmp_path, head_dim, kv_bits=None, tokens=4096):
     """Bytes by which the estimated prefill of 8 heads of this size exceeds one without attention scores, on Metal.
 
@@ -161,13 +127,3 @@ def test_a_recurrence_has_its_kernel_on_metal_alone(tmp_path, monkeypatch):
         found[backend] = footprint(checkpoint, 512, 0).prefill_bytes
     # For each token a state of 8 heads of 64 x 64, and 3 rows of its convolution over 1536 channels.
     assert found["cuda"] - found["metal"] == 512 * (8 * 64 * 64 + 3 * 1536) * 4
-
-
-def test_quantized_caches_have_no_fused_kernel(tmp_path, monkeypatch):
-    monkeypatch.setattr(device, "backend", lambda: "metal")
-    assert scores_bytes(tmp_path, 128, kv_bits=8) == 8 * 2048 * 4096 * 4
-
-
-def test_weights_alone_too_big_suggest_another_pair():
-    estimate = MemoryEstimate((Footprint("big", 90_000_000_000, 1, 1),), 4096, 16_000_000_000)
-    assert "smaller model" in estimate.obstacle().hint

@@ -1,70 +1,127 @@
-"""Hidden states on request: mlx-lm's own layers, run one by one, say what they must be. Unasked they cost nothing."""
+"""Hidden states on request, the head that reads them, and watched modules. Unasked they cost nothing."""
 
 import mlx.core as mx
+import mlx.nn as nn
 import numpy as np
 import pytest
+from mlx.utils import tree_flatten
 from mlx_lm.models.cache import make_prompt_cache
 
-from fakes.models import tiny_network
-from specdec_cli.engine.architectures import architectures
-from specdec_cli.engine.conformance.networks import tiny_network as tiny
+from fakes.models import TINY, tiny_network
+from specdec_cli.engine.conformance.suite import tiny_network as tiny
 from specdec_cli.engine.draft import NO_TOKENS
+from specdec_cli.engine.hidden import find_output_head, hook
+from specdec_cli.engine.load import architectures
 from specdec_cli.engine.model import CachedModel
+from specdec_cli.errors import Refused
 
 IDS = list(range(3, 40))
-PATHS = ["model.layers.0", "model.norm"]
+EACH = ["qwen3", "qwen3_5", "qwen3_next", "deepseek_v3", "glm4_moe", "glm4_moe_lite", "mimo", "gemma3_text"]
 
 
 def independently(network, ids):
-    """The outputs of layer 0 and of the last norm, by running mlx-lm's modules by hand over the whole text."""
+    """What the output head reads, by running mlx-lm's modules by hand over the whole text."""
     hidden = network.model.embed_tokens(mx.array([ids]))
-    first = None
     for layer in network.model.layers:
         hidden = layer(hidden, "causal", None)
-        first = hidden if first is None else first
-    return {"model.layers.0": np.array(first[0]), "model.norm": np.array(network.model.norm(hidden)[0])}
+    return np.array(network.model.norm(hidden)[0])
 
 
 def test_hidden_states_are_those_of_the_modules_chunk_by_chunk_and_row_by_row(monkeypatch):
     monkeypatch.setattr("specdec_cli.engine.device.prefill_tokens", lambda: 8)
     expected = independently(tiny_network(seed=1), IDS)
     model = CachedModel(tiny_network(seed=1), "m")
-    model.network.hidden.expose(PATHS)
-    chunks = [chunk.hidden for chunk in model.prefill(IDS[:30])]
-    assert len(chunks) == 4
-    output = model.outputs(IDS[:30], mx.array(IDS[30:34]))
-    for path in PATHS:
-        read = np.concatenate([np.array(chunk[path]) for chunk in chunks])
-        np.testing.assert_allclose(read, expected[path][:29], atol=2e-5)
-        np.testing.assert_allclose(np.array(output.hidden[path]), expected[path][29:34], atol=2e-5)
-
-
-def test_nothing_is_kept_that_nobody_asked_for():
-    model = CachedModel(tiny_network(seed=1), "m")
     kinds = {type(module).__name__ for _, module in model.network.module.named_modules()}
-    assert model.outputs(IDS, NO_TOKENS).hidden == {}
-    assert not any(getattr(type(m), "_specdec_intercepts", False) for _, m in model.network.module.named_modules())
-    model.network.hidden.expose(PATHS)
+    assert model.outputs(IDS, NO_TOKENS).hidden is None
+    model.network.hidden.expose()
     assert {type(module).__name__ for _, module in model.network.module.named_modules()} == kinds
+    model.forget()
+    read = np.concatenate([np.array(chunk.hidden) for chunk in model.prefill(IDS[:30])])
+    np.testing.assert_allclose(read, expected[:29], atol=2e-5)
+    output = model.outputs(IDS[:30], mx.array(IDS[30:34]))
+    np.testing.assert_allclose(np.array(output.hidden), expected[29:34], atol=2e-5)
 
 
-@pytest.mark.parametrize("name", ["qwen3_5", "mamba", "lfm2", "gemma3_text"])
+@pytest.mark.parametrize("name", ["qwen3_5", "lfm2"])
 def test_a_recurrent_network_that_is_watched_still_rolls_back_exactly(name):
-    """Both mechanisms exchange classes, sometimes of the same module."""
-    architecture = architectures()[name]
-    network = tiny(architecture, 1)
-    model = CachedModel(network, name)
-    layers = [path for path, module in network.named_modules() if path.rpartition(".")[2] == "0"]
-    inner = [path for path, _ in network.named_modules() if path.endswith(("linear_attn", "mixer", "conv"))]
-    model.network.hidden.expose([*layers[:1], *inner])
+    """Both mechanisms exchange classes."""
+    model = CachedModel(tiny(architectures()[name], 1), name)
+    model.network.hidden.expose()
     ids = [3 + i % 60 for i in range(24)]
     model.outputs(ids[:12])
-    output = model.outputs(ids[:13], mx.array(ids[13:18]))
-    mx.eval(output.logits)
+    mx.eval(model.outputs(ids[:13], mx.array(ids[13:18])).logits)
     model.commit(ids[:15], 14)
-    after = model.outputs(ids[:15])
-    fresh = tiny(architecture, 1)
+    after, fresh = model.outputs(ids[:15]), tiny(architectures()[name], 1)
     expected = fresh(mx.array([ids[:15]]), cache=make_prompt_cache(fresh))[0, -1:]
     np.testing.assert_allclose(np.array(after.logits), np.array(expected), atol=5e-4)
-    assert set(after.hidden) == {*layers[:1], *inner}
-    assert all(states.shape[0] == 1 for states in after.hidden.values())
+    assert after.hidden.shape[0] == 1
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_scores_of_what_the_head_reads_are_the_logits(name):
+    model = CachedModel(tiny(architectures()[name], 1), name)
+    model.network.hidden.expose()
+    output, head = model.outputs(IDS[:6]), model.network.hidden.output_head
+    np.testing.assert_allclose(np.array(head.logits(output.hidden)), np.array(output.logits), atol=1e-4)
+    assert output.hidden.shape[1] == head.hidden_size and head.embed(mx.array([3, 4])).shape[0] == 2
+
+
+class Mixed(nn.Module):
+    """Logits of two heads: no single head's output are the logits."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.inner, self.other = network, nn.Embedding(TINY["vocab_size"], TINY["vocab_size"])
+
+    @property
+    def layers(self):
+        return self.inner.layers
+
+    def __call__(self, inputs, cache=None):
+        return self.inner(inputs, cache=cache) * (1 + mx.abs(self.other(inputs)))
+
+
+def test_a_network_whose_logits_are_more_than_its_heads_output_is_refused_by_name():
+    with pytest.raises(Refused, match="odd: its logits are not the output of one head"):
+        find_output_head(Mixed(tiny_qwen := tiny_network(seed=1)), "odd")
+    assert not any("_specdec_handler_0" in vars(module) for _, module in tiny_qwen.named_modules())
+
+
+class Scaled(nn.Module):
+    """Times a weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = mx.array([2.0])
+
+    def __call__(self, x, *, plus=0.0):
+        return x * self.weight + plus
+
+
+class Two(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = Scaled(), Scaled()
+
+    def __call__(self, x):
+        return self.second(self.first(x), plus=1.0)
+
+
+def test_watching_twice_nests_and_mlx_sees_the_same_tree():
+    plain, watched, calls = Two(), Two(), []
+
+    def recorder(name, more=0):
+        def handle(module, original, args, kwargs):
+            calls.append((name, module, args[0].tolist(), dict(kwargs)))
+            return original(module, *args, **kwargs) + more
+
+        return handle
+
+    hook(watched.second, recorder("inner"))
+    hook(watched.second, recorder("outer", more=1))
+    assert watched(mx.array([3.0])).tolist() == [14.0]
+    assert calls == [(name, watched.second, [6.0], {"plus": 1.0}) for name in ("outer", "inner")]
+    assert [path for path, _ in tree_flatten(watched.parameters())] == [p for p, _ in tree_flatten(plain.parameters())]
+    assert type(watched.first) is Scaled and type(watched.second).__name__ == "Scaled"
+    watched.update({"second": {"weight": mx.array([5.0])}})
+    assert watched(mx.array([1.0])).tolist() == [12.0]

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from fakes.chat import chat_with, networks, only_ascii, recorded, tokenizer_in
-from fakes.device import FakeDevice, TextModel
-from fakes.memory import GIGABYTE, FakeMemory, MeteredModel
-from specdec_cli.engine import device, memory
-from specdec_cli.engine.decode import decode
-from specdec_cli.engine.draft_length.fixed import Fixed
-from specdec_cli.engine.drafters.model import ModelDrafter
-from specdec_cli.engine.memory import HEADROOM_BYTES, READ_TOKENS, Residency, bound_memory
-from specdec_cli.engine.sampling.acceptance import greedy
-from specdec_cli.session.session import Session
-
-TURNS = 50
+from fakes.chat import networks, recorded, tokenizer_in
+from fakes.memory import GIGABYTE, FakeMemory
+from specdec_cli.engine import device
+from specdec_cli.engine.device import READ_TOKENS, Residency
 
 
 @pytest.fixture
@@ -26,50 +18,6 @@ def fake(monkeypatch):
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory):
     return networks("qwen3"), tokenizer_in(tmp_path_factory.mktemp("tokenizer"))
-
-
-def sized_as_8b_and_0_6b(session: Session, fake: FakeMemory) -> tuple[MeteredModel, MeteredModel]:
-    """The pair's passes take the memory of an 8B target and a 0.6B draft in 4 bits."""
-    target = MeteredModel(fake, 4_300_000_000, 36, 2048, heads=32)
-    draft = MeteredModel(fake, 350_000_000, 28, 2048, heads=16)
-    target.watch(session.slot.target)
-    draft.watch(session.slot.draft)
-    return target, draft
-
-
-def fifty_turns(pair, fake) -> tuple[MeteredModel, MeteredModel]:
-    session = recorded(*pair)
-    models = sized_as_8b_and_0_6b(session, fake)
-    chat, _, _ = chat_with(session, max_tokens=4, logit_bias=only_ascii(pair[1]))
-    for number in range(TURNS):
-        chat.ask(f"and turn number {number}, of many more to come?")
-    return models
-
-
-@pytest.mark.slow
-def test_fifty_turns_keep_less_than_the_bound_and_nothing_after_a_reply(fake, pair):
-    bound_memory()
-    assert fake.cache_limit == int(0.05 * fake.recommended) < GIGABYTE
-    target, _ = fifty_turns(pair, fake)
-    largest = max(fake.sizes[buffer] for buffer in target.kv)
-    assert fake.most_cached <= fake.cache_limit + largest and fake.in_cache == 0
-    # Wired is what is used, all of it and nothing else, under a limit with headroom.
-    assert fake.active == fake.wired and fake.most_wired <= fake.wired_limit <= fake.active + HEADROOM_BYTES
-
-
-def test_a_long_reply_gives_freed_buffers_back_every_256_tokens(monkeypatch):
-    clears: list[int] = []
-    emitted = 0
-    monkeypatch.setattr(memory, "clear_cache", lambda: clears.append(emitted))
-    monkeypatch.setattr(device, "backend", lambda: "metal")
-    clock = FakeDevice().install(monkeypatch)
-    target, draft = (TextModel(clock, [3, 1, 4, 1, 5], lambda rows: 1.0, 1) for _ in range(2))
-    rule = greedy(target.vocab_size)
-    drafter = ModelDrafter(draft, target.vocab_size, rule)
-    for round in decode(target, drafter, rule, Fixed(8), [3], 600, frozenset(), clock.clock):
-        emitted += len(round.emitted)
-    # Rounds of 1, 9, 9, …: 262 tokens, then 261 more; each before its round is yielded.
-    assert emitted == 600 and clears == [262 - 9, 523 - 9]
 
 
 @pytest.mark.parametrize(
@@ -83,49 +31,19 @@ def test_a_prompt_is_read_in_the_devices_chunks_and_cleared_every_4096_tokens(
     cleared: list[int] = []
     monkeypatch.setattr(device, "backend", lambda: backend)
     model = recorded(*pair).slot.target
-    monkeypatch.setattr(memory, "clear_cache", lambda: cleared.append(model.length))
+    monkeypatch.setattr(device, "clear_cache", lambda: cleared.append(model.length))
     monkeypatch.setattr(model._caches, "evaluate", lambda: None)
     assert len(list(model.prefill([5] * 5001))) == chunks
     assert cleared == clears
-
-
-def test_the_estimate_is_wired_before_the_weights_are_read_and_never_more_than_recommended(fake):
-    asked = []
-
-    def estimate(context_tokens):
-        asked.append(context_tokens)
-        return 5 * GIGABYTE + context_tokens * 100_000
-
-    residency = Residency(estimate)
-    residency.hold(4000)
-    assert fake.wired_limit == 5 * GIGABYTE + 4096 * 100_000 + HEADROOM_BYTES
-    residency.hold(3000)
-    assert asked == [4096]  # once for all contexts up to here
-    residency.hold(100_000)
-    assert fake.wired_limit == fake.recommended
 
 
 def test_a_rest_unwires_everything_after_waiting_and_the_next_hold_wires_it_again(fake):
     fake.malloc(3 * GIGABYTE)
     fake.free(fake.malloc(GIGABYTE // 4))
     residency = Residency()
-    residency.hold(1)
+    residency.hold()
     assert fake.wired == 3.25 * GIGABYTE
     residency.release()
     assert (fake.wired, fake.in_cache, fake.synchronized) == (0, 0, 1)
-    residency.hold(1)
+    residency.hold()
     assert fake.wired == 3 * GIGABYTE
-
-
-def test_a_large_mac_keeps_a_gigabyte_of_freed_buffers_at_most_and_mlxs_own_memory_limit(monkeypatch):
-    """The bug: mlx's limit was lowered to the working set, above which every command buffer is waited for in vain."""
-    fake = FakeMemory(recommended=96 * GIGABYTE).install(monkeypatch)
-    before = fake.memory_limit
-    bound_memory()
-    assert (fake.cache_limit, fake.memory_limit) == (GIGABYTE, before)
-
-
-def test_a_second_pair_in_memory_stays_wired_too(fake):
-    fake.malloc(9 * GIGABYTE)
-    Residency(lambda context_tokens: 2 * GIGABYTE).hold(1)
-    assert fake.wired == 9 * GIGABYTE and fake.wired_limit == 11 * GIGABYTE

@@ -7,10 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.models import TINY, tiny_folder, tiny_network
-from specdec_cli.engine.architectures import architectures
-from specdec_cli.engine.conformance.networks import tiny_network as network_of
-from specdec_cli.engine.device import prefill_tokens
-from specdec_cli.engine.load import load
+from specdec_cli.engine.conformance.suite import tiny_network as network_of
+from specdec_cli.engine.load import architectures, load
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.errors import SpecdecError
 from specdec_cli.models.checkpoint import read_checkpoint
@@ -44,19 +42,6 @@ def test_any_sequence_of_guesses_and_rollbacks_equals_a_fresh_computation(data):
         model.commit(context, len(context) - 1 if not pending else min(len(context) - 1, model.length))
         pending_kept = len(context) - 1
         assert model.length <= pending_kept
-
-
-CHUNK = prefill_tokens()
-
-
-@pytest.mark.parametrize("length", [1, 2, CHUNK + 1])
-def test_prefill_in_chunks_equals_one_pass(length):
-    ids = [3 + i % 250 for i in range(length)]
-    model = CachedModel(NETWORK, "m")
-    progress = list(model.prefill(ids))
-    assert model.length == length - 1
-    assert len(progress) == -(-(length - 1) // CHUNK)
-    np.testing.assert_allclose(np.array(model.logits(ids, NOTHING))[0], fresh_logits(ids)[-1], atol=2e-4)
 
 
 def test_reuse_reads_only_what_is_new():
@@ -135,13 +120,3 @@ def test_a_marked_length_can_be_returned_to_however_much_is_read_later(name, mon
     for mark in (121, 120, 33):
         changed = [*text[:mark], 5, 6, 7]
         assert model.reach(changed) == mark == model.reuse(changed)
-
-
-def test_a_copied_model_begins_where_it_was_copied_and_shares_the_weights():
-    model = CachedModel(network_of(architectures()["qwen3"], 1), "m")
-    text = list(range(3, 60))
-    list(model.prefill(text))
-    twin = model.copy(20)
-    assert twin.network is model.network and list(twin.read) == text[:20] and twin.length == 20
-    assert (model.length, model.read) == (56, text[:56])
-    assert twin.nbytes < model.nbytes

@@ -8,9 +8,8 @@ import pytest
 
 from fakes.models import TINY, tiny_network
 from specdec_cli.audit.rounding import difference
-from specdec_cli.engine.baseline import PlainStep, plain_steps
+from specdec_cli.engine.baseline import KnownText, Position, mlx_lm_leads, plain_steps, row_leads
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.rounding import KnownText, Position, mlx_lm_leads, passes, row_leads
 
 PROMPT = [5, 9, 130, 77]
 
@@ -28,29 +27,6 @@ def text_of(net, tokens=12):
     return KnownText(PROMPT, [Position.of(step) for step in steps])
 
 
-def test_a_position_holds_the_chosen_token_its_best_rivals_and_its_leads():
-    logits = mx.array([0.0, 3.0, 1.0, 2.5, *[-float(i) for i in range(8)]])
-    found = Position.of(PlainStep(1, logits, logits))
-    assert (found.token, found.rivals[:3], found.leads[:3]) == (1, (3, 2, 0), (0.5, 2.0, 3.0))
-    assert len(found.rivals) == 7 and 1 not in found.rivals and found.largest_logit == 7.0
-
-
-@pytest.mark.parametrize(("positions", "rows"), [(1, 5), (4, 2), (31, 5), (31, 1)])
-def test_every_position_is_read_whole_repeated_at_every_row_it_can_have_and_in_rejected_drafts(positions, rows):
-    read = {
-        name: [
-            (one.start + row, row) for one in passes(positions, rows) if one.reading == name for row in range(one.true)
-        ]
-        for name in ("whole", "repeated", "rejected")
-    }
-    everywhere = list(range(positions))
-    assert [position for position, _ in read["whole"]] == everywhere
-    if rows > 1:
-        assert sorted(read["repeated"]) == [(p, row) for p in everywhere for row in range(min(rows, p + 1))]
-        assert [position for position, _ in read["rejected"]] == everywhere
-    assert all(1 <= one.kept <= one.true <= rows for one in passes(positions, rows))
-
-
 @pytest.mark.parametrize(("dtype", "bits", "rows"), [(mx.bfloat16, None, 5), (mx.bfloat16, 4, 2)])
 def test_ours_and_mlx_lm_s_passes_of_as_many_rows_agree_to_the_bit(rows, dtype, bits):
     net = network(dtype, bits)
@@ -59,28 +35,6 @@ def test_ours_and_mlx_lm_s_passes_of_as_many_rows_agree_to_the_bit(rows, dtype, 
     assert {position for position, _ in theirs} == set(range(20)) and {row for _, row in theirs} == set(range(rows))
     for one in row_leads(model, text, rows):
         assert one.leads == theirs[one.position, one.row]
-
-
-def test_nothing_is_fed_beyond_the_context(monkeypatch):
-    net = network(mx.float32)
-    text = text_of(net, 20)
-    model, reached = CachedModel(net, context_limit=len(PROMPT) + 20), []
-    forward = CachedModel.forward
-    monkeypatch.setattr(
-        CachedModel, "forward", lambda self, ids: reached.append(self.length + ids.size) or forward(self, ids)
-    )
-    assert {one.position for one in row_leads(model, text, 5)} == set(range(20))
-    assert max(reached) == model.context_limit
-    # Negative control: where the context is longer, wrong tokens follow the text.
-    deeper = CachedModel(net, context_limit=100)
-    assert len(list(row_leads(deeper, text, 5))) and max(reached) > model.context_limit
-    # mlx-lm's passes stop at the same place.
-    fed, call = [], type(net).__call__
-    monkeypatch.setattr(
-        type(net), "__call__", lambda self, ids, cache: fed.append(cache[0].offset + ids.size) or call(self, ids, cache)
-    )
-    assert {one.position for one in mlx_lm_leads(model, text, 5)} == set(range(20))
-    assert max(fed) == model.context_limit
 
 
 def test_a_cache_that_forgets_to_roll_back_moves_the_gaps_of_all_readings_but_the_whole_one(monkeypatch):

@@ -9,8 +9,8 @@ from fakes.models import TINY, byte_tokenizer, write_tokenizer
 from specdec_cli.chat.chat import Chat, Loaded
 from specdec_cli.chat.loop import run_chat
 from specdec_cli.chat.settings import ChatSettings
-from specdec_cli.engine.architectures import architectures
-from specdec_cli.engine.conformance.networks import tiny_network
+from specdec_cli.engine.conformance.suite import tiny_network
+from specdec_cli.engine.load import architectures
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.errors import NotAvailable
 from specdec_cli.events import Finish, Prefill

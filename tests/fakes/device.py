@@ -17,8 +17,7 @@ from mlx.utils import tree_flatten
 from fakes.machine import Machine
 from specdec_cli.engine import device
 from specdec_cli.engine.draft import NO_TOKENS
-from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.network import Output
+from specdec_cli.engine.model import CachedModel, Output
 from specdec_cli.session.session import Session
 
 ACTIVE_BUFFERS = 10

@@ -21,10 +21,10 @@ import numpy as np
 
 from specdec_cli.engine import device
 from specdec_cli.engine.decode import decode
-from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.draft_length.adaptive import Fixed
 from specdec_cli.engine.drafters.base import Drafter
-from specdec_cli.engine.drafters.model import ModelDrafter
-from specdec_cli.engine.network import Output
+from specdec_cli.engine.drafters.stepwise import ModelDrafter
+from specdec_cli.engine.model import Output
 
 VIEWS = {
     *("AsStrided", "Broadcast", "BroadcastAxes", "Copy", "ExpandDims", "Flatten", "Reshape", "Slice", "Split"),
@@ -59,7 +59,7 @@ class Table:
     def forward(self, tokens):
         n = tokens.size
         self._at = (self._at + 1) % (self._rows.shape[0] - n)
-        return Output(self._rows[self._at : self._at + n], {})
+        return Output(self._rows[self._at : self._at + n])
 
     def outputs(self, context, pending):
         return self.forward(mx.zeros(pending.size + 1))

@@ -1,15 +1,15 @@
 """Drafters and conversations as the product makes them, from parts that a test holds."""
 
 from fakes.heads import cached_head
-from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.draft_length.adaptive import Fixed
 from specdec_cli.engine.drafters.base import Parts
-from specdec_cli.kinds import all_kinds, made
+from specdec_cli.kinds import DRAFTERS, made
 from specdec_cli.session.load import load
 
 
 def drafter_of(name, target, draft, rule, k=4):
     """(drafter, length) of the kind `name` at a fixed K; a head gets random weights."""
-    kind, length = all_kinds()[name], Fixed(k)
+    kind, length = DRAFTERS[name], Fixed(k)
     head = cached_head(target) if kind.reads_hidden else None
     drafter = made(kind)(Parts(target, draft, rule, length, head=head))
     return drafter, drafter.length(length)

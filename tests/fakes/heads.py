@@ -7,11 +7,11 @@ import mlx.core as mx
 from mlx.utils import tree_flatten, tree_unflatten
 from mlx_lm.models import qwen3_5
 
-from specdec_cli.engine.architectures import architectures
-from specdec_cli.engine.conformance.networks import draw_weight, tiny_network
+from specdec_cli.engine.conformance.suite import draw_weight, tiny_network
 from specdec_cli.engine.heads.cached import CachedHead, Head
 from specdec_cli.engine.heads.mtp import QWEN, MtpHead
 from specdec_cli.engine.heads.shortlist import Shortlist
+from specdec_cli.engine.load import architectures
 from specdec_cli.engine.model import CachedModel
 
 LAYER = {

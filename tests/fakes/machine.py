@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import exp
 
-from specdec_cli.engine.draft_length.fixed import DraftLength
+from specdec_cli.engine.draft_length.adaptive import DraftLength
 from specdec_cli.events import Round
 from specdec_cli.gain import interpolate
 from specdec_cli.request import MAX_DRAFT

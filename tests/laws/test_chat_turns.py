@@ -9,7 +9,6 @@ import pytest
 from fakes.chat import chat_with, networks, only_ascii, recorded, tokenizer_in
 from specdec_cli.chat.commands import run_command
 from specdec_cli.engine.cache.rollback import common_prefix
-from specdec_cli.engine.sampling.noise import attempt_seed
 
 KINDS = {"plain": "qwen3", "windowed": "gemma3_text", "hybrid": "qwen3_5"}
 GREEDY, COUPLED = {}, {"sampling": {"temperature": 0.8}, "seed": 11}
@@ -68,22 +67,6 @@ def test_a_turn_reads_only_what_is_new_for_the_target(pair):
         assert read <= len(later) - known + 1
 
 
-def test_the_draft_reads_only_what_is_new_too(pair):
-    """Draft tokens fed between two turns: the new ids, and what it has not drafted itself."""
-    session = recorded(*pair)
-    talk, _, _ = chat_with(session, logit_bias=only_ascii(pair[1]))
-    talk.ask(MESSAGES[0])
-    draft, fed = session.slot.draft, []
-    forward = draft.forward
-    draft.forward = lambda tokens: (fed.append(tokens.size), forward(tokens))[1]
-    talk.ask(MESSAGES[1])
-    (before, _, _, first), (after, _, _, second) = session.replies
-    new = len(after) - len(before) - len(first.tokens)
-    # Of the first answer it has not read the last two tokens; then come its own drafts and their corrections.
-    assert sum(fed) <= new + 2 + second.stats["draft_n"] + 2 * second.stats["target_passes"]
-    assert sum(fed) < len(before) + new + second.stats["draft_n"]
-
-
 def test_a_stopped_reply_is_history_as_far_as_it_came(pair):
     """The turn after Ctrl-C equals one of a conversation that had the partial text all along."""
     session = recorded(*pair)
@@ -109,58 +92,6 @@ def test_a_stopped_reply_is_history_as_far_as_it_came(pair):
     assert ids == session.conversation_tokens(messages)
     assert finish.tokens == fresh_tokens(pair, ids, request)
     assert prefill.cached_tokens > 0
-
-
-def test_a_reply_stopped_in_its_prefill_gives_the_message_back_and_leaves_the_caches_right(pair):
-    session = recorded(*pair)
-    talk, _, err = chat_with(session)
-    talk.ask(MESSAGES[0])
-    before, reply = talk.conversation, session.reply
-    session.reply = lambda ids, request, cancelled: reply(ids, request, lambda: True)
-    assert talk.ask("x" * 700) == "x" * 700
-    session.reply = reply
-    assert talk.conversation == before
-    assert "the message was taken back" in err.getvalue()
-    talk.ask(MESSAGES[1])
-    ids, request, _, finish = session.replies[-1]
-    assert finish.tokens == fresh_tokens(pair, ids, request)
-
-
-@pytest.mark.slow
-def test_undo_clear_and_retry_leave_the_caches_right(pair):
-    session = recorded(*pair)
-    talk, _, _ = chat_with(session, **COUPLED)
-    talk.ask(MESSAGES[0])
-    talk.ask(MESSAGES[1])
-    run_command(talk, "/retry")
-    assert run_command(talk, "/undo") == MESSAGES[1]
-    talk.ask(MESSAGES[2])
-    run_command(talk, "/clear")
-    talk.ask(MESSAGES[3])
-    assert len(talk.conversation.turns) == 1
-    for ids, request, _, finish in session.replies:
-        assert finish.tokens == fresh_tokens(pair, ids, request)
-
-
-@pytest.mark.slow
-def test_a_retry_under_a_seed_takes_other_noise_and_the_same_again_each_time(pair):
-    def answers():
-        session = recorded(*pair)
-        talk, _, _ = chat_with(session, **COUPLED)
-        talk.ask(MESSAGES[0])
-        run_command(talk, "/retry")
-        run_command(talk, "/retry")
-        assert [turn.attempt for turn in talk.conversation.turns] == [2]
-        return [finish.tokens for *_, finish in session.replies]
-
-    first, again = answers(), answers()
-    assert first == again
-    assert len(set(first)) == 3
-
-
-def test_the_first_attempt_has_the_seeds_own_noise():
-    assert attempt_seed(11, 0) == 11
-    assert len({attempt_seed(seed, attempt) for seed in (0, 1, 2) for attempt in (0, 1, 2)}) == 9
 
 
 def test_attempts_are_equal_for_every_k_and_drafter(pair):

@@ -12,9 +12,9 @@ from fakes.models import tiny_network
 from laws.exact_law import assert_follows
 from laws.seeded_answers import PROMPT, SMALL, TIERED, K, answers
 from specdec_cli.engine.draft import NO_TOKENS
-from specdec_cli.engine.draft_length.fixed import Fixed
-from specdec_cli.engine.drafters.constrained import ConstrainedDrafter
-from specdec_cli.engine.drafters.model import ModelDrafter
+from specdec_cli.engine.draft_length.adaptive import Fixed
+from specdec_cli.engine.drafters.auto import ConstrainedDrafter
+from specdec_cli.engine.drafters.stepwise import ModelDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.sampler import Sampler

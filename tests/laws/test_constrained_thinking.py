@@ -6,35 +6,28 @@ Each test names the fault of another runtime that it would have found, by projec
 import re
 import time
 
-import mlx.core as mx
-import numpy as np
 import pytest
 
 from fakes.drafting import drafter_of
-from fakes.models import byte_tokenizer, tiny_network
+from fakes.models import tiny_network
 from fakes.products import every, spread
 from fakes.thinking import BEGIN, BIAS, END, STOPS, THINKS, V, Watched, plainly_thinking, thinking_tokenizer
 from specdec_cli.engine.decode import decode
-from specdec_cli.engine.draft import Draft
-from specdec_cli.engine.draft_length.fixed import Fixed
-from specdec_cli.engine.drafters.base import Drafter
-from specdec_cli.engine.drafters.constrained import ConstrainedDrafter
+from specdec_cli.engine.draft_length.adaptive import Fixed
+from specdec_cli.engine.drafters.auto import ConstrainedDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.noise import Noise
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
-from specdec_cli.errors import SpecdecError
 from specdec_cli.models.grammar import Vocabulary
 from specdec_cli.models.text import Thinking
-from specdec_cli.models.tokenizer import CHANNELS
 from specdec_cli.request import Constraint
 
 PROMPT = [50, 61, 72, 50, BEGIN]
 EXPRESSION = "[a-p]{3,9}(x|yz){2,4}"
 SHAPE, TAGS = Constraint("regex", EXPRESSION), Thinking("<think>", "</think>", opened=True)
 SLOW = pytest.mark.slow
-KINDS = pytest.mark.parametrize("special", [False, True], ids=["ordinary tag", "special tag"])
 
 
 @pytest.fixture(scope="module")
@@ -104,133 +97,3 @@ def test_the_tag_comes_at_every_place_of_a_draft_and_the_answer_keeps_its_shape(
             thought, _, answer = tokenizer.decode(text[:-1]).partition("</think>")
             assert re.fullmatch(f"\n{{0,2}}{EXPRESSION}", answer) and "</think>" not in thought
     assert after > 0 and len(places) > 1
-
-
-class Says(Drafter):
-    """Drafts one text over and over."""
-
-    name = "says"
-
-    def __init__(self, tokens):
-        self._tokens = tokens
-
-    def propose(self, context, k):
-        return Draft(mx.array(self._tokens[:k], dtype=mx.int32), drafter=self.name)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "special"),
-    spread(["</think>```json\nabc", "</think>\n\n\nabc", "</think>abc</think>", "</think>\n\n<think>"], [False, True]),
-)
-def test_a_draft_that_goes_wrong_behind_the_tag_changes_nothing(networks, vocabularies, special, wrong):
-    """The matcher was moved past tokens that were then rejected ("Failed to advance FSM"): vLLM #44006, #53777."""
-    tokenizer = thinking_tokenizer(special)
-    draft = tokenizer.encode(wrong).ids
-    matcher = vocabularies[special].matcher(SHAPE, TAGS)
-    legal = matcher.legal(draft)
-    assert 0 < legal < len(draft)
-    watched = Watched(tokenizer, EXPRESSION, special)
-    expected = plainly_thinking(networks[0], watched, PROMPT, 80)
-    assert emitted(rounds_of(networks, matcher, 8, drafter=Says(draft))) == expected
-
-
-@KINDS
-def test_rows_of_a_draft_across_the_tag_are_those_of_a_matcher_that_took_its_tokens_one_by_one(vocabularies, special):
-    """And special tokens after the thinking are refused, never fed: vLLM #46118."""
-    encode = thinking_tokenizer(special).encode
-    draft = encode("hm.</think>\n\nabcdxyz").ids
-    rows = vocabularies[special].matcher(SHAPE, TAGS).masks(draft)
-    alone = vocabularies[special].matcher(SHAPE, TAGS)
-    for place, token in enumerate([*draft, None]):
-        assert (alone.masks([])[0] == rows[place]).all()
-        bits = np.unpackbits(rows[place].view(np.uint8), bitorder="little")[:V]
-        assert not bits[[0, 2]].any() or (place == len(draft) and alone.complete)
-        if place > draft.index(END):
-            assert not bits[[1, BEGIN, END]].any()
-        if token is not None:
-            alone.advance([token])
-
-
-@pytest.mark.parametrize("tag", ["</think>", "<end of thought>", "é</t>"])
-def test_a_tag_of_several_tokens_is_found_wherever_tokens_begin(tag):
-    """Here no token is the tag, and one may hold its end and the beginning of the answer."""
-    from tokenizers import Tokenizer
-
-    from models.test_grammar import STOPS as ENDS
-    from models.test_grammar import TOKENIZER
-    from models.test_grammar import V as WIDTH
-
-    vocabulary, encode = Vocabulary.of_model(TOKENIZER, WIDTH, ENDS), Tokenizer.from_str(TOKENIZER).encode
-    shape = Constraint("regex", '("[a-z]*"|>>=? ?[a-z]+)')
-    for text, good in ((f'so\n{tag}"ab"', True), (f"{tag}\n\n>>= ab", True), (f"{tag}>>ab", True), (f"{tag}ab", False)):
-        matcher = vocabulary.matcher(shape, Thinking("<think>", tag, opened=True))
-        ids = encode(text).ids
-        assert (matcher.legal([*ids, 2]) == len(ids) + 1) is good
-
-
-@pytest.mark.parametrize(("kind", "special"), spread(["regex", "schema", "grammar"], [True, False]))
-def test_a_model_that_may_think_may_also_answer_at_once(vocabularies, special, kind):
-    encode = thinking_tokenizer(special).encode
-    texts = {"regex": "ab+", "schema": '{"const": "abb"}', "grammar": 'start: "{" | B\nB: "abb"'}
-    answer = '"abb"' if kind == "schema" else "abb"
-    for text in (answer, f"<think>\nhm\n</think>\n\n{answer}", f"<think></think>{answer}"):
-        matcher = vocabularies[special].matcher(Constraint(kind, texts[kind]), Thinking("<think>", "</think>"))
-        ids = encode(text).ids
-        assert matcher.legal([*ids, 2]) == len(ids) + 1, text
-        matcher.advance(ids)
-        assert matcher.complete
-    matcher = vocabularies[special].matcher(Constraint(kind, texts[kind]), Thinking("<think>", "</think>"))
-    assert matcher.legal(encode("hm</think>").ids) == 0
-
-
-def test_channels_of_special_tokens_and_words_are_tags_too():
-    """gpt-oss."""
-    tokenizer = byte_tokenizer()
-    tokenizer.add_special_tokens(["<|channel|>", "<|message|>", "<|end|>", "<|start|>"])
-    encode, vocabulary = tokenizer.encode, Vocabulary.of_model(tokenizer.to_str(), 263, STOPS)
-    for text, good in (
-        (f"{CHANNELS.start}hm{CHANNELS.end}abb", True),
-        (f"{CHANNELS.start}hm<|end|>abb", False),
-        ("abb", True),
-    ):
-        ids = encode(text).ids
-        assert (vocabulary.matcher(Constraint("regex", "ab+"), CHANNELS).legal([*ids, 2]) == len(ids) + 1) is good
-
-
-@KINDS
-def test_a_thought_never_ends_the_answer(networks, vocabularies, special):
-    """A stop token inside the thinking would leave no answer at all."""
-    sampling = Sampling(logit_bias=((0, 50.0), (2, 50.0)))
-    rounds = rounds_of(networks, vocabularies[special].matcher(SHAPE, TAGS), 4, sampling=sampling)
-    assert not STOPS & set(emitted(rounds)) and len(emitted(rounds)) == 80
-
-
-class Late:
-    """A matcher that only looks for the tag between rounds: vLLM's of #34650."""
-
-    def __init__(self, vocabulary):
-        self._free, self._held = True, vocabulary.matcher(SHAPE)
-
-    def forced(self):
-        return [] if self._free else self._held.forced()
-
-    def legal(self, draft):
-        return len(draft) if self._free else self._held.legal(draft)
-
-    def masks(self, draft):
-        return np.full((len(draft) + 1, -(-V // 32)), -1, np.int32) if self._free else self._held.masks(draft)
-
-    def advance(self, tokens):
-        if not self._free:
-            self._held.advance(tokens)
-        elif END in tokens:
-            self._free = False
-            self._held.advance(tokens[tokens.index(END) + 1 :])
-
-
-def test_control_a_grammar_that_is_switched_on_between_rounds_is_found(networks, vocabularies):
-    watched = Watched(thinking_tokenizer(False), EXPRESSION, False)
-    expected = plainly_thinking(networks[0], watched, PROMPT, 80)
-    with pytest.raises((AssertionError, SpecdecError), match=r"it refuses token|differs"):
-        for k in range(1, 9):
-            assert emitted(rounds_of(networks, Late(vocabularies[False]), k)) == expected, "differs"

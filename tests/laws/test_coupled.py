@@ -17,8 +17,8 @@ from mlx_lm.generate import generate_step
 from fakes.drafting import drafter_of
 from fakes.models import TINY, tiny_network
 from specdec_cli.engine.decode import decode
-from specdec_cli.engine.draft import NO_TOKENS, Draft
-from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.draft import Draft
+from specdec_cli.engine.draft_length.adaptive import Fixed
 from specdec_cli.engine.drafters.base import Drafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import make_rule
@@ -121,31 +121,6 @@ def test_the_text_is_mlx_lms_own_for_a_few_seeds(drafter):
         assert text(run(drafter, 4, PENALISED, seed)) == by_mlx_lm("penalised", seed)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SAMPLINGS)
-def test_the_text_is_mlx_lms_own_without_a_draft(name):
-    for seed in SEEDS:
-        assert text(run("none", 0, SAMPLINGS[name], seed)) == by_mlx_lm(name, seed)
-
-
-@pytest.mark.slow
-def test_the_drafts_are_accepted_rejected_and_found_in_the_text():
-    """Guards the equalities above: a drafter that never drafts, or is never judged either way, would prove nothing."""
-    rounds = {name: [round for seed in range(4) for round in run(name, 4, PENALISED, seed)] for name in DRAFTING}
-    for drafted in rounds.values():
-        assert any(round.accepted for round in drafted)
-        assert any(round.rejected is not None for round in drafted)
-    assert any(round.accepted == 4 for round in rounds["model"])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SAMPLINGS)
-def test_other_seeds_give_other_texts(name):
-    texts = {tuple(by_mlx_lm(name, seed)) for seed in SEEDS}
-    assert len(texts) == len(SEEDS)
-    assert tuple(text(run("none", 0, SAMPLINGS[name], len(SEEDS)))) not in texts
-
-
 @pytest.mark.parametrize(("drafter", "k"), list(zip(DRAFTING, (4, 1, 0), strict=True)))
 def test_greedy_with_penalties_is_mlx_lms_own(drafter, k):
     cold = Sampling(0.0, **PENALTIES, logit_bias=PENALISED.logit_bias)
@@ -183,19 +158,3 @@ def test_penalties_count_each_token_once_whatever_became_of_the_draft(temperatur
     rounds = run(Clairvoyant(expected, right), 4, sampling, 3)
     assert text(rounds) == expected
     assert all(round.accepted == min(right, len(round.draft)) for round in rounds)
-
-
-class CountsDrafts(Sampler):
-    """Leaves in-flight tokens counted: a rejected one stays, an accepted one is counted again when it is emitted."""
-
-    def for_target(self, logits, pending, uncommitted=NO_TOKENS):
-        scores = super().for_target(logits, pending, uncommitted)
-        self._counts = self._counts.add(pending)
-        return scores
-
-
-@pytest.mark.parametrize(("temperature", "right"), CASES)
-def test_a_draft_that_stays_counted_is_noticed(temperature, right):
-    """Negative control of the test above."""
-    sampling, expected = with_penalties(temperature)
-    assert text(run(Clairvoyant(expected, right), 4, sampling, 3, CountsDrafts)) != expected

@@ -5,7 +5,6 @@ import pytest
 from fakes.device import DrivenPair, FakeDevice
 from fakes.machine import Machine
 from fakes.serving import ids, tiny_loaded
-from specdec_cli.errors import UsageError
 from specdec_cli.events import RoundDone
 from specdec_cli.kinds import PREDICTED
 from specdec_cli.request import Request
@@ -58,42 +57,6 @@ def test_a_right_prediction_is_accepted_from_the_second_round_on_and_counted_apa
     assert finish.stats["drafted_by"] == finish.stats["accepted_by"] == {PREDICTED.name: 47}
 
 
-def test_a_wrong_prediction_is_counted_as_rejected_or_not_used_at_all(pair):
-    _, plain = reply(pair, k=0)
-    half = len(plain.text) // 2
-    _, finish = reply(pair, plain.text[: half - 2] + "Q" * 30)
-    drafted, accepted = (finish.stats[name].get(PREDICTED.name, 0) for name in ("drafted_by", "accepted_by"))
-    assert drafted > accepted > half // 2
-    assert PREDICTED.name not in reply(pair, "ZzZyZx")[1].stats["accepted_by"]
-
-
-def test_after_an_edit_the_prediction_is_found_again(pair):
-    """The answer leaves the prediction for some tokens in the middle, as an edited file does."""
-    _, plain = reply(pair, k=0)
-    rounds, finish = reply(pair, plain.text[:20] + "QQQQQ" + plain.text[26:])
-    assert finish.tokens == plain.tokens
-    late = [round for round in rounds[-5:] if round.drafter == PREDICTED.name]
-    assert late and all(round.accepted for round in late)
-
-
-def test_the_model_never_sees_it(pair):
-    """The prompt has no token more, and the first token comes from the prompt alone."""
-    with_it, without = (reply(pair, text) for text in ("Q" * 200, ""))
-    assert with_it[0][0].next == without[0][0].next
-    assert len(with_it[1].tokens) == len(without[1].tokens)
-
-
-@pytest.mark.parametrize("drafter", ["model", "mtp"])
-def test_a_drafter_that_looks_nothing_up_is_refused_instead_of_leaving_it_aside(pair, drafter):
-    with pytest.raises(UsageError, match=f"--drafter {drafter} looks nothing up") as refused:
-        reply(pair, "text", drafter)
-    assert refused.value.hint == "take --drafter ngram or --drafter auto"
-
-
-def test_plain_decoding_may_be_given_one(pair):
-    assert reply(pair, "text", "model", 0)[1].tokens == reply(pair, "", "none")[1].tokens
-
-
 # Each further row costs most of a pass, as on a small CPU, and a draft step as much as a plain one.
 DEAR = DrivenPair(Machine("dear rows", 1.0, {2: 1.8, 32: 25.8}), 1.0, "a chip that nobody knows", flat=32)
 
@@ -136,13 +99,3 @@ def test_under_auto_a_right_prediction_drafts_from_the_start_whatever_was_learne
     assert PREDICTED.name in [round.drafter for round in rounds[:3]]
     assert finish.stats["accepted_by"][PREDICTED.name] >= 40
     assert finish.stats["decode_seconds"] < 0.3 * plain.stats["decode_seconds"]
-
-
-@pytest.mark.slow
-def test_under_auto_a_wrong_prediction_costs_a_few_plain_steps(dear):
-    plain = said(dear, k=0, tokens=400)[1]
-    alone = said(dear, drafter="ngram", tokens=400)[1]
-    wrong = said(dear, shuffled(plain.text), "ngram", tokens=400)[1]
-    assert wrong.stats["drafted_by"][PREDICTED.name]
-    lost = (wrong.stats["decode_seconds"] - alone.stats["decode_seconds"]) / DEAR.machine.plain_seconds
-    assert lost < 0.03 * 400, f"{lost:.1f} plain steps of 400"

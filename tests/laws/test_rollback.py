@@ -1,7 +1,6 @@
 """Rollback of every cache kind: after any sequence of guesses, refusals, interruptions and turns, the logits are those
 of a fresh computation by mlx-lm's own caches."""
 
-import time
 from dataclasses import replace
 
 import mlx.core as mx
@@ -10,21 +9,15 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
-from mlx_lm.generate import generate_step
 from mlx_lm.models.cache import QuantizedKVCache, RotatingKVCache, make_prompt_cache
 
-from specdec_cli.engine.architectures import architectures
 from specdec_cli.engine.cache import kinds as cache_kinds
 from specdec_cli.engine.cache import rollback as caches_module
 from specdec_cli.engine.cache.recompute import Recorder
 from specdec_cli.engine.cache.window import WindowKVCache
-from specdec_cli.engine.conformance.networks import tiny_network
-from specdec_cli.engine.conformance.suite import check
-from specdec_cli.engine.decode import decode, rounds_of
-from specdec_cli.engine.draft_length.fixed import Fixed
-from specdec_cli.engine.drafters.model import ModelDrafter
+from specdec_cli.engine.conformance.suite import tiny_network
+from specdec_cli.engine.load import architectures
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.errors import SpecdecError
 
 NOTHING = mx.array([], dtype=mx.int32)
@@ -207,43 +200,3 @@ def test_the_test_rejects_broken_rollbacks(kind, owner, name, broken, monkeypatc
     monkeypatch.setattr(owner, name, broken)
     with pytest.raises((AssertionError, ValueError, SpecdecError, ExceptionGroup)):
         histories(kind, phases=[Phase.generate], max_examples=25, stateful_step_count=12)
-
-
-OTHER_WINDOWS = ("gpt_oss", "llama4", "recurrent_gemma", "gemma3n")
-
-
-@pytest.mark.parametrize("prompt_tokens", [1, 16, 40])
-@pytest.mark.parametrize("name", ["gemma3_text", *(pytest.param(n, marks=pytest.mark.slow) for n in OTHER_WINDOWS)])
-def test_prompts_shorter_equal_and_longer_than_the_window(name, prompt_tokens):
-    """One chunk and many (7 tokens each), and the window crossed in every place of a draft."""
-    prompt = text(prompt_tokens)
-    found = check(architectures()[name], 3, 20, prompt=prompt)
-    assert found.status in ("pass", "idle"), found.detail
-
-
-@pytest.mark.parametrize("k", [1, 4, 7])
-def test_a_draft_that_is_always_right_crosses_the_window_mid_draft(k):
-    """Nothing is ever rejected, so every crossing happens inside an accepted draft."""
-    found = check(replace(architectures()["gemma3_text"], noise=0.0), k, 48)
-    assert (found.status, found.rejected) == ("idle", 0)
-
-
-@pytest.mark.slow
-def test_quantized_caches_give_mlx_lms_tokens_with_the_same_caches():
-    found = architectures()["qwen3"]
-    network = tiny_network(replace(found, config={**found.config, "head_dim": 32}), 1)
-    prompt, tokens = text(20), 300
-    layers = [QuantizedKVCache(group_size=32, bits=8) for _ in network.layers]
-    steps = generate_step(mx.array(prompt), network, max_tokens=tokens, prompt_cache=layers)
-    expected = [token for token, _ in steps]
-    for k in (0, 3):
-        target, draft = (CachedModel(network, "m", kv_bits=8) for _ in range(2))
-        assert target.cache_kinds == ("QuantizedKVCache",)
-        context = list(prompt)
-        for _ in target.prefill(context):
-            pass
-        drafter = ModelDrafter(draft, target.vocab_size, greedy(target.vocab_size))
-        steps = decode(
-            target, drafter, greedy(target.vocab_size), Fixed(k), context, tokens, frozenset(), time.perf_counter
-        )
-        assert [token for round in rounds_of(steps) for token in round.emitted] == expected

@@ -6,7 +6,7 @@ import pytest
 
 from fakes.chat import BYTES, networks, tokenizer_in
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.events import Finish, Prefill, RoundDone
+from specdec_cli.events import RoundDone
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
 from specdec_cli.session.session import LoadedPair
@@ -50,41 +50,3 @@ def test_two_slots_interleaved_round_by_round_equal_two_runs_alone(pair, seed):
     assert [said(found) for found in events] == alone
     rounds = [event.round for event in events[0] if isinstance(event, RoundDone)]
     assert any(round.accepted for round in rounds) and any(round.rejected is not None for round in rounds)
-
-
-@pytest.mark.slow
-def test_a_second_turn_reads_only_what_is_new_although_the_other_slot_spoke_between(pair):
-    mine, theirs = pair.session(), pair.session()
-    first = said(mine.reply(*asked(PROMPTS[0])))
-    said(theirs.reply(*asked(PROMPTS[1])))
-    turn = [*PROMPTS[0], *first, 9, 8, 7]
-    events = list(mine.reply(*asked(turn)))
-    prefill = next(event for event in events if isinstance(event, Prefill))
-    assert prefill.cached_tokens >= len(PROMPTS[0]) - 1
-    assert said(events) == said(pair.session().reply(*asked(turn)))
-
-
-def test_slots_share_the_weights_and_nothing_else(pair):
-    one, two = pair.slot(), pair.slot()
-    assert one.target.network is two.target.network and one.draft.network is two.draft.network
-    list(one.target.prefill(PROMPTS[0]))
-    assert (one.target.length, two.target.length) == (len(PROMPTS[0]) - 1, 0)
-    one.forget()
-    assert one.target.length == 0
-
-
-def test_what_one_conversation_learned_of_costs_the_next_one_starts_from(pair):
-    list(pair.session().reply(*asked(PROMPTS[0], "auto")))
-    assert any("draft" in key for key in pair.costs._entries)
-
-
-def test_a_cancelled_reply_leaves_its_slot_usable(pair):
-    session, calls = pair.session(), []
-
-    def cancelled():
-        calls.append(1)
-        return len(calls) > 6
-
-    events = list(session.reply(*asked(PROMPTS[0]), cancelled))
-    assert isinstance(events[-1], Finish) and events[-1].reason == "interrupted"
-    assert said(session.reply(*asked(PROMPTS[0]))) == said(pair.session().reply(*asked(PROMPTS[0])))

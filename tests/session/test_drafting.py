@@ -7,13 +7,11 @@ import pytest
 from fakes.models import TINY, tiny_network
 from specdec_cli import kinds
 from specdec_cli.engine import device
-from specdec_cli.engine.draft_length.adaptive import Adaptive
+from specdec_cli.engine.draft_length.adaptive import Adaptive, Fixed
 from specdec_cli.engine.draft_length.chips import LAUNCH_SHARE, chip_of
-from specdec_cli.engine.draft_length.fixed import Fixed
-from specdec_cli.engine.drafters.auto import AutoDrafter
+from specdec_cli.engine.drafters.auto import AutoDrafter, NgramDrafter
 from specdec_cli.engine.drafters.base import Drafter
-from specdec_cli.engine.drafters.model import ModelDrafter
-from specdec_cli.engine.drafters.ngram import NgramDrafter
+from specdec_cli.engine.drafters.stepwise import ModelDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.events import Round

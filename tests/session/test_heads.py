@@ -97,10 +97,7 @@ def test_a_head_that_is_misread_by_its_layout_is_read_as_it_agrees(folders, tmp_
     folder = write_checkpoint(
         tmp_path / "head", head_alone(counting_tensors()), HEAD_CONFIG, metadata={"format": "mlx"}
     )
-    told = Told()
-    found = loaded(folders[0], folder, tell=told)
-    (sentence,) = told
-    assert sentence.startswith("the head guesses 9") and sentence.endswith("unlike its family: norms stored less 1")
+    found = loaded(folders[0], folder)
     honest = loaded(folders[0], folders[2])
     one, other = (said(pair.session(), k=3, drafter="model")[1] for pair in (found, honest))
     assert [(round.draft, round.accepted) for round in one] == [(round.draft, round.accepted) for round in other]

@@ -60,14 +60,14 @@ def test_a_verdict_counts_a_kept_head_as_packed(folders, kept, tmp_path):
 def test_drafts_are_cut_where_that_promises_a_gain(folders, monkeypatch):
     asked = []
 
-    def best(output_head, layer_bytes, step_bytes, texts, acceptance, always):
-        asked.append((len(texts), acceptance, set(always)))
+    def cut(output_head, texts, always):
+        asked.append((len(texts), set(always)))
         return Shortlist(output_head, 128, always)
 
-    monkeypatch.setattr(heads, "best_shortlist", best)
+    monkeypatch.setattr(heads, "shortlist_for", cut)
     found = loaded(folders[1], drafter="mtp")
-    ((texts, acceptance, always),) = asked
-    assert texts == 1 and acceptance > 0.9 and always == set(found.tokenizer.stop_tokens)
+    ((texts, always),) = asked
+    assert texts == 1 and always == set(found.tokenizer.stop_tokens)
     assert found.first.head.head.shortlist.first == 128
     for k in (1, 4, 8):
         drafted, rounds, _ = said(found.session(), k=k, drafter="mtp")

@@ -40,8 +40,8 @@ def table_cells(text: str) -> dict[str, list[str]]:
 
 def main() -> None:
     os.environ["MLX_ENABLE_TF32"] = "0"
-    from specdec_cli.engine.architectures import architectures
     from specdec_cli.engine.conformance.suite import run_suite
+    from specdec_cli.engine.load import architectures
 
     outcomes = list(run_suite(list(architectures().values()), k=3, tokens=32))
     wrong = [outcome for outcome in outcomes if outcome.status not in ("pass", "refused")]

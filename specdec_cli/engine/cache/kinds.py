@@ -112,11 +112,6 @@ def own(attributes: Mapping[str, Any], copies: dict[int, mx.array]) -> dict[str,
     return {name: _own(value, copies) for name, value in attributes.items()}
 
 
-def give_back_room(part: Any) -> None:
-    """A trimmed cache keeps the rows that it holds, and none for the tokens to come."""
-    vars(part).update(without_room(part))
-
-
 def without_room(part: Any) -> dict[str, Any]:
     """A cache's attributes; of one that is trimmed, with no row for tokens to come."""
     state = dict(vars(part))

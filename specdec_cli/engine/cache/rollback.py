@@ -7,7 +7,7 @@ Only this module, `kinds`, `window` and `recompute` know that there are differen
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,7 +25,6 @@ from specdec_cli.engine.cache.kinds import (
     KVQuantization,
     bytes_at,
     cut_out,
-    give_back_room,
     head_sizes,
     leaves,
     own,
@@ -36,6 +35,7 @@ from specdec_cli.engine.cache.kinds import (
     without_room,
 )
 from specdec_cli.engine.cache.recompute import Recording, install_recorder, readers_of, recorder_of
+from specdec_cli.engine.stored import Unusable
 from specdec_cli.errors import SpecdecError
 from specdec_cli.request import MAX_ROWS
 
@@ -56,16 +56,6 @@ class Snapshot:
 
     length: int
     states: tuple[dict[str, Any], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """All that caches hold: the `kinds` and `states` of their parts, and the places to come back to."""
-
-    length: int
-    kinds: tuple[str, ...]
-    states: tuple[dict[str, Any], ...]
-    snapshots: tuple[Snapshot, ...] = ()
 
 
 def thin_out(snapshots: list[Snapshot], kept: int) -> list[Snapshot]:
@@ -179,26 +169,27 @@ class Caches:
             replace(kept, states=tuple(own(state, copies) for state in kept.states)) for kept in self._snapshots
         ]
         twin.rollback(length)
-        twin.give_back_room()
+        for part in twin._trimmed:  # the next pass makes room for tokens to come
+            vars(part).update(without_room(part))
         return twin
 
-    def give_back_room(self) -> None:
-        """Keep no room for tokens to come: the next pass makes some."""
-        for part in self._trimmed:
-            give_back_room(part)
-
-    def held(self) -> Held:
+    def stored(self) -> dict[str, Any]:
         """Contents and snapshots, none of which may be written to while this is in use."""
         parts = leaves(self.layers)
-        kinds = tuple(type(part).__name__ for part in parts)
-        return Held(self.length, kinds, tuple(without_room(part) for part in parts), tuple(self._snapshots))
+        snapshots = [(snapshot.length, list(snapshot.states)) for snapshot in self._snapshots]
+        kinds, states = [type(part).__name__ for part in parts], [without_room(part) for part in parts]
+        return {"kinds": kinds, "states": states, "snapshots": snapshots}
 
-    def take_up(self, held: Held) -> None:
-        """From now on hold that, which is of the same network, and nothing else."""
+    def restore(self, values: Mapping[str, Any], length: int) -> None:
+        """Hold what was `stored` after `length` tokens. Raises: Unusable for other kinds, and is empty then."""
         self.reset()
-        for part, state in zip(leaves(self.layers), held.states, strict=True):
+        parts = leaves(self.layers)
+        if [type(part).__name__ for part in parts] != values["kinds"]:
+            raise Unusable("it holds other kinds of caches")
+        for part, state in zip(parts, values["states"], strict=True):
             vars(part).update(state)
-        self.length, self._snapshots = held.length, list(held.snapshots)
+        self.length = length
+        self._snapshots = [Snapshot(at, tuple(states)) for at, states in values["snapshots"]]
 
     @property
     def places(self) -> tuple[int, tuple[int, ...]]:

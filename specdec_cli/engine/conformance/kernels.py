@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -22,9 +21,8 @@ from mlx.utils import tree_flatten
 from mlx_lm.models.cache import make_prompt_cache
 
 from specdec_cli.engine import device
-from specdec_cli.engine.architectures import Architecture
-from specdec_cli.engine.conformance.networks import tiny_network
-from specdec_cli.engine.conformance.suite import RAISED, Outcome, Status
+from specdec_cli.engine.conformance.suite import RAISED, Outcome, Status, tiny_network
+from specdec_cli.engine.load import Architecture
 from specdec_cli.engine.model import CachedModel
 
 PRECISIONS = ("bfloat16", "4 bits")
@@ -89,10 +87,6 @@ class Agreement:
         return min(max(MARGIN * self.measured, self.one_rounding), max(CAP * self.float32, self.one_rounding))
 
     @property
-    def shows_faults(self) -> bool:
-        return self.lost > CONTRAST * self.allowed
-
-    @property
     def detail(self) -> str:
         found, allowed, lost = (f"{change:.2g}" for change in (self.found, self.allowed, self.lost))
         return f"largest change of a gap {found} logits, allowed {allowed}, a lost rollback {lost}"
@@ -117,7 +111,8 @@ def check_family(family: Family, precision: str) -> Outcome:
     network = network_in(family, precision)
     target = CachedModel(network, family.name)
     found = agreement(network, target, text(target.vocab_size))
-    status: Status = "wrong" if not found.found <= found.allowed else "pass" if found.shows_faults else "idle"
+    shows = found.lost > CONTRAST * found.allowed
+    status: Status = "wrong" if not found.found <= found.allowed else "pass" if shows else "idle"
     accepted = sum(accepted for _, accepted in ROUNDS)
     rejected = sum(accepted < k for k, accepted in ROUNDS)
     detail = f"{family.about}: {found.detail}"
@@ -130,14 +125,14 @@ def network_in(family: Family, precision: str) -> nn.Module:
     queries = [(path, value) for path, value in tree_flatten(network.parameters()) if path.endswith("q_norm.weight")]
     network.load_weights([(path, family.query_scale * value) for path, value in queries], strict=False)
     network.set_dtype(mx.bfloat16)
+
+    def fits(_: str, module: nn.Module) -> bool:
+        return hasattr(module, "to_quantized") and module.weight.shape[-1] % GROUP_SIZE == 0
+
     if precision == "4 bits":
-        nn.quantize(network, GROUP_SIZE, BITS, class_predicate=lambda _, module: _quantizable(module))
+        nn.quantize(network, GROUP_SIZE, BITS, class_predicate=fits)
     mx.eval(network.parameters())
     return network
-
-
-def _quantizable(module: nn.Module) -> bool:
-    return hasattr(module, "to_quantized") and module.weight.shape[-1] % GROUP_SIZE == 0
 
 
 def text(vocab_size: int) -> list[int]:
@@ -165,14 +160,11 @@ def agreement(network: nn.Module, target: CachedModel, ids: Sequence[int]) -> Ag
 
 def passes(network: nn.Module, chunks: Sequence[Sequence[int]]) -> mx.array:
     """Logits [T, V] in float32 of `chunks` fed one after another into mlx-lm's own caches."""
-    caches = make_prompt_cache(network)
-    return mx.concatenate([_feed(network, chunk, caches) for chunk in chunks])
-
-
-def _feed(network: nn.Module, chunk: Sequence[int], caches: list[Any]) -> mx.array:
-    logits: mx.array = network(mx.array([list(chunk)]), cache=caches)[0].astype(mx.float32)
-    mx.eval(logits)
-    return logits
+    caches, rows = make_prompt_cache(network), list[mx.array]()
+    for chunk in chunks:
+        rows.append(network(mx.array([list(chunk)]), cache=caches)[0].astype(mx.float32))
+        mx.eval(rows[-1])
+    return mx.concatenate(rows)
 
 
 def blocks(ids: Sequence[int]) -> list[list[int]]:
@@ -190,18 +182,14 @@ def rolled_back(target: CachedModel, ids: Sequence[int]) -> tuple[mx.array, int]
     context, rows = list(ids[:PROMPT_TOKENS]), []
     deque(target.prefill(context), maxlen=0)
     for k, accepted in ROUNDS:
-        logits = target.logits(context, target.ids(_draft(ids, len(context), k, accepted, target.vocab_size)))
+        text = [*ids, *ids][len(context) : len(context) + k]  # its first tokens are right, the others wrong
+        wrong = [(token + 1 + i) % target.vocab_size for i, token in enumerate(text)]
+        logits = target.logits(context, target.ids(text[:accepted] + wrong[accepted:]))
         rows.append(logits[: accepted + 1].astype(mx.float32))
         mx.eval(rows[-1])
         context += ids[len(context) : len(context) + accepted + 1]
         target.commit(context, len(context) - 1)
     return mx.concatenate(rows), PROMPT_TOKENS - 1
-
-
-def _draft(ids: Sequence[int], at: int, k: int, accepted: int, vocab_size: int) -> list[int]:
-    """`k` draft tokens for position `at`: the first `accepted` are the text's, the rest are wrong."""
-    padded = [*ids, *ids]
-    return [padded[at + i] if i < accepted else (padded[at + i] + 1 + i) % vocab_size for i in range(k)]
 
 
 def _without_rollback(network: nn.Module, ids: Sequence[int]) -> tuple[mx.array, int]:

@@ -1,15 +1,15 @@
-"""K for each round, from what rounds cost here and what was accepted lately (pure). It is 0 unless drafting pays.
+"""How many tokens to draft: always the same, or what rounds cost here and what was accepted lately say (pure).
 
-Every round K = argmin of plain steps a round / tokens a round; where that is no less than 1, K = 0. Finding out has a
-budget: drafting may lose 2 % of the tokens, or two plain steps, before it is given up. Given up, it is probed again
-after twice as many tokens each time. Ollama's MLX runner chooses by the same ratio.
+Adaptive: every round K = argmin of plain steps a round / tokens a round; where that is no less than 1, K = 0. Finding
+out has a budget: drafting may lose 2 % of the tokens, or two plain steps, before it is given up. Given up, it is probed
+again after twice as many tokens each time. Ollama's MLX runner chooses by the same ratio.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from math import exp, inf
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from specdec_cli.engine.draft_length.acceptance import Acceptance
 from specdec_cli.engine.draft_length.constants import (
@@ -31,6 +31,52 @@ from specdec_cli.meter import BELIEVED_SECONDS
 from specdec_cli.request import MAX_DRAFT, MAX_K
 
 
+class DraftLength(Protocol):
+    """Chooses K for each round from what earlier rounds showed."""
+
+    @property
+    def released(self) -> bool:
+        """Whether the drafter may give its memory back: nothing will be drafted for hundreds of tokens."""
+
+    @property
+    def reason(self) -> str:
+        """The reason of the last `next`, with its figures; empty where K is fixed."""
+
+    def next(self) -> int:
+        """K of the next round. Plain rounds ask one round ahead, so that the device never waits."""
+
+    def lookup_k(self, rates: list[float]) -> int:
+        """K of a lookup in place of `next`; 0: none this round.
+
+        rates[i] = P(looked-up token i + 1 is accepted | those before it were).
+        """
+
+    def observe(self, round: Round) -> None:
+        """Learn from a finished round."""
+
+
+class Fixed:
+    """The same K every round. A lookup may take the round where more of its tokens should be accepted."""
+
+    released: ClassVar[bool] = False
+    reason: ClassVar[str] = ""
+
+    def __init__(self, k: int) -> None:
+        self.k = k
+        self._acceptance = Acceptance()
+
+    def next(self) -> int:
+        return self.k
+
+    def lookup_k(self, rates: list[float]) -> int:
+        looked_up, drafted = expected_tokens(rates[: self.k]), expected_tokens(self._acceptance.rates(self.k))
+        return len(looked_up) - 1 if looked_up[-1] > drafted[-1] else 0
+
+    def observe(self, round: Round) -> None:
+        if learns_from(round.drafter):
+            self._acceptance.observe(len(round.draft), round.accepted)
+
+
 def coming_tokens(left_tokens: float, emitted_tokens: int) -> float:
     """Tokens that a reply is still expected to emit; it may emit at most `left_tokens`."""
     return min(left_tokens, TYPICAL_TOKENS + emitted_tokens)
@@ -42,6 +88,10 @@ class Choice(NamedTuple):
     k: int
     steps: float
     price: float
+
+    @property
+    def summary(self) -> str:
+        return f"{self.steps / self.price:.1f} tokens a round cost {self.steps:.1f} plain steps"
 
 
 class Adaptive:
@@ -88,17 +138,12 @@ class Adaptive:
 
     def next(self) -> int:
         """K of the next round. Asked once a round, before a plain round in flight is observed."""
-        self._coming = self._next()
-        return self._coming
-
-    def _next(self) -> int:
         self._since += 1
-        if not self._max_k:
-            return 0
-        if self._wait:
-            self._wait -= 1
-            return 0
-        return self._while_parked() if self.parked else self._while_drafting()
+        if not self._max_k or self._wait:
+            self._coming, self._wait = 0, max(self._wait - 1, 0)
+        else:
+            self._coming = self._while_parked() if self.parked else self._while_drafting()
+        return self._coming
 
     def _best(self, rates: list[float], stake: float = inf) -> Choice:
         """The cheapest token of K = 1 … len(rates) whose round loses at most `stake` plain steps."""
@@ -130,7 +175,8 @@ class Adaptive:
     def _while_parked(self) -> int:
         """K of a probe's first round where the probe is worth its price, else 0."""
         reading = self._reading() * (1.0 if self.costs.read_measured else exp(self.costs.assumed.doubt))
-        budget = min(self._saved() - reading, max(BUDGET, SHARE * self._left))
+        saved = SHARE * (self.tokens + self._left if self._unprobed else self._since) + self._credit
+        budget = min(saved - reading, max(BUDGET, SHARE * self._left))
         first = self._best(self._rates(), budget)
         hoped = self._best([HOPED_RATE] * self._max_k).price
         if hoped >= 1 and not self.costs.rows_measured and self.costs.assumed.doubt > MEASURED_DOUBT:
@@ -154,10 +200,6 @@ class Adaptive:
     def _unprobed(self) -> bool:
         """Nothing was ever drafted, or drafting paid in an earlier process."""
         return self._since == inf
-
-    def _saved(self) -> float:
-        """Plain steps that the next probe may lose, its reading included."""
-        return SHARE * (self.tokens + self._left if self._unprobed else self._since) + self._credit
 
     def _promises(self, hoped: float, price: float) -> bool:
         """Whether what gains by the probe, at a price of `hoped` a token, should earn its own `price` back.
@@ -187,32 +229,26 @@ class Adaptive:
             if choice.steps - 1 <= left:
                 return choice.k
         best = self._best(self._rates())
-        if best.price >= 1 and not self._hopes(left):
-            self._park(best)
+        # Acceptance may be better than it seems, which counts the less, the less is left of the budget.
+        hope = HOPE * left / self._budget if self._budget > 0 else 0.0
+        if best.price >= 1 and self._best(self._rates(hope)).price >= 1:
+            self._park()
+            self.reason = f"parked: {best.summary}"
             return 0
         reading = self._reading()
         if reading > 1 and (1 - best.price) * coming_tokens(self._left, self._emitted) < 2 * reading:
             self._wait = FIRST_WAIT
             self.reason = f"short answer: reading {self._unread} tokens would cost the draft {reading:.0f} plain steps"
             return 0
-        self.reason = self._yield(best)
+        self.reason = best.summary
         return best.k
 
-    def _hopes(self, left: float) -> bool:
-        """Whether drafting pays if acceptance is better than it seems, the less so the less is `left` of the budget."""
-        hope = HOPE * left / self._budget if self._budget > 0 else 0.0
-        return self._best(self._rates(hope)).price < 1
-
-    def _yield(self, choice: Choice) -> str:
-        return f"{choice.steps / choice.price:.1f} tokens a round cost {choice.steps:.1f} plain steps"
-
-    def _park(self, best: Choice) -> None:
+    def _park(self) -> None:
         self.parked, self._credit = True, max(-self._lost, 0.0)
         self._fails = 0 if self._lost < 0 else self._fails + 1
         self._wait = min(FIRST_WAIT << min(max(self._fails - 1, 0), 16), LAST_WAIT)
         if self._wait == LAST_WAIT:
             self._release()
-        self.reason = f"parked: {self._yield(best)}"
 
     def _release(self) -> None:
         """The draft gives its memory back, and will have to read everything again."""
@@ -256,13 +292,12 @@ class Adaptive:
         self._after_plain = not k
 
     def _observe_drafted(self, round: Round) -> None:
-        k, unread = len(round.draft), self._unread
-        caught_up = unread > 0 and not round.draft_prefill_seconds
+        k, unread, read_seconds = len(round.draft), self._unread, round.draft_prefill_seconds
+        caught_up = unread > 0 and not read_seconds
+        if caught_up and self.costs.ready:
+            read_seconds = round.draft_seconds - self.costs.draft_seconds(k)
         if not self.released:
-            if round.draft_prefill_seconds:
-                self.costs.observe_reading(unread, round.draft_prefill_seconds)
-            elif caught_up and self.costs.ready:
-                self.costs.observe_reading(unread, round.draft_seconds - self.costs.draft_seconds(k))
+            self.costs.observe_reading(unread, read_seconds)
         self.released, self._unread = False, 0
         self.costs.observe_drafted(k, None if caught_up else round.draft_seconds, round.verify_seconds)
         self.acceptance.observe(k, round.accepted)
@@ -294,8 +329,6 @@ class Adaptive:
         adaptive = cls(costs_from_dict(values["costs"]), max_k, reload_seconds)
         judged, accepted, tokens, fails = (float(values[name]) for name in ("judged", "accepted", "tokens", "fails"))
         since = inf if values["since"] is None else float(values["since"])
-        if not (0 <= accepted <= judged < inf and 0 <= tokens < inf and 0 <= fails < inf and since >= 0):
-            raise ValueError("tokens are accepted only where they were judged, and counts are not negative")
         adaptive.acceptance = Acceptance(judged, accepted)
         adaptive.tokens, adaptive._since, adaptive._fails = int(tokens), since, int(fails)
         if max_k and adaptive._best(adaptive._rates()).price < 1:  # it usually pays: nothing is saved up for a probe

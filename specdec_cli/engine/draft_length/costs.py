@@ -26,9 +26,6 @@ from specdec_cli.engine.draft_length.constants import (
 )
 from specdec_cli.gain import TYPICAL_ROW_COST, interpolate
 
-# Anything beyond is a damaged file, not a machine.
-LEAST_RATIO, MOST_RATIO, MOST_ROWS = 1e-6, 1e6, 1024
-
 
 @dataclass(frozen=True, slots=True)
 class Costs:
@@ -61,12 +58,7 @@ class Costs:
 def costs_from_dict(values: Mapping[str, Any]) -> Costs:
     """The Costs whose `asdict` went through JSON, where keys are text. Raises KeyError, TypeError or ValueError."""
     verify, draft = ({int(n): float(v) for n, v in values[name].items()} for name in ("verify", "draft"))
-    costs = Costs(verify, draft, float(values["prefill_token"]), float(values["doubt"]))
-    ratios = (*verify.values(), *draft.values(), costs.prefill_token, costs.doubt)
-    possible = all(LEAST_RATIO <= ratio <= MOST_RATIO for ratio in ratios)  # false for what is no number, too
-    if not (draft and possible and all(1 <= n <= MOST_ROWS for n in (*verify, *draft))):
-        raise ValueError("costs are positive ratios to a plain step")
-    return costs
+    return Costs(verify, draft, float(values["prefill_token"]), float(values["doubt"]))
 
 
 class SizeCosts:
@@ -103,13 +95,10 @@ class SizeCosts:
         self._now += n > 1
         self._seen[n] = self._now
         older, last = list(recent)[:-TURN_ROUNDS], list(recent)[-TURN_ROUNDS:]
-        factor = 1.0
-        if len(older) >= TURN_ROUNDS:
-            before = median_low(older)
-            if min(last) > before * TURN or max(last) < before / TURN:
-                factor = median_low(last) / before
-                recent = deque([*(one * factor for one in older), *last], maxlen=RECENT_ROUNDS)
-                self._seconds[n] = recent
+        before, factor = median_low(older) if len(older) >= TURN_ROUNDS else None, 1.0
+        if before is not None and (min(last) > before * TURN or max(last) < before / TURN):
+            factor = median_low(last) / before
+            self._seconds[n] = recent = deque([*(one * factor for one in older), *last], maxlen=RECENT_ROUNDS)
         self.medians[n] = median_low(recent)
         return factor
 
@@ -262,13 +251,11 @@ class RoundCosts:
         return self._passes.steps(n, self.plain_seconds()) if n > 1 else 1.0
 
     def draft_seconds(self, k: int) -> float:
-        plain = self.plain_seconds()
-        return self._drafts.steps(k, plain) * plain
+        return self._drafts.steps(k, self.plain_seconds()) * self.plain_seconds()
 
     def read_seconds(self) -> float:
         """The draft's reading of one token of a long stretch of context."""
-        plain = self.plain_seconds()
-        return self._reads.steps(1, plain) * plain
+        return self._reads.steps(1, self.plain_seconds()) * self.plain_seconds()
 
     def to_dict(self) -> dict[str, Any]:
         """The measurements, to be assumed by a later process: ratios alone, as it measures its own plain steps."""

@@ -1,6 +1,8 @@
-"""The text itself or the model: who drafts this round. A lookup drafts where its tokens should cost less.
+"""Who drafts this round: a grammar that forces words, the text itself, or a network.
 
-Not in the papers: the two are compared by cost and by the acceptance of each, every round anew.
+Prompt lookup (Saxena 2023) over prompt and answer, longest match first. Not in the papers: lookups and network are
+compared by cost and by the acceptance of each, every round anew. Forced tokens are guesses like any other and are
+verified, because a model may spell the same text otherwise.
 """
 
 from __future__ import annotations
@@ -11,15 +13,17 @@ from math import inf
 
 import mlx.core as mx
 
+from specdec_cli.engine import device
 from specdec_cli.engine.draft import NOTHING, Draft
 from specdec_cli.engine.draft_length.acceptance import MAX_LOOKUP, SHORTEST_MATCH, LookupAcceptance
-from specdec_cli.engine.draft_length.fixed import DraftLength, Fixed
-from specdec_cli.engine.drafters.base import Drafter, DrafterAround, Parts, Verified
-from specdec_cli.engine.drafters.model import make as make_model
-from specdec_cli.engine.drafters.mtp import make as make_head
+from specdec_cli.engine.draft_length.adaptive import DraftLength, Fixed
+from specdec_cli.engine.drafters.base import Drafter, DrafterAround, Parts
+from specdec_cli.engine.drafters.stepwise import make_head, make_model
 from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton
+from specdec_cli.engine.sampling.sampler import Constraint
 from specdec_cli.events import Round
-from specdec_cli.kinds import AUTO, LOOKUP, PREDICTED
+from specdec_cli.kinds import AUTO, FORCED, LOOKUP, PREDICTED
+from specdec_cli.request import MAX_DRAFT
 
 # K of the first try of what was predicted, doubled while all of it is accepted.
 FIRST_TRY = 2
@@ -124,12 +128,9 @@ class AutoDrafter(DrafterAround):
             return draft_from(self._text, min(self._looked_up, k))
         return self._drafter.propose(context, min(self._model_k, k)) if self._model_k else NOTHING
 
-    def commit(self, verified: Verified) -> None:
-        self._judge(verified.context)
-        super().commit(verified)
-
-    def _judge(self, context: Sequence[int]) -> None:
+    def commit(self, context: Sequence[int], hidden: mx.array | None = None) -> None:
         """The text goes on; each new token of the answer tells what a lookup would have been worth there."""
+        super().commit(context, hidden)
         if not self._text.open():
             return
         if not len(self._text):
@@ -147,7 +148,67 @@ class AutoDrafter(DrafterAround):
         super().observe(round)
 
 
-def make(parts: Parts) -> Drafter:
+class NgramDrafter(Drafter):
+    """The continuation of the longest end of the context that occurred before.
+
+    Context `1 2 3 9 1 2` and K = 3: `1 2` was followed by `3` at position 2, so the draft is `3 9 1`.
+    """
+
+    name = LOOKUP.name
+
+    def __init__(self, text: SuffixAutomaton | None = None) -> None:
+        self.text = SuffixAutomaton() if text is None else text
+
+    def propose(self, context: Sequence[int], k: int) -> Draft:
+        self.text.follow(context)
+        if self.text.match.length < SHORTEST_MATCH:
+            return NOTHING
+        return draft_from(self.text, k)
+
+    def commit(self, context: Sequence[int], hidden: mx.array | None = None) -> None:
+        self.text.follow(context)
+
+
+class ConstrainedDrafter(DrafterAround):
+    """Drafter and draft length in one, around another pair of them; nothing is forced at K = 0 either way it is asked.
+
+    A single forced token is proposed too: with its bonus, a pass then yields two.
+    """
+
+    def __init__(self, drafter: Drafter, length: DraftLength, constraint: Constraint) -> None:
+        super().__init__(drafter, length)
+        self._constraint, self._k = constraint, 0
+
+    def next(self) -> int:
+        """The most that either may draft: what is forced is known when the round before was read."""
+        self._k = self._length.next()
+        return MAX_DRAFT
+
+    def ready(self, context: Sequence[int]) -> bool:
+        return not self._k or bool(self._constraint.forced()) or self._drafter.ready(context)
+
+    def start(self, context: Sequence[int]) -> None:
+        if self._k and not self._constraint.forced():
+            self._drafter.start(context)
+
+    def propose(self, context: Sequence[int], k: int) -> Draft:
+        forced = self._constraint.forced()[:k]
+        if forced:
+            return Draft(mx.array(forced, dtype=mx.int32), drafter=FORCED.name)
+        draft = self._drafter.propose(context, min(self._k, k)) if self._k else NOTHING
+        # What was drawn from a law was drawn inside the constraint; what was looked up ends at its first illegal token.
+        if draft.log_q is not None or not len(draft):
+            return draft
+        return Draft(draft.tokens[: self._constraint.legal(device.to_list(draft.tokens))], None, draft.drafter)
+
+
+def draft_from(text: SuffixAutomaton, k: int) -> Draft:
+    """`k` tokens at most that followed the match before; the draft says whether they were predicted."""
+    source = PREDICTED if text.predicts else LOOKUP
+    return Draft(mx.array(text.continuation(k), dtype=mx.int32), drafter=source.name)
+
+
+def make_auto(parts: Parts) -> Drafter:
     """The pair's draft model or head together with lookups; lookups alone where the pair has neither."""
     made = make_head(parts) if parts.head else make_model(parts) if parts.draft else None
     # A fixed K holds for predictions too.
@@ -155,7 +216,9 @@ def make(parts: Parts) -> Drafter:
     return AutoDrafter(parts.length, parts.lookups, made, SuffixAutomaton(parts.prompt, parts.predicted), predictions)
 
 
-def draft_from(text: SuffixAutomaton, k: int) -> Draft:
-    """`k` tokens at most that followed the match before; the draft says whether they were predicted."""
-    source = PREDICTED if text.predicts else LOOKUP
-    return Draft(mx.array(text.continuation(k), dtype=mx.int32), drafter=source.name)
+def make_lookup(parts: Parts) -> Drafter:
+    """Every match under a fixed K; under `-k auto` those that cost less than plain decoding."""
+    text = SuffixAutomaton(parts.prompt, parts.predicted)
+    if isinstance(parts.length, Fixed):
+        return NgramDrafter(text)
+    return AutoDrafter(parts.length, parts.lookups, None, text, PredictionLength())

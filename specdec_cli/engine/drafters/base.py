@@ -6,21 +6,17 @@ Letters: K drafted tokens, V the target's vocabulary size, D hidden size. A new 
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import mlx.core as mx
 
-from specdec_cli.engine import device
 from specdec_cli.engine.draft import NOTHING, Draft
 from specdec_cli.engine.draft_length.acceptance import LookupAcceptance
-from specdec_cli.engine.draft_length.fixed import DraftLength
+from specdec_cli.engine.draft_length.adaptive import DraftLength
 from specdec_cli.engine.heads.cached import CachedHead
-from specdec_cli.engine.hidden import Hidden
-from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.network import Output
-from specdec_cli.engine.sampling.acceptance import AcceptanceRule, Choice
+from specdec_cli.engine.model import CachedModel, Output
+from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 from specdec_cli.events import Round
 from specdec_cli.kinds import NONE
 
@@ -44,18 +40,6 @@ class Parts:
     predicted: Sequence[int] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Verified:
-    """The facts after a round: `context`, and the target's exposed hidden states of its newest positions.
-
-    Each entry of `hidden` is [n, D]; its last row is the state that the last token of `context` was chosen from, or
-    would have been: while a prompt is read, that token is the first that is not read yet.
-    """
-
-    context: Sequence[int]
-    hidden: Hidden = field(default_factory=dict)
-
-
 class Drafter:
     """A drafter needs `propose` and `commit`; every other method has a default that does nothing."""
 
@@ -65,8 +49,12 @@ class Drafter:
         """At most `k` tokens that may follow `context`, queued on the device; fewer or none is legal."""
         return NOTHING
 
-    def commit(self, verified: Verified) -> None:
-        """The round is over: the verified context, whatever was proposed. Also called for each chunk of the prompt."""
+    def commit(self, context: Sequence[int], hidden: mx.array | None = None) -> None:
+        """The round is over: the verified `context`, whatever was proposed. Also called for each chunk of the prompt.
+
+        `hidden` are the target's states [n, D] of its newest positions, if exposed: the last token of `context` was
+        chosen from the last one, or, while a prompt is read, is the first token after it.
+        """
 
     def keeps(self, context: Sequence[int]) -> int:
         """Before the target reads `context`: the leading positions whose hidden states are not needed again."""
@@ -89,51 +77,6 @@ class Drafter:
     def length(self, given: DraftLength) -> DraftLength:
         """Who chooses K: `given`, unless the drafter chooses itself."""
         return given
-
-
-class StepwiseDrafter(Drafter):
-    """Drafts one token after another, each drawn as `rule` wants it drawn; nothing is read back.
-
-    A subclass gives the logits: those of the first token, then those after each drafted one.
-    """
-
-    def __init__(self, rule: AcceptanceRule) -> None:
-        self._rule = rule
-        self._started: tuple[int, Choice] | None = None
-
-    @abstractmethod
-    def _first_logits(self, context: Sequence[int]) -> mx.array:
-        """[1, V] after `context`."""
-
-    @abstractmethod
-    def _next_logits(self, token: mx.array) -> mx.array:
-        """[1, V] after one more drafted `token` [1]."""
-
-    def start(self, context: Sequence[int]) -> None:
-        self._started = len(context), self._choose(self._first_logits(context), len(context), [])
-
-    def propose(self, context: Sequence[int], k: int) -> Draft:
-        """k draft passes, each token queued as soon as it is known to the device."""
-        if not (self._started and self._started[0] == len(context)):
-            self.start(context)
-        assert self._started is not None
-        choices, self._started = [self._started[1]], None
-        while len(choices) < k:
-            logits = self._next_logits(choices[-1].token)
-            choices.append(self._choose(logits, len(context), [choice.token for choice in choices]))
-        log_q = [choice.log_q for choice in choices if choice.log_q is not None]
-        tokens = mx.concatenate([choice.token for choice in choices])
-        # An event of its own, so that the loop can wait for the draft alone.
-        device.queue(tokens)
-        return Draft(tokens, mx.concatenate(log_q) if log_q else None, self.name)
-
-    def _choose(self, logits: mx.array, position: int, ahead: list[mx.array]) -> Choice:
-        choice = self._rule.choose(logits, position + len(ahead), ahead)
-        device.queue(choice.token)
-        return choice
-
-    def release(self) -> None:
-        self._started = None
 
 
 class DrafterAround(Drafter):
@@ -169,8 +112,8 @@ class DrafterAround(Drafter):
     def prefill(self, context: Sequence[int]) -> Iterator[int]:
         yield from self._drafter.prefill(context)
 
-    def commit(self, verified: Verified) -> None:
-        self._drafter.commit(verified)
+    def commit(self, context: Sequence[int], hidden: mx.array | None = None) -> None:
+        self._drafter.commit(context, hidden)
 
     def release(self) -> None:
         self._drafter.release()
@@ -179,8 +122,8 @@ class DrafterAround(Drafter):
 def read_together(target: CachedModel, drafter: Drafter, context: Sequence[int]) -> Iterator[Output]:
     """`target` reads all but the last token of `context`, a chunk a step, and `drafter` the states it asked for."""
     for output in target.prefill(context):
-        if output.hidden:
-            drafter.commit(Verified(context[: target.length + 1], output.hidden))
+        if output.hidden is not None:
+            drafter.commit(context[: target.length + 1], output.hidden)
         yield output
 
 

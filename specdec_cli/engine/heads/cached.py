@@ -17,18 +17,17 @@ from mlx_lm.models.cache import KVCache
 
 from specdec_cli.engine.cache.kinds import detached, without_room
 from specdec_cli.engine.cache.rollback import common_prefix
-from specdec_cli.engine.heads.agreement import Agreement
-from specdec_cli.engine.heads.mtp import MtpHead, Recipe, Step
+from specdec_cli.engine.heads.load import Agreement
+from specdec_cli.engine.heads.mtp import MtpHead, Step
 from specdec_cli.engine.heads.shortlist import Shortlist
-from specdec_cli.engine.network import Network
-from specdec_cli.engine.output_head import OutputHead
+from specdec_cli.engine.hidden import OutputHead
+from specdec_cli.engine.model import Network
 from specdec_cli.errors import Refused, SpecdecError
 from specdec_cli.kinds import MTP
 
 # States that wait to be read, at most: those of plain rounds are read together, so that a head that drafts nothing
 # costs next to nothing.
 MOST_WAITING = 128
-LAYERS = 1
 
 
 class Head:
@@ -50,11 +49,7 @@ class Head:
         """
         self.module, self.name, self.agreement, self.shortlist = module, name, agreement, shortlist
         self.output_head = output_head_for(target, name).scored_by(module.output)
-        target.hidden.expose([module.recipe.reads])
-
-    @property
-    def recipe(self) -> Recipe:
-        return self.module.recipe
+        target.hidden.expose()
 
     def read(self, tokens: mx.array, hidden: mx.array, cache: KVCache) -> Step:
         """Pairs of tokens [T] and states [T, D], after those in `cache`."""
@@ -62,14 +57,10 @@ class Head:
         return step
 
     @property
-    def layer_bytes(self) -> int:
-        """Bytes of the head's own weights."""
-        return sum(value.nbytes for _, value in tree_flatten(self.module.parameters()))
-
-    @property
     def step_bytes(self) -> int:
         """Bytes that one drafted token reads: the head's, and the rows of the output head that score it."""
-        return self.layer_bytes + (self.shortlist or self.output_head).nbytes
+        own: int = sum(value.nbytes for _, value in tree_flatten(self.module.parameters()))
+        return own + (self.shortlist or self.output_head).nbytes
 
 
 def output_head_for(target: Network, name: str) -> OutputHead:
@@ -84,6 +75,8 @@ def output_head_for(target: Network, name: str) -> OutputHead:
 
 class CachedHead:
     """One conversation's cache over a head."""
+
+    layers = 1
 
     def __init__(self, head: Head) -> None:
         self.head = head
@@ -133,7 +126,8 @@ class CachedHead:
         self._context = values["context"].tolist()
         self._last = Step(*values["last"]) if values["last"] else None
         self._waiting = [] if values["waiting"] is None else [values["waiting"]]
-        self.see(self._context)
+        if self._shortlist:
+            self._shortlist.see(self._context)
 
     @property
     def length(self) -> int:
@@ -148,10 +142,6 @@ class CachedHead:
     @property
     def cache_kinds(self) -> tuple[str, ...]:
         return (type(self._cache).__name__,)
-
-    @property
-    def layers(self) -> int:
-        return LAYERS
 
     @property
     def step_bytes(self) -> int:
@@ -172,18 +162,19 @@ class CachedHead:
         self._cut(max(min(common_prefix(self._context, context), len(context)) - 1, 0))
         return self.length
 
-    def hand_over(self, context: Sequence[int], hidden: mx.array) -> bool:
+    def hand_over(self, context: Sequence[int], hidden: mx.array) -> None:
         """States [T, D] of the positions before the last T tokens of `context`, which begins as it did before.
 
-        Those of positions already held take their place. Returns whether all positions are held now: false if some
-        between those held and these were never handed over, and these are not kept.
+        Those of positions already held take their place. They are not kept if some before them were never handed over.
         """
         start = len(context) - 1 - hidden.shape[0]
         if start > self.length:
-            return False
+            return
         self._cut(start)
-        self.see(context[len(self._context) :])
-        self._context += context[len(self._context) :]
+        new = context[len(self._context) :]
+        self._context += new
+        if self._shortlist:  # drafts may now have these tokens, too
+            self._shortlist.see(new)
         self._waiting.append(hidden)
         if sum(states.shape[0] for states in self._waiting) > MOST_WAITING:
             # The newest state waits, for a draft may begin behind it. Of the others only keys and values are computed.
@@ -191,7 +182,6 @@ class CachedHead:
             self._read(states[:-1])
             self._waiting = [states[-1:]]
             mx.async_eval(self._cache.state)
-        return True
 
     def first(self) -> Step:
         """The output [1, D] after all that was handed over; lazy. Only where `follows` says so."""
@@ -206,11 +196,6 @@ class CachedHead:
         """The output [1, D] after one more drafted token [1], with the state that the last step carried; lazy."""
         self._drafted += 1
         return self.head.read(token, carried, self._cache)
-
-    def see(self, tokens: Sequence[int]) -> None:
-        """The text has these tokens, which drafts may then have, too."""
-        if self._shortlist:
-            self._shortlist.see(tokens)
 
     def logits(self, scored: mx.array) -> mx.array:
         """The target's own scores [T, V] of the head's output [T, D]; of few tokens where drafts are cut to them."""
@@ -231,13 +216,12 @@ class CachedHead:
     def _cut(self, length: int) -> None:
         """Hold the states of the first `length` positions at most."""
         self._take_back()
-        if length >= self.length:
-            return
-        self._last = None
-        kept = max(length - self.cached, 0)
-        self._waiting = [mx.concatenate(self._waiting)[:kept]] if kept else []
-        self._trim(max(self.cached - length, 0))
-        del self._context[length + 1 :]
+        if length < self.length:
+            self._last = None
+            kept = max(length - self.cached, 0)
+            self._waiting = [mx.concatenate(self._waiting)[:kept]] if kept else []
+            self._trim(max(self.cached - length, 0))
+            del self._context[length + 1 :]
 
     def _trim(self, entries: int) -> None:
         if entries and self._cache.trim(entries) != entries:

@@ -1,48 +1,57 @@
-"""A head's files -> its network. Every tensor must have its place, and every place its tensor.
+"""A head's files -> its network, which then has to guess its target's own words, or is refused.
 
-Letters: E experts, I their inner size, D hidden size.
+Every tensor must have its place, and every place its tensor. Norms that are shifted twice or not at all fail silently,
+as does a head of another model: so the target says some words, and the head guesses each from the words before it.
+Letters: T positions, E experts, I their inner size, D hidden size.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten
 
+from specdec_cli.engine import device
 from specdec_cli.engine.failure import device_failure
-from specdec_cli.engine.heads.families import BUILDS, Tensors
-from specdec_cli.engine.heads.mtp import MtpHead, Recipe
+from specdec_cli.engine.heads.mtp import BUILDS, MtpHead, Tensors
+from specdec_cli.engine.model import CachedModel, Output
 from specdec_cli.errors import NotAvailable, Refused, reason
+from specdec_cli.format import percent
 from specdec_cli.models.heads import HeadFiles
 from specdec_cli.models.packing import Packing
 
 ONE_EXPERT = re.compile(r"(.*\.)experts\.(\d+)\.(.+)")
 # Scales without biases: the type of 32 or 16 numbers that share one.
 MODES = {(32, 4): "mxfp4", (32, 8): "mxfp8", (16, 4): "nvfp4"}
+# Words that the target says after each prompt. Each is a plain step, so a head that guesses well at once is not asked
+# for more than the first prompt's.
+WORDS = 32
+# Agreement beyond chance (Cohen's kappa). CLEAR: nothing else is tried. LEAD: norms in the other layout are that much
+# better, twice what luck does in 128 words. FLOOR: less is a head of another model.
+CLEAR, LEAD, FLOOR = 0.6, 0.1, 0.1
 
 
-def load_head(
-    files: HeadFiles, hidden_size: int, zero_centred: bool | None = None, recipe: Recipe | None = None
-) -> MtpHead:
+def load_head(files: HeadFiles, hidden_size: int, zero_centred: bool | None = None) -> MtpHead:
     """The head with its weights in memory, for a target of `hidden_size`.
 
-    `zero_centred` and `recipe` other than None take the place of what the files' layout says of the norms, and of the
-    family's own way to use it.
+    `zero_centred` other than None takes the place of what the files' layout says of the norms.
 
     Raises: NotAvailable where tensors are missing, of another shape than the configuration says, or not to be placed;
     Refused for a head of another target.
     """
-    head = _empty(files, hidden_size, recipe)
-    shift = files.zero_centred if zero_centred is None else zero_centred
-    tensors = _read_tensors(files, shift)
+    head = _empty(files, hidden_size)
+    tensors = _read_tensors(files, files.zero_centred if zero_centred is None else zero_centred)
     _quantize(head, tensors, files.name)
     _require_all(head, tensors, files.name)
     if files.declared_dtype == "float32":
-        tensors = {name: _widen(value) for name, value in tensors.items()}
+        floats = {name: value for name, value in tensors.items() if mx.issubdtype(value.dtype, mx.floating)}
+        tensors |= {name: value.astype(mx.float32) for name, value in floats.items()}
     head.load_weights(list(tensors.items()))
     if files.packing is not None:
         _pack(head, files.packing)
@@ -51,12 +60,12 @@ def load_head(
         mx.eval(head.parameters())
     except RuntimeError as error:
         raise device_failure(error) or NotAvailable(
-            f"the MTP head of {files.name} cannot be read: {str(error).splitlines()[0][:160]}", "download it again"
+            f"the MTP head of {files.name} cannot be read: {reason(error)}", "download it again"
         ) from error
     return head
 
 
-def _empty(files: HeadFiles, hidden_size: int, recipe: Recipe | None) -> MtpHead:
+def _empty(files: HeadFiles, hidden_size: int) -> MtpHead:
     """The head's network of its configuration, with weights that were never computed."""
     files.require_size(hidden_size)
     if second := next((name for name in files.tensors if re.match(r"layers\.[1-9]", name)), None):
@@ -66,7 +75,7 @@ def _empty(files: HeadFiles, hidden_size: int, recipe: Recipe | None) -> MtpHead
         )
     dense = not any(".mlp.experts." in name or ".mlp.switch_mlp." in name for name in files.tensors)
     try:
-        return BUILDS[files.family.name].head(files.config, dense, hidden_size, recipe)
+        return BUILDS[files.family.name].head(files.config, dense, hidden_size)
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
         raise NotAvailable(
             f"the MTP head of {files.name} cannot be built: {reason(error)}",
@@ -76,36 +85,28 @@ def _empty(files: HeadFiles, hidden_size: int, recipe: Recipe | None) -> MtpHead
 
 def _read_tensors(files: HeadFiles, zero_centred: bool) -> Tensors:
     """The tensors by the names of the network's parameters: experts joined, norms as they are multiplied with."""
-    loaded: dict[Any, Any] = {}
-    for path in files.files:
-        loaded[path] = mx.load(str(path))
+    loaded: dict[Any, Any] = {path: mx.load(str(path)) for path in files.files}
     tensors: Tensors = {name: loaded[stored.file][stored.name] for name, stored in files.tensors.items()}
-    tensors = BUILDS[files.family.name].converted(files.config, _stack_experts(_split_fused(tensors)))
+    tensors = BUILDS[files.family.name].convert(files.config, _stack_experts(_split_fused(tensors)))
     if zero_centred:
-        tensors |= {name: value + 1.0 for name, value in tensors.items() if is_norm(name, value.ndim)}
+        norms = {n: v for n, v in tensors.items() if v.ndim == 1 and (n.endswith("norm.weight") or "norm_" in n)}
+        tensors |= {name: value + 1.0 for name, value in norms.items()}
     return tensors
-
-
-def is_norm(name: str, axes: int) -> bool:
-    """Whether the tensor of that name, of so many axes, is the weight of a norm."""
-    return axes == 1 and (name.endswith("norm.weight") or "norm_" in name)
 
 
 def _split_fused(tensors: Tensors) -> Tensors:
     """`experts.gate_up_proj` [E, 2 I, D] as two matrices; `experts.down_proj` under its new name."""
     found: Tensors = {}
     for name, value in tensors.items():
-        base, fused, part = name.partition(".experts.gate_up_proj")
-        if fused and part in ("", ".weight", "_scales", ".scales", ".biases"):
-            end = part.replace("_", ".") or ".weight"
+        base, _, part = name.partition(".experts.")
+        end = re.sub(r"^(gate_up|down)_proj", "", part).replace("_", ".") or ".weight"
+        if part.startswith("gate_up_proj"):
             gate, up = mx.split(value, 2, axis=-2)
             found |= {f"{base}.switch_mlp.gate_proj{end}": gate, f"{base}.switch_mlp.up_proj{end}": up}
-            continue
-        base, down, part = name.partition(".experts.down_proj")
-        if down:
-            found[f"{base}.switch_mlp.down_proj{part.replace('_', '.') or '.weight'}"] = value
-            continue
-        found[name] = value
+        elif part.startswith("down_proj"):
+            found[f"{base}.switch_mlp.down_proj{end}"] = value
+        else:
+            found[name] = value
     return found
 
 
@@ -154,14 +155,12 @@ def _pack(head: MtpHead, packing: Packing) -> None:
 
 def _require_all(head: MtpHead, tensors: Tensors, name: str) -> None:
     expected = {path: value.shape for path, value in tree_flatten(head.parameters())}
-    missing = sorted(set(expected) - set(tensors))
-    if missing:
+    if missing := sorted(set(expected) - set(tensors)):
         raise NotAvailable(
             f"the MTP head of {name} lacks {len(missing)} of {len(expected)} tensors, first {missing[0]}",
             "download it again, or take the head from another repository",
         )
-    extra = sorted(set(tensors) - set(expected))
-    if extra:
+    if extra := sorted(set(tensors) - set(expected)):
         raise Refused(
             f"the MTP head of {name} has {len(extra)} tensors that specdec does not know, first {extra[0]}",
             "use a small language model of the target's family as draft instead",
@@ -175,5 +174,95 @@ def _require_all(head: MtpHead, tensors: Tensors, name: str) -> None:
             )
 
 
-def _widen(value: mx.array) -> mx.array:
-    return value.astype(mx.float32) if mx.issubdtype(value.dtype, mx.floating) else value
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Token ids, the target's own from `begin` on, and its `hidden` states [T - 1, D] before each next token."""
+
+    context: Sequence[int]
+    begin: int
+    hidden: mx.array
+
+    @property
+    def words(self) -> Sequence[int]:
+        """The target's own that a head can guess: it reads a state and a token before each."""
+        return self.context[max(self.begin, 2) :]
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Of `words` words, the share that a head guesses, and the share that luck alone would.
+
+    `zero_centred`: its norms were read as stored less 1.
+    """
+
+    zero_centred: bool
+    words: int
+    share: float
+    chance: float
+
+    @property
+    def kappa(self) -> float:
+        """Agreement beyond chance: 1 for every word, 0 for luck. Where luck guesses every word, there is no telling."""
+        return (self.share - self.chance) / (1 - self.chance) if self.chance < 1 else self.share
+
+    def require(self, name: str, target: str) -> None:
+        """Raises: Refused, with the numbers, if the head `name` agrees with `target` hardly more than luck does."""
+        if self.kappa < FLOOR:
+            raise Refused(
+                f"the MTP head of {name} guesses {percent(self.share)} of {self.words} tokens of {target}, and "
+                f"chance {percent(self.chance)}: it is another model's, or damaged",
+                "take the head of this very target, or draft otherwise: --drafter ngram",
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        summary = f"guesses {percent(self.share)} of {self.words} of its target's words"
+        return asdict(self) | {"summary": summary}
+
+
+def agreement(head: MtpHead, zero_centred: bool, target: CachedModel, texts: Sequence[Text]) -> Agreement:
+    """How well `head` guesses the words of `target` in `texts`."""
+    guesses: list[int] = []
+    output_head = target.network.hidden.output_head
+    for text in texts:
+        embedded = output_head.embed(mx.array(list(text.context[1:-1]), dtype=mx.int32))
+        scored = head(embedded, text.hidden[:-1]).scored[-len(text.words) :]
+        guesses += device.to_list(mx.argmax(output_head.scored_by(head.output).logits(scored), axis=-1))
+    words = [word for text in texts for word in text.words]
+    right = sum(guess == word for guess, word in zip(guesses, words, strict=True))
+    said, guessed = Counter(words), Counter(guesses)
+    chance = sum(said[word] * guessed[word] for word in said) / max(len(words), 1) ** 2
+    return Agreement(zero_centred, len(words), right / max(len(words), 1), chance)
+
+
+def load_agreeing(files: HeadFiles, target: CachedModel, texts: Iterator[Text]) -> tuple[MtpHead, Agreement]:
+    """The head in `files`, and how well it agrees with `target`'s own `texts`.
+
+    They are asked for one by one until it agrees clearly; if it never does, its norms are tried in the other layout.
+
+    Raises: as `load_head`.
+    """
+    size, centred = target.network.hidden.output_head.hidden_size, files.zero_centred
+    head, read = load_head(files, size), list[Text]()
+    found = agreement(head, centred, target, read)
+    for text in texts:
+        read.append(text)
+        found = agreement(head, centred, target, read)
+        if found.kappa >= CLEAR:
+            return head, found
+    other = load_head(files, size, not centred)
+    shifted = agreement(other, not centred, target, read)
+    return (other, shifted) if shifted.kappa >= found.kappa + LEAD else (head, found)
+
+
+def own_texts(target: CachedModel, prompts: Sequence[Sequence[int]], stops: frozenset[int]) -> Iterator[Text]:
+    """What `target` says at temperature 0 after each of `prompts`, until it stops. Its own caches stay as they are."""
+    for prompt in prompts:
+        cached, context, outputs = target.fresh(), list(prompt), list[Output]()
+        with target.network.hidden.exposed():
+            outputs += cached.prefill(context)
+            while len(context) < len(prompt) + WORDS and context[-1] not in stops:
+                outputs.append(cached.outputs(context))
+                context += device.to_list(mx.argmax(outputs[-1].logits, axis=-1))
+        text = Text(context, len(prompt), mx.concatenate([one.hidden for one in outputs if one.hidden is not None]))
+        if text.words:
+            yield text

@@ -1,33 +1,39 @@
-"""Heads that predict several tokens (MTP): one layer that reads a token and a hidden state. One class for all families.
+"""Heads that predict several tokens (MTP): one layer that reads a token and a hidden state. One row a family.
 
-DeepSeek-V3 (arXiv:2412.19437, section 2.2), as Qwen3-Next and its successors train it. What differs between families is
-in `Recipe`: nothing fails if one of these is wrong, the head only guesses badly.
-Letters: T tokens, D hidden size.
+DeepSeek-V3 (arXiv:2412.19437, section 2.2), as Qwen3-Next and its successors train it. Decoder layers are mlx-lm's own.
+Nothing fails if a row is wrong, the head only guesses badly; the check at load finds it. Sources: vllm#46075 for what
+GLM carries on; XiaomiMiMo's modelling code for its order. Letters: T tokens, D hidden size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import mlx.core as mx
 import mlx.nn as nn
+from mlx_lm.models import deepseek_v3, glm4_moe, glm4_moe_lite, mimo, qwen3_5, qwen3_next
 from mlx_lm.models.base import create_attention_mask
 
-from specdec_cli.engine.hidden import READ
+from specdec_cli.models import heads as families
+
+Tensors = dict[str, mx.array]
+Config = Mapping[str, Any]
+LayerOf = Callable[[Config, bool], tuple[Callable[[], nn.Module], float]]
+"""(the language model's configuration, whether the head is dense) -> (maker of a decoder layer, epsilon of norms)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """How a family's head is used.
 
-    `reads` is the target's hidden state that it was trained on, `carries` what of its own output takes that state's
-    place at the next draft token: after its last norm or before. `embedding_first` is the order in which token and
-    state are joined. A state is read with the token after it.
+    It was trained on the state that the target's output head reads, with the token after it. `carries` is what of its
+    own output takes that state's place at the next draft token: after its last norm or before. `embedding_first` is the
+    order in which token and state are joined.
     """
 
-    reads: str = READ
     carries: Literal["normed", "raw"] = "normed"
     embedding_first: bool = True
 
@@ -82,3 +88,70 @@ class MtpHead(nn.Module):  # type: ignore[misc]  # mlx.nn has no types
         raw = self.layers[0](states, mask, cache)
         normed = self.norm(raw)
         return Step(normed[0], (normed if self.recipe.carries == "normed" else raw)[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """How a family's head is made. `convert` turns tensors of its layer as they are stored into those of the layer.
+
+    `array_mask`: its attention takes no other mask. `scores`: it has an output head of its own.
+    """
+
+    layer: LayerOf
+    recipe: Recipe = QWEN
+    convert: Callable[[Config, Tensors], Tensors] = lambda config, tensors: tensors
+    array_mask: bool = False
+    scores: bool = False
+
+    def head(self, config: Config, dense: bool, hidden_size: int) -> MtpHead:
+        """An empty head. Raises: ValueError, KeyError, TypeError, AttributeError for an unfit configuration."""
+        layer, eps = self.layer(config, dense)
+        outputs = int(config["vocab_size"]) if self.scores else 0
+        return MtpHead(layer, hidden_size, eps, self.recipe, self.array_mask, outputs)
+
+
+def _qwen(config: Config, dense: bool) -> tuple[Callable[[], nn.Module], float]:
+    """The trunk's own decoder layer in its full-attention kind."""
+    values = dict(config) | ({"num_experts": 0} if dense else {})
+    if "qwen3_next" in str(config.get("model_type")):
+        old = qwen3_next.ModelArgs.from_dict(values)
+        old = replace(old, full_attention_interval=1, mlp_only_layers=[], decoder_sparse_step=1)
+        return lambda: qwen3_next.Qwen3NextDecoderLayer(old, 0), old.rms_norm_eps
+    args = qwen3_5.TextModelArgs.from_dict(values | {"full_attention_interval": 1})
+    return lambda: qwen3_5.DecoderLayer(args, 0), args.rms_norm_eps
+
+
+def _after_the_trunk(args_class: Any, layer: Any) -> LayerOf:
+    """A layer as the trunk's last ones are: dense where the head has no experts."""
+
+    def of(config: Config, dense: bool) -> tuple[Callable[[], nn.Module], float]:
+        args = args_class.from_dict(dict(config) | ({"n_routed_experts": None} if dense else {}))
+        args = replace(args, first_k_dense_replace=0)
+        return lambda: layer(args, 0), args.rms_norm_eps
+
+    return of
+
+
+def _mimo(config: Config, dense: bool) -> tuple[Callable[[], nn.Module], float]:
+    args = mimo.ModelArgs.from_dict(dict(config))
+    return lambda: mimo.TransformerBlock(args), args.rms_norm_eps
+
+
+def _split_latents(config: Config, tensors: Tensors) -> Tensors:
+    """`kv_b_proj` as the two matrices that mlx-lm's attention over latents takes, by mlx-lm's own conversion."""
+    args = deepseek_v3.ModelArgs.from_dict(dict(config) | {"num_hidden_layers": 1})
+    own = {f"model.{name}": value for name, value in tensors.items() if name.startswith("layers.")}
+    found = deepseek_v3.Model.sanitize(SimpleNamespace(args=args), own)
+    kept = {name: value for name, value in tensors.items() if not name.startswith("layers.")}
+    return kept | {name.removeprefix("model."): value for name, value in found.items()}
+
+
+_DEEPSEEK = _after_the_trunk(deepseek_v3.ModelArgs, deepseek_v3.DeepseekV3DecoderLayer)
+_FLASH = _after_the_trunk(glm4_moe_lite.ModelArgs, glm4_moe_lite.Glm4MoeLiteDecoderLayer)
+BUILDS = {
+    families.QWEN.name: Build(_qwen),
+    families.DEEPSEEK.name: Build(_DEEPSEEK, Recipe(carries="raw"), _split_latents, array_mask=True),
+    families.GLM.name: Build(_after_the_trunk(glm4_moe.ModelArgs, glm4_moe.DecoderLayer)),
+    families.FLASH.name: Build(_FLASH, QWEN, _split_latents, array_mask=True, scores=True),
+    families.MIMO_7B.name: Build(_mimo, Recipe(embedding_first=False)),
+}

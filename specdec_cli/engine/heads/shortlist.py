@@ -2,8 +2,9 @@
 
 At 27B in 4 bits the target's output head is three times the bytes of an MTP head, and each drafted token reads both.
 Tokenizers that merge number their tokens in the order of the merges, the most frequent first. So the first rows of the
-output head, a view of its weights, serve nearly every token; those of the tokens that the text itself has, and of those
-that end an answer, come beside them. Letters: T rows, D hidden size, V the target's vocabulary size.
+output head, a view of its weights, serve nearly every token (FR-Spec: Zhao et al. 2025, arXiv:2502.14856); those of the
+tokens that the text itself has, and of those that end an answer, come beside them.
+Letters: T rows, D hidden size, V the target's vocabulary size.
 """
 
 from __future__ import annotations
@@ -14,22 +15,18 @@ from collections.abc import Iterable, Sequence
 import mlx.core as mx
 import mlx.nn as nn
 
-from specdec_cli.engine.heads.agreement import Text
-from specdec_cli.engine.hooks import unhooked
-from specdec_cli.engine.output_head import OutputHead, same
-from specdec_cli.gain import TYPICAL_ROW_COST, round_steps, speedup, tokens_per_round
+from specdec_cli.engine.heads.load import Text
+from specdec_cli.engine.hidden import OutputHead, same, unhooked
 
+# Tokens that are scored of a vocabulary of LARGE or more.
+FIRST, LARGE = 32_768, 98_304
 # Tokens of the text beside the first ones, at most; the newest stay.
 MOST_SEEN = 1024
 # What is not scored has no odds beside what is, yet is finite in every type: where a constraint forbids all that is
 # scored, what it allows still has a law.
 NO_ODDS = -3e4
-# Parts of the vocabulary that are tried; one with fewer tokens than LEAST costs next to nothing anyway.
-SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2)
-LEAST = 8192
-# A gain that small is not worth a draft's rarer words.
-WORTH = 1.02
-KS = range(1, 5)
+# The share of the target's own words that a draft must be able to have: the others cost more than the cut saves.
+COVERED = 0.97
 
 
 class Shortlist:
@@ -37,7 +34,7 @@ class Shortlist:
 
     def __init__(self, output_head: OutputHead, first: int, always: Iterable[int] = ()) -> None:
         self.first, self._output_head, self._always = first, output_head, tuple(always)
-        self._leading = _rows(output_head.head_module, slice(0, first))
+        self._leading = _rows(output_head.module, slice(0, first))
         self._seen = {token: None for token in self._always if token >= first}
         self._ids, self._others = mx.array([], dtype=mx.int32), None
         self._changed = bool(self._seen)
@@ -70,20 +67,20 @@ class Shortlist:
 
     def logits(self, hidden: mx.array) -> mx.array:
         """Scores [T, V] of `hidden` [T, D]; NO_ODDS where there is none."""
-        scores = self._scored(self._leading, hidden)
+        scores = self._score(self._leading, hidden)
         width = self._output_head.vocab_size - self.first
         found = mx.pad(scores, [(0, 0), (0, width)], constant_values=mx.array(NO_ODDS, scores.dtype))
         if not self._seen:
             return found
         if self._changed:
             self._ids = mx.array(list(self._seen), dtype=mx.int32)
-            self._others, self._changed = _rows(self._output_head.head_module, self._ids), False
-        assert self._others is not None
+            self._others, self._changed = _rows(self._output_head.module, self._ids), False
         places = mx.broadcast_to(self._ids, (hidden.shape[0], self._ids.size))
-        return mx.put_along_axis(found, places, self._scored(self._others, hidden), axis=-1)
+        return mx.put_along_axis(found, places, self._score(self._others, hidden), axis=-1)
 
-    def _scored(self, rows: nn.Module, hidden: mx.array) -> mx.array:
-        return self._output_head.adjustment(unhooked(rows, self._output_head.method)(hidden[None])[0])
+    def _score(self, rows: nn.Module, hidden: mx.array) -> mx.array:
+        scores: mx.array = unhooked(rows, self._output_head.method)(hidden[None])[0]
+        return scores
 
 
 def _rows(module: nn.Module, index: slice | mx.array) -> nn.Module:
@@ -95,45 +92,25 @@ def _rows(module: nn.Module, index: slice | mx.array) -> nn.Module:
     return found
 
 
-def best_shortlist(
-    output_head: OutputHead,
-    layer_bytes: int,
-    step_bytes: int,
-    texts: Sequence[Text],
-    acceptance: float,
-    always: Iterable[int],
-) -> Shortlist | None:
-    """The tokens to draft from, for a head whose guesses are right that often; None for the whole vocabulary.
+def shortlist_for(output_head: OutputHead, texts: Sequence[Text], always: Iterable[int]) -> Shortlist | None:
+    """The tokens to draft from; None for the whole vocabulary: a small one, or one whose first tokens cover too little.
 
-    A smaller output head makes a drafted token cheaper, and never guesses the tokens that it lacks. What that gains is
-    S(K) at the best K, at typical costs of rows. A drafted token reads `layer_bytes` beside the output head, a plain
-    step `step_bytes`. `texts` are the target's own; tokens of `always` are in every list.
+    `texts` are the target's own; tokens of `always` are in every list.
     """
     always = tuple(always)
-    sizes = [round(share * output_head.vocab_size) for share in SHARES if share * output_head.vocab_size >= LEAST]
-    best, most = None, WORTH * gain(acceptance, (layer_bytes + output_head.nbytes) / step_bytes)
-    for size in sizes:
-        shortlist = Shortlist(output_head, size, always)
-        right = acceptance * coverage(texts, size, always)
-        found = gain(right, (layer_bytes + shortlist.nbytes) / step_bytes)
-        if found > most:
-            best, most = shortlist, found
-    return best if best and best.proven else None
-
-
-def gain(acceptance: float, draft_step: float) -> float:
-    """S at the best K, for a draft step of so many plain steps; rows cost what they usually do."""
-    rates = ((tokens_per_round(acceptance, k), 1 + k * TYPICAL_ROW_COST, k) for k in KS)
-    return max(speedup(tokens, round_steps(k, draft_step, rows)) for tokens, rows, k in rates)
+    if output_head.vocab_size < LARGE or coverage(texts, FIRST, always) < COVERED:
+        return None
+    shortlist = Shortlist(output_head, FIRST, always)
+    return shortlist if shortlist.proven else None
 
 
 def coverage(texts: Sequence[Text], first: int, always: Iterable[int]) -> float:
-    """The share of the target's own words that a draft over the `first` tokens can have, less one for small numbers."""
-    covered, words = 0, 1
+    """The share of the target's own words that a draft over the `first` tokens can have."""
+    covered = words = 0
     for text in texts:
         seen = {*always, *text.context[: text.begin]}
         for token in text.context[text.begin :]:
             covered += token < first or token in seen
             seen.add(token)
         words += len(text.context) - text.begin
-    return covered / words
+    return covered / max(words, 1)

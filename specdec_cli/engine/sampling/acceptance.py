@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 import mlx.core as mx
 
 from specdec_cli.engine.draft import NO_TOKENS, Draft
 from specdec_cli.engine.sampling import rejection
+from specdec_cli.engine.sampling.cuts import top_tokens
 from specdec_cli.engine.sampling.noise import Noise
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling, best_tokens, draw
+from specdec_cli.events import TokenLogprob
 from specdec_cli.kinds import effective_rule, made
 
 
@@ -53,14 +55,18 @@ class AcceptanceRule(Protocol):
         """The round is over: these tokens are emitted."""
 
 
-class Greedy:
-    """Temperature 0: a draft token is accepted while it equals the target's argmax; `next` is the first other one."""
-
-    name = "greedy"
+class _Drawing:
+    """A rule over a `sampler`, which counts what was emitted."""
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
         self.commit = sampler.commit
+
+
+class Greedy(_Drawing):
+    """Temperature 0: a draft token is accepted while it equals the target's argmax; `next` is the first other one."""
+
+    name = "greedy"
 
     def choose(self, logits: mx.array, position: int, ahead: Sequence[mx.array]) -> Choice:
         return Choice(best_tokens(self._sampler.for_draft(logits, ahead)))
@@ -70,14 +76,10 @@ class Greedy:
         return Verdict(*rejection.accept_equal(draft.tokens, best_tokens(scores)))
 
 
-class Coupled:
+class Coupled(_Drawing):
     """Both models draw with the same noise; the text is a function of the seed and the target alone."""
 
     name = "coupled"
-
-    def __init__(self, sampler: Sampler) -> None:
-        self._sampler = sampler
-        self.commit = sampler.commit
 
     def choose(self, logits: mx.array, position: int, ahead: Sequence[mx.array]) -> Choice:
         return Choice(draw(self._sampler.for_draft(logits, ahead), self._sampler.target_noise(position, 1)))
@@ -102,13 +104,12 @@ Plan = Callable[[mx.array, mx.array | None, mx.array], rejection.Plan]
 Draw = Callable[[rejection.Plan, Noise, int], tuple[mx.array, mx.array]]
 
 
-class Rejection:
+class Rejection(_Drawing):
     """Speculative sampling: a draft token is accepted with odds that make up for the distribution it was drawn from."""
 
     def __init__(self, name: str, plan: Plan, draw: Draw, sampler: Sampler) -> None:
-        self.name = name
-        self._plan, self._draw, self._sampler = plan, draw, sampler
-        self.commit = sampler.commit
+        super().__init__(sampler)
+        self.name, self._plan, self._draw = name, plan, draw
 
     def choose(self, logits: mx.array, position: int, ahead: Sequence[mx.array]) -> Choice:
         log_q = self._sampler.for_draft(logits, ahead)
@@ -139,3 +140,37 @@ def make_rule(name: str, sampler: Sampler) -> AcceptanceRule:
 def greedy(vocab_size: int) -> AcceptanceRule:
     """Plain temperature 0 at the target's V: no penalties, no bias."""
     return Greedy(Sampler(Sampling(), seed=0, prompt=(), vocab_size=vocab_size))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Logprobs:
+    """Of the K + 1 places of a pass, on the device: the emitted token's [K + 1], and the N best ids and values.
+
+    Law: they are the target's own log-probabilities, before any sampling setting.
+    """
+
+    chosen: mx.array
+    top_ids: mx.array
+    top_values: mx.array
+
+    def read(self, emitted: tuple[int, ...]) -> tuple[TokenLogprob, ...]:
+        """One for each emitted token; waits for the device."""
+        # mlx types every nesting that `tolist` may give.
+        chosen = cast(list[float], self.chosen.tolist())
+        ids, values = cast(list[list[int]], self.top_ids.tolist()), cast(list[list[float]], self.top_values.tolist())
+        return tuple(
+            TokenLogprob(token, chosen[i], tuple(zip(ids[i], values[i], strict=True)))
+            for i, token in enumerate(emitted)
+        )
+
+
+def logprobs(logits: mx.array, draft_tokens: mx.array, verdict: Verdict, top: int) -> Logprobs:
+    """Of `logits` [K + 1, V]: place i holds draft token i, but `verdict.next` where the draft was not accepted."""
+    logits = logits.astype(mx.float32)
+    log_p = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
+    places = mx.arange(log_p.shape[0])
+    drafted = mx.concatenate([draft_tokens.astype(mx.int32), verdict.next[None].astype(mx.int32)])
+    emitted = mx.where(places == verdict.accepted, verdict.next, drafted)
+    chosen = mx.take_along_axis(log_p, emitted[:, None], axis=-1)[:, 0]
+    best = top_tokens(log_p, top)
+    return Logprobs(chosen, best, mx.take_along_axis(log_p, best, axis=-1))

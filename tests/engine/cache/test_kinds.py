@@ -11,15 +11,11 @@ from specdec_cli.engine.cache.kinds import (
     KEPT_SNAPSHOTS,
     KVQuantization,
     bytes_at,
-    detached,
     put_back,
-    reaches,
     rolling,
-    saved,
     state_of,
 )
 from specdec_cli.engine.cache.window import WindowKVCache
-from specdec_cli.errors import Refused
 
 MAKERS = {
     "KVCache": KVCache,
@@ -50,11 +46,6 @@ def test_a_ring_becomes_a_window_and_only_plain_caches_are_quantized():
     assert type(window) is WindowKVCache and window.max_size == 16
 
 
-def test_a_ring_that_keeps_its_first_tokens_is_refused():
-    with pytest.raises(Refused, match="keeps its first 4 tokens"):
-        rolling(RotatingKVCache(16, keep=4), None)
-
-
 @pytest.mark.parametrize("name", MAKERS)
 @settings(max_examples=10)
 @given(before=st.integers(1, 20), after=st.lists(st.integers(1, 5), min_size=1, max_size=4))
@@ -75,25 +66,6 @@ def test_a_cache_that_is_put_back_goes_on_as_one_that_never_left(name, before, a
         put_back([ours], [state])
 
 
-def test_a_detached_copy_is_not_reached_by_later_writes():
-    cache = KVCache()
-    feed(cache, 0, 4)
-    twin, state = detached(cache), saved(cache)
-    cache.trim(2)
-    feed(cache, 50, 2)
-    assert np.array(twin.keys)[0, 0, :4, 0].tolist() == [0, 1, 2, 3]
-    assert np.array(state["keys"])[0, 0, :4, 0].tolist() == [0, 1, 2, 3]
-
-
-@pytest.mark.parametrize("position", [0, 3, 4, 11])
-def test_a_chunk_is_reached_while_it_is_whole(position):
-    cache = ChunkedKVCache(4)
-    feed(cache, 0, 10)
-    cache.maybe_trim_front()
-    whole = position // 4 * 4 >= cache.start_position
-    assert reaches(cache, position) == whole and cache.start_position > 0
-
-
 @pytest.mark.parametrize("tokens", [256, 257])
 def test_bytes_of_a_plain_cache_are_those_it_really_has(tokens):
     cache = KVCache()
@@ -108,12 +80,3 @@ def test_a_state_is_counted_with_the_one_before_it_and_its_snapshots_and_an_unus
     cache[0] = mx.zeros((1, 8))
     assert bytes_at(cache, 10_000, 64, 2) == (2 + KEPT_SNAPSHOTS) * 32
     assert bytes_at(KVCache(), 10_000, 64, 2) == 0
-
-
-def test_packed_numbers_cost_the_same_whatever_the_network_computes_in():
-    cache = QuantizedKVCache(group_size=32, bits=8)
-    cache.update_and_fetch(rows(0, 3, 64), rows(0, 3, 64))
-    packed = 2 * 256 * 64
-    scales_and_biases = 2 * 256 * 2 * (64 // 32)
-    assert bytes_at(cache, 200, 64, 4) == packed + scales_and_biases * 4
-    assert bytes_at(cache, 200, 64, 2) == packed + scales_and_biases * 2

@@ -3,15 +3,14 @@
 import mlx.core as mx
 import numpy as np
 import pytest
-from mlx.utils import tree_flatten, tree_map
+from mlx.utils import tree_map
 from mlx_lm.models.cache import ArraysCache, make_prompt_cache
 
-from specdec_cli.engine.architectures import architectures
 from specdec_cli.engine.cache.kinds import leaves
 from specdec_cli.engine.cache.recompute import ANSWERED, readers_of
 from specdec_cli.engine.cache.rollback import Caches
-from specdec_cli.engine.conformance.networks import tiny_network
-from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.conformance.suite import tiny_network
+from specdec_cli.engine.load import architectures
 
 IDS = [3, 17, 5, 60, 8, 9, 22]
 RECURRENT = ["mamba2", "qwen3_5", "rwkv7", "lfm2", "falcon_h1"]
@@ -56,45 +55,3 @@ def test_readers_are_modules_below_the_network(name):
     readers = readers_of(network, make_prompt_cache(network))
     inside = {id(module) for module in network.modules()} - {id(network)}
     assert readers and {id(reader) for reader in readers} <= inside
-
-
-def test_a_network_is_left_as_it_was_for_others():
-    """The recorder watches modules; their parameters and their outputs stay the same."""
-    network = tiny_network(architectures()["qwen3_5"], 1)
-    before = np.array(network(mx.array([[3, 4, 5]])))
-    names = [name for name, _ in tree_flatten(network.parameters())]
-    for _ in range(2):
-        CachedModel(network, "m")
-    assert [name for name, _ in tree_flatten(network.parameters())] == names
-    np.testing.assert_array_equal(np.array(network(mx.array([[3, 4, 5]]))), before)
-
-
-@pytest.mark.parametrize("traced", [True, False])
-def test_a_step_that_the_architecture_compiled_is_answered_from_the_recording_too(monkeypatch, traced):
-    """On Metal kimi_k3 compiles its layers' pass over one token (mlx-lm, models/kimi_k3.py).
-
-    The bug: the compiled pass read all weights again, and if it was traced here first, later tokens met the recorded
-    projections of this one.
-    """
-    network = tiny_network(architectures()["kimi_k3"], 1).eval()
-    expected = states(fed(network, IDS[:2], IDS[2:3]))
-    then = states(fed(network, IDS[:2], IDS[2:3], IDS[5:6]))
-    monkeypatch.setattr(mx.metal, "is_available", lambda: True)
-    layers = [module for module in network.modules() if hasattr(module, "_step")]
-    if traced:
-        fed(network, IDS[:1])
-    assert all((layer._step is not None) == traced for layer in layers) and layers
-    caches = fed(network, IDS[:2], IDS[2:])
-    mx.eval([part.state for part in caches.layers])
-    weights = network.parameters()
-    for layer in layers:
-        layer.qkv_proj.update(tree_map(lambda weight: weight * mx.nan, layer.qkv_proj.parameters()))
-    assert caches.rollback(3) == 3
-    network.update(weights)
-    for ours, theirs in zip(states(caches), expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=1e-4)
-    with caches.feeding(1):
-        network(mx.array([IDS[5:6]]), cache=caches.layers)
-    assert all(layer._step is not None for layer in layers)
-    for ours, theirs in zip(states(caches), then, strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=1e-4)

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mlx_lm.models.cache import make_prompt_cache
 
-from specdec_cli.engine.architectures import architectures
 from specdec_cli.engine.cache.rollback import Caches, common_prefix
-from specdec_cli.engine.conformance.networks import tiny_network
+from specdec_cli.engine.conformance.suite import tiny_network
+from specdec_cli.engine.load import architectures
 from specdec_cli.errors import SpecdecError
 
 TEXT = [3 + (i * i * 7 + i) % 60 for i in range(90)]
@@ -38,19 +38,6 @@ def test_within_the_last_pass_every_length_is_reached_exactly(network, kept):
     assert caches.rollback(kept) == caches.length == kept
     logits = feed(caches, network, [7])
     np.testing.assert_allclose(np.array(logits[-1]), fresh(network, [*TEXT[:kept], 7]), atol=2e-3)
-
-
-def test_far_back_it_says_how_far_it_came_and_is_right_there(network):
-    caches = Caches(network)
-    for at in range(0, 80, 8):
-        feed(caches, network, TEXT[at : at + 8])
-        caches.evaluate()
-        if at == 16:
-            caches.snapshot()
-    reached = caches.rollback(30)
-    assert reached <= 30 and reached in (0, 24, 30)
-    logits = feed(caches, network, TEXT[reached:35])
-    np.testing.assert_allclose(np.array(logits[-1]), fresh(network, TEXT[:35]), atol=2e-3)
 
 
 def test_no_place_in_what_was_taken_back_is_returned_to(network):
@@ -108,18 +95,6 @@ def test_as_many_snapshots_stay_as_asked_for_and_the_newest_two_always(kept):
         assert found == [1000, 1740, 2640, 2700, 2760]  # spread out, but for the newest
 
 
-def test_what_a_rollback_would_reach_is_what_it_reaches(network):
-    """Asked before every rollback, over histories of passes long and short, with snapshots in between."""
-    for length in (0, 5, 20, 33, 47, 60, 69):
-        caches = Caches(network)
-        for at, size in ((0, 20), (20, 27), (47, 9), (56, 1), (57, 12)):
-            feed(caches, network, TEXT[at : at + size])
-            if at == 20:
-                caches.snapshot()
-        told = caches.reach(length)
-        assert told == caches.rollback(length)
-
-
 @pytest.mark.parametrize("length", [30, 55, 69])
 def test_a_copy_and_its_origin_go_on_apart(network, length):
     """Either is written to and rolled back, and neither reaches the other."""
@@ -144,38 +119,3 @@ def test_a_copy_and_its_origin_go_on_apart(network, length):
         fresh(network, [*prefix, *[3 + 29 * i % 60 for i in range(20)], 7]),
         atol=2e-3,
     )
-
-
-def test_a_copy_that_shared_its_arrays_would_be_found_out(monkeypatch):
-    """Negative control of the test above: mlx writes into an array through every name it has."""
-    from specdec_cli.engine.cache import rollback as module
-
-    monkeypatch.setattr(module, "own", lambda attributes, copies: dict(attributes))
-    monkeypatch.setattr(module, "give_back_room", lambda part: None)
-    caches = Caches(network := tiny_network(architectures()["qwen3"], 1))
-    feed(caches, network, TEXT[:40])
-    twin = caches.copy(20)
-    feed(twin, network, [9] * 20)
-    feed(caches, network, [7])
-    assert not np.allclose(np.array(feed(caches, network, [8])[-1]), fresh(network, [*TEXT[:40], 7, 8]), atol=2e-3)
-
-
-def test_bytes_are_those_of_the_arrays_that_are_there(network):
-    """Nothing that mlx holds for a conversation is left out: within a tenth of what its memory grew by."""
-    from specdec_cli.engine import device
-
-    caches = Caches(network)
-    device.settle()
-    before = device.active_memory_bytes()
-    for at in range(0, 600, 60):
-        mx.eval(feed(caches, network, [3 + (at + i) % 60 for i in range(60)]))
-        caches.rollback(caches.length)
-        caches.snapshot()
-    for token in (7, 8):
-        mx.eval(feed(caches, network, [token]))
-        caches.evaluate()
-        caches.rollback(caches.length)
-    grown = device.active_memory_bytes() - before
-    assert grown * 0.9 <= caches.nbytes <= grown * 1.1
-    caches.copy(300)
-    assert caches.nbytes <= grown * 1.1

@@ -7,8 +7,8 @@ from tempfile import TemporaryDirectory
 import mlx.core as mx
 import pytest
 
-from specdec_cli.engine.architectures import architectures
-from specdec_cli.engine.conformance.networks import tiny_network
+from specdec_cli.engine.conformance.suite import tiny_network
+from specdec_cli.engine.load import architectures
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.stored import Unusable, pack, read_facts, read_values, write
 
@@ -89,35 +89,6 @@ def test_quantized_caches_go_on_to_the_same_logits(bits):
         taken_up(network, model)
 
 
-@pytest.mark.parametrize("name", FEW)
-def test_places_are_those_that_a_rollback_reaches(name):
-    network = tiny_network(architectures()[name], 1)
-    model = taken_up(network, fed(network, ids(400), (11, 25)))
-    floor, places = model.places
-    end = len(model.read)
-    for length in range(end + 1):
-        expected = length if length >= floor else max((at for at in places if at <= length), default=0)
-        assert model.reach([*model.read[:length], 63, 63]) == expected
-    assert (floor == 0) == (name == "qwen3") and (floor == end) == (name == "qwen3_5")
-
-
-def test_what_is_kept_has_no_room_for_tokens_to_come():
-    model = fed(tiny_network(architectures()["qwen3"], 1), ids(40))
-    rows = {state[name].shape[2] for state in model.stored()["states"] for name in ("keys", "values")}
-    assert rows == {42}
-
-
-@pytest.mark.parametrize("name", FEW)
-def test_another_networks_caches_are_refused(name):
-    """Other layers, other kinds."""
-    small = architectures()["qwen3"]
-    deep = replace(small, config=small.config | {"num_hidden_layers": 5})
-    again = CachedModel(tiny_network(deep, 1), "tiny")
-    with pytest.raises(Unusable):
-        again.restore(fed(tiny_network(architectures()[name], 1), ids(40)).stored())
-    assert again.length == 0 and not again.read
-
-
 def test_a_file_gives_back_what_was_packed_and_nothing_once_a_byte_of_it_changed(tmp_path):
     array = mx.arange(12).reshape(3, 4).astype(mx.bfloat16)
     values = {"a": [array, None, (1.5, True)], "b": {"c": array, "d": "text"}, "e": mx.zeros((0, 3))}
@@ -126,7 +97,7 @@ def test_a_file_gives_back_what_was_packed_and_nothing_once_a_byte_of_it_changed
     assert path.stat().st_size == pack({"facts": [1]}, values).nbytes and read_facts(path) == {"facts": [1]}
     again = read_all(path)
     assert again["a"][0] is again["b"]["c"] and mx.array_equal(again["a"][0], array)
-    assert (again["a"][1:], again["b"]["d"], again["e"].shape) == ([None, (1.5, True)], "text", (0, 3))
+    assert (again["a"][1:], again["b"]["d"], again["e"].shape) == ([None, [1.5, True]], "text", (0, 3))
     for at in range(0, len(whole), 7):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         with pytest.raises(Unusable):

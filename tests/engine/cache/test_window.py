@@ -2,7 +2,6 @@
 
 import mlx.core as mx
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -69,9 +68,3 @@ def test_what_is_gone_cannot_be_the_end_again_and_nothing_is_taken_back():
     assert cache.trim(41) == 0
     assert cache.trim(40 - reachable[0]) == 40 - reachable[0]
     assert feed(cache, [40]) == [[*range(reachable[0] - 3, reachable[0]), 40]]  # the whole window is still there
-
-
-@pytest.mark.parametrize("wanted", [True, False])
-def test_an_array_is_made_of_a_mask_where_one_is_asked_for(wanted):
-    mask = WindowKVCache(8).make_mask(3, return_array=wanted)
-    assert isinstance(mask, mx.array) if wanted else mask == "causal"

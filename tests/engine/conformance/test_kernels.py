@@ -14,12 +14,10 @@ from specdec_cli.engine.cache.window import WindowKVCache
 from specdec_cli.engine.conformance import kernels
 from specdec_cli.engine.conformance.kernels import (
     PRECISIONS,
-    Agreement,
     agreement,
     check_family,
     families,
     network_in,
-    run_families,
     text,
 )
 from specdec_cli.engine.model import CachedModel
@@ -89,27 +87,3 @@ def test_a_lost_rollback_is_wrong(monkeypatch, name, where, method, broken, prec
     monkeypatch.setattr(where, method, broken)
     found = check_family(families()[name], precision)
     assert found.status == "wrong" and "largest change of a gap" in found.detail
-
-
-def test_one_that_raises_is_wrong_and_the_next_is_still_tried(monkeypatch):
-    def failing(family, precision, real=check_family):
-        if precision == "bfloat16":
-            raise RuntimeError("kernel failed to compile")
-        return real(family, precision)
-
-    monkeypatch.setattr(kernels, "check_family", failing)
-    found = list(run_families([families()["dense"]]))
-    assert [(o.name, o.status) for o in found] == [("qwen3, bfloat16", "wrong"), ("qwen3, 4 bits", "pass")]
-    assert found[0].detail == "RuntimeError: kernel failed to compile"
-
-
-def test_a_figure_that_is_no_number_is_wrong(monkeypatch):
-    broken = Agreement(found=float("nan"), measured=0.1, float32=0.1, one_rounding=0.03, lost=3.0)
-    monkeypatch.setattr(kernels, "agreement", lambda *_: broken)
-    assert check_family(families()["dense"], "bfloat16").status == "wrong"
-
-
-def test_what_could_not_show_a_fault_is_idle(monkeypatch):
-    noisy = Agreement(found=0.2, measured=0.2, float32=9.0, one_rounding=0.03, lost=1.0)
-    monkeypatch.setattr(kernels, "agreement", lambda *_: noisy)
-    assert not noisy.shows_faults and check_family(families()["dense"], "bfloat16").status == "idle"

@@ -1,11 +1,8 @@
 """Acceptance rates by position: shrunk where little was seen, and recent."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from specdec_cli.engine.draft_length.acceptance import FADE_TOKENS, SHORTEST_MATCH, Acceptance, LookupAcceptance
-from specdec_cli.engine.draft_length.constants import PRIOR
+from specdec_cli.engine.draft_length.acceptance import SHORTEST_MATCH, Acceptance, LookupAcceptance
 
 
 def observed(rounds, k, accepted, acceptance=None):
@@ -22,21 +19,6 @@ def test_tokens_after_the_first_rejection_are_not_judged():
 def test_an_unseen_position_has_the_rate_of_all():
     rates = observed(20, 2, 1).rates(4)
     assert rates[0] > 0.85 and rates[1] < 0.2 and rates[1] < rates[2] == rates[3] < rates[0]
-
-
-@settings(max_examples=20)
-@given(st.lists(st.integers(1, 8).flatmap(lambda k: st.tuples(st.just(k), st.integers(0, k))), max_size=60))
-def test_rates_are_odds_whatever_came(rounds):
-    acceptance = Acceptance()
-    for k, accepted in rounds:
-        acceptance.observe(k, accepted)
-        assert all(0 < rate < 1 for rate in acceptance.rates(10)) and 0 < acceptance.habit < 1
-        assert acceptance.frontier <= 8
-
-
-def test_recent_rounds_count_more():
-    turned = observed(32, 4, 0, observed(64, 4, 4))
-    assert turned.rates(1)[0] < 0.45 < observed(64, 4, 4).rates(1)[0]
 
 
 def test_a_later_process_starts_from_the_long_run_rate():
@@ -58,16 +40,6 @@ def test_rates_follow_how_the_text_went_on_after_matches_of_that_length():
     assert record.rates(SHORTEST_MATCH - 1, 4) == []
 
 
-def test_a_class_that_failed_is_tried_again_after_other_text():
-    record = LookupAcceptance()
-    for _ in range(20):
-        record.observe(4, False)
-    low = record.rates(4, 1)[0]
-    for _ in range(8):
-        record.fade(FADE_TOKENS // 2)
-    assert low < 0.1 < 0.4 < record.rates(4, 1)[0]
-
-
 def test_a_position_of_a_draft_has_the_rate_of_the_match_as_it_will_have_grown():
     """The third token of a draft after a match of 2 is one after a match of 4."""
     record, before = LookupAcceptance(), LookupAcceptance()
@@ -77,7 +49,3 @@ def test_a_position_of_a_draft_has_the_rate_of_the_match_as_it_will_have_grown()
     first, second, third = record.rates(2, 3)
     assert first > 0.9 and second > 0.9 and third < 0.1
     assert record.rates(6, 4) == before.rates(6, 4)
-
-
-def test_before_anything_was_seen_every_rate_is_the_prior():
-    assert Acceptance().rates(3) == pytest.approx([PRIOR] * 3) and Acceptance().frontier == 0

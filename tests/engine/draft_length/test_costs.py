@@ -4,10 +4,8 @@ import json
 from dataclasses import asdict
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from specdec_cli.engine.draft_length.constants import PREFILL_TOKENS, STALE_ROUNDS, TURN_ROUNDS
+from specdec_cli.engine.draft_length.constants import STALE_ROUNDS, TURN_ROUNDS
 from specdec_cli.engine.draft_length.costs import Costs, RoundCosts, costs_from_dict
 
 
@@ -22,19 +20,6 @@ def drafted(costs, rounds, k, draft, verify):
     for _ in range(rounds):
         costs.observe_drafted(k, draft, verify)
     return costs
-
-
-@given(st.floats(0.01, 1.0), st.floats(0.01, 2.0), st.integers(1, 8))
-def test_before_it_is_measured_a_round_costs_what_is_assumed(ratio, row, k):
-    costs = measured(Costs.of_ratio(ratio, row), plain=0.02)
-    assert costs.round_steps(k) == pytest.approx(k * ratio + 1 + k * row)
-    assert costs.round_steps(0) == 1.0 and costs.plain_seconds() == 0.02
-
-
-def test_measured_rounds_overrule_the_assumption():
-    costs = drafted(measured(Costs.of_ratio(0.2, 0.5)), 30, 3, 0.3, 1.2)
-    assert costs.draft_seconds(3) == pytest.approx(0.3, rel=0.1)
-    assert costs.pass_steps(4) == pytest.approx(1.2, rel=0.1)
 
 
 def test_one_spike_moves_an_unknown_cost_by_a_third_at_most_and_a_third_of_spikes_by_nothing():
@@ -84,53 +69,9 @@ def test_a_start_much_faster_than_a_plain_step_forgets_what_was_measured():
         assert costs.plain_seconds() == (start if forgotten else 2.0)
 
 
-def test_where_no_plain_step_was_measured_its_start_and_wider_passes_bound_it():
-    costs = drafted(RoundCosts(Costs.of_ratio(0.1)), 12, 1, 0.13, 1.3)
-    assert costs.plain_seconds() == pytest.approx(1.3 / 1.25)
-    costs.observe_start(0.9)
-    assert costs.plain_seconds() == 0.9
-
-
-def test_a_round_that_read_context_too_teaches_no_draft_cost():
-    costs = measured()
-    before = costs.draft_seconds(2)
-    costs.observe_drafted(2, None, 1.4)
-    assert costs.draft_seconds(2) == before and costs.most_rows == 3
-
-
 def test_what_is_written_down_comes_back_through_json():
     costs = drafted(measured(), 15, 2, 0.2, 1.3)
     written = costs_from_dict(json.loads(json.dumps(costs.to_dict())))
     assert (written.verify[3], written.draft[2]) == pytest.approx((1.3, 0.2), rel=0.05)
     assert RoundCosts(written).round_steps(2) == pytest.approx(costs.round_steps(2), rel=0.01)
     assert costs_from_dict(asdict(Costs())) == Costs()  # without a measured row too
-
-
-GOOD = {"verify": {"2": 1.2}, "draft": {"1": 0.1}, "prefill_token": 0.01, "doubt": 0.1}
-
-
-@pytest.mark.parametrize(
-    ("change", "error"),
-    [
-        ({"draft": {}}, ValueError),
-        ({"verify": {"2": -1}}, ValueError),
-        ({"verify": {"x": 1}}, ValueError),
-        ({"prefill_token": None}, TypeError),
-        ({"verify": None}, AttributeError),
-    ],
-)
-def test_nonsense_is_not_taken_for_costs(change, error):
-    assert costs_from_dict(GOOD).rows(2) == 1.2
-    with pytest.raises(error):
-        costs_from_dict(GOOD | change)
-    with pytest.raises(KeyError):
-        costs_from_dict({})
-
-
-def test_reading_is_learned_from_long_stretches_only():
-    costs = measured()
-    costs.observe_reading(PREFILL_TOKENS - 1, 9.0)
-    assert not costs.read_measured
-    for _ in range(15):
-        costs.observe_reading(100, 2.0)
-    assert costs.read_measured and costs.read_seconds() == pytest.approx(0.02, rel=0.05)

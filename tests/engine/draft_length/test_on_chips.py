@@ -9,7 +9,6 @@ draft model is alone; copied text is lookups' (`drafters/test_copying_on_chips.p
 """
 
 import json
-from dataclasses import replace
 from functools import cache
 from statistics import fmean
 
@@ -17,9 +16,7 @@ import pytest
 
 from fakes.chips import busy, calm, cases, cold_start, outliers, restless
 from fakes.machine import CODE, HOSTILE, PROSE, play
-from specdec_cli.engine.draft_length.adaptive import Adaptive
-from specdec_cli.engine.draft_length.costs import Costs
-from specdec_cli.engine.draft_length.fixed import Fixed
+from specdec_cli.engine.draft_length.adaptive import Adaptive, Fixed
 
 pytestmark = pytest.mark.slow  # simulations
 
@@ -120,34 +117,3 @@ def test_no_text_is_far_under_plain_decoding_and_typical_text_comes_near_the_bes
         assert worst[0] >= WEAKEST_PLAIN[disturbed], worst
         least = MEAN_BEST[disturbed] - (0.01 if tokens == 128 and not warm else 0.0)
         assert mean_against_best(CASES, tokens, disturbed, warm) >= least
-
-
-FORGETFUL = {"tokens": 0, "since": None, "fails": 0}
-
-
-def test_short_processes_save_up_for_a_look():
-    """Negative control: where nothing is saved, a process of 32 tokens never drafts, and neither does any after it."""
-    assert fmean(one_shots(case, CODE, 32)[0] for case in QUICK) >= 1.15
-    assert min(one_shots(case, HOSTILE, 32)[0] for case in QUICK) >= 0.97
-    forgotten = [one_shots(case, CODE, 32, kept=lambda values: {**values, **FORGETFUL})[0] for case in QUICK]
-    assert forgotten == [pytest.approx(1.0)] * len(QUICK)
-
-
-def test_processes_that_found_drafting_to_lose_look_less_often():
-    """Negative control: where every process looks anew, more is lost."""
-    kept = min(one_shots(case, HOSTILE, 128)[0] for case in QUICK)
-    anew = [one_shots(case, HOSTILE, 128, kept=lambda values: {**values, **FORGETFUL})[0] for case in QUICK]
-    assert kept >= 0.98 > min(anew)
-
-
-def test_rows_that_cost_half_of_what_is_assumed_are_found_out():
-    """Where no text could pay by the estimate, but could within its doubt, one look tells; later processes know."""
-    case = next(case for case in CASES if case.machine.name == "Apple M1, rows × 0.5")
-    assert against_best(case, CODE, 512) >= 0.9
-    assert against_best(case, CODE, 512, warm=True) >= 0.96
-
-
-def test_without_the_chips_steps_more_of_the_best_k_is_lost():
-    """Negative control: a quarter of a step a row, as was assumed of every chip since M3, and little doubt."""
-    old = Costs({2: 1.25}, {1: 0.07}, 0.07 / 8, 0.2)
-    assert mean_against_best([replace(case, assumed=old) for case in QUICK], 128) < 0.96

@@ -3,12 +3,11 @@
 import pytest
 
 from fakes.models import tiny_network
-from specdec_cli.engine.draft import NOTHING
-from specdec_cli.engine.draft_length.fixed import Fixed
-from specdec_cli.engine.drafters.base import Drafter, Parts, Verified, no_drafter
+from specdec_cli.engine.draft_length.adaptive import Fixed
+from specdec_cli.engine.drafters.base import Drafter, Parts, no_drafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy
-from specdec_cli.kinds import DRAFTERS, LOOKUP, MODEL, NONE, all_kinds, drafting, made
+from specdec_cli.kinds import DRAFTERS, LOOKUP, MODEL, NONE, drafting, made
 
 TARGET = CachedModel(tiny_network(seed=1), "target")
 LENGTH = Fixed(3)
@@ -18,21 +17,11 @@ def parts(draft=None):
     return Parts(TARGET, draft, greedy(TARGET.vocab_size), LENGTH)
 
 
-def test_a_drafter_without_verbs_of_its_own_drafts_nothing_and_is_always_ready():
-    drafter = Drafter()
-    assert drafter.propose([1, 2], 4) is NOTHING and drafter.ready([1, 2])
-    assert list(drafter.prefill([1, 2])) == [] and drafter.length(LENGTH) is LENGTH
-    drafter.start([1, 2])
-    drafter.commit(Verified([1, 2]))
-    drafter.release()
-    assert drafter.name == NONE.name
-
-
-@pytest.mark.parametrize("name", all_kinds())
+@pytest.mark.parametrize("name", DRAFTERS)
 @pytest.mark.parametrize("has_draft", [True, False])
 def test_every_kind_makes_a_drafter_of_the_same_parts(name, has_draft):
     draft = CachedModel(tiny_network(seed=2), "draft") if has_draft else None
-    drafter = made(all_kinds()[name])(parts(draft))
+    drafter = made(DRAFTERS[name])(parts(draft))
     assert isinstance(drafter, Drafter)
     assert drafter.name in (name, drafting(name, 3, has_draft).kind.name)
 

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from fakes.models import TINY, tiny_network
-from specdec_cli.engine.drafters.base import Verified
-from specdec_cli.engine.drafters.model import ModelDrafter
+from specdec_cli.engine.drafters.stepwise import ModelDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy, make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
@@ -37,26 +36,6 @@ def drafter(network=NETWORK, vocab_size=V, rule=None):
 def test_a_greedy_draft_is_how_the_model_continues(k):
     draft = drafter().propose(PROMPT, k)
     assert (draft.tokens.tolist(), draft.log_q, draft.drafter) == (continued(PROMPT, k), None, "model")
-
-
-def test_a_first_step_that_was_started_ahead_changes_nothing_and_one_for_another_context_is_not_used():
-    ahead = drafter()
-    ahead.start(PROMPT)
-    assert ahead.propose(PROMPT, 4).tokens.tolist() == continued(PROMPT, 4)
-    other = drafter()
-    other.start(PROMPT)
-    other.commit(Verified([*PROMPT, 8]))
-    assert other.propose([*PROMPT, 8], 3).tokens.tolist() == continued([*PROMPT, 8], 3)
-
-
-@pytest.mark.parametrize("accepted", [0, 2, 4])
-def test_what_was_rejected_leaves_its_caches(accepted):
-    found, context = drafter(), list(PROMPT)
-    for correction in (7, 8, 9):
-        drafted = found.propose(context, 4).tokens.tolist()
-        context += [*drafted[:accepted], correction]
-        found.commit(Verified(context))
-    assert found.propose(context, 4).tokens.tolist() == continued(context, 4)
 
 
 def test_it_is_ready_after_its_first_reading_until_too_much_is_unread():
@@ -100,10 +79,3 @@ def test_under_coupled_each_token_is_drawn_with_the_noise_of_its_own_position():
         draft = drafter(rule=rule).propose(PROMPT, 4)
         logits = CachedModel(NETWORK, "target").logits(PROMPT, draft.tokens)
         assert int(rule.judge(draft, logits, len(PROMPT)).accepted) == 4
-
-
-def test_a_released_draft_reads_again_and_says_the_same():
-    found = drafter()
-    found.release()
-    assert not found.ready([*PROMPT, *[3] * MAX_UNREAD])
-    assert found.propose(PROMPT, 4).tokens.tolist() == continued(PROMPT, 4)

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.dispatches import CAN_FUSE, fuse, logit_rows
-from fakes.products import every, spread
+from fakes.products import spread
 from specdec_cli.engine.sampling import cuts
-from specdec_cli.engine.sampling.cuts import GROUP, HALF_VALUES, half_values, histogram, keys_of, top_tokens
+from specdec_cli.engine.sampling.cuts import HALF_VALUES, keys_of, top_tokens
 from specdec_cli.engine.sampling.warps import Sampling, log_probs
 
 INF = math.inf
@@ -93,17 +92,6 @@ def test_the_histogram_finds_the_nucleus_that_the_search_finds(monkeypatch, kind
     assert compared > 2 * len(NUCLEI)
 
 
-@pytest.mark.parametrize("broken", [lambda counts: mx.minimum(counts, 1), lambda counts: mx.roll(counts, 1, axis=-1)])
-def test_a_histogram_that_miscounts_is_found_out(monkeypatch, broken):
-    """Negative control: each value counted once, and each counted as its neighbour."""
-    logits, sampling, right = rows_of("tied").astype(mx.bfloat16), Sampling(1.0, 0, 0.3), cuts.histogram
-    monkeypatch.setattr(cuts, "histogram", lambda logits: broken(right(logits)))
-    with pytest.raises(AssertionError):
-        assert_same_law(
-            by_levels(monkeypatch, logits, sampling), by_search(monkeypatch, logits, sampling), np.zeros(4, bool)
-        )
-
-
 @pytest.mark.parametrize(("kind", "k", "dtype"), spread(KINDS, [1, 20, 46, 2_999], [mx.float32, *HALVES]))
 def test_top_k_over_its_best_values_equals_a_sort_of_all(kind, k, dtype):
     logits = rows_of(kind).astype(dtype)
@@ -128,46 +116,6 @@ def test_top_k_over_its_best_values_equals_a_sort_of_all(kind, k, dtype):
             np.testing.assert_allclose(law[kept], scores[kept] - normaliser, atol=3e-5, rtol=2e-6)
 
 
-SETTINGS = [
-    Sampling(0.7),
-    Sampling(0.7, min_p=0.05),
-    Sampling(0.7, 20),
-    Sampling(0.6, 20, 0.95),
-    Sampling(0.7, 0, 0.9),
-    Sampling(0.7, 0, 0.9, 0.1),
-]
-
-
-WIDTHS = [8_000] * 5 + [70_000]
-
-
-def rows_that_differ_alone(dtype, sampling, width):
-    logits = logit_rows(5, width, seed=3, dtype=dtype)
-    together = np.array(log_probs(logits, sampling))
-    alone = [np.array(log_probs(logits[i : i + 1], sampling))[0] for i in range(5)]
-    return [i for i in range(5) if not np.array_equal(together[i], alone[i])]
-
-
-@pytest.mark.parametrize(("sampling", "dtype", "width"), spread(SETTINGS, [mx.float32, *HALVES], WIDTHS))
-def test_a_row_among_others_has_bit_for_bit_the_law_it_has_alone(dtype, sampling, width):
-    """The draft passes one row at a time, the target several; `coupled` compares what they draw."""
-    assert rows_that_differ_alone(dtype, sampling, width) == []
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not CAN_FUSE, reason="mlx cannot fuse here: a CPU without a C++ compiler")
-@pytest.mark.parametrize(("sampling", "dtype"), every(SETTINGS, [*HALVES, mx.float32], quick=2))
-def test_fused_kernels_give_a_row_among_others_the_law_it_has_alone(monkeypatch, dtype, sampling):
-    """Bit for bit; and the law of separate kernels but for rounding. Builds kernels, seconds on a CPU."""
-    logits = logit_rows(5, 8_000, seed=3, dtype=dtype)
-    separate = np.array(log_probs(logits, sampling))
-    fuse(monkeypatch)
-    assert rows_that_differ_alone(dtype, sampling, 8_000) == []
-    fused = np.array(log_probs(logits, sampling))
-    assert ((fused > -INF) == (separate > -INF)).all()
-    np.testing.assert_allclose(fused[fused > -INF], separate[fused > -INF], atol=2e-5)
-
-
 def all_halves(dtype):
     """Each 16-bit float that is a number, as float32 in numpy, and as it is."""
     every = mx.arange(HALF_VALUES).astype(mx.uint16).view(dtype)
@@ -184,25 +132,6 @@ def test_keys_order_every_16_bit_float_and_zeros_are_one(dtype):
     np.testing.assert_array_equal(np.diff(keys[order]) > 0, wide[order][1:] != wide[order][:-1])
 
 
-def test_keys_order_float32():
-    values = np.random.default_rng(0).normal(0, 1, 1_950) * 10.0 ** np.arange(-40, 38).repeat(25)
-    values = np.sort(np.array([*values, -math.inf, math.inf, 0.0, -0.0], np.float32))
-    keys = np.array(keys_of(mx.array(values)), np.int64)
-    np.testing.assert_array_equal(np.diff(keys) > 0, values[1:] != values[:-1])
-
-
-@pytest.mark.parametrize("dtype", HALVES)
-def test_a_histogram_counts_each_row_apart(dtype):
-    logits = mx.array(np.random.default_rng(1).integers(-40, 40, (3, 5_000)).astype(np.float32)).astype(dtype)
-    counts = np.array(histogram(logits))
-    assert counts.sum(-1).tolist() == [5_000] * 3
-    for row, count in zip(np.array(logits.astype(mx.float32)), counts, strict=True):
-        values, times = np.unique(row, return_counts=True)
-        at = np.flatnonzero(count)
-        np.testing.assert_array_equal(np.array(half_values(dtype))[0][at], values)
-        np.testing.assert_array_equal(count[at], times)
-
-
 @given(st.integers(0, 8), st.integers(1, 900), st.integers(0, 2**32 - 1))
 def test_top_tokens_hold_the_largest_values_largest_first(k, width, seed):
     """Small integers: most values are tied, within groups and across them."""
@@ -212,14 +141,3 @@ def test_top_tokens_hold_the_largest_values_largest_first(k, width, seed):
     for row, ids in zip(values, found, strict=True):
         assert len(set(ids.tolist())) == k
         np.testing.assert_array_equal(row[ids], np.sort(row)[::-1][:k])
-
-
-@pytest.mark.parametrize("allowed", [0, 1, 3])
-def test_where_fewer_values_are_allowed_than_asked_for_every_id_is_a_token(allowed):
-    """Regression: the padding to whole groups is -inf as well, and its ids are beyond the vocabulary."""
-    width = 10 * GROUP + 1
-    values = np.full((1, width), -math.inf, np.float32)
-    values[0, width - allowed :] = 1.0
-    found = np.array(top_tokens(mx.array(values), 5))
-    assert (found < width).all()
-    assert set(range(width - allowed, width)) <= set(found[0].tolist())

@@ -3,15 +3,12 @@
 Each costs a GPU some microseconds whatever its size, so their number is what sampling costs there.
 """
 
-import sys
-
 import pytest
 
 from fakes.dispatches import CAN_FUSE, fuse, logit_rows, queued_by_rounds
-from specdec_cli.engine.sampling import cuts, noise, rejection, warps
 from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
-from specdec_cli.engine.sampling.warps import Sampling, log_probs
+from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.kinds import RULES
 
 V = 8_000
@@ -62,71 +59,3 @@ def test_a_round_of_four_guesses_stays_within_its_budget(monkeypatch, tmp_path):
     over = [case for case, (drafted, _) in totals.items() if drafted > BUDGETS[case[1]]]
     assert not over, f"{over}\n{table}"
     assert min(drafted for drafted, _ in totals.values()) > 10, table  # something was counted
-
-
-@needs_fusing
-def test_a_plain_round_judges_nothing(monkeypatch, tmp_path):
-    """No kernel runs over an empty array: no scan, no gather, no comparison with a draft; greedy is an argmax, packed
-    with the largest logit, which tells whether they are numbers.
-
-    mlx's scan of an empty array dispatched a threadgroup of size 0 (mlx/backend/metal/scan.cpp).
-    """
-    counts = counted(monkeypatch, tmp_path, 0)
-    for (rule, name), found in counts.items():
-        if (GREEDY | SAMPLED)[name].counts_tokens:
-            continue
-        for plain in found:
-            # Top-p sums the masses up; nothing else scans.
-            assert plain["CumProd"] == 0 and plain["CumSum"] == ("top-p" in name), (rule, name, plain)
-            assert plain["Gather"] == 0 and plain["RandomBits"] == (rule != "greedy"), (rule, name, plain)
-    assert counts["greedy", "greedy"][0] == {"ArgReduce": 1, "Max": 1, "AsType": 1, "Concatenate": 3}
-
-
-def is_fused(value):
-    return hasattr(value, "__wrapped__") and not hasattr(value, "cache_info")  # which a cached function has
-
-
-class Traces:
-    """How often the bodies of fused functions run, which with fusing is once for each trace."""
-
-    def __init__(self):
-        modules = (cuts, noise, rejection, warps)
-        fused = [value for module in modules for value in vars(module).values() if is_fused(value)]
-        self._bodies = {value.__wrapped__.__code__ for value in fused}
-        assert len(self._bodies) > 15
-        self.count = 0
-
-    def __enter__(self):
-        sys.setprofile(self._seen)
-        return self
-
-    def __exit__(self, *_):
-        sys.setprofile(None)
-
-    def _seen(self, frame, event, _):
-        self.count += event == "call" and frame.f_code in self._bodies
-
-
-@needs_fusing
-@pytest.mark.parametrize(
-    ("rule", "name"), [("block", "top-k 20, top-p 0.95"), ("coupled", "top-k, top-p, three penalties")]
-)
-def test_fifty_rounds_trace_no_more_than_the_first_two(monkeypatch, tmp_path, rule, name):
-    fuse(monkeypatch)
-    queued_by_rounds(monkeypatch, tmp_path, rule_of(rule, name), 4, 3, ROWS)
-    with Traces() as later:
-        queued_by_rounds(monkeypatch, tmp_path, rule_of(rule, name), 4, 3 if "penalties" in name else 50, ROWS)
-    assert later.count == 0
-
-
-@needs_fusing
-def test_other_settings_of_the_same_kind_trace_nothing(monkeypatch, tmp_path):
-    """Temperature, top-p and min-p are arguments of the kernels, not part of their text. Control: another top-k."""
-    fuse(monkeypatch)
-    log_probs(ROWS[:1], Sampling(0.7, 20, 0.9, 0.1))
-    with Traces() as later:
-        log_probs(ROWS[:1], Sampling(0.31, 20, 0.5, 0.02))
-    assert later.count == 0
-    with Traces() as control:
-        log_probs(ROWS[:1], Sampling(0.7, 23, 0.9, 0.1))
-    assert control.count > 0

@@ -45,10 +45,3 @@ def test_each_emitted_token_has_the_targets_own_log_probability(k, temperature):
             at += 1
     assert at == len(context) - 1
     assert k == 0 or (any(round.rejected is not None for round in found) and any(round.accepted for round in found))
-
-
-def test_without_asking_there_are_none_and_the_words_are_the_same():
-    (plain, said), (scored, same) = rounds(4, 0.8, None), rounds(4, 0.8, 0)
-    assert said == same
-    assert all(round.logprobs == () for round in plain)
-    assert all(score.top == () for round in scored for score in round.logprobs)

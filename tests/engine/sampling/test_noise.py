@@ -37,12 +37,6 @@ def test_several_positions_drawn_at_once_have_the_noise_each_has_alone(monkeypat
     np.testing.assert_array_equal(together, np.stack(alone))
 
 
-@pytest.mark.parametrize("seed", [0, 2**40 + 5])
-def test_a_key_is_the_one_that_mlx_makes_of_its_64_bits(seed):
-    key = np.array(Noise(seed)._keys("accept", 3, 1))[0].astype(np.uint64)
-    np.testing.assert_array_equal(np.array(mx.random.key(int(key[0]) << 32 | int(key[1]))), key)
-
-
 def kolmogorov(samples, cdf):
     """Largest distance between the samples' empirical law and `cdf`."""
     samples = np.sort(samples)
@@ -67,13 +61,3 @@ def test_noise_has_its_law_within_a_position_and_across_positions(across):
     assert kolmogorov(uniform, lambda v: v) < bound
     assert kolmogorov(drawn(noise.gumbel), lambda v: np.exp(-np.exp(-v))) < bound
     assert kolmogorov(0.9 * uniform, lambda v: v) > bound
-
-
-def test_gumbel_noise_reaches_beyond_the_last_float_below_1():
-    """Regression: mx.random.gumbel ends at -log(-log(1 - 2^-24)) = 16.64, so no token below 6e-8 was ever drawn.
-
-    One of 25 blocks of a million exceeds 17; this seed's does, by 18.9. The end is 22.9.
-    """
-    noise = Noise(62).gumbel("target", 0, 1_000_000)
-    assert 18.5 < float(mx.max(noise)) < 22.9
-    assert float(mx.max(mx.random.gumbel((1_000_000,), key=mx.random.key(62)))) < 16.7

@@ -14,9 +14,7 @@ import pytest
 
 from fakes.broken_rules import log, raw_residual, swapped, tokens_odds_under_block, tokens_residual_under_block
 from fakes.products import every
-from specdec_cli.engine.sampling.noise import Noise
-from specdec_cli.engine.sampling.rejection import draw_block, draw_coupled, draw_token, plan_block, plan_token
-from specdec_cli.engine.sampling.warps import draw
+from specdec_cli.engine.sampling.rejection import plan_block, plan_token
 
 SHAPES = [(2, 1), (2, 4), (3, 3), (4, 2), (5, 2), (8, 1), (8, 2), (4, 4)]
 KINDS = ["dense", "sparse", "disjoint", "equal", "near", "one-hot"]
@@ -107,14 +105,6 @@ def test_the_emitted_sequence_follows_the_target_and_block_accepts_no_less(kind,
         assert max(token, block) == 0
 
 
-@pytest.mark.parametrize(("width", "k"), [(2, 4), (4, 2), (8, 1)])
-def test_a_one_hot_draft_needs_no_rows_of_q(width, k):
-    p, q = tables(width * 10 + k, "one-hot", width, k)
-    for plan, rule in ((plan_token, "token"), (plan_block, "block")):
-        expected = assert_lossless(plan, rule, p, q, one_hot=True)
-        assert expected == pytest.approx(emitted_law(plan, rule, p, q)[1], abs=1e-6)
-
-
 def test_the_papers_example_accepts_10_9_by_token_and_11_9_by_block():
     """Sun et al. 2024, section 3: two tokens, p = (1/3, 2/3), q = (2/3, 1/3) in every context, K = 2."""
     p, q = np.array([1, 2]) / 3, np.array([2, 1]) / 3
@@ -159,27 +149,6 @@ def test_edges_give_finite_odds_and_normalised_residuals(plan):
             assert np.exp(residual).sum(-1) == pytest.approx(np.ones(4), abs=1e-6)
     accept = plan_token(mx.array([1, 1]), rows_q[:2], rows_p[:3]).accept
     assert accept.tolist() == [0, 1]  # neither law has token 1 at first; then only p has it
-
-
-@pytest.mark.parametrize(("plan", "draw_verdict"), [(plan_token, draw_token), (plan_block, draw_block)])
-@pytest.mark.parametrize("log_q", [None, mx.zeros((0, 3))])
-def test_without_a_draft_the_next_token_comes_from_the_target(plan, draw_verdict, log_q):
-    log_p = log([[0, 1, 0]])
-    accepted, token = draw_verdict(plan(mx.array([], dtype=mx.int32), log_q, log_p), Noise(0), 0)
-    assert (accepted.item(), token.item()) == (0, 1)
-    accepted, token = draw_coupled(mx.array([], dtype=mx.int32), log_p, Noise(0).gumbels("target", 0, 1, 3))
-    assert (accepted.item(), token.item()) == (0, 1)
-
-
-def test_coupled_emits_the_targets_draws_whatever_was_drafted():
-    """Each position's token is argmax(log p + g): the draft only decides how many of them a round emits."""
-    log_p = log(np.random.default_rng(0).dirichlet(np.ones(4), 4))
-    gumbel = Noise(3).gumbels("target", 10, 4, 4)
-    own = draw(log_p, gumbel).tolist()
-    for draft in itertools.product(range(4), repeat=3):
-        accepted, token = (v.item() for v in draw_coupled(mx.array(draft), log_p, gumbel))
-        assert [*draft[:accepted], token] == own[: accepted + 1]
-        assert accepted == 3 or draft[accepted] != own[accepted]
 
 
 @pytest.mark.parametrize("k", [1, 4, 16])

@@ -48,23 +48,6 @@ def test_each_row_of_the_target_counts_the_prompt_what_was_emitted_and_the_guess
         np.testing.assert_allclose(found[row], expected(LOGITS[row], prompt, answer, sampling), atol=1e-4)
 
 
-@given(prompt=TOKENS, emitted=TOKENS, ahead=TOKENS)
-def test_the_draft_passes_the_same_warps(prompt, emitted, ahead):
-    sampling = Sampling(0.8, repetition_penalty=1.4, frequency_penalty=0.25)
-    sampler = Sampler(sampling, 7, prompt, V)
-    if emitted:
-        sampler.commit(emitted)
-    found = np.array(sampler.for_draft(mx.array(LOGITS[:1]), [ids([token]) for token in ahead]))[0]
-    np.testing.assert_allclose(found, expected(LOGITS[0], prompt, [*emitted, *ahead], sampling), atol=1e-4)
-
-
-def test_guesses_are_not_counted_once_they_were_judged():
-    sampler = Sampler(Sampling(presence_penalty=2.0), 7, [1], V)
-    before = np.array(sampler.for_target(mx.array(LOGITS[:1]), NO_TOKENS))
-    sampler.for_target(mx.array(LOGITS[:4]), ids([3, 4, 5]))
-    np.testing.assert_array_equal(np.array(sampler.for_target(mx.array(LOGITS[:1]), NO_TOKENS)), before)
-
-
 def test_noise_is_the_same_however_many_rows_are_asked_for_at_once():
     """Rows of one call, rows known already, and both together."""
     one_by_one = [np.array(Sampler(Sampling(1.0), 7, [1], V).target_noise(10 + i, 1))[0] for i in range(5)]
@@ -73,14 +56,6 @@ def test_noise_is_the_same_however_many_rows_are_asked_for_at_once():
         for position, rows in asked:
             found = np.array(sampler.target_noise(position, rows))
             np.testing.assert_array_equal(found, one_by_one[position - 10 : position - 10 + rows])
-
-
-def test_old_noise_is_not_kept():
-    sampler = Sampler(Sampling(1.0), 7, [1], V)
-    for position in range(0, 100, 4):
-        sampler.forget_noise(position)
-        sampler.target_noise(position, 5)
-    assert sorted(sampler._gumbels) == [96, 97, 98, 99, 100]
 
 
 def test_a_draft_never_draws_with_the_same_noise_twice():

@@ -6,12 +6,10 @@ from collections import Counter
 
 import mlx.core as mx
 import numpy as np
-import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as numpy_strategies
 
-from specdec_cli.engine.sampling.cuts import top_values
 from specdec_cli.engine.sampling.warps import Counts, Sampling, log_probs
 
 INF = math.inf
@@ -80,33 +78,10 @@ def test_every_combination_of_cuts_equals_a_full_sort(logits, sampling, dtype):
     assert_close(actual[0], expected)
 
 
-@given(st.integers(1, 8), st.integers(1, 900), st.integers(0, 2**32 - 1))
-def test_top_values_are_the_ends_of_a_full_sort(k, width, seed):
-    """Small integers: most values are tied, within groups and across them."""
-    values = np.random.default_rng(seed).integers(0, 12, (2, max(width, k))).astype(np.float32)
-    values[0, : width // 2] = -INF
-    np.testing.assert_array_equal(np.array(top_values(mx.array(values), k)), np.sort(values)[:, -k:])
-
-
 def test_tied_tokens_are_kept_or_dropped_together():
     logits = mx.array([[1.0, 2.0, 2.0, 2.0, 0.0]])
     for cut in (Sampling(1.0, top_k=2), Sampling(1.0, top_p=0.01), Sampling(1.0, top_p=0.0), Sampling(1.0, min_p=1.0)):
         assert (log_probs(logits, cut) > -INF).tolist() == [[False, True, True, True, False]]
-
-
-def test_temperature_0_is_one_hot_at_the_first_of_equal_bests():
-    logits = mx.array([[1.0, 3.0, 3.0], [INF, -INF, INF], [-INF, -INF, -5.0]])
-    for sampling in (Sampling(), Sampling(top_k=2, top_p=0.5, min_p=0.3)):
-        assert log_probs(logits, sampling).tolist() == [[-INF, 0, -INF], [0, -INF, -INF], [-INF, -INF, 0]]
-
-
-@pytest.mark.parametrize("cut", [{}, {"top_k": 1}, {"top_p": 0.3}, {"top_k": 2, "top_p": 0.3}, {"min_p": 0.5}])
-def test_infinite_logits_share_the_mass_and_nothing_is_nan(cut):
-    logits = mx.array([[1.0, INF, -INF, INF], [-INF, -INF, 7.0, -INF], [3e38, -3e38, 0.0, -INF]])
-    expected = [[-INF, math.log(0.5), -INF, math.log(0.5)], [-INF, -INF, 0, -INF], [0, -INF, -INF, -INF]]
-    for temperature in (1e-45, 0.5, 1.0):
-        actual = np.exp(np.array(log_probs(logits, Sampling(temperature, **cut)), np.float64))
-        np.testing.assert_allclose(actual, np.exp(expected), atol=1e-6)
 
 
 PENALTIES = Sampling(0.7, 0, 0.9, 0.0, 1.3, 0.5, 0.25, ((2, 3.0), (5, -INF), (7, 1.5)))
@@ -151,8 +126,3 @@ def test_a_warp_that_is_off_adds_no_operation_and_top_p_orders_nothing(tmp_path)
     for sampling in (Sampling(1.0), Sampling(0.7, top_p=0.9, min_p=0.1)):
         names = " ".join(operations(log_probs(logits, sampling), tmp_path))
         assert "Sort" not in names and "Partition" not in names
-
-
-def test_a_forbidden_token_stays_forbidden_whatever_the_bias():
-    sampling = Sampling(1.0, logit_bias=((0, INF), (1, -INF)))
-    assert log_probs(mx.array([[-INF, INF, 0.0, -INF]]), sampling).tolist() == [[-INF, -INF, 0, -INF]]

@@ -1,0 +1,172 @@
+"""Networks that draft one token after another: a small language model, or a head over the target's hidden states.
+
+Letters: K drafted tokens, V the target's vocabulary size.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+
+import mlx.core as mx
+
+from specdec_cli.engine import device
+from specdec_cli.engine.draft import NO_TOKENS, NOTHING, Draft
+from specdec_cli.engine.drafters.base import Drafter, Parts, read_together
+from specdec_cli.engine.heads.cached import CachedHead
+from specdec_cli.engine.heads.mtp import Step
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.sampling.acceptance import AcceptanceRule, Choice
+from specdec_cli.kinds import MODEL, MTP
+from specdec_cli.request import MAX_UNREAD
+
+
+class StepwiseDrafter(Drafter):
+    """Drafts one token after another, each drawn as `rule` wants it drawn; nothing is read back.
+
+    A subclass gives the logits: those of the first token, then those after each drafted one.
+    """
+
+    def __init__(self, rule: AcceptanceRule) -> None:
+        self._rule = rule
+        self._started: tuple[int, Choice] | None = None
+
+    @abstractmethod
+    def _first_logits(self, context: Sequence[int]) -> mx.array:
+        """[1, V] after `context`."""
+
+    @abstractmethod
+    def _next_logits(self, token: mx.array) -> mx.array:
+        """[1, V] after one more drafted `token` [1]."""
+
+    def start(self, context: Sequence[int]) -> None:
+        self._started = len(context), self._choose(self._first_logits(context), len(context), [])
+
+    def propose(self, context: Sequence[int], k: int) -> Draft:
+        """k draft passes, each token queued as soon as it is known to the device."""
+        if not (self._started and self._started[0] == len(context)):
+            self.start(context)
+        assert self._started is not None
+        choices, self._started = [self._started[1]], None
+        while len(choices) < k:
+            logits = self._next_logits(choices[-1].token)
+            choices.append(self._choose(logits, len(context), [choice.token for choice in choices]))
+        log_q = [choice.log_q for choice in choices if choice.log_q is not None]
+        tokens = mx.concatenate([choice.token for choice in choices])
+        # An event of its own, so that the loop can wait for the draft alone.
+        device.queue(tokens)
+        return Draft(tokens, mx.concatenate(log_q) if log_q else None, self.name)
+
+    def _choose(self, logits: mx.array, position: int, ahead: list[mx.array]) -> Choice:
+        choice = self._rule.choose(logits, position + len(ahead), ahead)
+        device.queue(choice.token)
+        return choice
+
+    def release(self) -> None:
+        self._started = None
+
+
+class ModelDrafter(StepwiseDrafter):
+    """A small language model that decodes ahead of the target. Law: the target is never cut to the draft.
+
+    The draft's logits are cut or padded to the target's `vocab_size`. Context ids that the draft has no embedding for
+    are fed as its last id: they only cost acceptance.
+    """
+
+    name = MODEL.name
+
+    def __init__(self, draft: CachedModel, vocab_size: int, rule: AcceptanceRule) -> None:
+        super().__init__(rule)
+        self._draft = draft
+        self._vocab_size = vocab_size
+        self._began = False
+
+    def ready(self, context: Sequence[int]) -> bool:
+        # Never before the first `prefill`: it finds what an earlier reply left of use, and marks where the prompt ends.
+        return self._began and len(context) - 1 - self._draft.length < MAX_UNREAD
+
+    def prefill(self, context: Sequence[int]) -> Iterator[int]:
+        self._started = None
+        if not self._began:
+            self._draft.reuse(context)
+        for _ in self._draft.prefill(context):
+            yield self._draft.length
+        self._began = True
+
+    def _first_logits(self, context: Sequence[int]) -> mx.array:
+        return self._fit(self._draft.logits(context, NO_TOKENS))
+
+    def _next_logits(self, token: mx.array) -> mx.array:
+        return self._fit(self._draft.extend(token))
+
+    def _fit(self, logits: mx.array) -> mx.array:
+        """The last row [1, V]: what it has beyond the vocabulary is cut, what it lacks has no odds."""
+        logits = logits[-1:]
+        lacking = self._vocab_size - logits.shape[-1]
+        if lacking > 0:
+            return mx.pad(logits, [(0, 0), (0, lacking)], constant_values=-mx.inf)
+        return logits[:, : self._vocab_size]
+
+    def commit(self, context: Sequence[int], hidden: mx.array | None = None) -> None:
+        if self._began:  # while a prompt is still being read, an earlier reply's caches wait for `prefill`
+            # All emitted tokens but the last were this drafter's own, so what it has read of them stays.
+            self._draft.commit(context, len(context) - 1)
+
+    def release(self) -> None:
+        super().release()
+        self._draft.release()
+
+
+class MtpDrafter(StepwiseDrafter):
+    """A head trained with the target, which drafts from the target's own hidden states and keeps none of its own.
+
+    Its first token comes from the pass that reads the accepted tokens with the target's states; each further one from
+    what the pass before it carried on.
+    """
+
+    name = MTP.name
+
+    def __init__(self, head: CachedHead, target: CachedModel, rule: AcceptanceRule) -> None:
+        super().__init__(rule)
+        self._head, self._target = head, target
+        self._step: Step | None = None
+
+    def keeps(self, context: Sequence[int]) -> int:
+        return self._head.reuse(context)
+
+    def ready(self, context: Sequence[int]) -> bool:
+        return self._head.follows(context)
+
+    def prefill(self, context: Sequence[int]) -> Iterator[int]:
+        """The target reads again what the head has not read: states that nobody handed over are kept nowhere."""
+        self._started = None
+        kept = self._head.reuse(context)
+        self._target.commit(context, max(min(kept, len(context) - 2), 0))
+        for _ in read_together(self._target, self, context):
+            yield self._target.length
+
+    def commit(self, context: Sequence[int], hidden: mx.array | None = None) -> None:
+        if hidden is not None:
+            self._head.hand_over(context, hidden)
+
+    def propose(self, context: Sequence[int], k: int) -> Draft:
+        return super().propose(context, k) if self._head.follows(context) else NOTHING
+
+    def _first_logits(self, context: Sequence[int]) -> mx.array:
+        self._step = self._head.first()
+        return self._head.logits(self._step.scored)
+
+    def _next_logits(self, token: mx.array) -> mx.array:
+        assert self._step is not None
+        self._step = self._head.next(token, self._step.carried)
+        return self._head.logits(self._step.scored)
+
+
+def make_model(parts: Parts) -> Drafter:
+    """The drafter of the pair's draft model; one that drafts nothing where the pair has none."""
+    return ModelDrafter(parts.draft, parts.target.vocab_size, parts.rule) if parts.draft else Drafter()
+
+
+def make_head(parts: Parts) -> Drafter:
+    """The drafter of the pair's head; one that drafts nothing where the pair has none."""
+    return MtpDrafter(parts.head, parts.target, parts.rule) if parts.head else Drafter()
