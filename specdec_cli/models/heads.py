@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from specdec_cli.errors import NotAvailable, Refused
-from specdec_cli.models.checkpoint import SIDECARS, Checkpoint, Header, Stored, read_checkpoint, read_header, read_json
+from specdec_cli.models.checkpoint import (
+    Checkpoint,
+    Header,
+    Stored,
+    read_checkpoint,
+    read_header,
+    read_json,
+    sidecar_kind,
+)
 from specdec_cli.models.packing import Packing, packing_of
 
 PREFIX = re.compile(r"^(?:language_model\.|model\.)*mtp\.")
@@ -63,18 +71,9 @@ class Family:
 
 
 QWEN = Family("Qwen3-Next to 3.8", frozenset())
-NEXTN = {
-    "eh_proj": "fc",
-    "enorm": "pre_fc_norm_embedding",
-    "hnorm": "pre_fc_norm_hidden",
-    "shared_head.norm": "norm",
-}
-MIMO = {
-    "input_proj": "fc",
-    "token_layernorm": "pre_fc_norm_embedding",
-    "hidden_layernorm": "pre_fc_norm_hidden",
-    "final_layernorm": "norm",
-}
+OWN = ("fc", "pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm")
+NEXTN = dict(zip(("eh_proj", "enorm", "hnorm", "shared_head.norm"), OWN, strict=True))
+MIMO = dict(zip(("input_proj", "token_layernorm", "hidden_layernorm", "final_layernorm"), OWN, strict=True))
 COPIES = frozenset({"embed_tokens.weight", "shared_head.head.weight"})
 AFTER_THE_TRUNK = re.compile(r"^(?:language_model\.|model\.)*layers\.\d+\.")
 MTP_LAYERS = re.compile(r"^(?:model\.)?mtp_layers\.\d+\.")
@@ -100,31 +99,6 @@ FOREIGN = {
     "MiMo": re.compile(r"mtp_layers\.\d+\.|(^|\.)mtp\..*\binput_proj\."),
     "Nemotron-H": re.compile(r"(^|\.)mtp\..*\bmixer\."),
 }
-
-
-def family_of(names: Iterable[str], model_type: str, source: str) -> tuple[Family, dict[str, str]] | None:
-    """The family other than Qwen's that a head among `names` is of, and its own names; None where there is no head.
-
-    `model_type` is what its configuration says; `source` is for messages. Raises: Refused for a head that is not known.
-    """
-    names, own_type = list(names), re.sub(r"[_-]?(mtp|nextn)$", "", model_type)
-    for family in KNOWN:
-        found = family.own_names(names, source) if own_type in family.model_types else {}
-        if found:
-            return family, found
-    for foreign, pattern in FOREIGN.items():
-        if known := next((name for name in names if pattern.search(name)), None):
-            raise Refused(
-                f"{source} ({model_type}) has a head of the {foreign} family ({known}), "
-                "which specdec does not know yet",
-                OTHERWISE,
-            )
-    return None
-
-
-def is_foreign(name: str) -> bool:
-    """Whether a tensor of that name is of a head other than Qwen's."""
-    return any(pattern.search(name) for pattern in FOREIGN.values())
 
 
 # Configuration keys that announce heads, with their number.
@@ -234,12 +208,13 @@ def head_in(checkpoint: Checkpoint, headers: Mapping[Path, Header]) -> HeadFiles
     tensors, family = prefixed or _bare(headers), QWEN
     shift = _is_zero_centred(headers, bool(prefixed))
     if not set(QWEN_PARTS[:3]) & set(tensors):
-        other = family_of(names, str(checkpoint.text_config.get("model_type")), checkpoint.name)
-        if other is None:
-            _refuse_unknown(checkpoint, tensors, len(headers))
+        own_type, shift = re.sub(r"[_-]?(mtp|nextn)$", "", str(checkpoint.text_config.get("model_type"))), False
+        known = ((one, one.own_names(names, checkpoint.name)) for one in KNOWN if own_type in one.model_types)
+        family, parts = next((found for found in known if found[1]), (QWEN, {}))
+        if not parts:
+            _refuse_unknown(checkpoint, names, tensors, len(headers))
             return None
-        family, shift = other[0], False
-        tensors = {own: names[name] for own, name in other[1].items()}
+        tensors = {own: names[name] for own, name in parts.items()}
     _require_readable(checkpoint.name, tensors)
     return HeadFiles(checkpoint.name, tensors, checkpoint.text_config, shift, checkpoint.declared_dtype, family=family)
 
@@ -256,18 +231,12 @@ def read_head(folder: Path, name: str) -> HeadFiles:
     return found
 
 
-def announces_head_only(config: Mapping[str, Any]) -> bool:
-    """Whether a configuration says that its folder holds a head and no model."""
-    labels = [str(config.get("model_type")), *map(str, config.get("architectures") or ())]
-    return any(SIDECARS["MTP"].search(label) for label in labels)
-
-
 def is_for_a_head(folder: Path, name: str) -> bool:
     """Whether `folder` holds a head and no model, by its weights or its own word; of the latter `read_head` complains.
 
     Raises: NotAvailable if it has no configuration that can be read.
     """
-    return is_head_only(folder) or announces_head_only(read_json(folder / "config.json", name))
+    return is_head_only(folder) or sidecar_kind(read_json(folder / "config.json", name)) == "MTP"
 
 
 def is_head_only(folder: Path) -> bool:
@@ -283,7 +252,8 @@ def is_head_only(folder: Path) -> bool:
 
 
 def _is_of_a_head(name: str) -> bool:
-    return bool(PREFIX.match(name)) or name in QWEN_PARTS[1:3] or is_foreign(name)
+    foreign = any(pattern.search(name) for pattern in FOREIGN.values())
+    return bool(PREFIX.match(name)) or name in QWEN_PARTS[1:3] or foreign
 
 
 def head_files(folder: Path) -> list[Path]:
@@ -316,12 +286,14 @@ def _is_zero_centred(headers: Mapping[Path, Header], prefixed: bool) -> bool:
     return prefixed and not any(header.metadata.get("format") == "mlx" for header in headers.values())
 
 
-def _refuse_unknown(checkpoint: Checkpoint, tensors: Mapping[str, Stored], files: int) -> None:
+def _refuse_unknown(checkpoint: Checkpoint, names: Iterable[str], tensors: Mapping[str, Stored], files: int) -> None:
     """Raises: Refused for a head of no family that is known, NotAvailable for one that is announced and not there."""
-    if tensors:
+    foreign = ((kind, name) for kind, pattern in FOREIGN.items() for name in names if pattern.search(name))
+    kind, name = next(foreign, ("", next((stored.name for stored in tensors.values()), "")))
+    if name:
+        which = f"of the {kind} family" if kind else "of a kind"
         raise Refused(
-            f"{checkpoint.name} has an MTP head of a kind that specdec does not know (it has "
-            f"{next(iter(tensors.values())).name})",
+            f"{checkpoint.name} ({checkpoint.model_type}) has a head {which} ({name}), which specdec does not know",
             OTHERWISE,
         )
     for key in ANNOUNCING:

@@ -24,7 +24,7 @@ from specdec_cli.engine.sampling.constraint import Constraint
 from specdec_cli.kinds import DrafterKind, K, made
 from specdec_cli.meter import CostMemo
 from specdec_cli.request import MAX_K
-from specdec_cli.session.cost_file import CostStore, MemoryCostStore
+from specdec_cli.session.cost_file import CostStore
 
 # Costs change with the length of the context: a measurement at another length is only an assumption.
 CONTEXT_TOKENS = (1024, 4096, 16384, 65536)
@@ -53,7 +53,8 @@ class DraftController:
         head: CachedHead | None = None,
     ) -> None:
         self._target, self._draft, self._head = target, draft, head
-        self._store, self._identity, self._now = store or MemoryCostStore(), identity, now
+        self._store: CostStore = {} if store is None else store
+        self._identity, self._now = identity, now
         self._reload_seconds = reload_seconds
         self._adaptive: dict[str, Adaptive] = {}
         self._lookups = LookupAcceptance()
@@ -91,7 +92,7 @@ class DraftController:
     def known_costs(self) -> CostMemo:
         """Costs of rounds in plain steps at this length of context, as earlier replies and runs found them."""
         if self._situation not in self._round_costs:
-            values = self._store.read(f"{self._identity} · {ROUNDS} · {self._situation}")
+            values = self._store.get(f"{self._identity} · {ROUNDS} · {self._situation}")
             self._round_costs[self._situation] = CostMemo.from_dict(values or {}, self._now())
         return self._round_costs[self._situation]
 
@@ -103,10 +104,9 @@ class DraftController:
         """Write the measurements to the store."""
         for situation, adaptive in self._adaptive.items():
             if adaptive.costs.ready:
-                self._store.write(f"{self._identity} · {situation}", adaptive.to_dict(self._now()))
+                self._store[f"{self._identity} · {situation}"] = adaptive.to_dict(self._now())
         if (found := self._round_costs.get(self._situation)) and found.costs:
-            key = f"{self._identity} · {ROUNDS} · {self._situation}"
-            self._store.write(key, found.to_dict(self._now()))
+            self._store[f"{self._identity} · {ROUNDS} · {self._situation}"] = found.to_dict(self._now())
 
     def _ratio(self, draft: CachedModel | CachedHead | None) -> float:
         """Weights that a draft step reads over those of the target."""
@@ -127,14 +127,12 @@ class DraftController:
         self, kind: DrafterKind, draft: CachedModel | CachedHead | None, prompt: Sequence[int], max_tokens: int
     ) -> Adaptive:
         """The controller of this kind at this length of context. Without anything that learns it drafts nothing."""
-        situation = f"{self._learner(kind, draft)} · {_situation(prompt)}"
+        # Kinds that use the pair's draft share its measurements.
+        situation = f"{'draft' if draft else kind.name} · {_situation(prompt)}"
         max_k = MAX_K if draft or kind.learns else 0
         if situation not in self._adaptive:
-            self._adaptive[situation] = self._remembered(situation, max_k) or Adaptive(
-                self._assume_costs(draft),
-                max_k,
-                reload_seconds=self._reload_seconds,
-            )
+            known, costs = self._remembered(situation, max_k), self._assume_costs(draft)
+            self._adaptive[situation] = known or Adaptive(costs, max_k, reload_seconds=self._reload_seconds)
         adaptive = self._adaptive[situation]
         if isinstance(draft, CachedHead):  # it reads the prompt with the target, and keeps up with plain rounds
             adaptive.begin(max_tokens, most_unread=MOST_WAITING)
@@ -142,15 +140,11 @@ class DraftController:
             adaptive.begin(max_tokens, len(prompt))
         return adaptive
 
-    def _learner(self, kind: DrafterKind, draft: CachedModel | CachedHead | None) -> str:
-        """Kinds that use the pair's draft share its measurements."""
-        return "draft" if draft else kind.name
-
     def _remembered(self, situation: str, max_k: int) -> Adaptive | None:
         """The controller of another length of context in this session, else the one an earlier run wrote down."""
         learner = situation.partition(" ")[0]
         here = [known.to_dict(self._now()) for name, known in self._adaptive.items() if name.startswith(learner)]
-        values = here[-1] if here else self._store.read(f"{self._identity} · {situation}")
+        values = here[-1] if here else self._store.get(f"{self._identity} · {situation}")
         if values is None:
             return None
         try:

@@ -32,7 +32,7 @@ from specdec_cli.models.tokenizer import Message, Tokenizer
 from specdec_cli.models.tool_calls import ToolCall
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request, effective, request_of, require_lookups, require_valid
-from specdec_cli.session.cost_file import CostStore, MemoryCostStore
+from specdec_cli.session.cost_file import CostStore, Values
 from specdec_cli.session.drafting import DraftController
 from specdec_cli.session.meter import GainMeter
 from specdec_cli.session.slot import Slot
@@ -81,7 +81,7 @@ class LoadedPair:
     tokenizer: Tokenizer
     first: Slot
     generation_config: Mapping[str, Any] = field(default_factory=dict)
-    costs: CostStore = field(default_factory=MemoryCostStore)
+    costs: CostStore = field(default_factory=dict[str, Values])
     identity: str = ""
     reload_seconds: float = 0.0
     residency: Residency = field(default_factory=Residency)

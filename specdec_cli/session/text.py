@@ -8,9 +8,8 @@ from typing import Any
 
 from specdec_cli.errors import DoesNotFit, UsageError
 from specdec_cli.events import Finish, FinishReason, Round, RoundDone
-from specdec_cli.models.pieces import Between, unwatched
 from specdec_cli.models.text import Repetition, StopStrings
-from specdec_cli.models.tokenizer import Message, TextStream, Tokenizer
+from specdec_cli.models.tokenizer import Between, Message, TextStream, Tokenizer, unwatched
 from specdec_cli.stats import Stats
 
 # A prediction may be so many contexts long: an answer resembles a part of it. A context without end counts as this.

@@ -50,22 +50,6 @@ def test_after_kill_9_in_mid_file_the_half_is_refused_and_the_next_pull_complete
     assert ask(server, home, VERIFY) == []
 
 
-def test_what_came_and_was_not_compared_never_speaks(server, home):
-    """Killed between the bytes and their comparison, a pull leaves a model that is whole by its looks."""
-    commit = server.commit(NAME, model())
-    ask(server, home, PULL)
-    (kept,) = (repository(home) / ".specdec").iterdir()
-    kept.write_text('{"version": 1, "files": []}')
-    (repository(home) / "refs" / "main").unlink()
-    code = f"result = hub.locate('org/tiny', '{commit}').name"
-    answer = ask(server, home, code)
-    assert answer["message"] == (f"{ONE} of {NAME} was not compared with the Hub's checksum: a pull was broken off")
-    assert ask(server, home, LOCATE)["message"] == f"{NAME} is neither a folder here nor in the model cache"
-    server.forget()
-    assert [ask(server, home, PULL), ask(server, home, code)] == [commit, commit]
-    assert server.fetched() == {}
-
-
 def test_an_interrupted_update_leaves_the_model_that_worked_before(server, home):
     """huggingface_hub moves the branch before the files come; then a broken pull takes the old model away."""
     old = server.commit(NAME, model())

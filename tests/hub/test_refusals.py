@@ -31,10 +31,10 @@ REFUSALS = [
         403,
         {"X-Error-Message": "Access to this resource is disabled."},
         "the Hub has disabled {name} (403)",
-        "read why at {page}, or use another model",
+        "read why at {page}",
     ),
     (429, {}, LIMITED, "wait a few minutes; hf auth login raises the limit"),
-    (429, {"RateLimit": '"api";r=0;t=55', "Retry-After": "1"}, LIMITED, "wait 55 s and try again"),
+    (429, {"RateLimit": '"api";r=0;t=55', "Retry-After": "1"}, LIMITED, "wait 55 s"),
     (503, {}, TROUBLE, "try later, {url} is not well now"),
     (418, {}, "the Hub answers 418 for {name}: Client error '418 I'm a Teapot' for url '{api}'", "look at {page}"),
 ]

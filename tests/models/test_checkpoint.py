@@ -105,7 +105,6 @@ ILL_TYPED = {
     "architectures": ("Qwen", 'architectures is "Qwen", and a list is expected'),
     "text_config": ("x", 'text_config is "x", and an object is expected'),
     "quantization": ([4], r"quantization is \[4\], and an object is expected"),
-    "max_position_embeddings": ("many", 'max_position_embeddings is "many", and a number is expected'),
 }
 
 
@@ -114,26 +113,6 @@ def test_an_ill_typed_configuration_is_named_with_key_and_value(folder, key):
     value, reason = ILL_TYPED[key]
     with pytest.raises(NotAvailable, match=reason):
         read_checkpoint(configure(folder, **{key: value}), "m")
-
-
-@pytest.mark.parametrize("value", [["model.safetensors"], {"a": 5}])
-def test_an_index_whose_shards_are_no_names(folder, value):
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": value}))
-    with pytest.raises(NotAvailable, match=r"model.safetensors.index.json of m is wrong: weight_map holds"):
-        read_checkpoint(folder, "m")
-
-
-def test_weights_that_are_a_link_to_nothing_or_a_folder(folder):
-    """They ended in exit 1 and `FileNotFoundError`."""
-    weights = folder / "model.safetensors"
-    weights.unlink()
-    weights.symlink_to("gone")
-    with pytest.raises(NotAvailable, match=r"model.safetensors of m is a link to gone, which is not there"):
-        read_checkpoint(folder, "m")
-    weights.unlink()
-    weights.mkdir()
-    with pytest.raises(NotAvailable, match=r"model.safetensors of m is a folder"):
-        read_checkpoint(folder, "m")
 
 
 @pytest.mark.parametrize("value", ["abc", [2, "x"], True])

@@ -15,8 +15,7 @@ def told(target: Side, draft: Side | None, chip: str = "Apple M4") -> list[str]:
     return [sentence for sentence in advise(target, draft, chip) if sentence != SHORT_ANSWERS]
 
 
-def test_parameters_are_those_counted_and_else_come_from_bytes_and_bits():
-    assert Side(1_072_000_000, {"dtype": "bfloat16"}, 268_000_000).billions == pytest.approx(0.268)
+def test_parameters_come_from_bytes_and_bits():
     assert side(8.0, FOUR_BITS).billions == pytest.approx(8.0)
     assert side(8.0, {}).billions == pytest.approx(8.0)
     assert Side(21_000_000, {"dtype": "float32"}).billions == pytest.approx(0.00525)

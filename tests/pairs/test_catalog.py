@@ -17,7 +17,7 @@ KNOWN = Registry({"small": SMALL, "big": BIG}, None)
 def _memory(monkeypatch, tmp_path):
     monkeypatch.setattr(catalog, "physical_bytes", lambda: 16 * GB)
     monkeypatch.setattr(catalog, "confirmed_file", lambda: tmp_path / "cache" / "confirmed.json")
-    monkeypatch.setattr(catalog, "_model_bytes", lambda name, revision: None)
+    monkeypatch.setattr(catalog, "_disk_bytes", lambda name, revision: None)
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
 
 
@@ -39,7 +39,7 @@ def hub(monkeypatch, answers):
 def test_a_size_comes_from_the_disk_then_the_hub_then_models_toml(monkeypatch):
     assert catalog.size_bytes(SMALL, {}) == 4 * GB
     assert catalog.size_bytes(SMALL, {"org/small": 5 * GB}) == 6 * GB
-    monkeypatch.setattr(catalog, "_model_bytes", lambda name, revision: 7 if name == "org/tiny" else None)
+    monkeypatch.setattr(catalog, "_disk_bytes", lambda name, revision: 7 if name == "org/tiny" else None)
     assert catalog.size_bytes(SMALL, {"org/small": 5, "org/tiny": 5}) == 12
 
 
@@ -78,7 +78,7 @@ def test_confirmed_answers_are_kept_and_a_vanished_model_is_forgotten(monkeypatc
     hub(monkeypatch, {"org/a": None, "org/b": None})
     catalog.confirm(["org/a", "org/b"])
     hub(monkeypatch, {"org/b": NotAvailable("gone", "")})
-    assert catalog.confirm(["org/b"]) == [catalog.Confirmation("org/b", None, "gone")]
+    assert catalog.confirm(["org/b"]) == {"org/b": "gone"}
     assert catalog.confirmed() == {"org/a": 123}
 
 

@@ -1,4 +1,4 @@
-"""Pulling and removing whole pairs. The Hub is five functions, the screen a list of what it showed."""
+"""Pulling and removing whole pairs. The Hub is four functions, the screen a list of what it showed."""
 
 from __future__ import annotations
 
@@ -46,8 +46,6 @@ class Hub:
         self.cached = False
         self.fetched: list[str] = []
         self.damaged: dict[str, list[Problem]] = {}
-        self.discarded: list[str] = []
-        self.uncompared_bytes = 0
         self.fault: BaseException | None = None
         self.spelled: dict[str, str] = {}
 
@@ -66,9 +64,6 @@ class Hub:
         for file in snapshot.files:
             progress(file.path, file.size_bytes, file.size_bytes)
 
-    def discard(self, snapshot, problems):
-        self.discarded += [problem.path for problem in problems]
-
 
 @pytest.fixture
 def screen():
@@ -81,11 +76,9 @@ def hub(monkeypatch, files):
     here = Hub()
     monkeypatch.setattr(pulling, "locate_pair", here.locate)
     monkeypatch.setattr(pulling, "check_pair", lambda *_: SimpleNamespace(obstacles=here.obstacles))
-    for name in ("fetch", "discard"):
-        monkeypatch.setattr(pulling.hub, name, getattr(here, name))
+    monkeypatch.setattr(pulling.hub, "fetch", here.fetch)
     monkeypatch.setattr(pulling.hub, "free_bytes", lambda: 43 * 10**8)
     monkeypatch.setattr(pulling.hub, "check_space", lambda snapshots: None)
-    monkeypatch.setattr(pulling.hub, "uncompared_bytes", lambda snapshots: here.uncompared_bytes)
     monkeypatch.setattr(pulling.hub, "verify", lambda snapshot: here.damaged.get(snapshot.name, []))
     monkeypatch.setattr(pulling, "registry", lambda: load_registry(*files))
     monkeypatch.setattr(pulling, "user_file", lambda: files[1])
@@ -155,7 +148,7 @@ def test_force_goes_on_where_memory_is_short(hub, screen):
 # --verify
 
 
-def test_a_damaged_file_is_discarded_and_the_pair_is_not_remembered(hub, screen, files):
+def test_a_damaged_file_is_told_and_the_pair_is_not_remembered(hub, screen, files):
     hub.damaged = {"org/tiny": [Problem("model.safetensors", "a" * 64, "b" * 64)]}
     with pytest.raises(NotAvailable) as error:
         pull(screen, verify=True)
@@ -163,7 +156,6 @@ def test_a_damaged_file_is_discarded_and_the_pair_is_not_remembered(hub, screen,
         "1 of 2 files of org/tiny were damaged and are removed, first model.safetensors: "
         "bbbbbbbbbbbb instead of aaaaaaaaaaaa"
     )
-    assert hub.discarded == ["model.safetensors"]
     assert not files[1].exists()
 
 

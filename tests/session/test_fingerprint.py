@@ -6,10 +6,8 @@ import shutil
 import pytest
 
 from specdec_cli.models.checkpoint import read_checkpoint
-from specdec_cli.pairs.local import model_folder
-from specdec_cli.session import fingerprint
-from specdec_cli.session.fingerprint import fingerprint_of
-from specdec_cli.session.load import load
+from specdec_cli.pairs.local import Draft, model_folder
+from specdec_cli.session.load import fingerprint_of, load
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +23,7 @@ def folder(demo, tmp_path):
 
 
 def of(demo, folder, slot=None):
-    return fingerprint_of(slot or demo.first, read_checkpoint(folder, "t"), read_checkpoint(folder, "d"), None)
+    return fingerprint_of(slot or demo.first, read_checkpoint(folder, "t"), Draft(read_checkpoint(folder, "d")))
 
 
 def test_other_parts_and_other_types_of_cache_are_others(demo):
@@ -48,7 +46,7 @@ def test_another_date_size_or_place_is_another(demo, folder, tmp_path):
 
 def test_another_version_is_another(demo, folder, monkeypatch):
     found = [of(demo, folder)]
-    monkeypatch.setattr(fingerprint, "SCHEMA", 99)
+    monkeypatch.setattr("specdec_cli.session.load.SCHEMA", 99)
     found.append(of(demo, folder))
     monkeypatch.setattr("specdec_cli.engine.device.versions", lambda: {"mlx": "0", "mlx-lm": "0"})
     found.append(of(demo, folder))

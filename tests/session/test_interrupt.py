@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -59,26 +58,6 @@ def test_what_ends_the_program_unwinds_so_that_the_terminal_is_restored(number):
         finally:
             restored.append(True)
     assert (ended.value.code, restored) == (128 + number, [True])
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_that_comes_in_a_finalizer_ends_the_program_all_the_same(number, capsys):
-    """The bug: Python drops what a handler raises there, and wrote a traceback of its own."""
-
-    def wait(seconds):
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            pass
-
-    class Finalized:
-        def __del__(self):
-            signal.raise_signal(number)
-
-    with pytest.raises((SystemExit, KeyboardInterrupt)) as ended, unwinding():
-        Finalized()
-        wait(10.0)
-    assert isinstance(ended.value, KeyboardInterrupt) or ended.value.code == 128 + number
-    assert capsys.readouterr() == ("", "")
 
 
 def test_a_second_signal_does_not_break_off_the_restoring():

@@ -13,7 +13,6 @@ from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
 from specdec_cli.session import load as session_load
-from specdec_cli.session.cost_file import MemoryCostStore
 from specdec_cli.session.load import beside, load, load_weights
 
 
@@ -117,7 +116,7 @@ def test_what_does_not_fit_is_refused_before_any_weight_is_read(tiny_pair, tmp_p
 
 def test_costs_are_kept_apart_by_models_revisions_and_cache_precision(tiny_pair):
     target, draft = map(str, tiny_pair)
-    store = MemoryCostStore()
+    store = {}
     found = load(Pair("tiny", target, draft), costs=store)
     assert found.costs is store and target in found.identity and "kv full" in found.identity
     pinned = load(Pair("tiny", target, draft, target_revision="v1"))
