@@ -56,12 +56,11 @@ def parse_header(path: Path, text: bytes) -> Header:
     """The header `text` of the file `path`, which may be elsewhere. Raises: NotAvailable if it is damaged."""
     try:
         values = jsonfile.parse_object(text)
-        metadata, tensors, end = values.pop("__metadata__", {}), {}, 0
+        metadata, tensors = values.pop("__metadata__", {}), {}
         for name, entry in values.items():
             begin, last = map(int, entry["data_offsets"])
             tensors[name] = Stored(path, name, str(entry["dtype"]), tuple(map(int, entry["shape"])), last - begin)
-            end = max(end, last)
-        return Header(tensors, metadata, 8 + len(text) + end)
+        return Header(tensors, metadata, 8 + len(text) + sum(stored.size_bytes for stored in tensors.values()))
     except (ValueError, OverflowError, KeyError, TypeError, AttributeError) as error:
         raise NotAvailable(f"{path.name} is damaged: its header cannot be read", AGAIN) from error
 

@@ -52,7 +52,8 @@ class Family:
         Raises: Refused for a head of several layers.
         """
         names = list(names)
-        layers = sorted({found[0] for name in names if (found := self.layer.match(name)) and self._marks(name)})
+        matched = ((self.layer.match(name), name) for name in names)
+        layers = sorted({one[0] for one, name in matched if one and name[one.end() :].startswith(self.mark)})
         if len(layers) > 1:
             raise Refused(
                 f"the MTP head of {source} has {len(layers)} layers ({layers[0]}* and {layers[1]}*), and specdec knows "
@@ -61,9 +62,6 @@ class Family:
             )
         parts = {name.removeprefix(layers[0]): name for name in names if name.startswith(layers[0])} if layers else {}
         return {self._rename(part): name for part, name in parts.items() if part not in self.copies}
-
-    def _marks(self, name: str) -> bool:
-        return self.layer.sub("", name, count=1).startswith(self.mark)
 
     def _rename(self, part: str) -> str:
         base, dot, end = part.rpartition(".")
@@ -186,18 +184,16 @@ class HeadFiles:
 def find_head(checkpoint: Checkpoint) -> HeadFiles | None:
     """The head among the files of `checkpoint`, None if there is none and none is announced.
 
-    Raises: NotAvailable for a head that is announced but not there, incomplete, damaged or of a number type that cannot
-    be read; Refused for one of a family that specdec does not know.
+    Raises: NotAvailable for a head that is announced but not there, incomplete or of a number type that cannot be read;
+    Refused for one of a family that specdec does not know.
     """
     headers = {path: read_header(path) for path in head_files(checkpoint.folder)}
     found = head_in(checkpoint, headers)
     for path in found.files if found else ():
-        if path.stat().st_size < headers[path].file_bytes:
-            raise NotAvailable(
-                f"{path.name} of {checkpoint.name} is cut short: {path.stat().st_size} of {headers[path].file_bytes} "
-                "bytes, and it holds an MTP head",
-                "delete the file and download it again",
-            )
+        size_bytes, needed_bytes = path.stat().st_size, headers[path].file_bytes
+        if size_bytes < needed_bytes:
+            about = f"{path.name} of {checkpoint.name} is cut short: {size_bytes} of {needed_bytes} bytes"
+            raise NotAvailable(f"{about}, and it holds an MTP head", "delete the file and download it again")
     return found
 
 
@@ -248,12 +244,9 @@ def is_head_only(folder: Path) -> bool:
         names = [name for path in head_files(folder) for name in read_header(path).tensors]
     except NotAvailable:
         return False
-    return bool(names) and not any(TRUNK.match(name) for name in names) and any(map(_is_of_a_head, names))
-
-
-def _is_of_a_head(name: str) -> bool:
-    foreign = any(pattern.search(name) for pattern in FOREIGN.values())
-    return bool(PREFIX.match(name)) or name in QWEN_PARTS[1:3] or foreign
+    of_heads = (PREFIX, *FOREIGN.values())
+    alone = any(name in QWEN_PARTS[1:3] or any(kind.search(name) for kind in of_heads) for name in names)
+    return alone and not any(map(TRUNK.match, names))
 
 
 def head_files(folder: Path) -> list[Path]:
@@ -266,12 +259,10 @@ def _bare(headers: Mapping[Path, Header]) -> dict[str, Stored]:
     folders: dict[Path, dict[str, Stored]] = {}
     for path, header in headers.items():
         folders.setdefault(path.parent, {}).update(header.tensors)
-    apart = [dict(header.tensors) for header in headers.values()]
-    return next((found for found in [*folders.values(), *apart] if _is_bare_head(found)), {})
-
-
-def _is_bare_head(tensors: Mapping[str, Stored]) -> bool:
-    return set(QWEN_PARTS[1:3]) <= set(tensors) and not any("embed_tokens" in name for name in tensors)
+    for found in [*folders.values(), *(dict(header.tensors) for header in headers.values())]:
+        if set(QWEN_PARTS[1:3]) <= set(found) and not any("embed_tokens" in name for name in found):
+            return found
+    return {}
 
 
 def _is_zero_centred(headers: Mapping[Path, Header], prefixed: bool) -> bool:

@@ -97,7 +97,6 @@ class Tokenizer:
         """Ids of plain text, with the begin-of-sequence token where the model wants one.
 
         `between` is told how long the text is at least, and may end its encoding.
-
         Raises: UsageError for text with a byte that is not UTF-8.
         """
         begin, end = self._frame
@@ -161,7 +160,6 @@ class Tokenizer:
         of functions, as the template expects them. Special tokens are the template's own: what spells one in a text is
         letters. But of what the assistant said earlier only the tokens that end an answer are certain to be letters;
         the others may be what it generated, and are read as such. `between` is that of `encode`.
-
         Raises: UsageError if the template refuses these messages, as some do with a system message, or fails, if a last
         message of the assistant's has no text or calls functions, and for text with a byte that is not UTF-8.
         """

@@ -98,10 +98,7 @@ def load_registry(packaged: Path, users: Path) -> Registry:
 
 
 def read_registry(path: Path, source: str) -> Registry:
-    """One models.toml.
-
-    Raises: UsageError with file, line and the nearest known key.
-    """
+    """One models.toml. Raises: UsageError with file, line and the nearest known key."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

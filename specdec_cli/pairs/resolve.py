@@ -41,7 +41,6 @@ def resolve_pair(
     A `name` that no pair has, and that is a Hub id or an existing folder, is a target.
     A draft beside --pair takes the place of that pair's draft. A target alone takes the draft that a known pair lists
     for it. With `here` that draft must need no download; otherwise a cached model whose tokenizer agrees is taken.
-
     Raises: UsageError for a draft without a target, or for two targets; NotAvailable for an unknown name.
     """
     if target is None and name is None and draft is not None:

@@ -5,6 +5,7 @@ An assumption weighs one measured round, whether it comes from sizes or from an 
 
 from __future__ import annotations
 
+import contextlib
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -54,8 +55,7 @@ class DraftController:
     ) -> None:
         self._target, self._draft, self._head = target, draft, head
         self._store: CostStore = {} if store is None else store
-        self._identity, self._now = identity, now
-        self._reload_seconds = reload_seconds
+        self._identity, self._now, self._reload_seconds = identity, now, reload_seconds
         self._adaptive: dict[str, Adaptive] = {}
         self._lookups = LookupAcceptance()
         self._situation = ""
@@ -145,12 +145,9 @@ class DraftController:
         learner = situation.partition(" ")[0]
         here = [known.to_dict(self._now()) for name, known in self._adaptive.items() if name.startswith(learner)]
         values = here[-1] if here else self._store.get(f"{self._identity} · {situation}")
-        if values is None:
-            return None
-        try:
-            return Adaptive.from_dict(values, self._now(), max_k, self._reload_seconds)
-        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
-            return None  # nonsense in a file: measured anew, and written over
+        with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
+            return Adaptive.from_dict(values, self._now(), max_k, self._reload_seconds) if values else None
+        return None  # nonsense in a file: measured anew, and written over
 
 
 def _situation(prompt: Sequence[int]) -> str:

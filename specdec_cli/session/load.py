@@ -164,7 +164,6 @@ def load(
     Nothing is downloaded. The draft is loaded only where `drafter` uses one. `kv_bits` quantizes the KV caches of
     both. `costs` remembers costs from run to run. `tell` hears of a head that does not draft, or is read unlike its
     family. With `reserve_tokens` the pair is refused if it does not fit with caches that long.
-
     Raises: NotAvailable, Refused, DoesNotFit; UsageError for an unknown drafter.
     """
     if drafter is not None and drafter not in DRAFTERS:
@@ -187,10 +186,7 @@ def load(
 
 
 def beside(loaded: LoadedPair, draft: str, revision: str | None = None) -> LoadedPair:
-    """The target of `loaded` with another draft, whose weights are read from `draft`.
-
-    Raises: NotAvailable, Refused.
-    """
+    """The target of `loaded` with another draft, whose weights are read from `draft`. Raises: NotAvailable, Refused."""
     target = read_checkpoint(locate(loaded.pair.target, loaded.pair.target_revision), loaded.pair.target)
     found = read_draft(locate(draft, revision), draft, target)
     if found.head:

@@ -45,9 +45,7 @@ Cancelled = Callable[[], bool]
 def read_prompt(
     target: CachedModel, drafter: Drafter, context: Sequence[int], clock: Clock, cancelled: Cancelled
 ) -> Generator[Reading | Prefill, None, tuple[bool, float]]:
-    """`target` reads all but the last token of `context`, a chunk a step; returns whether that was cancelled, and its
-    seconds.
-    """
+    """`target` reads all but the last token of `context`, a chunk a step; returns (whether cancelled, seconds)."""
     began = clock()
     target.reuse(context)
     # A head that lacks states which the target would not compute again lets it read more.
@@ -112,10 +110,8 @@ class LoadedPair:
         Raises: UsageError for a tokenizer of another kind.
         """
         if not self._vocabularies:
-            tokenizer = self.tokenizer
-            self._vocabularies.append(
-                Vocabulary.of_model(tokenizer.to_json(), self.first.target.vocab_size, tokenizer.stop_tokens)
-            )
+            text, rows = self.tokenizer.to_json(), self.first.target.vocab_size
+            self._vocabularies.append(Vocabulary.of_model(text, rows, self.tokenizer.stop_tokens))
         return self._vocabularies[0]
 
     def text_tokens(self, text: str) -> list[int]:
@@ -129,7 +125,6 @@ class LoadedPair:
 
         `thinks` false asks the template to leave thinking out, where it knows how. `tools` are JSON schemas of
         functions, as the template expects them.
-
         Raises: UsageError if the template refuses these messages, or if there are tools and no template.
         """
         return conversation_tokens(self.tokenizer, self.names[0], messages, thinks, tools)
@@ -226,7 +221,6 @@ class Session:
         A `prompt` of text becomes one message of the user, or with `raw` is continued as it is; ids are taken as they
         are, and with `raw` the answer continues their text. `options` are fields of Request and sampling values by
         name, in place of a `request`: `k=4, max_tokens=64, temperature=0.8`.
-
         Raises: UsageError for an empty prompt, unknown options and values out of bounds, DoesNotFit for a prompt that
         fills the context; DoesNotFit or SpecdecError if the device fails. The next reply is as a fresh session's.
         """
@@ -285,7 +279,7 @@ class Session:
         """The values in effect in the reply to `prompt`, which may have `max_tokens`."""
         values, meant = self.effective(request), self.drafting(request)
         draft = (self.slot.draft or self.slot.head) if meant.kind.by_network else None
-        caches = {"target": self.slot.target.cache_kinds}
+        models = {"target": self.slot.target} | ({"draft": draft} if draft else {})
         return Start(
             target=self.names[0],
             draft=self.names[1] if draft else None,
@@ -300,7 +294,7 @@ class Session:
             context_limit=self.context_limit(request),
             dtype=self.dtype,
             device=device.backend(),
-            caches={**caches, "draft": draft.cache_kinds} if draft else caches,
+            caches={role: model.cache_kinds for role, model in models.items()},
             sampling=values | {"logit_bias": request.logit_bias},
             constraint=request.constraint.kind if request.constraint else None,
             unenforced=unenforced(request.constraint),
@@ -338,7 +332,6 @@ class Session:
         """The request's constraint at the beginning of the answer, if it has one.
 
         A model that thinks may do so first: the constraint is of what comes behind.
-
         Raises: UsageError for one that cannot be enforced, and for stop strings that could cut its answer.
         """
         constraint = request.constraint
@@ -369,8 +362,6 @@ class Session:
                 f"--logit-bias {never[0]}=-inf beside {shape.flag} may rule out all that the {shape.noun} allows",
                 f"make it finite: --logit-bias {never[0]}=-100",
             )
-        if len(never) == vocab_size:
-            raise UsageError(f"--logit-bias rules out all {vocab_size} tokens", "leave at least one")
         values = self.effective(request)
         top_k = int(values.pop("top_k"))
         return Sampling(**values, top_k=top_k, logit_bias=request.logit_bias)
@@ -384,11 +375,8 @@ class Session:
             raise UsageError("the prompt is empty: 0 tokens", "give some text: specdec run 'def read_lines(path):'")
         rows = self.slot.target.vocab_size
         if (foreign := max(prompt)) >= rows or (foreign := min(prompt)) < 0:
-            raise UsageError(
-                f"the prompt holds the token {self.piece(foreign)!r} with the id {foreign}, and the target has {rows} "
-                "rows",
-                "leave that token out of the prompt",
-            )
+            token = f"the token {self.piece(foreign)!r} with the id {foreign}"
+            raise UsageError(f"the prompt holds {token}, and the target has {rows} rows", "leave that token out")
         limit = self.context_limit(request)
         if limit is None:
             return request.max_tokens

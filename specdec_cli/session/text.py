@@ -106,11 +106,5 @@ class Writer:
             shown, hit = self._stops.feed(self._stream.finish())
             tail = shown if hit else shown + self._stops.finish()
         text = "".join(self._texts) + tail
-        return Finish(
-            reason=reason,
-            text=text,
-            tokens=tuple(self._tokens),
-            text_tail=tail,
-            stats=stats.to_dict(),
-            complete=complete,
-        )
+        tokens, values = tuple(self._tokens), stats.to_dict()
+        return Finish(reason=reason, text=text, tokens=tokens, text_tail=tail, stats=values, complete=complete)

@@ -91,13 +91,6 @@ def test_one_flipped_byte_on_the_way_is_refused_with_the_files_name_and_never_sp
     assert [done[0] for done in commands(server, root, ["pull", "tiny"], SPEAK["run"])] == [0, 0]
 
 
-def test_a_mirror_without_digests_is_compared_with_its_etags(server, root, files):
-    server.commit(NAME, files)
-    server.tells_sizes = False
-    server.fail("corrupt", rf"GET .*{WEIGHTS}", at=5000)
-    assert refused(command(server, root, "pull", "tiny"))[0].startswith(f"{WEIGHTS} of {NAME} came altered")
-
-
 # In the cache
 
 

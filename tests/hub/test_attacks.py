@@ -142,18 +142,6 @@ def test_a_commit_that_is_none_is_refused(server, home, where):
     assert all(told in answers[name][1] for name in lies)
 
 
-def test_a_file_whose_name_leads_out_is_no_part_of_the_model(server, home):
-    words = ["../x.json", "a\\..\\x.json", "a\0.json"]
-    lies = dict(zip(publish(server, len(words)), words, strict=True))
-
-    def lie(info):
-        info["siblings"].append({"rfilename": lies[info["id"]], "size": 1, "blobId": "a" * 40})
-        return info
-
-    server.lie_listed = lie
-    assert attack(server, home, lies) == {name: [] for name in lies}
-
-
 def test_an_answer_that_is_json_but_no_models_is_told_in_two_lines(server, home):
     """A list in place of an object, or a file without a name, was a traceback."""
     bodies = [[], {"siblings": [{}]}, {"siblings": [{"rfilename": 5}], "sha": "a" * 40}, {"siblings": 3}, "x", None]
@@ -164,35 +152,9 @@ def test_an_answer_that_is_json_but_no_models_is_told_in_two_lines(server, home)
     assert sum("does not answer like a Hub" in answer[1] for answer in answers.values()) >= 5
 
 
-@pytest.mark.parametrize("revision", ["../../../victim.txt", "/etc"])
-def test_a_revision_that_leads_out_of_its_folder_is_refused_without_a_call(server, home, revision):
-    """refs/<revision> was written wherever a copied --target-revision led, and read from there."""
-    before = tree(home.parent, home / "hub")
-    for code in (f"hub.resolve('org/m0', {revision!r})", f"hub.locate('org/m0', {revision!r})"):
-        answer = ask(server, home, code)
-        assert (answer["exit"], "org/m0 can have no revision" in answer["message"]) == (3, True)
-    assert (server.calls(), tree(home.parent, home / "hub")) == ([], before)
-
-
 def test_a_pinned_commit_answered_with_another_is_refused(server, home):
     (name,) = publish(server, 1)
     asked, (given,) = "c" * 40, server.repos[name]
     server.refs[name, asked] = given
     answer = ask(server, home, f"hub.resolve({name!r}, {asked!r})")
     assert answer["message"] == f'the Hub answers with commit "{given}" of {name} when asked for {asked}'
-
-
-def test_removing_a_model_leaves_another_whose_commit_has_the_same_name(server, home):
-    """The library looked for the commit in all repositories, and removed the first that had it."""
-    names = publish(server, 6)
-    server.lie_listed = lambda info: info | {"sha": "d" * 40}
-    server.lie_headers = lambda asked, headers: (
-        headers | ({"X-Repo-Commit": "d" * 40} if "X-Repo-Commit" in headers else {})
-    )
-    for name in names:
-        (files,) = server.repos[name].values()
-        server.repos[name]["d" * 40] = files
-    code = EACH.format(names=names) + f"\nhub.remove(hub.removal({names[3]!r}))"
-    assert ask(server, home, code) == {name: [] for name in names}
-    left = {path.name for path in (home / "hub").glob("models--*")}
-    assert left == {f"models--org--m{i}" for i in range(6) if i != 3}

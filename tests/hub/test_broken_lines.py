@@ -10,9 +10,7 @@ from fakes.hub_client import ask
 from fakes.hub_model import (
     AGAIN,
     LOCATE,
-    MODEL_FILES,
     NAME,
-    ONE,
     PULL,
     SHARD_BYTES,
     TWO,
@@ -23,19 +21,9 @@ from fakes.hub_model import (
     repository,
     shard,
     unanswered,
-    unavailable,
 )
 
 pytestmark = pytest.mark.slow  # a server, and a process for each question
-
-
-def test_one_cut_connection_is_survived_from_where_it_broke(server, home):
-    commit = server.commit(NAME, model())
-    server.fail("cut", f"GET /cdn.*{ONE}", times=1, at=2 << 20)
-    assert ask(server, home, PULL) == commit
-    assert held(home, commit) == expected(model())
-    ranges = [r.range for r in server.log if r.method == "GET" and r.path.endswith(ONE) and "/cdn/" in r.path]
-    assert ranges == [None, f"bytes={2 << 20}-"]
 
 
 def test_after_a_pull_that_was_cut_for_good_only_the_unfinished_file_is_fetched_again(server, home):
@@ -51,18 +39,6 @@ def test_after_a_pull_that_was_cut_for_good_only_the_unfinished_file_is_fetched_
     server.forget()
     assert ask(server, home, PULL) == commit
     assert server.fetched() == {TWO: SHARD_BYTES}
-    assert held(home, commit) == expected(model())
-
-
-def test_a_body_shorter_than_the_file_is_refused_and_leaves_no_blob(server, home):
-    commit = server.commit(NAME, model())
-    server.fail("short", f"GET /cdn.*{TWO}", at=SHARD_BYTES - 1)
-    assert ask(server, home, PULL) == unavailable(
-        f"a file of {NAME} ended after {SHARD_BYTES - 1} of its {SHARD_BYTES} bytes", AGAIN
-    )
-    assert sorted(path.suffix for path in repository(home).glob("blobs/*")) == [""] * (len(MODEL_FILES) - 1)
-    server.forget()
-    assert ask(server, home, PULL) == commit
     assert held(home, commit) == expected(model())
 
 

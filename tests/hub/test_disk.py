@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from fakes.hub_client import ask
-from fakes.hub_model import LOCATE, NAME, PULL, VERIFY, model
+from fakes.hub_model import NAME, PULL, model
 
 pytestmark = pytest.mark.slow  # a server, and a process for each question
 
@@ -51,11 +51,3 @@ def test_free_space_is_compared_for_both_models_together(server, home):
         "hint": "free some space (specdec rm NAME), or set HF_HOME to a folder on a bigger disk",
         "exit": 5,
     }
-
-
-def test_a_cache_for_reading_only_still_serves_what_it_holds(server, small_disk):
-    small = {"config.json": b"{}", "model.safetensors": b"w" * 1000}
-    commit = server.commit(NAME, small)
-    ask(server, small_disk, PULL)
-    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
-    assert [ask(server, small_disk, code) for code in (PULL, LOCATE, VERIFY)] == [commit, commit, []]

@@ -8,17 +8,14 @@ import time
 
 import pytest
 
-from fakes.hub_client import ask, finish, start
+from fakes.hub_client import ask, start
 from fakes.hub_model import (
     LOCATE,
     NAME,
-    ONE,
     PULL,
     SHARD_BYTES,
     TWO,
     VERIFY,
-    expected,
-    held,
     model,
     partly,
     repository,
@@ -69,13 +66,3 @@ def test_what_a_killed_pull_left_behind_is_removed_once_it_is_old(server, home):
     os.utime(old, (time.time() - 3600,) * 2)
     ask(server, home, PULL)
     assert (old.exists(), fresh.exists()) == (False, True)
-
-
-def test_two_pulls_at_once_both_end_well_with_one_cache(server, home):
-    commit = server.commit(NAME, model())
-    server.fail("slow", "GET /cdn", seconds=0.005)
-    both = [start(server, home, PULL) for _ in range(2)]
-    assert [finish(process) for process in both] == [commit, commit]
-    assert held(home, commit) == expected(model())
-    assert ask(server, home, VERIFY) == []
-    assert {path: server.fetched()[path] for path in (ONE, TWO)} == {ONE: SHARD_BYTES, TWO: SHARD_BYTES}

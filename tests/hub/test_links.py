@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 
 from fakes.hub_client import ask, tree
@@ -28,14 +26,6 @@ def lead_out(home, path):
     """`path` becomes a link to a file outside the cache."""
     path.unlink()
     path.symlink_to(home.parent / "victim.txt")
-
-
-def test_a_models_folder_may_itself_be_a_link_to_a_bigger_disk(server, home, snapshot):
-    """People move big models: that link is theirs, and what lies behind it is the model's folder."""
-    folder = home / "hub" / "models--org--tiny"
-    shutil.move(folder, home.parent / "neighbour" / "moved")
-    folder.symlink_to(home.parent / "neighbour" / "moved")
-    assert ask(server, home, LOCATE) == snapshot.name
 
 
 def test_removing_one_commit_removes_no_file_that_its_links_lead_to(server, home, snapshot):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fakes.hub_client import ask
-from fakes.hub_model import LOCATE, MODEL_BYTES, NAME, ONE, PULL, model, partly, repository, unavailable
+from fakes.hub_model import LOCATE, MODEL_BYTES, NAME, PULL, model, partly, unavailable
 
 pytestmark = pytest.mark.slow  # a server, and a process for each question
 
@@ -44,18 +44,6 @@ def test_offline_a_missing_model_is_refused_without_a_call(server, home, code, e
         f"{NAME} is neither a folder here nor in the model cache", f"specdec pull --target {NAME}"
     )
     assert server.calls() == []
-
-
-def test_a_snapshot_that_lost_a_shard_is_never_half_a_model(server, home):
-    commit = server.commit(NAME, model())
-    ask(server, home, PULL)
-    (repository(home) / "snapshots" / commit / ONE).unlink()
-    told = partly(f"1 file missing, first {ONE}", f"specdec pull --target {NAME}")
-    assert ask(server, home, LOCATE) == told
-    assert ask(server, home, "hub.resolve('org/tiny', offline=True)") == told
-    server.forget()
-    assert ask(server, home, PULL) == commit
-    assert server.fetched() == {}  # the blob was still there
 
 
 def test_another_tools_partial_download_is_seen_through_its_listing(server, home):

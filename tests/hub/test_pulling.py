@@ -11,7 +11,6 @@ import pytest
 from fakes.hub_client import CLIENT, ask, environment
 from fakes.hub_model import (
     LOCATE,
-    MODEL_BYTES,
     MODEL_FILES,
     NAME,
     ONE,
@@ -41,18 +40,6 @@ def test_a_second_pull_asks_for_the_commit_and_fetches_no_bytes(server, home):
     server.forget()
     assert ask(server, home, PULL) == commit
     assert server.calls() == ["GET /api/models/org/tiny"]
-
-
-def test_what_will_be_downloaded_is_known_before_it_is(server, home):
-    commit = server.commit(NAME, model())
-    code = "s = hub.resolve('org/tiny'); result = [s.commit, s.revision, s.total_bytes, s.download_bytes, s.files]"
-    *sizes, files = ask(server, home, code)
-    assert sizes == [commit, "main", MODEL_BYTES, MODEL_BYTES]
-    assert server.calls() == ["GET /api/models/org/tiny"]
-    ask(server, home, PULL)
-    *sizes, files_after = ask(server, home, code)
-    assert sizes == [commit, "main", MODEL_BYTES, 0]
-    assert files_after == [text.replace("cached=False", "cached=True") for text in files]
 
 
 def test_a_new_commit_fetches_only_the_files_that_changed(server, home):

@@ -10,7 +10,6 @@ from fakes.hub_model import (
     MODEL_BYTES,
     MODEL_FILES,
     NAME,
-    ONE,
     PULL,
     SHARD_BYTES,
     TWO,
@@ -61,15 +60,6 @@ def test_removing_one_commit_keeps_what_the_other_shares(server, home):
     assert held(home, new) == expected(newer)
     assert ask(server, home, LOCATE) == new
     assert ask(server, home, VERIFY) == []
-
-
-def test_a_broken_repository_folder_can_still_be_removed(server, home):
-    commit = server.commit(NAME, model())
-    ask(server, home, PULL)
-    (repository(home) / "snapshots" / commit / ONE).resolve().unlink()
-    plan = "p = hub.removal('org/tiny'); result = [p.commits, p.freed_bytes == hub.remove(p)]"
-    assert ask(server, home, plan) == [[], True]
-    assert not repository(home).exists()
 
 
 def test_removing_what_is_not_here_says_so(server, home):

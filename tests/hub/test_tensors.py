@@ -68,13 +68,6 @@ def test_the_head_comes_and_nothing_else_does(server, home, place):
     assert sorted(path.name for path in place.parent.iterdir()) == ["config.json", "model.safetensors", "source.json"]
 
 
-def test_a_broken_connection_goes_on_where_it_broke(server, home, place):
-    server.commit(NAME, repository())
-    server.fail("cut", f"GET .*{LAST}", at=100_000, times=4)
-    assert fetch(server, home, place) == str(place.parent)
-    assert (load_file(place)["mtp.layers.0.q.weight"] == HEAD["mtp.layers.0.q.weight"]).all()
-
-
 def test_a_server_that_ignores_ranges_is_refused_before_its_bytes_flow(server, home, place):
     server.commit(NAME, repository())
     server.fail("whole", f"GET .*{BIG}")

@@ -118,15 +118,6 @@ def test_a_pair_is_remembered_as_the_hub_spells_it(hub, screen, files):
     assert load_registry(*files).pairs["New"].models == (("org/new", None), ("org/tiny", None))
 
 
-def test_a_listed_pair_by_another_spelling_is_that_pair(hub, screen, files):
-    pull(screen, Pair("B", "ORG/B", None))
-    assert "b is here and is now the default pair" in screen.shown[-1]
-    assert set(load_registry(*files).pairs) == {"a", "b"}
-    hub.spelled = {"ORG/B": "org/b"}
-    pull(screen, Pair("b", "ORG/B", None))
-    assert screen.shown[-1].startswith("b is here")  # and not: b already names another pair
-
-
 # What stops one
 
 

@@ -3,7 +3,6 @@
 import json
 import re
 from dataclasses import replace
-from itertools import zip_longest
 
 import pytest
 from jsonschema import validate
@@ -77,20 +76,6 @@ def test_the_next_reply_is_free_again(session):
 def test_a_stop_string_beside_it_is_refused(session):
     with pytest.raises(UsageError, match="could cut an answer that must have the shape of a schema"):
         reply(session, stop=("}",))
-
-
-@pytest.mark.slow
-def test_two_conversations_that_take_turns_keep_their_own_places(session):
-    """Several answers to one prompt shared a matcher: vLLM #11312."""
-    prompt, one = session.raw_tokens("import json\n"), Request(max_tokens=60, k=3, constraint=CONSTRAINT)
-    other = replace(one, constraint=Constraint("regex", "[a-z]{4,9}( = [0-9]+){2}"))
-    pair = session.pair
-    alone = [list(pair.session().reply(prompt, request))[-1].text for request in (one, other, one)]
-    streams = [pair.session().reply(prompt, request) for request in (one, other, one)]
-    ends = {}
-    for turn in zip_longest(*streams):
-        ends |= {place: event for place, event in enumerate(turn) if event is not None}
-    assert [ends[place].text for place in range(3)] == alone
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """A memo on disk: what was written is read, and nothing it holds or lacks does harm."""
 
 import json
-from threading import Thread
 
 import pytest
 
@@ -46,15 +45,6 @@ def test_the_least_recently_written_entries_go_first(path):
 def test_a_folder_that_cannot_be_written_is_no_reason_to_fail(tmp_path):
     (tmp_path / "file").write_text("")
     CostFile(tmp_path / "file" / "costs.json")["x"] = {}
-
-
-def test_programs_that_write_at_once_lose_nothing(path):
-    threads = [Thread(target=CostFile(path).__setitem__, args=(name, {"i": name})) for name in "abcdefgh"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [CostFile(path).get(name) for name in "abcdefgh"] == [{"i": name} for name in "abcdefgh"]
 
 
 GOOD = {"at": 0.0, "costs": {"verify": {"2": 1.2}, "draft": {"1": 0.1}, "prefill_token": 0.01, "doubt": 0.1}}

@@ -103,19 +103,6 @@ def test_a_later_run_starts_from_what_was_written_down(memory):
     assert length.costs.assumed.draft[2] == pytest.approx(0.2, rel=0.05)
 
 
-@pytest.mark.parametrize("name", ["ngram"])
-def test_a_later_run_without_a_draft_starts_from_what_was_written_down_too(memory, name):
-    """There is no K of a model to compare then."""
-    for _ in range(2):
-        one = drafting(memory, draft=None)
-        one.begin(kinds.drafting(name, "auto", False).kind, "auto", RULE, [1] * 10, 500)
-        for adaptive in one._adaptive.values():
-            taught(adaptive)
-            assert adaptive.next() == 0
-        assert one._adaptive
-        one.remember()
-
-
 def first_k(drafting, tokens=40):
     """The first K over 0 of a plain reply of so many tokens to a prompt of 100; 0 if there was none."""
     _, length = begun(drafting, prompt_tokens=100, max_tokens=tokens)
@@ -171,13 +158,3 @@ def test_what_rounds_cost_in_plain_steps_is_kept_for_the_next_run_and_context(me
     assert later.known_costs().costs["model", 4].log == 0.6
     begun(later, prompt_tokens=5000, k=4)
     assert later.known_costs() == CostMemo()
-
-
-def test_a_draft_that_nothing_could_make_pay_gives_its_memory_back():
-    one = drafting()
-    _, length = begun(one)
-    length.costs.assumed.verify.update({2: 1.99, 9: 9.5})  # an M1
-    for index in range(4):
-        length.next()
-        length.observe(Round(index, "none", (), 0, 7, (7,), 0.0, 1.0))
-    assert length.released and length.next() == 0

@@ -87,11 +87,6 @@ def test_it_drafts_from_a_file_of_its_own_in_no_index_and_from_a_subfolder(folde
     assert [(round.draft, round.accepted) for round in ours] == [(round.draft, round.accepted) for round in theirs]
 
 
-@pytest.mark.parametrize("drafter", ["model", "none"])
-def test_nobody_looks_for_a_head_for_other_drafters(folders, drafter):
-    assert loaded(folders[1], drafter=drafter).head_kind is None
-
-
 def test_a_head_that_is_misread_by_its_layout_is_read_as_it_agrees(folders, tmp_path):
     """Its file says that it was converted, and its norms were not: the mistake of three runtimes."""
     folder = write_checkpoint(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 import time
 
@@ -30,18 +29,3 @@ def test_a_short_wait_does_nothing_then_or_later():
         pass
     time.sleep(0.3)
     assert not seen
-
-
-def test_an_alarm_set_before_is_put_back():
-    seen = []
-    before = signal.signal(signal.SIGALRM, lambda *_: seen.append("mine"))
-    old = signal.setitimer(signal.ITIMER_REAL, 0.05)
-    try:
-        with when_idle(lambda: seen.append("idle"), 10):
-            time.sleep(0.1)
-        assert not seen
-        time.sleep(0.1)
-        assert seen == ["mine"]
-    finally:
-        signal.signal(signal.SIGALRM, before)
-        signal.setitimer(signal.ITIMER_REAL, *old)
