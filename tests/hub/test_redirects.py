@@ -36,15 +36,6 @@ def test_the_cdn_that_holds_the_weights_never_hears_the_token(server, home):
     assert tokens(server) == ONLY_THE_HUB
 
 
-def test_a_redirect_to_another_host_is_followed_without_the_token(server, home):
-    commit = server.commit(NAME, FILES)
-    server.moved = ("/api/models/org/tiny", server.cdn_url)
-    server.lie_headers = lambda asked, headers: headers | {"X-Repo-Commit": commit}
-    assert ask(server, home, PULL, **TOKEN) == commit
-    assert None in tokens(server)["elsewhere"]
-    assert tokens(server) == ONLY_THE_HUB
-
-
 def test_a_mirror_s_xet_store_is_not_asked(server, home):
     """hf_xet takes any folder for a store, and the token to any address that a header names."""
     pytest.importorskip("hf_xet")

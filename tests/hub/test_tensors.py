@@ -76,24 +76,6 @@ def test_a_server_that_ignores_ranges_is_refused_before_its_bytes_flow(server, h
     assert not place.exists()
 
 
-def test_bytes_that_are_not_there_are_refused(server, home, place):
-    server.commit(NAME, repository())
-    server.fail("short", f"GET .*{LAST}", at=5_000)
-    found = fetch(server, home, place)
-    assert found["exit"] == 3 and "the server answers 206: bytes 0-7/5000" in found["message"]
-    assert not place.exists()
-
-
-def test_another_commit_is_refused(server, home, place):
-    server.commit(NAME, repository())
-    server.lie_headers = lambda path, headers: (
-        headers | ({"X-Repo-Commit": "f" * 40} if path.endswith(LAST) and "X-Repo-Commit" in headers else {})
-    )
-    found = fetch(server, home, place)
-    assert found["exit"] == 3 and "f" * 40 in found["message"]
-    assert not place.exists()
-
-
 def test_a_header_that_is_none_is_refused(server, home, place):
     server.commit(NAME, repository(**{LAST: b"<html>no</html>" + b" " * 500}))
     found = fetch(server, home, place)

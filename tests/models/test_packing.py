@@ -15,10 +15,6 @@ def packing(**config):
     return packing_of(Checkpoint("m", Path("m"), {"model_type": "x", "text_config": text, **config}, ()))
 
 
-def test_a_model_in_16_bits_packs_nothing():
-    assert packing() is None
-
-
 def test_what_the_last_layer_says_of_a_matrix_holds_and_else_the_models_own_bits():
     values = {"group_size": 64, "bits": 4, "mode": "affine"}
     values |= {GATE.format(0): {"group_size": 64, "bits": 6}, GATE.format(3): {"group_size": 32, "bits": 8}}

@@ -10,6 +10,7 @@ import specdec_cli
 from fakes.schema_suite import accepts, bytes_vocabulary, counts, groups, keywords, spelled
 from specdec_cli.errors import UsageError
 from specdec_cli.models.grammar import unenforced
+from specdec_cli.models.schema import parse, unknown_keywords
 from specdec_cli.request import Constraint
 from tools.schema_table import table
 
@@ -125,3 +126,23 @@ def test_control_a_mask_that_is_too_narrow_or_too_wide_is_found(monkeypatch, cha
     assert judged(dict) == 0
     assert judged(lambda schema: schema | change) > 0
     assert judged(lambda schema: {}) > 0
+
+
+def test_unknown_keywords_are_found_in_every_part_and_names_of_properties_are_none():
+    schema = {
+        "type": "object",
+        "title": "x",
+        "x-order": 1,
+        "maxLenght": 3,
+        "properties": {"colour": {"type": "string", "nullable": True}, "maxLenght": {}},
+        "anyOf": [{"nullable": 1}, {"items": {"itmes": {}}}],
+        "const": {"frob": 1},
+    }
+    assert unknown_keywords(schema) == ("maxLenght", "nullable", "itmes")
+
+
+def test_a_schema_that_is_nested_too_deeply_is_refused_in_words():
+    """A request with one was a 500."""
+    schema = '{"properties": {"a": ' * 300 + "{}" + "}}" * 300
+    with pytest.raises(UsageError, match="the schema cannot be read: something in it is nested too deeply"):
+        parse(schema)

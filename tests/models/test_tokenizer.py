@@ -168,32 +168,6 @@ def test_values_that_transformers_refuses_do_not_keep_a_tokenizer_from_loading(t
     assert Tokenizer.load(folder, "m", config).encode("ab") == LOADED.encode("ab")
 
 
-@pytest.mark.parametrize(
-    ("kind", "declared"),
-    [
-        ("qwen3", None),
-        ("llama", "PreTrainedTokenizerFast"),
-        ("mistral", None),
-        ("gemma2", "LlamaTokenizer"),
-        ("riddle", "Qwen2Tokenizer"),
-        (None, None),
-    ],
-)
-def test_the_tokenizer_class_is_the_one_that_transformers_itself_takes(tmp_path, kind, declared):
-    from transformers import AutoTokenizer
-
-    folder = tiny_folder(tmp_path / "m")
-    config = {} if kind is None else {"model_type": kind}
-    (folder / "config.json").write_text(json.dumps(config))
-    values = json.loads((folder / "tokenizer_config.json").read_text())
-    values["tokenizer_class"] = declared
-    (folder / "tokenizer_config.json").write_text(json.dumps({k: v for k, v in values.items() if v}))
-    theirs = AutoTokenizer.from_pretrained(folder)
-    ours = Tokenizer.load(folder, "m", config)._wrapper._tokenizer
-    assert type(ours) is type(theirs)
-    assert ours.get_vocab() == theirs.get_vocab()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [["-q"], ["--json"], ["-q", "too long " * 200]], ids=["-q", "--json", "too long"])
 def test_transformers_says_nothing_on_stderr(more):

@@ -111,13 +111,6 @@ def test_an_interruption_says_what_is_kept(hub, screen, files):
     assert not files[1].exists()
 
 
-def test_a_pair_is_remembered_as_the_hub_spells_it(hub, screen, files):
-    """The bug: a Mac's disk takes Org/X and org/x for one folder, and `rm` and the list took them for two models."""
-    hub.spelled = {"ORG/New": "org/new", "Org/Tiny": "org/tiny"}
-    pull(screen, Pair("New", "ORG/New", "Org/Tiny"))
-    assert load_registry(*files).pairs["New"].models == (("org/new", None), ("org/tiny", None))
-
-
 # What stops one
 
 
@@ -157,14 +150,6 @@ def test_the_first_pair_becomes_the_default(hub, screen, files):
     pull(screen, Pair("a", "org/a", None))
     assert screen.shown[-1] == "a is here and is now the default pair: specdec run 'your prompt'"
     assert load_registry(*files).default_pair == "a"
-
-
-def test_a_name_that_means_other_models_is_left_to_them(hub, screen, files):
-    pull(screen, Pair("a", "org/other", "org/tiny"))
-    assert screen.shown[-1] == (
-        "here, but a already names another pair: specdec run --target org/other --draft org/tiny 'your prompt'"
-    )
-    assert not files[1].exists()
 
 
 # Removal

@@ -1,7 +1,5 @@
 """What rounds cost is kept from reply to reply and from run to run, and never trusted blindly."""
 
-import json
-
 import pytest
 
 from fakes.models import TINY, tiny_network
@@ -131,21 +129,6 @@ def test_another_pair_machine_or_age_does_not_believe_it(memory):
     assert 3 not in begun(drafting(memory, "another pair"))[1].costs.assumed.verify
     assert 3 not in begun(drafting(memory, at=1001.0 + BELIEVED_SECONDS))[1].costs.assumed.verify
     assert 3 not in begun(drafting(memory, at=999.0))[1].costs.assumed.verify  # written in the future
-
-
-@pytest.mark.parametrize(
-    "values",
-    [[], {"at": "x"}, {"at": 1000.0, "costs": {"verify": {"2": -1}, "draft": {}, "prefill_token": 1}}],
-)
-def test_nonsense_is_not_believed(memory, tmp_path, values):
-    one = drafting(memory)
-    taught(begun(one)[1])
-    one.remember()
-    path = tmp_path / "state" / "costs.json"
-    kept = json.loads(path.read_text())
-    kept["entries"] = dict.fromkeys(kept["entries"], values)
-    path.write_text(json.dumps(kept))
-    assert 3 not in begun(drafting(memory))[1].costs.assumed.verify
 
 
 def test_what_rounds_cost_in_plain_steps_is_kept_for_the_next_run_and_context(memory):

@@ -1,13 +1,18 @@
 """Ctrl-C as a request. The signals are raised in this process, and its own handlers come back."""
 
+from __future__ import annotations
+
+import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
 from specdec_cli.session import signals as interrupt
-from specdec_cli.session.signals import ENDING, TWICE_SECONDS, Interrupt, Presses, unwinding
+from specdec_cli.session.signals import ENDING, Interrupt, unwinding, when_idle
 
 
 def press(number=signal.SIGINT):
@@ -33,16 +38,6 @@ def _handlers_come_back():
 def test_the_first_press_is_a_request_and_the_second_ends_the_program():
     with Interrupt() as interrupt:
         assert not interrupt.requested()
-        press()
-        assert interrupt.requested()
-        with pytest.raises(KeyboardInterrupt):
-            press()
-
-
-def test_a_second_press_that_does_not_follow_the_first_is_a_request_again():
-    answers = iter([False, False, True])
-    with Interrupt(lambda: next(answers)) as interrupt:
-        press()
         press()
         assert interrupt.requested()
         with pytest.raises(KeyboardInterrupt):
@@ -100,11 +95,23 @@ def test_a_program_started_under_nohup_goes_on_when_the_terminal_closes():
         signal.signal(signal.SIGHUP, before)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "again"),
-    [([0.0], [False]), ([0.0, TWICE_SECONDS], [False, True]), ([0.0, 1.01, 1.5, 9.0], [False, False, True, False])],
-)
-def test_a_press_counts_as_a_second_one_within_a_second(seconds, again):
-    clock = iter(seconds)
-    presses = Presses(lambda: next(clock))
-    assert [presses.again() for _ in seconds] == again
+def test_a_wait_for_input_is_interrupted_for_it_and_goes_on():
+    reading, writing = os.pipe()
+    seen = []
+
+    def act():
+        seen.append(threading.current_thread())
+        os.write(writing, b"line\n")
+
+    with when_idle(act, 0.05):
+        assert os.read(reading, 100) == b"line\n"
+    os.close(reading), os.close(writing)
+    assert seen == [threading.main_thread()]
+
+
+def test_a_short_wait_does_nothing_then_or_later():
+    seen = []
+    with when_idle(lambda: seen.append(1), 0.2):
+        pass
+    time.sleep(0.3)
+    assert not seen
