@@ -19,20 +19,7 @@ from pathlib import Path
 from specdec_cli import jsonfile
 from specdec_cli.errors import NotAvailable, PartlyHere
 from specdec_cli.format import count
-from specdec_cli.hub.cache import (
-    COMMIT,
-    DIGEST,
-    cached_spelling,
-    is_head,
-    is_wanted,
-    is_weights,
-    kept_head,
-    list_files,
-    repository,
-    require_hub_id,
-    require_revision,
-    snapshot_folder,
-)
+from specdec_cli.hub import cache
 from specdec_cli.hub.client import as_user_error
 from specdec_cli.kinds import HEAD
 
@@ -65,7 +52,7 @@ class RemoteFile:
 
     @property
     def is_weights(self) -> bool:
-        return is_weights(self.path)
+        return cache.is_weights(self.path)
 
     def difference(self, path: Path, read_weights: bool) -> Problem | None:
         """How the bytes at `path` differ from this file; weights are compared by their size unless they are read.
@@ -105,7 +92,7 @@ def read_record(name: str, commit: str) -> dict[str, RemoteFile]:
         values = jsonfile.read_object(_record(name, commit))
         files = [RemoteFile(file["path"], file["size_bytes"], file["digest"], True) for file in values["files"]]
         sound = values["version"] == VERSION and all(
-            is_wanted(f.path) and DIGEST.fullmatch(str(f.digest)) for f in files
+            cache.is_wanted(f.path) and cache.DIGEST.fullmatch(str(f.digest)) for f in files
         )
     except (OSError, ValueError, KeyError, TypeError):
         return {}
@@ -123,12 +110,12 @@ def write_record(name: str, commit: str, files: Iterable[RemoteFile]) -> None:
 
 def forget(name: str, commits: Iterable[str]) -> None:
     """Remove the records of these commits. Raises: OSError."""
-    for commit in filter(COMMIT.fullmatch, commits):
+    for commit in filter(cache.COMMIT.fullmatch, commits):
         _record(name, commit).unlink(missing_ok=True)
 
 
 def _record(name: str, commit: str) -> Path:
-    return repository(name) / ".specdec" / f"{commit}.json"
+    return cache.repository(name) / ".specdec" / f"{commit}.json"
 
 
 def problems(name: str, folder: Path) -> list[Problem]:
@@ -141,7 +128,7 @@ def problems(name: str, folder: Path) -> list[Problem]:
         missing = sorted(path for path in _expected_files(name, folder) if not (folder / path).is_file())
         return [Problem(path, "there", "missing") for path in missing]
     changed = (record[path].difference(folder / path, read_weights=False) for path in sorted(record))
-    added = [Problem(path, "nothing", "added") for path in list_files(folder) if path not in record]
+    added = [Problem(path, "nothing", "added") for path in cache.list_files(folder) if path not in record]
     return [*filter(None, changed), *added]
 
 
@@ -150,15 +137,15 @@ def _expected_files(name: str, folder: Path) -> set[str]:
     from huggingface_hub import get_cached_repo_tree
     from huggingface_hub.errors import CachedRepoTreeNotFoundError
 
-    expected = {path for path in list_files(folder) if (folder / path).is_symlink()} | {"config.json"}
+    expected = {path for path in cache.list_files(folder) if (folder / path).is_symlink()} | {"config.json"}
     with suppress(CachedRepoTreeNotFoundError):  # only some tools leave a listing
         listed = {file.path for file in get_cached_repo_tree(name, revision=folder.name)}
         # A head is fetched by specdec alone: other tools leave out what they do not read.
-        expected |= {path for path in listed if is_wanted(path) and not is_head(path)}
+        expected |= {path for path in listed if cache.is_wanted(path) and not cache.is_head(path)}
     shards = jsonfile.read_or_empty(folder / INDEX).get("weight_map")
     if isinstance(shards, dict):
-        return expected | {str(shard) for shard in shards.values() if is_wanted(str(shard))}
-    foreign = any(path.suffix in FOREIGN_WEIGHTS or is_weights(path.name) for path in folder.iterdir())
+        return expected | {str(shard) for shard in shards.values() if cache.is_wanted(str(shard))}
+    foreign = any(path.suffix in FOREIGN_WEIGHTS or cache.is_weights(path.name) for path in folder.iterdir())
     return expected if foreign else expected | {"model.safetensors"}
 
 
@@ -179,19 +166,19 @@ def locate(name: str, revision: str | None = None) -> Path:
             raise NotAvailable(f"{name} is outside specdec's own folder", "give the folder itself as a path")
         return folder
     if name.startswith(HEAD):
-        return kept_head(name)
+        return cache.kept_head(name)
     folder = Path(name).expanduser()
     if folder.is_dir():
         return folder
     if folder.exists():
         raise NotAvailable(f"{name} is a file, and a model is a folder", "give the folder that holds config.json")
-    require_hub_id(name)
-    return cached_folder(cached_spelling(name), revision)
+    cache.require_hub_id(name)
+    return cached_folder(cache.cached_spelling(name), revision)
 
 
 def cached_folder(name: str, revision: str | None = None) -> Path:
     """The complete snapshot of `name` at `revision` (None: main) in the cache. Raises: NotAvailable, PartlyHere."""
-    require_revision(name, revision)
+    cache.require_revision(name, revision)
     pull = f"{PULL} {name}" + (f" --target-revision {revision}" if revision else "")
     with as_user_error(name, revision):
         folder = _snapshot(name, revision)
@@ -222,16 +209,16 @@ def _partly(name: str, folder: Path, found: list[Problem], pull: str) -> PartlyH
 
 def _snapshot(name: str, revision: str | None) -> Path | None:
     """The snapshot of a revision. None means main, else the only one that a pull compared (by its commit)."""
-    if revision is not None and COMMIT.fullmatch(revision):
+    if revision is not None and cache.COMMIT.fullmatch(revision):
         commit = revision
     else:
-        ref = repository(name) / "refs" / (revision or "main")
+        ref = cache.repository(name) / "refs" / (revision or "main")
         commit = ref.read_text(encoding="utf-8").strip() if ref.is_file() else ""
-    if COMMIT.fullmatch(commit) and snapshot_folder(name, commit).is_dir():
-        return snapshot_folder(name, commit)
+    if cache.COMMIT.fullmatch(commit) and cache.snapshot_folder(name, commit).is_dir():
+        return cache.snapshot_folder(name, commit)
     if revision is not None or commit:
         return None
-    compared = [folder for folder in repository(name).glob("snapshots/*") if is_compared(name, folder)]
+    compared = [folder for folder in cache.repository(name).glob("snapshots/*") if is_compared(name, folder)]
     return compared[0] if len(compared) == 1 else None
 
 

@@ -11,22 +11,7 @@ from typing import TYPE_CHECKING
 
 from specdec_cli.errors import NotAvailable
 from specdec_cli.format import count
-from specdec_cli.hub.cache import (
-    COMMIT,
-    DIGEST,
-    DISTRUST,
-    cached_spelling,
-    is_head,
-    is_wanted,
-    is_weights,
-    list_files,
-    repository,
-    require_digest,
-    require_hub_id,
-    require_revision,
-    same_model,
-    snapshot_folder,
-)
+from specdec_cli.hub import cache
 from specdec_cli.hub.cached import RemoteFile, cached_folder, is_compared, read_record
 from specdec_cli.hub.client import LISTED, as_user_error, no_hub, prepare
 from specdec_cli.jsonfile import shown
@@ -62,21 +47,21 @@ class Snapshot:
     @property
     def weight_bytes(self) -> int:
         """Of the model; a head in files of its own is counted by itself."""
-        return sum(file.size_bytes for file in self.files if file.is_weights and not is_head(file.path))
+        return sum(file.size_bytes for file in self.files if file.is_weights and not cache.is_head(file.path))
 
     @property
     def head_files(self) -> tuple[RemoteFile, ...]:
         """The files for a head alone."""
-        return tuple(file for file in self.files if is_head(file.path))
+        return tuple(file for file in self.files if cache.is_head(file.path))
 
     @property
     def folder(self) -> Path:
         """The folder of the files, which need not exist yet."""
-        return snapshot_folder(self.name, self.commit)
+        return cache.snapshot_folder(self.name, self.commit)
 
     def places(self, file: RemoteFile) -> list[Path]:
         """Where the bytes of `file` may be: its blob, which another commit may have brought, and its place here."""
-        blobs = [] if file.digest is None else [repository(self.name) / "blobs" / file.digest]
+        blobs = [] if file.digest is None else [cache.repository(self.name) / "blobs" / file.digest]
         return [*blobs, self.folder / file.path]
 
 
@@ -87,15 +72,15 @@ def resolve(name: str, revision: str | None = None, *, offline: bool = False) ->
     No call is made when `offline`, under HF_HUB_OFFLINE, or for a complete commit that an earlier pull compared.
     Raises: NotAvailable, also for a repository without a model and for an invalid name, size or digest.
     """
-    require_hub_id(name)
-    require_revision(name, revision)
+    cache.require_hub_id(name)
+    cache.require_revision(name, revision)
     prepare()
-    name = cached_spelling(name)
+    name = cache.cached_spelling(name)
     from huggingface_hub import HfApi, constants
 
-    pinned = revision if revision is not None and COMMIT.fullmatch(revision) else None
+    pinned = revision if revision is not None and cache.COMMIT.fullmatch(revision) else None
     with as_user_error(name, revision):
-        is_here = pinned is not None and is_compared(name, snapshot_folder(name, pinned))
+        is_here = pinned is not None and is_compared(name, cache.snapshot_folder(name, pinned))
     if offline or constants.is_offline_mode() or is_here:
         return _read_cached(name, revision)
     with as_user_error(name, revision):
@@ -107,13 +92,13 @@ def resolve(name: str, revision: str | None = None, *, offline: bool = False) ->
         # JSON, but not a model's, or nested so deeply that it cannot be read.
         except (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, AssertionError) as error:
             raise no_hub(name) from error
-    if not (isinstance(commit, str) and COMMIT.fullmatch(commit)) or commit != (pinned or commit):
+    if not (isinstance(commit, str) and cache.COMMIT.fullmatch(commit)) or commit != (pinned or commit):
         raise NotAvailable(
-            f"the Hub answers with commit {shown(commit)} of {name} when asked for {pinned or 'one'}", DISTRUST
+            f"the Hub answers with commit {shown(commit)} of {name} when asked for {pinned or 'one'}", cache.DISTRUST
         )
-    name = cached_spelling(spelled) if same_model(name, spelled) else name
+    name = cache.cached_spelling(spelled) if cache.same_model(name, spelled) else name
     _require_model(name, paths)
-    files = [_checked(name, path, file) for path, file in zip(paths, listed, strict=True) if is_wanted(path)]
+    files = [_checked(name, path, file) for path, file in zip(paths, listed, strict=True) if cache.is_wanted(path)]
     LISTED[name, commit] = {file.path: file.digest for file in files}
     snapshot = Snapshot(name, commit, _order(files), revision or constants.DEFAULT_REVISION)
     with as_user_error(name, revision):
@@ -127,14 +112,14 @@ def _checked(name: str, path: str, listed: RepoSibling) -> RemoteFile:
     digest = listed.lfs.sha256 if listed.lfs else listed.blob_id
     size_bytes = (listed.lfs.size if listed.lfs else listed.size) or 0
     if not isinstance(size_bytes, int) or size_bytes < 0:
-        raise NotAvailable(f"the Hub gives {path} of {name} the size {shown(size_bytes)}", DISTRUST)
-    digest = None if digest is None else require_digest(name, path, digest)
+        raise NotAvailable(f"the Hub gives {path} of {name} the size {shown(size_bytes)}", cache.DISTRUST)
+    digest = None if digest is None else cache.require_digest(name, path, digest)
     return RemoteFile(path, size_bytes, digest)
 
 
 def _require_model(name: str, paths: list[str]) -> None:
     """Raises: NotAvailable for a repository that mlx-lm cannot load; nothing has been fetched yet."""
-    if not any(is_weights(path) for path in paths if is_wanted(path)):
+    if not any(cache.is_weights(path) for path in paths if cache.is_wanted(path)):
         others = sorted(path for path in paths if path.endswith(FOREIGN_WEIGHTS))
         raise NotAvailable(
             f"{name} has no model*.safetensors, only {others[0][:100] if others else count(len(paths), 'other file')}",
@@ -148,11 +133,11 @@ def _read_cached(name: str, revision: str | None) -> Snapshot:
     """The complete snapshot in the cache, with the digests of its record, else of its links. Raises: NotAvailable."""
     folder = cached_folder(name, revision)
     record, files = read_record(name, folder.name), []
-    for path in list_files(folder):
+    for path in cache.list_files(folder):
         place = folder / path
         # A blob has the name of its digest.
         blob = place.readlink().name if place.is_symlink() else ""
-        digest = record[path].digest if path in record else blob if DIGEST.fullmatch(blob) else None
+        digest = record[path].digest if path in record else blob if cache.DIGEST.fullmatch(blob) else None
         files.append(RemoteFile(path, place.stat().st_size, digest, True))
     return Snapshot(name, folder.name, _order(files), revision or folder.name, from_cache=True)
 

@@ -6,7 +6,8 @@ import pytest
 
 from fakes.hub_cache import COMMIT, NAME, PULL, place
 from specdec_cli.errors import NotAvailable
-from specdec_cli.hub.cached import PACKAGE, cached_spelling, locate
+from specdec_cli.hub.cache import cached_spelling
+from specdec_cli.hub.cached import PACKAGE, locate
 
 pytestmark = pytest.mark.usefixtures("cache")
 
