@@ -26,6 +26,7 @@ from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.errors import DoesNotFit, UsageError
 from specdec_cli.events import Event, Finish, FinishReason, Prefill, Reading, Start
 from specdec_cli.kinds import DrafterKind, Drafting, drafting, effective_rule
+from specdec_cli.meter import Meter
 from specdec_cli.models.grammar import Matcher, Vocabulary, require_uncut, unenforced
 from specdec_cli.models.text import StopStrings, Thinking
 from specdec_cli.models.tokenizer import Message, Tokenizer
@@ -250,7 +251,8 @@ class Session:
         tokenizer, stop_strings = self.pair.tokenizer, StopStrings(request.stop)
         stream, ends = tokenizer.stream(prompt if raw else ()), self.stop_tokens(request)
         writer = Writer(stream, stop_strings, tokenizer, request.stop_repetition, ends)
-        meter = GainMeter(self.slot.target, rule, context, self._controller.known_costs(), clock, max_tokens)
+        memo = self._controller.known_costs()
+        meter = GainMeter(self.slot.target, rule, context, Meter(memo), clock, max_tokens)
         rounds = decode(
             self.slot.target, drafter, rule, length, context, max_tokens, ends, meter.clock,
             lambda: halted or cancelled(), request.logprobs,

@@ -31,7 +31,7 @@ def memory(tmp_path):
 
 
 def drafting(memory=None, identity="a pair", at=1000.0, draft=DRAFT):
-    return DraftController(TARGET, draft, memory, identity, now=lambda: at)
+    return DraftController(TARGET, draft, memory or {}, identity, now=lambda: at)
 
 
 def begun(drafting, prompt_tokens=10, name="model", k="auto", max_tokens=500):
