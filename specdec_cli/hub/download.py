@@ -162,9 +162,6 @@ def _bar_class(file: RemoteFile, progress: Progress) -> Any:
 
         def __exit__(self, *_: object) -> None: ...
 
-        def __getattr__(self, name: str) -> Any:
-            return lambda *_, **__: None  # whatever else a bar can draw
-
         def update(self, count: float | None = 1) -> None:
             # The library goes back when a server ignores its Range; the reported bytes must not.
             nonlocal farthest
@@ -177,6 +174,10 @@ def _bar_class(file: RemoteFile, progress: Progress) -> Any:
             """Xet's bytes on the wire. They reach the file, and `update`, in flushes that can be a minute apart."""
             if (count or 0) > 0 and farthest < file.size_bytes:
                 progress(file.path, farthest, file.size_bytes)
+
+        def refresh(self, *_: object, **__: object) -> None: ...
+
+        set_postfix_str = set_transfer_postfix_str = set_description_str = close = refresh
 
     return Bar
 

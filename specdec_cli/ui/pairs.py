@@ -55,11 +55,9 @@ def _groups(rows: Sequence[PairRow]) -> dict[str, list[PairRow]]:
     found: dict[str, list[PairRow]] = {name: [] for name in (READY, TO_PULL, TOO_LARGE_HERE, GONE, TOO_LARGE)}
     for row in rows:
         large = row.fits is False
-        if row.downloaded:
-            heading = TOO_LARGE_HERE if large else READY
-        else:
-            heading = GONE if not row.pullable else TOO_LARGE if large else TO_PULL
-        found[heading].append(row)
+        absent = GONE if not row.pullable else TOO_LARGE if large else TO_PULL
+        here = TOO_LARGE_HERE if large else READY
+        found[here if row.downloaded else absent].append(row)
     return {heading: group for heading, group in found.items() if group}
 
 
