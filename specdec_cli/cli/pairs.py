@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -20,16 +20,20 @@ from specdec_cli.format import size
 from specdec_cli.pairs.pair import DEMO, Pair
 from specdec_cli.request import parse_k
 
-if TYPE_CHECKING:
-    from specdec_cli.pairs.pair import Registry
-    from specdec_cli.ui.pairs import PairRow
-
 app = typer.Typer()
 pairs_app = typer.Typer(invoke_without_command=True, help="The pairs specdec knows: sizes, here or not, fits or not.")
 app.add_typer(pairs_app, name="pairs")
 
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 PairName = Annotated[str, typer.Argument(metavar="NAME", help="A pair from models.toml.", autocompletion=pair_names)]
+
+
+def say(*lines: str) -> None:
+    """Each on a line of stderr."""
+    from specdec_cli.ui.pairs import print_line
+
+    for line in lines:
+        print_line(sys.stderr, line)
 
 
 @pairs_app.callback()
@@ -44,49 +48,21 @@ def pairs(
     if context.invoked_subcommand is not None:
         return
     from specdec_cli.machine import physical_bytes
-    from specdec_cli.pairs.catalog import confirm, hub_ids, partly_here, registry
-    from specdec_cli.ui.pairs import print_json, print_line, print_pairs
+    from specdec_cli.pairs import catalog
+    from specdec_cli.ui.pairs import print_json, print_pairs
 
-    known = registry()
+    known = catalog.registry()
     if online:
-        for answer in confirm(hub_ids(known)):
-            if answer.problem:
-                print_line(sys.stderr, f"{answer.name}: {answer.problem}")
-    rows = pair_rows(known)
+        say(*(f"{name}: {problem}" for name, problem in catalog.confirm(catalog.hub_ids(known)).items()))
+    rows = catalog.rows(known)
     if json:
         print_json(sys.stdout, [row.to_dict() for row in rows])
     else:
         print_pairs(sys.stdout, rows, physical_bytes(), every)
-    damaged = partly_here(model for pair in known.pairs.values() for model in pair.models)
-    for problem in damaged[1:]:
-        print_line(sys.stderr, f"{problem.message}; {problem.hint}")
+    damaged = catalog.partly_here(model for pair in known.pairs.values() for model in pair.models)
+    say(*(f"{problem.message}; {problem.hint}" for problem in damaged[1:]))
     if damaged:
         raise damaged[0]
-
-
-def pair_rows(known: Registry) -> list[PairRow]:
-    """What `specdec pairs` shows, in the order of models.toml."""
-    from specdec_cli.pairs.catalog import confirmed, estimated_bytes, fits, size_bytes, verified
-    from specdec_cli.pairs.local import can_be_pulled, missing
-    from specdec_cli.ui.pairs import PairRow
-
-    sizes = confirmed()
-    rows = []
-    for pair in known.pairs.values():
-        size, problem = size_bytes(pair, sizes), missing(pair)
-        estimate = estimated_bytes(pair, sizes) if size is None else None
-        rows.append(
-            PairRow(
-                pair=verified(pair, sizes),
-                size_bytes=size,
-                downloaded=problem is None,
-                fits=fits(pair, size or estimate),
-                default=pair.name == (known.default_pair or DEMO),
-                estimated_bytes=estimate,
-                pullable=problem is None or can_be_pulled(problem),
-            )
-        )
-    return rows
 
 
 @pairs_app.command("add")
@@ -100,23 +76,20 @@ def add(
     yes: Yes = False,
 ) -> None:
     """Add a pair of your own to your models.toml; an entry of that name is replaced only after a question."""
-    from specdec_cli.pairs import registry as models_toml
-    from specdec_cli.pairs.catalog import registry
-    from specdec_cli.pairs.local import can_be_pulled, missing
-    from specdec_cli.pairs.registry import user_file
-    from specdec_cli.ui.pairs import print_line
+    from specdec_cli.pairs import catalog
+    from specdec_cli.pairs.registry import add_pair, user_file
 
     new = _named_pair(name, models, k)
-    known = registry().pairs.get(name)  # a file that cannot be read is not added to
+    known = catalog.registry().pairs.get(name)  # a file that cannot be read is not added to
     if known is not None and known.models != new.models:
         ask(f"{name} is {known.described}. Replace it by {new.described}?", yes)
     elif known is not None:
         new = replace(known, k=new.k if k is not None else known.k)
-    models_toml.add_pair(user_file(), new)
-    print_line(sys.stderr, f"saved pair {name} ({user_file()})")
-    problem = missing(new)
-    if problem is not None and can_be_pulled(problem):
-        print_line(sys.stderr, f"it is not here yet: specdec pull {name}")
+    add_pair(user_file(), new)
+    say(f"saved pair {name} ({user_file()})")
+    problem = catalog.missing(new)
+    if problem is not None and catalog.can_be_pulled(problem):
+        say(f"it is not here yet: specdec pull {name}")
 
 
 def _named_pair(name: str, models: PairOptions, k: str | None) -> Pair:
@@ -149,27 +122,24 @@ def use(
     force: Annotated[bool, typer.Option("--force", help="Make it the default although it is not here.")] = False,
 ) -> None:
     """Make a pair the default, used when you give no --pair. One that is not here is pulled first, if you agree."""
-    from specdec_cli.pairs import registry as models_toml
     from specdec_cli.pairs.catalog import registry
-    from specdec_cli.pairs.registry import user_file
-    from specdec_cli.ui.pairs import print_line
+    from specdec_cli.pairs.registry import set_default, user_file
 
     pair = registry().find(name)
     if not force:
         _bring(pair, yes)
-    models_toml.set_default(user_file(), name)
-    print_line(sys.stderr, f"{name} is now the default pair")
+    set_default(user_file(), name)
+    say(f"{name} is now the default pair")
 
 
 def _bring(pair: Pair, yes: bool) -> None:
     """Pull what is missing of `pair`. Raises: NotAvailable where it may not or cannot be pulled."""
-    from specdec_cli.pairs.catalog import confirmed, size_bytes
-    from specdec_cli.pairs.local import can_be_pulled, missing
+    from specdec_cli.pairs import catalog
 
-    problem = missing(pair)
+    problem = catalog.missing(pair)
     if problem is None:
         return
-    if not can_be_pulled(problem):
+    if not catalog.can_be_pulled(problem):
         raise problem
     if not (yes or sys.stdin.isatty()):
         raise NotAvailable(
@@ -179,7 +149,7 @@ def _bring(pair: Pair, yes: bool) -> None:
     from specdec_cli.pairs.pull import pull
     from specdec_cli.ui.download import PullScreen
 
-    total = size_bytes(pair, confirmed())
+    total = catalog.size_bytes(pair, catalog.confirmed())
     ask(f"{pair.name} is not here{f' ({size(total)})' if total else ''}. Pull it now?", yes)
     pull(pair, PullScreen(sys.stderr), context_tokens=None, verify=False, force=False)
 
@@ -190,10 +160,8 @@ def remove(name: PairName, yes: Yes = False) -> None:
     """Take a pair out of your models.toml; a packaged pair of that name comes back. No model is deleted."""
     from specdec_cli.pairs import registry as models_toml
     from specdec_cli.pairs.catalog import is_local, registry
-    from specdec_cli.pairs.registry import packaged_file, read_registry, user_file
-    from specdec_cli.ui.pairs import print_line
 
-    known, file = registry(), user_file()
+    known, file = registry(), models_toml.user_file()
     pair = known.find(name)
     if pair.source != "yours":
         shipped = all(is_local(model) for model, _ in pair.models)
@@ -201,16 +169,16 @@ def remove(name: PairName, yes: Yes = False) -> None:
         hint = here if shipped else f"specdec rm {name} removes its downloaded files"
         raise UsageError(f"{name} is packaged with specdec; it is not in {file}", hint)
     ask(f"Take {name} ({pair.described}) out of {file}?", yes)
-    packaged = read_registry(packaged_file(), "packaged").pairs.get(name)
+    packaged = models_toml.read_registry(models_toml.packaged_file(), "packaged").pairs.get(name)
     was_default = known.default_pair == name and packaged is None
     if was_default:
         models_toml.set_default(file, None)  # first: a default pair without an entry would be an error
     models_toml.remove_pair(file, name)
-    print_line(sys.stderr, f"{name} is out of {file}; the models stay where they are")
+    say(f"{name} is out of {file}; the models stay where they are")
     if packaged is not None:
-        print_line(sys.stderr, f"the packaged {name} is back: {packaged.described}")
+        say(f"the packaged {name} is back: {packaged.described}")
     if was_default:
-        print_line(sys.stderr, f"{name} was the default pair; now the demo pair answers: specdec pairs use NAME")
+        say(f"{name} was the default pair; now the demo pair answers: specdec pairs use NAME")
 
 
 @pairs_app.command("path")
@@ -222,14 +190,8 @@ def path() -> None:
     typer.echo(user_file())
 
 
-Name = Annotated[
-    str | None,
-    typer.Argument(
-        help="A pair from models.toml; or a target, by its Hub id or folder.",
-        show_default=False,
-        autocompletion=pair_names,
-    ),
-]
+NAME_HELP = "A pair from models.toml; or a target, by its Hub id or folder."
+Name = Annotated[str | None, typer.Argument(help=NAME_HELP, show_default=False, autocompletion=pair_names)]
 
 
 @app.command(short_help="Verdict on a pair from a few hundred kB, before any weight.")
@@ -248,17 +210,16 @@ def check(
     from specdec_cli.pairs.catalog import partly_here
     from specdec_cli.pairs.check import check_pair, locate_pair
     from specdec_cli.pairs.local import explain_offline
-    from specdec_cli.ui.pairs import print_checks, print_json, print_line, print_verdict
+    from specdec_cli.ui.pairs import print_checks, print_json, print_verdict
 
     with explain_offline(offline):
         resolved = resolve_named(name, models, here=offline)
     # A verdict on fetched files would hide that the files here cannot answer.
     for problem in partly_here(resolved.pair.models):
         raise problem
-    located = locate_pair(resolved.pair, offline)
-    found = check_pair(resolved.pair, located, max_context, kv_bits)
+    found = check_pair(resolved.pair, locate_pair(resolved.pair, offline), max_context, kv_bits)
     if resolved.reason:
-        print_line(sys.stderr, resolved.reason)
+        say(resolved.reason)
     if json:
         print_json(sys.stdout, found.to_dict())
     else:
@@ -286,7 +247,6 @@ def pull(
     from specdec_cli.pairs.local import explain_offline
     from specdec_cli.pairs.pull import pull
     from specdec_cli.ui.download import PullScreen
-    from specdec_cli.ui.pairs import print_line
 
     if name is None and (models.target, models.draft, models.head_from) == (None, None, None):
         pair = recommended(registry())
@@ -298,7 +258,7 @@ def pull(
             resolved = resolve_named(name, models, here=offline)
         pair, reason = resolved.pair, resolved.reason
     if reason:
-        print_line(sys.stderr, reason)
+        say(reason)
 
     def agree(download_bytes: int) -> None:
         ask(f"download {size(download_bytes)}?", yes, usual=True)
@@ -316,14 +276,11 @@ def rm(
     """Remove a downloaded pair; says what else uses the files and what was freed."""
     from specdec_cli.pairs.catalog import registry
     from specdec_cli.pairs.pull import carry_out, plan_removal
-    from specdec_cli.ui.pairs import print_line
 
     known = registry()
     plans = plan_removal(name, known)
-    for plan in plans:
-        print_line(sys.stderr, plan.summary)
-    freed = sum(plan.removal.freed_bytes for plan in plans)
-    ask(f"Free {size(freed)}?", yes)
-    print_line(sys.stderr, f"freed {size(carry_out(plans))}")
+    say(*(plan.summary for plan in plans))
+    ask(f"Free {size(sum(plan.removal.freed_bytes for plan in plans))}?", yes)
+    say(f"freed {size(carry_out(plans))}")
     if name == known.default_pair:
-        print_line(sys.stderr, f"{name} is still the default pair, and cannot answer: specdec pairs use {DEMO}")
+        say(f"{name} is still the default pair, and cannot answer: specdec pairs use {DEMO}")

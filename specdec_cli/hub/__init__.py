@@ -1,8 +1,8 @@
 """The only door to huggingface_hub: names to folders, downloads, checks and removal in the shared cache.
 
 A model that is already here costs no network call. Only allow-listed files are fetched, all from one commit.
-Bytes are compared with the listing's digests before they may speak. Nothing outside the cache is touched. A model that
-worked before an interrupted pull works after it.
+Bytes are compared with the listing's digests before they may speak. A model that worked before an interrupted pull
+works after it.
 """
 
 from __future__ import annotations
@@ -14,29 +14,20 @@ import os
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 
 from specdec_cli.hub.cache import cache_folder, cached_models, require_hub_id, same_model
-from specdec_cli.hub.cached import PULL, SHIPPED, Problem, locate
-from specdec_cli.hub.client import report_waits, settings
+from specdec_cli.hub.cached import PULL, SHIPPED, Problem, RemoteFile, locate
+from specdec_cli.hub.client import settings
 from specdec_cli.hub.deletion import Removal, removal, remove
-from specdec_cli.hub.download import (
-    Progress,
-    check_space,
-    discard,
-    fetch,
-    fetch_small,
-    free_bytes,
-    uncompared_bytes,
-    verify,
-)
+from specdec_cli.hub.download import Progress, check_space, fetch, fetch_small, free_bytes, verify
 from specdec_cli.hub.heads import (
-    RemoteTensor,
+    RemoteHeader,
     head_bytes,
     keep_head,
     kept_commit,
     read_config,
-    remote_tensors,
+    remote_headers,
     remove_head,
 )
-from specdec_cli.hub.snapshot import RemoteFile, Snapshot, resolve
+from specdec_cli.hub.snapshot import Snapshot, resolve
 
 __all__ = [
     "PULL",
@@ -44,13 +35,12 @@ __all__ = [
     "Problem",
     "Progress",
     "RemoteFile",
-    "RemoteTensor",
+    "RemoteHeader",
     "Removal",
     "Snapshot",
     "cache_folder",
     "cached_models",
     "check_space",
-    "discard",
     "fetch",
     "fetch_small",
     "free_bytes",
@@ -59,15 +49,13 @@ __all__ = [
     "kept_commit",
     "locate",
     "read_config",
-    "remote_tensors",
+    "remote_headers",
     "removal",
     "remove",
     "remove_head",
-    "report_waits",
     "require_hub_id",
     "resolve",
     "same_model",
     "settings",
-    "uncompared_bytes",
     "verify",
 ]

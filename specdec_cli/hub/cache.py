@@ -1,4 +1,4 @@
-"""The names and places of a model in the shared Hugging Face cache. Nothing is read, written or removed outside of it.
+"""The names and places of a model in the shared Hugging Face cache.
 
 models--org--name/
     blobs/<sha256 or git sha-1>     the bytes
@@ -6,15 +6,13 @@ models--org--name/
     refs/<revision>                 a commit
     .specdec/<commit>.json          the files that a pull has compared
 
-File names, digests, commits and branches come from a Hub, a mirror, a shard index or a reference file. None of them
-reaches the disk, a link or a lock before it was checked here. Heads taken out of a repository are in specdec's own
-data folder.
+File names, digests, commits and branches come from a Hub, a mirror or a shard index. None of them becomes a path before
+it was checked here. Heads taken out of a repository are in specdec's own data folder.
 """
 
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -28,9 +26,9 @@ from specdec_cli.kinds import HEAD
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-# One component of a branch's or tag's name: git's rules, and no leading dot.
-PART = r"(?!\.)[^\s\x00-\x1f\x7f~^:?*\[\\/]+"
-REVISION = re.compile(rf"(?!.*\.\.){PART}(/{PART})*")
+REVISION = re.compile(r"(?=.{1,200}$)\w[\w.+@=-]*(/\w[\w.+@=-]*)*", re.ASCII)
+# macOS leaves files like `._config.json` on foreign disks, and no model has a file with a leading dot.
+SAFE_NAME = re.compile(r"(?:mtp/)?\w[\w.+ -]{0,199}", re.ASCII)
 WEIGHTS = "model*.safetensors"
 # Trained heads beside the model, as converters place them (OptiQ and MTPLX at the top, others in a folder of its own,
 # for what mlx-lm finds beside the shards it takes for the model's). No other folder of a repository is read.
@@ -38,16 +36,13 @@ HEAD_FOLDER = "mtp"
 HEADS = ("mtp*.safetensors", f"{HEAD_FOLDER}/*.safetensors")
 # The files that mlx-lm and the tokenizer need. No code, no pickles.
 FILES = ("*.json", WEIGHTS, "tokenizer.model", "*.tiktoken", "*.txt", "*.jinja")
-LONGEST_NAME_BYTES = 200  # file systems allow 255; a suffix may be added
-MOST_BYTES = 1 << 50
 DISTRUST = "check HF_ENDPOINT: this mirror of the Hub is broken or hostile"
 
 
 def is_wanted(path: str) -> bool:
     """Whether this file of a repository is part of the model. mlx-lm reads the top folder only."""
-    # macOS leaves files like `._config.json` on foreign disks, and no model has a file with a leading dot.
     own = "/" not in path and any(fnmatchcase(path, pattern) for pattern in FILES)
-    return not path.rpartition("/")[2].startswith(".") and (own or is_head(path))
+    return SAFE_NAME.fullmatch(path) is not None and (own or is_head(path))
 
 
 def is_weights(path: str) -> bool:
@@ -61,24 +56,9 @@ def is_head(path: str) -> bool:
 
 
 def list_files(folder: Path) -> Iterator[str]:
-    """The files that may be part of the model: of the top folder, and of that of heads as `mtp/NAME`; sorted.
-
-    Raises: OSError.
-    """
-    yield from (path.name for path in sorted(folder.iterdir()) if path.name != HEAD_FOLDER)
-    if (inner := folder / HEAD_FOLDER).is_dir():
-        yield from (f"{HEAD_FOLDER}/{path.name}" for path in sorted(inner.iterdir()))
-
-
-def is_safe_name(path: str) -> bool:
-    """Whether this is the name of a file in the folder itself or in that of heads, on every file system."""
-    path = path.removeprefix(f"{HEAD_FOLDER}/")
-    return (
-        path.isprintable()
-        and not set(path) & set('/\\:*?"<>|')
-        and path.strip(". ") != ""
-        and len(path.encode("utf-8", "surrogatepass")) <= LONGEST_NAME_BYTES
-    )
+    """The files of the model in `folder`: of the top, and of the folder of heads as `mtp/NAME`. Raises: OSError."""
+    paths = sorted([*folder.iterdir(), *(folder / HEAD_FOLDER).glob("*")])
+    yield from filter(is_wanted, (path.relative_to(folder).as_posix() for path in paths))
 
 
 def same_model(name: str, other: str) -> bool:
@@ -94,7 +74,7 @@ def require_hub_id(name: str) -> None:
 
 def require_revision(name: str, revision: str | None) -> None:
     """Raises: NotAvailable unless `revision` has the shape of a branch, tag or commit. None is the default branch."""
-    if revision is not None and not (REVISION.fullmatch(revision) and len(revision) <= LONGEST_NAME_BYTES):
+    if revision is not None and not REVISION.fullmatch(revision):
         raise NotAvailable(
             f"{name} can have no revision {shown(revision)}", "give a branch, a tag, or a commit of 40 hex digits"
         )
@@ -104,15 +84,6 @@ def require_digest(name: str, path: str, value: object) -> str:
     """The digest. Raises: NotAvailable unless it is 40 (git's sha-1) or 64 (sha256) hex digits."""
     if not (isinstance(value, str) and DIGEST.fullmatch(value)):
         raise NotAvailable(f"the Hub gives {path} of {name} the digest {shown(value)}, which is none", DISTRUST)
-    return value
-
-
-def require_size(name: str, path: str, value: object) -> int:
-    """The size in bytes, 0 where none is given. Raises: NotAvailable for a value that is no size."""
-    if value is None:
-        return 0
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MOST_BYTES:
-        raise NotAvailable(f"the Hub gives {path} of {name} the size {shown(value)}, which is none", DISTRUST)
     return value
 
 
@@ -132,11 +103,6 @@ def snapshot_folder(name: str, commit: str) -> Path:
     return repository(name) / "snapshots" / commit
 
 
-def blob_path(name: str, path: str, digest: str) -> Path:
-    """The place of the bytes of the file `path`. Raises: NotAvailable for a value that is no digest."""
-    return repository(name) / "blobs" / require_digest(name, path, digest)
-
-
 def cached_models() -> tuple[str, ...]:
     """Hub ids with anything in the cache, sorted; they may be incomplete, which `locate` checks."""
     folders = cache_folder().glob("models--*--*")
@@ -150,46 +116,6 @@ def cached_spelling(name: str) -> str:
     """
     names = cached_models()
     return name if name in names else next((known for known in names if same_model(known, name)), name)
-
-
-def is_inside(name: str, path: Path) -> bool:
-    """Whether `path`, with every link followed, is in this model's folder or in the cache's store of Xet files.
-
-    The model's folder itself may be a link, because people keep big models on another disk.
-    """
-    try:
-        real = path.resolve()
-        roots = repository(name).resolve(), (cache_folder() / "blobs").resolve()
-    except (OSError, RuntimeError):  # a circle of links
-        return False
-    return any(real.is_relative_to(root) for root in roots)
-
-
-def require_inside(name: str, *paths: Path) -> None:
-    """Raises: NotAvailable where one of `paths` leads out of the cache."""
-    for path in paths:
-        if not is_inside(name, path):
-            raise NotAvailable(
-                f"{path.name} of {name} lies outside the model cache: {path} leads to {path.resolve()}",
-                f"remove {path}, then the same command again",
-            )
-
-
-def replace_text(name: str, path: Path, text: str) -> None:
-    """Write `text` to `path`, a file about the model `name`, whole or not at all. One that holds it is left alone.
-
-    The draft is in the model's own folder: in refs/ every file is a revision. Raises: OSError, NotAvailable.
-    """
-    if path.is_file() and path.read_text(encoding="utf-8", errors="replace") == text:
-        return  # so a read-only cache stays usable
-    path.parent.mkdir(parents=True, exist_ok=True)
-    require_inside(name, path.parent)
-    draft = repository(name) / f".draft-{uuid.uuid4().hex}"
-    try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 HEAD_WEIGHTS, HEAD_CONFIG, HEAD_SOURCE = "model.safetensors", "config.json", "source.json"

@@ -1,69 +1,73 @@
 """Finds the folder of a model by its name, and what of it is missing, altered or added. No network call.
 
-The record of a commit names its files with sizes and digests, and is empty from the moment a pull fetches weights until
-all their bytes were compared. It also shows a commit that the Hub later lists differently, which is refused because
-the contents of a commit never change. Every lookup of a model compares all sizes, and the digests of small files;
-weights are read again by `pull --verify` alone, because that takes seconds per gigabyte. Another tool's snapshot has no
-record; then the listing which that tool may have left, the index and broken links tell what is missing.
+The record of a commit names the files that a pull has compared, with sizes and digests. Every lookup of a model
+compares all sizes, and the digests of small files; weights are read again by a pull alone, because that takes seconds
+per gigabyte. Another tool's snapshot has no record; then the listing which that tool may have left and the index tell
+what is missing.
 """
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from specdec_cli import jsonfile
 from specdec_cli.errors import NotAvailable, PartlyHere
 from specdec_cli.format import count
-from specdec_cli.hub.cache import (
-    COMMIT,
-    DIGEST,
-    HEAD_FOLDER,
-    cached_spelling,
-    is_head,
-    is_inside,
-    is_safe_name,
-    is_wanted,
-    is_weights,
-    kept_head,
-    list_files,
-    replace_text,
-    repository,
-    require_hub_id,
-    require_revision,
-    snapshot_folder,
-)
+from specdec_cli.hub import cache
 from specdec_cli.hub.client import as_user_error
 from specdec_cli.kinds import HEAD
 
 VERSION = 1
 SHA256_DIGITS = 64
-READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
 INDEX = "model.safetensors.index.json"
 FOREIGN_WEIGHTS = {".bin", ".pt", ".pth", ".gguf"}
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A file at the time its bytes were compared."""
-
-    path: str
-    size_bytes: int
-    digest: str
-
-
-@dataclass(frozen=True, slots=True)
 class Problem:
-    """A file that differs from the Hub's: both digests or sizes, or `missing`, `added` or `not compared`."""
+    """A file that differs from the Hub's: both digests or sizes, or `missing` or `added`."""
 
     path: str
     expected: str
     found: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """A file of the model. `digest` is a sha256 for big files and git's sha-1 for small ones, None where unknown.
+
+    `size_bytes` is 0 where a mirror of the Hub gives no sizes.
+    """
+
+    path: str
+    size_bytes: int
+    digest: str | None
+    cached: bool = False
+
+    @property
+    def is_weights(self) -> bool:
+        return cache.is_weights(self.path)
+
+    def difference(self, path: Path, read_weights: bool) -> Problem | None:
+        """How the bytes at `path` differ from this file; weights are compared by their size unless they are read.
+
+        Raises: OSError.
+        """
+        if not path.is_file():
+            return Problem(self.path, "there", "missing")
+        size_bytes = path.stat().st_size
+        if self.size_bytes not in (0, size_bytes):
+            return Problem(self.path, f"{self.size_bytes} B", f"{size_bytes} B")
+        if self.digest is None or (self.is_weights and not read_weights):
+            return None
+        found = digest_of(path, self.digest)
+        return None if found == self.digest else Problem(self.path, self.digest, found)
 
 
 def digest_of(path: Path, expected: str) -> str:
@@ -82,109 +86,66 @@ def _digest(path: Path, is_sha256: bool, size_bytes: int, *_: int) -> str:
         return hashlib.file_digest(stream, hashlib.sha256 if is_sha256 else lambda: git).hexdigest()
 
 
-def read(name: str, commit: str) -> dict[str, Entry] | None:
-    """The files of this commit by name, none while a pull goes on; None without a record, or with a damaged one."""
+def read_record(name: str, commit: str) -> dict[str, RemoteFile]:
+    """The compared files of this commit by name; empty without a record, or with a damaged one."""
     try:
-        values = jsonfile.read_object(_path(name, commit))
-        entries = [Entry(file["path"], file["size_bytes"], file["digest"]) for file in values["files"]]
-        sound = values["version"] == VERSION and all(map(_is_sound, entries))
+        values = jsonfile.read_object(_record(name, commit))
+        files = [RemoteFile(file["path"], file["size_bytes"], file["digest"], True) for file in values["files"]]
+        sound = values["version"] == VERSION and all(
+            cache.is_wanted(f.path) and cache.DIGEST.fullmatch(str(f.digest)) for f in files
+        )
     except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return {entry.path: entry for entry in entries} if sound else None
+        return {}
+    return {file.path: file for file in files} if sound and values.get("version") == VERSION else {}
 
 
-def _is_sound(entry: Entry) -> bool:
-    return (
-        is_wanted(entry.path)
-        and is_safe_name(entry.path)
-        and bool(DIGEST.fullmatch(entry.digest))
-        and entry.size_bytes >= 0
-    )
-
-
-def write(name: str, commit: str, entries: Iterable[Entry]) -> None:
-    """Record these files of `commit` as compared. A read-only cache records nothing.
-
-    Raises: OSError for any other failure.
-    """
-    files = [asdict(entry) for entry in sorted(entries, key=lambda entry: entry.path)]
-    text = json.dumps({"version": VERSION, "commit": commit, "files": files}, indent=1)
-    try:
-        replace_text(name, _path(name, commit), text)
-    except OSError as error:
-        if error.errno not in READ_ONLY:
-            raise
+def write_record(name: str, commit: str, files: Iterable[RemoteFile]) -> None:
+    """Record these files of `commit` as compared. Raises: OSError."""
+    ordered = sorted(files, key=lambda file: file.path)
+    entries = [{"path": file.path, "size_bytes": file.size_bytes, "digest": file.digest} for file in ordered]
+    path = _record(name, commit)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    jsonfile.replace_text(path, json.dumps({"version": VERSION, "commit": commit, "files": entries}, indent=1))
 
 
 def forget(name: str, commits: Iterable[str]) -> None:
     """Remove the records of these commits. Raises: OSError."""
-    for commit in filter(COMMIT.fullmatch, commits):
-        _path(name, commit).unlink(missing_ok=True)
+    for commit in filter(cache.COMMIT.fullmatch, commits):
+        _record(name, commit).unlink(missing_ok=True)
 
 
-def compared_digests(name: str) -> frozenset[tuple[str, int]]:
-    """(digest, size in bytes) of every file of `name` that a pull has compared."""
-    commits = [path.stem for path in repository(name).glob(".specdec/*.json")]
-    return frozenset((e.digest, e.size_bytes) for commit in commits for e in (read(name, commit) or {}).values())
+def _record(name: str, commit: str) -> Path:
+    return cache.repository(name) / ".specdec" / f"{commit}.json"
 
 
-def _path(name: str, commit: str) -> Path:
-    return repository(name) / ".specdec" / f"{commit}.json"
-
-
-def problems(name: str, folder: Path) -> tuple[Problem, ...]:
+def problems(name: str, folder: Path) -> list[Problem]:
     """The missing, altered and added files of this snapshot of `name`, sorted by file; added ones last.
 
-    Raises: NotAvailable for a link out of the cache; OSError.
+    Raises: OSError.
     """
-    # The folder of heads may itself be a link; then nothing in it is looked at before that was found out.
-    for path in sorted({folder / HEAD_FOLDER, *(folder / path for path in list_files(folder))}):
-        if path.is_symlink() and not is_inside(name, path):
-            raise NotAvailable(
-                f"{path.name} of {name} is a link that leads out of the model cache, to {path.readlink()}",
-                f"remove {path}, then specdec pull --target {name}",
-            )
-    entries = read(name, folder.name)
-    if not entries:
-        missing = sorted(path for path in _expect_files(name, folder) if not (folder / path).is_file())
-        unread = (path for path in list_files(folder) if entries is not None and is_weights(path))
-        found = (Problem(path, "there", "missing") for path in missing)
-        return (*found, *(Problem(path, "compared", "not compared") for path in unread))
-    changed = [problem for path in sorted(entries) if (problem := _change(folder / path, entries[path]))]
-    added = (path for path in list_files(folder) if is_wanted(path) and path not in entries)
-    return (*changed, *(Problem(path, "nothing", "added") for path in added))
+    record = read_record(name, folder.name)
+    if not record:
+        missing = sorted(path for path in _expected_files(name, folder) if not (folder / path).is_file())
+        return [Problem(path, "there", "missing") for path in missing]
+    changed = (record[path].difference(folder / path, read_weights=False) for path in sorted(record))
+    added = [Problem(path, "nothing", "added") for path in cache.list_files(folder) if path not in record]
+    return [*filter(None, changed), *added]
 
 
-def _change(path: Path, entry: Entry) -> Problem | None:
-    """Compare the size of a file, and the digest of a small one. Raises: OSError."""
-    if not path.is_file():
-        return Problem(entry.path, "there", "missing")
-    size_bytes = path.stat().st_size
-    if size_bytes != entry.size_bytes:
-        return Problem(entry.path, f"{entry.size_bytes} B", f"{size_bytes} B")
-    found = entry.digest if is_weights(entry.path) else digest_of(path, entry.digest)
-    return None if found == entry.digest else Problem(entry.path, entry.digest, found)
-
-
-def _expect_files(name: str, folder: Path) -> set[str]:
+def _expected_files(name: str, folder: Path) -> set[str]:
     """The files that a snapshot without a record must have."""
     from huggingface_hub import get_cached_repo_tree
     from huggingface_hub.errors import CachedRepoTreeNotFoundError
 
-    expected = {path for path in list_files(folder) if (folder / path).is_symlink() and is_wanted(path)} | {
-        "config.json"
-    }
-    try:
+    expected = {path for path in cache.list_files(folder) if (folder / path).is_symlink()} | {"config.json"}
+    with suppress(CachedRepoTreeNotFoundError):  # only some tools leave a listing
         listed = {file.path for file in get_cached_repo_tree(name, revision=folder.name)}
         # A head is fetched by specdec alone: other tools leave out what they do not read.
-        expected |= {path for path in listed if is_wanted(path) and is_safe_name(path) and not is_head(path)}
-    except CachedRepoTreeNotFoundError:
-        pass  # only some tools leave a listing
+        expected |= {path for path in listed if cache.is_wanted(path) and not cache.is_head(path)}
     shards = jsonfile.read_or_empty(folder / INDEX).get("weight_map")
     if isinstance(shards, dict):
-        # Whoever reads the index refuses a shard that is no file of this folder.
-        return expected | {str(shard) for shard in shards.values() if is_safe_name(str(shard))}
-    foreign = any(path.suffix in FOREIGN_WEIGHTS or is_weights(path.name) for path in folder.iterdir())
+        return expected | {str(shard) for shard in shards.values() if cache.is_wanted(str(shard))}
+    foreign = any(path.suffix in FOREIGN_WEIGHTS or cache.is_weights(path.name) for path in folder.iterdir())
     return expected if foreign else expected | {"model.safetensors"}
 
 
@@ -200,68 +161,28 @@ def locate(name: str, revision: str | None = None) -> Path:
     Raises: NotAvailable if it is not here, PartlyHere if files are missing or differ from what was pulled.
     """
     if name.startswith(SHIPPED):
-        return _locate_shipped(name)
+        folder = PACKAGE / name.removeprefix(SHIPPED)
+        if not folder.resolve().is_relative_to(PACKAGE.resolve()):
+            raise NotAvailable(f"{name} is outside specdec's own folder", "give the folder itself as a path")
+        return folder
     if name.startswith(HEAD):
-        return kept_head(name)
+        return cache.kept_head(name)
     folder = Path(name).expanduser()
     if folder.is_dir():
-        return _require_own_files(folder, name)
+        return folder
     if folder.exists():
         raise NotAvailable(f"{name} is a file, and a model is a folder", "give the folder that holds config.json")
-    require_hub_id(name)
-    return cached_folder(cached_spelling(name), revision)
-
-
-def _locate_shipped(name: str) -> Path:
-    """A folder inside the package. Raises: NotAvailable for one outside of it."""
-    folder = PACKAGE / name.removeprefix(SHIPPED)
-    if not folder.resolve().is_relative_to(PACKAGE.resolve()):
-        raise NotAvailable(f"{name} is outside specdec's own folder", "give the folder itself as a path")
-    return folder
-
-
-def _require_own_files(folder: Path, name: str) -> Path:
-    """The user's own folder. Its links may lead to files inside it, or inside the cache that it is part of.
-
-    Raises: NotAvailable for a link that leads out, because whoever packed the folder chose what it reads.
-    """
-    root = folder.resolve()
-    if root.parent.name == "snapshots":  # a snapshot given by its path: its files are links to the cache's blobs
-        root = root.parents[1]
-    try:
-        entries = sorted([*folder.iterdir(), *folder.glob("*/*.safetensors")])
-    except OSError as error:
-        raise NotAvailable(f"{name} cannot be read: {error.strerror}", "check the folder's permissions") from error
-    for path in entries:
-        if path.is_symlink() and not path.name.startswith(".") and not _leads_into(path, root):
-            raise NotAvailable(
-                f"{path.relative_to(folder)} of {name} is a link that leads out of the model's folder, "
-                f"to {path.readlink()}",
-                "put the file itself in its place",
-            )
-    return folder
-
-
-def _leads_into(path: Path, root: Path) -> bool:
-    try:
-        real = path.resolve()
-    except (OSError, RuntimeError):  # a circle of links
-        return False
-    # The cache's store of Xet files, `blobs`, is next to the repository.
-    roots = [root, root.parent / "blobs"] if root.name.startswith("models--") else [root]
-    return any(map(real.is_relative_to, roots))
+    cache.require_hub_id(name)
+    return cached_folder(cache.cached_spelling(name), revision)
 
 
 def cached_folder(name: str, revision: str | None = None) -> Path:
-    """The complete snapshot of `name` at `revision` (None: main) in the cache.
-
-    Raises: NotAvailable, PartlyHere.
-    """
-    require_revision(name, revision)
+    """The complete snapshot of `name` at `revision` (None: main) in the cache. Raises: NotAvailable, PartlyHere."""
+    cache.require_revision(name, revision)
     pull = f"{PULL} {name}" + (f" --target-revision {revision}" if revision else "")
     with as_user_error(name, revision):
         folder = _snapshot(name, revision)
-        found = problems(name, folder) if folder else ()
+        found = problems(name, folder) if folder else []
     if folder is None:
         at = f" at revision {revision}" if revision else ""
         raise NotAvailable(f"{name}{at} is neither a folder here nor in the model cache", pull)
@@ -270,19 +191,13 @@ def cached_folder(name: str, revision: str | None = None) -> Path:
     return folder
 
 
-def _partly(name: str, folder: Path, found: tuple[Problem, ...], pull: str) -> PartlyHere:
+def _partly(name: str, folder: Path, found: list[Problem], pull: str) -> PartlyHere:
     """One error for all problems. Missing files come first, because a pull brings them back."""
-    missing = [problem.path for problem in found if problem.found == "missing"]
+    missing, first = [problem.path for problem in found if problem.found == "missing"], found[0]
     if missing:
-        return PartlyHere(
-            f"{name} is only partly here: {count(len(missing), 'file')} missing, first {missing[0]}", pull
-        )
-    first = found[0]
-    if first.found == "not compared":
-        return PartlyHere(
-            f"{first.path} of {name} was not compared with the Hub's checksum: a pull was broken off", pull
-        )
-    if first.expected == "nothing":
+        text = f"{name} is only partly here: {count(len(missing), 'file')} missing, first {missing[0]}"
+        return PartlyHere(text, pull)
+    if first.found == "added":
         return PartlyHere(
             f"{first.path} of {name} was put beside the files that were pulled: it is not in the commit",
             f"delete {folder / first.path}",
@@ -294,19 +209,19 @@ def _partly(name: str, folder: Path, found: tuple[Problem, ...], pull: str) -> P
 
 def _snapshot(name: str, revision: str | None) -> Path | None:
     """The snapshot of a revision. None means main, else the only one that a pull compared (by its commit)."""
-    if revision is not None and COMMIT.fullmatch(revision):
+    if revision is not None and cache.COMMIT.fullmatch(revision):
         commit = revision
     else:
-        ref = repository(name) / "refs" / (revision or "main")
+        ref = cache.repository(name) / "refs" / (revision or "main")
         commit = ref.read_text(encoding="utf-8").strip() if ref.is_file() else ""
-    if COMMIT.fullmatch(commit) and snapshot_folder(name, commit).is_dir():
-        return snapshot_folder(name, commit)
+    if cache.COMMIT.fullmatch(commit) and cache.snapshot_folder(name, commit).is_dir():
+        return cache.snapshot_folder(name, commit)
     if revision is not None or commit:
         return None
-    compared = [folder for folder in repository(name).glob("snapshots/*") if is_compared(name, folder)]
+    compared = [folder for folder in cache.repository(name).glob("snapshots/*") if is_compared(name, folder)]
     return compared[0] if len(compared) == 1 else None
 
 
 def is_compared(name: str, folder: Path) -> bool:
     """Whether a pull has compared this snapshot of `name` and nothing has changed since. Raises: as `problems`."""
-    return folder.is_dir() and bool(read(name, folder.name)) and not problems(name, folder)
+    return folder.is_dir() and bool(read_record(name, folder.name)) and not problems(name, folder)

@@ -1,7 +1,7 @@
 """Prepares huggingface_hub's client, and explains its failures, the network's and the disk's in two lines.
 
-The token goes to the host of HF_ENDPOINT and to no other, even after a redirect. A header that the library would
-take for a path, for the commit that was asked for or for the file listed is looked at before the library sees it.
+The token goes to the host of HF_ENDPOINT and to no other, even after a redirect. A header that the library would take
+for the commit that was asked for, or for the name of a file, is looked at before the library sees it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,9 +38,8 @@ WINDOW = re.compile(r"\br=0\b.*\bt=(\d+)")
 MOST_WAIT_SECONDS = 60
 # huggingface_hub sleeps as long as these answers ask for, and tries again.
 RETRIED = (408, 429, 500, 502, 503, 504)
-_listeners: list[Callable[[str], None]] = []
-# Digests of the other files of the snapshot from which this thread fetches one.
-_others_digests: ContextVar[frozenset[str]] = ContextVar("others' digests", default=frozenset())
+# (repository, commit) -> file -> digest, as the Hub listed them to this process.
+LISTED: dict[tuple[str, str], dict[str, str | None]] = {}
 
 
 def prepare() -> None:
@@ -50,6 +48,8 @@ def prepare() -> None:
 
     constants.HF_HUB_DISABLE_TELEMETRY = True  # it may have been imported before the environment was set
     constants.DOWNLOAD_CHUNK_SIZE = 1 << 20  # its 10 MB steps look like a stall on a slow line
+    # A mirror names its own Xet store, and hf_xet takes any folder for one, and the token to any address.
+    constants.HF_HUB_DISABLE_XET = constants.HF_HUB_DISABLE_XET or not is_hub(OFFICIAL)
     library().logging.set_verbosity_error()
     warnings.filterwarnings("ignore", module="huggingface_hub")  # specdec reports a full disk itself
     _guard()
@@ -70,7 +70,7 @@ def _guard() -> None:
     hooks = get_session().event_hooks
     hooks = {
         "request": [*hooks["request"], keep_token_home],
-        "response": [*hooks["response"], refuse_other_file, refuse_whole_file, refuse_strange_store, refuse_long_wait],
+        "response": [*hooks["response"], refuse_other_file, refuse_whole_file, refuse_long_wait],
     }
     set_client_factory(lambda: library().httpx.Client(event_hooks=hooks, follow_redirects=True, timeout=None))
 
@@ -85,7 +85,7 @@ def refuse_other_file(response: Response) -> None:
     """Check the commit and the ETag of a file's answer: the library makes folders and files of these names.
 
     Under the ETag of another file the library would keep these bytes as that file's, or link that file here.
-    Raises: NotAvailable for another commit than was asked for, and for an ETag that is no digest or another file's.
+    Raises: NotAvailable.
     """
     asked = FILE.search(response.request.url.path)
     if asked is None:
@@ -98,21 +98,11 @@ def refuse_other_file(response: Response) -> None:
         )
     etag = response.headers.get("x-linked-etag") or response.headers.get("etag")
     if etag is not None and response.request.method == "HEAD" and not _leads_on(response):
-        digest = require_digest(name, path, etag.lstrip("W/").strip('"'))
-        if digest in _others_digests.get():
+        digest, listed = require_digest(name, path, etag.lstrip("W/").strip('"')), LISTED.get((name, commit), {})
+        if digest != listed.get(path) and digest in listed.values():
             raise NotAvailable(
                 f"the Hub sends {path} of {name} under the digest of another of its files, {digest[:12]}", DISTRUST
             )
-
-
-@contextmanager
-def refuse_etags(digests: frozenset[str]) -> Iterator[None]:
-    """In this context a file whose ETag is one of `digests` is refused before the library writes anything."""
-    token = _others_digests.set(digests)
-    try:
-        yield
-    finally:
-        _others_digests.reset(token)
 
 
 def _leads_on(response: Response) -> bool:
@@ -133,47 +123,21 @@ def refuse_whole_file(response: Response) -> None:
         )
 
 
-def refuse_strange_store(response: Response) -> None:
-    """Check where a Xet store and its keys are: hf_xet opens `local:///any/folder`, and takes the token anywhere.
-
-    Raises: NotAvailable.
-    """
-    store = response.headers.get("x-xet-cas-url", "https://")
-    if urlsplit(store).scheme not in PORTS:
-        raise NotAvailable(f"the Hub names {shown(store)} as its Xet store, which is no web address", DISTRUST)
-    keys = response.links.get("xet-auth", {}).get("url") or response.headers.get("x-xet-refresh-route")
-    if keys and not (is_hub(keys) or _origin(keys) == _origin(OFFICIAL)):
-        raise NotAvailable(f"the Hub names {shown(keys)} as the place of its Xet keys, which is another host", DISTRUST)
-
-
-@contextmanager
-def report_waits(say: Callable[[str], None]) -> Iterator[None]:
-    """In this context `say` is given a line for every wait that the Hub asks for."""
-    _listeners.append(say)
-    try:
-        yield
-    finally:
-        _listeners.remove(say)
-
-
 def asked_wait_seconds(headers: Mapping[str, str]) -> int | None:
     """The wait that an answer asks for, None where it asks for none or names a date."""
     window = WINDOW.search(headers.get("ratelimit", ""))
     wait = window.group(1) if window else headers.get("retry-after", "").strip()
-    # Python refuses to read a number of thousands of digits.
     return int(wait[:18]) if wait.isascii() and wait.isdigit() else None
 
 
 def refuse_long_wait(response: Response) -> None:
-    """Say how long the Hub asks to wait, and do not wait for hours. Raises: Unanswered above MOST_WAIT_SECONDS."""
+    """Do not wait for hours where the Hub asks for it. Raises: Unanswered above MOST_WAIT_SECONDS."""
     seconds = asked_wait_seconds(response.headers) if response.status_code in RETRIED else None
-    if not seconds:
-        return
-    asked = f"{response.request.url.host} asks to wait {duration(seconds)} ({response.status_code})"
-    if seconds > MOST_WAIT_SECONDS:
-        raise Unanswered(asked, "the same command again then; hf auth login raises the limit")
-    for say in _listeners:
-        say(asked)
+    if seconds and seconds > MOST_WAIT_SECONDS:
+        raise Unanswered(
+            f"{response.request.url.host} asks to wait {duration(seconds)} ({response.status_code})",
+            "the same command again then; hf auth login raises the limit",
+        )
 
 
 def is_hub(url: str) -> bool:
@@ -195,12 +159,7 @@ def endpoint() -> str:
     """The Hub's address for messages, without a password."""
     from huggingface_hub.constants import ENDPOINT
 
-    return without_credentials(ENDPOINT)
-
-
-def without_credentials(text: str) -> str:
-    """The text without the `user:password@` of its addresses."""
-    return CREDENTIALS.sub("//", text)
+    return CREDENTIALS.sub("//", ENDPOINT)
 
 
 AGAIN = "the same command again: complete files are kept, the one in progress restarts"
@@ -260,19 +219,12 @@ def _explain_answer(error: HfHubHTTPError, name: str, revision: str | None) -> S
     from huggingface_hub import errors
 
     status, page = error.response.status_code, f"{endpoint()}/{name}"
-    absent = (
-        f"no such repository on {endpoint()}: {name}, or it is private ({status})",
-        "check the spelling; if it is private: hf auth login",
-    )
-    lines = {
+    kinds = {
         errors.GatedRepoError: (
             f"{name} is gated: the Hub answers {status} until you accept its licence",
             f"accept it at {page}, then: hf auth login",
         ),
-        errors.DisabledRepoError: (
-            f"the Hub has disabled {name} ({status})",
-            f"read why at {page}, or use another model",
-        ),
+        errors.DisabledRepoError: (f"the Hub has disabled {name} ({status})", f"read why at {page}"),
         errors.RevisionNotFoundError: (
             f"{name} has no revision {revision}",
             f"see {page}/commits/main, or leave the revision out",
@@ -281,20 +233,21 @@ def _explain_answer(error: HfHubHTTPError, name: str, revision: str | None) -> S
             f"{name} lists a file that the Hub does not have ({status})",
             f"look at {page}/tree/main",
         ),
-        errors.RepositoryNotFoundError: absent,
     }
-    for kind, (message, hint) in lines.items():
+    for kind, lines in kinds.items():
         if isinstance(error, kind):
-            return NotAvailable(message, hint)
-    if status == 404:
-        return NotAvailable(*absent)
+            return NotAvailable(*lines)
+    if status == 404 or isinstance(error, errors.RepositoryNotFoundError):
+        return NotAvailable(
+            f"no such repository on {endpoint()}: {name}, or it is private ({status})",
+            "check the spelling; if it is private: hf auth login",
+        )
     if status in (401, 403):
         hint = "hf auth whoami, then hf auth login with a valid token"
         return NotAvailable(f"the Hub refuses {name} to your login ({status})", hint)
     if status == 429:
         wait = asked_wait_seconds(error.response.headers)
-        hint = "wait a few minutes; hf auth login raises the limit"
-        hint = hint if wait is None else f"wait {duration(wait)} and try again"
+        hint = "wait a few minutes; hf auth login raises the limit" if wait is None else f"wait {duration(wait)}"
         return Unanswered(f"the Hub takes no more requests from here for now (429, asked for {name})", hint)
     if status >= 500:
         hint = f"try later, {endpoint()} is not well now"
@@ -329,7 +282,7 @@ def _explain_disk(error: BaseException, name: str) -> SpecdecError:
 
 def _line(error: BaseException) -> str:
     """The first line of a foreign message, at most 160 characters long and without passwords."""
-    lines = without_credentials(str(error)).splitlines()
+    lines = CREDENTIALS.sub("//", str(error)).splitlines()
     text = next((line.strip() for line in lines if line.strip()), type(error).__name__)
     return text if len(text) <= 160 else text[:157] + "..."
 

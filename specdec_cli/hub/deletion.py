@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specdec_cli.errors import NotAvailable
-from specdec_cli.hub import cached as record
-from specdec_cli.hub.cache import cache_folder, cached_spelling, is_inside, repository, require_hub_id, require_inside
+from specdec_cli.hub.cache import cache_folder, cached_spelling, repository, require_hub_id
+from specdec_cli.hub.cached import forget
 from specdec_cli.hub.client import as_user_error
+from specdec_cli.hub.heads import head_bytes, remove_head
+from specdec_cli.kinds import HEAD
 
 if TYPE_CHECKING:
     from huggingface_hub import CachedRepoInfo, HFCacheInfo
@@ -18,7 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """The effect of removing `commits` of `name`. No commits: the folder is broken and is removed whole."""
+    """The effect of removing `commits` of `name`. No commits: the folder is removed whole.
+
+    So is a kept head, by its `head:` name, and a folder that is broken.
+    """
 
     name: str
     commits: tuple[str, ...]
@@ -33,6 +39,8 @@ def removal(name: str, commit: str | None = None) -> Removal:
 
     `shared_files` and `shared_bytes` stay, because other snapshots use them. Raises: NotAvailable.
     """
+    if name.startswith(HEAD):
+        return Removal(name, (), (), head_bytes(name), 0, ())
     require_hub_id(name)
     name = cached_spelling(name)
     folder = repository(name)
@@ -47,10 +55,12 @@ def removal(name: str, commit: str | None = None) -> Removal:
         here = ", ".join(sorted(revision.commit_hash[:7] for revision in staying))
         raise NotAvailable(f"{name} has no commit {commit} here, only {here}", f"specdec rm {name}")
     blobs = {file.blob_path: file for revision in going for file in revision.files}
-    if not staying and not (repo and all(is_inside(name, path) for path in blobs)):
+    outside = [path for path in blobs if not _is_inside(name, path)]
+    if not staying and (repo is None or outside):
         whole = sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
         return Removal(name, (), (), whole, 0, ())
-    require_inside(name, *blobs)  # the library would remove what a link leads to, wherever that is
+    if outside:  # the library would remove what a link leads to, wherever that is
+        raise NotAvailable(f"{outside[0].name} of {name} lies outside the model cache", f"look at {outside[0]}")
     used = {file.blob_path for revision in staying for file in revision.files}
     freed_bytes = cache.delete_revisions(*(revision.commit_hash for revision in going)).expected_freed_size
     parts = [part.size_on_disk for part in cache.incomplete_files if part.file_path.parents[1].name == folder.name]
@@ -66,14 +76,15 @@ def removal(name: str, commit: str | None = None) -> Removal:
 
 def remove(plan: Removal) -> int:
     """Carry out the plan; returns the bytes freed. Raises: NotAvailable if something could not be removed."""
+    if plan.name.startswith(HEAD):
+        return remove_head(plan.name)
     with as_user_error(plan.name):
         if not plan.commits:
             shutil.rmtree(repository(plan.name))
             return plan.freed_bytes
         strategy = _scan(plan.name)[0].delete_revisions(*plan.commits)
-        require_inside(plan.name, *(path.parent for path in strategy.blobs | strategy.snapshots | strategy.refs))
         strategy.execute()
-        record.forget(plan.name, plan.commits)
+        forget(plan.name, plan.commits)
     stuck = sorted(path for path in strategy.repos | strategy.snapshots | strategy.blobs if os.path.lexists(path))
     if stuck:
         raise NotAvailable(
@@ -82,10 +93,16 @@ def remove(plan: Removal) -> int:
     return plan.freed_bytes
 
 
+def _is_inside(name: str, path: Path) -> bool:
+    """Whether `path` leads into this model's folder, or into the cache's store of Xet files beside it."""
+    roots = repository(name).resolve(), (cache_folder() / "blobs").resolve()
+    return any(path.resolve().is_relative_to(root) for root in roots)
+
+
 def _scan(name: str) -> tuple[HFCacheInfo, CachedRepoInfo | None]:
     """The cache reduced to this repository; None where its folder is broken.
 
-    The library looks for a commit in all repositories, and a hostile Hub can give two repositories the same commit.
+    The library looks for a commit in all repositories, and takes the first that has it.
     """
     from huggingface_hub import scan_cache_dir
 

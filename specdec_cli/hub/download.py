@@ -1,17 +1,13 @@
 """Downloads a model into the shared cache with huggingface_hub, and compares what came with the Hub's listing.
 
-Bytes are compared before they may speak, and altered ones are removed. A branch moves to its new commit only
-after the whole model is here, so an interrupted pull leaves the old model usable.
-
-Files that are already here are compared once as well, because another tool may have brought them. Weights are fetched
-one at a time, so an interruption costs at most one file. The comparison finds what a mirror, a proxy, a connection or
-a disk altered, and no Hub that lies both in its listing and in its bytes; of a commit that was pulled before, the
-record is believed (`record`).
+Altered bytes are removed. A branch moves to its new commit only after the whole model is here and compared, so an
+interrupted pull leaves the old model usable. Files that are already here are compared once as well, because another
+tool may have brought them. Weights are fetched one at a time, so an interruption costs at most one file. The comparison
+finds what a mirror, a proxy, a connection or a disk altered, and no Hub that lies both in its listing and in its bytes.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections.abc import Iterable
@@ -22,24 +18,13 @@ from typing import Any, Protocol
 
 from specdec_cli.errors import DoesNotFit, NotAvailable
 from specdec_cli.format import size
-from specdec_cli.hub import cached as record
-from specdec_cli.hub.cache import (
-    blob_path,
-    cache_folder,
-    is_inside,
-    replace_text,
-    repository,
-    require_digest,
-    require_inside,
-)
-from specdec_cli.hub.cached import Problem, digest_of
-from specdec_cli.hub.client import as_user_error, refuse_etags
-from specdec_cli.hub.snapshot import RemoteFile, Snapshot
+from specdec_cli.hub.cache import cache_folder, repository, require_digest
+from specdec_cli.hub.cached import Problem, RemoteFile, is_compared, write_record
+from specdec_cli.hub.client import as_user_error
+from specdec_cli.hub.snapshot import Snapshot
 
 # The library drops a connection after about a minute without data, so a part this old belongs to no running download.
 ABANDONED_SECONDS = 600.0
-# (digest, size in bytes) of files that an earlier pull has compared.
-Known = frozenset[tuple[str, int]]
 
 
 class Progress(Protocol):
@@ -60,8 +45,10 @@ def fetch_small(snapshot: Snapshot) -> Path:
 
     Raises: NotAvailable, DoesNotFit.
     """
-    check_space([replace(snapshot, files=tuple(file for file in snapshot.files if not file.is_weights))])
-    _fetch_small(snapshot)
+    small = replace(snapshot, files=tuple(file for file in snapshot.files if not file.is_weights))
+    if not snapshot.from_cache:
+        check_space([small])
+        _fetch_files(small, silent)
     return snapshot.folder
 
 
@@ -72,25 +59,20 @@ def fetch(snapshot: Snapshot, progress: Progress = silent) -> Path:
     """
     if snapshot.from_cache:
         return snapshot.folder
-    name, commit = snapshot.name, snapshot.commit
+    name, commit, folder = snapshot.name, snapshot.commit, snapshot.folder
     check_space([snapshot])
     with as_user_error(name):
-        _sweep(name, time.time())
-        known = record.compared_digests(name)
-    files = _fetch_small(snapshot)
-    for file in files:
-        progress(file.path, file.size_bytes, file.size_bytes)
+        _sweep(name)
+        compared = is_compared(name, folder)
+    files = list(snapshot.files) if compared else _fetch_files(snapshot, progress)
     with as_user_error(name):
-        if any(file.is_weights and not file.cached for file in snapshot.files):
-            record.write(name, commit, [])
-    files += [_fetch_file(snapshot, file, known, progress) for file in snapshot.files if file.is_weights]
-    with as_user_error(name):
-        sizes = [(snapshot.folder / file.path).stat().st_size for file in files]
-        compared = zip(files, sizes, strict=True)
-        record.write(name, commit, [record.Entry(file.path, bytes_, str(file.digest)) for file, bytes_ in compared])
-        if snapshot.revision != commit:
-            replace_text(name, repository(name) / "refs" / snapshot.revision, commit)
-    return snapshot.folder
+        if not compared:
+            write_record(name, commit, [replace(f, size_bytes=(folder / f.path).stat().st_size) for f in files])
+        ref = repository(name) / "refs" / snapshot.revision
+        if snapshot.revision != commit and not (ref.is_file() and ref.read_text(encoding="utf-8") == commit):
+            ref.parent.mkdir(parents=True, exist_ok=True)
+            ref.write_text(commit, encoding="utf-8")
+    return folder
 
 
 def check_space(snapshots: Iterable[Snapshot]) -> None:
@@ -114,60 +96,26 @@ def free_bytes() -> int:
     return shutil.disk_usage(folder).free
 
 
-def uncompared_bytes(snapshots: Iterable[Snapshot]) -> int:
-    """Bytes of weights in the cache that no pull has compared; the next pull reads them all."""
-    total = 0
-    for snapshot in snapshots:
-        known = record.compared_digests(snapshot.name)
-        here = [file for file in snapshot.files if file.cached and file.is_weights and not snapshot.from_cache]
-        total += sum(file.size_bytes for file in here if (file.digest, file.size_bytes) not in known)
-    return total
-
-
 def verify(snapshot: Snapshot) -> list[Problem]:
-    """Read every file here, weights included, and compare its digest; one without a known digest is skipped.
+    """Read every file here, weights included, and remove those with other bytes; the next pull fetches them again.
 
-    Raises: NotAvailable where a file cannot be read or is outside the cache.
+    Raises: NotAvailable where a file cannot be read or removed.
     """
-    problems = []
-    for file in snapshot.files:
-        path = snapshot.folder / file.path
-        with as_user_error(snapshot.name):
-            if not path.is_file():
-                problems.append(Problem(file.path, file.digest or "there", "missing"))
-            elif file.digest is not None:
-                require_inside(snapshot.name, path)
-                if (found := digest_of(path, file.digest)) != file.digest:
-                    problems.append(Problem(file.path, file.digest, found))
-    return problems
+    with as_user_error(snapshot.name):
+        return [problem for file in snapshot.files if (problem := _remove_altered(snapshot, file))]
 
 
-def discard(snapshot: Snapshot, problems: list[Problem]) -> None:
-    """Remove these files; the next pull fetches them again.
-
-    Raises: NotAvailable without permission, and for a file outside the cache, which stays.
-    """
-    altered = {problem.path for problem in problems}
-    for file in snapshot.files:
-        if file.path in altered:
-            with as_user_error(snapshot.name):
-                _keep_if_listed(snapshot, file, frozenset())
+def _fetch_files(snapshot: Snapshot, progress: Progress) -> list[RemoteFile]:
+    """Fetch the files, small ones four at a time and then the weights; returns them with their digests."""
+    small = [file for file in snapshot.files if not file.is_weights]
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        files = list(pool.map(lambda file: _fetch_file(snapshot, file, silent), small))
+    for file in files:
+        progress(file.path, file.size_bytes, file.size_bytes)
+    return files + [_fetch_file(snapshot, file, progress) for file in snapshot.files if file.is_weights]
 
 
-def _fetch_small(snapshot: Snapshot) -> list[RemoteFile]:
-    """Fetch all files except the weights, four at a time; returns them with their digests."""
-    if snapshot.from_cache:
-        return []
-    pool = ThreadPoolExecutor(max_workers=4)
-    try:
-        small = [file for file in snapshot.files if not file.is_weights]
-        futures = [pool.submit(_fetch_file, snapshot, file, frozenset(), silent) for file in small]
-        return [future.result() for future in futures]
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _fetch_file(snapshot: Snapshot, file: RemoteFile, known: Known, progress: Progress) -> RemoteFile:
+def _fetch_file(snapshot: Snapshot, file: RemoteFile, progress: Progress) -> RemoteFile:
     """Fetch one file unless it is here as listed; returns it with its digest. Raises: NotAvailable, DoesNotFit."""
     from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
 
@@ -176,79 +124,48 @@ def _fetch_file(snapshot: Snapshot, file: RemoteFile, known: Known, progress: Pr
         if file.digest is None:  # a mirror whose listing gives none; its ETag is the only other word on the bytes
             etag = get_hf_file_metadata(hf_hub_url(name, file.path, revision=commit), retry_on_errors=True).etag
             file = replace(file, digest=require_digest(name, file.path, etag))
-        if not _keep_if_listed(snapshot, file, known):
-            others = frozenset(other.digest for other in snapshot.files if other.digest) - {file.digest}
-            with refuse_etags(others):
-                hf_hub_download(name, file.path, revision=commit, tqdm_class=_bar_class(name, file, progress))
-            found = digest_of(snapshot.folder / file.path, str(file.digest))
-            if not _keep_if_listed(snapshot, file, frozenset()):
+        if _remove_altered(snapshot, file):
+            hf_hub_download(name, file.path, revision=commit, tqdm_class=_bar_class(file, progress))
+            if problem := _remove_altered(snapshot, file):
                 raise NotAvailable(
                     f"{file.path} of {name} came altered, and was not kept: "
-                    f"{found[:12]} instead of {str(file.digest)[:12]}",
+                    f"{problem.found[:12]} instead of {problem.expected[:12]}",
                     "the same command again; if it is altered again, a proxy or HF_ENDPOINT's mirror does that",
                 )
-            _name_by_digest(snapshot.folder / file.path, blob_path(name, file.path, str(file.digest)))
     progress(file.path, file.size_bytes, file.size_bytes)
     return file
 
 
-def _name_by_digest(place: Path, blob: Path) -> None:
-    """Have `place` lead to `blob`, whatever ETag the library named its bytes by: no other file's may come to lie there.
+def _remove_altered(snapshot: Snapshot, file: RemoteFile) -> Problem | None:
+    """How the file differs here from what is listed; what lies in its places with other bytes is removed.
 
-    Some mirrors name files by other checksums than they list.
+    Raises: OSError.
     """
-    if place.is_symlink() and place.readlink().name != blob.name:
-        (place.parent / place.readlink()).replace(blob)
-        place.unlink()
-        place.symlink_to(os.path.relpath(blob, place.parent))
-
-
-def _keep_if_listed(snapshot: Snapshot, file: RemoteFile, known: Known) -> bool:
-    """Whether the file is in the snapshot as listed; what lies in its places with other bytes is removed.
-
-    Weights in `known` are not read again. Raises: OSError, NotAvailable for a place outside the cache.
-    """
-    is_here = False
-    places = [snapshot.folder / file.path]
-    if file.digest is not None:  # its blob first: a link to one that goes leads nowhere
-        places.insert(0, blob_path(snapshot.name, file.path, file.digest))
-    for path in places:
-        require_inside(snapshot.name, path.parent)
-        is_here = is_inside(snapshot.name, path) and file.is_whole(path) and _is_listed(file, path, known)
-        if not is_here:
+    first = last = None
+    for path in snapshot.places(file):  # its blob first: a link to one that goes leads nowhere
+        if last := file.difference(path, read_weights=True):
             path.unlink(missing_ok=True)
-    return is_here
+            first = last if first is None or first.found == "missing" else first
+    return last and first
 
 
-def _is_listed(file: RemoteFile, path: Path, known: Known) -> bool:
-    is_known = file.is_weights and (file.digest, path.stat().st_size) in known
-    return is_known or (file.digest is not None and digest_of(path, file.digest) == file.digest)
-
-
-def _bar_class(name: str, file: RemoteFile, progress: Progress) -> Any:
+def _bar_class(file: RemoteFile, progress: Progress) -> Any:
     """A class that huggingface_hub uses like tqdm, over HTTP and Xet; it draws nothing and calls `progress`."""
     farthest = 0
 
     class Bar:
         def __init__(self, *_: object, **values: Any) -> None:
-            self.total = file.size_bytes
-            self.n = int(values.get("initial") or 0)
+            self.total, self.n = file.size_bytes, int(values.get("initial") or 0)
 
         def __enter__(self) -> Bar:
             return self
 
-        def __exit__(self, *_: object) -> None:
-            pass
+        def __exit__(self, *_: object) -> None: ...
 
         def update(self, count: float | None = 1) -> None:
             # The library goes back when a server ignores its Range; the reported bytes must not.
             nonlocal farthest
             self.n += int(count or 0)
-            if file.size_bytes and self.n > file.size_bytes:  # the library would fill the disk before it looks
-                raise NotAvailable(
-                    f"{file.path} of {name} is longer than the {file.size_bytes} bytes that the Hub lists",
-                    "check HF_ENDPOINT, and whether a proxy alters what comes through it",
-                )
             if self.n > farthest:
                 farthest = self.n
                 progress(file.path, farthest, file.size_bytes)
@@ -258,17 +175,16 @@ def _bar_class(name: str, file: RemoteFile, progress: Progress) -> Any:
             if (count or 0) > 0 and farthest < file.size_bytes:
                 progress(file.path, farthest, file.size_bytes)
 
-        def set_postfix_str(self, *_: object, **__: object) -> None:
-            pass
+        def refresh(self, *_: object, **__: object) -> None: ...
 
-        set_transfer_postfix_str = set_description_str = refresh = close = set_postfix_str
+        set_postfix_str = set_transfer_postfix_str = set_description_str = close = refresh
 
     return Bar
 
 
-def _sweep(name: str, now_seconds: float) -> None:
+def _sweep(name: str) -> None:
     """Remove the parts of killed downloads: each has a name of its own, so no later download reuses it."""
     for path in repository(name).glob("blobs/*.incomplete"):
         # A pull beside this one may just have moved its part to its place.
-        if is_inside(name, path.parent) and path.is_file() and now_seconds - path.stat().st_mtime > ABANDONED_SECONDS:
+        if path.is_file() and time.time() - path.stat().st_mtime > ABANDONED_SECONDS:
             path.unlink(missing_ok=True)

@@ -8,12 +8,10 @@ that repository.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import math
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,14 +19,13 @@ from typing import Any
 from specdec_cli import jsonfile
 from specdec_cli.errors import NotAvailable
 from specdec_cli.hub.cache import HEAD_CONFIG, HEAD_SOURCE, HEAD_WEIGHTS, head_folder
+from specdec_cli.hub.cached import RemoteFile, digest_of
 from specdec_cli.hub.client import as_user_error, library
 from specdec_cli.hub.download import Progress, silent
-from specdec_cli.hub.snapshot import RemoteFile, Snapshot
+from specdec_cli.hub.snapshot import Snapshot
 
 # What safetensors itself allows for a header (docs of the format, "hard limit").
 MAX_HEADER_BYTES = 100_000_000
-BITS = {"F64": 64, "F32": 32, "F16": 16, "BF16": 16, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F4": 4}
-BITS |= {"I64": 64, "I32": 32, "I16": 16, "I8": 8, "U64": 64, "U32": 32, "U16": 16, "U8": 8, "BOOL": 8}
 DAMAGED = "the repository's files are damaged, or a proxy alters what comes through it"
 PIECE_BYTES = 32 << 20
 TRIES = 4
@@ -36,110 +33,34 @@ TIMEOUT_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteTensor:
-    """A tensor inside a file on the Hub; bytes `begin` to `end` (exclusive) of that file."""
+class RemoteHeader:
+    """The header of a safetensors file on the Hub: `text` is its JSON, behind which the tensors begin."""
 
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
     file: RemoteFile
-    begin: int
-    end: int
+    text: bytes
 
-    @property
-    def size_bytes(self) -> int:
-        return self.end - self.begin
-
-
-def remote_tensors(snapshot: Snapshot, wanted: Callable[[str], bool]) -> list[RemoteTensor]:
-    """The tensors of `snapshot` whose names are `wanted`, from the headers of all its safetensors files.
-
-    Raises: NotAvailable for a header that is none, and for what goes wrong on the way.
-    """
-    files = [file for file in snapshot.files if file.path.endswith(".safetensors")]
-    found = [tensor for file in files for tensor in _tensors_of(snapshot, file) if wanted(tensor.name)]
-    return sorted(found, key=lambda tensor: (tensor.file.path, tensor.begin))
+    def entries(self, names: Collection[str]) -> list[tuple[int, int, str, Any]]:
+        """(begin, end in the file, name, entry) of these tensors, in the order of their bytes."""
+        found = {name: entry for name, entry in jsonfile.parse_object(self.text).items() if name in names}
+        ends = {name: [8 + len(self.text) + int(at) for at in entry["data_offsets"]] for name, entry in found.items()}
+        return sorted((ends[name][0], ends[name][1], name, entry) for name, entry in found.items())
 
 
-def fetch_tensors(
-    snapshot: Snapshot, tensors: Sequence[RemoteTensor], place: Path, progress: Progress = silent, layout: str = "pt"
-) -> Path:
-    """Write `tensors` as one safetensors file at `place`; its metadata names repository, commit and `layout`.
-
-    Raises: NotAvailable, DoesNotFit for a full disk; nothing is left of a file that did not come whole.
-    """
-    ordered = sorted(tensors, key=lambda tensor: (tensor.file.path, tensor.begin))
-    header = _header(snapshot, ordered, layout)
-    total_bytes = len(header) + sum(tensor.size_bytes for tensor in ordered)
-    part = place.with_name(f"{place.name}.{uuid.uuid4().hex[:8]}.incomplete")
-    with as_user_error(snapshot.name):
-        part.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with part.open("wb") as stream:
-                stream.write(header)
-                for file, begin, end in _spans(ordered):
-                    for piece in _read_range(snapshot, file, begin, end):
-                        stream.write(piece)
-                        progress(place.name, stream.tell(), total_bytes)
-            part.replace(place)
-        finally:
-            part.unlink(missing_ok=True)
-    return place
+def remote_headers(snapshot: Snapshot, files: Collection[RemoteFile] | None = None) -> list[RemoteHeader]:
+    """The headers of `files`, or of all safetensors files of `snapshot`. Raises: NotAvailable for one that is none."""
+    files = snapshot.files if files is None else files
+    return [_read_header(snapshot, file) for file in files if file.path.endswith(".safetensors")]
 
 
-def read_whole(snapshot: Snapshot, file: RemoteFile) -> bytes:
-    """The bytes of a small file, past the cache. Raises: NotAvailable."""
-    with as_user_error(snapshot.name):
-        return b"".join(_read_range(snapshot, file, 0, file.size_bytes))
-
-
-def _spans(ordered: Sequence[RemoteTensor]) -> list[tuple[RemoteFile, int, int]]:
-    """(file, begin, end): neighbours in a file come in one request."""
-    spans: list[tuple[RemoteFile, int, int]] = []
-    for tensor in ordered:
-        begin = spans.pop()[1] if spans and spans[-1][::2] == (tensor.file, tensor.begin) else tensor.begin
-        spans.append((tensor.file, begin, tensor.end))
-    return spans
-
-
-def _header(snapshot: Snapshot, ordered: Sequence[RemoteTensor], layout: str) -> bytes:
-    source = {"repository": snapshot.name, "commit": snapshot.commit, "format": layout}
-    entries: dict[str, Any] = {"__metadata__": source}
-    at = 0
-    for tensor in ordered:
-        offsets = [at, at := at + tensor.size_bytes]
-        entries[tensor.name] = {"dtype": tensor.dtype, "shape": list(tensor.shape), "data_offsets": offsets}
-    text = json.dumps(entries).encode()
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text
-
-
-def _tensors_of(snapshot: Snapshot, file: RemoteFile) -> list[RemoteTensor]:
-    """Raises: NotAvailable for a header that no safetensors file has."""
+def _read_header(snapshot: Snapshot, file: RemoteFile) -> RemoteHeader:
     with as_user_error(snapshot.name):
         length = int.from_bytes(b"".join(_read_range(snapshot, file, 0, 8)), "little")
-        if not 2 <= length <= min(MAX_HEADER_BYTES, (file.size_bytes or MAX_HEADER_BYTES) - 8):
+        if length > min(MAX_HEADER_BYTES, (file.size_bytes or MAX_HEADER_BYTES) - 8):
             raise NotAvailable(
                 f"{file.path} of {snapshot.name} is no safetensors file: it announces a header of {length} bytes",
                 DAMAGED,
             )
-        text = b"".join(_read_range(snapshot, file, 8, 8 + length))
-    try:
-        entries = jsonfile.parse_object(text)
-        return [_tensor(name, entry, file, 8 + length) for name, entry in entries.items() if name != "__metadata__"]
-    except (ValueError, TypeError, KeyError) as error:
-        raise NotAvailable(f"{file.path} of {snapshot.name} has a header that cannot be read", DAMAGED) from error
-
-
-def _tensor(name: str, entry: Any, file: RemoteFile, data_begin: int) -> RemoteTensor:
-    """Raises: ValueError, TypeError, KeyError for an entry that does not add up."""
-    shape = tuple(int(size) for size in entry["shape"])
-    begin, end = (data_begin + int(offset) for offset in entry["data_offsets"])
-    bits = BITS.get(entry["dtype"])
-    fits = data_begin <= begin <= end <= (file.size_bytes or end) and min((*shape, 0)) == 0
-    if not fits or (bits is not None and 8 * (end - begin) != bits * math.prod(shape)):
-        raise ValueError(f"{name}: {entry}")
-    return RemoteTensor(name, str(entry["dtype"]), shape, file, begin, end)
+        return RemoteHeader(file, b"".join(_read_range(snapshot, file, 8, 8 + length)))
 
 
 def _read_range(snapshot: Snapshot, file: RemoteFile, begin: int, end: int) -> Iterator[bytes]:
@@ -179,13 +100,18 @@ def read_config(snapshot: Snapshot) -> bytes:
     file = next((file for file in snapshot.files if file.path == HEAD_CONFIG), None)
     if file is None:
         raise NotAvailable(f"{snapshot.name} has no {HEAD_CONFIG}", "name the repository of a model")
-    return read_whole(snapshot, file)
+    with as_user_error(snapshot.name):
+        return b"".join(_read_range(snapshot, file, 0, file.size_bytes))
 
 
 def keep_head(
-    snapshot: Snapshot, config: bytes, tensors: Sequence[RemoteTensor], layout: str, progress: Progress = silent
+    snapshot: Snapshot,
+    config: bytes,
+    chosen: Mapping[RemoteHeader, Collection[str]],
+    layout: str,
+    progress: Progress = silent,
 ) -> Path:
-    """Fetch `tensors` of `snapshot`, and keep them in place of what was kept of that repository.
+    """Fetch the tensors `chosen` of each file, and keep them in place of what was kept of that repository.
 
     `layout` is `pt` for norms as original repositories store them, else `mlx`.
     Raises: NotAvailable, DoesNotFit; what was kept before then stays.
@@ -193,10 +119,11 @@ def keep_head(
     place = head_folder(snapshot.name)
     draft = place.with_name(f".{place.name}.{uuid.uuid4().hex[:8]}")
     with as_user_error(snapshot.name):
+        draft.mkdir(parents=True)
         try:
-            fetch_tensors(snapshot, tensors, draft / HEAD_WEIGHTS, progress, layout)
+            _fetch_tensors(snapshot, chosen, draft / HEAD_WEIGHTS, layout, progress)
             (draft / HEAD_CONFIG).write_bytes(config)
-            digests = {name: _sha256(draft / name) for name in (HEAD_WEIGHTS, HEAD_CONFIG)}
+            digests = {name: digest_of(draft / name, 64 * "0") for name in (HEAD_WEIGHTS, HEAD_CONFIG)}
             source = {"repository": snapshot.name, "commit": snapshot.commit, "sha256": digests}
             (draft / HEAD_SOURCE).write_text(json.dumps(source, indent=1), encoding="utf-8")
             remove_head(snapshot.name)
@@ -204,6 +131,29 @@ def keep_head(
         finally:
             shutil.rmtree(draft, ignore_errors=True)
     return place
+
+
+def _fetch_tensors(
+    snapshot: Snapshot, chosen: Mapping[RemoteHeader, Collection[str]], place: Path, layout: str, progress: Progress
+) -> None:
+    """Write the tensors as one safetensors file, whose metadata names repository, commit and `layout`."""
+    parts = [(header.file, *part) for header, names in chosen.items() for part in header.entries(names)]
+    source = {"repository": snapshot.name, "commit": snapshot.commit, "format": layout}
+    entries: dict[str, Any] = {"__metadata__": source}
+    at, spans = 0, list[tuple[RemoteFile, int, int]]()
+    for file, begin, end, name, entry in parts:
+        entries[name] = {**entry, "data_offsets": [at, at := at + end - begin]}
+        # Neighbours in a file come in one request.
+        first = spans.pop()[1] if spans and spans[-1][::2] == (file, begin) else begin
+        spans.append((file, first, end))
+    text = json.dumps(entries).encode()
+    text += b" " * (-len(text) % 8)
+    with place.open("wb") as stream:
+        stream.write(len(text).to_bytes(8, "little") + text)
+        for file, begin, end in spans:
+            for piece in _read_range(snapshot, file, begin, end):
+                stream.write(piece)
+                progress(place.name, stream.tell(), 8 + len(text) + at)
 
 
 def head_bytes(name: str) -> int:
@@ -219,8 +169,3 @@ def remove_head(name: str) -> int:
         if folder.is_dir():
             shutil.rmtree(folder)
     return freed
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -7,10 +7,8 @@ bytes of JSON: name -> dtype, shape and place of each tensor.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from specdec_cli.jsonfile import NotJson, kind_of, shown
 
 # The format's own limit (safetensors, MAX_HEADER_SIZE).
 MOST_HEADER_BYTES = 100_000_000
+AGAIN = "delete the file and download it again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,45 +46,43 @@ def read_header(path: Path) -> Header:
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
-            if length > MOST_HEADER_BYTES:
-                raise NotJson(f"a header of {length} bytes")
-            values = jsonfile.parse_object(file.read(length))
-        metadata = values.pop("__metadata__", {})
-        end = max((int(entry["data_offsets"][1]) for entry in values.values()), default=0)
-        tensors = {name: _read_entry(path, name, entry) for name, entry in values.items()}
-        return Header(tensors, metadata, 8 + length + end)
+            text = file.read(length) if length <= MOST_HEADER_BYTES else b""
     except OSError as error:
-        raise NotAvailable(
-            f"{path.name} cannot be read: {error.strerror}", "delete the file and download it again"
-        ) from error
-    except (ValueError, OverflowError, MemoryError, KeyError, TypeError, AttributeError) as error:
-        raise NotAvailable(
-            f"{path.name} is damaged ({path.stat().st_size} bytes): its header cannot be read",
-            "delete the file and download it again",
-        ) from error
+        raise NotAvailable(f"{path.name} cannot be read: {error.strerror}", AGAIN) from error
+    return parse_header(path, text)
 
 
-def _read_entry(path: Path, name: str, entry: Mapping[str, Any]) -> Stored:
-    begin, end = map(int, entry["data_offsets"])
-    return Stored(path, name, str(entry["dtype"]), tuple(map(int, entry["shape"])), end - begin)
+def parse_header(path: Path, text: bytes) -> Header:
+    """The header `text` of the file `path`, which may be elsewhere. Raises: NotAvailable if it is damaged."""
+    try:
+        values = jsonfile.parse_object(text)
+        metadata, tensors = values.pop("__metadata__", {}), {}
+        for name, entry in values.items():
+            begin, last = map(int, entry["data_offsets"])
+            tensors[name] = Stored(path, name, str(entry["dtype"]), tuple(map(int, entry["shape"])), last - begin)
+        return Header(tensors, metadata, 8 + len(text) + sum(stored.size_bytes for stored in tensors.values()))
+    except (ValueError, OverflowError, KeyError, TypeError, AttributeError) as error:
+        raise NotAvailable(f"{path.name} is damaged: its header cannot be read", AGAIN) from error
 
 
 # The files that mlx-lm reads.
 WEIGHTS = "model*.safetensors"
-# Heads read the target's hidden states: they are no language models by themselves.
+# Heads read the target's hidden states: they are no language models by themselves. Known by a word in their type.
 SIDECARS = {
-    "MTP": re.compile(r"mtp|nextn", re.I),
-    "EAGLE": re.compile(r"eagle", re.I),
-    "Medusa": re.compile(r"medusa", re.I),
-    "Hydra": re.compile(r"hydra", re.I),
-    "DFlash": re.compile(r"dflash", re.I),
-    "DSpark": re.compile(r"dspark", re.I),
-    "assistant": re.compile(r"assistant", re.I),
-    "speculator": re.compile(r"speculator", re.I),
+    "mtp": "MTP",
+    "nextn": "MTP",
+    "eagle": "EAGLE",
+    "medusa": "Medusa",
+    "hydra": "Hydra",
+    "dflash": "DFlash",
+    "dspark": "DSpark",
+    "assistant": "assistant",
+    "speculator": "speculator",
 }
 SIDECAR_KEYS = ("medusa_num_heads", "eagle_config", "speculators_config", "speculators_model_type", "dflash_config")
 QUANTIZATION_KEYS = ("quantization", "quantization_config")
 CONTEXT_KEYS = ("max_position_embeddings", "max_seq_len", "n_positions", "seq_length", "model_max_length")
+KINDS: dict[str, type] = {"architectures": list, "text_config": dict, **dict.fromkeys(QUANTIZATION_KEYS, dict)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +131,9 @@ class Checkpoint:
     @property
     def loaded_bytes(self) -> int:
         """Bytes of the weights in memory: where the configuration declares float32, mlx computes in float32."""
-        stored = sum(path.stat().st_size for path in self.weights)
         if self.declared_dtype != "float32":
-            return stored
-        return sum(4 * _values(path) for path in self.weights)
-
-
-# mlx-lm's module for such a type exits the process on import if its package is missing.
-NEEDED_PACKAGES = {"olmo": "hf_olmo"}
+            return sum(path.stat().st_size for path in self.weights)
+        return sum(4 * math.prod(t.shape) for path in self.weights for t in read_header(path).tensors.values())
 
 
 def read_checkpoint(folder: Path, name: str, weights: bool = True, heads: bool = False) -> Checkpoint:
@@ -155,22 +147,34 @@ def read_checkpoint(folder: Path, name: str, weights: bool = True, heads: bool =
     checkpoint_of(config, folder, name)
     if (folder / "tokenizer_config.json").is_file():
         _refuse_code(read_json(folder / "tokenizer_config.json", name), "tokenizer_config.json", name)
-    package = NEEDED_PACKAGES.get(config["model_type"])
-    if package and find_spec(package) is None:
-        raise NotAvailable(
-            f"{name} is of type {config['model_type']}, for which mlx-lm needs the package {package}",
-            f"install {package} beside specdec, or use another model",
+    if not heads and (kind := sidecar_kind(config)):
+        raise Refused(
+            f"{name} is a drafter of kind {kind} ({config['model_type']}), which reads the target's hidden states",
+            "use a small language model of the target's family as draft instead",
         )
-    if not heads:
-        _refuse_sidecar(config, name)
     return Checkpoint(name, folder, config, _weights(folder, name) if weights else ())
 
 
 def checkpoint_of(config: Mapping[str, Any], folder: Path, name: str) -> Checkpoint:
     """A checkpoint of which only the configuration is known. Raises: NotAvailable, Refused for repository code."""
     _refuse_code(config, "config.json", name)
-    _require_types(config, name)
+    if not (isinstance(config.get("model_type"), str) and config["model_type"]):
+        raise NotAvailable(
+            f"config.json of {name} names no model_type, but mlx-lm needs one: it is {shown(config.get('model_type'))}",
+            "use a folder that mlx-lm can load",
+        )
+    for key, kind in KINDS.items():
+        if not isinstance(config.get(key), kind | None):
+            problem = f"{key} is {shown(config[key])}, and {kind_of(kind())} is expected"
+            raise _type_error("config.json", name, problem)
     return Checkpoint(name, folder, config, ())
+
+
+def sidecar_kind(config: Mapping[str, Any]) -> str | None:
+    """The kind of head that a configuration says its folder holds in place of a model, None if it is of a model."""
+    labels = [str(config.get("model_type")), *map(str, config.get("architectures") or ())]
+    text = " ".join([*labels, *(key for key in SIDECAR_KEYS if key in config)]).lower()
+    return next((kind for word, kind in SIDECARS.items() if word in text), None)
 
 
 def read_json(path: Path, name: str) -> dict[str, Any]:
@@ -205,27 +209,9 @@ def stop_ids(folder: Path, name: str, config: Mapping[str, Any]) -> list[int] | 
     if ends is None:
         return None
     found = ends if isinstance(ends, list) else [ends]
-    if not all(isinstance(end, int) and not isinstance(end, bool) for end in found):
+    if not all(type(end) is int for end in found):
         raise _type_error(source, name, f"eos_token_id is {shown(ends)}, and ids of tokens are expected")
     return found
-
-
-def _require_types(config: Mapping[str, Any], name: str) -> None:
-    """Raises: NotAvailable for a value that specdec reads and that is of another kind. mlx-lm's are its own."""
-    if not (isinstance(config.get("model_type"), str) and config["model_type"]):
-        raise NotAvailable(
-            f"config.json of {name} names no model_type, but mlx-lm needs one: it is {shown(config.get('model_type'))}",
-            "use a folder that mlx-lm can load",
-        )
-    for key, kind in (("architectures", list), ("text_config", dict), *((key, dict) for key in QUANTIZATION_KEYS)):
-        value = config.get(key)
-        if value is not None and not isinstance(value, kind):
-            wanted = kind_of(kind())
-            raise _type_error("config.json", name, f"{key} is {shown(value)}, and {wanted} is expected")
-    for part in (config, config.get("text_config") or {}):
-        for key, value in part.items():
-            if key in CONTEXT_KEYS and not (value is None or type(value) in (int, float)):
-                raise _type_error("config.json", name, f"{key} is {shown(value)}, and a number is expected")
 
 
 def _type_error(file: str, name: str, problem: str) -> NotAvailable:
@@ -241,25 +227,13 @@ def _refuse_code(config: Mapping[str, Any], file: str, name: str) -> None:
             )
 
 
-def _refuse_sidecar(config: Mapping[str, Any], name: str) -> None:
-    labels = [str(config["model_type"]), *map(str, config.get("architectures") or ())]
-    keys = [key for key in SIDECAR_KEYS if key in config]
-    for kind, pattern in SIDECARS.items():
-        if any(pattern.search(label) for label in labels + keys):
-            raise Refused(
-                f"{name} is a drafter of kind {kind} ({labels[0]}), which reads the target's hidden states",
-                "use a small language model of the target's family as draft instead",
-            )
-
-
 def _weights(folder: Path, name: str) -> tuple[Path, ...]:
     """All weight files mlx-lm would read; an index that lists absent shards is an error."""
-    found = tuple(sorted(folder.glob(WEIGHTS)))
-    for path in found:
-        _require_file(path, name)
+    found = tuple(path for path in sorted(folder.glob(WEIGHTS)) if path.is_file())
     index = folder / "model.safetensors.index.json"
-    if index.is_file():
-        named = _shards(read_json(index, name), name)
+    shards = read_json(index, name).get("weight_map") if index.is_file() else None
+    if isinstance(shards, dict):
+        named = set(map(str, shards.values()))
         missing = sorted(named - {path.name for path in found})
         if missing:
             raise NotAvailable(
@@ -273,30 +247,3 @@ def _weights(folder: Path, name: str) -> tuple[Path, ...]:
             "use an MLX or safetensors conversion of the model",
         )
     return found
-
-
-def _require_file(path: Path, name: str) -> None:
-    """Raises: NotAvailable for weights that are a folder, a pipe, or a link to nothing."""
-    if path.is_file():
-        return
-    if path.is_symlink() and not path.exists():
-        what = f"a link to {path.readlink()}, which is not there"
-    else:
-        what = "a folder" if path.is_dir() else "no regular file"
-    raise NotAvailable(f"{path.name} of {name} is {what}, and a file is needed", "put the file itself in its place")
-
-
-def _shards(index: Mapping[str, Any], name: str) -> set[str]:
-    """The files that a weight index names. Raises: NotAvailable for names that are none."""
-    weight_map = index.get("weight_map", {})
-    named = list(weight_map.values()) if isinstance(weight_map, dict) else [weight_map]
-    for shard in named:
-        if not isinstance(shard, str):
-            problem = f"weight_map holds {shown(shard)}, and names of files are expected"
-            raise _type_error("model.safetensors.index.json", name, problem)
-    return set(named)
-
-
-def _values(path: Path) -> int:
-    """Numbers stored in one safetensors file, from its header. Raises: NotAvailable if that is damaged."""
-    return sum(math.prod(stored.shape) for stored in read_header(path).tensors.values())

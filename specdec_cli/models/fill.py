@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from specdec_cli.models.template import Spellings
 from specdec_cli.models.tokenizer import Tokenizer
+from specdec_cli.models.vocab import Spellings
 
 # Names that nobody gives.
 PROJECT, FILE = "project", "file"

@@ -102,8 +102,7 @@ class ThreadedLookahead(MaskLookahead):
         self._thread = thread
 
     def begin(self, draft: Sequence[int]) -> None:
-        """`rows` of these tokens will be asked for; an error shows then."""
-        self._thread.submit(super().rows, list(draft))
+        self._thread.submit(super().rows, list(draft))  # an error shows when `rows` are asked for
 
     def rows(self, draft: Sequence[int]) -> list[Row]:
         return self._thread.submit(super().rows, list(draft)).result()
@@ -310,10 +309,11 @@ def require_possible(constraint: Constraint, stops: Sequence[str] = ()) -> None:
 def require_uncut(constraint: Constraint, stops: Sequence[str], thinks: bool = False) -> None:
     """Raises: UsageError for one of `stops` that could end an answer before its shape is complete.
 
-    Where the model `thinks`, each of them could: its thinking may hold anything.
+    JSON as it comes here has no control character, so one that holds some ends nothing; where the model `thinks`, any
+    could, for its thinking may hold anything.
     """
     for stop in stops:
-        if thinks or _may_hold(constraint, stop):
+        if thinks or constraint.kind != "schema" or not any(letter < " " for letter in stop):
             raise UsageError(
                 f"--stop {stop!r} could cut an answer that must have the shape of a {constraint.noun}",
                 f"leave out --stop or {constraint.flag}",
@@ -325,15 +325,6 @@ def unenforced(constraint: Constraint | None) -> tuple[str, ...]:
     if constraint is None or constraint.kind != "schema":
         return ()
     return schema.unknown_keywords(schema.parse(constraint.text))
-
-
-def _may_hold(constraint: Constraint, text: str) -> bool:
-    """Whether some answer may have `text` in it; True where that is unknown."""
-    holding = shape.holding(constraint, text)
-    if holding is None:
-        return True
-    matcher = LLMatcher(LLTokenizer("byte"), holding, log_level=0)
-    return bool(matcher.is_error()) or not _stuck(matcher)
 
 
 def _impossible(matcher: LLMatcher, constraint: Constraint) -> str:
@@ -373,21 +364,17 @@ def _reason(error: str) -> str:
 def read_constraint(kind: ShapeKind, value: str, option: str) -> Constraint:
     """What `value` says after `option`, such as --schema: a regular expression itself, a schema itself or its file, and
     a grammar's file.
-
     Raises: UsageError for no value at all, and for a file that cannot be read as UTF-8.
     """
     if not value.strip():
         raise UsageError(f"{option} is empty", "leave it out, or say what the answer must be")
-    inline = kind == "regex" or (kind == "schema" and value.lstrip().startswith(("{", "[")))
-    return Constraint(kind, value if inline else _text(kind, Path(value).expanduser(), option))
-
-
-def _text(kind: str, path: Path, option: str) -> str:
-    hint = "name a file"
+    if kind == "regex" or (kind == "schema" and value.lstrip().startswith(("{", "["))):
+        return Constraint(kind, value)
+    path, hint = Path(value).expanduser(), "name a file"
     if kind == "schema":
         hint = f'give a file, or the JSON itself: {option} \'{{"type": "object"}}\''
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        return Constraint(kind, path.read_bytes().decode("utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{option} {path} cannot be read: {error.strerror}", hint) from error
     except ValueError as error:

@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from specdec_cli.errors import NotAvailable, Refused
-from specdec_cli.models.checkpoint import SIDECARS, Checkpoint, Header, Stored, read_checkpoint, read_header, read_json
+from specdec_cli.models.checkpoint import (
+    Checkpoint,
+    Header,
+    Stored,
+    read_checkpoint,
+    read_header,
+    read_json,
+    sidecar_kind,
+)
 from specdec_cli.models.packing import Packing, packing_of
 
 PREFIX = re.compile(r"^(?:language_model\.|model\.)*mtp\.")
@@ -44,7 +52,8 @@ class Family:
         Raises: Refused for a head of several layers.
         """
         names = list(names)
-        layers = sorted({found[0] for name in names if (found := self.layer.match(name)) and self._marks(name)})
+        matched = ((self.layer.match(name), name) for name in names)
+        layers = sorted({one[0] for one, name in matched if one and name[one.end() :].startswith(self.mark)})
         if len(layers) > 1:
             raise Refused(
                 f"the MTP head of {source} has {len(layers)} layers ({layers[0]}* and {layers[1]}*), and specdec knows "
@@ -54,27 +63,15 @@ class Family:
         parts = {name.removeprefix(layers[0]): name for name in names if name.startswith(layers[0])} if layers else {}
         return {self._rename(part): name for part, name in parts.items() if part not in self.copies}
 
-    def _marks(self, name: str) -> bool:
-        return self.layer.sub("", name, count=1).startswith(self.mark)
-
     def _rename(self, part: str) -> str:
         base, dot, end = part.rpartition(".")
         return f"{self.names[base]}{dot}{end}" if base in self.names else f"layers.0.{part}"
 
 
 QWEN = Family("Qwen3-Next to 3.8", frozenset())
-NEXTN = {
-    "eh_proj": "fc",
-    "enorm": "pre_fc_norm_embedding",
-    "hnorm": "pre_fc_norm_hidden",
-    "shared_head.norm": "norm",
-}
-MIMO = {
-    "input_proj": "fc",
-    "token_layernorm": "pre_fc_norm_embedding",
-    "hidden_layernorm": "pre_fc_norm_hidden",
-    "final_layernorm": "norm",
-}
+OWN = ("fc", "pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm")
+NEXTN = dict(zip(("eh_proj", "enorm", "hnorm", "shared_head.norm"), OWN, strict=True))
+MIMO = dict(zip(("input_proj", "token_layernorm", "hidden_layernorm", "final_layernorm"), OWN, strict=True))
 COPIES = frozenset({"embed_tokens.weight", "shared_head.head.weight"})
 AFTER_THE_TRUNK = re.compile(r"^(?:language_model\.|model\.)*layers\.\d+\.")
 MTP_LAYERS = re.compile(r"^(?:model\.)?mtp_layers\.\d+\.")
@@ -100,31 +97,6 @@ FOREIGN = {
     "MiMo": re.compile(r"mtp_layers\.\d+\.|(^|\.)mtp\..*\binput_proj\."),
     "Nemotron-H": re.compile(r"(^|\.)mtp\..*\bmixer\."),
 }
-
-
-def family_of(names: Iterable[str], model_type: str, source: str) -> tuple[Family, dict[str, str]] | None:
-    """The family other than Qwen's that a head among `names` is of, and its own names; None where there is no head.
-
-    `model_type` is what its configuration says; `source` is for messages. Raises: Refused for a head that is not known.
-    """
-    names, own_type = list(names), re.sub(r"[_-]?(mtp|nextn)$", "", model_type)
-    for family in KNOWN:
-        found = family.own_names(names, source) if own_type in family.model_types else {}
-        if found:
-            return family, found
-    for foreign, pattern in FOREIGN.items():
-        if known := next((name for name in names if pattern.search(name)), None):
-            raise Refused(
-                f"{source} ({model_type}) has a head of the {foreign} family ({known}), "
-                "which specdec does not know yet",
-                OTHERWISE,
-            )
-    return None
-
-
-def is_foreign(name: str) -> bool:
-    """Whether a tensor of that name is of a head other than Qwen's."""
-    return any(pattern.search(name) for pattern in FOREIGN.values())
 
 
 # Configuration keys that announce heads, with their number.
@@ -212,18 +184,16 @@ class HeadFiles:
 def find_head(checkpoint: Checkpoint) -> HeadFiles | None:
     """The head among the files of `checkpoint`, None if there is none and none is announced.
 
-    Raises: NotAvailable for a head that is announced but not there, incomplete, damaged or of a number type that cannot
-    be read; Refused for one of a family that specdec does not know.
+    Raises: NotAvailable for a head that is announced but not there, incomplete or of a number type that cannot be read;
+    Refused for one of a family that specdec does not know.
     """
     headers = {path: read_header(path) for path in head_files(checkpoint.folder)}
     found = head_in(checkpoint, headers)
     for path in found.files if found else ():
-        if path.stat().st_size < headers[path].file_bytes:
-            raise NotAvailable(
-                f"{path.name} of {checkpoint.name} is cut short: {path.stat().st_size} of {headers[path].file_bytes} "
-                "bytes, and it holds an MTP head",
-                "delete the file and download it again",
-            )
+        size_bytes, needed_bytes = path.stat().st_size, headers[path].file_bytes
+        if size_bytes < needed_bytes:
+            about = f"{path.name} of {checkpoint.name} is cut short: {size_bytes} of {needed_bytes} bytes"
+            raise NotAvailable(f"{about}, and it holds an MTP head", "delete the file and download it again")
     return found
 
 
@@ -234,12 +204,13 @@ def head_in(checkpoint: Checkpoint, headers: Mapping[Path, Header]) -> HeadFiles
     tensors, family = prefixed or _bare(headers), QWEN
     shift = _is_zero_centred(headers, bool(prefixed))
     if not set(QWEN_PARTS[:3]) & set(tensors):
-        other = family_of(names, str(checkpoint.text_config.get("model_type")), checkpoint.name)
-        if other is None:
-            _refuse_unknown(checkpoint, tensors, len(headers))
+        own_type, shift = re.sub(r"[_-]?(mtp|nextn)$", "", str(checkpoint.text_config.get("model_type"))), False
+        known = ((one, one.own_names(names, checkpoint.name)) for one in KNOWN if own_type in one.model_types)
+        family, parts = next((found for found in known if found[1]), (QWEN, {}))
+        if not parts:
+            _refuse_unknown(checkpoint, names, tensors, len(headers))
             return None
-        family, shift = other[0], False
-        tensors = {own: names[name] for own, name in other[1].items()}
+        tensors = {own: names[name] for own, name in parts.items()}
     _require_readable(checkpoint.name, tensors)
     return HeadFiles(checkpoint.name, tensors, checkpoint.text_config, shift, checkpoint.declared_dtype, family=family)
 
@@ -256,18 +227,12 @@ def read_head(folder: Path, name: str) -> HeadFiles:
     return found
 
 
-def announces_head_only(config: Mapping[str, Any]) -> bool:
-    """Whether a configuration says that its folder holds a head and no model."""
-    labels = [str(config.get("model_type")), *map(str, config.get("architectures") or ())]
-    return any(SIDECARS["MTP"].search(label) for label in labels)
-
-
 def is_for_a_head(folder: Path, name: str) -> bool:
     """Whether `folder` holds a head and no model, by its weights or its own word; of the latter `read_head` complains.
 
     Raises: NotAvailable if it has no configuration that can be read.
     """
-    return is_head_only(folder) or announces_head_only(read_json(folder / "config.json", name))
+    return is_head_only(folder) or sidecar_kind(read_json(folder / "config.json", name)) == "MTP"
 
 
 def is_head_only(folder: Path) -> bool:
@@ -279,11 +244,9 @@ def is_head_only(folder: Path) -> bool:
         names = [name for path in head_files(folder) for name in read_header(path).tensors]
     except NotAvailable:
         return False
-    return bool(names) and not any(TRUNK.match(name) for name in names) and any(map(_is_of_a_head, names))
-
-
-def _is_of_a_head(name: str) -> bool:
-    return bool(PREFIX.match(name)) or name in QWEN_PARTS[1:3] or is_foreign(name)
+    of_heads = (PREFIX, *FOREIGN.values())
+    alone = any(name in QWEN_PARTS[1:3] or any(kind.search(name) for kind in of_heads) for name in names)
+    return alone and not any(map(TRUNK.match, names))
 
 
 def head_files(folder: Path) -> list[Path]:
@@ -296,12 +259,10 @@ def _bare(headers: Mapping[Path, Header]) -> dict[str, Stored]:
     folders: dict[Path, dict[str, Stored]] = {}
     for path, header in headers.items():
         folders.setdefault(path.parent, {}).update(header.tensors)
-    apart = [dict(header.tensors) for header in headers.values()]
-    return next((found for found in [*folders.values(), *apart] if _is_bare_head(found)), {})
-
-
-def _is_bare_head(tensors: Mapping[str, Stored]) -> bool:
-    return set(QWEN_PARTS[1:3]) <= set(tensors) and not any("embed_tokens" in name for name in tensors)
+    for found in [*folders.values(), *(dict(header.tensors) for header in headers.values())]:
+        if set(QWEN_PARTS[1:3]) <= set(found) and not any("embed_tokens" in name for name in found):
+            return found
+    return {}
 
 
 def _is_zero_centred(headers: Mapping[Path, Header], prefixed: bool) -> bool:
@@ -316,12 +277,14 @@ def _is_zero_centred(headers: Mapping[Path, Header], prefixed: bool) -> bool:
     return prefixed and not any(header.metadata.get("format") == "mlx" for header in headers.values())
 
 
-def _refuse_unknown(checkpoint: Checkpoint, tensors: Mapping[str, Stored], files: int) -> None:
+def _refuse_unknown(checkpoint: Checkpoint, names: Iterable[str], tensors: Mapping[str, Stored], files: int) -> None:
     """Raises: Refused for a head of no family that is known, NotAvailable for one that is announced and not there."""
-    if tensors:
+    foreign = ((kind, name) for kind, pattern in FOREIGN.items() for name in names if pattern.search(name))
+    kind, name = next(foreign, ("", next((stored.name for stored in tensors.values()), "")))
+    if name:
+        which = f"of the {kind} family" if kind else "of a kind"
         raise Refused(
-            f"{checkpoint.name} has an MTP head of a kind that specdec does not know (it has "
-            f"{next(iter(tensors.values())).name})",
+            f"{checkpoint.name} ({checkpoint.model_type}) has a head {which} ({name}), which specdec does not know",
             OTHERWISE,
         )
     for key in ANNOUNCING:

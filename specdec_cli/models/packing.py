@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from specdec_cli.models.checkpoint import QUANTIZATION_KEYS, Checkpoint, read_header
+from specdec_cli.models.checkpoint import QUANTIZATION_KEYS, Checkpoint
 
 # What configurations of other tools mean, as mlx-lm reads them; those it packs otherwise are left in 16 bits.
 METHODS = {"mxfp4": {"group_size": 32, "bits": 4}, "mxfp8": {"group_size": 32, "bits": 8}}
 SCALED_BY_GROUP = ("awq", "gptq")
-PLAIN = ("BF16", "F16", "F32")
 LAYER = re.compile(r"(?:.*\.)?layers\.(\d+)\.(.+)")
 # A scale and a bias of two bytes each for affine groups, else one byte.
 GROUP_BYTES = {"affine": 4}
@@ -57,29 +56,6 @@ def packing_of(model: Checkpoint) -> Packing | None:
             if usual := _bits(_as_mlx(values)):
                 return Packing(usual, _of_last_layer(values, model.whole("num_hidden_layers", 0) - 1))
     return None
-
-
-def parameter_count(model: Checkpoint) -> int | None:
-    """Numbers that `model` learned, by the shapes of its tensors; None where its weights are not here.
-
-    Of a packed matrix they are its scales' groups; None for one that something else than mlx packed.
-    Raises: NotAvailable if a header is damaged.
-    """
-    tensors = {name: stored for file in model.weights for name, stored in read_header(file).tensors.items()}
-    packing: Mapping[str, Any] = next(filter(None, map(model.config.get, QUANTIZATION_KEYS)), {})
-    usual, total = _bits(_as_mlx(packing)), 0
-    for name, stored in tensors.items():
-        stem, _, part = name.rpartition(".")
-        if f"{stem}.scales" not in tensors:
-            if stored.dtype not in PLAIN:
-                return None
-            total += prod(stored.shape)
-        elif part == "scales":
-            bits = _bits(packing.get(stem)) or usual
-            if bits is None:
-                return None
-            total += prod(stored.shape) * bits.group_size
-    return total or None
 
 
 def _as_mlx(values: Mapping[str, Any]) -> Mapping[str, Any]:

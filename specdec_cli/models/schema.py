@@ -1,7 +1,6 @@
-"""JSON schemas, as far as their grammar does not tell (pure). What would hold nothing, or never end, is found.
+"""JSON schemas, as far as their grammar does not tell (pure): spelled as the library reads them, unknown words found.
 
-A keyword that no draft knows holds nothing, and a misspelt one looks just like it. A schema whose every instance needs
-another instance inside has no finite one.
+A keyword that no draft knows holds nothing, and a misspelt one looks just like it.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ ANNOTATIONS = (
     *("contentMediaType", "discriminator", "x-guidance"),
 )
 KNOWN = frozenset({*ONE, *LISTED, *NAMED, *ASSERTED, *ANNOTATIONS})
-COUNTS = {"maxLength", "minLength", "maxItems", "minItems", "maxProperties", "minProperties"}
 # As JSON writes them; those with a letter of their own are \n, \t and the like.
 UNSPELLABLE = re.compile(r"(?<!\\)(?:\\\\)*(\\u00[01][0-9a-f]|\\u007f)")
+COUNTS = {"maxLength", "minLength", "maxItems", "minItems", "maxProperties", "minProperties"}
 # What names a place in a schema: a copy of it would be a second place of that name.
 NAMES = {"$id", "id", "$anchor", "$dynamicAnchor"}
 # References to references, as far as they are followed: they may turn in a circle.
@@ -60,33 +59,9 @@ def _spell(schema: dict[str, Any]) -> dict[str, Any]:
         for word in COUNTS & part.keys():  # 2.0 is a whole number here, and the library takes 2 alone
             if isinstance(part[word], float) and part[word].is_integer():
                 part[word] = int(part[word])
-        if isinstance(
-            part.get("oneOf"), list
-        ):  # the library compares branches as they stand, and cannot tell two references apart
+        if isinstance(part.get("oneOf"), list):  # the library cannot tell two references apart
             part["oneOf"] = [deepcopy(_resolve(asked, branch)) for branch in part["oneOf"]]
-    return cut_endless(schema)
-
-
-def cut_endless(schema: Schema) -> dict[str, Any]:
-    """The same with `false` for every part inside that has no finite instance: nothing else fits it either.
-
-    The library would let an answer go into such a part, and it never comes out again. A schema that has none itself
-    stays as it is.
-    """
-    finite = _finite_parts(schema)
-    if id(schema) not in finite:
-        return dict(schema)
-
-    def cut(value: Any) -> Any:
-        return without(value) if id(value) in finite else False if isinstance(value, dict) else value
-
-    def without(part: Schema) -> dict[str, Any]:
-        found = {word: cut(value) if word in ONE else value for word, value in part.items()}
-        found |= {word: [cut(value) for value in part[word]] for word in LISTED if isinstance(part.get(word), list)}
-        tables = [word for word in NAMED if isinstance(part.get(word), dict)]
-        return found | {word: {name: cut(value) for name, value in part[word].items()} for word in tables}
-
-    return without(schema)
+    return schema
 
 
 def _resolve(root: Schema, branch: Any) -> Any:
@@ -112,65 +87,14 @@ def unenforceable(schema: Schema) -> str:
 
     Two of the keys that it does not require may be the same, and control characters without a letter have no spelling.
     """
-    if not has_finite_instance(schema):
-        return "every JSON of it holds another inside, without end"
     for part in _parts(schema):
         least = part.get("minProperties", 0)
         if isinstance(least, int | float) and least > len(_list(part, "required")) + 1:
             return f"minProperties {least:g} counts keys, and keys that are not required may repeat"
-        said = json.dumps(
-            [part.get(word) for word in ("const", "enum", "required")] + [list(part.get("properties", ()))]
-        )
+        said = json.dumps([*(part.get(word) for word in ("const", "enum", "required")), *part.get("properties", ())])
         if found := UNSPELLABLE.search(said):
             return f"the control character {found[1]} has no spelling in an answer"
     return ""
-
-
-def has_finite_instance(schema: Schema) -> bool:
-    """Whether some instance may end; True where that is not clear."""
-    return id(schema) in _finite_parts(schema)
-
-
-def _finite_parts(schema: Schema) -> set[int]:
-    """The ids of those parts that have an instance which ends, or may have one."""
-    finite: set[int] = set()
-    parts = list(_parts(schema))
-    while True:
-        grown = {id(part) for part in parts if id(part) in finite or _ends(part, schema, finite)}
-        if grown == finite:
-            return finite
-        finite = grown
-
-
-def _ends(part: Schema, root: Schema, finite: set[int]) -> bool:
-    """Whether `part` has an instance that ends, if those of `finite` have."""
-
-    def ends(value: Any) -> bool:
-        return id(value) in finite if isinstance(value, dict) else value is not False
-
-    if "$ref" in part and not ends(_follow(root, part["$ref"])):
-        return False
-    if not all(map(ends, _list(part, "allOf"))):
-        return False
-    if any(_list(part, word) and not any(map(ends, _list(part, word))) for word in ("anyOf", "oneOf")):
-        return False
-    kinds = part.get("type", "any")
-    kinds = kinds if isinstance(kinds, list) else [kinds]
-    return "enum" in part or "const" in part or any(_kind_ends(kind, part, ends) for kind in kinds)
-
-
-def _kind_ends(kind: Any, part: Schema, ends: Any) -> bool:
-    if kind == "object":
-        required, properties = _list(part, "required"), part.get("properties")
-        known = properties if isinstance(properties, dict) else {}
-        return all(ends(known[name]) for name in required if isinstance(name, str) and name in known)
-    if kind == "array":
-        first = _list(part, "prefixItems")
-        least = part.get("minItems", 0)
-        needed = first[: int(least)] if isinstance(least, int | float) else []
-        rest = isinstance(least, int | float) and least > len(first)
-        return all(map(ends, needed)) and (not rest or ends(part.get("items")))
-    return True
 
 
 def _list(part: Schema, word: str) -> list[Any]:

@@ -52,17 +52,6 @@ def grammar(constraint: Constraint, thinking: Thinking | None = None, split: Spl
     return "\n".join(lines)
 
 
-def holding(constraint: Constraint, text: str) -> str | None:
-    """A grammar of the answers that have `text` in them, empty where no answer has; None where that is unknown."""
-    if constraint.kind == "schema" and any(character < " " for character in text):
-        # Between values there are the blanks of JSON_OPTIONS alone, and a string spells control characters otherwise.
-        return "start: NOTHING\nNOTHING: /[^\\s\\S]/"
-    if constraint.kind == "regex":
-        both = f"BOTH: {_regex(constraint.text)} & WITH\nWITH: ANY {symbol(text)} ANY"
-        return f"start: BOTH\n{both}\nANY: /(?s:.*)/"
-    return None
-
-
 def symbol(piece: str | int) -> str:
     """A piece of a tag in a rule."""
     return f"<[{piece}]>" if isinstance(piece, int) else json.dumps(piece, ensure_ascii=False)

@@ -3,110 +3,58 @@
 from __future__ import annotations
 
 import filecmp
-import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from mlx_lm.tokenizer_utils import NaiveStreamingDetokenizer
 from mlx_lm.utils import load_tokenizer
 from tokenizers.decoders import DecodeStream
 from transformers import CONFIG_MAPPING, PreTrainedConfig
-from transformers.utils import chat_template_utils
 
 from specdec_cli import jsonfile
 from specdec_cli.errors import NotAvailable, SpecdecError, UsageError, untrusted
-from specdec_cli.models.checkpoint import stop_ids
-from specdec_cli.models.pieces import Between, PieceEncoder, unwatched
-from specdec_cli.models.template import BoundedEnvironment, Spellings, limited, unused_marks
+from specdec_cli.models.checkpoint import Checkpoint, stop_ids
 from specdec_cli.models.text import Thinking
 from specdec_cli.models.tool_calls import ToolCall, read_calls
-from specdec_cli.models.vocab import TokenTable, byte_level, require_characters, sentence_piece, token_bytes
-
-# Readers of a vocabulary keep a list as long as its largest id; the largest vocabularies have a million tokens.
-MOST_ID = 10_000_000
-LARGE = re.compile(rb'[:\s"]\d{8,}')
-ID_FILES = ("tokenizer.json", "tokenizer_config.json", "added_tokens.json", "vocab.json")
-
-
-def read_alike(one: Path, other: Path) -> bool:
-    """Whether the files of two tokenizers are the same, byte for byte; templates say nothing about ids."""
-    names, others = ({path.name for path in folder.iterdir() if _is_of_tokenizer(path)} for folder in (one, other))
-    return names == others and all(filecmp.cmp(one / name, other / name, shallow=False) for name in names)
-
-
-def _is_of_tokenizer(path: Path) -> bool:
-    model = path.name in ("config.json", "generation_config.json") or path.name.endswith(".index.json")
-    return path.is_file() and not model and path.suffix in (".json", ".model", ".txt", ".tiktoken")
-
-
-def damaged_file(folder: Path) -> str:
-    """The first of the tokenizer's JSON files that cannot be read, and why; empty if all can."""
-    for path in sorted(folder.glob("*.json")):
-        if path.name == "config.json" or path.name.endswith(".index.json"):
-            continue
-        try:
-            jsonfile.parse_object(path.read_bytes())
-        except OSError as error:
-            return f"{path.name}: {error.strerror}"
-        except jsonfile.NotJson as error:
-            return f"{path.name}: {error}"
-    return ""
-
-
-def require_small_ids(folder: Path) -> None:
-    """Raises: ValueError for an id above MOST_ID, before anything makes room for it; OSError."""
-    for path in (folder / name for name in ID_FILES):
-        data = path.read_bytes() if path.is_file() else b""
-        if LARGE.search(data):  # few files have such a number, so few are read twice
-            for text, token in _ids(jsonfile.parse_object(data)):
-                if token > MOST_ID:
-                    raise ValueError(f"{path.name} gives {text!r} the id {token}, and none is above {MOST_ID}")
-
-
-def _ids(values: Mapping[str, Any]) -> Iterator[tuple[object, int]]:
-    """(text, id) of every token that one of ID_FILES names."""
-    model, added, decoder = (values.get(key) for key in ("model", "added_tokens", "added_tokens_decoder"))
-    vocabulary = model.get("vocab") if isinstance(model, dict) else values
-    found = list(vocabulary.items()) if isinstance(vocabulary, dict) else []
-    found += [(one.get("content"), one.get("id")) for one in added or () if isinstance(one, dict)]
-    if isinstance(decoder, dict):
-        entries = [(one, int(key)) for key, one in decoder.items() if key.isdigit()]
-        found += [(one.get("content") if isinstance(one, dict) else one, token) for one, token in entries]
-    # The other whole numbers of a tokenizer's configuration, such as its longest text, are no ids.
-    known = values.keys() if "tokenizer_class" in values or "model_max_length" in values else ()
-    yield from ((text, token) for text, token in found if isinstance(token, int) and text not in known)
-
+from specdec_cli.models.vocab import (
+    Spellings,
+    TokenTable,
+    byte_level,
+    require_characters,
+    sentence_piece,
+    token_bytes,
+    unused_marks,
+)
 
 Message = Mapping[str, Any]
+Between = Callable[[int], None]
+"""Called before a text is encoded with the number of tokens that it has at least; what it raises ends the encoding."""
+
 # gpt-oss answers in channels; mlx-lm knows no tags for them.
 CHANNELS = Thinking("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>")
 # A character that merges with none: SentencePiece puts its space before the first one of a text.
 ANCHOR = "\u263a"
 ASSISTANT = "assistant"
+NOT_OF_TOKENIZER = ("config.json", "generation_config.json")
 
 
-class TextStream(Protocol):
-    """Turns tokens into text as soon as it is certain; a character may span tokens."""
-
-    def step(self, token: int) -> str:
-        """Text that `token` completed, often empty."""
-
-    def finish(self) -> str:
-        """The rest; an incomplete character is U+FFFD."""
+def unwatched(tokens: int) -> None:
+    """A `Between` that lets every text be encoded."""
 
 
 class Tokenizer:
     """One model's tokenizer with its chat template and stop tokens."""
 
     def __init__(self, wrapper: Any) -> None:
+        """Raises: ValueError for one without a fast backend."""
         self._wrapper = wrapper
-        self._backend = getattr(wrapper._tokenizer, "backend_tokenizer", None)
-        self._table: TokenTable | None = None
-        self._pieces = self._backend and PieceEncoder(self._backend, lambda: self.table().tokens)
-        self._spellings: tuple[Spellings, Spellings] | None = None
+        self._inner = wrapper._tokenizer
+        if not hasattr(self._inner, "backend_tokenizer"):
+            raise ValueError("it has no tokenizer.json")
+        self._backend: Any = self._inner.backend_tokenizer
+        self._backend.no_truncation()
+        self._backend.no_padding()
         self.stop_tokens: frozenset[int] = frozenset(wrapper.eos_token_ids)
 
     @classmethod
@@ -118,15 +66,28 @@ class Tokenizer:
         ends = stop_ids(folder, name, config)
 
         def refused(reason: str) -> SpecdecError:
-            reason = damaged_file(folder) or reason
+            reason = _damaged_file(folder) or reason
             return NotAvailable(f"the tokenizer of {name} cannot be read: {reason}", "download the model again")
 
         with untrusted(refused):
-            require_small_ids(folder)
             options = {"trust_remote_code": False, "config": _class_hints(folder, config)}
             tokenizer = cls(load_tokenizer(folder, options, eos_token_ids=ends))
             tokenizer.table()
             return tokenizer
+
+    @classmethod
+    def of(cls, model: Checkpoint) -> Tokenizer:
+        """As `load`."""
+        return cls.load(model.folder, model.name, model.config)
+
+    def or_of(self, model: Checkpoint, draft: Checkpoint) -> Tokenizer:
+        """The tokenizer of `draft`: this one, of `model`, where files, type and ends are the same, byte for byte.
+
+        One of 262,144 tokens takes seconds to read; templates say nothing about ids.
+        """
+        both = [(one.model_type, stop_ids(one.folder, one.name, one.config)) for one in (model, draft)]
+        alike = both[0] == both[1] and _read_alike(model.folder, draft.folder)
+        return self if alike else Tokenizer.of(draft)
 
     @property
     def has_template(self) -> bool:
@@ -135,8 +96,7 @@ class Tokenizer:
     def encode(self, text: str, between: Between = unwatched) -> list[int]:
         """Ids of plain text, with the begin-of-sequence token where the model wants one.
 
-        `between` is told how far a long text has come, and may end its encoding.
-
+        `between` is told how long the text is at least, and may end its encoding.
         Raises: UsageError for text with a byte that is not UTF-8.
         """
         begin, end = self._frame
@@ -145,15 +105,19 @@ class Tokenizer:
     def continuation(self, text: str, between: Between = unwatched) -> list[int]:
         """Ids of `text` alone, as it may follow any other; `between` and errors are those of `encode`."""
         require_characters(text)
-        if self._pieces is None:
-            return list(self._wrapper._tokenizer.encode(text, add_special_tokens=False))
-        return self._pieces.ids(text, between)
+        between(len(text) // self._longest_token)
+        # `encode` itself would keep all other threads waiting.
+        (encoding,) = self._backend.encode_batch_fast([text], add_special_tokens=False)
+        return list(encoding.ids)
+
+    @cached_property
+    def _longest_token(self) -> int:
+        return max(map(len, self.table().tokens.values()))
 
     @cached_property
     def _frame(self) -> tuple[list[int], list[int]]:
         """The special tokens before and behind every text."""
-        encode = self._wrapper._tokenizer.encode
-        whole, bare = list(encode("a")), list(encode("a", add_special_tokens=False))
+        whole, bare = list(self._inner.encode("a")), list(self._inner.encode("a", add_special_tokens=False))
         at = next(i for i in range(len(whole)) if whole[i : i + len(bare)] == bare)
         return whole[:at], whole[at + len(bare) :]
 
@@ -176,17 +140,11 @@ class Tokenizer:
 
     def _encode_parts(self, parts: Sequence[str], between: Between) -> list[int]:
         """Ids of texts that follow each other, with no token across their borders."""
-        if self._pieces is not None:
-            between(self._pieces.least_tokens("".join(parts)))
+        between(sum(map(len, parts)) // self._longest_token)
         ids: list[int] = []
-
-        def look(tokens: int) -> None:
-            between(known + tokens)
-
         for part in parts:
-            known = len(ids)
-            between(known)
-            ids += (self.encode_after if known else self.continuation)(part, look)
+            between(len(ids))
+            ids += (self.encode_after if ids else self.continuation)(part)
         return ids
 
     def render(
@@ -202,10 +160,8 @@ class Tokenizer:
         of functions, as the template expects them. Special tokens are the template's own: what spells one in a text is
         letters. But of what the assistant said earlier only the tokens that end an answer are certain to be letters;
         the others may be what it generated, and are read as such. `between` is that of `encode`.
-
-        Raises: UsageError if the template refuses these messages, as some do with a system message, if it fails or does
-        not end, if a last message of the assistant's has no text or calls functions, and for text with a byte that is
-        not UTF-8.
+        Raises: UsageError if the template refuses these messages, as some do with a system message, or fails, if a last
+        message of the assistant's has no text or calls functions, and for text with a byte that is not UTF-8.
         """
         more: dict[str, Any] = {} if thinks else {"enable_thinking": False}
         for message in messages:
@@ -218,35 +174,32 @@ class Tokenizer:
                 "leave out the system message, or ask without a template: --raw",
             )
 
-        chat_template_utils.ImmutableSandboxedEnvironment = BoundedEnvironment
         with untrusted(refused):
             marks = unused_marks(messages, tools)
             mark, end = next(marks), next(marks)
             given = self._cut(messages, mark)
             if tools:
-                more["tools"] = [self._special()[0].cut(dict(tool), mark) for tool in tools]
+                more["tools"] = [self._special[0].cut(dict(tool), mark) for tool in tools]
             begun = bool(given) and given[-1]["role"] == ASSISTANT
             if begun:
                 given[-1] = _mark_beginning(given[-1], end)
-            with limited():
-                text = self._wrapper.apply_chat_template(given, add_generation_prompt=not begun, tokenize=False, **more)
+            text = self._wrapper.apply_chat_template(given, add_generation_prompt=not begun, tokenize=False, **more)
             if begun and end not in text:
                 raise ValueError("it leaves out the last one, which is to be continued")
         return self._encode_parts(text.rpartition(end)[0 if begun else 2].split(mark), between)
 
     def _cut(self, messages: Sequence[Message], mark: str) -> list[dict[str, Any]]:
         """`messages` with `mark` inside what would be read as a special token."""
-        special, ends = self._special()
+        special, ends = self._special
         return [(ends if m["role"] == ASSISTANT else special).cut(dict(m), mark) for m in messages]
 
+    @cached_property
     def _special(self) -> tuple[Spellings, Spellings]:
         """(texts of special tokens and of those that end an answer, texts of the latter alone)."""
-        if self._spellings is None:
-            added = self.added_tokens()
-            ends = {text for token, (text, _) in added.items() if token in self.stop_tokens}
-            special = {text for text, special in added.values() if special} | ends
-            self._spellings = Spellings(special), Spellings(ends)
-        return self._spellings
+        added = self.added_tokens()
+        ends = {text for token, (text, _) in added.items() if token in self.stop_tokens}
+        special = {text for text, special in added.values() if special} | ends
+        return Spellings(special), Spellings(ends)
 
     @property
     def call_marks(self) -> tuple[str, str] | None:
@@ -262,20 +215,17 @@ class Tokenizer:
 
     def token_of(self, text: str) -> int | None:
         """The one token that `text` is, if the vocabulary has such an entry."""
-        if self._backend is None:
-            found: int | None = self._wrapper._tokenizer.get_vocab().get(text)
-        else:
-            found = self._backend.token_to_id(text)
+        found: int | None = self._backend.token_to_id(text)
         return found
 
     def added_tokens(self) -> dict[int, tuple[str, bool]]:
         """The tokens beside the vocabulary proper: id -> (text, whether it is special)."""
-        return {token: (str(one), one.special) for token, one in self._wrapper._tokenizer.added_tokens_decoder.items()}
+        return {token: (str(one), one.special) for token, one in self._inner.added_tokens_decoder.items()}
 
     @property
     def template(self) -> str:
         """The chat template's own text; empty where there is none, or where it is a program."""
-        text = self._wrapper._tokenizer.chat_template
+        text = self._inner.chat_template
         return text if isinstance(text, str) else ""
 
     def tool_calls(self, text: str, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[str, list[ToolCall]]:
@@ -296,19 +246,12 @@ class Tokenizer:
         return None if None in marks else CHANNELS
 
     def to_json(self) -> str:
-        """The tokenizer as `tokenizer.json` says it. Raises: UsageError for one without a fast backend."""
-        if self._backend is None:
-            raise UsageError(
-                "this model's tokenizer cannot be constrained: it has no tokenizer.json", "take another model"
-            )
-        text: str = self._backend.to_str()
-        return text
+        """The tokenizer as `tokenizer.json` says it."""
+        return str(self._backend.to_str())
 
     def stream(self, after: Sequence[int] = ()) -> TextStream:
         """A fresh text stream; `after` are ids the text continues (they decide about a leading space)."""
-        if self._backend is None:
-            return _NaiveStream(self._wrapper._tokenizer)
-        return _FastStream(self._backend, after)
+        return TextStream(self._backend, after)
 
     def piece(self, token: int) -> str:
         """One token on its own, as text; bytes that are no character show as U+FFFD."""
@@ -316,25 +259,19 @@ class Tokenizer:
 
     def table(self) -> TokenTable:
         """ids -> bytes and roles, built once. Raises: ValueError for two strings of one kind with one id."""
-        if self._table is None:
-            inner = self._wrapper._tokenizer
-            added = {str(token) for token in inner.added_tokens_decoder.values()}
-            tokens = token_bytes(inner.get_vocab(), added, byte_level if self.is_byte_level else sentence_piece)
-            self._table = TokenTable(tokens, {"bos": inner.bos_token_id, "eos": inner.eos_token_id})
         return self._table
 
-    def encoding_rules(self) -> dict[str, str]:
-        """The rules that turn text into ids: merges, normalizer, pre-tokenizer."""
-        if self._backend is None:
-            return {}
-        rules = json.loads(self._backend.to_str())
-        parts = {"merges": rules["model"].get("merges"), **{k: rules[k] for k in ("normalizer", "pre_tokenizer")}}
-        return {name.replace("_", "-") + "s" * (name != "merges"): json.dumps(part) for name, part in parts.items()}
+    @cached_property
+    def _table(self) -> TokenTable:
+        added = {text for text, _ in self.added_tokens().values()}
+        spelling = byte_level if self.is_byte_level else sentence_piece
+        tokens = token_bytes(self._inner.get_vocab(), added, spelling)
+        return TokenTable(tokens, {"bos": self._inner.bos_token_id, "eos": self._inner.eos_token_id})
 
-    @property
+    @cached_property
     def is_byte_level(self) -> bool:
         """Whether every token stands for bytes, so that no space is put before a text."""
-        return self._backend is not None and "ByteLevel" in repr(self._backend.decoder)
+        return "ByteLevel" in repr(self._backend.decoder)
 
 
 def _mark_beginning(message: Mapping[str, Any], end: str) -> dict[str, Any]:
@@ -346,8 +283,8 @@ def _mark_beginning(message: Mapping[str, Any], end: str) -> dict[str, Any]:
     return {**message, "content": message["content"] + end}
 
 
-class _FastStream:
-    """huggingface tokenizers' own incremental decoder."""
+class TextStream:
+    """Turns tokens into text as soon as it is certain, by huggingface's decoder; a character may span tokens."""
 
     def __init__(self, backend: Any, preceding: Sequence[int]) -> None:
         self._backend = backend
@@ -356,6 +293,7 @@ class _FastStream:
         self._pending: list[int] = []
 
     def step(self, token: int) -> str:
+        """Text that `token` completed, often empty."""
         self._pending.append(token)
         text: str | None = self._stream.step(self._backend, token)
         if text is None:
@@ -364,28 +302,13 @@ class _FastStream:
         return text
 
     def finish(self) -> str:
-        """The pending bytes, decoded in the context of the preceding ones."""
-        if not self._pending:
-            return ""
-        before = self._backend.decode(self._preceding, skip_special_tokens=False)
-        both = self._backend.decode(self._preceding + self._pending, skip_special_tokens=False)
+        """The rest, decoded in the context of what precedes it; an incomplete character is U+FFFD."""
+        before, both = (
+            self._backend.decode(ids, skip_special_tokens=False)
+            for ids in (self._preceding, self._preceding + self._pending)
+        )
         self._pending = []
         return str(both[len(before) :])
-
-
-class _NaiveStream:
-    """mlx-lm's decoder for tokenizers without a fast backend."""
-
-    def __init__(self, tokenizer: Any) -> None:
-        self._detokenizer = NaiveStreamingDetokenizer(tokenizer)
-
-    def step(self, token: int) -> str:
-        self._detokenizer.add_token(token)
-        return str(self._detokenizer.last_segment)
-
-    def finish(self) -> str:
-        self._detokenizer.finalize()
-        return str(self._detokenizer.last_segment)
 
 
 def _class_hints(folder: Path, config: Mapping[str, Any]) -> Any:
@@ -401,3 +324,25 @@ def _class_hints(folder: Path, config: Mapping[str, Any]) -> Any:
     named = {key: config[key] for key in ("tokenizer_class", "model_name") if isinstance(config.get(key), str)}
     vars(hints).update(named, model_type=kind, _name_or_path=str(folder))
     return hints
+
+
+def _files(folder: Path, *endings: str) -> dict[str, Path]:
+    """The tokenizer's files in `folder` by name."""
+    names = (path for path in sorted(folder.iterdir()) if path.is_file() and path.suffix in endings)
+    return {p.name: p for p in names if p.name not in NOT_OF_TOKENIZER and not p.name.endswith(".index.json")}
+
+
+def _read_alike(one: Path, other: Path) -> bool:
+    """Whether the files of two tokenizers are the same, byte for byte."""
+    files, others = (_files(folder, ".json", ".model", ".txt", ".tiktoken") for folder in (one, other))
+    return files.keys() == others.keys() and all(filecmp.cmp(files[n], others[n], shallow=False) for n in files)
+
+
+def _damaged_file(folder: Path) -> str:
+    """The first of the tokenizer's JSON files that cannot be read, and why; empty if all can."""
+    for name, path in _files(folder, ".json").items():
+        try:
+            jsonfile.read_object(path)
+        except (OSError, jsonfile.NotJson) as error:
+            return f"{name}: {error}"
+    return ""

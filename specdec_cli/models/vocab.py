@@ -1,13 +1,17 @@
-"""Tokens as bytes, and whether two tokenizers agree (pure): compared by ids -> bytes and roles, never by size.
+"""Tokens as bytes, what spells them in a text, and whether two tokenizers agree (pure).
 
-Logit widths differ by padding while tokenizers agree (Qwen2.5: 151936 and 152064); sizes agree while ids differ.
+Tokenizers are compared by ids -> bytes and roles, never by size. Logit widths differ by padding while tokenizers agree
+(Qwen2.5: 151936 and 152064); sizes agree while ids differ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from specdec_cli.errors import Refused, UsageError
 
@@ -63,15 +67,51 @@ def require_characters(text: str) -> None:
         ) from error
 
 
+# Characters that no alphabet has, for marks that no content contains.
+PRIVATE = range(0xF0000, 0xFFFFE)
+
+
+class Spellings:
+    """Finds the texts of some tokens in what a chat template is given.
+
+    A mark cuts each spelling in two, so that only the template itself writes special tokens.
+    """
+
+    def __init__(self, tokens: Collection[str]) -> None:
+        """A token of one character has no middle to be cut in, and is left alone."""
+        rests = defaultdict[str, list[str]](list)
+        for token in tokens:
+            if len(token) > 1:
+                rests[token[0]].append(re.escape(token[1:]))
+        cuts = [f"{re.escape(first)}(?={'|'.join(rest)})" for first, rest in rests.items()]
+        self._cut = re.compile("|".join(cuts) or "(?!)")
+
+    def parts(self, text: str) -> list[str]:
+        """`text` cut there."""
+        mark = next(unused_marks(text))
+        return str(self.cut(text, mark)).split(mark)
+
+    def cut(self, value: Any, mark: str) -> Any:
+        """`value` with `mark` behind the first character of each spelling in its texts, at any depth."""
+        if isinstance(value, str):
+            return self._cut.sub(rf"\g<0>{mark}", value)
+        if isinstance(value, Mapping):
+            return {self.cut(key, mark): self.cut(inner, mark) for key, inner in value.items()}
+        return [self.cut(inner, mark) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def unused_marks(*given: object) -> Iterator[str]:
+    """Characters that are in no text of `given`."""
+    text = json.dumps(given, ensure_ascii=False, skipkeys=True, default=str)
+    return (mark for mark in map(chr, PRIVATE) if mark not in text)
+
+
 ROLES = ("bos", "eos")
 
 
 @dataclass(frozen=True, slots=True)
 class TokenTable:
-    """`tokens[id]` is the bytes that id decodes to; `roles`: bos and eos ids.
-
-    Not a list: one id of 300,000,000 in a file from elsewhere would take gigabytes.
-    """
+    """`tokens[id]` is the bytes that id decodes to; `roles`: bos and eos ids."""
 
     tokens: Mapping[int, bytes]
     roles: Mapping[str, int | None]
@@ -84,6 +124,13 @@ class VocabVerdict:
     status: Literal["identical", "compatible", "incompatible"]
     reason: str
     first_difference: int | None = None
+
+    def refusal(self, target: str, draft: str) -> Refused:
+        """The refusal of an incompatible pair of these names."""
+        return Refused(
+            f"tokenizers of {target} and {draft} differ: {self.reason}",
+            "take a draft of the target's own family, or decode without one: --drafter none",
+        )
 
 
 def compare(target: TokenTable, draft: TokenTable) -> VocabVerdict:
@@ -112,16 +159,6 @@ def _extra(side: str, one: TokenTable, other: TokenTable) -> str:
         return ""
     first = min(ids)
     return f"only the {side} has {len(ids)} more, from id {first} {show(one.tokens[first])}"
-
-
-def require_same_ids(target: TokenTable, draft: TokenTable, target_name: str, draft_name: str) -> None:
-    """Raises: Refused, with the first difference and both tokens."""
-    verdict = compare(target, draft)
-    if verdict.status == "incompatible":
-        raise Refused(
-            f"tokenizers of {target_name} and {draft_name} differ: {verdict.reason}",
-            "take a draft of the target's own family, or decode without one: --drafter none",
-        )
 
 
 def show(token: bytes) -> str:

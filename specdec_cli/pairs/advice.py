@@ -21,11 +21,10 @@ SHORT_ANSWERS = "answers of a few dozen tokens gain little: the draft has to rea
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One model's size and configuration, known without loading its weights; `parameters` None where nobody counted."""
+    """One model's size and configuration, known without loading its weights."""
 
     weight_bytes: int
     config: Mapping[str, Any]
-    parameters: int | None = None
 
     @property
     def bits(self) -> int:
@@ -37,9 +36,7 @@ class Side:
 
     @property
     def billions(self) -> float:
-        """Parameters in billions, estimated from bytes and bits where nobody counted them."""
-        if self.parameters is not None:
-            return self.parameters / 1e9
+        """Parameters in billions, estimated from bytes and bits."""
         # A group of 64 weights has a 16-bit scale and bias: half a bit a weight.
         per_weight = self.bits + (0.5 if self.bits < 16 else 0.0)
         return self.weight_bytes * 8 / per_weight / 1e9
@@ -66,8 +63,7 @@ def advise(target: Side, draft: Side | None, chip: str, head: bool = False) -> l
         return [*_target(target), *_chip(chip)]
     if draft is None:
         return ["no draft: --drafter none decodes plainly"]
-    found = [_size(target, draft), *_target(target), *_chip(chip), SHORT_ANSWERS]
-    return [sentence for sentence in found if sentence]
+    return [*_size(target, draft), *_target(target), *_chip(chip), SHORT_ANSWERS]
 
 
 def break_even(target: Side, step_bytes: int, k: int) -> float:
@@ -75,17 +71,14 @@ def break_even(target: Side, step_bytes: int, k: int) -> float:
     return round_steps(k, step_bytes / target.weight_bytes, 1 + k * TYPICAL_ROW_COST)
 
 
-def _size(target: Side, draft: Side) -> str:
+def _size(target: Side, draft: Side) -> list[str]:
     big, small = target.billions, draft.billions
     if big < 3.5:
         advice = f"a target of {parameters(big)} parameters is too small for a useful draft"
-        return f"{advice}; a better quantization of it gains more"
+        return [f"{advice}; a better quantization of it gains more"]
     largest = next((limit for least, limit in SIZE_BANDS if big >= least * 0.9), 1.0)
-    if small > largest * 1.2:
-        return (
-            f"a draft of {parameters(small)} is large for a target of {parameters(big)}: take one up to {largest:.0f} B"
-        )
-    return ""
+    about = f"a draft of {parameters(small)} is large for a target of {parameters(big)}: take one up to {largest:.0f} B"
+    return [about] if small > largest * 1.2 else []
 
 
 def _target(target: Side) -> list[str]:

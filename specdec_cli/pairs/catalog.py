@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import platformdirs
@@ -16,7 +16,7 @@ from specdec_cli.errors import NotAvailable, PartlyHere, SpecdecError, Unanswere
 from specdec_cli.kinds import HEAD
 from specdec_cli.machine import physical_bytes
 from specdec_cli.models.memory import limit_bytes
-from specdec_cli.pairs.pair import DEMO, Pair, Registry
+from specdec_cli.pairs.pair import DEMO, Pair, PairRow, Registry
 from specdec_cli.pairs.registry import load_registry, packaged_file, user_file
 
 # "8B", "0.6B", "135M"; the "A3B" of a mixture's active weights and the "e2b" of an effective size say something else.
@@ -37,10 +37,6 @@ def named_bytes(name: str) -> int | None:
     stated = int(next(filter(None, bits.groups()))) if bits else 16
     parameters = float(weights[1]) * (1e9 if weights[2] in "bB" else 1e6)
     return int(parameters * (stated + (0.5 if stated < 16 else 0.0)) / 8)
-
-
-# More than any model has: a number in a file of answers that a crash or a person has damaged.
-MOST_BYTES = 1 << 50
 
 
 def registry() -> Registry:
@@ -66,16 +62,7 @@ def confirmed_file() -> Path:
 def confirmed() -> dict[str, int]:
     """Model id -> bytes, as confirmed by the Hub before; empty for a damaged file."""
     sizes = jsonfile.read_or_empty(confirmed_file())
-    return {name: size for name, size in sizes.items() if isinstance(size, int) and 0 <= size <= MOST_BYTES}
-
-
-@dataclass(frozen=True, slots=True)
-class Confirmation:
-    """The Hub's answer on one model: its size in bytes, or why there is none."""
-
-    name: str
-    size_bytes: int | None
-    problem: str | None
+    return {name: size for name, size in sizes.items() if isinstance(size, int) and size >= 0}
 
 
 def network_forbidden() -> bool:
@@ -83,68 +70,82 @@ def network_forbidden() -> bool:
     return os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "ON", "YES", "TRUE")
 
 
-def confirm(names: list[str]) -> list[Confirmation]:
-    """Asks the Hub about each model and keeps the answers, also those before a failure.
+def confirm(names: list[str]) -> dict[str, str]:
+    """Asks the Hub for the size of each model and keeps the answers, also those before a failure.
 
-    Raises: NotAvailable when the Hub cannot be asked: unreachable, rate-limited, in trouble.
+    Returns what is wrong with those that it does not have, by name. Raises: NotAvailable when the Hub cannot be asked:
+    unreachable, rate-limited, in trouble; SpecdecError where the cache cannot be written.
     """
     if network_forbidden():
         raise NotAvailable("--online asks the Hub, and HF_HUB_OFFLINE forbids it", "unset HF_HUB_OFFLINE")
-    sizes, answers = confirmed(), []
+    sizes, problems, path = confirmed(), dict[str, str](), confirmed_file()
     try:
         for name in names:
-            answers.append(_confirm(name))
+            try:
+                sizes[name] = hub.resolve(name).total_bytes
+            except Unanswered:
+                raise
+            except NotAvailable as error:
+                problems[name] = error.message
+                sizes.pop(name, None)
     finally:
-        for answer in answers:
-            if answer.size_bytes is None:
-                sizes.pop(answer.name, None)
-            else:
-                sizes[answer.name] = answer.size_bytes
-        _keep(sizes)
-    return answers
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            jsonfile.replace_text(path, json.dumps(sizes, indent=1))
+        except OSError as error:
+            hint = "check the folder's permissions"
+            raise SpecdecError(f"{path} cannot be written: {error.strerror}", hint) from error
+    return problems
 
 
-def _confirm(name: str) -> Confirmation:
+def missing(pair: Pair) -> NotAvailable | None:
+    """The first thing that keeps this pair's models from being found here, if any."""
+    return next(filter(None, (_problem(name, revision) for name, revision in pair.models)), None)
+
+
+def _problem(name: str, revision: str | None) -> NotAvailable | None:
     try:
-        return Confirmation(name, hub.resolve(name).total_bytes, None)
-    except Unanswered:
-        raise
+        hub.locate(name, revision)
     except NotAvailable as error:
-        return Confirmation(name, None, error.message)
+        return error
+    return None
 
 
-def _keep(sizes: dict[str, int]) -> None:
-    """Raises: SpecdecError where the cache cannot be written."""
-    path = confirmed_file()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        jsonfile.replace_text(path, json.dumps(sizes, indent=1))
-    except OSError as error:
-        raise SpecdecError(f"{path} cannot be written: {error.strerror}", "check the folder's permissions") from error
+def is_downloaded(name: str | None, revision: str | None) -> bool:
+    """Whether this model is complete on this machine."""
+    return name is not None and _problem(name, revision) is None
 
 
-def size_bytes(pair: Pair, sizes: dict[str, int]) -> int | None:
-    """Bytes of both models: on disk, else confirmed by the Hub, else stated in models.toml; None if unknown."""
-    return _sum(_known_bytes(pair, sizes))
+def downloaded(pair: Pair) -> bool:
+    """Whether every model of the pair is complete on this machine."""
+    return missing(pair) is None
 
 
-def estimated_bytes(pair: Pair, sizes: dict[str, int]) -> int | None:
-    """As `size_bytes`, and where a model's size is unknown what its name states; None if that is nothing."""
-    both = zip(pair.models, _known_bytes(pair, sizes), strict=True)
-    return _sum([size or named_bytes(name) for (name, _), size in both])
+def can_be_pulled(error: NotAvailable) -> bool:
+    """Whether a pull brings what is missing."""
+    return error.hint.startswith(hub.PULL)
 
 
-def _known_bytes(pair: Pair, sizes: dict[str, int]) -> list[int | None]:
+def partly_here(models: Iterable[tuple[str, str | None]]) -> list[PartlyHere]:
+    """Those of `models` of which files are missing or altered on this machine, with the pull that mends each."""
+    found = (_problem(name, revision) for name, revision in dict.fromkeys(models))
+    return [problem for problem in found if isinstance(problem, PartlyHere)]
+
+
+def size_bytes(pair: Pair, sizes: dict[str, int], estimate: bool = False) -> int | None:
+    """Bytes of both models: on disk, else confirmed by the Hub, else stated in models.toml; None if unknown.
+
+    With `estimate` also what a model's name states.
+    """
     stated = {pair.target: pair.target_bytes, pair.draft: pair.draft_bytes}
-    return [_model_bytes(name, revision) or sizes.get(name) or stated[name] for name, revision in pair.models]
-
-
-def _sum(found: list[int | None]) -> int | None:
+    found = [_disk_bytes(name, revision) or sizes.get(name) or stated[name] for name, revision in pair.models]
+    if estimate:
+        found = [size or named_bytes(name) for size, (name, _) in zip(found, pair.models, strict=True)]
     known = [size for size in found if size]
     return sum(known) if len(known) == len(found) else None
 
 
-def _model_bytes(name: str, revision: str | None) -> int | None:
+def _disk_bytes(name: str, revision: str | None) -> int | None:
     try:
         folder = hub.locate(name, revision)
     except NotAvailable:
@@ -153,49 +154,36 @@ def _model_bytes(name: str, revision: str | None) -> int | None:
     return sum(path.stat().st_size for path in files if path.is_file())
 
 
-def downloaded(pair: Pair) -> bool:
-    """Whether every model of the pair is complete on this machine."""
-    return all(is_downloaded(name, revision) for name, revision in pair.models)
-
-
-def is_downloaded(name: str | None, revision: str | None) -> bool:
-    """Whether this model is complete on this machine."""
-    return name is not None and _model_bytes(name, revision) is not None
-
-
-def partly_here(models: Iterable[tuple[str, str | None]]) -> list[PartlyHere]:
-    """Those of `models` of which files are missing or altered on this machine, with the pull that mends each."""
-    found = []
-    for name, revision in dict.fromkeys(models):
-        try:
-            hub.locate(name, revision)
-        except PartlyHere as problem:
-            found.append(problem)
-        except NotAvailable:
-            continue  # not here at all
-    return found
-
-
-def usable_bytes() -> int:
-    """Memory for models: the device's recommended working set, which a Mac states, else three quarters of all."""
-    from specdec_cli.engine import device
-
-    return device.working_set_bytes() or int(physical_bytes() * 0.75)
-
-
 def fits(pair: Pair, size: int | None) -> bool | None:
     """Whether the pair fits: by stated minimum memory, else by size; None if neither is known."""
+    from specdec_cli.engine import device
+
     memory = physical_bytes()
     if pair.min_memory_gb is not None:
         # The system reports a little less memory than the machine was sold with.
         return memory >= pair.min_memory_gb * 1e9 * 0.97
-    return None if size is None else size <= limit_bytes(usable_bytes())
+    # Memory for models: the device's recommended working set, which a Mac states, else three quarters of all.
+    return None if size is None else size <= limit_bytes(device.working_set_bytes() or int(memory * 0.75))
 
 
 def verified(pair: Pair, sizes: dict[str, int]) -> Pair:
     """The pair, marked verified if the Hub confirmed both models on this machine."""
     known = pair.verified or all(is_local(name) or name in sizes for name, _ in pair.models)
     return replace(pair, verified=known)
+
+
+def rows(known: Registry) -> list[PairRow]:
+    """What `specdec pairs` shows, in the order of models.toml."""
+    sizes, default = confirmed(), known.default_pair or DEMO
+    return [_row(pair, sizes, pair.name == default) for pair in known.pairs.values()]
+
+
+def _row(pair: Pair, sizes: dict[str, int], default: bool) -> PairRow:
+    size, problem = size_bytes(pair, sizes), missing(pair)
+    estimate = size_bytes(pair, sizes, estimate=True) if size is None else None
+    pullable = problem is None or can_be_pulled(problem)
+    known = verified(pair, sizes)
+    return PairRow(known, size, problem is None, fits(pair, size or estimate), default, estimate, pullable)
 
 
 def recommended(known: Registry) -> Pair:

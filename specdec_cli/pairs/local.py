@@ -16,7 +16,7 @@ from specdec_cli.errors import NotAvailable, PartlyHere, Refused
 from specdec_cli.kinds import HEAD, DrafterKind
 from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
 from specdec_cli.models.heads import HeadFiles, find_head, is_for_a_head, is_head_only, read_head
-from specdec_cli.pairs.catalog import is_local, network_forbidden, registry
+from specdec_cli.pairs.catalog import can_be_pulled, is_local, network_forbidden, registry
 from specdec_cli.pairs.pair import DEMO, Pair
 
 
@@ -39,21 +39,6 @@ def model_folder(pair: Pair, name: str, revision: str | None) -> Path:
         raise type(error)(f"{which} is not here: {error.message}", f"specdec pull {pair.name}{other}") from error
 
 
-def missing(pair: Pair) -> NotAvailable | None:
-    """The first thing that keeps this pair's models from being found here, if any."""
-    for name, revision in pair.models:
-        try:
-            hub.locate(name, revision)
-        except NotAvailable as error:
-            return error
-    return None
-
-
-def can_be_pulled(error: NotAvailable) -> bool:
-    """Whether a pull brings what is missing."""
-    return error.hint.startswith(hub.PULL)
-
-
 @contextmanager
 def explain_offline(offline: bool) -> Iterator[None]:
     """Where a pull would bring what is missing, and the network is forbidden, the error says that instead."""
@@ -62,11 +47,9 @@ def explain_offline(offline: bool) -> Iterator[None]:
     except NotAvailable as error:
         if not (can_be_pulled(error) and (offline or network_forbidden())):
             raise
-        by, hint = (
-            ("--offline", "leave out --offline, or unset SPECDEC_OFFLINE")
-            if offline
-            else ("HF_HUB_OFFLINE", "unset HF_HUB_OFFLINE")
-        )
+        by, hint = "HF_HUB_OFFLINE", "unset HF_HUB_OFFLINE"
+        if offline:
+            by, hint = "--offline", "leave out --offline, or unset SPECDEC_OFFLINE"
         raise type(error)(f"{error.message}, and {by} forbids asking the Hub", hint) from error
 
 
@@ -75,14 +58,12 @@ def name_to_keep(name: str) -> str:
 
     Raises: NotAvailable for a folder that does not exist, or that holds no model.
     """
-    if name.startswith(HEAD):
+    if not is_local(name) or name.startswith(HEAD):
         hub.require_hub_id(name.removeprefix(HEAD))
-    elif is_local(name):
-        folder = hub.locate(name)
-        read_checkpoint(folder, name, weights=False, heads=is_head_only(folder))
-        return name if name.startswith((hub.SHIPPED, HEAD)) else str(Path(name).expanduser().absolute())
-    hub.require_hub_id(name)
-    return name
+        return name
+    folder = hub.locate(name)
+    read_checkpoint(folder, name, weights=False, heads=is_head_only(folder))
+    return name if name.startswith(hub.SHIPPED) else str(Path(name).expanduser().absolute())
 
 
 Tell = Callable[[str], None]

@@ -6,7 +6,7 @@ import difflib
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from specdec_cli.errors import NotAvailable
 from specdec_cli.kinds import DRAFTERS, HEAD
@@ -69,6 +69,27 @@ class Pair:
         """(id, pinned revision) of the target and, where there is one, of the draft."""
         target = ((self.target, self.target_revision),)
         return target if self.draft is None else (*target, (self.draft, self.draft_revision))
+
+
+@dataclass(frozen=True, slots=True)
+class PairRow:
+    """One pair of `specdec pairs`; `size_bytes`, `estimated_bytes` and `fits` are None where unknown.
+
+    `pullable`: a pull brings what is missing of it; a folder that is gone it does not.
+    """
+
+    pair: Pair
+    size_bytes: int | None
+    downloaded: bool
+    fits: bool | None
+    default: bool
+    estimated_bytes: int | None = None
+    pullable: bool = True
+
+    def to_dict(self) -> dict[str, Any]:
+        """The `--json` object."""
+        names = "name target draft size_bytes estimated_bytes downloaded fits k source verified default note"
+        return {name: getattr(self if hasattr(self, name) else self.pair, name) for name in names.split()}
 
 
 @dataclass(frozen=True, slots=True)

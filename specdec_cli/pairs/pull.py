@@ -38,22 +38,6 @@ class Screen(Protocol):
         """A report of bytes done, shown for as long as the context lasts."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeptHead:
-    """A head that was taken out of a repository, by its `head:` name."""
-
-    name: str
-    freed_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedRemoval:
-    """One model or kept head to remove, and one line on what that frees."""
-
-    removal: Removal | KeptHead
-    summary: str
-
-
 Agree = Callable[[int], None]
 """Asked before so many bytes are downloaded. Raises: SpecdecError for a no."""
 
@@ -72,21 +56,11 @@ def pull(
 
     Raises: NotAvailable, Refused, DoesNotFit; with `force` memory does not stop it, disk does.
     """
-    with hub.report_waits(screen.line):
-        _pull(pair, screen, context_tokens, verify, force, offline, agree)
-
-
-def _pull(
-    pair: Pair,
-    screen: Screen,
-    context_tokens: int | None,
-    verify: bool,
-    force: bool,
-    offline: bool,
-    agree: Agree,
-) -> None:
     located = locate_pair(pair, offline)
-    pair = _spell_as_hub(pair, [model.snapshot for model in located])
+    # The models are named as the Hub spells them; folders keep their names.
+    given = zip(pair.models, located, strict=True)
+    names = [model.snapshot.name if model.snapshot else name for (name, _), model in given]
+    pair = replace(pair, target=names[0], draft=names[1] if len(names) > 1 else None)
     found = check_pair(pair, located, context_tokens)
     screen.verdict(found)
     for obstacle in found.obstacles:
@@ -102,12 +76,6 @@ def _pull(
     _remember(pair, screen)
 
 
-def _spell_as_hub(pair: Pair, snapshots: Sequence[Snapshot | None]) -> Pair:
-    """The pair with its models named as the Hub spells them; folders keep their names."""
-    named = [name if s is None else s.name for (name, _), s in zip(pair.models, snapshots, strict=True)]
-    return replace(pair, target=named[0], draft=named[1] if len(named) > 1 else None)
-
-
 def _download(snapshots: list[Snapshot], screen: Screen, agree: Agree) -> None:
     """What is missing of these commits. Raises: NotAvailable, DoesNotFit."""
     missing = sum(snapshot.download_bytes for snapshot in snapshots)
@@ -118,12 +86,9 @@ def _download(snapshots: list[Snapshot], screen: Screen, agree: Agree) -> None:
         hub.check_space(snapshots)
         agree(missing)
         screen.line("completed files are kept if this is interrupted; the file in progress restarts")
-    foreign = hub.uncompared_bytes(snapshots)
-    if foreign:
-        screen.line(f"comparing {size(foreign)} that no pull of specdec has compared with the Hub's checksums")
     try:
         with awake(), screen.progress(missing) as report:
-            # Also where nothing is missing: another commit may have brought the bytes, and the branch moves last.
+            # Also where nothing is missing: another tool may have brought the bytes, and the branch moves last.
             for snapshot in snapshots:
                 hub.fetch(snapshot, _name_files(report, snapshot))
     except KeyboardInterrupt:
@@ -137,7 +102,7 @@ def _keep_head(source: HeadSource, screen: Screen, agree: Agree) -> None:
     if source.kept:
         screen.line(f"nothing to download: the head of {name} is here")
         return
-    tensors = count(len(source.tensors), "tensor")
+    tensors = count(len(source.head.tensors), "tensor")
     screen.line(f"to download: {size(source.size_bytes)}, {tensors} of {size(source.snapshot.weight_bytes)} of {name}")
     agree(source.size_bytes)
     with awake(), screen.progress(source.size_bytes) as report:
@@ -157,9 +122,7 @@ def _name_files(report: hub.Progress, snapshot: Snapshot) -> hub.Progress:
 
 def _verify(snapshots: list[Snapshot], screen: Screen) -> None:
     for snapshot in snapshots:
-        problems = hub.verify(snapshot)
-        if problems:
-            hub.discard(snapshot, problems)
+        if problems := hub.verify(snapshot):
             first = problems[0]
             raise NotAvailable(
                 f"{len(problems)} of {len(snapshot.files)} files of {snapshot.name} were damaged and are removed, "
@@ -196,19 +159,20 @@ def _same(pair: Pair, other: Pair) -> bool:
     return all(hub.same_model(name, name2) and at == at2 for (name, at), (name2, at2) in both)
 
 
-def plan_removal(name: str, known: Registry) -> list[PlannedRemoval]:
-    """What removing a pair, or one model by its Hub id, would free.
+@dataclass(frozen=True, slots=True)
+class PlannedRemoval:
+    """One model or kept head to remove, and one line on what that frees."""
 
-    Raises: NotAvailable if nothing of it is here.
-    """
+    removal: Removal
+    summary: str
+
+
+def plan_removal(name: str, known: Registry) -> list[PlannedRemoval]:
+    """What removing a pair, or one model by its Hub id, would free. Raises: NotAvailable if nothing of it is here."""
     models = ((name, None),) if name not in known.pairs and "/" in name else known.find(name).models
     plans, missing = [], []
     for model, revision in dict(models).items():
-        if model.startswith(HEAD) and (freed := hub.head_bytes(model)):
-            others = [user for user in users_of(model, known) if user != name]
-            also = f"; also used by {', '.join(others)}" if others else ""
-            plans.append(PlannedRemoval(KeptHead(model, freed), f"{model}: {size(freed)}{also}"))
-        if is_local(model):
+        if is_local(model) and not (model.startswith(HEAD) and hub.head_bytes(model)):
             continue
         try:
             # A pair pinned to a commit takes that commit alone; a branch's name says nothing about the older ones.
@@ -223,7 +187,7 @@ def plan_removal(name: str, known: Registry) -> list[PlannedRemoval]:
     return plans
 
 
-def _summary(removal: Removal, others: list[str]) -> str:
+def _summary(removal: Removal, others: Sequence[str]) -> str:
     """What goes, what stays because another commit shares it, and who else uses the model."""
     parts = [f"{removal.name}: {size(removal.freed_bytes)}"]
     if removal.shared_files:
@@ -237,8 +201,4 @@ def _summary(removal: Removal, others: list[str]) -> str:
 
 def carry_out(plans: list[PlannedRemoval]) -> int:
     """Bytes freed."""
-    return sum(_carry_out(plan.removal) for plan in plans)
-
-
-def _carry_out(removal: Removal | KeptHead) -> int:
-    return hub.remove_head(removal.name) if isinstance(removal, KeptHead) else hub.remove(removal)
+    return sum(hub.remove(plan.removal) for plan in plans)

@@ -29,9 +29,6 @@ EXAMPLES = {
     "target": 'such as: target = "mlx-community/Qwen3-8B-4bit"',
     "schema_version": "add: schema_version = 1",
 }
-KEY = r"""(?:[\w-]+|"[^"]*"|'[^']*')"""
-PATH = rf"{KEY}(?:\s*\.\s*{KEY})*"
-HEADER, ASSIGNMENT = re.compile(rf"\s*\[+\s*({PATH})\s*\]"), re.compile(rf"\s*({PATH})\s*=")
 
 
 def _known_drafter(name: str) -> str:
@@ -101,10 +98,7 @@ def load_registry(packaged: Path, users: Path) -> Registry:
 
 
 def read_registry(path: Path, source: str) -> Registry:
-    """One models.toml.
-
-    Raises: UsageError with file, line and the nearest known key.
-    """
+    """One models.toml. Raises: UsageError with file, line and the nearest known key."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -117,26 +111,19 @@ def read_registry(path: Path, source: str) -> Registry:
         raise UsageError(f"{path} is nested too deeply", "correct or remove that file") from error
     except ValidationError as error:
         raise _explain(path, text, error) from error
+    pairs = {}
     for name, entry in parsed.pairs.items():
-        _require_one_draft(path, text, name, entry)
-    pairs = {name: _pair(name, entry, source) for name, entry in parsed.pairs.items()}
+        values = entry.model_dump(exclude={"measured", "head_from"})
+        if entry.draft is not None and entry.head_from is not None:
+            raise UsageError(
+                f"{path}:{_line_of(text, ['pairs', name, 'head_from'])}: pair {name} has draft {entry.draft} and "
+                f"head_from {entry.head_from}, which both name a draft",
+                "keep one of the two",
+            )
+        if entry.head_from is not None:
+            values["draft"] = HEAD + entry.head_from
+        pairs[name] = Pair(name=name, source=source, **values)
     return Registry(pairs, parsed.default_pair)
-
-
-def _require_one_draft(path: Path, text: str, name: str, entry: _Entry) -> None:
-    if entry.draft is not None and entry.head_from is not None:
-        raise UsageError(
-            f"{path}:{_line_of(text, ['pairs', name, 'head_from'])}: pair {name} has draft {entry.draft} and head_from "
-            f"{entry.head_from}, which both name a draft",
-            "keep one of the two",
-        )
-
-
-def _pair(name: str, entry: _Entry, source: str) -> Pair:
-    values = entry.model_dump(exclude={"measured", "head_from"})
-    if entry.head_from is not None:
-        values["draft"] = HEAD + entry.head_from
-    return Pair(name=name, source=source, **values)
 
 
 def _explain(path: Path, text: str, error: ValidationError) -> UsageError:
@@ -156,22 +143,17 @@ def _explain(path: Path, text: str, error: ValidationError) -> UsageError:
 
 
 def _line_of(text: str, location: list[str]) -> int:
-    """1-based line of the innermost key of `location` in the text, 1 if there is none."""
-    best, found, table = 0, 1, list[str]()
+    """1-based line of a key, or of the innermost of its tables that has a line; 1 if none has."""
+    whole, table, best, found = ".".join(location), "", 0, 1
     for number, line in enumerate(text.splitlines(), 1):
-        if header := HEADER.match(line):
-            path = table = _keys(header[1])
-        elif assignment := ASSIGNMENT.match(line):
-            path = [*table, *_keys(assignment[1])]
+        words = re.sub(r"[\s'\"]", "", line.partition("#")[0])
+        if words.startswith("["):
+            path = table = words.strip("[]")
         else:
-            continue
-        if best < len(path) and path == location[: len(path)]:
+            path = f"{table}.{words.partition('=')[0]}".lstrip(".")
+        if best < len(path) and f"{whole}.".startswith(f"{path}."):
             best, found = len(path), number
     return found
-
-
-def _keys(path: str) -> list[str]:
-    return [key.strip("\"'") for key in re.findall(KEY, path)]
 
 
 # Keys that describe these two models, and not the ones that replace them.
@@ -190,18 +172,11 @@ def set_default(path: Path, name: str | None) -> None:
 def add_pair(path: Path, pair: Pair) -> None:
     """Adds or replaces one pair; other keys of its table stay. A new table has all that is known of `pair`."""
     with _editing(path) as document:
-        pairs = document.setdefault("pairs", tomlkit.table(is_super_table=True))
-        table = pairs.setdefault(pair.name, _entry(pair))
-        values = {
-            "target": pair.target,
-            **_drafting(pair),
-            "target_revision": pair.target_revision,
-            "draft_revision": pair.draft_revision,
-            "k": pair.k,
-        }
+        table = _table(document, pair)
+        values: dict[str, Any] = {"target": pair.target, **_drafting(pair), "k": pair.k}
+        values |= {"target_revision": pair.target_revision, "draft_revision": pair.draft_revision}
         if any(table.get(key) != values[key] for key in ("target", "draft", "head_from")):
-            for key in OF_THE_MODELS:
-                table.pop(key, None)
+            values |= dict.fromkeys(OF_THE_MODELS)
         for key, value in values.items():
             if value is not None:
                 table[key] = value
@@ -224,8 +199,7 @@ def record_measured(path: Path, pair: Pair, k: int | Literal["auto"], measured: 
     A packaged pair is first copied into the user's file, since an entry there replaces the packaged one whole.
     """
     with _editing(path) as document:
-        pairs = document.setdefault("pairs", tomlkit.table(is_super_table=True))
-        table = pairs.setdefault(pair.name, _entry(pair))
+        table = _table(document, pair)
         table["k"] = k
         if "drafter" in measured:
             table["drafter"] = measured["drafter"]
@@ -245,17 +219,11 @@ def _editing(path: Path) -> Iterator[tomlkit.TOMLDocument]:
     Raises: UsageError for a file that is no TOML, SpecdecError where it cannot be locked or written.
     """
     real = path.resolve()  # people keep configuration files elsewhere and link to them
-    with _naming(path), locked(real.parent):
-        document = _read(path)
-        yield document
-        replace_text(real, tomlkit.dumps(document))
-
-
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Failures of the system here are about `path`."""
     try:
-        yield
+        with locked(real.parent):
+            document = _read(path)
+            yield document
+            replace_text(real, tomlkit.dumps(document))
     except BlockingIOError as error:
         raise SpecdecError(
             f"{path} is being changed by another specdec", "wait for it, then the same command again"
@@ -264,15 +232,19 @@ def _naming(path: Path) -> Iterator[None]:
         raise SpecdecError(f"{path} cannot be written: {error.strerror}", "check the folder's permissions") from error
 
 
-def _entry(pair: Pair) -> tomlkit.items.Table:
-    """A table of all that is known of `pair`, defaults left out."""
-    table = tomlkit.table()
-    for field in fields(pair):
-        values = _drafting(pair) if field.name == "draft" else {field.name: getattr(pair, field.name)}
-        for key, value in values.items():
-            if key not in ("name", "source", "k") and value not in (None, field.default):
-                table[key] = value
-    return table
+def _table(document: tomlkit.TOMLDocument, pair: Pair) -> tomlkit.items.Table:
+    """The table of `pair` in the file; a new one has all that is known of it, defaults left out."""
+    pairs = document.setdefault("pairs", tomlkit.table(is_super_table=True))
+    if pair.name not in pairs:
+        table = tomlkit.table()
+        for field in fields(pair):
+            values = _drafting(pair) if field.name == "draft" else {field.name: getattr(pair, field.name)}
+            for key, value in values.items():
+                if key not in ("name", "source", "k") and value not in (None, field.default):
+                    table[key] = value
+        pairs[pair.name] = table
+    found: tomlkit.items.Table = pairs[pair.name]
+    return found
 
 
 def _drafting(pair: Pair) -> dict[str, str | None]:

@@ -15,6 +15,8 @@ from specdec_cli.pairs.catalog import is_downloaded, is_local, registry
 from specdec_cli.pairs.local import own_head
 from specdec_cli.pairs.pair import DEMO, Pair, Registry, draft_options
 
+NOBODY_NAMED = f"no pair was named, so this is the {DEMO} pair; specdec pairs lists others"
+
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
@@ -39,7 +41,6 @@ def resolve_pair(
     A `name` that no pair has, and that is a Hub id or an existing folder, is a target.
     A draft beside --pair takes the place of that pair's draft. A target alone takes the draft that a known pair lists
     for it. With `here` that draft must need no download; otherwise a cached model whose tokenizer agrees is taken.
-
     Raises: UsageError for a draft without a target, or for two targets; NotAvailable for an unknown name.
     """
     if target is None and name is None and draft is not None:
@@ -50,43 +51,21 @@ def resolve_pair(
     known = registry()
     if name is not None and name not in known.pairs and ("/" in name or is_local(name)):
         name, target = None, name
-    if target is None:
-        if name is not None and draft is not None:
-            return Resolved(_swap_draft(_pin(known.find(name), target_revision, None), draft, draft_revision))
-        if name is not None:
-            return _spec_of(_pin(known.find(name), target_revision, draft_revision))
-        if known.default_pair is not None:
-            return _spec_of(_pin(known.find(known.default_pair), target_revision, draft_revision))
-        return _spec_of(_pin(known.find(DEMO), target_revision, draft_revision), NOBODY_NAMED)
-    pair = Pair(
-        target.rstrip("/").rsplit("/", 1)[-1],
-        target,
-        draft,
-        target_revision=target_revision,
-        draft_revision=draft_revision,
+    if target is not None:
+        short = target.rstrip("/").rsplit("/", 1)[-1]
+        pair = Pair(short, target, draft, target_revision=target_revision, draft_revision=draft_revision)
+        return Resolved(pair) if draft is not None else _with_draft(pair, known, here)
+    pair = known.find(name or known.default_pair or DEMO)
+    if draft is not None:  # of another draft neither K nor size is known
+        repetition, revision = pair.stop_repetition, pair.target_revision
+        pair = Pair(pair.name, pair.target, draft, target_revision=revision, stop_repetition=repetition)
+    pair = replace(
+        pair,
+        target_revision=target_revision or pair.target_revision,
+        draft_revision=draft_revision or pair.draft_revision,
     )
-    return Resolved(pair) if draft is not None else _with_draft(pair, known, here)
-
-
-NOBODY_NAMED = f"no pair was named, so this is the {DEMO} pair; specdec pairs lists others"
-
-
-def _spec_of(pair: Pair, reason: str = "") -> Resolved:
-    """The pair, drafted for as models.toml says."""
-    return Resolved(pair, reason, pair.drafter or DEFAULT_DRAFTER)
-
-
-def _swap_draft(pair: Pair, draft: str, revision: str | None) -> Pair:
-    """The pair's target with another draft, whose K and size are not known."""
-    return Pair(
-        pair.name,
-        pair.target,
-        draft,
-        target_revision=pair.target_revision,
-        draft_revision=revision,
-        target_bytes=pair.target_bytes,
-        stop_repetition=pair.stop_repetition,
-    )
+    named = name is not None or known.default_pair is not None
+    return Resolved(pair, "" if named else NOBODY_NAMED, pair.drafter or DEFAULT_DRAFTER)
 
 
 def _with_draft(pair: Pair, known: Registry, here: bool) -> Resolved:
@@ -102,15 +81,6 @@ def _with_draft(pair: Pair, known: Registry, here: bool) -> Resolved:
         return Resolved(replace(pair, draft=found), f"draft {found}: in the model cache, and its tokenizer agrees")
     return Resolved(
         pair, f"no draft is known for this target, so its own text drafts: --drafter {LOOKUP.name}", LOOKUP.name
-    )
-
-
-def _pin(pair: Pair, target_revision: str | None, draft_revision: str | None) -> Pair:
-    """The pair at these revisions; a flag overrides models.toml."""
-    return replace(
-        pair,
-        target_revision=target_revision or pair.target_revision,
-        draft_revision=draft_revision or pair.draft_revision,
     )
 
 

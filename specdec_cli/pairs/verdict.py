@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from specdec_cli.errors import SpecdecError
@@ -40,39 +40,27 @@ class Verdict:
 
     def to_dict(self) -> dict[str, Any]:
         """The `--json` object."""
+        pair, vocab, memory, head = self.pair, self.vocab, self.memory, self.head
+        sizes = ("name", "weight_bytes", "cache_bytes")
+        models = [{name: getattr(part, name) for name in sizes} for part in memory.footprints]
+        names = ("context_tokens", "peak_bytes", "limit_bytes", "fits")
         return {
-            "pair": self.pair.name,
-            "target": self.pair.target,
-            "draft": self.pair.draft,
+            "pair": pair.name,
+            "target": pair.target,
+            "draft": pair.draft,
             "verdict": "refused" if self.obstacles else "runs",
             "exit_code": self.exit_code,
             "obstacles": [{"message": error.message, "hint": error.hint} for error in self.obstacles],
-            "tokenizers": self.vocab
-            and {
-                "status": self.vocab.status,
-                "reason": self.vocab.reason,
-                "first_difference": self.vocab.first_difference,
-            },
-            "head": self.head and self._head(self.head),
+            "tokenizers": vocab and asdict(vocab),
+            "head": head
+            and {"kind": MTP.name, "name": head.name, "tensors": len(head.tensors), "bytes": head.loaded_bytes},
             "stop_tokens": list(self.stop_tokens),
             "has_template": self.has_template,
             "caches": dict(self.caches),
-            "memory": {
-                "context_tokens": self.memory.context_tokens,
-                "peak_bytes": self.memory.peak_bytes,
-                "limit_bytes": self.memory.limit_bytes,
-                "fits": self.memory.fits,
-                "models": [
-                    {"name": p.name, "weight_bytes": p.weight_bytes, "cache_bytes": p.cache_bytes}
-                    for p in self.memory.footprints
-                ],
-                "prefill_bytes": self.memory.prefill_bytes,
-            },
+            "memory": {name: getattr(memory, name) for name in names}
+            | {"models": models, "prefill_bytes": memory.prefill_bytes},
             "break_even_tokens_per_round": self.break_even,
-            "break_even_acceptance": self.break_even and break_even_acceptance(self.break_even, self.pair.expected_k),
+            "break_even_acceptance": self.break_even and break_even_acceptance(self.break_even, pair.expected_k),
             "warnings": list(self.warnings),
             "advice": list(self.advice),
         }
-
-    def _head(self, head: HeadFiles) -> dict[str, Any]:
-        return {"kind": MTP.name, "name": head.name, "tensors": len(head.tensors), "bytes": head.loaded_bytes}

@@ -11,9 +11,8 @@ from typing import Any
 from specdec_cli.errors import UsageError
 from specdec_cli.kinds import DRAFTERS
 from specdec_cli.models.fill import Fill
-from specdec_cli.models.pieces import Between, unwatched
 from specdec_cli.models.text import Thinking
-from specdec_cli.models.tokenizer import Message, Tokenizer
+from specdec_cli.models.tokenizer import Between, Message, Tokenizer, unwatched
 from specdec_cli.models.tool_calls import ToolCall
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request

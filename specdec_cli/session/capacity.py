@@ -76,12 +76,11 @@ class Capacity:
 
 def capacity_of(pair: LoadedPair, usable_bytes: int | None = None) -> Capacity:
     """Measured on the models' own caches, built lazily and never computed."""
-    slot, first = pair.slot(), pair.first
+    slot, target, draft = pair.slot(), pair.first.target, pair.first.draft
     models = [model for model in (slot.target, slot.draft) if model is not None]
-    values = [4 if model.dtype == "float32" else 2 for model in models]
 
     def held(tokens: int) -> int:
-        return sum(model.cache_bytes(tokens, value) for model, value in zip(models, values, strict=True))
+        return sum(model.cache_bytes(tokens, 4 if model.dtype == "float32" else 2) for model in models)
 
     weight_bytes = sum(model.weight_bytes for model in models)
     limit_bytes = memory.limit_bytes(device.usable_bytes() if usable_bytes is None else usable_bytes)
@@ -92,30 +91,22 @@ def capacity_of(pair: LoadedPair, usable_bytes: int | None = None) -> Capacity:
     affordable = int((limit_bytes - weight_bytes) * SNAPSHOT_SHARE) // max(sizes[1] - sizes[0], 1)
     snapshots = max(LEAST_SNAPSHOTS, min(affordable, MOST_SNAPSHOTS))
     slot.mark((), (), snapshots)
-    limit = first.target.context_limit or LONGEST
+    limit = target.context_limit or LONGEST
     lengths = [SHORTEST]
     while lengths[-1] < limit:
         lengths.append(min(2 * lengths[-1], limit))
     # A head's cache is of one layer, like one of the target's.
-    layers = first.target.layers
-    beside = (layers + 1) / layers if first.head else 1
+    beside = (target.layers + 1) / target.layers if pair.first.head else 1
+    relief = [] if target.network.kv else ["--kv-bits 8 shrinks the caches"]
+    relief += [f"--drafter none frees {size(draft.weight_bytes)} and the draft's caches"] if draft else []
     return Capacity(
         weight_bytes=weight_bytes,
         limit_bytes=limit_bytes,
         caches=tuple((length, int(held(length) * beside)) for length in lengths),
         snapshots=snapshots,
-        target_limit=first.target.context_limit,
-        draft_limit=first.draft.context_limit if first.draft else None,
+        target_limit=target.context_limit,
+        draft_limit=draft.context_limit if draft else None,
         has_draft=pair.has_draft,
         head_kind=pair.head_kind,
-        relief=_relief(pair),
+        relief=", ".join([*relief, "--max-context N bounds them"]),
     )
-
-
-def _relief(pair: LoadedPair) -> str:
-    """Options that make room, for a chat and a server alike."""
-    first = pair.first
-    found = [] if first.target.network.kv else ["--kv-bits 8 shrinks the caches"]
-    if first.draft is not None:
-        found.append(f"--drafter none frees {size(first.draft.weight_bytes)} and the draft's caches")
-    return ", ".join([*found, "--max-context N bounds them"])

@@ -71,29 +71,23 @@ class Conversation:
         `drop-oldest` makes room for `max_tokens`, or for a quarter of the context if that is less. Leaving turns out
         means that all later ones are read anew, so it frees another quarter: the next turns need not do it again.
         The system message and `user` always stay.
-
         Raises: DoesNotFit with both numbers.
         """
         left_out = self.left_out
         ids = render(self.messages(user, left_out))
         if limit is None:
             return Fitted(ids, left_out)
-        if overflow == "drop-oldest":
-            room = min(max_tokens, limit // 4)
-            if len(ids) > limit - room:
-                while len(ids) > limit - room - limit // 4 and left_out < len(self.turns):
-                    left_out += 1
-                    ids = render(self.messages(user, left_out))
+        room = limit - min(max_tokens, limit // 4)
+        if overflow == "drop-oldest" and len(ids) > room:
+            while len(ids) > room - limit // 4 and left_out < len(self.turns):
+                left_out += 1
+                ids = render(self.messages(user, left_out))
         if len(ids) >= limit:
-            raise DoesNotFit(
-                f"the conversation has {len(ids)} tokens and the context holds {limit}", self._way_out(overflow)
-            )
+            hint = "/set overflow drop-oldest leaves the oldest turns out; /clear starts anew"
+            if overflow == "drop-oldest" or not self.turns:
+                hint = "shorten the message" + (" or the system message" if self.system else "")
+            raise DoesNotFit(f"the conversation has {len(ids)} tokens and the context holds {limit}", hint)
         return Fitted(ids, left_out)
-
-    def _way_out(self, overflow: Overflow) -> str:
-        if overflow == "drop-oldest" or not self.turns:
-            return "shorten the message" + (" or the system message" if self.system else "")
-        return "/set overflow drop-oldest leaves the oldest turns out; /clear starts anew"
 
     def with_turn(self, turn: Turn, left_out: int) -> Conversation:
         """One turn more."""

@@ -20,27 +20,16 @@ SCHEMA = 6
 KEPT_ENTRIES = 64
 LOCK_SECONDS = 1.0
 
+Values = Mapping[str, Any]
+
 
 class CostStore(Protocol):
-    """Keeps one JSON object for each key."""
+    """Keeps one JSON object for each key. A dict keeps them for this process."""
 
-    def read(self, key: str) -> Mapping[str, Any] | None:
+    def get(self, key: str, /) -> Values | None:
         """The values last written, None if nothing or nothing readable."""
 
-    def write(self, key: str, values: Mapping[str, Any]) -> None: ...
-
-
-class MemoryCostStore:
-    """Keeps them for this process: the next conversation of a pair starts from the costs of the one before."""
-
-    def __init__(self) -> None:
-        self._entries: dict[str, Mapping[str, Any]] = {}
-
-    def read(self, key: str) -> Mapping[str, Any] | None:
-        return self._entries.get(key)
-
-    def write(self, key: str, values: Mapping[str, Any]) -> None:
-        self._entries[key] = values
+    def __setitem__(self, key: str, values: Values, /) -> None: ...
 
 
 class CostFile:
@@ -49,11 +38,11 @@ class CostFile:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def read(self, key: str) -> Mapping[str, Any] | None:
+    def get(self, key: str, /) -> Values | None:
         found = self._entries().get(key)
         return found if isinstance(found, dict) else None
 
-    def write(self, key: str, values: Mapping[str, Any]) -> None:
+    def __setitem__(self, key: str, values: Values, /) -> None:
         # A folder that cannot be written, or that another program holds, only means measuring again next time.
         with contextlib.suppress(OSError), jsonfile.locked(self._path.parent, LOCK_SECONDS):
             entries = self._entries()

@@ -5,9 +5,11 @@ An assumption weighs one measured round, whether it comes from sizes or from an 
 
 from __future__ import annotations
 
+import contextlib
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from specdec_cli.engine import device
 from specdec_cli.engine.draft_length import chips
@@ -23,7 +25,7 @@ from specdec_cli.engine.sampling.sampler import Constraint
 from specdec_cli.kinds import DrafterKind, K, made
 from specdec_cli.meter import CostMemo
 from specdec_cli.request import MAX_K
-from specdec_cli.session.cost_file import CostStore, MemoryCostStore
+from specdec_cli.session.cost_file import CostStore, Values
 
 # Costs change with the length of the context: a measurement at another length is only an assumption.
 CONTEXT_TOKENS = (1024, 4096, 16384, 65536)
@@ -34,6 +36,7 @@ ROUNDS = "rounds"
 LEAST_RATIO = 0.001
 
 
+@dataclass
 class DraftController:
     """One per session. Costs depend on `identity` (pair, machine, versions) and on the length of the context.
 
@@ -41,23 +44,17 @@ class DraftController:
     model or a `head`.
     """
 
-    def __init__(
-        self,
-        target: CachedModel,
-        draft: CachedModel | None,
-        store: CostStore | None = None,
-        identity: str = "",
-        reload_seconds: float = 0.0,
-        now: Callable[[], float] = time.time,
-        head: CachedHead | None = None,
-    ) -> None:
-        self._target, self._draft, self._head = target, draft, head
-        self._store, self._identity, self._now = store or MemoryCostStore(), identity, now
-        self._reload_seconds = reload_seconds
-        self._adaptive: dict[str, Adaptive] = {}
-        self._lookups = LookupAcceptance()
-        self._situation = ""
-        self._round_costs: dict[str, CostMemo] = {}
+    target: CachedModel
+    draft: CachedModel | None
+    store: CostStore = field(default_factory=dict[str, Values])
+    identity: str = ""
+    reload_seconds: float = 0.0
+    now: Callable[[], float] = time.time
+    head: CachedHead | None = None
+    _adaptive: dict[str, Adaptive] = field(default_factory=dict)
+    _lookups: LookupAcceptance = field(default_factory=LookupAcceptance)
+    _situation: str = ""
+    _round_costs: dict[str, CostMemo] = field(default_factory=dict)
 
     def begin(
         self,
@@ -70,11 +67,11 @@ class DraftController:
         constraint: Constraint | None = None,
     ) -> tuple[Drafter, DraftLength]:
         """For one reply to `prompt`, whose first tokens are `predicted`, inside `constraint` if there is one."""
-        draft = self._draft if kind.uses_draft else None
-        head = self._head if kind.by_network else None
+        draft = self.draft if kind.uses_draft else None
+        head = self.head if kind.by_network else None
         length: DraftLength = Fixed(k) if k != "auto" else self._adaptive_for(kind, head or draft, prompt, max_tokens)
         self._situation = _situation(prompt)
-        parts = Parts(self._target, draft, rule, length, self._lookups, head, prompt, predicted)
+        parts = Parts(self.target, draft, rule, length, self._lookups, head, prompt, predicted)
         drafter: Drafter = made(kind)(parts)
         length = drafter.length(length)
         if constraint is not None:
@@ -85,13 +82,13 @@ class DraftController:
     def prompt_was_read(self, seconds: float) -> None:
         """The target took `seconds` for the prompt: an estimate of the draft's reading, until that is measured."""
         for adaptive in self._adaptive.values():
-            adaptive.expect_reading(seconds * self._ratio(self._draft) if self._draft else None)
+            adaptive.expect_reading(seconds * self._ratio(self.draft) if self.draft else None)
 
     def known_costs(self) -> CostMemo:
         """Costs of rounds in plain steps at this length of context, as earlier replies and runs found them."""
         if self._situation not in self._round_costs:
-            values = self._store.read(f"{self._identity} · {ROUNDS} · {self._situation}")
-            self._round_costs[self._situation] = CostMemo.from_dict(values or {}, self._now())
+            values = self.store.get(f"{self.identity} · {ROUNDS} · {self._situation}")
+            self._round_costs[self._situation] = CostMemo.from_dict(values or {}, self.now())
         return self._round_costs[self._situation]
 
     def learn_costs(self, found: CostMemo) -> None:
@@ -102,38 +99,35 @@ class DraftController:
         """Write the measurements to the store."""
         for situation, adaptive in self._adaptive.items():
             if adaptive.costs.ready:
-                self._store.write(f"{self._identity} · {situation}", adaptive.to_dict(self._now()))
+                self.store[f"{self.identity} · {situation}"] = adaptive.to_dict(self.now())
         if (found := self._round_costs.get(self._situation)) and found.costs:
-            key = f"{self._identity} · {ROUNDS} · {self._situation}"
-            self._store.write(key, found.to_dict(self._now()))
+            self.store[f"{self.identity} · {ROUNDS} · {self._situation}"] = found.to_dict(self.now())
 
     def _ratio(self, draft: CachedModel | CachedHead | None) -> float:
         """Weights that a draft step reads over those of the target."""
-        return draft.step_bytes / self._target.weight_bytes if draft else 0.0
+        return draft.step_bytes / self.target.weight_bytes if draft else 0.0
 
     def _assume_costs(self, draft: CachedModel | CachedHead | None) -> Costs:
         """Costs before anything is measured: by the chip where it is known, and by the weights of the two models."""
         ratio = self._ratio(draft) or LEAST_RATIO
         if draft is not None:
-            layers = draft.layers / self._target.layers
+            layers = draft.layers / self.target.layers
             ratio = chips.draft_step(ratio, layers, device.queues_ahead())
         chip = chips.chip_of(device.device_name())
         if chip is None:
             return Costs.of_ratio(ratio)
-        return Costs(chip.rows(self._target.network.widest), {1: ratio}, ratio / 8, chips.CHIP_DOUBT)
+        return Costs(chip.rows(self.target.network.widest), {1: ratio}, ratio / 8, chips.CHIP_DOUBT)
 
     def _adaptive_for(
         self, kind: DrafterKind, draft: CachedModel | CachedHead | None, prompt: Sequence[int], max_tokens: int
     ) -> Adaptive:
         """The controller of this kind at this length of context. Without anything that learns it drafts nothing."""
-        situation = f"{self._learner(kind, draft)} · {_situation(prompt)}"
+        # Kinds that use the pair's draft share its measurements.
+        situation = f"{'draft' if draft else kind.name} · {_situation(prompt)}"
         max_k = MAX_K if draft or kind.learns else 0
         if situation not in self._adaptive:
-            self._adaptive[situation] = self._remembered(situation, max_k) or Adaptive(
-                self._assume_costs(draft),
-                max_k,
-                reload_seconds=self._reload_seconds,
-            )
+            known, costs = self._remembered(situation, max_k), self._assume_costs(draft)
+            self._adaptive[situation] = known or Adaptive(costs, max_k, reload_seconds=self.reload_seconds)
         adaptive = self._adaptive[situation]
         if isinstance(draft, CachedHead):  # it reads the prompt with the target, and keeps up with plain rounds
             adaptive.begin(max_tokens, most_unread=MOST_WAITING)
@@ -141,21 +135,14 @@ class DraftController:
             adaptive.begin(max_tokens, len(prompt))
         return adaptive
 
-    def _learner(self, kind: DrafterKind, draft: CachedModel | CachedHead | None) -> str:
-        """Kinds that use the pair's draft share its measurements."""
-        return "draft" if draft else kind.name
-
     def _remembered(self, situation: str, max_k: int) -> Adaptive | None:
         """The controller of another length of context in this session, else the one an earlier run wrote down."""
         learner = situation.partition(" ")[0]
-        here = [known.to_dict(self._now()) for name, known in self._adaptive.items() if name.startswith(learner)]
-        values = here[-1] if here else self._store.read(f"{self._identity} · {situation}")
-        if values is None:
-            return None
-        try:
-            return Adaptive.from_dict(values, self._now(), max_k, self._reload_seconds)
-        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
-            return None  # nonsense in a file: measured anew, and written over
+        here = [known.to_dict(self.now()) for name, known in self._adaptive.items() if name.startswith(learner)]
+        values = here[-1] if here else self.store.get(f"{self.identity} · {situation}")
+        with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
+            return Adaptive.from_dict(values, self.now(), max_k, self.reload_seconds) if values else None
+        return None  # nonsense in a file: measured anew, and written over
 
 
 def _situation(prompt: Sequence[int]) -> str:

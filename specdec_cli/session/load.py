@@ -5,9 +5,11 @@ A LoadedPair is shared by all conversations.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from specdec_cli import blas
 from specdec_cli.engine import device
@@ -26,13 +28,12 @@ from specdec_cli.kinds import DEFAULT_DRAFTER, DRAFTERS, NONE, DrafterKind
 from specdec_cli.machine import low_power_mode, power_source
 from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
 from specdec_cli.models.heads import HeadFiles
-from specdec_cli.models.tokenizer import Tokenizer, read_alike
-from specdec_cli.models.vocab import require_same_ids
-from specdec_cli.pairs.local import Tell, find_draft, model_folder, read_draft
+from specdec_cli.models.tokenizer import Tokenizer
+from specdec_cli.models.vocab import compare
+from specdec_cli.pairs.local import Draft, Tell, find_draft, model_folder, read_draft
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.resolve import resolve_pair
-from specdec_cli.session.cost_file import CostStore, MemoryCostStore
-from specdec_cli.session.fingerprint import fingerprint_of
+from specdec_cli.session.cost_file import CostStore
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
 
@@ -55,7 +56,7 @@ def pair_facts(pair: Pair, kind: DrafterKind) -> PairFacts:
         folder, draft = model_folder(pair, pair.draft, pair.draft_revision), pair.draft
         if model := read_draft(folder, draft, target).model:
             limits.append(model.context_limit)
-    tokenizer = Tokenizer.load(target.folder, target.name, target.config)
+    tokenizer = Tokenizer.of(target)
     vocab_size = target.whole("vocab_size", max(tokenizer.table().tokens) + 1)
     limit = min((limit for limit in limits if limit is not None), default=None)
     return PairFacts((target.name, draft), tokenizer, vocab_size, limit)
@@ -63,63 +64,52 @@ def pair_facts(pair: Pair, kind: DrafterKind) -> PairFacts:
 
 @dataclass(frozen=True, slots=True)
 class PairFiles:
-    """What is to be loaded. `head_asked`: the head must draft, or what keeps it from that is an error."""
+    """What is to be loaded."""
 
     target: Checkpoint
     tokenizer: Tokenizer
-    draft: Checkpoint | None
-    head: HeadFiles | None
-    head_asked: bool
+    draft: Draft
 
     @property
     def checkpoints(self) -> list[Checkpoint]:
-        return [self.target, self.draft] if self.draft else [self.target]
+        return [self.target, self.draft.model] if self.draft.model else [self.target]
 
 
 def pair_files(pair: Pair, kind: DrafterKind, kv_bits: int | None, tell: Tell) -> PairFiles:
     """Configurations, tokenizers and headers of all come first."""
     target = read_checkpoint(model_folder(pair, pair.target, pair.target_revision), pair.target)
-    found = find_draft(pair, target, kind, tell)
+    draft = find_draft(pair, target, kind, tell)
     empty_model(target, kv_bits)
     if kind.drafts:
         require_verifiable(target)
-    tokenizer = Tokenizer.load(target.folder, target.name, target.config)
-    if found.model:
-        require_draft(found.model, tokenizer, target, kv_bits)
-    return PairFiles(target, tokenizer, found.model, found.head, found.asked)
+    tokenizer = Tokenizer.of(target)
+    if draft.model:
+        require_draft(draft.model, tokenizer, target, kv_bits)
+    return PairFiles(target, tokenizer, draft)
 
 
 def fitting(parts: PairFiles, reserve_tokens: int, kv_bits: int | None, tell: Tell) -> PairFiles:
     """What fits of `parts`: all of it, or all but a head that nobody asked for. Raises: DoesNotFit."""
     try:
-        require_fit(parts.checkpoints, reserve_tokens, kv_bits, parts.head)
+        require_fit(parts.checkpoints, reserve_tokens, kv_bits, parts.draft.head)
     except DoesNotFit as error:
-        if parts.head is None or parts.head_asked:
+        if parts.draft.head is None or parts.draft.asked:
             raise
         require_fit(parts.checkpoints, reserve_tokens, kv_bits)
         tell(f"no head drafts: {error.message}")
-        return replace(parts, head=None)
+        return replace(parts, draft=Draft())
     return parts
 
 
-def require_draft(draft: Checkpoint, tokenizer: Tokenizer, target: Checkpoint | str, kv_bits: int | None) -> None:
-    """Raises: NotAvailable, Refused for a draft that cannot run, be verified or share the target's ids.
-
-    `target`: its files, or only its name. A tokenizer of the very files is not read: one of 262,144 tokens takes
-    seconds.
-    """
+def require_draft(draft: Checkpoint, tokenizer: Tokenizer, target: Checkpoint, kv_bits: int | None) -> None:
+    """Raises: NotAvailable, Refused for a draft that cannot run, be verified or share the target's ids."""
     empty_model(draft, kv_bits)
     require_verifiable(draft)
-    if isinstance(target, Checkpoint) and _tokenized_alike(draft, target):
-        return
-    other = Tokenizer.load(draft.folder, draft.name, draft.config)
-    name = target if isinstance(target, str) else target.name
-    require_same_ids(tokenizer.table(), other.table(), name, draft.name)
-
-
-def _tokenized_alike(one: Checkpoint, other: Checkpoint) -> bool:
-    same_type = one.config.get("model_type") == other.config.get("model_type")  # transformers chooses a class by it
-    return same_type and read_alike(one.folder, other.folder)
+    other = tokenizer.or_of(target, draft)
+    if other is not tokenizer:
+        verdict = compare(tokenizer.table(), other.table())
+        if verdict.status == "incompatible":
+            raise verdict.refusal(target.name, draft.name)
 
 
 # Short, of several kinds, and unlike each other: the target goes on from each.
@@ -172,7 +162,6 @@ def load(
     Nothing is downloaded. The draft is loaded only where `drafter` uses one. `kv_bits` quantizes the KV caches of
     both. `costs` remembers costs from run to run. `tell` hears of a head that does not draft, or is read unlike its
     family. With `reserve_tokens` the pair is refused if it does not fit with caches that long.
-
     Raises: NotAvailable, Refused, DoesNotFit; UsageError for an unknown drafter.
     """
     if drafter is not None and drafter not in DRAFTERS:
@@ -183,25 +172,27 @@ def load(
     parts = pair_files(pair, DRAFTERS[drafter or DEFAULT_DRAFTER], kv_bits, tell)
     if reserve_tokens is not None:
         parts = fitting(parts, reserve_tokens, kv_bits, tell)
-    loaded = _with_head(_load(pair, parts, reserve_tokens, kv_bits, costs, clock), parts, tell)
-    return replace(loaded, fingerprint=fingerprint_of(loaded.first, parts.target, parts.draft, parts.head))
+    loaded = _load(pair, parts, reserve_tokens or 0, kv_bits, costs, clock)
+    if parts.draft.head:
+        try:
+            loaded = with_head(loaded, parts.draft.head, tell)
+        except (NotAvailable, Refused) as error:
+            if parts.draft.asked:
+                raise
+            tell(f"no head drafts: {error.message}")
+    return replace(loaded, fingerprint=fingerprint_of(loaded.first, parts.target, parts.draft))
 
 
 def beside(loaded: LoadedPair, draft: str, revision: str | None = None) -> LoadedPair:
-    """The target of `loaded` with another draft, whose weights are read from `draft`.
-
-    Raises: NotAvailable, Refused.
-    """
+    """The target of `loaded` with another draft, whose weights are read from `draft`. Raises: NotAvailable, Refused."""
     target = read_checkpoint(locate(loaded.pair.target, loaded.pair.target_revision), loaded.pair.target)
     found = read_draft(locate(draft, revision), draft, target)
     if found.head:
         return with_head(loaded, found.head, lambda sentence: None)
     assert found.model is not None
-    require_draft(found.model, loaded.tokenizer, loaded.names[0], None)
-    slot = Slot(loaded.first.target, load_weights(found.model))
-    return LoadedPair(
-        loaded.pair, (loaded.names[0], found.model.name), loaded.tokenizer, slot, loaded.generation_config
-    )
+    require_draft(found.model, loaded.tokenizer, target, None)
+    names, slot = (loaded.names[0], found.model.name), Slot(loaded.first.target, load_weights(found.model))
+    return LoadedPair(loaded.pair, names, loaded.tokenizer, slot, loaded.generation_config)
 
 
 def with_head(loaded: LoadedPair, files: HeadFiles, tell: Tell) -> LoadedPair:
@@ -215,53 +206,60 @@ def with_head(loaded: LoadedPair, files: HeadFiles, tell: Tell) -> LoadedPair:
     return replace(loaded, names=(loaded.names[0], files.name), first=Slot(target, None, head), fingerprint="")
 
 
-def _with_head(loaded: LoadedPair, parts: PairFiles, tell: Tell) -> LoadedPair:
-    """The same with the head in `parts`, if there is one that may draft. Raises: as `load`."""
-    if parts.head is None:
-        return loaded
-    try:
-        return with_head(loaded, parts.head, tell)
-    except (NotAvailable, Refused) as error:
-        if parts.head_asked:
-            raise
-        tell(f"no head drafts: {error.message}")
-        return loaded
-
-
 def _load(
-    pair: Pair,
-    parts: PairFiles,
-    reserve_tokens: int | None,
-    kv_bits: int | None,
-    costs: CostStore | None,
-    clock: Clock,
+    pair: Pair, parts: PairFiles, reserve_tokens: int, kv_bits: int | None, costs: CostStore | None, clock: Clock
 ) -> LoadedPair:
     """All but the head."""
-    target, draft = parts.target, parts.draft
+    target, draft = parts.target, parts.draft.model
     bound_memory()
     residency = Residency()
     residency.hold()
     loaded = load_weights(target, kv_bits)
     began = clock()
     slot = Slot(loaded, load_weights(draft, kv_bits) if draft else None)
+    # The cost of a round depends on these and on the length of the context.
+    models = " + ".join(f"{name}@{revision or 'latest'}" for name, revision in pair.models)
+    power = power_source() + (", low power" if low_power_mode() else "")
+    where = f"{device.device_name()} {blas.load() or device.backend()}, mlx {device.versions()['mlx']}, {power}"
     return LoadedPair(
         pair=pair,
         names=(target.name, draft.name if draft else None),
         tokenizer=parts.tokenizer,
         first=slot,
         generation_config=target.generation_config,
-        costs=costs or MemoryCostStore(),
-        identity=_identity(pair, kv_bits),
+        costs={} if costs is None else costs,
+        identity=f"{models} · kv {kv_bits or 'full'} · {where}",
         # A head is never released, so nothing reads it again.
         reload_seconds=clock() - began if draft else 0.0,
         residency=residency,
     )
 
 
-def _identity(pair: Pair, kv_bits: int | None) -> str:
-    """The cost of a round depends on these and on the length of the context."""
-    models = " + ".join(f"{name}@{revision or 'latest'}" for name, revision in pair.models)
-    power = power_source() + (", low power" if low_power_mode() else "")
-    computes = blas.load() or device.backend()
-    where = f"{device.device_name()} {computes}, mlx {device.versions()['mlx']}, {power}"
-    return f"{models} · kv {kv_bits or 'full'} · {where}"
+# Of how caches are kept in files, and of what specdec's own caches mean: another number is another fingerprint.
+SCHEMA = 2
+
+
+def fingerprint_of(slot: Slot, target: Checkpoint, draft: Draft) -> str:
+    """Whose caches they are; those of another fingerprint are never used.
+
+    Of caches like those of `slot`, whose models are in these files: their places, sizes and dates count. So do the
+    versions of what computes, the types that it computes in, and who drafts. Raises: OSError.
+    """
+    models = [target, *([draft.model] if slot.draft and draft.model else [])]
+    files = [path for model in models for path in (model.folder / "config.json", *model.weights)]
+    files += draft.head.files if slot.head and draft.head else ()
+    parts = [_identity_of(path) for path in files]
+    parts += [f"{model.dtype} {model.network.kv} {model.cache_kinds}" for model in (slot.target, slot.draft) if model]
+    head, versions = slot.head.head if slot.head else None, device.versions()
+    parts.append(
+        f"{head.kind} {head.agreement and head.agreement.zero_centred}" if head else f"{slot.draft is not None}"
+    )
+    parts.append(f"{SCHEMA} mlx {versions['mlx']}, mlx-lm {versions['mlx-lm']}, {device.backend()}")
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _identity_of(path: Path) -> str:
+    """A line that changes with the file's place, size or date. Raises: OSError."""
+    real = path.resolve()
+    status = real.stat()
+    return f"{real} {status.st_size} {status.st_mtime_ns}"

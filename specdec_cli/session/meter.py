@@ -7,6 +7,7 @@ Why extra steps, rolled back, and no plain rounds: under a fixed K every round d
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from specdec_cli.engine.draft_length.adaptive import coming_tokens
 from specdec_cli.engine.model import CachedModel
@@ -30,75 +31,73 @@ LAST_STEPS = 4
 REFRESHED = 1 / 8
 
 
+@dataclass
 class GainMeter:
-    """Of one reply. `clock` is the session's less what measuring took, so that it is in no round's seconds."""
+    """Of one reply. `clock` is `outer_clock`, the session's, less what measuring took: that is in no round's seconds.
 
-    def __init__(
-        self,
-        target: CachedModel,
-        rule: AcceptanceRule,
-        context: Sequence[int],
-        memo: CostMemo,
-        clock: Clock,
-        max_tokens: int,
-    ) -> None:
-        """`context` grows with the reply."""
-        self._target, self._rule, self._context, self._clock = target, rule, context, clock
-        self._meter = Meter(memo)
-        self._left = max_tokens
-        self._emitted = 0
-        self._round_seconds = 0.0
-        self._next_at = self._refresh_at = 0.0
-        self._drafted = False
-        self.seconds = 0.0
-        self.gain: Gain | None = None
+    `context` grows with the reply; `left` tokens may come yet.
+    """
+
+    target: CachedModel
+    rule: AcceptanceRule
+    context: Sequence[int]
+    meter: Meter
+    outer_clock: Clock
+    left: int
+    seconds: float = 0.0
+    gain: Gain | None = None
+    _emitted: int = 0
+    _round_seconds: float = 0.0
+    _next_at: float = 0.0
+    _refresh_at: float = 0.0
+    _drafted: bool = False
 
     def clock(self) -> float:
-        return self._clock() - self.seconds
+        return self.outer_clock() - self.seconds
 
     def fold(self, round: Round) -> Gain | None:
         """One round; what drafting gained so far."""
-        self._left -= len(round.emitted)
+        self.left -= len(round.emitted)
         self._drafted = bool(round.draft)
-        self._meter.fold(round)
+        self.meter.fold(round)
         if round.index:
             self._emitted += len(round.emitted)
             self._round_seconds += round.draft_seconds + round.verify_seconds
-        if self._meter.shows and self._meter.rounds >= self._refresh_at:
+        if self.meter.shows and self.meter.rounds >= self._refresh_at:
             self._refresh()
         return self.gain
 
     def measure(self) -> None:
         """A plain step after a drafted round, if it is time for one and it is within the budget."""
-        rounds = self._meter.rounds
-        if not self._drafted or not self._meter.comparable or self._left <= STEPS + 1 or rounds < self._next_at:
+        rounds = self.meter.rounds
+        if not self._drafted or not self.meter.comparable or self.left <= STEPS + 1 or rounds < self._next_at:
             return
         self._next_at = rounds + max(APART_ROUNDS, rounds * REFRESHED)
-        likely = self._emitted + coming_tokens(self._left, self._emitted)
+        likely = self._emitted + coming_tokens(self.left, self._emitted)
         budget_seconds = MEASURED_SHARE * likely * self._round_seconds / self._emitted
-        if self.seconds + (WAKING_STEPS + STEPS) * self._meter.step_seconds <= budget_seconds:
-            began = self._clock()
+        if self.seconds + (WAKING_STEPS + STEPS) * self.meter.step_seconds <= budget_seconds:
+            began = self.outer_clock()
             self._measure(STEPS)
-            self.seconds += self._clock() - began
+            self.seconds += self.outer_clock() - began
 
     def finish(self, complete: bool) -> Gain | None:
         """What drafting gained in all; `complete`: nobody interrupted, so there is time for a last measurement."""
-        if complete and self._meter.shows:
+        if complete and self.meter.shows:
             self._measure(LAST_STEPS)
         self._refresh()
         return self.gain
 
     def learn(self) -> CostMemo:
         """For the next reply."""
-        return self._meter.learn()
+        return self.meter.learn()
 
     def _measure(self, steps: int) -> None:
-        self._meter.add_plain_steps(plain_step_seconds(self._target, self._rule, self._context, steps, self._clock))
+        self.meter.add_plain_steps(plain_step_seconds(self.target, self.rule, self.context, steps, self.outer_clock))
 
     def _refresh(self) -> None:
-        self._refresh_at = self._meter.rounds * (1 + REFRESHED)
+        self._refresh_at = self.meter.rounds * (1 + REFRESHED)
         if self._round_seconds:
-            self.gain = self._meter.gain(self._round_seconds / (self._round_seconds + self.seconds))
+            self.gain = self.meter.gain(self._round_seconds / (self._round_seconds + self.seconds))
 
 
 class Stopwatch:

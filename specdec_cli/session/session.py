@@ -26,13 +26,14 @@ from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.errors import DoesNotFit, UsageError
 from specdec_cli.events import Event, Finish, FinishReason, Prefill, Reading, Start
 from specdec_cli.kinds import DrafterKind, Drafting, drafting, effective_rule
+from specdec_cli.meter import Meter
 from specdec_cli.models.grammar import Matcher, Vocabulary, require_uncut, unenforced
 from specdec_cli.models.text import StopStrings, Thinking
 from specdec_cli.models.tokenizer import Message, Tokenizer
 from specdec_cli.models.tool_calls import ToolCall
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request, effective, request_of, require_lookups, require_valid
-from specdec_cli.session.cost_file import CostStore, MemoryCostStore
+from specdec_cli.session.cost_file import CostStore, Values
 from specdec_cli.session.drafting import DraftController
 from specdec_cli.session.meter import GainMeter
 from specdec_cli.session.slot import Slot
@@ -45,9 +46,7 @@ Cancelled = Callable[[], bool]
 def read_prompt(
     target: CachedModel, drafter: Drafter, context: Sequence[int], clock: Clock, cancelled: Cancelled
 ) -> Generator[Reading | Prefill, None, tuple[bool, float]]:
-    """`target` reads all but the last token of `context`, a chunk a step; returns whether that was cancelled, and its
-    seconds.
-    """
+    """`target` reads all but the last token of `context`, a chunk a step; returns (whether cancelled, seconds)."""
     began = clock()
     target.reuse(context)
     # A head that lacks states which the target would not compute again lets it read more.
@@ -81,7 +80,7 @@ class LoadedPair:
     tokenizer: Tokenizer
     first: Slot
     generation_config: Mapping[str, Any] = field(default_factory=dict)
-    costs: CostStore = field(default_factory=MemoryCostStore)
+    costs: CostStore = field(default_factory=dict[str, Values])
     identity: str = ""
     reload_seconds: float = 0.0
     residency: Residency = field(default_factory=Residency)
@@ -112,10 +111,8 @@ class LoadedPair:
         Raises: UsageError for a tokenizer of another kind.
         """
         if not self._vocabularies:
-            tokenizer = self.tokenizer
-            self._vocabularies.append(
-                Vocabulary.of_model(tokenizer.to_json(), self.first.target.vocab_size, tokenizer.stop_tokens)
-            )
+            text, rows = self.tokenizer.to_json(), self.first.target.vocab_size
+            self._vocabularies.append(Vocabulary.of_model(text, rows, self.tokenizer.stop_tokens))
         return self._vocabularies[0]
 
     def text_tokens(self, text: str) -> list[int]:
@@ -129,7 +126,6 @@ class LoadedPair:
 
         `thinks` false asks the template to leave thinking out, where it knows how. `tools` are JSON schemas of
         functions, as the template expects them.
-
         Raises: UsageError if the template refuses these messages, or if there are tools and no template.
         """
         return conversation_tokens(self.tokenizer, self.names[0], messages, thinks, tools)
@@ -226,7 +222,6 @@ class Session:
         A `prompt` of text becomes one message of the user, or with `raw` is continued as it is; ids are taken as they
         are, and with `raw` the answer continues their text. `options` are fields of Request and sampling values by
         name, in place of a `request`: `k=4, max_tokens=64, temperature=0.8`.
-
         Raises: UsageError for an empty prompt, unknown options and values out of bounds, DoesNotFit for a prompt that
         fills the context; DoesNotFit or SpecdecError if the device fails. The next reply is as a fresh session's.
         """
@@ -256,7 +251,8 @@ class Session:
         tokenizer, stop_strings = self.pair.tokenizer, StopStrings(request.stop)
         stream, ends = tokenizer.stream(prompt if raw else ()), self.stop_tokens(request)
         writer = Writer(stream, stop_strings, tokenizer, request.stop_repetition, ends)
-        meter = GainMeter(self.slot.target, rule, context, self._controller.known_costs(), clock, max_tokens)
+        memo = self._controller.known_costs()
+        meter = GainMeter(self.slot.target, rule, context, Meter(memo), clock, max_tokens)
         rounds = decode(
             self.slot.target, drafter, rule, length, context, max_tokens, ends, meter.clock,
             lambda: halted or cancelled(), request.logprobs,
@@ -285,7 +281,7 @@ class Session:
         """The values in effect in the reply to `prompt`, which may have `max_tokens`."""
         values, meant = self.effective(request), self.drafting(request)
         draft = (self.slot.draft or self.slot.head) if meant.kind.by_network else None
-        caches = {"target": self.slot.target.cache_kinds}
+        models = {"target": self.slot.target} | ({"draft": draft} if draft else {})
         return Start(
             target=self.names[0],
             draft=self.names[1] if draft else None,
@@ -300,7 +296,7 @@ class Session:
             context_limit=self.context_limit(request),
             dtype=self.dtype,
             device=device.backend(),
-            caches={**caches, "draft": draft.cache_kinds} if draft else caches,
+            caches={role: model.cache_kinds for role, model in models.items()},
             sampling=values | {"logit_bias": request.logit_bias},
             constraint=request.constraint.kind if request.constraint else None,
             unenforced=unenforced(request.constraint),
@@ -338,7 +334,6 @@ class Session:
         """The request's constraint at the beginning of the answer, if it has one.
 
         A model that thinks may do so first: the constraint is of what comes behind.
-
         Raises: UsageError for one that cannot be enforced, and for stop strings that could cut its answer.
         """
         constraint = request.constraint
@@ -369,8 +364,6 @@ class Session:
                 f"--logit-bias {never[0]}=-inf beside {shape.flag} may rule out all that the {shape.noun} allows",
                 f"make it finite: --logit-bias {never[0]}=-100",
             )
-        if len(never) == vocab_size:
-            raise UsageError(f"--logit-bias rules out all {vocab_size} tokens", "leave at least one")
         values = self.effective(request)
         top_k = int(values.pop("top_k"))
         return Sampling(**values, top_k=top_k, logit_bias=request.logit_bias)
@@ -384,11 +377,8 @@ class Session:
             raise UsageError("the prompt is empty: 0 tokens", "give some text: specdec run 'def read_lines(path):'")
         rows = self.slot.target.vocab_size
         if (foreign := max(prompt)) >= rows or (foreign := min(prompt)) < 0:
-            raise UsageError(
-                f"the prompt holds the token {self.piece(foreign)!r} with the id {foreign}, and the target has {rows} "
-                "rows",
-                "leave that token out of the prompt",
-            )
+            token = f"the token {self.piece(foreign)!r} with the id {foreign}"
+            raise UsageError(f"the prompt holds {token}, and the target has {rows} rows", "leave that token out")
         limit = self.context_limit(request)
         if limit is None:
             return request.max_tokens

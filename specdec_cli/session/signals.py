@@ -13,8 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
-from types import FrameType, TracebackType
+from types import FrameType
 
 IDLE_SECONDS = 60.0
 
@@ -35,7 +34,6 @@ def when_idle(act: Callable[[], None], seconds: float = IDLE_SECONDS) -> Iterato
 
 
 TWICE_SECONDS = 1.0
-AGAIN_SECONDS = 0.01
 # What unwinds may wait for ever: an event loop waits for its tasks, and the terminal that they need may be gone.
 ENDING_SECONDS = 10.0
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -70,9 +68,7 @@ class Interrupt:
         self._before = signal.signal(signal.SIGINT, self._press)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if signal.getsignal(signal.SIGINT) == self._press:  # else the program is ending
             signal.signal(signal.SIGINT, self._before)
 
@@ -87,8 +83,7 @@ class Interrupt:
 def unwinding() -> Iterator[None]:
     """While active, a signal of ENDING unwinds, so that whoever changed the terminal gives it back.
 
-    Signals that the program was started to ignore (nohup) stay ignored. Nothing outside the main thread. Where Python
-    drops what a handler raised, as in a finalizer or between two steps of an import, the signal comes again.
+    Signals that the program was started to ignore (nohup) stay ignored. Nothing outside the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -97,32 +92,12 @@ def unwinding() -> Iterator[None]:
     heard = [number for number in ENDING if before[number] != signal.SIG_IGN]
     for number in heard:
         signal.signal(number, _end)
-    report = sys.unraisablehook
-    sys.unraisablehook = partial(_send_again, report)
     try:
         yield
     finally:
-        sys.unraisablehook = report
         for number in heard:
             if signal.getsignal(number) == _end:
                 signal.signal(number, before[number])
-
-
-def _send_again(report: Callable[[sys.UnraisableHookArgs], object], dropped: sys.UnraisableHookArgs) -> None:
-    """Send the signal whose handler raised what Python has `dropped`; `report` anything else.
-
-    A moment later, and from another thread: here it would be dropped once more.
-    """
-    error = dropped.exc_value
-    if isinstance(error, KeyboardInterrupt):
-        number = signal.SIGINT
-    elif isinstance(error, SystemExit) and isinstance(error.code, int) and error.code - 128 in ENDING:
-        number = signal.Signals(error.code - 128)
-        signal.signal(number, _end)
-    else:
-        report(dropped)
-        return
-    _later(AGAIN_SECONDS, signal.pthread_kill, threading.main_thread().ident, number)
 
 
 def _end(number: int, frame: FrameType | None) -> None:
@@ -132,15 +107,10 @@ def _end(number: int, frame: FrameType | None) -> None:
     """
     for each in (*ENDING, signal.SIGINT):
         signal.signal(each, _ending_already)
-    _later(ENDING_SECONDS, os._exit, 128 + number)
-    sys.exit(128 + number)
-
-
-def _later(seconds: float, act: Callable[..., object], *values: object) -> None:
-    """Call `act` from another thread, which keeps no program alive."""
-    timer = threading.Timer(seconds, act, values)
-    timer.daemon = True
+    timer = threading.Timer(ENDING_SECONDS, os._exit, (128 + number,))
+    timer.daemon = True  # it keeps no program alive
     timer.start()
+    sys.exit(128 + number)
 
 
 def _ending_already(number: int, frame: FrameType | None) -> None:

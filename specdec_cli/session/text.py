@@ -8,9 +8,8 @@ from typing import Any
 
 from specdec_cli.errors import DoesNotFit, UsageError
 from specdec_cli.events import Finish, FinishReason, Round, RoundDone
-from specdec_cli.models.pieces import Between, unwatched
 from specdec_cli.models.text import Repetition, StopStrings
-from specdec_cli.models.tokenizer import Message, TextStream, Tokenizer
+from specdec_cli.models.tokenizer import Between, Message, TextStream, Tokenizer, unwatched
 from specdec_cli.stats import Stats
 
 # A prediction may be so many contexts long: an answer resembles a part of it. A context without end counts as this.
@@ -107,11 +106,5 @@ class Writer:
             shown, hit = self._stops.feed(self._stream.finish())
             tail = shown if hit else shown + self._stops.finish()
         text = "".join(self._texts) + tail
-        return Finish(
-            reason=reason,
-            text=text,
-            tokens=tuple(self._tokens),
-            text_tail=tail,
-            stats=stats.to_dict(),
-            complete=complete,
-        )
+        tokens, values = tuple(self._tokens), stats.to_dict()
+        return Finish(reason=reason, text=text, tokens=tokens, text_tail=tail, stats=values, complete=complete)

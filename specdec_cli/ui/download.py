@@ -8,17 +8,9 @@ from contextlib import AbstractContextManager, contextmanager
 from itertools import count
 from typing import TextIO
 
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
+from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
+from rich.progress import TimeRemainingColumn as Remaining
+from rich.progress import TransferSpeedColumn as Speed
 from rich.text import Text
 
 from specdec_cli.format import size
@@ -60,15 +52,8 @@ def pull_display(err: TextIO, total_bytes: int) -> Iterator[OnProgress]:
     if not can_draw(err):
         yield _lines(err)
         return
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=None),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        Pulse(),
-    )
-    bars = Progress(*columns, console=make_console(err, plain=False), expand=True)
+    columns = TextColumn("{task.description}", markup=False), BarColumn(bar_width=None), DownloadColumn()
+    bars = Progress(*columns, Speed(), Remaining(), Pulse(), console=make_console(err, plain=False), expand=True)
     with cursor_for_the_shell(err), bars as progress:
         yield _bars(progress, total_bytes)
 

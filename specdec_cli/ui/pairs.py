@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import TextIO
 
 from rich import box
 from rich.cells import cell_len
@@ -15,7 +14,7 @@ from rich.text import Text
 
 from specdec_cli.format import count, percent, size
 from specdec_cli.gain import break_even_share
-from specdec_cli.pairs.pair import Pair
+from specdec_cli.pairs.pair import Pair, PairRow
 from specdec_cli.pairs.verdict import Verdict
 from specdec_cli.ui.spelling import spelled
 from specdec_cli.ui.terminal import is_terminal, make_console, print_words, safe
@@ -25,46 +24,13 @@ COMMON = "mlx-community/"
 WIDE = 100
 
 
-@dataclass(frozen=True, slots=True)
-class PairRow:
-    """One pair of `specdec pairs`; `size_bytes`, `estimated_bytes` and `fits` are None where unknown.
-
-    `pullable`: a pull brings what is missing of it; a folder that is gone it does not.
-    """
-
-    pair: Pair
-    size_bytes: int | None
-    downloaded: bool
-    fits: bool | None
-    default: bool
-    estimated_bytes: int | None = None
-    pullable: bool = True
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "name": self.pair.name,
-            "target": self.pair.target,
-            "draft": self.pair.draft,
-            "size_bytes": self.size_bytes,
-            "estimated_bytes": self.estimated_bytes,
-            "downloaded": self.downloaded,
-            "fits": self.fits,
-            "k": self.pair.k,
-            "source": self.pair.source,
-            "verified": self.pair.verified,
-            "default": self.default,
-            "note": self.pair.note,
-        }
-
-
 def print_pairs(out: TextIO, rows: Sequence[PairRow], memory_bytes: int, every: bool = False) -> None:
     """The pairs in groups, what can run now first; those too large for `memory_bytes` are one line unless `every`."""
-    console = make_console(out, plain=False)
-    groups = _groups(rows)
+    console, groups = make_console(out, plain=False), _groups(rows)
     folded = [] if every else groups.pop(TOO_LARGE, [])
     shown = [row for group in groups.values() for row in group]
     names = {row.pair.name: safe(row.pair.name) + (" *" if row.default else "") for row in shown}
-    width = max((len(name) for name in names.values()), default=0)
+    width = max(map(len, names.values()), default=0)
     for heading, group in groups.items():
         console.print(Text(f"{heading} ({size(memory_bytes)})" if heading == TOO_LARGE else heading, "bold"))
         for row in sorted(group, key=lambda row: row.pair.source != "yours"):
@@ -89,52 +55,36 @@ def _groups(rows: Sequence[PairRow]) -> dict[str, list[PairRow]]:
     found: dict[str, list[PairRow]] = {name: [] for name in (READY, TO_PULL, TOO_LARGE_HERE, GONE, TOO_LARGE)}
     for row in rows:
         large = row.fits is False
-        if row.downloaded:
-            heading = TOO_LARGE_HERE if large else READY
-        else:
-            heading = GONE if not row.pullable else TOO_LARGE if large else TO_PULL
-        found[heading].append(row)
+        absent = GONE if not row.pullable else TOO_LARGE if large else TO_PULL
+        here = TOO_LARGE_HERE if large else READY
+        found[here if row.downloaded else absent].append(row)
     return {heading: group for heading, group in found.items() if group}
 
 
 def _print_pair(console: Console, row: PairRow, name: str) -> None:
     """Figures and models on one line where the width allows it, else the models below, unbroken."""
-    needed = row.pair.min_memory_gb if row.fits is False else None
-    marks = [
-        *([] if needed is None else [f"needs {needed:g} GB"]),
-        *(["yours"] if row.pair.source == "yours" else []),
-        *([] if row.pair.verified else ["unverified"]),
-    ]
-    line = Text("  ").append(name, "bold").append(f"  {_size(row):>8}  K {row.pair.k:<4}  ")
-    if console.width >= WIDE:
-        models = _models(row.pair)
-        tail = f"  {', '.join(marks)}"
-        if line.cell_len + cell_len(models) + len(tail) <= console.width:
-            line.append(models, "dim").append(tail, "dim").rstrip()
-            console.print(line)
-            return
-    line.append(", ".join(marks), "dim").rstrip()
+    pair = row.pair
+    marks = [f"needs {pair.min_memory_gb:g} GB"] if row.fits is False and pair.min_memory_gb is not None else []
+    marks += ["yours"] if pair.source == "yours" else []
+    marks += [] if pair.verified else ["unverified"]
+    figure = size(row.size_bytes) if row.estimated_bytes is None else f"~{size(row.estimated_bytes)}"
+    line, models = Text("  ").append(name, "bold").append(f"  {figure:>8}  K {pair.k:<4}  "), _models(pair)
+    tail = f"  {', '.join(marks)}"
+    if console.width >= WIDE and line.cell_len + cell_len(models) + len(tail) <= console.width:
+        line.append(models, "dim").append(tail, "dim").rstrip()
+        console.print(line)
+        return
+    line.append(tail.lstrip(), "dim").rstrip()
     console.print(line)
-    models = f"      {_models(row.pair)}"
+    models = f"      {models}"
     broken = models if cell_len(models) <= console.width else models.replace(" + ", "\n      + ")
     console.print(Text(broken, "dim"), soft_wrap=True)
 
 
-def _size(row: PairRow) -> str:
-    """An estimate is marked."""
-    return size(row.size_bytes) if row.estimated_bytes is None else f"~{size(row.estimated_bytes)}"
-
-
 def _models(pair: Pair) -> str:
     """`target + draft`."""
-    if pair.draft is None:
-        return f"{_short(pair.target)}, {'its own head' if pair.own_head else 'no draft'}"
-    return f"{_short(pair.target)} + {_short(pair.draft)}"
-
-
-def _short(name: str) -> str:
-    """A model's id, without the organisation that most models share."""
-    return safe(name).removeprefix(COMMON)
+    names = [safe(name).removeprefix(COMMON) for name, _ in pair.models]
+    return " + ".join(names) if pair.draft else f"{names[0]}, {'its own head' if pair.own_head else 'no draft'}"
 
 
 def _legend(rows: Sequence[PairRow]) -> list[str]:

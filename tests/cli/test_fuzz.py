@@ -1,7 +1,7 @@
 """The attacks of whoever tried the tool hardest, again and at random, from a seed.
 
-Law: an exit code of the contract; on a failure two lines, the second a hint; no traceback and no name of Python's; and
-no more memory than the model takes. FUZZ_SEED sets another seed; a failure names the case.
+Law: an exit code of the contract; on a failure two lines, the second a hint; no traceback and no name of Python's.
+FUZZ_SEED sets another seed; a failure names the case.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ import re
 
 import pytest
 
-from fakes.attacks import VALUES, damaged_folders, damaged_lines, template
-from fakes.models import byte_tokenizer, tiny_folder, write_tokenizer
-from specdec_cli.models.template import peak_bytes
+from fakes.attacks import VALUES, damaged_folders, damaged_lines
+from fakes.models import tiny_folder
 
 pytestmark = pytest.mark.slow
 SEED = int(os.environ.get("FUZZ_SEED", "16"))
@@ -23,7 +22,6 @@ CODES = {0, 1, 2, 3, 4, 5, 130}
 PYTHON = re.compile(
     r"Traceback|\b[A-Z]\w*(Error|Exception|Warning)\b|NoneType|<class |object at 0x|failed unexpectedly"
 )
-MOST_BYTES = 1_500_000_000
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +31,6 @@ def whole(tmp_path_factory):
     index = {"metadata": {}, "weight_map": {"a": "model.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     return folder
-
-
-@pytest.fixture(autouse=True)
-def _bounded():
-    before = peak_bytes()
-    yield
-    assert peak_bytes() - before < MOST_BYTES
 
 
 def required(found, case, codes=CODES):
@@ -65,18 +56,6 @@ def test_a_damaged_model_folder_is_answered_for_or_named(specdec, whole, tmp_pat
             line = ("run", "--target", work, "--draft", whole, "-k", "2", "-n", "3", "-q", "hi")
         seen.append(required(specdec(*line), (number, case), {0, 2, 3, 4, 5}))
     assert seen.count(3) > 20 and seen.count(0) > 5  # the attacks attack, and not everything is refused
-
-
-def test_any_template_is_rendered_or_refused(specdec, whole, tmp_path):
-    import shutil
-
-    dice, work = random.Random(SEED), tmp_path / "work"
-    shutil.copytree(whole, work)
-    for number in range(40):
-        text = template(dice)
-        write_tokenizer(work, byte_tokenizer(), chat_template=text)
-        found = specdec("run", "--target", work, "--drafter", "none", "-n", "2", "-q", "hi")
-        required(found, (number, text), {0, 2, 3})
 
 
 def test_a_damaged_trace_plays_or_is_refused_by_its_line(specdec, tmp_path):

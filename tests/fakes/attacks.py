@@ -1,4 +1,4 @@
-"""What a model folder, a template, a trace, a prompts file or an environment may hold, at random from a seed."""
+"""What a model folder, a trace or an environment may hold, at random from a seed."""
 
 from __future__ import annotations
 
@@ -44,31 +44,6 @@ VALUES = (
 JSON_FILES = (
     *("config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json"),
     *("model.safetensors.index.json", "special_tokens_map.json", "added_tokens.json", "chat_template.json"),
-)
-EXPRESSIONS = (
-    *("1 / 0", "1 % 0", "messages[9].x", "messages[0].content.a.b", "'a' + 1", "9 ** (9 ** 9)", "'a' * 10 ** 12"),
-    *(
-        "range(10 ** 9)",
-        "raise_exception('no')",
-        "messages|first|last|first|upper|int / 0",
-        "strftime_now(5)",
-        "{}['a'].b",
-    ),
-    *("''.__class__.__mro__", "namespace(**{'__x': 1})", "messages|tojson(indent='x')", "'%d' % 'x'", "'%(a)s' % {}"),
-)
-WRAPS = (
-    "{{{{ {} }}}}",
-    "{{% if {} %}}a{{% endif %}}",
-    "{{% for i in {} %}}a{{% endfor %}}",
-    "{{% set x = {} %}}{{{{ x }}}}",
-)
-BROKEN = (
-    "{% if %}",
-    "{{",
-    "{% for a in %}",
-    "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
-    "{% include 'a' %}",
-    "{{ '" + "(" * 9000,
 )
 
 
@@ -126,13 +101,6 @@ def _weights(work: Path, dice: random.Random) -> str:
         what = f"byte {at} changed"
     path.write_bytes(data)
     return f"{path.name}: {what}"
-
-
-def template(dice: random.Random) -> str:
-    """A chat template that may fail in any way, and ends soon."""
-    if dice.random() < 0.25:
-        return dice.choice(BROKEN)
-    return "".join(dice.choice(WRAPS).format(dice.choice(EXPRESSIONS)) for _ in range(dice.randint(1, 3)))
 
 
 def damaged_lines(text: str, dice: random.Random) -> bytes:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from fakes.hub_server import Blob
-from specdec_cli.hub import cached as record
+from specdec_cli.hub.cached import RemoteFile, write_record
 
 NAME = "org/tiny"
 COMMIT, OTHER_COMMIT = "c" * 40, "d" * 40
@@ -32,5 +32,5 @@ def place(
     if ref:
         (repository / "refs" / ref).write_text(commit)
     if compared:
-        record.write(NAME, commit, [record.Entry(p, len(data), Blob(p, data).etag) for p, data in files.items()])
+        write_record(NAME, commit, [RemoteFile(p, len(data), Blob(p, data).etag) for p, data in files.items()])
     return snapshot

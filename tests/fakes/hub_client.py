@@ -61,15 +61,6 @@ def own(root: Path) -> dict[str, str]:
     return {"HOME": str(root), "SPECDEC_MODELS": str(root / "models.toml"), "XDG_CACHE_HOME": str(root / "cache")}
 
 
-def command(server: HubServer, root: Path, *arguments: str, **extra: str) -> tuple[int, str, list[str]]:
-    """Exit code, stdout and the lines of stderr of `specdec` with its home in `root`; a traceback is a failure."""
-    line = [sys.executable, "-m", "specdec_cli", *arguments]
-    pipes = {"capture_output": True, "stdin": subprocess.DEVNULL, "text": True, "timeout": 300}
-    done = subprocess.run(line, env=environment(server, root / "home", **own(root), **extra), check=False, **pipes)
-    assert "Traceback" not in done.stdout + done.stderr, done.stderr
-    return done.returncode, done.stdout, done.stderr.splitlines()
-
-
 SEVERAL = """
 import contextlib, io, json, sys
 from specdec_cli.cli.main import main
@@ -85,12 +76,20 @@ print(json.dumps(done))
 
 
 def commands(server: HubServer, root: Path, *lines: list[str], **extra: str) -> list[tuple[int, str, list[str]]]:
-    """The same for several command lines, one after the other in one process: mlx is imported once."""
+    """(exit code, stdout, lines of stderr) of `specdec` with its home in `root`, for command lines one after the other.
+
+    One process runs them all, so mlx is imported once; a traceback is a failure.
+    """
     line = [sys.executable, "-c", SEVERAL, json.dumps(lines)]
     pipes = {"capture_output": True, "stdin": subprocess.DEVNULL, "text": True, "timeout": 300}
     done = subprocess.run(line, env=environment(server, root / "home", **own(root), **extra), check=True, **pipes)
     assert "Traceback" not in done.stdout + done.stderr, done.stderr
     return [tuple(values) for values in json.loads(done.stdout)]
+
+
+def command(server: HubServer, root: Path, *arguments: str, **extra: str) -> tuple[int, str, list[str]]:
+    """The same for one command line."""
+    return commands(server, root, list(arguments), **extra)[0]
 
 
 def tree(root: Path, cache: Path) -> dict[str, str]:

@@ -96,10 +96,8 @@ class HubServer:
         self.refs: dict[tuple[str, str], str] = {}
         self.faults: list[Fault] = []
         self.log: list[Request] = []
-        self.tells_sizes = True  # some mirrors of the Hub do not
         self.lie_listed: Callable[[dict[str, Any]], object] = lambda info: info
         self.lie_headers: Callable[[str, dict[str, str]], dict[str, str]] = lambda path, headers: headers
-        self.moved: tuple[str, str] | None = None  # what is asked of `url` with this in its path is at this address
         self.xet_url: str | None = None  # where Xet chunks are said to be; None is a Hub without Xet
         self.lock = threading.Lock()
         self.servers = [_server(self), _server(self)]
@@ -197,9 +195,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.entry = Request(self.command, path, *heard)
         with self.server.hub.lock:
             self.server.hub.log.append(self.entry)
-        moved = self.server.hub.moved
-        if moved and moved[0] in path and not moved[1].endswith(self.entry.host):
-            return self.answer(302, b"", {"Location": moved[1] + self.path})
         fault = self.server.hub.fault(f"{self.command} {path}")
         if fault is not None and fault.kind == "status":
             return self.refuse(fault.status, fault.headers)
@@ -234,8 +229,6 @@ class _Handler(BaseHTTPRequestHandler):
             for sibling, blob in zip(siblings, files.values(), strict=True):
                 if blob.is_big:
                     sibling["lfs"] = {"sha256": blob.sha256, "size": len(blob.data), "pointerSize": 134}
-            if not self.server.hub.tells_sizes:
-                siblings = [{"rfilename": blob.path} for blob in files.values()]
             info = {"id": self.spelled(name), "sha": sha, "siblings": siblings}
             self.answer(200, json.dumps(self.server.hub.lie_listed(info)).encode())
 

@@ -6,7 +6,8 @@ import pytest
 
 from fakes.hub_cache import COMMIT, NAME, PULL, place
 from specdec_cli.errors import NotAvailable
-from specdec_cli.hub.cached import PACKAGE, cached_spelling, locate
+from specdec_cli.hub.cache import cached_spelling
+from specdec_cli.hub.cached import PACKAGE, locate
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -34,28 +35,6 @@ def test_nothing_outside_the_package_is_shipped(name):
 @pytest.mark.parametrize("name", ["nobody", "../../nowhere"])
 def test_a_name_of_neither_shape_is_refused(name):
     assert refusal(name)[0] == f"no folder {name} here"
-
-
-@pytest.fixture
-def own(tmp_path):
-    """A model's folder of a person's own."""
-    folder = tmp_path / "own"
-    folder.mkdir()
-    (folder / "config.json").write_text("{}")
-    return folder
-
-
-def test_a_link_inside_a_persons_own_folder_is_followed(own):
-    (own / "model.safetensors").symlink_to(own / "config.json")
-    assert locate(str(own)) == own
-
-
-@pytest.mark.parametrize("target", ["../victim.txt", "/etc/passwd"])
-def test_a_link_out_of_a_persons_own_folder_is_refused(own, target):
-    (own / "model.safetensors").symlink_to(target)
-    message, hint = refusal(str(own))
-    assert message == f"model.safetensors of {own} is a link that leads out of the model's folder, to {target}"
-    assert hint == "put the file itself in its place"
 
 
 # Hub ids

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import time
 
 import pytest
 
-from fakes.hub_client import ask, finish, start
+from fakes.hub_client import ask, start
 from fakes.hub_model import (
+    AGAIN,
     LOCATE,
     NAME,
-    ONE,
     PULL,
     SHARD_BYTES,
     TWO,
@@ -23,6 +24,7 @@ from fakes.hub_model import (
     partly,
     repository,
     shard,
+    unanswered,
     unavailable,
     wait_for,
 )
@@ -50,22 +52,6 @@ def test_after_kill_9_in_mid_file_the_half_is_refused_and_the_next_pull_complete
     assert ask(server, home, VERIFY) == []
 
 
-def test_what_came_and_was_not_compared_never_speaks(server, home):
-    """Killed between the bytes and their comparison, a pull leaves a model that is whole by its looks."""
-    commit = server.commit(NAME, model())
-    ask(server, home, PULL)
-    (kept,) = (repository(home) / ".specdec").iterdir()
-    kept.write_text('{"version": 1, "files": []}')
-    (repository(home) / "refs" / "main").unlink()
-    code = f"result = hub.locate('org/tiny', '{commit}').name"
-    answer = ask(server, home, code)
-    assert answer["message"] == (f"{ONE} of {NAME} was not compared with the Hub's checksum: a pull was broken off")
-    assert ask(server, home, LOCATE)["message"] == f"{NAME} is neither a folder here nor in the model cache"
-    server.forget()
-    assert [ask(server, home, PULL), ask(server, home, code)] == [commit, commit]
-    assert server.fetched() == {}
-
-
 def test_an_interrupted_update_leaves_the_model_that_worked_before(server, home):
     """huggingface_hub moves the branch before the files come; then a broken pull takes the old model away."""
     old = server.commit(NAME, model())
@@ -87,11 +73,33 @@ def test_what_a_killed_pull_left_behind_is_removed_once_it_is_old(server, home):
     assert (old.exists(), fresh.exists()) == (False, True)
 
 
-def test_two_pulls_at_once_both_end_well_with_one_cache(server, home):
+def test_after_a_pull_that_was_cut_for_good_only_the_unfinished_file_is_fetched_again(server, home):
     commit = server.commit(NAME, model())
-    server.fail("slow", "GET /cdn", seconds=0.005)
-    both = [start(server, home, PULL) for _ in range(2)]
-    assert [finish(process) for process in both] == [commit, commit]
+    server.fail("cut", f"GET /cdn.*{TWO}", at=1 << 20)
+    failure = ask(server, home, PULL)
+    assert failure == unanswered(
+        f"the connection broke while {NAME} was coming: peer closed connection without sending complete message body "
+        f"(received 0 bytes, expected {2 << 20})",
+        AGAIN,
+    )
+    assert ask(server, home, LOCATE)["message"] == f"{NAME} is neither a folder here nor in the model cache"
+    server.forget()
+    assert ask(server, home, PULL) == commit
+    assert server.fetched() == {TWO: SHARD_BYTES}
     assert held(home, commit) == expected(model())
+
+
+def test_a_bit_that_flips_on_the_disk_is_found_by_verify_and_mended_by_a_pull(server, home):
+    commit = server.commit(NAME, model())
+    assert ask(server, home, PULL) == commit
+    blob = repository(home) / "blobs" / hashlib.sha256(shard(2)).hexdigest()
+    blob.write_bytes(shard(2)[:-1] + b"!")
+    server.forget()
+    assert ask(server, home, LOCATE) == commit  # weights of the right size are read by --verify alone
+    offline = "result = hub.verify(hub.resolve('org/tiny', offline=True))[0].path"
+    assert ask(server, home, offline) == TWO
+    assert server.calls() == []
+    assert ask(server, home, LOCATE)["message"] == f"{NAME} is only partly here: 1 file missing, first {TWO}"
+    assert ask(server, home, PULL) == commit
+    assert server.fetched() == {TWO: SHARD_BYTES}
     assert ask(server, home, VERIFY) == []
-    assert {path: server.fetched()[path] for path in (ONE, TWO)} == {ONE: SHARD_BYTES, TWO: SHARD_BYTES}

@@ -1,8 +1,6 @@
-"""Links that lead out: a model's folder reads nothing outside of itself, and the cache removes nothing outside."""
+"""Links: the cache removes nothing outside of it, and a cache without links works as well."""
 
 from __future__ import annotations
-
-import shutil
 
 import pytest
 
@@ -30,40 +28,6 @@ def lead_out(home, path):
     path.symlink_to(home.parent / "victim.txt")
 
 
-@pytest.mark.parametrize("file", ["config.json", "model.safetensors"])
-def test_a_snapshots_link_out_of_the_cache_is_refused_and_mended_by_a_pull(server, home, snapshot, file):
-    """It was read and, had its size been right, spoken with."""
-    lead_out(home, snapshot / file)
-    before = tree(home.parent, home / "hub")
-    for code in (LOCATE, "hub.resolve('org/tiny', offline=True)"):
-        answer = ask(server, home, code)
-        told = f"{file} of {NAME} is a link that leads out of the model cache, to {home.parent / 'victim.txt'}"
-        assert (answer["exit"], answer["message"]) == (3, told)
-        assert answer["hint"].endswith(f"specdec pull --target {NAME}")
-    assert ask(server, home, PULL) == snapshot.name
-    assert {path.name: path.read_bytes() for path in snapshot.iterdir()} == FILES
-    assert tree(home.parent, home / "hub") == before
-
-
-@pytest.mark.parametrize("folder", ["blobs", "snapshots"])
-def test_a_folder_of_the_cache_that_is_a_link_out_is_written_nothing_into(server, home, folder):
-    commit = server.commit(NAME, FILES)
-    (home / "hub" / "models--org--tiny").mkdir()
-    (home / "hub" / "models--org--tiny" / folder).symlink_to(home.parent / "neighbour")
-    answer = ask(server, home, PULL)
-    assert (answer["exit"], "lies outside the model cache" in answer["message"]) == (3, True)
-    left = [path for path in (home.parent / "neighbour").rglob("*") if path.is_file() or path.is_symlink()]
-    assert (left, commit in answer["message"] or folder in answer["message"]) == ([], True)
-
-
-def test_a_models_folder_may_itself_be_a_link_to_a_bigger_disk(server, home, snapshot):
-    """People move big models: that link is theirs, and what lies behind it is the model's folder."""
-    folder = home / "hub" / "models--org--tiny"
-    shutil.move(folder, home.parent / "neighbour" / "moved")
-    folder.symlink_to(home.parent / "neighbour" / "moved")
-    assert ask(server, home, LOCATE) == snapshot.name
-
-
 def test_removing_one_commit_removes_no_file_that_its_links_lead_to(server, home, snapshot):
     """The library removes what a snapshot's links lead to, wherever that is."""
     server.commit(NAME, FILES | {"config.json": b'{"new": 1}'})
@@ -89,7 +53,7 @@ def test_a_cache_without_links_holds_the_same_files_and_is_compared_as_well(serv
     assert ask(server, home, PULL, **plain) == commit
     assert server.fetched() == {}
     (snapshot / "model.safetensors").write_bytes(b"x" * 5000)
-    code = "s = hub.resolve('org/tiny'); p = hub.verify(s); hub.discard(s, p); result = [x.path for x in p]"
+    code = "result = [x.path for x in hub.verify(hub.resolve('org/tiny'))]"
     assert ask(server, home, code, **plain) == ["model.safetensors"]
     assert ask(server, home, PULL, **plain) == commit
     assert (snapshot / "model.safetensors").read_bytes() == FILES["model.safetensors"]

@@ -13,26 +13,23 @@ WANTED = ["config.json", "model-00001-of-00002.safetensors", "tokenizer.model", 
 WANTED += ["mtp.safetensors", "mtp/model.safetensors"]
 UNWANTED = ["modeling.py", "pytorch_model.bin", "onnx/config.json", "../config.json", "/etc/config.json", "..json"]
 UNWANTED += ["._config.json", "mtp/config.json", "mtp/a/model.safetensors", "original/model.safetensors", "README.md"]
-NO_PLACE = ["a\\..\\x.json", "a\0.json", "x" * 201, "é" * 101, "a\x1b[2J.json", "config.json:x.json", "..", "mtp/../x"]
+UNWANTED += [
+    "a\\..\\x.json",
+    "a\0.json",
+    "x" * 201 + ".json",
+    "a\x1b[2J.json",
+    "config.json:x.json",
+    "..",
+    "mtp/../x.json",
+]
 
 
 def test_what_mlx_lm_reads_is_part_of_the_model_and_code_pickles_and_folders_are_not():
-    assert [path for path in WANTED if not (names.is_wanted(path) and names.is_safe_name(path))] == []
+    assert [path for path in WANTED if not names.is_wanted(path)] == []
     assert [path for path in UNWANTED if names.is_wanted(path)] == []
 
 
-def test_a_name_that_could_be_more_than_a_name_is_no_place():
-    assert [path for path in NO_PLACE if names.is_safe_name(path)] == []
-
-
-@given(st.text(max_size=30))
-def test_a_place_that_is_accepted_is_a_name_in_one_of_two_folders(path):
-    if names.is_safe_name(path):
-        name = path.removeprefix("mtp/")
-        assert "/" not in name and "\\" not in name and name not in ("", ".", "..") and name.isprintable()
-
-
-@given(st.text(max_size=30))
+@given(st.text("a./\\ \0\n-é@", max_size=30))
 def test_a_revision_that_is_accepted_stays_below_refs(revision):
     try:
         names.require_revision("org/tiny", revision)
@@ -49,6 +46,6 @@ def test_a_digest_that_is_none_is_refused(value):
 
 def test_files_are_those_of_the_folder_and_of_its_heads(tmp_path):
     (tmp_path / "mtp").mkdir()
-    for path in ("b.json", "a.json", "mtp/model.safetensors"):
+    for path in ("b.json", "a.json", "mtp/model.safetensors", "notes.md"):
         (tmp_path / path).touch()
     assert list(names.list_files(tmp_path)) == ["a.json", "b.json", "mtp/model.safetensors"]

@@ -21,7 +21,9 @@ from fakes.hub_model import (
     expected,
     held,
     model,
+    partly,
     shard,
+    unavailable,
     wait_for,
 )
 
@@ -41,18 +43,6 @@ def test_a_second_pull_asks_for_the_commit_and_fetches_no_bytes(server, home):
     server.forget()
     assert ask(server, home, PULL) == commit
     assert server.calls() == ["GET /api/models/org/tiny"]
-
-
-def test_what_will_be_downloaded_is_known_before_it_is(server, home):
-    commit = server.commit(NAME, model())
-    code = "s = hub.resolve('org/tiny'); result = [s.commit, s.revision, s.total_bytes, s.download_bytes, s.files]"
-    *sizes, files = ask(server, home, code)
-    assert sizes == [commit, "main", MODEL_BYTES, MODEL_BYTES]
-    assert server.calls() == ["GET /api/models/org/tiny"]
-    ask(server, home, PULL)
-    *sizes, files_after = ask(server, home, code)
-    assert sizes == [commit, "main", MODEL_BYTES, 0]
-    assert files_after == [text.replace("cached=False", "cached=True") for text in files]
 
 
 def test_a_new_commit_fetches_only_the_files_that_changed(server, home):
@@ -111,3 +101,51 @@ def test_progress_never_goes_back_and_ends_with_every_file_whole(server, home):
     assert {path: values[-1] for path, values in done.items()} == {p: len(model()[p]) for p in MODEL_FILES}
     assert all(values == sorted(values) for values in done.values())
     assert len(set(done[ONE])) >= 3
+
+
+# No connection of any kind can be made from here on.
+BLOCKED = """
+import socket
+
+class Opened(BaseException): pass
+def refuse(*_, **__): raise Opened('a socket was opened')
+socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = socket.create_connection = refuse
+"""
+
+
+def test_a_cached_model_opens_no_socket(server, home):
+    commit = server.commit(NAME, model())
+    ask(server, home, PULL)
+    code = f"""{BLOCKED}
+result = [hub.locate('org/tiny').name, hub.locate('org/tiny', '{commit}').name]
+for snapshot in (hub.resolve('org/tiny', offline=True), hub.resolve('org/tiny', '{commit}')):
+    result += [hub.fetch(snapshot).name, hub.verify(snapshot), hub.removal('org/tiny').freed_bytes]
+"""
+    assert ask(server, home, code) == [commit, commit] + [commit, [], MODEL_BYTES] * 2
+
+
+def test_the_block_on_sockets_blocks(server, home):
+    """Negative control: the same block stops a call that must use the network."""
+    code = f"{BLOCKED}\ntry: hub.resolve('org/tiny')\nexcept Opened as error: result = str(error)"
+    assert ask(server, home, code) == "a socket was opened"
+
+
+@pytest.mark.parametrize(("code", "extra"), [("offline=True", {}), ("", {"HF_HUB_OFFLINE": "1"})])
+def test_offline_a_missing_model_is_refused_without_a_call(server, home, code, extra):
+    server.commit(NAME, model())
+    assert ask(server, home, f"hub.resolve('org/tiny', None, {code})", **extra) == unavailable(
+        f"{NAME} is neither a folder here nor in the model cache", f"specdec pull --target {NAME}"
+    )
+    assert server.calls() == []
+
+
+def test_another_tools_partial_download_is_seen_through_its_listing(server, home):
+    """`hf download` leaves the tree of the commit: weights are whole, and the tokenizer lacks all the same."""
+    server.commit(NAME, model())
+    code = (
+        "from huggingface_hub import snapshot_download\n"
+        "snapshot_download('org/tiny', allow_patterns=['config.json', '*.index.json', 'model-*'])\n" + LOCATE
+    )
+    answer = ask(server, home, code, HF_HUB_DISABLE_PROGRESS_BARS="1")
+    assert answer == partly("3 files missing, first chat_template.jinja", f"specdec pull --target {NAME}")
+    assert sum("/tree/" in call for call in server.calls()) == 4

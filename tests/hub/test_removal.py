@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+
 import pytest
 
 from fakes.hub_client import ask
@@ -10,7 +13,6 @@ from fakes.hub_model import (
     MODEL_BYTES,
     MODEL_FILES,
     NAME,
-    ONE,
     PULL,
     SHARD_BYTES,
     TWO,
@@ -63,15 +65,6 @@ def test_removing_one_commit_keeps_what_the_other_shares(server, home):
     assert ask(server, home, VERIFY) == []
 
 
-def test_a_broken_repository_folder_can_still_be_removed(server, home):
-    commit = server.commit(NAME, model())
-    ask(server, home, PULL)
-    (repository(home) / "snapshots" / commit / ONE).resolve().unlink()
-    plan = "p = hub.removal('org/tiny'); result = [p.commits, p.freed_bytes == hub.remove(p)]"
-    assert ask(server, home, plan) == [[], True]
-    assert not repository(home).exists()
-
-
 def test_removing_what_is_not_here_says_so(server, home):
     assert ask(server, home, "hub.removal('org/tiny')") == unavailable(
         f"{NAME} is not in the model cache {home}/hub", "specdec pairs"
@@ -81,3 +74,43 @@ def test_removing_what_is_not_here_says_so(server, home):
     assert ask(server, home, "hub.removal('org/tiny', 'f00')") == unavailable(
         f"{NAME} has no commit f00 here, only {commit[:7]}", f"specdec rm {NAME}"
     )
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 5 MB, which only root can make."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=5m", "t", folder]).returncode:
+        pytest.skip("mounting a small tmpfs needs root")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_a_model_bigger_than_the_disk_is_refused_with_both_numbers_before_the_first_byte(server, small_disk):
+    server.commit(NAME, model())
+    answer = ask(server, small_disk, PULL)
+    assert answer == {
+        "error": "DoesNotFit",
+        "message": f"{NAME} needs 6.3 MB, and the disk of {small_disk}/hub has 5.2 MB free",
+        "hint": "free some space (specdec rm NAME), or set HF_HOME to a folder on a bigger disk",
+        "exit": 5,
+    }
+    assert server.calls() == ["GET /api/models/org/tiny"]
+
+
+def test_free_space_is_compared_for_both_models_together(server, home):
+    """Injected free space, so that it runs without root as well."""
+    for name in ("org/tiny", "org/draft"):
+        server.commit(name, model())
+    code = (
+        "from specdec_cli.hub import download; download.free_bytes = lambda: 7_000_000\n"
+        "both = [hub.resolve('org/tiny'), hub.resolve('org/draft')]\n"
+        "hub.check_space(both[:1]); hub.check_space(both)"
+    )
+    assert ask(server, home, code) == {
+        "error": "DoesNotFit",
+        "message": f"org/tiny and org/draft need 12.6 MB, and the disk of {home}/hub has 7.0 MB free",
+        "hint": "free some space (specdec rm NAME), or set HF_HOME to a folder on a bigger disk",
+        "exit": 5,
+    }

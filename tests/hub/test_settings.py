@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from huggingface_hub import constants
 
-from specdec_cli.hub.client import OFFICIAL, settings, token_source
+from specdec_cli.hub.client import OFFICIAL, settings
 
 VARIABLES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_ENDPOINT", "HF_HOME", "HF_HUB_CACHE")
 
@@ -35,10 +35,3 @@ def test_of_a_token_only_its_source_is_shown(monkeypatch, variable):
     monkeypatch.setenv(variable, "hf_a_persons_own_token")
     assert rows()["HF_TOKEN"] == ("present", f"from {variable}; goes to {OFFICIAL} and to no other host")
     assert "hf_a_persons" not in str(rows())
-
-
-@pytest.mark.parametrize("content", [b"", b" \n", b"\xff\xfe"])
-def test_an_empty_or_unreadable_login_is_none(tmp_path, monkeypatch, content):
-    monkeypatch.setenv("HF_TOKEN", "  ")
-    (tmp_path / "token").write_bytes(content)
-    assert token_source() is None

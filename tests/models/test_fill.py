@@ -68,18 +68,6 @@ def test_starcoder_names_the_file_inside_and_codegemma_has_its_own_separator(tok
     assert text.startswith("<|file_separator|>a.py\nimport b<|file_separator|>file\n<|fim_prefix|>P")
 
 
-def test_without_a_mark_for_files_they_are_put_before_it_all(tokenizer):
-    made = tokenizer(*QWEN[:3])
-    text = text_of(made, Fill.of(made).prompt(Gap("P", "S", files=(("a.py", "import b"),))))
-    assert text == "\n\n--- snippet ---\n\nimport b<|fim_prefix|>P<|fim_suffix|>S<|fim_middle|>"
-
-
-@pytest.mark.parametrize("marks", [QWEN, STAR])
-def test_an_answer_ends_at_every_token_of_the_family_that_is_no_text(tokenizer, marks):
-    made = tokenizer(*marks)
-    assert {made.piece(token) for token in Fill.of(made).stop_tokens} >= set(marks)
-
-
 @pytest.mark.parametrize("special", [True, False])
 def test_a_text_that_spells_a_mark_stays_text(tokenizer, special):
     """A file about such models, or one that was made to mislead, would otherwise end its own part of the prompt."""

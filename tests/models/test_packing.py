@@ -1,16 +1,11 @@
 """How a head is packed, by the configuration of its target: as the target's last layer is."""
 
-import json
 from pathlib import Path
 
-import mlx.core as mx
 import pytest
-from mlx.utils import tree_flatten
 
-from fakes.models import TINY, tiny_network
-from fakes.planted import precise_folder
-from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
-from specdec_cli.models.packing import Bits, packing_of, parameter_count
+from specdec_cli.models.checkpoint import Checkpoint
+from specdec_cli.models.packing import Bits, packing_of
 
 GATE = "language_model.model.layers.{}.mlp.gate"
 
@@ -18,10 +13,6 @@ GATE = "language_model.model.layers.{}.mlp.gate"
 def packing(**config):
     text = {"num_hidden_layers": 4}
     return packing_of(Checkpoint("m", Path("m"), {"model_type": "x", "text_config": text, **config}, ()))
-
-
-def test_a_model_in_16_bits_packs_nothing():
-    assert packing() is None
 
 
 def test_what_the_last_layer_says_of_a_matrix_holds_and_else_the_models_own_bits():
@@ -57,20 +48,3 @@ def test_configurations_of_other_tools_are_read_as_mlx_lm_packs_them_or_not_at_a
 )
 def test_the_bytes_of_a_packed_matrix_are_its_numbers_and_its_groups(bits, expected):
     assert bits.size_bytes((4, 64)) == expected
-
-
-@pytest.mark.parametrize(("stored", "bits"), [("float32", None), ("bfloat16", None), ("float32", 4), ("bfloat16", 8)])
-def test_parameters_are_counted_by_tensors_whatever_type_is_declared_or_stored(tmp_path, stored, bits):
-    """A model stored in float32 whose configuration says bfloat16 was said to have twice its parameters."""
-    folder = precise_folder(tmp_path / "m", stored, bits)
-    declared = json.loads((folder / "config.json").read_text()) | {"dtype": "bfloat16"}
-    (folder / "config.json").write_text(json.dumps(declared))
-    sizes = [value.size for _, value in tree_flatten(tiny_network(TINY).parameters())]
-    assert parameter_count(read_checkpoint(folder, "m")) == sum(sizes)
-
-
-def test_parameters_are_not_counted_without_the_weights_or_in_another_packing(tmp_path):
-    folder = precise_folder(tmp_path / "m", "float32")
-    assert parameter_count(read_checkpoint(folder, "m", weights=False)) is None
-    mx.save_safetensors(str(folder / "model.safetensors"), {"a.qweight": mx.zeros((2, 2), mx.int32)})
-    assert parameter_count(read_checkpoint(folder, "m")) is None

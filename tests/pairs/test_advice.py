@@ -15,14 +15,6 @@ def told(target: Side, draft: Side | None, chip: str = "Apple M4") -> list[str]:
     return [sentence for sentence in advise(target, draft, chip) if sentence != SHORT_ANSWERS]
 
 
-def test_parameters_are_those_counted_and_else_come_from_bytes_and_bits():
-    assert Side(1_072_000_000, {"dtype": "bfloat16"}, 268_000_000).billions == pytest.approx(0.268)
-    assert side(8.0, FOUR_BITS).billions == pytest.approx(8.0)
-    assert side(8.0, {}).billions == pytest.approx(8.0)
-    assert Side(21_000_000, {"dtype": "float32"}).billions == pytest.approx(0.00525)
-    assert Side(1_860_000_000, FOUR_BITS).billions == pytest.approx(3.3, abs=0.1)
-
-
 @pytest.mark.parametrize(("target", "draft", "largest"), [(7, 3, 1), (14, 7, 3), (32, 14, 7), (4, 2, 1)])
 def test_a_draft_above_its_size_band_is_told_the_largest_useful(target, draft, largest):
     (sentence,) = told(side(target), side(draft))
@@ -53,11 +45,6 @@ def test_a_mixture_of_experts_is_recognised_by_its_configuration(config):
 @pytest.mark.parametrize(("chip", "warned"), [("Apple M1", 2), ("Apple M2 Max", 2), ("Apple M3", 0), ("Apple M12", 0)])
 def test_chips_before_m3_are_warned(chip, warned):
     assert len(told(side(8), side(0.6), chip)) == warned
-
-
-def test_everybody_with_a_draft_hears_about_short_answers():
-    assert advise(side(8), side(0.6), "Apple M4") == [SHORT_ANSWERS]
-    assert advise(side(8), None, "Apple M4") == ["no draft: --drafter none decodes plainly"]
 
 
 def test_break_even_counts_draft_steps_by_size_and_a_quarter_step_a_row():

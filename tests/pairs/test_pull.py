@@ -1,4 +1,4 @@
-"""Pulling and removing whole pairs. The Hub is five functions, the screen a list of what it showed."""
+"""Pulling and removing whole pairs. The Hub is four functions, the screen a list of what it showed."""
 
 from __future__ import annotations
 
@@ -46,8 +46,6 @@ class Hub:
         self.cached = False
         self.fetched: list[str] = []
         self.damaged: dict[str, list[Problem]] = {}
-        self.discarded: list[str] = []
-        self.uncompared_bytes = 0
         self.fault: BaseException | None = None
         self.spelled: dict[str, str] = {}
 
@@ -66,9 +64,6 @@ class Hub:
         for file in snapshot.files:
             progress(file.path, file.size_bytes, file.size_bytes)
 
-    def discard(self, snapshot, problems):
-        self.discarded += [problem.path for problem in problems]
-
 
 @pytest.fixture
 def screen():
@@ -81,11 +76,9 @@ def hub(monkeypatch, files):
     here = Hub()
     monkeypatch.setattr(pulling, "locate_pair", here.locate)
     monkeypatch.setattr(pulling, "check_pair", lambda *_: SimpleNamespace(obstacles=here.obstacles))
-    for name in ("fetch", "discard"):
-        monkeypatch.setattr(pulling.hub, name, getattr(here, name))
+    monkeypatch.setattr(pulling.hub, "fetch", here.fetch)
     monkeypatch.setattr(pulling.hub, "free_bytes", lambda: 43 * 10**8)
     monkeypatch.setattr(pulling.hub, "check_space", lambda snapshots: None)
-    monkeypatch.setattr(pulling.hub, "uncompared_bytes", lambda snapshots: here.uncompared_bytes)
     monkeypatch.setattr(pulling.hub, "verify", lambda snapshot: here.damaged.get(snapshot.name, []))
     monkeypatch.setattr(pulling, "registry", lambda: load_registry(*files))
     monkeypatch.setattr(pulling, "user_file", lambda: files[1])
@@ -118,22 +111,6 @@ def test_an_interruption_says_what_is_kept(hub, screen, files):
     assert not files[1].exists()
 
 
-def test_a_pair_is_remembered_as_the_hub_spells_it(hub, screen, files):
-    """The bug: a Mac's disk takes Org/X and org/x for one folder, and `rm` and the list took them for two models."""
-    hub.spelled = {"ORG/New": "org/new", "Org/Tiny": "org/tiny"}
-    pull(screen, Pair("New", "ORG/New", "Org/Tiny"))
-    assert load_registry(*files).pairs["New"].models == (("org/new", None), ("org/tiny", None))
-
-
-def test_a_listed_pair_by_another_spelling_is_that_pair(hub, screen, files):
-    pull(screen, Pair("B", "ORG/B", None))
-    assert "b is here and is now the default pair" in screen.shown[-1]
-    assert set(load_registry(*files).pairs) == {"a", "b"}
-    hub.spelled = {"ORG/B": "org/b"}
-    pull(screen, Pair("b", "ORG/B", None))
-    assert screen.shown[-1].startswith("b is here")  # and not: b already names another pair
-
-
 # What stops one
 
 
@@ -155,7 +132,7 @@ def test_force_goes_on_where_memory_is_short(hub, screen):
 # --verify
 
 
-def test_a_damaged_file_is_discarded_and_the_pair_is_not_remembered(hub, screen, files):
+def test_a_damaged_file_is_told_and_the_pair_is_not_remembered(hub, screen, files):
     hub.damaged = {"org/tiny": [Problem("model.safetensors", "a" * 64, "b" * 64)]}
     with pytest.raises(NotAvailable) as error:
         pull(screen, verify=True)
@@ -163,7 +140,6 @@ def test_a_damaged_file_is_discarded_and_the_pair_is_not_remembered(hub, screen,
         "1 of 2 files of org/tiny were damaged and are removed, first model.safetensors: "
         "bbbbbbbbbbbb instead of aaaaaaaaaaaa"
     )
-    assert hub.discarded == ["model.safetensors"]
     assert not files[1].exists()
 
 
@@ -174,14 +150,6 @@ def test_the_first_pair_becomes_the_default(hub, screen, files):
     pull(screen, Pair("a", "org/a", None))
     assert screen.shown[-1] == "a is here and is now the default pair: specdec run 'your prompt'"
     assert load_registry(*files).default_pair == "a"
-
-
-def test_a_name_that_means_other_models_is_left_to_them(hub, screen, files):
-    pull(screen, Pair("a", "org/other", "org/tiny"))
-    assert screen.shown[-1] == (
-        "here, but a already names another pair: specdec run --target org/other --draft org/tiny 'your prompt'"
-    )
-    assert not files[1].exists()
 
 
 # Removal

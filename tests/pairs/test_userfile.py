@@ -1,15 +1,11 @@
 """Edits of the user's models.toml: what stays, what goes, and what an interruption leaves."""
 
 import stat
-import subprocess
-import sys
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.models_toml import users
-from specdec_cli.errors import SpecdecError
 from specdec_cli.pairs import registry as models_toml
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.registry import load_registry, read_registry
@@ -74,33 +70,3 @@ def test_a_link_stays_a_link_and_the_files_mode_stays(files, tmp_path):
     models_toml.set_default(files[1], "b")
     assert files[1].is_symlink() and 'default_pair = "b"' in real.read_text()
     assert stat.S_IMODE(real.stat().st_mode) == 0o664
-
-
-def test_a_write_that_fails_leaves_the_old_file_and_no_other(files, monkeypatch):
-    users(files, HAND_WRITTEN)
-    monkeypatch.setattr(
-        "pathlib.Path.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
-    )
-    with pytest.raises(SpecdecError, match="cannot be written: No space left on device"):
-        models_toml.set_default(files[1], "b")
-    assert files[1].read_text() == HAND_WRITTEN
-    assert [path.name for path in files[1].parent.iterdir()] == ["models.toml"]
-
-
-ADD = """
-import sys
-from pathlib import Path
-from specdec_cli.pairs import registry as models_toml
-from specdec_cli.pairs.pair import Pair
-for i in range(5):
-    models_toml.add_pair(Path(sys.argv[1]), Pair(f"{sys.argv[2]}-{i}", "org/t", "org/d", 4))
-"""
-
-
-@pytest.mark.slow
-def test_programs_that_add_at_once_lose_no_entry(files):
-    """Each read the file, and wrote it back without what another had written meanwhile."""
-    writers = [subprocess.Popen([sys.executable, "-c", ADD, str(files[1]), f"w{n}"]) for n in range(4)]
-    assert [writer.wait() for writer in writers] == [0] * 4
-    assert {f"w{n}-{i}" for n in range(4) for i in range(5)} <= set(load_registry(*files).pairs)
-    assert [path.name for path in files[1].parent.iterdir() if path.name != files[1].name and path != files[0]] == []

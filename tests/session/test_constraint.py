@@ -3,7 +3,6 @@
 import json
 import re
 from dataclasses import replace
-from itertools import zip_longest
 
 import pytest
 from jsonschema import validate
@@ -68,29 +67,9 @@ def test_what_is_forced_is_drafted_by_the_grammar(session):
     assert any(round.drafter == FORCED.name and round.accepted == len(round.draft) > 2 for round in rounds)
 
 
-def test_the_next_reply_is_free_again(session):
-    free = list(session.reply("def f(", Request(max_tokens=8, k=2), raw=True))[-1].text
-    reply(session)
-    assert list(session.reply("def f(", Request(max_tokens=8, k=2), raw=True))[-1].text == free
-
-
 def test_a_stop_string_beside_it_is_refused(session):
     with pytest.raises(UsageError, match="could cut an answer that must have the shape of a schema"):
         reply(session, stop=("}",))
-
-
-@pytest.mark.slow
-def test_two_conversations_that_take_turns_keep_their_own_places(session):
-    """Several answers to one prompt shared a matcher: vLLM #11312."""
-    prompt, one = session.raw_tokens("import json\n"), Request(max_tokens=60, k=3, constraint=CONSTRAINT)
-    other = replace(one, constraint=Constraint("regex", "[a-z]{4,9}( = [0-9]+){2}"))
-    pair = session.pair
-    alone = [list(pair.session().reply(prompt, request))[-1].text for request in (one, other, one)]
-    streams = [pair.session().reply(prompt, request) for request in (one, other, one)]
-    ends = {}
-    for turn in zip_longest(*streams):
-        ends |= {place: event for place, event in enumerate(turn) if event is not None}
-    assert [ends[place].text for place in range(3)] == alone
 
 
 @pytest.fixture(scope="module")
@@ -148,8 +127,3 @@ def test_a_model_that_thinks_does_so_first_and_then_keeps_the_shape(thinker):
         thought += bool(first) or BEGIN in finish.tokens
         assert not finish.complete or re.fullmatch(SHORT.text, answer)
     assert thought > 1
-
-
-def test_beside_thinking_no_stop_string_is_safe(thinker):
-    with pytest.raises(UsageError, match="could cut"):
-        next(thinker.reply(thinker.chat_tokens("Hi"), Request(constraint=SHORT, stop=("\n",))))

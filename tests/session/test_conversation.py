@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import stat
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.chat import tokenizer_in
-from specdec_cli.chat.transcript import Transcript, load, save
-from specdec_cli.errors import DoesNotFit, SpecdecError, UsageError
+from specdec_cli.errors import DoesNotFit, UsageError
 from specdec_cli.models.text import Thinking, ThinkingStream
 from specdec_cli.session.conversation import Answer, Conversation, Turn
 
@@ -67,12 +63,6 @@ def test_drop_oldest_drops_only_where_the_answer_or_a_quarter_of_the_context_doe
     assert talked(40, 40).fit("abc", letters, limit, max_tokens, "drop-oldest").left_out == left_out
 
 
-def test_taking_turns_back_never_sends_an_empty_conversation_where_a_turn_is_left():
-    conversation = talked(40, 40, 40).with_turn(Turn("d", Answer("e")), 3)
-    assert conversation.without_last().left_out == 2
-    assert conversation.without_last().without_last().left_out == 1
-
-
 # Thinking
 
 
@@ -102,10 +92,6 @@ def test_thinking_is_told_from_the_answer(text, thinking, answer):
     assert TAGS.split(text) == (thinking, answer)
 
 
-def test_a_prompt_that_opened_the_tags_makes_a_reply_begin_thinking():
-    assert Thinking("<think>", "</think>", opened=True).split("\nhm\n</think>\nYes.") == ("hm", "Yes.")
-
-
 @given(
     st.lists(st.sampled_from(["<think>", "</think>", "<", "a", "\n", " "]), max_size=12).map("".join),
     st.lists(st.integers(0, 60)),
@@ -114,82 +100,7 @@ def test_thinking_does_not_depend_on_how_the_text_was_split(text, cuts):
     assert pieces_of(TAGS, text, cuts) == pieces_of(TAGS, text)
 
 
-def test_thinking_leaves_later_turns_as_the_template_demands(tmp_path):
-    """Qwen3's rule: reasoning stays after the last user message and leaves earlier turns."""
-    template = (
-        "{%- for m in messages -%}{{ '<|im_start|>' + m['role'] + '\\n' }}"
-        "{%- if m.reasoning_content and keep is defined -%}"
-        "{{ '<think>' + m.reasoning_content + '</think>' }}{%- endif -%}"
-        "{{ m['content'] + '<|im_end|>' }}{%- endfor -%}"
-    )
-    conversation = Conversation(None, (Turn("a", Answer("b", thinking="secret")),))
-    drops = tokenizer_in(tmp_path / "drops", chat_template=template)
-    keeps = tokenizer_in(tmp_path / "keeps", chat_template=template.replace("and keep is defined", ""))
-    shown = [tokenizer._wrapper.decode(tokenizer.render(conversation.messages("c"))) for tokenizer in (drops, keeps)]
-    assert "secret" not in shown[0] and "<think>secret</think>b" in shown[1]
-
-
 def test_a_template_that_refuses_the_messages_is_a_usage_error_with_its_reason(tmp_path):
     template = "{{ raise_exception('System role not supported') }}"
     with pytest.raises(UsageError, match="refuses the messages system, user: System role not supported"):
         tokenizer_in(tmp_path, chat_template=template).render(Conversation("s").messages("c"))
-
-
-# Transcripts
-
-
-@pytest.fixture
-def saved(tmp_path):
-    facts = {"pair": "demo", "stats": {"draft_n": 3}}
-    turns = (Turn("a\nb", Answer("c", "hm", "length", facts), 2), Turn("\u2028é", Answer("", reason="interrupted")))
-    transcript = Transcript(Conversation("be kind", turns), header={"pair": "demo", "target": "t"})
-    path = tmp_path / "chat.jsonl"
-    save(path, transcript)
-    return path, transcript
-
-
-def test_a_transcript_comes_back_as_it_was(saved):
-    path, transcript = saved
-    assert load(path) == transcript
-
-
-def test_a_transcript_is_json_lines_that_only_its_owner_can_read(saved):
-    path, _ = saved
-    header, system, user, answer, *_ = map(json.loads, path.read_text().splitlines())
-    assert (header["transcript"], header["pair"]) == (1, "demo")
-    assert system == {"role": "system", "content": "be kind"} and user == {"role": "user", "content": "a\nb"}
-    assert (answer["content"], answer["thinking"], answer["reason"], answer["attempt"]) == ("c", "hm", "length", 2)
-    assert answer["stats"] == {"draft_n": 3}
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert [found.name for found in path.parent.iterdir()] == ["chat.jsonl"]
-
-
-def test_the_same_conversation_is_saved_over_and_nothing_else_is(saved, tmp_path):
-    path, transcript = saved
-    save(path, transcript)
-    with pytest.raises(UsageError, match="holds another conversation"):
-        save(path, Transcript(Conversation()))
-    other = tmp_path / "notes.txt"
-    other.write_text("mine")
-    with pytest.raises(UsageError, match="holds something else"):
-        save(other, transcript)
-    assert other.read_text() == "mine"
-    with pytest.raises(SpecdecError, match="cannot be written: No such file or directory"):
-        save(tmp_path / "nowhere" / "chat.jsonl", transcript)
-
-
-@pytest.mark.parametrize(
-    ("damage", "line", "reason"),
-    [
-        (lambda lines: lines[1:], 1, "begins with its header"),
-        (lambda lines: [*lines[:3], lines[3][:20]], 4, "it is not JSON"),
-        (lambda lines: lines[:3], 3, "the last message has no answer"),
-        (lambda lines: [*lines, lines[1]], 7, "a message of 'system' does not belong here"),
-        (lambda lines: [*lines[:2], '{"role": "user"}'], 3, "a message has no content"),
-    ],
-)
-def test_a_damaged_transcript_is_refused_with_its_line(saved, damage, line, reason):
-    path, _ = saved
-    path.write_text("".join(f"{kept}\n" for kept in damage(path.read_text().splitlines())))
-    with pytest.raises(UsageError, match=f":{line} is damaged: .*{reason}"):
-        load(path)

@@ -25,30 +25,30 @@ def test_a_file_that_is_damaged_or_of_another_schema_is_as_good_as_none_and_is_r
     """Deep nesting ended this run and every later one; older schemas billed costs to the wrong pass."""
     path.parent.mkdir()
     path.write_text(text)
-    assert CostFile(path).read("x") is None
-    CostFile(path).write("x", {"at": 1})
-    assert CostFile(path).read("x") == {"at": 1}
+    assert CostFile(path).get("x") is None
+    CostFile(path)["x"] = {"at": 1}
+    assert CostFile(path).get("x") == {"at": 1}
     assert [file.name for file in path.parent.iterdir()] == ["costs.json"]
 
 
 def test_the_least_recently_written_entries_go_first(path):
     memory = CostFile(path)
     for i in range(KEPT_ENTRIES + 3):
-        memory.write(str(i), {"i": i})
-    memory.write("4", {"i": "again"})
-    memory.write("new", {})
-    assert [memory.read(key) for key in ("2", "3", "4", "5")] == [None, None, {"i": "again"}, {"i": 5}]
+        memory[str(i)] = {"i": i}
+    memory["4"] = {"i": "again"}
+    memory["new"] = {}
+    assert [memory.get(key) for key in ("2", "3", "4", "5")] == [None, None, {"i": "again"}, {"i": 5}]
 
 
 def test_a_folder_that_cannot_be_written_is_no_reason_to_fail(tmp_path):
     (tmp_path / "file").write_text("")
-    CostFile(tmp_path / "file" / "costs.json").write("x", {})
+    CostFile(tmp_path / "file" / "costs.json")["x"] = {}
 
 
 def test_programs_that_write_at_once_lose_nothing(path):
-    threads = [Thread(target=lambda name=name: CostFile(path).write(name, {"i": name})) for name in "abcdefgh"]
+    threads = [Thread(target=lambda name=name: CostFile(path).__setitem__(name, {"i": name})) for name in "abcdefgh"]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert [CostFile(path).read(name) for name in "abcdefgh"] == [{"i": name} for name in "abcdefgh"]
+    assert [CostFile(path)[name] for name in "abcdefgh"] == [{"i": name} for name in "abcdefgh"]

@@ -1,14 +1,18 @@
 """Ctrl-C as a request. The signals are raised in this process, and its own handlers come back."""
 
+from __future__ import annotations
+
+import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 
 from specdec_cli.session import signals as interrupt
-from specdec_cli.session.signals import ENDING, TWICE_SECONDS, Interrupt, Presses, unwinding
+from specdec_cli.session.signals import ENDING, Interrupt, unwinding, when_idle
 
 
 def press(number=signal.SIGINT):
@@ -40,16 +44,6 @@ def test_the_first_press_is_a_request_and_the_second_ends_the_program():
             press()
 
 
-def test_a_second_press_that_does_not_follow_the_first_is_a_request_again():
-    answers = iter([False, False, True])
-    with Interrupt(lambda: next(answers)) as interrupt:
-        press()
-        press()
-        assert interrupt.requested()
-        with pytest.raises(KeyboardInterrupt):
-            press()
-
-
 @pytest.mark.parametrize("number", ENDING[:2])
 def test_what_ends_the_program_unwinds_so_that_the_terminal_is_restored(number):
     restored = []
@@ -59,26 +53,6 @@ def test_what_ends_the_program_unwinds_so_that_the_terminal_is_restored(number):
         finally:
             restored.append(True)
     assert (ended.value.code, restored) == (128 + number, [True])
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_that_comes_in_a_finalizer_ends_the_program_all_the_same(number, capsys):
-    """The bug: Python drops what a handler raises there, and wrote a traceback of its own."""
-
-    def wait(seconds):
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            pass
-
-    class Finalized:
-        def __del__(self):
-            signal.raise_signal(number)
-
-    with pytest.raises((SystemExit, KeyboardInterrupt)) as ended, unwinding():
-        Finalized()
-        wait(10.0)
-    assert isinstance(ended.value, KeyboardInterrupt) or ended.value.code == 128 + number
-    assert capsys.readouterr() == ("", "")
 
 
 def test_a_second_signal_does_not_break_off_the_restoring():
@@ -121,11 +95,23 @@ def test_a_program_started_under_nohup_goes_on_when_the_terminal_closes():
         signal.signal(signal.SIGHUP, before)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "again"),
-    [([0.0], [False]), ([0.0, TWICE_SECONDS], [False, True]), ([0.0, 1.01, 1.5, 9.0], [False, False, True, False])],
-)
-def test_a_press_counts_as_a_second_one_within_a_second(seconds, again):
-    clock = iter(seconds)
-    presses = Presses(lambda: next(clock))
-    assert [presses.again() for _ in seconds] == again
+def test_a_wait_for_input_is_interrupted_for_it_and_goes_on():
+    reading, writing = os.pipe()
+    seen = []
+
+    def act():
+        seen.append(threading.current_thread())
+        os.write(writing, b"line\n")
+
+    with when_idle(act, 0.05):
+        assert os.read(reading, 100) == b"line\n"
+    os.close(reading), os.close(writing)
+    assert seen == [threading.main_thread()]
+
+
+def test_a_short_wait_does_nothing_then_or_later():
+    seen = []
+    with when_idle(lambda: seen.append(1), 0.2):
+        pass
+    time.sleep(0.3)
+    assert not seen

@@ -1,19 +1,21 @@
 """From names to weights: refusals before any weight is read, and what conversations of a pair share."""
 
 import json
+import os
+import shutil
 
 import pytest
 
 from fakes.drafting import open_session
 from fakes.memory import FakeMemory
-from fakes.models import TINY, byte_tokenizer, tiny_folder, write_tokenizer
+from fakes.models import TINY, byte_tokenizer, tiny_folder
 from specdec_cli.errors import DoesNotFit, NotAvailable, Refused, UsageError
+from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.tokenizer import Tokenizer
+from specdec_cli.pairs.local import Draft, model_folder
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.request import Request
 from specdec_cli.session import load as session_load
-from specdec_cli.session.cost_file import MemoryCostStore
-from specdec_cli.session.load import beside, load, load_weights
+from specdec_cli.session.load import beside, fingerprint_of, load, load_weights
 
 
 @pytest.fixture(scope="module")
@@ -63,25 +65,9 @@ def test_an_architecture_that_cannot_check_a_draft_is_refused_before_any_weight_
         open_session(Pair("phi", str(folder), None))
 
 
-def test_kv_bits_are_named_in_the_start_event(tiny_pair, tmp_path):
-    folders = [tiny_folder(tmp_path / name, TINY | {"head_dim": 32}) for name in ("target", "draft")]
-    session = open_session(Pair("tiny", *map(str, folders)), kv_bits=8)
-    start, *_ = session.reply(session.raw_tokens("hello"), Request(max_tokens=4))
-    assert start.caches == {"target": ("QuantizedKVCache",), "draft": ("QuantizedKVCache",)}
-    with pytest.raises(Refused, match="does not run on a KV cache of 8 bits"):
-        open_session(Pair("tiny", *map(str, tiny_pair)), kv_bits=8)
-
-
 def test_an_unknown_drafter_is_a_usage_error(tiny_pair):
     with pytest.raises(UsageError, match="--drafter magic"):
         open_session(Pair("tiny", *map(str, tiny_pair)), "magic")
-
-
-def test_a_model_without_template_gets_plain_text(tmp_path):
-    folder = tiny_folder(tmp_path / "base", TINY)
-    write_tokenizer(folder, byte_tokenizer(), chat_template=None)
-    session = open_session(Pair("base", str(folder), None))
-    assert session.chat_tokens("hi", "be kind") == session.raw_tokens("be kind\n\nhi")
 
 
 def test_slots_share_weights_and_costs_and_have_caches_of_their_own(loaded):
@@ -116,7 +102,7 @@ def test_what_does_not_fit_is_refused_before_any_weight_is_read(tiny_pair, tmp_p
 
 def test_costs_are_kept_apart_by_models_revisions_and_cache_precision(tiny_pair):
     target, draft = map(str, tiny_pair)
-    store = MemoryCostStore()
+    store = {}
     found = load(Pair("tiny", target, draft), costs=store)
     assert found.costs is store and target in found.identity and "kv full" in found.identity
     pinned = load(Pair("tiny", target, draft, target_revision="v1"))
@@ -140,13 +126,6 @@ def test_another_draft_beside_the_same_target_shares_its_weights(loaded, tmp_pat
         beside(loaded, str(wrong))
 
 
-def test_tools_need_a_chat_template(tmp_path):
-    folder = tiny_folder(tmp_path / "base", TINY)
-    write_tokenizer(folder, byte_tokenizer(), chat_template=None)
-    with pytest.raises(UsageError, match="has no chat template, and 1 tools need one"):
-        load(Pair("base", str(folder), None)).message_tokens([{"role": "user", "content": "hi"}], tools=[{}])
-
-
 def test_weights_and_caches_are_wired_before_weights_are_read(tiny_pair, monkeypatch):
     fake = FakeMemory().install(monkeypatch)
     limits = []
@@ -157,3 +136,37 @@ def test_weights_and_caches_are_wired_before_weights_are_read(tiny_pair, monkeyp
     assert limits[0] == limits[1] == fake.recommended
     list(loaded.session().reply("hello", max_tokens=4))
     assert fake.wired_limit == limits[0]
+
+
+@pytest.fixture(scope="module")
+def demo():
+    return load("demo")
+
+
+@pytest.fixture
+def folder(demo, tmp_path):
+    """A copy of the target's files."""
+    source = model_folder(demo.pair, demo.pair.target, None)
+    return shutil.copytree(source, tmp_path / "target")
+
+
+def of(demo, folder, slot=None):
+    return fingerprint_of(slot or demo.first, read_checkpoint(folder, "t"), Draft(read_checkpoint(folder, "d")))
+
+
+def test_other_parts_and_other_types_of_cache_are_others(demo):
+    others = [load("demo", drafter="none"), load("demo-hybrid"), demo]
+    assert len({pair.fingerprint for pair in others}) == 3
+
+
+def test_another_date_size_or_place_is_another(demo, folder, tmp_path):
+    found = [of(demo, folder)]
+    assert of(demo, folder) == found[0]
+    weights = next(folder.glob("model*.safetensors"))
+    os.utime(weights, (1, 1))
+    found.append(of(demo, folder))
+    config = folder / "config.json"
+    config.write_text(config.read_text() + " ")
+    found.append(of(demo, folder))
+    found.append(of(demo, folder.rename(tmp_path / "moved")))
+    assert len(set(found)) == 4

@@ -1,22 +1,16 @@
 """Whole replies of the demo pair on a device that blocks the host as Metal does: their tokens, seconds and panel."""
 
-import re
-from statistics import fmean
-
 import pytest
 
-from fakes.device import TARGET_BUFFERS, DrivenPair, FakeDevice
+from fakes.device import DrivenPair, FakeDevice
 from fakes.drafting import open_session
 from fakes.machine import BY_NAME
-from fakes.ui_script import Terminal
-from specdec_cli.engine import device
 from specdec_cli.engine.timing import plain_step_seconds
 from specdec_cli.events import RoundDone
 from specdec_cli.pairs.catalog import registry
 from specdec_cli.request import Request
 from specdec_cli.session.load import load
 from specdec_cli.session.meter import GainMeter
-from specdec_cli.ui.panel.live import PanelDisplay
 
 CODE = "def read_lines(path):\n    with open(path) as handle:\n        return [line"
 M1, M4 = BY_NAME["M1 Pro"], BY_NAME["M4 Pro (mlx 3852)"]
@@ -111,19 +105,6 @@ def test_every_round_bills_the_draft_and_its_verification_what_they_took(monkeyp
     assert finish.stats["measuring_seconds"] <= 0.021 * finish.stats["decode_seconds"]
 
 
-@pytest.mark.slow
-def test_where_every_round_settles_the_device_few_drafts_are_waited_for(monkeypatch):
-    """As in a race: a round that settled is a poor measure, and better than to wait for every draft."""
-    fake = FakeDevice().install_as(PAIRS[3].chip, monkeypatch)
-    session, rounds = driven(fake, PAIRS[3]), 0
-    stops = tuple((token, NEVER) for token in session.pair.tokenizer.stop_tokens)
-    asked = Request(max_tokens=96, k=4, drafter="model", logit_bias=stops)
-    for event in session.reply(session.raw_tokens(CODE), asked, raw=True):
-        rounds += isinstance(event, RoundDone)
-        device.settle()
-    assert rounds > 12 and fake.waits < 1.7 * rounds  # one each to read the round, one in eight for a draft, and a few
-
-
 def test_a_clock_read_after_the_verification_is_queued_bills_it_to_the_draft(monkeypatch):
     """Negative control: with the order of before, the same rounds are billed otherwise."""
     pair = PAIRS[3]
@@ -183,52 +164,3 @@ def test_each_plain_step_that_is_measured_has_its_own_seconds_where_a_full_queue
     rule = session.rule(context, Request())
     seconds = plain_step_seconds(session.slot.target, rule, context, 4, fake.clock)
     assert seconds == pytest.approx([pair.target(1)] * 4, rel=0.05)
-
-
-def test_a_pass_that_nobody_reads_does_not_count_as_a_plain_step(monkeypatch):
-    """The estimate began while the plain pass after the last token was still on the device."""
-    pair = PAIRS[0]
-    fake = FakeDevice().install_as(pair.chip, monkeypatch)
-    session = driven(fake, pair)
-    context = session.raw_tokens(CODE)
-    for _ in session.slot.target.prefill(context):
-        fake.work(pair.target(1), TARGET_BUFFERS)
-        fake.queue()
-    assert fake.backlog_seconds > 0
-    rule = session.rule(context, Request())
-    seconds = fmean(plain_step_seconds(session.slot.target, rule, context, 4, fake.clock))
-    assert seconds == pytest.approx(pair.target(1), rel=0.01)
-
-
-@pytest.mark.slow
-def test_a_draft_that_pays_is_not_parked(monkeypatch):
-    """A draft step of 0.3 plain steps yields 1.1 times plain decoding and more; its first rounds are unlucky."""
-    pair = PAIRS[5]
-    fake = FakeDevice().install_as(pair.chip, monkeypatch)
-    *events, finish = reply(driven(fake, pair), "auto", 160, ends=False)
-    rounds = rounds_of(events)
-    assert finish.stats["estimated_speedup"] > 1.1
-    assert sum(bool(round.draft) for round in rounds) > 0.8 * len(rounds)
-
-
-def test_the_panel_shows_the_share_of_the_device_s_time_that_drafting_took(monkeypatch):
-    pair = PAIRS[4]
-    fake = FakeDevice().install_as(pair.chip, monkeypatch)
-    events = reply(driven(fake, pair), 4)
-    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("TERM", "xterm-256color")
-    terminal = Terminal(80, 24)
-    try:
-        display = PanelDisplay(terminal.out, terminal.err, clock=fake.clock, name="demo")
-        for event in events:
-            fake.spend(1.0)
-            display.handle(event)
-        display.close()
-        lines = terminal.lines()
-    finally:
-        terminal.close()
-    draft = sum(len(r.draft) * pair.draft(1) for r in rounds_of(events))
-    verify = sum(pair.target(len(r.draft) + 1) for r in rounds_of(events))
-    (shown,) = re.findall(r"draft takes (\d+) % of the time", "\n".join(lines))
-    assert int(shown) == pytest.approx(100 * draft / (draft + verify), abs=2)

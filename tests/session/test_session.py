@@ -167,14 +167,6 @@ def test_an_id_without_a_row_is_never_fed(rowless, penalty):
     assert list(rowless.reply("ab", raw=True, **options))[-1].tokens
 
 
-def test_a_prediction_is_looked_up_without_the_ids_that_have_no_row(rowless):
-    """They can never be said, and a draft of them would be fed."""
-    request = Request(max_tokens=20, k=4, drafter="ngram", predict="abc<pad>abc<pad>" * 4)
-    assert max(rowless.predicted(request)) < 259
-    plain = list(rowless.reply("abc", Request(max_tokens=20, k=0), raw=True))[-1]
-    assert list(rowless.reply("abc", request, raw=True))[-1].tokens == plain.tokens
-
-
 def test_a_shape_holds_with_a_tokenizer_of_more_ids_than_rows(rowless):
     request = Request(max_tokens=20, k=4, constraint=Constraint("regex", "a(<pad>|x)b"), logit_bias=((91, -100.0),))
     finish = list(rowless.reply("abc", request, raw=True))[-1]
@@ -190,7 +182,6 @@ def test_a_bias_that_rules_everything_out_is_refused(session, value, temperature
             Request(constraint=shape, logit_bias=biases),
             "4=-inf beside --schema may rule out all that the schema allows",
         ),
-        (Request(logit_bias=tuple((token, value) for token in range(259))), "rules out all 259 tokens"),
     ):
         with pytest.raises(UsageError) as error:
             list(session.reply("a", replace(request, sampling={"temperature": temperature}), raw=True))

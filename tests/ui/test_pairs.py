@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from specdec_cli.pairs.pair import Pair
-from specdec_cli.ui.pairs import PairRow, print_line, print_pairs
+from specdec_cli.pairs.pair import Pair, PairRow
+from specdec_cli.ui.pairs import print_line, print_pairs
 
 
 @pytest.fixture(autouse=True)

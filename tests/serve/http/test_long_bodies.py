@@ -1,6 +1,5 @@
 """Whatever one client sends, the others are answered, and it is refused as soon as that is certain."""
 
-import time
 from dataclasses import replace
 from threading import Event
 
@@ -9,7 +8,7 @@ import pytest
 
 from fakes.desk import ScriptedDesk
 from fakes.server import posted, serving, until
-from specdec_cli.models.pieces import PieceEncoder
+from specdec_cli.models.tokenizer import Tokenizer, unwatched
 
 pytestmark = pytest.mark.slow
 CHAT, LONG_WORDS = "/v1/chat/completions", "two words " * 100_000
@@ -21,17 +20,17 @@ def asked(text, **more):
 
 @pytest.fixture
 def slowly(monkeypatch):
-    """Long texts are encoded once `go` is set, and each piece is counted."""
-    go, seen, cut = Event(), [], PieceEncoder.pieces
+    """Long texts are encoded once `go` is set, and each is counted."""
+    go, seen, encode = Event(), [], Tokenizer.continuation
 
-    def waiting(self, text):
-        for piece in cut(self, text):
-            if "two words" in piece:
-                seen.append(len(piece))
-                assert go.wait(30)
-            yield piece
+    def waiting(self, text, between=unwatched):
+        between(len(text) // self._longest_token)
+        if "two words" in text:
+            seen.append(len(text))
+            assert go.wait(30)
+        return encode(self, text)
 
-    monkeypatch.setattr(PieceEncoder, "pieces", waiting)
+    monkeypatch.setattr(Tokenizer, "continuation", waiting)
     yield go, seen
     go.set()
 
@@ -58,20 +57,6 @@ def test_a_short_chat_is_answered_while_long_ones_are_encoded(served, slowly):
         connection.close()
 
 
-@pytest.mark.parametrize("field", ["messages", "prediction"])
-def test_whoever_leaves_while_a_text_is_encoded_ends_that(served, slowly, field):
-    url, desk, records = served
-    body = asked("Hi", prediction={"type": "content", "content": LONG_WORDS}) if field == "prediction" else None
-    connection = posted(url, CHAT, body or asked(LONG_WORDS))
-    until(lambda: slowly[1])
-    connection.close()
-    time.sleep(0.2)  # until the server has heard of it
-    slowly[0].set()
-    until(lambda: records)
-    assert records[0].status == 499 and not desk.jobs
-    assert sum(slowly[1]) < len(LONG_WORDS) / 10
-
-
 def refused(model, limit, text, **more):
     desk = ScriptedDesk(["a"])
     with serving(replace(model, context_limit=limit), desk) as (url, _):
@@ -81,14 +66,12 @@ def refused(model, limit, text, **more):
     return said.status_code, said.json()["error"]
 
 
-def test_a_body_that_cannot_fit_is_refused_before_it_is_encoded_and_while_it_is(model, slowly):
-    """By the longest token's bytes at first, then by what was counted; what is a little too long is counted whole."""
+def test_a_body_that_cannot_fit_is_refused_before_it_is_encoded_and_else_counted_whole(model, slowly):
+    """By the longest token's bytes at first, then by what was counted."""
     status, error = refused(model, 2048, LONG_WORDS)
     assert status == 400 and error["code"] == "context_length_exceeded" and not slowly[1]
     assert error["message"].startswith("prompt is too long: at least ")
     slowly[0].set()
-    status, error = refused(model, 30_000, LONG_WORDS)
-    assert status == 400 and 0 < sum(slowly[1]) < len(LONG_WORDS) / 2
     tokens = len(model.prompt([{"role": "user", "content": LONG_WORDS}], True))
     status, error = refused(model, tokens - 9, LONG_WORDS)
     assert (status, error["message"]) == (400, f"prompt is too long: {tokens} tokens > {tokens - 10} maximum")
