@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -48,7 +49,6 @@ class AccessOptions:
     allow_origin: Annotated[
         list[str] | None, option(metavar="URL", help="A web page that may use the server; repeatable.", advanced=True)
     ] = None
-
     allow_host: Annotated[
         list[str] | None,
         option(metavar="NAME[:PORT]", help="Another name that clients find it by; repeatable.", advanced=True),
@@ -56,45 +56,45 @@ class AccessOptions:
 
     def key(self) -> str | None:
         """The key, None where clients need none. Raises: UsageError for an empty or unreadable one."""
-        if self.api_key_file is None:
-            source, key = KEY, os.environ.get(KEY)
-        else:
-            source, key = f"--api-key-file {self.api_key_file}", self._read()
-        if key is None:
-            return None
-        key = key.strip()
-        if not key or not key.isascii() or not key.isprintable():
-            raise UsageError(
-                f"{source} holds no key: one line of ASCII is expected", "for example: openssl rand -hex 24"
-            )
+        source, key = KEY, os.environ.get(KEY)
+        if self.api_key_file is not None:
+            source = f"--api-key-file {self.api_key_file}"
+            try:
+                key = self.api_key_file.read_text("utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+                raise UsageError(f"{source} cannot be read: {reason}", NO_KEY) from error
+        key = key and key.strip()
+        if key is not None and (not key or not key.isascii() or not key.isprintable()):
+            hint = "for example: openssl rand -hex 24"
+            raise UsageError(f"{source} holds no key: one line of ASCII is expected", hint)
         return key
 
     def origins(self) -> tuple[str, ...]:
         """Raises: UsageError for what is no origin of a page."""
         for origin in self.allow_origin or ():
             if "://" not in origin or origin.count("/") != 2:
-                raise UsageError(
-                    f"--allow-origin {origin} is no origin of a page",
-                    "for example: --allow-origin http://localhost:3000",
-                )
+                hint = "for example: --allow-origin http://localhost:3000"
+                raise UsageError(f"--allow-origin {origin} is no origin of a page", hint)
         return tuple(self.allow_origin or ())
 
     def hosts(self) -> tuple[str, ...]:
         """Further names of the server. Raises: UsageError for what is none."""
         for host in self.allow_host or ():
             if not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[\w.-]+)(:\d{1,5})?", host, re.ASCII):
-                raise UsageError(
-                    f"--allow-host {host} is no name of a machine", "for example: --allow-host mac-studio.local"
-                )
+                hint = "for example: --allow-host mac-studio.local"
+                raise UsageError(f"--allow-host {host} is no name of a machine", hint)
         return tuple(host.lower() for host in self.allow_host or ())
 
-    def _read(self) -> str:
-        assert self.api_key_file is not None
-        try:
-            return self.api_key_file.read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-            raise UsageError(f"--api-key-file {self.api_key_file} cannot be read: {reason}", NO_KEY) from error
+
+def require_key(host: str, hosts: Sequence[str], key: str | None) -> None:
+    """Raises: UsageError for an interface that others reach, or a name that others may have, without a key."""
+    from specdec_cli.serve.http.access import LOOPBACK, host_and_port, is_loopback
+
+    foreign = [] if is_loopback(host) else [f"--host {host}"]
+    foreign += [f"--allow-host {name}" for name in hosts if host_and_port(name)[0] not in LOOPBACK]
+    if key is None and foreign:
+        raise UsageError(f"{foreign[0]} lets other machines in, and there is no key", NO_KEY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +130,11 @@ class KeepOptions:
         Path | None, option(metavar="FILE", help="Write every prompt and answer to FILE, as JSON Lines.", advanced=True)
     ] = None
 
+    def idle_seconds(self) -> float | None:
+        """Until idle models are let go; None keeps them. Raises: UsageError for no time."""
+        from specdec_cli.cli.bench_options import parse_seconds
 
-def known_client(value: str | None) -> str | None:
-    """Raises: UsageError, with the nearest, for a client that is none."""
-    return None if value is None else one_name(CONFIG, tuple(CLIENTS))(value)
+        return None if self.idle_unload in NEVER else parse_seconds("--idle-unload", self.idle_unload)
 
 
 PrintConfig = Annotated[
@@ -141,7 +142,7 @@ PrintConfig = Annotated[
     option(
         CONFIG,
         metavar="CLIENT",
-        callback=known_client,
+        callback=lambda value: None if value is None else one_name(CONFIG, tuple(CLIENTS))(value),
         help=f"Print what {', '.join(list(CLIENTS)[:-1])} or {list(CLIENTS)[-1]} must be told, and end.",
         show_default=False,
         autocompletion=complete_from(CLIENTS),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from specdec_cli.events import RoundDone, TokenLogprob
@@ -13,11 +13,13 @@ from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.serve.http.answer import Answer, Call, ChatRequest, Delta, ReasoningDelta, TextDelta
 from specdec_cli.serve.http.dialect import ChunkDialect, finite
 from specdec_cli.serve.http.errors import bad_field
-from specdec_cli.serve.http.messages import openai_messages
-from specdec_cli.serve.http.sampling import request_of, shape_of, thinks
-from specdec_cli.serve.http.schema import ChatBody, parse
+from specdec_cli.serve.http.messages import Message, assistant, call, conversation, result, role_of, text_of
+from specdec_cli.serve.http.sampling import chat_request, request_of, shape_of, thinks
+from specdec_cli.serve.http.schema import ChatBody, Part, parse, required
 from specdec_cli.serve.http.tools import openai_offer
 from specdec_cli.serve.model import Model
+
+ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
 def read(values: Mapping[str, Any], model: Model) -> ChatRequest:
@@ -27,24 +29,43 @@ def read(values: Mapping[str, Any], model: Model) -> ChatRequest:
         raise bad_field("modalities", "the model writes text only")
     if body.top_logprobs and not body.logprobs:
         raise bad_field("top_logprobs", "it needs logprobs: true")
-    offer = openai_offer(body, nested=True)
     shape, constraint = shape_of(body)
-    request = request_of(body, model.base, model.vocab_size)
-    return ChatRequest(
-        request=replace(request, constraint=constraint, logprobs=(body.top_logprobs or 0) if body.logprobs else None),
-        messages=tuple(openai_messages(body)),
-        tools=offer.functions,
-        must_call=offer.must,
-        one_call=not body.parallel_tool_calls,
+    logprobs = (body.top_logprobs or 0) if body.logprobs else None
+    return chat_request(
+        body,
+        model,
+        "chat/completions",
+        request_of(body, model.base, model.vocab_size, constraint=constraint, logprobs=logprobs),
+        openai_offer(body, nested=True),
+        messages=messages_of(body),
         thinks=thinks(body.chat_template_kwargs, body.reasoning_effort),
         shape=shape,
         choices=body.n,
-        stream=body.stream,
-        rounds=body.specdec,
-        conversation_id=body.prompt_cache_key,
-        endpoint="chat/completions",
         extra={"usage": body.stream_options.include_usage},
     )
+
+
+def messages_of(body: ChatBody) -> tuple[Message, ...]:
+    """The `messages` as templates take them. Raises: HttpError."""
+    found = [_message(one, f"messages[{place}]") for place, one in enumerate(body.messages)]
+    if not found:
+        raise bad_field("messages", "it is empty, and at least one message is expected")
+    return conversation(found)
+
+
+def _message(one: Part, path: str) -> Message:
+    role = role_of(one, ROLES, path)
+    text = text_of(one.content, f"{path}.content", notes=role == "tool")
+    if role == "tool":
+        return result(one.tool_call_id, text)
+    if role != "assistant":
+        return {"role": role, "content": text}
+    calls = []
+    for place, each in enumerate(one.tool_calls):
+        function = each.function or Part()
+        name = required(function.name, f"{path}.tool_calls[{place}].function.name")
+        calls.append(call(each.id or "", name, function.arguments))
+    return assistant(text, one.reasoning_content, calls)
 
 
 @dataclass(slots=True)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
 from specdec_cli.events import RoundDone, TokenLogprob
-from specdec_cli.models.fill import FAMILIES, Filling, Gap
+from specdec_cli.models.fill import FAMILIES, Fill, Filling, Gap
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.serve.http.answer import Answer, ChatRequest, Delta, LineLimits, Prompt, TextDelta
 from specdec_cli.serve.http.dialect import ChunkDialect, Dialect, event, finite, round_values, rounds_of, timings
 from specdec_cli.serve.http.errors import bad_field
-from specdec_cli.serve.http.sampling import request_of, shape_of
-from specdec_cli.serve.http.schema import MOST_CHOICES, InfillBody, TextBody, parse
+from specdec_cli.serve.http.sampling import chat_request, request_of, shape_of
+from specdec_cli.serve.http.schema import MOST_CHOICES, InfillBody, TextBody, parse, required
 from specdec_cli.serve.model import Model
 
 
@@ -24,21 +24,21 @@ def read(values: Mapping[str, Any], model: Model) -> ChatRequest:
     if body.best_of not in (None, body.n):
         raise bad_field("best_of", f"{body.best_of} answers to choose {body.n} from are not made; ask for n")
     shape, constraint = shape_of(body)
-    request = request_of(body, model.base, model.vocab_size)
     (text, *others), prefixes, stops = _prompts(body, model)
     if body.n * (1 + len(others)) > MOST_CHOICES:
         raise bad_field("prompt", f"{body.n * (1 + len(others))} answers, and at most {MOST_CHOICES} are made at once")
-    return ChatRequest(
-        request=replace(request, constraint=constraint, logprobs=body.logprobs, stop_tokens=stops),
+    more = {"constraint": constraint, "logprobs": body.logprobs, "stop_tokens": stops}
+    return chat_request(
+        body,
+        model,
+        "completions",
+        request_of(body, model.base, model.vocab_size, **more),
         text=text,
         others=tuple(others),
+        source="prompt",
         reusable_prefixes=prefixes,
         shape=shape,
         choices=body.n,
-        stream=body.stream,
-        rounds=body.specdec,
-        conversation_id=body.prompt_cache_key,
-        endpoint="completions",
         extra={"usage": body.stream_options.include_usage},
     )
 
@@ -97,26 +97,26 @@ class TextDialect(ChunkDialect):
 def read_infill(values: Mapping[str, Any], model: Model) -> ChatRequest:
     """What the body asks for. Raises: HttpError."""
     body = parse(InfillBody, values)
-    if body.n_cmpl != 1:
-        raise bad_field("n_cmpl", "one answer is made for a request")
-    files = tuple((one.filename, one.text) for one in body.input_extra)
-    gap = Gap(body.input_prefix, body.input_suffix, body.prompt, files)
-    filling, stops = fill_in("input_suffix", gap, model)
-    return ChatRequest(
-        request=replace(request_of(body, model.base, model.vocab_size), stop_tokens=stops),
+    files = tuple(
+        (one.filename, required(one.text, f"input_extra[{place}].text")) for place, one in enumerate(body.input_extra)
+    )
+    filling, stops = fill_in("input_suffix", Gap(body.input_prefix, body.input_suffix, body.prompt, files), model)
+    return chat_request(
+        body,
+        model,
+        "infill",
+        request_of(body, model.base, model.vocab_size, stop_tokens=stops),
         text=filling.tokens,
+        source="input_prefix",
         reusable_prefixes=filling.ends,
         lines=LineLimits(body.n_indent, max(body.t_max_predict_ms, 0) / 1e3),
-        stream=body.stream,
-        rounds=body.specdec,
-        endpoint="infill",
         extra={"fields": body.response_fields, "tokens": body.return_tokens},
     )
 
 
 def fill_in(name: str, gap: Gap, model: Model) -> tuple[Filling, tuple[int, ...]]:
     """(the prompt, the tokens that end its answer). Raises: HttpError, with the field `name`, where none can be."""
-    fill = model.fill()
+    fill = Fill.of(model.tokenizer)
     if fill is None:
         known = ", ".join(dict.fromkeys(family.prefix for family in FAMILIES))
         raise bad_field(name, f"{model.name} has no tokens for filling in: it would need one of {known}")
@@ -146,42 +146,34 @@ class InfillDialect(Dialect):
 
     def _all(self, answer: Answer) -> dict[str, Any]:
         finish = answer.finish
+        request, word = answer.ask.request, answer.stop_string
+        sampling = {name: value for name, value in request.sampling.items() if value is not None}
+        settings = {"n_ctx": answer.model.context_limit, "n_predict": request.max_tokens, "seed": request.seed}
+        own = finish is not None and finish.reason == "stop" and not answer.full
         return {
             "index": 0,
             "content": answer.text,
             "tokens": list(finish.tokens) if finish and self.ask.extra.get("tokens") else [],
             "stop": True,
-            "model": self.model,
+            "model": self.ask.model,
             "tokens_predicted": answer.emitted,
             "tokens_evaluated": len(answer.prompt),
             "tokens_cached": answer.cached,
-            "generation_settings": _settings(answer),
+            "generation_settings": {**settings, "stop": request.stop, **sampling},
             "has_new_line": "\n" in answer.text,
             "truncated": False,
-            **_stopped(answer),
+            "stop_type": ("eos" if word is None else "word") if own else "limit",
+            "stopping_word": word or "",
             "timings": timings([answer]),
         }
 
     def _shown(self, values: dict[str, Any]) -> dict[str, Any]:
         """The fields that were asked for, each under its whole path; without any, all."""
-        paths: Iterable[str] = self.ask.extra.get("fields", ())
-        found = {path: _at(values, path.split("/")) for path in paths}
-        return {path: value for path, value in found.items() if value is not None} if found else values
-
-
-def _at(values: Any, path: Sequence[str]) -> Any:
-    for key in path:
-        values = values.get(key) if isinstance(values, dict) else None
-    return values
-
-
-def _settings(answer: Answer) -> dict[str, Any]:
-    request, limit = answer.ask.request, answer.model.context_limit
-    sampling = {name: value for name, value in request.sampling.items() if value is not None}
-    return {"n_ctx": limit, "n_predict": request.max_tokens, "seed": request.seed, "stop": request.stop, **sampling}
-
-
-def _stopped(answer: Answer) -> dict[str, Any]:
-    word = answer.stop_string
-    own = answer.finish is not None and answer.finish.reason == "stop" and not answer.full
-    return {"stop_type": ("eos" if word is None else "word") if own else "limit", "stopping_word": word or ""}
+        found: dict[str, Any] = {}
+        for path in self.ask.extra.get("fields", ()):
+            value: Any = values
+            for key in path.split("/"):
+                value = value.get(key) if isinstance(value, dict) else None
+            if value is not None:
+                found[path] = value
+        return found if self.ask.extra.get("fields") else values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from specdec_cli.events import RoundDone
@@ -12,8 +12,8 @@ from specdec_cli.jsonfile import shown
 from specdec_cli.serve.http import dialect, messages
 from specdec_cli.serve.http.answer import Answer, Call, ChatRequest, Delta, ReasoningDelta, TextDelta
 from specdec_cli.serve.http.errors import HttpError, bad_field
-from specdec_cli.serve.http.sampling import constraint_of, request_of, thinks
-from specdec_cli.serve.http.schema import Item, ResponseBody, parse, required
+from specdec_cli.serve.http.sampling import chat_request, constraint_of, request_of, thinks
+from specdec_cli.serve.http.schema import Part, ResponseBody, parse, required
 from specdec_cli.serve.http.tools import openai_offer, qualified
 from specdec_cli.serve.model import Model
 
@@ -25,26 +25,23 @@ ECHOED = ("instructions", "metadata", "temperature", "top_p", "tools", "tool_cho
 def read(values: Mapping[str, Any], model: Model) -> ChatRequest:
     """What the body asks for. Raises: HttpError."""
     body = parse(ResponseBody, values)
-    offer = openai_offer(body, nested=False)
-    constraint = constraint_of(body.text.format, "text.format")
-    return ChatRequest(
-        request=replace(request_of(body, model.base, model.vocab_size), constraint=constraint),
-        messages=tuple(_conversation(body)),
-        tools=offer.functions,
-        must_call=offer.must,
-        one_call=not body.parallel_tool_calls,
+    return chat_request(
+        body,
+        model,
+        "responses",
+        request_of(body, model.base, model.vocab_size, constraint=constraint_of(body.text.format, "text.format")),
+        openai_offer(body, nested=False),
+        messages=_conversation(body),
+        source="input",
+        shape="text.format",
         thinks=thinks(body.chat_template_kwargs, body.reasoning.effort),
-        stream=body.stream,
-        rounds=body.specdec,
-        conversation_id=body.prompt_cache_key,
-        endpoint="responses",
         extra={name: values.get(name) for name in ECHOED},
     )
 
 
-def _conversation(body: ResponseBody) -> list[dict[str, Any]]:
+def _conversation(body: ResponseBody) -> tuple[messages.Message, ...]:
     """Instructions and input items, as templates take them; kinds of items that are unknown here are left out."""
-    found: list[dict[str, Any]] = [{"role": "system", "content": body.instructions}] if body.instructions else []
+    found: list[messages.Message] = [{"role": "system", "content": body.instructions}] if body.instructions else []
     for place, item in enumerate(body.input):
         _take(item, f"input[{place}]", found)
     if not any(message["role"] != "system" for message in found):
@@ -52,19 +49,19 @@ def _conversation(body: ResponseBody) -> list[dict[str, Any]]:
     return messages.conversation(found)
 
 
-def _take(item: Item, path: str, found: list[dict[str, Any]]) -> None:
+def _take(item: Part, path: str, found: list[messages.Message]) -> None:
     """Add an item to the messages; what a model said, thought and called in one turn is one message."""
     match item.type:
-        case "message":
-            messages.require_role(item.role, ROLES, path)
+        case "message" | "":
+            role = messages.role_of(item, ROLES, path)
             text = messages.text_of(item.content, f"{path}.content")
-            if item.role == "assistant":
+            if role == "assistant":
                 _join(found, messages.assistant(text))
             else:
-                found.append({"role": "system" if item.role == "developer" else item.role, "content": text})
+                found.append({"role": role, "content": text})
         case "function_call":
             name = qualified(item.namespace, required(item.name, f"{path}.name"))
-            call = messages.call(required(item.call_id, f"{path}.call_id"), name, item.arguments or "{}")
+            call = messages.call(required(item.call_id, f"{path}.call_id"), name, item.arguments)
             _join(found, messages.assistant("", calls=[call]))
         case "function_call_output":
             text = messages.text_of(item.output, f"{path}.output", notes=True)
@@ -224,7 +221,7 @@ class ResponseDialect(dialect.Dialect):
             "object": "response",
             "created_at": self.created,
             "status": status,
-            "model": self.model,
+            "model": self.ask.model,
             "output": list(items),
             "error": None,
             "incomplete_details": None,

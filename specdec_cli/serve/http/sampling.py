@@ -1,7 +1,4 @@
-"""The fields that say how an answer is drawn, its end and its shape (pure): honoured, or refused by name.
-
-They are the same in every dialect, but for the few whose names differ.
-"""
+"""What every dialect asks alike: how an answer is drawn, its end, its shape (pure): honoured, or refused by name."""
 
 from __future__ import annotations
 
@@ -13,8 +10,11 @@ from typing import Any
 
 from specdec_cli.jsonfile import shown
 from specdec_cli.request import BOUNDS, Constraint, Request
+from specdec_cli.serve.http.answer import ChatRequest
 from specdec_cli.serve.http.errors import bad_field
-from specdec_cli.serve.http.schema import Asked, Format, Options, Prediction, Shaped, required
+from specdec_cli.serve.http.schema import Asked, Format, Options, Part, Shaped, required
+from specdec_cli.serve.http.tools import Offer
+from specdec_cli.serve.model import Model
 
 # Of an answer whose length nobody names, where the context has room for more.
 USUAL_TOKENS = 16_384
@@ -23,13 +23,30 @@ FORMATS = ("text", "json_object", "json_schema")
 PUNCTUATION = re.compile(f"[{re.escape(string.punctuation)}]")
 
 
-def request_of(body: Asked, base: Request, vocab_size: int) -> Request:
-    """`base` with what `body` asks for. Raises: HttpError."""
+def chat_request(
+    body: Asked, model: Model, endpoint: str, request: Request | None = None, offer: Offer | None = None, **more: Any
+) -> ChatRequest:
+    """What `body` asks for: what dialects have in common, and `more`. Raises: HttpError."""
+    choice, offer = body.tool_choice, offer or Offer()
+    return ChatRequest(
+        request=request or request_of(body, model.base, model.vocab_size),
+        tools=offer.functions,
+        must_call=offer.must,
+        one_call=not body.parallel_tool_calls or bool(choice and choice.disable_parallel_tool_use),
+        stream=body.stream,
+        rounds=body.specdec,
+        conversation_id=body.prompt_cache_key,
+        endpoint=endpoint,
+        **more,
+    )
+
+
+def request_of(body: Asked, base: Request, vocab_size: int, **more: Any) -> Request:
+    """`base` with what `body` asks for, and `more`. Raises: HttpError."""
     lengths = (length for name in LENGTHS if (length := getattr(body, name)) is not None)
-    values = {name: getattr(body, name) for name in BOUNDS} | {"repeat_penalty": body.repeat_penalty}
-    sampling = {name: value for name, value in values.items() if value is not None}
-    if "repeat_penalty" in sampling:
-        sampling["repetition_penalty"] = sampling.pop("repeat_penalty")
+    values = {name: getattr(body, name) for name in BOUNDS}
+    if body.repeat_penalty is not None:
+        values["repetition_penalty"] = body.repeat_penalty
     bias = {}
     for name, value in body.logit_bias.items():
         if not (name.isascii() and name.isdigit() and len(name) < 10 and int(name) < vocab_size):
@@ -40,9 +57,10 @@ def request_of(body: Asked, base: Request, vocab_size: int) -> Request:
         max_tokens=next(lengths, USUAL_TOKENS),
         stop=tuple(filter(None, body.stop_sequences or body.stop)),
         seed=body.seed,
-        sampling={**base.sampling, **sampling},
+        sampling={**base.sampling, **{name: value for name, value in values.items() if value is not None}},
         logit_bias=tuple(bias.items()) or base.logit_bias,
         predict=predicted(body.prediction),
+        **more,
     )
 
 
@@ -51,14 +69,14 @@ def shape_of(body: Shaped) -> tuple[str, Constraint | None]:
     nested = body.structured_outputs
     given: dict[str, Constraint | None] = {
         "response_format": constraint_of(body.response_format, "response_format"),
-        "json_schema": _schema(body.json_schema),
-        "guided_json": _schema(body.guided_json),
-        "guided_regex": _regex(body.guided_regex),
-        "regex": _regex(body.regex),
-        "guided_choice": _choice(body.guided_choice),
-        "structured_outputs.json": _schema(nested.schema_),
-        "structured_outputs.regex": _regex(nested.regex),
-        "structured_outputs.choice": _choice(nested.choice),
+        "json_schema": _constraint("schema", body.json_schema),
+        "guided_json": _constraint("schema", body.guided_json),
+        "guided_regex": _constraint("regex", body.guided_regex),
+        "regex": _constraint("regex", body.regex),
+        "guided_choice": _constraint("choice", body.guided_choice),
+        "structured_outputs.json": _constraint("schema", nested.schema_),
+        "structured_outputs.regex": _constraint("regex", nested.regex),
+        "structured_outputs.choice": _constraint("choice", nested.choice),
     }
     shapes = {name: shape for name, shape in given.items() if shape is not None}
     if len(shapes) > 1:
@@ -67,17 +85,12 @@ def shape_of(body: Shaped) -> tuple[str, Constraint | None]:
     return next(iter(shapes.items()), ("response_format", None))
 
 
-def _schema(schema: dict[str, Any] | None) -> Constraint | None:
-    return None if schema is None else Constraint("schema", json.dumps(schema))
-
-
-def _regex(regex: str | None) -> Constraint | None:
-    return None if regex is None else Constraint("regex", regex)
-
-
-def _choice(texts: list[str] | None) -> Constraint | None:
-    """Of texts, one of which is the answer."""
-    return (texts and Constraint("regex", "|".join(PUNCTUATION.sub(r"\\\g<0>", text) for text in texts))) or None
+def _constraint(kind: str, value: Any) -> Constraint | None:
+    if value is None or value == []:
+        return None
+    if kind == "choice":
+        return Constraint("regex", "|".join(PUNCTUATION.sub(r"\\\g<0>", text) for text in value))
+    return Constraint("regex", value) if kind == "regex" else Constraint("schema", json.dumps(value))
 
 
 def constraint_of(shape: Format | None, name: str) -> Constraint | None:
@@ -91,14 +104,14 @@ def constraint_of(shape: Format | None, name: str) -> Constraint | None:
     holder, path = (shape.json_schema, f"{name}.json_schema") if shape.json_schema else (shape, name)
     if holder.shape is None:
         raise bad_field(f"{path}.schema", "it is missing, and an object is expected")
-    return _schema(holder.shape)
+    return _constraint("schema", holder.shape)
 
 
-def predicted(prediction: Prediction | None) -> str:
+def predicted(prediction: Part | None) -> str:
     """The text that the answer will probably resemble; empty where there is none. Raises: HttpError."""
     if prediction is None:
         return ""
-    if prediction.type != "content":
+    if prediction.type not in ("", "content"):
         raise bad_field("prediction.type", f"{shown(prediction.type)} is none of content")
     parts = enumerate(prediction.content)
     return "".join(required(part.text, f"prediction.content[{place}].text") for place, part in parts)

@@ -65,7 +65,7 @@ def anthropic_offer(body: Asked) -> Offer:
     functions = []
     for place, tool in enumerate(body.tools):
         if tool.type not in ("", "custom"):
-            raise unknown_kind(tool, f"tools[{place}]")
+            raise _unknown_kind(tool, f"tools[{place}]")
         functions.append(_function(tool, f"tools[{place}]"))
     choice = body.tool_choice
     kind = "auto" if choice is None or choice.type is None else choice.type
@@ -84,8 +84,8 @@ def choose(functions: Sequence[dict[str, Any]], choice: str, name: str | None = 
         raise bad_field("tool_choice", f"{shown(name)} is none of the tools {', '.join(known) or '(none)'}")
     if choice == "required" and not known:
         raise bad_field("tool_choice", "a call is required, and there are no tools")
-    must = (name,) if name is not None and choice == "required" else known if choice == "required" else None
-    return Offer(tuple(functions), must)
+    must = (name,) if name is not None else known
+    return Offer(tuple(functions), must if choice == "required" else None)
 
 
 def _name(named: ToolChoice, path: str) -> str:
@@ -101,7 +101,7 @@ def _functions(tool: Tool, path: str, nested: bool) -> list[dict[str, Any]]:
             one["function"]["name"] = qualified(space, one["function"]["name"])
         return inside
     if tool.type not in ("function", ""):
-        raise unknown_kind(tool, path)
+        raise _unknown_kind(tool, path)
     if nested and tool.function is None:
         raise bad_field(f"{path}.function", "it is missing, and an object is expected")
     return [_function(tool.function if nested and tool.function else tool, path)]
@@ -121,13 +121,15 @@ def qualified(namespace: str | None, name: str) -> str:
     return f"{namespace}.{name}" if namespace else name
 
 
-def unknown_kind(tool: Tool, path: str) -> HttpError:
+def _unknown_kind(tool: Tool, path: str) -> HttpError:
     """For a tool that is no function: nobody here could run it, and no schema says what its client could."""
     return bad_field(f"{path}.type", f"{shown(tool.type)} is no kind of tool here: only functions are")
 
 
-def describe(functions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What a template is shown: everything but how strictly it is held to."""
+def describe(functions: Sequence[Mapping[str, Any]], model: Model) -> list[dict[str, Any]]:
+    """What a template is shown: everything but how strictly it is held to. Raises: HttpError where it knows none."""
+    if functions and model.tokenizer.call_marks is None:
+        raise bad_field("tools", f"the template of {model.name} knows none that could be read")
     return [
         {**one, "function": {name: value for name, value in one["function"].items() if name != "strict"}}
         for one in functions
@@ -146,9 +148,8 @@ def constrain(ask: ChatRequest, model: Model) -> ChatRequest:
     field = "tool_choice" if ask.must_call else "tools" if strict else ask.shape
     if shape is not None and shape.kind != "schema":
         raise bad_field("tools", "beside them an answer's shape can be a JSON schema, and nothing else")
-    marks = model.tokenizer.call_marks
-    if marks is None or model.tokenizer.call_format != calls.JSON_CALLS:
-        form = model.tokenizer.call_format
+    marks, form = model.tokenizer.call_marks, model.tokenizer.call_format
+    if marks is None or form != calls.JSON_CALLS:
         raise bad_field(field, f"the calls of {model.name} have a form ({form}) that cannot be enforced beside tools")
     if ask.request.stop:
         raise bad_field("stop", f"it could cut a call that {field} asks for")

@@ -2,6 +2,7 @@
 
 import json
 import re
+from copy import deepcopy
 
 import pytest
 
@@ -71,25 +72,23 @@ def test_rounds_are_shown_to_whoever_asks_and_to_nobody_else(client, path):
 
 
 def test_the_metrics_count_under_llama_cpp_s_names(client, desk):
-    before = desk.status().totals
+    before = deepcopy(desk.status().totals)
     timings = answered(client, max_tokens=64).json()["timings"]
-    totals = desk.status().totals
-    assert (
-        totals.draft_tokens - before.draft_tokens,
-        totals.accepted_tokens - before.accepted_tokens,
-        totals.read_tokens - before.read_tokens,
-        totals.generated_tokens - before.generated_tokens,
-    ) == tuple(timings[name] for name in ("draft_n", "draft_n_accepted", "prompt_n", "predicted_n"))
-    assert 1e3 * (totals.prompt_seconds - before.prompt_seconds) == pytest.approx(timings["prompt_ms"], abs=1e-3)
-    assert 1e3 * (totals.timed_seconds - before.timed_seconds) == pytest.approx(timings["predicted_ms"], abs=1e-3)
+    totals, rounds = desk.status().totals, desk.status().totals.rounds
+    read = totals.prompt_tokens - totals.cached_tokens - before.prompt_tokens + before.cached_tokens
+    assert read == timings["prompt_n"]
+    assert rounds.emitted_tokens - before.rounds.emitted_tokens == timings["predicted_n"]
+    assert rounds.draft_n - before.rounds.draft_n == timings["draft_n"]
+    assert rounds.draft_n_accepted - before.rounds.draft_n_accepted == timings["draft_n_accepted"]
+    assert 1e3 * (totals.prefill_seconds - before.prefill_seconds) == pytest.approx(timings["prompt_ms"], abs=1e-3)
     text = client.get("/metrics").text
     values = dict(re.findall(r"^(llamacpp:\S+) (\S+)$", text, re.M))
-    assert float(values["llamacpp:spec_decode_num_draft_tokens_total"]) == totals.draft_tokens
-    assert float(values["llamacpp:spec_decode_num_accepted_tokens_total"]) == totals.accepted_tokens
+    assert float(values["llamacpp:spec_decode_num_draft_tokens_total"]) == rounds.draft_n
+    assert float(values["llamacpp:spec_decode_num_accepted_tokens_total"]) == rounds.draft_n_accepted
     by_position = [
         float(value)
         for name, value in values.items()
         if name.startswith("llamacpp:spec_decode_num_accepted_tokens_per")
     ]
-    assert sum(by_position) == totals.accepted_tokens and by_position == sorted(by_position, reverse=True)
+    assert sum(by_position) == rounds.draft_n_accepted and by_position == sorted(by_position, reverse=True)
     assert float(values["llamacpp:requests_processing"]) == 0

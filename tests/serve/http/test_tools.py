@@ -38,12 +38,12 @@ def split(model, text, sizes):
         size = next(sizes)
         pieces += stream.feed(text[at : at + size])
         at += size
-    for piece in pieces + stream.finish():
+    for piece in [*pieces, *stream.finish()]:
         if isinstance(piece, Call):
             calls.append((piece.name, json.loads(piece.arguments)))
         else:
-            assert piece
-            said += piece
+            assert piece.text
+            said += piece.text
     return said, calls
 
 
