@@ -28,9 +28,8 @@ SHORTEST_COPY = 16
 class Conversation:
     """One slot of caches, its session and that one's clock.
 
-    `system_tokens` is the prefix that other conversations probably begin with.
     `goes_on_at`: a prompt that shares so many tokens continues this conversation; others only begin like it.
-    `prefix_only`: nothing but such a prefix is left. `written`: since its last use it was put into the folder.
+    `written`: since its last use it was put into the folder.
     """
 
     session: Session
@@ -39,9 +38,7 @@ class Conversation:
     nbytes: int = 0
     used_at: float = 0.0
     busy: bool = False
-    system_tokens: int = 0
     goes_on_at: int = 0
-    prefix_only: bool = False
     written: bool = False
 
     @property
@@ -92,10 +89,9 @@ class Conversations:
                 found = near
             else:
                 found = self._keep(self._begin(near.slot.copy(reach) if near and reach >= SHORTEST_COPY else None))
-        found.busy, found.prefix_only, found.written, found.used_at = True, False, False, self._clock()
+        found.busy, found.written, found.used_at = True, False, self._clock()
         found.conversation_id = identity or found.conversation_id
-        found.system_tokens = ends[0] if ends else 0
-        found.goes_on_at = ends[-1] if len(ends) > 1 else (found.system_tokens + len(prompt)) // 2
+        found.goes_on_at = ends[-1] if len(ends) > 1 else ((ends[0] if ends else 0) + len(prompt)) // 2
         found.slot.mark(prompt, ends, self._snapshots)
         self.fit(self._budget_bytes)
         return found
@@ -110,13 +106,10 @@ class Conversations:
         self._kept.remove(kept)
 
     def fit(self, budget_bytes: int) -> None:
-        """Drop what nobody uses until the rest is within the budget: conversations, then prefixes, the newest last."""
-        while self.nbytes > budget_bytes or sum(not kept.prefix_only for kept in self._kept) > self._most:
-            idle = [kept for kept in self._kept if not kept.busy]
-            if not idle:
-                return
-            newest = max(idle, key=lambda kept: kept.used_at)
-            self._drop(min(idle, key=lambda kept: (kept is newest, kept.prefix_only, kept.used_at)))
+        """Drop what nobody uses, the newest last, until the rest is within the budget."""
+        idle = sorted((kept for kept in self._kept if not kept.busy), key=lambda kept: kept.used_at)
+        while idle and (self.nbytes > budget_bytes or len(self._kept) > self._most):
+            self._kept.remove(idle.pop(0))
 
     def save(self, stopped: Callable[[], bool]) -> bool:
         """Write what the folder does not hold, the last used first, until `stopped`; whether it came to its end.
@@ -162,23 +155,10 @@ class Conversations:
 
     def _continues(self, kept: Conversation, prompt: Sequence[int], identity: str | None) -> bool:
         """Whether `prompt` goes on with this conversation, whose last answer it may leave out or change."""
-        if kept.prefix_only or (identity is not None and kept.conversation_id == identity):
-            return True
-        return kept.slot.shared(prompt) >= kept.goes_on_at - OPENING_TOKENS
+        same = identity is not None and kept.conversation_id == identity
+        return same or kept.slot.shared(prompt) >= kept.goes_on_at - OPENING_TOKENS
 
     def _keep(self, kept: Conversation) -> Conversation:
         kept.nbytes, kept.used_at = kept.slot.nbytes, self._clock()
         self._kept.append(kept)
         return kept
-
-    def _drop(self, kept: Conversation) -> None:
-        """Leave its system prefix, if it has one that nobody else holds."""
-        self._kept.remove(kept)
-        length = kept.system_tokens
-        prefix = list(kept.slot.tokens[:length])
-        if kept.prefix_only or not prefix or any(list(other.slot.tokens[:length]) == prefix for other in self._kept):
-            return
-        slot = kept.slot.copy(length)
-        if slot.tokens:
-            left = self._keep(self._begin(slot))
-            left.used_at, left.prefix_only, left.system_tokens = kept.used_at, True, length

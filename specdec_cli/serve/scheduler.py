@@ -20,8 +20,7 @@ from specdec_cli.errors import SpecdecError, UsageError, untrusted
 from specdec_cli.events import Event, Failure, Finish, Reading, RoundDone
 from specdec_cli.serve.conversations import Conversation, Conversations
 from specdec_cli.serve.disk import Folder
-from specdec_cli.serve.job import Deliver, Job, JobHandle, SchedulerStatus, TooLarge, TooLong, unforeseen
-from specdec_cli.serve.queue import Queue
+from specdec_cli.serve.job import Deliver, Job, JobHandle, Queue, SchedulerStatus, TooLarge, TooLong, unforeseen
 from specdec_cli.session.capacity import Capacity, capacity_of
 from specdec_cli.session.meter import Stopwatch
 from specdec_cli.session.session import LoadedPair
@@ -35,8 +34,8 @@ CLOSING_SECONDS = 30.0
 ENDING_SECONDS = 6.0
 # So long nobody must have asked for anything before conversations are written: each is written whole, at each pause.
 PAUSE_SECONDS = 30.0
-# While other jobs run, a chunk of a prompt takes about so long, and at first has so many tokens.
-SHARED_CHUNK_SECONDS, FIRST_CHUNK_TOKENS, LEAST_CHUNK_TOKENS = 0.5, 256, 64
+# Of a prompt that is read beside other jobs: they wait for one chunk at a time.
+SHARED_CHUNK_TOKENS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,6 @@ class RunningJob:
 
     def __init__(self, handle: JobHandle, kept: Conversation, had_seconds: float = 0.0) -> None:
         self.handle, self.kept, self.had_seconds, self.last_seconds = handle, kept, had_seconds, 0.0
-        self._chunk_tokens, self._read_tokens = FIRST_CHUNK_TOKENS, 0
         job = handle.job
         self._events = kept.session.reply(job.prompt, job.request, lambda: handle.cancelled, raw=job.raw)
 
@@ -76,7 +74,7 @@ class RunningJob:
 
         Whatever happens in a turn, the job's client hears of it, and the thread lives on.
         """
-        self.kept.slot.target.most_chunk_tokens = None if alone else self._chunk_tokens
+        self.kept.slot.target.most_chunk_tokens = None if alone else SHARED_CHUNK_TOKENS
         began = self.kept.watch()
         try:
             with untrusted(unforeseen):
@@ -84,21 +82,12 @@ class RunningJob:
                     with self.kept.watch:
                         event = next(self._events)
                     self.last_seconds = self.kept.watch() - began
-                    if isinstance(event, Reading) and event.reader == "target":
-                        self._measure_chunk(event)
                     yield event
                     if isinstance(event, Reading | RoundDone | Finish):
                         break
         except SpecdecError as error:
             yield Failure(error.message, error.hint, error.exit_code)
         self.had_seconds += self.last_seconds
-
-    def _measure_chunk(self, event: Reading) -> None:
-        """The next chunk beside others: as many tokens, a power of two, as were read in the time that one may take."""
-        tokens, self._read_tokens = event.read_tokens - self._read_tokens, event.read_tokens
-        if tokens < event.read_tokens and self.last_seconds:  # of the first chunk it is not known where it began
-            within = int(tokens / self.last_seconds * SHARED_CHUNK_SECONDS)
-            self._chunk_tokens = max(1 << within.bit_length() >> 1, LEAST_CHUNK_TOKENS)
 
 
 class Scheduler:
@@ -128,7 +117,6 @@ class Scheduler:
         self._capacities: dict[str, Capacity] = {}
         self._failure: SpecdecError | None = None
         self._loaded = threading.Event()
-        self._hurried = False
         self._totals, self._ended, self._failed, self._cancelled = ChatStats(), 0, 0, 0
         self._thread = threading.Thread(target=self._run, name="generation", daemon=True)
         self._thread.start()
@@ -158,7 +146,7 @@ class Scheduler:
             now=self._clock(),
             running=running,
             waiting=self._queue.waiting(),
-            conversations=sum(not one.prefix_only for one in kept),
+            conversations=len(kept),
             most_conversations=self.options.slots,
             cache_bytes=sum(one.nbytes for one in kept),
             budget_bytes=self._budget_bytes,
@@ -175,8 +163,7 @@ class Scheduler:
         self._queue.close()
         try:
             self._thread.join(CLOSING_SECONDS)
-        except KeyboardInterrupt:  # a second Ctrl-C: conversations that are not written yet are not waited for
-            self._hurried = True
+        except KeyboardInterrupt:  # a second Ctrl-C; mlx must not be destroyed while the thread runs
             self._thread.join(CLOSING_SECONDS)
             raise
 
@@ -355,7 +342,7 @@ class Scheduler:
         """The same, for as long as an end may take."""
         before = self._clock() + ENDING_SECONDS
         if self._conversations is not None:
-            self._conversations.save(lambda: self._hurried or self._clock() > before)
+            self._conversations.save(lambda: self._clock() > before)
 
     def _unload_idle(self) -> None:
         if self._save():

@@ -5,8 +5,7 @@ import threading
 import pytest
 
 from fakes.serving import ids, job
-from specdec_cli.serve.job import Busy, JobHandle
-from specdec_cli.serve.queue import Queue
+from specdec_cli.serve.job import Busy, JobHandle, Queue
 
 
 def taken(number=0):

@@ -65,11 +65,3 @@ def test_a_conversation_is_read_back_for_its_own_pair_after_every_switch_and_res
         assert server.said == [OTHERS.format(tmp_path / "kept")] * 2  # once after each restart
     assert [read for read, _ in figures[:2]] == [201, 201]
     assert all(read <= new + 2 for read, new in figures[2:])
-
-
-@pytest.mark.slow
-def test_without_the_folder_every_switch_reads_everything_again(tmp_path):
-    """Negative control."""
-    with Switching(tmp_path, {"": "plain", "b": "recurrent"}, folder_bytes=1) as server:
-        figures = [server.talk(name) for name in ("", "b", "", "b")]
-    assert all(read > 200 for read, _ in figures)

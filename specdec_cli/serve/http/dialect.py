@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import secrets
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from specdec_cli.events import RoundDone, TokenLogprob, to_dict
-from specdec_cli.models.tokenizer import Tokenizer
+from specdec_cli.events import RoundDone, to_dict
 from specdec_cli.serve.http.answer import Answer, ChatRequest, Delta
 from specdec_cli.serve.http.errors import HttpError, error_body, to_json
 
@@ -79,12 +77,6 @@ def new_id(prefix: str) -> str:
     return f"{prefix}{secrets.token_hex(12)}"
 
 
-def rounds_of(answers: Sequence[Answer]) -> dict[str, Any]:
-    """All rounds, for whoever asked to see them."""
-    found = [round_values(round) for answer in answers for round in answer.rounds]
-    return {"specdec": found} if answers[0].ask.rounds else {}
-
-
 def timings(answers: Sequence[Answer]) -> dict[str, Any]:
     """llama.cpp's `timings` of all answers together; what was drafted only where something was."""
     stats = [answer.stats for answer in answers]
@@ -119,83 +111,3 @@ def usage(answers: Sequence[Answer]) -> dict[str, Any]:
         drafted = sum(answer.stats.get("drafted_by", {}).get("prediction", 0) for answer in answers)
         details |= {"accepted_prediction_tokens": accepted, "rejected_prediction_tokens": drafted - accepted}
     return found | ({"completion_tokens_details": details} if details else {})
-
-
-@dataclass(slots=True)
-class ChunkDialect(Dialect):
-    """What OpenAI's two older endpoints have in common: chunks with choices, and a last one with the sums."""
-
-    chunk: ClassVar[str]
-    object: ClassVar[str]
-    prefix: ClassVar[str]
-    created: int = field(default_factory=lambda: int(time.time()))
-    id: str = ""
-
-    def __post_init__(self) -> None:
-        self.id = new_id(self.prefix)
-
-    @abstractmethod
-    def last(self, choice: int) -> dict[str, Any]:
-        """What the last chunk of a choice still says."""
-
-    @abstractmethod
-    def content(self, answer: Answer) -> dict[str, Any]:
-        """The whole answer."""
-
-    @abstractmethod
-    def table(self, tokenizer: Tokenizer, scores: Sequence[TokenLogprob]) -> dict[str, Any]:
-        """Log-probabilities of tokens, the stop token included where it was generated."""
-
-    def read(self, answer: Answer) -> bytes:
-        """How much was read, for clients that asked to see what happens; nobody else waits for it."""
-        shown = self.ask.rounds and answer.prefill
-        return self.event([], specdec=to_dict(shown)) if shown else b""
-
-    def show(self, choice: int, round: RoundDone) -> bytes:
-        return self.event([], specdec={**round_values(round), "choice": choice})
-
-    def close(self, choice: int, answer: Answer) -> bytes:
-        """Why it ended; a single choice has the timings."""
-        timed = {"timings": timings([answer])} if self.ask.choices == 1 else {}
-        last = self.choice(choice, self.last(choice), answer, answer.new_scores(), reason(answer))
-        return self.event([last], **timed)
-
-    def end(self, answers: Sequence[Answer]) -> bytes:
-        """The sums, where they were asked for."""
-        sums = {"usage": usage(answers), "timings": timings(answers)} if self.ask.extra.get("usage") else None
-        return (self.event([], **sums) if sums else b"") + b"data: [DONE]\n\n"
-
-    def failed(self, error: HttpError) -> bytes:
-        return Dialect.failed(self, error) + b"data: [DONE]\n\n"
-
-    def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
-        choices = [
-            self.choice(choice, self.content(answer), answer, answer.scores, reason(answer))
-            for choice, answer in enumerate(answers)
-        ]
-        found = {**self._head(self.object), "choices": choices, "usage": usage(answers)}
-        return {**found, "timings": timings(answers), **rounds_of(answers)}
-
-    def choice(
-        self, choice: int, said: dict[str, Any], answer: Answer, scores: Sequence[TokenLogprob], reason: str | None
-    ) -> dict[str, Any]:
-        """One entry of `choices`."""
-        table = None if self.ask.request.logprobs is None else self.table(answer.model.tokenizer, scores)
-        return {"index": choice, **said, "logprobs": table, "finish_reason": reason}
-
-    def event(self, choices: list[dict[str, Any]], **more: Any) -> bytes:
-        """One chunk."""
-        return event({**self._head(self.chunk), "choices": choices, **more})
-
-    def _head(self, kind: str) -> dict[str, Any]:
-        return {"id": self.id, "object": kind, "created": self.created, "model": self.ask.model}
-
-
-def reason(answer: Answer) -> str:
-    """OpenAI's word for how an answer ended."""
-    return "tool_calls" if answer.calls else "length" if answer.cut else "stop"
-
-
-def finite(logprob: float) -> float:
-    """JSON has no infinity; OpenAI says -9999 for it."""
-    return max(logprob, -9999.0)

@@ -1,15 +1,18 @@
-"""The small endpoints, most of them llama.cpp's (pure): what the server is and has done, and text to ids and back."""
+"""llama.cpp's endpoints (pure): a gap filled, what the server is and has done, text to ids and back."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from specdec_cli.serve.http.chat import messages_of
-from specdec_cli.serve.http.completions import token_ids
+from specdec_cli.models.fill import Gap
+from specdec_cli.serve.http import reading
+from specdec_cli.serve.http.answer import Answer, ChatRequest, Delta, LineLimits, TextDelta
+from specdec_cli.serve.http.dialect import Dialect, event, timings
 from specdec_cli.serve.http.errors import HttpError
-from specdec_cli.serve.http.sampling import thinks
-from specdec_cli.serve.http.schema import ChatBody, TokenizeBody, parse, required
+from specdec_cli.serve.http.openai import fill_in, messages_of, token_ids
+from specdec_cli.serve.http.schema import ChatBody, InfillBody, TokenizeBody, parse, required
 from specdec_cli.serve.http.tools import describe, openai_offer
 from specdec_cli.serve.job import SchedulerStatus
 from specdec_cli.serve.model import Model, Switch, public_name
@@ -42,14 +45,12 @@ def props(model: Model, state: SchedulerStatus) -> dict[str, Any]:
 
 
 def tokenize(values: Mapping[str, Any], model: Model) -> dict[str, Any]:
-    """Ids of `content`; with `with_pieces` each with its text. `add_special` puts what begins a text before it."""
+    """Ids of `content`; `add_special` puts what begins a text before it."""
     body = parse(TokenizeBody, values)
     ids = model.tokenizer.encode(required(body.content, "content"))
     begin = model.tokenizer.encode("")
     if not body.add_special and begin and ids[: len(begin)] == begin:
         ids = ids[len(begin) :]
-    if body.with_pieces:
-        return {"tokens": [{"id": one, "piece": model.tokenizer.piece(one)} for one in ids]}
     return {"tokens": ids}
 
 
@@ -64,7 +65,7 @@ def apply_template(values: Mapping[str, Any], model: Model) -> dict[str, Any]:
         raise HttpError(400, "this model has no chat template")
     body = parse(ChatBody, values)
     tools = describe(openai_offer(body, nested=True).functions, model)
-    prompt = model.prompt(messages_of(body), thinks(body.chat_template_kwargs, body.reasoning_effort), tools)
+    prompt = model.prompt(messages_of(body), reading.thinks(body.chat_template_kwargs, body.reasoning_effort), tools)
     return {"prompt": model.text(prompt)}
 
 
@@ -118,3 +119,76 @@ def metrics(status: SchedulerStatus) -> str:
         else:
             lines.append(f"{PREFIX}{name} {value or 0:.10g}")
     return "\n".join(lines) + "\n"
+
+
+def read_infill(values: Mapping[str, Any], model: Model) -> ChatRequest:
+    """What the body asks for. Raises: HttpError."""
+    body = parse(InfillBody, values)
+    files = tuple(
+        (one.filename, required(one.text, f"input_extra[{place}].text")) for place, one in enumerate(body.input_extra)
+    )
+    filling, stops = fill_in("input_suffix", Gap(body.input_prefix, body.input_suffix, body.prompt, files), model)
+    return reading.chat_request(
+        body,
+        model,
+        "infill",
+        reading.request_of(body, model.base, model.vocab_size, stop_tokens=stops),
+        text=filling.tokens,
+        source="input_prefix",
+        reusable_prefixes=filling.ends,
+        lines=LineLimits(body.n_indent, max(body.t_max_predict_ms, 0) / 1e3),
+        extra={"fields": body.response_fields},
+    )
+
+
+@dataclass(slots=True)
+class InfillDialect(Dialect):
+    """An answer in the shape of llama.cpp's own completions; a stream ends with its last chunk."""
+
+    path = "/infill"
+
+    def say(self, choice: int, delta: Delta, answer: Answer) -> bytes:
+        assert isinstance(delta, TextDelta)
+        read = {"tokens_evaluated": len(answer.prompt)}
+        return event({"index": choice, "content": delta.text, "stop": False, **read})
+
+    def close(self, choice: int, answer: Answer) -> bytes:
+        """All that is known of it; the text was said."""
+        return event(self._shown(self._all(answer) | {"index": choice, "content": ""}))
+
+    def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
+        return self._shown(self._all(answers[0]))
+
+    def _all(self, answer: Answer) -> dict[str, Any]:
+        finish = answer.finish
+        request, word = answer.ask.request, answer.stop_string
+        sampling = {name: value for name, value in request.sampling.items() if value is not None}
+        settings = {"n_ctx": answer.model.context_limit, "n_predict": request.max_tokens, "seed": request.seed}
+        own = finish is not None and finish.reason == "stop" and not answer.full
+        return {
+            "index": 0,
+            "content": answer.text,
+            "tokens": [],
+            "stop": True,
+            "model": self.ask.model,
+            "tokens_predicted": answer.emitted,
+            "tokens_evaluated": len(answer.prompt),
+            "tokens_cached": answer.cached,
+            "generation_settings": {**settings, "stop": request.stop, **sampling},
+            "has_new_line": "\n" in answer.text,
+            "truncated": False,
+            "stop_type": ("eos" if word is None else "word") if own else "limit",
+            "stopping_word": word or "",
+            "timings": timings([answer]),
+        }
+
+    def _shown(self, values: dict[str, Any]) -> dict[str, Any]:
+        """The fields that were asked for, each under its whole path; without any, all."""
+        found: dict[str, Any] = {}
+        for path in self.ask.extra.get("fields", ()):
+            value: Any = values
+            for key in path.split("/"):
+                value = value.get(key) if isinstance(value, dict) else None
+            if value is not None:
+                found[path] = value
+        return found if self.ask.extra.get("fields") else values

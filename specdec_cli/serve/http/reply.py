@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -102,36 +101,32 @@ Told = Callable[[Record], None]
 
 
 class EventQueue:
-    """The events of all answers to one request, from the scheduler's thread into the loop.
-
-    `gone` once nobody reads them. The scheduler never waits for a client. Each event comes with its answer's number.
-    """
+    """The events of all answers to one request, from the scheduler's thread into the loop, each with its answer's
+    number. The scheduler never waits for a client. `gone` once nobody reads on."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._events: deque[Numbered] = deque()
-        self._arrived = asyncio.Event()
+        self._loop, self._events = asyncio.get_running_loop(), asyncio.Queue[Numbered | None]()
         self.gone = False
 
     def deliver(self, choice: int, event: Event) -> None:
         """From any thread, at any time."""
-        self._events.append((choice, event))
         with suppress(RuntimeError):  # the loop has ended, and its clients with it
-            self._loop.call_soon_threadsafe(self._arrived.set)
+            self._loop.call_soon_threadsafe(self._events.put_nowait, (choice, event))
 
     def leave(self) -> None:
         """Nobody reads on; from the loop."""
         self.gone = True
-        self._arrived.set()
+        self._events.put_nowait(None)
 
     async def take(self, seconds: float | None) -> list[Numbered]:
         """All that has come; waits for the first, and is empty after so many seconds, or when `gone`."""
+        found: list[Numbered | None] = []
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while not self._events and not self.gone:
-                    self._arrived.clear()
-                    await self._arrived.wait()
-        return [] if self.gone else [self._events.popleft() for _ in range(len(self._events))]
+                found.append(await self._events.get())
+        while not self._events.empty():
+            found.append(self._events.get_nowait())
+        return [] if self.gone else [one for one in found if one is not None]
 
 
 class Reply(Response):

@@ -176,40 +176,24 @@ class Tool(Body):
     tools: list[Tool] = []
 
 
-class ToolChoice(Body):
-    """How free the model is to call, or one of the functions that it may call; a bare word is its `word`."""
+class Options(Body):
+    """Any other object of a body: a choice of tools (a bare word is its `word`), a shape (flat in /v1/responses), or
+    what else dialects have of their own."""
 
     word: str = ""
     type: str | None = None
     name: str | None = None
-    function: ToolChoice | None = None
-    mode: str = "auto"
-    tools: list[ToolChoice] = []
-    allowed_tools: ToolChoice | None = None
+    function: Options | None = None
     disable_parallel_tool_use: bool = False
-
-
-Choice = Annotated[
-    ToolChoice | None, BeforeValidator(lambda value: {"word": value} if isinstance(value, str) else value)
-]
-
-
-class Format(Body):
-    """A shape that OpenAI's and Anthropic's dialects ask for; the flat form is that of /v1/responses."""
-
-    type: str = "text"
-    json_schema: Format | None = None
+    json_schema: Options | None = None
     shape: dict[str, Any] | None = Field(default=None, alias="schema")
-
-
-class Options(Body):
-    """What the objects of a body may hold whose names differ by dialect."""
-
-    type: str | None = None
+    format: Options | None = None
     effort: str | None = None
-    format: Format | None = None
     include_usage: bool = False
     enable_thinking: bool | None = None
+
+
+Choice = Annotated[Options | None, BeforeValidator(lambda value: {"word": value} if isinstance(value, str) else value)]
 
 
 class StructuredOutputs(Body):
@@ -261,7 +245,7 @@ class Shaped(Asked):
 
     REFUSED = GRAMMARS
     n: Choices = 1
-    response_format: Format | None = None
+    response_format: Options | None = None
     json_schema: Schema | None = None
     guided_json: Schema | None = None
     guided_regex: str | None = None
@@ -282,7 +266,6 @@ class ChatBody(Shaped):
         "web_search_options": "nothing is searched for here",
     }
     messages: list[Part] = []
-    modalities: Texts = []
     logprobs: bool = False
     top_logprobs: Top = None
     reasoning_effort: str | None = None
@@ -325,7 +308,7 @@ class MessageBody(Asked):
     system: Content = []
     messages: list[Part] = []
     thinking: Options = Options()
-    output_format: Format | None = None
+    output_format: Options | None = None
     output_config: Options = Options()
 
 
@@ -346,7 +329,6 @@ class InfillBody(Asked):
     n_indent: Annotated[Whole, Field(ge=0, le=1000)] = 0
     t_max_predict_ms: Annotated[float, Field(ge=-1, le=10_000_000)] = 0
     response_fields: Texts = []
-    return_tokens: bool = False
 
 
 class TokenizeBody(Body):
@@ -355,4 +337,3 @@ class TokenizeBody(Body):
     content: str | None = None
     tokens: Any = None
     add_special: bool = False
-    with_pieces: bool = False

@@ -7,7 +7,6 @@ import logging
 import os
 import socket
 from collections.abc import Callable
-from contextlib import closing
 
 import uvicorn
 
@@ -19,7 +18,6 @@ from specdec_cli.serve.http.service import Service
 KEEP_ALIVE_SECONDS = 30
 # Replies end at once; this is for whoever does not take the end of one.
 ENDING_SECONDS = 1
-PROBE_SECONDS = 0.5
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -42,24 +40,10 @@ def listen(host: str, port: int) -> socket.socket:
 
 def _refused(host: str, port: int, error: OSError) -> SpecdecError:
     if error.errno == errno.EADDRINUSE:
-        who = "another specdec server" if _is_ours(host, port) else "another program"
-        return SpecdecError(f"port {port} of {host} is in use by {who}", f"take another: --port {port + 1}")
+        return SpecdecError(f"port {port} of {host} is in use by another program", f"take another: --port {port + 1}")
     if error.errno == errno.EACCES:
         return UsageError(f"port {port} may not be opened by this user", "take one from 1024 on: --port 8040")
     return UsageError(f"--host {host} is no address of this machine: {error.strerror}", "leave it out for 127.0.0.1")
-
-
-def _is_ours(host: str, port: int) -> bool:
-    """Whether a specdec server answers there."""
-    name = f"[{host}]" if ":" in host else host
-    ask = f"GET /health HTTP/1.1\r\nHost: {name}:{port}\r\nConnection: close\r\n\r\n"
-    try:
-        with closing(socket.create_connection((host, port), PROBE_SECONDS)) as probe:
-            probe.settimeout(PROBE_SECONDS)
-            probe.sendall(ask.encode())
-            return b'"server":"specdec"' in probe.recv(4096) + probe.recv(4096)
-    except OSError:
-        return False
 
 
 class Server(uvicorn.Server):

@@ -18,7 +18,7 @@ from specdec_cli.models.shape import json_rule
 from specdec_cli.request import Constraint
 from specdec_cli.serve.http.answer import ChatRequest
 from specdec_cli.serve.http.errors import HttpError, bad_field
-from specdec_cli.serve.http.schema import Asked, Tool, ToolChoice, required
+from specdec_cli.serve.http.schema import Asked, Tool, required
 from specdec_cli.serve.model import Model
 
 NO_PARAMETERS = {"type": "object", "properties": {}}
@@ -45,19 +45,9 @@ def openai_offer(body: Asked, nested: bool) -> Offer:
         if word not in ("none", "auto", "required", "any"):
             raise bad_field("tool_choice", f"{shown(word)} is none of none, auto, required, any")
         return choose(functions, "required" if word == "any" else word)  # any: Mistral's word
-    if choice.type is None:
-        raise bad_field("tool_choice.type", "it is missing, and function or allowed_tools is expected")
-    if choice.type == "function":
-        return choose(functions, "required", _name(choice, "tool_choice"))
-    if choice.type != "allowed_tools":
-        raise bad_field("tool_choice.type", f"{shown(choice.type)} is none of function, allowed_tools")
-    allowed = choice.allowed_tools or choice
-    names = [_name(one, f"tool_choice.tools[{place}]") for place, one in enumerate(allowed.tools)]
-    for name in names:
-        choose(functions, "auto", name)  # each must be known
-    if allowed.mode not in ("auto", "required"):
-        raise bad_field("tool_choice.mode", f"{shown(allowed.mode)} is none of auto, required")
-    return choose([one for one in functions if one["function"]["name"] in names], allowed.mode)
+    if choice.type != "function":
+        raise bad_field("tool_choice.type", f"{shown(choice.type)} is not function")
+    return choose(functions, "required", required((choice.function or choice).name, "tool_choice.name"))
 
 
 def anthropic_offer(body: Asked) -> Offer:
@@ -86,10 +76,6 @@ def choose(functions: Sequence[dict[str, Any]], choice: str, name: str | None = 
         raise bad_field("tool_choice", "a call is required, and there are no tools")
     must = (name,) if name is not None else known
     return Offer(tuple(functions), must if choice == "required" else None)
-
-
-def _name(named: ToolChoice, path: str) -> str:
-    return required((named.function or named).name, f"{path}.name")
 
 
 def _functions(tool: Tool, path: str, nested: bool) -> list[dict[str, Any]]:

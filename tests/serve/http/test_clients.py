@@ -11,7 +11,7 @@ from specdec_cli.request import Request
 
 pytestmark = pytest.mark.slow  # a model's own answers
 ASKED = [{"role": "user", "content": "Return the lines of a file."}]
-SETTINGS = [{"temperature": 0}, {"temperature": 0.8, "seed": 11}, {"temperature": 1.0, "seed": 5, "top_p": 0.9}]
+SETTINGS = [{"temperature": 0}, {"temperature": 1.0, "seed": 5, "top_p": 0.9}]
 
 
 @pytest.fixture(scope="module")
@@ -209,12 +209,6 @@ def test_a_list_of_prompts_is_a_list_of_answers_streamed_or_not(pair, gpt):
         gpt.completions.create(prompt=["a"] * 17, **asked)
 
 
-def test_no_tokens_at_all_only_read_the_prompt(gpt, claude):
-    found = gpt.completions.create(model="demo", prompt="def read(", max_tokens=0)
-    assert (found.choices[0].text, found.choices[0].finish_reason) == ("", "length")
-    assert claude.messages.create(model="demo", messages=ASKED, max_tokens=0).stop_reason == "max_tokens"
-
-
 def test_what_a_function_returned_is_read_as_far_as_it_is_text(pair, gpt, claude):
     """An agent that read a picture was refused then and in every later turn."""
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
@@ -254,12 +248,6 @@ def test_errors_arrive_as_the_clients_own_kinds(gpt, claude):
     with pytest.raises(openai.BadRequestError) as long:
         gpt.chat.completions.create(model="demo", messages=[{"role": "user", "content": "word " * 2000}])
     assert long.value.code == "context_length_exceeded"
-
-
-def test_the_models_are_listed_and_found(gpt):
-    (one,) = gpt.models.list().data
-    assert (one.id, one.object, one.created, one.owned_by) == ("demo", "model", 1_700_000_000, "specdec")
-    assert gpt.models.retrieve("demo").id == "demo"
 
 
 def test_a_prediction_changes_no_word_and_its_tokens_are_counted(pair, gpt):

@@ -41,7 +41,6 @@ def client(tooled):
         (CHAT, {"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format.json_schema.schema"),
         (CHAT, {"stop": ["a"] * 65}, "stop"),
         (CHAT, {"logit_bias": {"x": 1}}, "logit_bias"),
-        (CHAT, {"top_logprobs": 3}, "top_logprobs"),
         (CHAT, {"json_schema": {}, "regex": "a"}, "regex"),
         (TEXT, {"prompt": "a", "structured_outputs": {"grammar": "root ::= a"}}, "structured_outputs.grammar"),
         (TEXT, {"prompt": ["a"] * 9, "n": 2}, "prompt"),
@@ -81,7 +80,7 @@ def test_what_cannot_be_honoured_is_refused_by_name(client):
     refused = [
         *(("top_p", 2), ("n", 0), ("stop", 4), ("seed", 1.5), ("max_tokens", -2), ("grammar", 'root ::= "a"')),
         *(("guided_grammar", "start: /a/"), ("guided_json", "["), ("guided_regex", "("), ("functions", [{}])),
-        *(("logit_bias", {"99999": 1}), ("modalities", ["audio"]), ("messages", [])),
+        *(("logit_bias", {"99999": 1}), ("messages", [])),
         *(("prediction", {"type": "other"}), ("stream", "yes"), ("structured_outputs", {"grammar": "start: /a/"})),
     ]
     for field, value in refused:
