@@ -34,8 +34,8 @@ CLOSING_SECONDS = 30.0
 ENDING_SECONDS = 6.0
 # So long nobody must have asked for anything before conversations are written: each is written whole, at each pause.
 PAUSE_SECONDS = 30.0
-# Of a prompt that is read beside other jobs: they wait for one chunk at a time.
-SHARED_CHUNK_TOKENS = 128
+# While other jobs run, a chunk of a prompt takes about so long, and at first has so many tokens.
+SHARED_CHUNK_SECONDS, FIRST_CHUNK_TOKENS, LEAST_CHUNK_TOKENS = 0.5, 256, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,7 @@ class RunningJob:
 
     def __init__(self, handle: JobHandle, kept: Conversation, had_seconds: float = 0.0) -> None:
         self.handle, self.kept, self.had_seconds, self.last_seconds = handle, kept, had_seconds, 0.0
+        self._chunk_tokens, self._read_tokens = FIRST_CHUNK_TOKENS, 0
         job = handle.job
         self._events = kept.session.reply(job.prompt, job.request, lambda: handle.cancelled, raw=job.raw)
 
@@ -74,7 +75,7 @@ class RunningJob:
 
         Whatever happens in a turn, the job's client hears of it, and the thread lives on.
         """
-        self.kept.slot.target.most_chunk_tokens = None if alone else SHARED_CHUNK_TOKENS
+        self.kept.slot.target.most_chunk_tokens = None if alone else self._chunk_tokens
         began = self.kept.watch()
         try:
             with untrusted(unforeseen):
@@ -82,12 +83,21 @@ class RunningJob:
                     with self.kept.watch:
                         event = next(self._events)
                     self.last_seconds = self.kept.watch() - began
+                    if isinstance(event, Reading) and event.reader == "target":
+                        self._measure_chunk(event)
                     yield event
                     if isinstance(event, Reading | RoundDone | Finish):
                         break
         except SpecdecError as error:
             yield Failure(error.message, error.hint, error.exit_code)
         self.had_seconds += self.last_seconds
+
+    def _measure_chunk(self, event: Reading) -> None:
+        """The next chunk beside others: as many tokens, a power of two, as were read in the time that one may take."""
+        tokens, self._read_tokens = event.read_tokens - self._read_tokens, event.read_tokens
+        if tokens < event.read_tokens and self.last_seconds:  # of the first chunk it is not known where it began
+            within = int(tokens / self.last_seconds * SHARED_CHUNK_SECONDS)
+            self._chunk_tokens = max(1 << within.bit_length() >> 1, LEAST_CHUNK_TOKENS)
 
 
 class Scheduler:

@@ -8,7 +8,7 @@ from fakes.device import FakeDevice
 from fakes.serving import Client, ids, job, tiny_loaded
 from specdec_cli.engine import device
 from specdec_cli.events import Finish, Reading, RoundDone
-from specdec_cli.serve.scheduler import SHARED_CHUNK_TOKENS, Scheduler, SchedulerOptions
+from specdec_cli.serve.scheduler import FIRST_CHUNK_TOKENS, Scheduler, SchedulerOptions
 
 pytestmark = pytest.mark.slow
 
@@ -80,7 +80,7 @@ def test_a_prompt_that_comes_to_a_running_answer_is_read_in_short_chunks_and_hal
     rounds = [at for name, kind, at in seen if name == "first" and kind is RoundDone and came <= at <= first]
     longest = max(after - before for before, after in pairwise(rounds))
     reading = 2000 * TOKEN_SECONDS
-    assert longest < SHARED_CHUNK_TOKENS * TOKEN_SECONDS + 3 * STEP_SECONDS, (
+    assert longest < FIRST_CHUNK_TOKENS * TOKEN_SECONDS + 3 * STEP_SECONDS, (
         f"the answer stood still for {longest:.2f} s"
     )
     assert 1.7 * reading < first - came < 2.4 * reading
