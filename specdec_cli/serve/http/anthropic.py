@@ -34,7 +34,7 @@ def read(values: Mapping[str, Any], model: Model, count_only: bool = False) -> C
         body,
         model,
         "messages",
-        reading.request_of(body, model.base, model.vocab_size, constraint=constraint),
+        {"constraint": constraint},
         anthropic_offer(body),
         messages=_conversation(body),
         shape=field,

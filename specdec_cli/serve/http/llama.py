@@ -132,7 +132,7 @@ def read_infill(values: Mapping[str, Any], model: Model) -> ChatRequest:
         body,
         model,
         "infill",
-        reading.request_of(body, model.base, model.vocab_size, stop_tokens=stops),
+        {"stop_tokens": stops},
         text=filling.tokens,
         source="input_prefix",
         reusable_prefixes=filling.ends,

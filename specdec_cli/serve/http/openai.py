@@ -34,7 +34,7 @@ def read_chat(values: Mapping[str, Any], model: Model) -> ChatRequest:
         body,
         model,
         "chat/completions",
-        reading.request_of(body, model.base, model.vocab_size, constraint=constraint, logprobs=logprobs),
+        {"constraint": constraint, "logprobs": logprobs},
         openai_offer(body, nested=True),
         messages=messages_of(body),
         thinks=reading.thinks(body.chat_template_kwargs, body.reasoning_effort),
@@ -76,12 +76,11 @@ def read_text(values: Mapping[str, Any], model: Model) -> ChatRequest:
     (text, *others), prefixes, stops = _prompts(body, model)
     if body.n * (1 + len(others)) > MOST_CHOICES:
         raise bad_field("prompt", f"{body.n * (1 + len(others))} answers, and at most {MOST_CHOICES} are made at once")
-    more = {"constraint": constraint, "logprobs": body.logprobs, "stop_tokens": stops}
     return reading.chat_request(
         body,
         model,
         "completions",
-        reading.request_of(body, model.base, model.vocab_size, **more),
+        {"constraint": constraint, "logprobs": body.logprobs, "stop_tokens": stops},
         text=text,
         others=tuple(others),
         source="prompt",

@@ -37,12 +37,12 @@ PUNCTUATION = re.compile(f"[{re.escape(string.punctuation)}]")
 
 
 def chat_request(
-    body: Asked, model: Model, endpoint: str, request: Request | None = None, offer: Offer | None = None, **more: Any
+    body: Asked, model: Model, endpoint: str, request: Mapping[str, Any], offer: Offer | None = None, **more: Any
 ) -> ChatRequest:
-    """What `body` asks for: what dialects have in common, and `more`. Raises: HttpError."""
+    """What `body` asks for: what dialects have in common, and `more`; so of its request. Raises: HttpError."""
     choice, offer = body.tool_choice, offer or Offer()
     return ChatRequest(
-        request=request or request_of(body, model.base, model.vocab_size),
+        request=request_of(body, model.base, model.vocab_size, **request),
         tools=offer.functions,
         must_call=offer.must,
         one_call=not body.parallel_tool_calls or bool(choice and choice.disable_parallel_tool_use),

@@ -28,7 +28,7 @@ def read(values: Mapping[str, Any], model: Model) -> ChatRequest:
         body,
         model,
         "responses",
-        reading.request_of(body, model.base, model.vocab_size, constraint=constraint),
+        {"constraint": constraint},
         openai_offer(body, nested=False),
         messages=_conversation(body),
         source="input",
