@@ -32,22 +32,18 @@ class Offer:
     must: tuple[str, ...] | None = None
 
 
+# By dialect: words for how free the model is to call, `any` being Mistral's, too; the last one names a function.
+OPENAI = {"none": "none", "auto": "auto", "required": "required", "any": "required", "function": "required"}
+ANTHROPIC = {"none": "none", "auto": "auto", "any": "required", "tool": "required"}
+
+
 def openai_offer(body: Asked, nested: bool) -> Offer:
     """`tools` and `tool_choice` of OpenAI's dialects; `nested`: a function is inside its tool, as in chat/completions.
 
     Raises: HttpError for kinds of tools that are no functions.
     """
     tools = [(tool, f"tools[{place}]") for place, tool in enumerate(body.tools)]
-    functions = [one for tool, path in tools for one in _functions(tool, path, nested)]
-    choice = body.tool_choice
-    if choice is None or choice.word:
-        word = "auto" if choice is None else choice.word
-        if word not in ("none", "auto", "required", "any"):
-            raise bad_field("tool_choice", f"{shown(word)} is none of none, auto, required, any")
-        return choose(functions, "required" if word == "any" else word)  # any: Mistral's word
-    if choice.type != "function":
-        raise bad_field("tool_choice.type", f"{shown(choice.type)} is not function")
-    return choose(functions, "required", required((choice.function or choice).name, "tool_choice.name"))
+    return _offer(body, [one for tool, path in tools for one in _functions(tool, path, nested)], OPENAI)
 
 
 def anthropic_offer(body: Asked) -> Offer:
@@ -57,25 +53,25 @@ def anthropic_offer(body: Asked) -> Offer:
         if tool.type not in ("", "custom"):
             raise _unknown_kind(tool, f"tools[{place}]")
         functions.append(_function(tool, f"tools[{place}]"))
-    choice = body.tool_choice
-    kind = "auto" if choice is None or choice.type is None else choice.type
-    if kind not in ("auto", "any", "tool", "none"):
-        raise bad_field("tool_choice.type", f"{shown(kind)} is none of auto, any, tool, none")
-    name = required(choice.name, "tool_choice.name") if choice and kind == "tool" else None
-    return choose(functions, {"any": "required", "tool": "required"}.get(kind, kind), name)
+    return _offer(body, functions, ANTHROPIC)
 
 
-def choose(functions: Sequence[dict[str, Any]], choice: str, name: str | None = None) -> Offer:
-    """The offer under a choice: none, auto, required, or one function by `name`. Raises: HttpError."""
-    known = tuple(one["function"]["name"] for one in functions)
-    if choice == "none":
+def _offer(body: Asked, functions: Sequence[dict[str, Any]], words: Mapping[str, str]) -> Offer:
+    """The functions under the body's choice. Raises: HttpError."""
+    choice, known, name = body.tool_choice, tuple(one["function"]["name"] for one in functions), None
+    word = (choice and (choice.word or choice.type)) or "auto"
+    if word not in words:
+        raise bad_field("tool_choice", f"{shown(word)} is none of {', '.join(words)}")
+    if choice is not None and word == [*words][-1]:
+        name = required((choice.function or choice).name, "tool_choice.name")
+        if name not in known:
+            raise bad_field("tool_choice", f"{shown(name)} is none of the tools {', '.join(known) or '(none)'}")
+    if words[word] == "none":
         return Offer()
-    if name is not None and name not in known:
-        raise bad_field("tool_choice", f"{shown(name)} is none of the tools {', '.join(known) or '(none)'}")
-    if choice == "required" and not known:
+    if words[word] == "required" and not known:
         raise bad_field("tool_choice", "a call is required, and there are no tools")
     must = (name,) if name is not None else known
-    return Offer(tuple(functions), must if choice == "required" else None)
+    return Offer(tuple(functions), must if words[word] == "required" else None)
 
 
 def _functions(tool: Tool, path: str, nested: bool) -> list[dict[str, Any]]:

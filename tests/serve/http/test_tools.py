@@ -328,6 +328,6 @@ def test_what_cannot_be_enforced_is_refused_by_name(random_model):
     assert refused(tools=TOOLS, tool_choice="required", stop="}") == "stop"
     assert refused(tools=TOOLS, tool_choice={"type": "function", "function": {"name": "g"}}) == "tool_choice"
     assert refused(tool_choice="required") == "tool_choice"
-    assert refused(tools=TOOLS, tool_choice={"type": "allowed_tools", "tools": []}) == "tool_choice.type"
+    assert refused(tools=TOOLS, tool_choice={"type": "allowed_tools", "tools": []}) == "tool_choice"
     assert refused(tools=TOOLS, guided_regex="a+") == "tools"
     assert refused(response_format={"type": "json_schema", "json_schema": {"schema": endless}}) == "response_format"
