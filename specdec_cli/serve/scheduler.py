@@ -10,6 +10,7 @@ import gc
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 
 from specdec_cli.engine import device
@@ -128,6 +129,7 @@ class Scheduler:
         self._failure: SpecdecError | None = None
         self._loaded = threading.Event()
         self._totals, self._ended, self._failed, self._cancelled = ChatStats(), 0, 0, 0
+        self._counting = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="generation", daemon=True)
         self._thread.start()
         self._loaded.wait()
@@ -151,6 +153,8 @@ class Scheduler:
         """What it is doing and has done. A job's last event comes after its sums."""
         running, capacity, kept = self._running, self._capacity, tuple(self._conversations or ())
         need = sum(job_bytes(one.job, capacity) for one in running) if capacity else 0
+        with self._counting:
+            totals = deepcopy(self._totals)
         return SchedulerStatus(
             loaded=self._pair is not None,
             now=self._clock(),
@@ -160,7 +164,7 @@ class Scheduler:
             most_conversations=self.options.slots,
             cache_bytes=sum(one.nbytes for one in kept),
             budget_bytes=self._budget_bytes,
-            totals=self._totals,
+            totals=totals,
             jobs=self._ended,
             failed=self._failed,
             cancelled=self._cancelled,
@@ -321,7 +325,8 @@ class Scheduler:
         self._notify(handle, event)
 
     def _notify(self, handle: JobHandle, event: Event) -> None:
-        self._totals.fold(event)
+        with self._counting:
+            self._totals.fold(event)
         handle.notify(event, self._clock())
 
     def _end_cancelled(self) -> None:

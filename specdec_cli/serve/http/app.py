@@ -17,7 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from specdec_cli.errors import reason
-from specdec_cli.serve.http import anthropic, llama, openai, responses
+from specdec_cli.serve.http import anthropic, completions, llama, responses
 from specdec_cli.serve.http.access import Guard
 from specdec_cli.serve.http.errors import FAILED, HttpError
 from specdec_cli.serve.http.reply import Record, error_response, json_response
@@ -27,8 +27,8 @@ from specdec_cli.serve.model import Model
 
 # Each answers the addresses with and without /v1: clients differ in what they take for the base of a server.
 ANSWERS: dict[str, tuple[Read, Write]] = {
-    "/chat/completions": (openai.read_chat, openai.ChatDialect),
-    "/completions": (openai.read_text, openai.TextDialect),
+    "/chat/completions": (completions.read_chat, completions.ChatDialect),
+    "/completions": (completions.read_text, completions.TextDialect),
     "/responses": (responses.read, responses.ResponseDialect),
     "/messages": (anthropic.read, anthropic.BlockDialect),
     "/infill": (llama.read_infill, llama.InfillDialect),

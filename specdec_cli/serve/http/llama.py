@@ -9,9 +9,9 @@ from typing import Any
 from specdec_cli.models.fill import Gap
 from specdec_cli.serve.http import reading
 from specdec_cli.serve.http.answer import Answer, ChatRequest, Delta, LineLimits, TextDelta
+from specdec_cli.serve.http.completions import fill_in, messages_of, token_ids
 from specdec_cli.serve.http.dialect import Dialect, event, timings
 from specdec_cli.serve.http.errors import HttpError
-from specdec_cli.serve.http.openai import fill_in, messages_of, token_ids
 from specdec_cli.serve.http.schema import ChatBody, InfillBody, TokenizeBody, parse, required
 from specdec_cli.serve.http.tools import describe, openai_offer
 from specdec_cli.serve.job import SchedulerStatus
