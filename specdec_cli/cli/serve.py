@@ -1,33 +1,42 @@
-"""`specdec serve`: whatever can be refused is refused before any model is loaded."""
+"""`specdec serve`: whatever can be refused is refused before any model is loaded; and `--print-config`."""
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from specdec_cli.cli.command import grouped, ignore_broken_pipe
 from specdec_cli.cli.load import introduce_demo, load_session, resolve, without_reason
-from specdec_cli.cli.options import DraftLength, MaxContext, ModelOptions, Panel, Plain, StopRepetition, option
-from specdec_cli.cli.serve_options import NEVER, NO_KEY, AccessOptions, KeepOptions, PrintConfig, print_config
+from specdec_cli.cli.options import (
+    DraftLength,
+    MaxContext,
+    ModelOptions,
+    Panel,
+    Plain,
+    StopRepetition,
+    complete_from,
+    option,
+)
 from specdec_cli.errors import NotAvailable, UsageError
-from specdec_cli.kinds import DEFAULT_DRAFTER, K, drafter_at
-from specdec_cli.request import Request, parse_k
+from specdec_cli.kinds import DEFAULT_DRAFTER, DRAFTERS, drafter_at
+from specdec_cli.request import Request, one_name, parse_k, within
+from specdec_cli.serve.clients import CLIENTS, KEY, Connection, notes
 
 if TYPE_CHECKING:
     from specdec_cli.pairs.pair import Pair, Registry
     from specdec_cli.pairs.resolve import Resolved
-    from specdec_cli.serve.disk import Folder
-    from specdec_cli.serve.model import Model, Switch
-    from specdec_cli.serve.scheduler import Scheduler
+    from specdec_cli.serve.model import Switch
     from specdec_cli.session.session import LoadedPair
-    from specdec_cli.ui.serve.log import ServerLog
 
 app = typer.Typer()
 # A pair must fit with caches of so many tokens; what a longer conversation needs is looked at when it comes.
@@ -36,6 +45,134 @@ EXAMPLES = """[dim]Examples:[/dim]\n
 [dim]  specdec serve[/dim]\n
 [dim]  specdec serve -p qwen3-8b --port 9000[/dim]\n
 [dim]  SPECDEC_API_KEY=… specdec serve --host 0.0.0.0[/dim]"""
+NO_KEY = f"give one: --api-key-file FILE, or {KEY} in the environment"
+NEVER = ("0", "never")
+CONFIG = "--print-config"
+# What `serve.scheduler` takes where nothing is said; its import would load mlx.
+SLOTS, PARALLEL = 16, 2
+
+
+def _number(name: str, help: str, **more: Any) -> Any:
+    """An option for a whole number from 1 on."""
+    env = name.upper().replace("-", "_")
+    return option(metavar="N", env=env, callback=within(f"--{name}", 1), help=help, **more)
+
+
+@dataclass(frozen=True, slots=True)
+class AccessOptions:
+    """Where the server listens, and who may come in."""
+
+    host: Annotated[
+        str, option(metavar="ADDRESS", env="HOST", help="The interface; any but this machine's own needs a key.")
+    ] = "127.0.0.1"
+    port: Annotated[
+        int, option(metavar="N", env="PORT", callback=within("--port", 0, 65_535), help="The port; 0 takes a free one.")
+    ] = 8040
+    api_key_file: Annotated[
+        Path | None, option(metavar="FILE", help=f"A file with the key that clients must send; else {KEY}.")
+    ] = None
+    allow_origin: Annotated[
+        list[str] | None, option(metavar="URL", help="A web page that may use the server; repeatable.", advanced=True)
+    ] = None
+    allow_host: Annotated[
+        list[str] | None,
+        option(metavar="NAME[:PORT]", help="Another name that clients find it by; repeatable.", advanced=True),
+    ] = None
+
+    def key(self) -> str | None:
+        """The key, None where clients need none. Raises: UsageError for an empty or unreadable one."""
+        source, key = KEY, os.environ.get(KEY)
+        if self.api_key_file is not None:
+            source = f"--api-key-file {self.api_key_file}"
+            try:
+                key = self.api_key_file.read_text("utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+                raise UsageError(f"{source} cannot be read: {reason}", NO_KEY) from error
+        key = key and key.strip()
+        if key is not None and (not key or not key.isascii() or not key.isprintable()):
+            hint = "for example: openssl rand -hex 24"
+            raise UsageError(f"{source} holds no key: one line of ASCII is expected", hint)
+        return key
+
+    def origins(self) -> tuple[str, ...]:
+        """Raises: UsageError for what is no origin of a page."""
+        for origin in self.allow_origin or ():
+            if "://" not in origin or origin.count("/") != 2:
+                hint = "for example: --allow-origin http://localhost:3000"
+                raise UsageError(f"--allow-origin {origin} is no origin of a page", hint)
+        return tuple(self.allow_origin or ())
+
+    def hosts(self) -> tuple[str, ...]:
+        """Further names of the server. Raises: UsageError for what is none."""
+        for host in self.allow_host or ():
+            if not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[\w.-]+)(:\d{1,5})?", host, re.ASCII):
+                hint = "for example: --allow-host mac-studio.local"
+                raise UsageError(f"--allow-host {host} is no name of a machine", hint)
+        return tuple(host.lower() for host in self.allow_host or ())
+
+
+def require_key(host: str, hosts: Sequence[str], key: str | None) -> None:
+    """Raises: UsageError for an interface that others reach, or a name that others may have, without a key."""
+    from specdec_cli.serve.http.access import LOOPBACK, host_and_port, is_loopback
+
+    foreign = [] if is_loopback(host) else [f"--host {host}"]
+    foreign += [f"--allow-host {name}" for name in hosts if host_and_port(name)[0] not in LOOPBACK]
+    if key is None and foreign:
+        raise UsageError(f"{foreign[0]} lets other machines in, and there is no key", NO_KEY)
+
+
+@dataclass(frozen=True, slots=True)
+class KeepOptions:
+    """How many conversations are kept and served at once."""
+
+    slots: Annotated[int, _number("slots", "Conversations whose caches are kept.", advanced=True)] = SLOTS
+    cache_bytes: Annotated[
+        int | None,
+        _number(
+            *("cache-bytes", "Memory for the caches of kept conversations, in bytes."),
+            show_default="half of what the weights leave",
+            advanced=True,
+        ),
+    ] = None
+    cache_dir: Annotated[
+        Path | None, option(metavar="DIR", env="CACHE_DIR", help="Keep conversations there, beyond the server's end.")
+    ] = None
+    cache_dir_bytes: Annotated[
+        int | None,
+        _number(
+            "cache-dir-bytes", "Bytes of disk for --cache-dir.", show_default="four times --cache-bytes", advanced=True
+        ),
+    ] = None
+    parallel: Annotated[int, _number("parallel", "Answers whose rounds take turns; more wait.")] = PARALLEL
+    idle_unload: Annotated[
+        str, option(metavar="TIME", env="IDLE_UNLOAD", help="Idle time until the models are let go; never: they stay.")
+    ] = "10m"
+    switch: Annotated[
+        bool, option("--switch", help="A request may name any pair that is here; then that one is loaded instead.")
+    ] = False
+    log: Annotated[
+        Path | None, option(metavar="FILE", help="Write every prompt and answer to FILE, as JSON Lines.", advanced=True)
+    ] = None
+
+    def idle_seconds(self) -> float | None:
+        """Until idle models are let go; None keeps them. Raises: UsageError for no time."""
+        from specdec_cli.cli.bench_options import parse_seconds
+
+        return None if self.idle_unload in NEVER else parse_seconds("--idle-unload", self.idle_unload)
+
+
+PrintConfig = Annotated[
+    str | None,
+    option(
+        CONFIG,
+        metavar="CLIENT",
+        callback=lambda value: None if value is None else one_name(CONFIG, tuple(CLIENTS))(value),
+        help=f"Print what {', '.join(list(CLIENTS)[:-1])} or {list(CLIENTS)[-1]} must be told, and end.",
+        show_default=False,
+        autocompletion=complete_from(CLIENTS),
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +190,6 @@ class ServeDisplay:
 
         return self.panel is not False and not self.quiet and not self.plain and can_draw(sys.stderr)
 
-    def begin(self, stack: ExitStack, log: ServerLog, name: str, url: str, scheduler: Scheduler) -> None:
-        """What the demo is, if the pair `name` is that; and the panel, until `stack` ends."""
-        from specdec_cli.ui.suspension import no_echo
-
-        introduce_demo(name, shown=not self.quiet, plain=self.plain)
-        if self.draws:
-            stack.enter_context(no_echo(sys.stdin))
-            stack.enter_context(log.panel(name, url, scheduler))
-            stack.callback(scheduler.close)  # before the panel goes, whose sums are then those of all requests
-
 
 @app.command(short_help="Answer editors, agents and scripts over local HTTP.", epilog=EXAMPLES)
 @grouped
@@ -79,111 +206,62 @@ def serve(
     display: ServeDisplay,
 ) -> None:
     """Answer editors, agents and scripts: OpenAI's, Anthropic's and llama.cpp's protocols, closed to others."""
-    draft_length, idle_seconds = parse_k(k), idle(keep.idle_unload)
+    draft_length, idle_seconds = parse_k(k), keep.idle_seconds()
     key, origins, hosts = access.key(), access.origins(), access.hosts()
     require_key(access.host, hosts, key)
     ks = () if draft_length is None else (draft_length,)
     found = without_reason(resolve(models, ks))
     if config is not None:
-        print_config(config, found, access.host, access.port, key is not None, max_context, display.plain)
-        return
+        return print_config(config, found, access.host, access.port, key is not None, max_context, display.plain)
     with ExitStack() as stack:
         from specdec_cli.serve.disk import open_folder
         from specdec_cli.serve.http.access import AccessPolicy
         from specdec_cli.serve.http.server import Server, listen
         from specdec_cli.serve.http.service import Service
-        from specdec_cli.ui.serve.log import ServerLog
+        from specdec_cli.serve.model import Model
+        from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
+        from specdec_cli.ui.serve.log import ServerLog, words_file
         from specdec_cli.ui.serve.page import page_files
+        from specdec_cli.ui.suspension import no_echo
 
-        log = stack.enter_context(ServerLog(sys.stderr, display.quiet, display.plain, keep.log))
+        log = ServerLog(sys.stderr, display.quiet, display.plain, stack.enter_context(words_file(keep.log)))
         socket = stack.enter_context(closing(listen(access.host, access.port)))
         policy = AccessPolicy(socket.getsockname()[1], access.host, key, origins, hosts)
-        based = partial(base_request, k=draft_length, max_context=max_context, stop_repetition=stop_repetition)
-        load = Loader(models, display)
-        others = Others(found.pair.name, drafter_at(models.drafter, ks), based, load)
-        folder = None
+        folder, name, first = None, found.pair.name, list[Model]()
         if keep.cache_dir is not None:
-            folder = stack.enter_context(open_folder(keep.cache_dir, keep.cache_dir_bytes, log.note))
-        model, scheduler = build(partial(load, found), based(found), keep, idle_seconds, others.loaded, folder)
+            folder = stack.enter_context(open_folder(keep.cache_dir, keep.cache_dir_bytes, log.say))
+
+        def base(found: Resolved) -> Request:
+            """What every request starts from: the options, else the pair's own."""
+            pair, loops = found.pair, found.pair.stop_repetition if stop_repetition is None else stop_repetition
+            length = pair.k if draft_length is None else draft_length
+            return Request(k=length, drafter=found.drafter, max_context=max_context, stop_repetition=loops)
+
+        def load(found: Resolved) -> LoadedPair:
+            """The pair; a panel says itself that it is loaded again."""
+            shown = not display.quiet and not (first and display.draws)
+            return load_session(found, models, reserve_tokens=RESERVE_TOKENS, shown=shown, plain=display.plain).pair
+
+        def load_first() -> LoadedPair:
+            pair = load(found)
+            first[:] = [Model.of(pair, base(found), int(time.time()))]
+            return pair  # nobody else keeps it, or it could not be let go
+
+        others = Others(name, drafter_at(models.drafter, ks), base, load)
+        options = SchedulerOptions(
+            keep.parallel, slots=keep.slots, cache_bytes=keep.cache_bytes, idle_seconds=idle_seconds
+        )
+        scheduler = Scheduler(load_first, options, folder=folder, switch=others.loaded)
         stack.callback(scheduler.close)
-        display.begin(stack, log, found.pair.name, policy.url, scheduler)
+        introduce_demo(name, shown=not display.quiet, plain=display.plain)
+        if display.draws:
+            stack.enter_context(no_echo(sys.stdin))
+            stack.enter_context(log.panel(name, policy.url, scheduler.status))
+            stack.callback(scheduler.close)  # before the panel goes, whose sums are then those of all requests
         switch = others.switch() if keep.switch else None
-        service = Service(model, scheduler, policy, log.reply, page_files(), switch)
-        started = partial(log.started, found.pair.name, policy.url, key is not None)
-        Server(service, started).run([socket])
-
-
-def require_key(host: str, hosts: Sequence[str], key: str | None) -> None:
-    """Raises: UsageError for an interface that others reach, or a name that others may have, without a key."""
-    from specdec_cli.serve.http.access import LOOPBACK, host_and_port, is_loopback
-
-    if key is None and not is_loopback(host):
-        raise UsageError(f"--host {host} lets other machines in, and there is no key", NO_KEY)
-    for name in hosts:
-        if key is None and host_and_port(name)[0] not in LOOPBACK:
-            raise UsageError(f"--allow-host {name} lets other machines in, and there is no key", NO_KEY)
-
-
-def base_request(found: Resolved, k: K | None, max_context: int | None, stop_repetition: int | None) -> Request:
-    """What every request starts from: the options, else the pair's own."""
-    pair = found.pair
-    return Request(
-        k=pair.k if k is None else k,
-        drafter=found.drafter,
-        max_context=max_context,
-        stop_repetition=pair.stop_repetition if stop_repetition is None else stop_repetition,
-    )
-
-
-def idle(text: str) -> float | None:
-    """Seconds until idle models are let go; None keeps them. Raises: UsageError for no time."""
-    from specdec_cli.cli.bench_options import parse_seconds
-
-    return None if text in NEVER else parse_seconds("--idle-unload", text)
-
-
-@dataclass(slots=True)
-class Loader:
-    """Loads pairs, the first time and after every unloading, when a panel says so itself."""
-
-    models: ModelOptions
-    display: ServeDisplay
-    first: bool = True
-
-    def __call__(self, found: Resolved) -> LoadedPair:
-        """The pair. Raises: NotAvailable, Refused, DoesNotFit."""
-        shown = not self.display.quiet and (self.first or not self.display.draws)
-        self.first = False
-        return load_session(
-            found, self.models, reserve_tokens=RESERVE_TOKENS, shown=shown, plain=self.display.plain
-        ).pair
-
-
-def build(
-    load: Callable[[], LoadedPair],
-    base: Request,
-    options: KeepOptions,
-    idle_seconds: float | None,
-    switch: Callable[[str], LoadedPair],
-    folder: Folder | None = None,
-) -> tuple[Model, Scheduler]:
-    """The pair's facts, and the scheduler that owns the pair: nobody else keeps it, or it could not be unloaded."""
-    from specdec_cli.serve.model import Model
-    from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
-
-    facts: list[Model] = []
-    since = int(time.time())
-
-    def load_and_note() -> LoadedPair:
-        pair = load()
-        facts[:] = [Model.of(pair, base, since)]
-        return pair
-
-    wanted = SchedulerOptions(
-        options.parallel, slots=options.slots, cache_bytes=options.cache_bytes, idle_seconds=idle_seconds
-    )
-    scheduler = Scheduler(load_and_note, wanted, folder=folder, switch=switch)
-    return facts[0], scheduler
+        service = Service(first[0], scheduler, policy, log.reply, page_files(), switch)
+        Server(service, partial(log.started, name, policy.url, key is not None)).run([socket])
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,3 +306,25 @@ def _registry() -> Registry:
         return registry()
     except UsageError as error:
         raise NotAvailable(error.message, error.hint) from error
+
+
+def print_config(
+    name: str, found: Resolved, host: str, port: int, wants_key: bool, max_context: int | None, plain: bool
+) -> None:
+    """Settings of the client `name` for this pair at that address, on stdout; no weight is read.
+
+    Raises: NotAvailable, Refused, UsageError.
+    """
+    from specdec_cli.serve.http.access import AccessPolicy
+    from specdec_cli.session.load import pair_facts
+    from specdec_cli.ui.display import print_notice
+
+    if port == 0:
+        raise UsageError(f"{CONFIG} {name} needs the port that clients will find", "for example: --port 8040")
+    facts = pair_facts(found.pair, DRAFTERS[found.drafter])
+    limits = [limit for limit in (facts.context_limit, max_context) if limit is not None]
+    tools = facts.tokenizer.call_marks is not None
+    to = Connection(AccessPolicy(port, host).url, found.pair.name, min(limits, default=None), wants_key, tools)
+    for note in notes(name, to):
+        print_notice(sys.stderr, note, plain)
+    typer.echo(CLIENTS[name].write(to))

@@ -23,8 +23,10 @@ AGENT_TOKENS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A server's address, the model's name and its context in tokens; whether a key is needed, and whether functions
-    can be called."""
+    """A server's address, the model's name and context (tokens); whether it wants a key, and functions can be called.
+
+    `tokens` is the context or a usual one, `answer_tokens` the longest answer to ask for: a quarter of that.
+    """
 
     url: str
     model: str
@@ -34,12 +36,10 @@ class Connection:
 
     @property
     def tokens(self) -> int:
-        """Its context, or a usual one."""
         return self.context or USUAL_CONTEXT
 
     @property
     def answer_tokens(self) -> int:
-        """The longest answer to ask for: a quarter of the context."""
         return max(1, min(MOST_ANSWER, self.tokens // 4))
 
     def key(self, held: str) -> str:
@@ -61,11 +61,12 @@ class Client:
     warning: str = ""
 
 
+# A string of JSON is one of TOML and of YAML, too.
 def codex(to: Connection) -> str:
     """TOML. Codex speaks /v1/responses alone, and offers a search that only OpenAI's servers can do."""
-    lines = [f"model = {_quoted(to.model)}", 'model_provider = "specdec"', f"model_context_window = {to.tokens}"]
+    lines = [f"model = {json.dumps(to.model)}", 'model_provider = "specdec"', f"model_context_window = {to.tokens}"]
     lines += ['web_search = "disabled"']
-    lines += ["", "[model_providers.specdec]", 'name = "specdec"', f"base_url = {_quoted(to.url + '/v1')}"]
+    lines += ["", "[model_providers.specdec]", 'name = "specdec"', f"base_url = {json.dumps(to.url + '/v1')}"]
     lines += ['wire_api = "responses"', *([f'env_key = "{KEY}"'] if to.wants_key else [])]
     return "\n".join(lines)
 
@@ -93,14 +94,18 @@ def opencode(to: Connection) -> str:
     }
     name = f"specdec/{to.model}"
     found = {"model": name, "small_model": name, "provider": {"specdec": provider}}
-    return _json({"$schema": "https://opencode.ai/config.json", **found})
+    return json.dumps({"$schema": "https://opencode.ai/config.json", **found}, indent=2)
 
 
 def continue_(to: Connection) -> str:
     """YAML."""
-    lines = ["name: specdec", "version: 1.0.0", "schema: v1", "models:", f"  - name: {_quoted(to.model)}"]
-    lines += ["    provider: openai", f"    model: {_quoted(to.model)}", f"    apiBase: {_quoted(to.url + '/v1')}"]
-    lines += [f"    apiKey: {_quoted(to.key('${{ secrets.' + KEY + ' }}'))}", "    roles: [chat, edit, apply]"]
+    lines = ["name: specdec", "version: 1.0.0", "schema: v1", "models:", f"  - name: {json.dumps(to.model)}"]
+    lines += [
+        "    provider: openai",
+        f"    model: {json.dumps(to.model)}",
+        f"    apiBase: {json.dumps(to.url + '/v1')}",
+    ]
+    lines += [f"    apiKey: {json.dumps(to.key('${{ secrets.' + KEY + ' }}'))}", "    roles: [chat, edit, apply]"]
     lines += ["    capabilities: [tool_use]"] if to.tools else []
     options = {"contextLength": to.tokens, "maxTokens": to.answer_tokens}
     lines += ["    defaultCompletionOptions:", *(f"      {name}: {value}" for name, value in options.items())]
@@ -114,7 +119,8 @@ def zed(to: Connection) -> str:
     model |= {"max_output_tokens": to.answer_tokens, "capabilities": able}
     provider = {"api_url": f"{to.url}/v1", "available_models": [model]}
     default = {"provider": "specdec", "model": to.model}
-    return _json({"language_models": {"openai_compatible": {"specdec": provider}}, "agent": {"default_model": default}})
+    models = {"openai_compatible": {"specdec": provider}}
+    return json.dumps({"language_models": models, "agent": {"default_model": default}}, indent=2)
 
 
 def aider(to: Connection) -> str:
@@ -126,8 +132,8 @@ def aider(to: Connection) -> str:
 
 def llm(to: Connection) -> str:
     """YAML: an entry of a list. A key is one that llm itself keeps."""
-    lines = [f"- model_id: {_quoted(to.model)}", f"  model_name: {_quoted(to.model)}"]
-    lines += [f"  api_base: {_quoted(to.url + '/v1')}", *(["  api_key_name: specdec"] if to.wants_key else [])]
+    lines = [f"- model_id: {json.dumps(to.model)}", f"  model_name: {json.dumps(to.model)}"]
+    lines += [f"  api_base: {json.dumps(to.url + '/v1')}", *(["  api_key_name: specdec"] if to.wants_key else [])]
     lines += ["  supports_schema: true", *(["  supports_tools: true"] if to.tools else [])]
     return "\n".join(lines)
 
@@ -173,12 +179,3 @@ def _exports(values: Mapping[str, str], key_name: str, to: Connection) -> str:
     lines = [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
     key = '"$' + KEY + '"'
     return "\n".join([lines[0], f"export {key_name}={to.key(key)}", *lines[1:]])
-
-
-def _quoted(text: str) -> str:
-    """A string as JSON, TOML and YAML alike write it."""
-    return json.dumps(text)
-
-
-def _json(values: Mapping[str, object]) -> str:
-    return json.dumps(values, indent=2)

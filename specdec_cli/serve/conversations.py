@@ -6,15 +6,11 @@ away, and one that is in use is never shared. All sizes in bytes.
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from specdec_cli.engine.pipeline import Clock
-from specdec_cli.engine.stored import Unusable
 from specdec_cli.errors import SpecdecError, untrusted
 from specdec_cli.serve.disk import LEAST_GAIN, Folder
 from specdec_cli.serve.job import Job
@@ -24,24 +20,16 @@ from specdec_cli.session.slot import Slot
 
 # Templates end a prompt with the opening of an answer, and may write it otherwise once the answer is there.
 OPENING_TOKENS = 8
-# What a file says of a conversation beside its tokens.
-FACTS = ("conversation_id", "system_tokens", "goes_on_at", "prefix_only")
 # A shorter prefix is not worth a copy.
 SHORTEST_COPY = 16
-# A conversation grows with every turn, and is written whole: on average so much a second at most, until it is time to
-# end. A disk of a laptop bears that for years.
-BYTES_A_SECOND = 10 << 20
-# After a disk that was full.
-RETRY_SECONDS = 300.0
 
 
 @dataclass(slots=True, eq=False)
 class Conversation:
     """One slot of caches, its session and that one's clock.
 
-    `system_tokens` is the prefix that other conversations probably begin with.
     `goes_on_at`: a prompt that shares so many tokens continues this conversation; others only begin like it.
-    `prefix_only`: nothing but such a prefix is left. `name` is that of its file, `written` whether that holds it all.
+    `written`: since its last use it was put into the folder.
     """
 
     session: Session
@@ -50,16 +38,8 @@ class Conversation:
     nbytes: int = 0
     used_at: float = 0.0
     busy: bool = False
-    system_tokens: int = 0
     goes_on_at: int = 0
-    prefix_only: bool = False
-    name: str = field(default_factory=lambda: secrets.token_hex(8))
     written: bool = False
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What its file says of it beside its tokens."""
-        return {name: getattr(self, name) for name in FACTS}
 
     @property
     def slot(self) -> Slot:
@@ -72,7 +52,11 @@ class Conversation:
 
 
 class Conversations:
-    """At most `most` conversations in `budget_bytes`, those in use included; the least recently used go first."""
+    """At most `most` conversations in `budget_bytes`, those in use included; the least recently used go first.
+
+    `begin` makes one of a slot, None being a new one. A slot keeps so many `snapshots`. What is no longer in memory may
+    come from `folder`.
+    """
 
     def __init__(
         self,
@@ -82,15 +66,9 @@ class Conversations:
         snapshots: int,
         clock: Clock = time.perf_counter,
         folder: Folder | None = None,
-        meanwhile: Callable[[], None] = lambda: None,
     ) -> None:
-        """`begin` makes one of a slot, None being a new one. A slot keeps so many `snapshots`.
-
-        What is no longer in memory may come from `folder`, a piece a step with a `meanwhile` after each, which may give
-        conversations back.
-        """
         self._begin, self._budget_bytes, self._most = begin, budget_bytes, most
-        self._snapshots, self._clock, self._folder, self._meanwhile = snapshots, clock, folder, meanwhile
+        self._snapshots, self._clock, self._folder = snapshots, clock, folder
         self._kept: list[Conversation] = []
 
     def __iter__(self) -> Iterator[Conversation]:
@@ -103,20 +81,17 @@ class Conversations:
 
     def take(self, job: Job) -> Conversation:
         """The one in which `job` has the least to read, in use from now on."""
-        prompt, identity = list(job.prompt), job.conversation_id
-        read = self._read_back(prompt, identity, self._nearest(prompt, identity)[1]) if self._folder else None
-        found, reach = (read, read.slot.reach(prompt)) if read else self._nearest(prompt, identity)
+        prompt, identity, ends = list(job.prompt), job.conversation_id, job.reusable_prefixes
+        found = self._read_back(prompt, identity, self._nearest(prompt, identity)[1])
         if found is None:
-            found = self._add(None)
-        elif found.busy or not self._continues(found, prompt, identity):
-            found = self._add(found.slot.copy(reach) if reach >= SHORTEST_COPY else None)
-            if read is not None:
-                self._kept.remove(read)  # its file goes on
-        found.busy, found.prefix_only, found.written, found.used_at = True, False, False, self._clock()
+            near, reach = self._nearest(prompt, identity)
+            if near and not near.busy and self._continues(near, prompt, identity):
+                found = near
+            else:
+                found = self._keep(self._begin(near.slot.copy(reach) if near and reach >= SHORTEST_COPY else None))
+        found.busy, found.written, found.used_at = True, False, self._clock()
         found.conversation_id = identity or found.conversation_id
-        ends = job.reusable_prefixes
-        found.system_tokens = ends[0] if ends else 0
-        found.goes_on_at = ends[-1] if len(ends) > 1 else (found.system_tokens + len(prompt)) // 2
+        found.goes_on_at = ends[-1] if len(ends) > 1 else ((ends[0] if ends else 0) + len(prompt)) // 2
         found.slot.mark(prompt, ends, self._snapshots)
         self.fit(self._budget_bytes)
         return found
@@ -131,46 +106,30 @@ class Conversations:
         self._kept.remove(kept)
 
     def fit(self, budget_bytes: int) -> None:
-        """Drop what nobody uses until the rest is within the budget: conversations, then prefixes, the newest last."""
-        while self.nbytes > budget_bytes or self._conversations() > self._most:
-            idle = [kept for kept in self._kept if not kept.busy]
-            if not idle:
-                return
-            newest = max(idle, key=lambda kept: kept.used_at)
-            self._drop(min(idle, key=lambda kept: (kept is newest, kept.prefix_only, kept.used_at)))
+        """Drop what nobody uses, the newest last, until the rest is within the budget."""
+        idle = sorted((kept for kept in self._kept if not kept.busy), key=lambda kept: kept.used_at)
+        while idle and (self.nbytes > budget_bytes or len(self._kept) > self._most):
+            self._kept.remove(idle.pop(0))
 
     def save(self, stopped: Callable[[], bool]) -> bool:
-        """Write what the folder does not hold, the last used first, until `stopped`; whether it came to its end."""
+        """Write what the folder does not hold, the last used first, until `stopped`; whether it came to its end.
+
+        What cannot be written is not tried again before it was used again.
+        """
         for kept in sorted(self._kept, key=lambda kept: -kept.used_at):
             if kept.busy or kept.written or kept.length < LEAST_GAIN or self._folder is None:
                 continue
-            if self._folder.holds(list(kept.slot.tokens)):
-                kept.written = True
-            elif not self._save(self._folder, kept, stopped):
+            if stopped():
                 return False
+            kept.written = True
+            if not self._folder.holds(list(kept.slot.tokens)):
+                used_at = time.time() - (self._clock() - kept.used_at)
+                try:
+                    with untrusted(lambda reason: SpecdecError(reason, "")):
+                        self._folder.write(kept.slot, kept.conversation_id, used_at)
+                except SpecdecError as error:
+                    self._folder.note_failure(error.message)
         return True
-
-    def _save(self, folder: Folder, kept: Conversation, stopped: Callable[[], bool]) -> bool:
-        """Whether it came to its end, good or bad."""
-        began = self._clock()
-        used_at = time.time() - (began - kept.used_at)
-        try:
-            with untrusted(not_written), closing(folder.write(kept.name, kept.slot, kept.facts, used_at)) as pieces:
-                for _ in pieces:
-                    if stopped():
-                        return False
-        except SpecdecError as error:
-            # What cannot be kept is not tried again, what had no room is.
-            kept.written = isinstance(error.__cause__, Unusable)
-            folder.next_at = began + (0.0 if kept.written else RETRY_SECONDS)
-            folder.note_failure(error.message)
-            return True
-        kept.written = True
-        folder.next_at = max(folder.next_at, began) + kept.nbytes / BYTES_A_SECOND
-        return True
-
-    def _conversations(self) -> int:
-        return sum(not kept.prefix_only for kept in self._kept)
 
     def _nearest(self, prompt: Sequence[int], identity: str | None) -> tuple[Conversation | None, int]:
         """Who has read the most of `prompt` that can be returned to; between equals the one of that id, idle, new."""
@@ -179,8 +138,8 @@ class Conversations:
             same = identity is not None and kept.conversation_id == identity
             return kept.slot.reach(prompt), same, not kept.busy, kept.used_at
 
-        ranked = [(rank(kept), kept) for kept in self._kept]
-        (reach, *_), best = max(ranked, key=lambda pair: pair[0], default=((0,), None))
+        best = max(self._kept, key=rank, default=None)
+        reach = best.slot.reach(prompt) if best else 0
         return (best, reach) if reach else (None, 0)
 
     def _read_back(self, prompt: Sequence[int], identity: str | None, reach: int) -> Conversation | None:
@@ -190,41 +149,16 @@ class Conversations:
             if self.nbytes + entry.nbytes > self._budget_bytes:
                 return None
             kept = self._begin(None)
-            if self._folder.restore(entry, kept.slot, self._meanwhile):
-                for name in FACTS:
-                    setattr(kept, name, entry.facts[name])
-                if all(entry.name != other.name for other in self._kept):
-                    kept.name = entry.name
+            if self._folder.restore(entry, kept.slot):
                 return self._keep(kept)
         return None
 
     def _continues(self, kept: Conversation, prompt: Sequence[int], identity: str | None) -> bool:
         """Whether `prompt` goes on with this conversation, whose last answer it may leave out or change."""
-        if kept.prefix_only or (identity is not None and kept.conversation_id == identity):
-            return True
-        return kept.slot.shared(prompt) >= kept.goes_on_at - OPENING_TOKENS
-
-    def _add(self, slot: Slot | None) -> Conversation:
-        return self._keep(self._begin(slot))
+        same = identity is not None and kept.conversation_id == identity
+        return same or kept.slot.shared(prompt) >= kept.goes_on_at - OPENING_TOKENS
 
     def _keep(self, kept: Conversation) -> Conversation:
         kept.nbytes, kept.used_at = kept.slot.nbytes, self._clock()
         self._kept.append(kept)
         return kept
-
-    def _drop(self, kept: Conversation) -> None:
-        """Leave its system prefix, if it has one that nobody else holds."""
-        self._kept.remove(kept)
-        length = kept.system_tokens
-        prefix = list(kept.slot.tokens[:length])
-        if kept.prefix_only or not prefix or any(list(other.slot.tokens[:length]) == prefix for other in self._kept):
-            return
-        slot = kept.slot.copy(length)
-        if slot.tokens:
-            left = self._add(slot)
-            left.used_at, left.prefix_only, left.system_tokens = kept.used_at, True, length
-
-
-def not_written(reason: str) -> SpecdecError:
-    """Why a conversation is not in the folder."""
-    return SpecdecError(reason, "free space, or give another folder: --cache-dir DIR")

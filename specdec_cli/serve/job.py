@@ -1,20 +1,25 @@
-"""One generation that a client asked for, and whether there is room for it (pure).
+"""One generation that a client asked for: what is known of it, where it waits, and why it may be refused (pure).
 
 Protocols know jobs, handles and events alone; the scheduler knows nothing of HTTP.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
-from specdec_cli.errors import DoesNotFit, SpecdecError, UsageError
-from specdec_cli.events import Event
+from specdec_cli.errors import DoesNotFit, SpecdecError, UsageError, untrusted
+from specdec_cli.events import Event, Prefill, Reading, RoundDone
 from specdec_cli.request import Request
-from specdec_cli.session.capacity import Capacity
+from specdec_cli.stats import ChatStats, Stats
 
 Deliver = Callable[[Event], None]
 """Takes a job's events, from another thread; the last one is a Finish or a Failure."""
+# What one row of a wide terminal can show.
+MOST_ROUNDS = 32
+# Longest wait that a client is told; and what a job takes, before one was seen.
+MOST_RETRY_SECONDS, FIRST_JOB_SECONDS = 60, 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,49 +50,146 @@ class Busy(SpecdecError):
         self.retry_seconds = retry_seconds
 
 
-class TooLong(SpecdecError):
+class TooLong(UsageError):
     """The prompt does not fit into the context (HTTP 400, "prompt is too long")."""
 
-    exit_code = UsageError.exit_code
 
-
-class TooLarge(SpecdecError):
+class TooLarge(DoesNotFit):
     """Its caches do not fit into the memory (HTTP 413)."""
 
-    exit_code = DoesNotFit.exit_code
 
+class JobHandle:
+    """A job that was taken on, and what is known of it. `came_at` is the clock when it came.
 
-def require_room(job: Job, capacity: Capacity) -> None:
-    """Refuse a job before anything is allocated for it.
-
-    Raises: TooLong for the context, TooLarge for the memory, were it to run alone.
+    `read_tokens` of the prompt were read and `cached_tokens` reused. `reading` is the last chunk of a text that is
+    being read now, `rounds` are the newest ones, newest last; `stats` counts all.
     """
-    prompt, limit = len(job.prompt), capacity.context_limit(job.request)
-    if limit is not None and prompt >= limit:
-        raise TooLong(
-            f"prompt is too long: {prompt} tokens > {limit - 1} maximum",
-            "shorten the conversation, or serve a pair with a longer context",
-        )
-    need = capacity.weight_bytes + job_bytes(job, capacity)
-    if need > capacity.limit_bytes:
-        raise TooLarge(
-            f"{most_tokens(job, capacity)} tokens of prompt and answer need {need / 1e9:.2f} GB with the models; "
-            f"{capacity.limit_bytes / 1e9:.2f} GB are usable",
-            f"ask for a shorter answer (max_tokens), or shorten the prompt; {capacity.relief}",
-        )
+
+    def __init__(self, job: Job, deliver: Deliver, came_at: float) -> None:
+        self.job, self.came_at, self._deliver = job, came_at, deliver
+        self.cancelled = False
+        self.read_tokens = self.cached_tokens = 0
+        self.reading: Reading | None = None
+        self.rounds: tuple[RoundDone, ...] = ()
+        self.stats = Stats()
+        self._first_at = came_at
+
+    @property
+    def is_read(self) -> bool:
+        """Whether all of its prompt was read."""
+        return self.read_tokens + self.cached_tokens == len(self.job.prompt)
+
+    def tokens_per_second(self, now: float) -> float | None:
+        """What its client sees, from the first token on; None before the second."""
+        tokens, seconds = self.stats.emitted_tokens, now - self._first_at
+        return (tokens - 1) / seconds if seconds and tokens > 1 else None
+
+    def cancel(self) -> None:
+        """Nobody waits for it any more: it ends before its next round, or its next chunk of the prompt."""
+        self.cancelled = True
+
+    def notify(self, event: Event, now: float) -> None:
+        """Count `event` and hand it on. A client that cannot take it is gone, which cancels the job."""
+        match event:
+            case Reading():
+                self.reading = event
+                if event.reader == "target":
+                    self.read_tokens = event.read_tokens
+            case Prefill():
+                self.reading, self.cached_tokens = None, event.cached_tokens
+                self.read_tokens = max(event.prompt_tokens - event.cached_tokens, 0)
+            case RoundDone():
+                self._first_at = self._first_at if self.rounds else now
+                self.reading, self.rounds = None, (*self.rounds[1 - MOST_ROUNDS :], event)
+                self.stats.fold(event.round)
+        try:
+            with untrusted(unforeseen):
+                self._deliver(event)
+        except SpecdecError:
+            self.cancelled = True
 
 
-def most_tokens(job: Job, capacity: Capacity) -> int:
-    """Tokens that prompt and answer have at most."""
-    tokens, limit = len(job.prompt) + job.request.max_tokens, capacity.context_limit(job.request)
-    return tokens if limit is None else min(tokens, limit)
+def unforeseen(reason: str) -> SpecdecError:
+    """What nobody foresaw, as a person reads it."""
+    return SpecdecError(f"the request failed: {reason}", "try again; specdec doctor --selftest checks the device")
 
 
-def job_bytes(job: Job, capacity: Capacity) -> int:
-    """Bytes of its caches once it is done."""
-    return capacity.cache_bytes(most_tokens(job, capacity))
+class Queue:
+    """At most `most` jobs wait; `close` lets nobody in any more."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._job_seconds = most, FIRST_JOB_SECONDS
+        self._changed = threading.Condition()
+        self._waiting: list[JobHandle] = []
+        self.closed = False
+
+    def put(self, handle: JobHandle) -> None:
+        """Raises: Busy if it is full or closed."""
+        with self._changed:
+            if self.closed:
+                raise Busy("the server is stopping", "try again once it runs", MOST_RETRY_SECONDS)
+            if len(self._waiting) >= self._most:
+                # A place is likely to be free once the next job was done.
+                seconds = max(1, min(round(self._job_seconds), MOST_RETRY_SECONDS))
+                message = f"{len(self._waiting)} requests wait already, and {self._most} may"
+                raise Busy(message, "try again later", seconds)
+            self._waiting.append(handle)
+            self._changed.notify_all()
+
+    def take(self, may_begin: Callable[[JobHandle], bool]) -> JobHandle | None:
+        """The next job if it `may_begin` now; it waits no longer, and nobody overtakes it."""
+        with self._changed:
+            ready = self._waiting and may_begin(self._waiting[0])
+            return self._waiting.pop(0) if ready else None
+
+    def take_cancelled(self) -> list[JobHandle]:
+        """The jobs that nobody waits for any more, or all of them once the queue is closed."""
+        with self._changed:
+            gone = [handle for handle in self._waiting if handle.cancelled or self.closed]
+            self._waiting = [handle for handle in self._waiting if handle not in gone]
+        return gone
+
+    def wait(self, seconds: float | None) -> bool:
+        """Until a job waits or the queue is closed, `seconds` at most; whether that was so."""
+        with self._changed:
+            return self._changed.wait_for(lambda: bool(self._waiting) or self.closed, seconds)
+
+    def waiting(self) -> tuple[JobHandle, ...]:
+        """All that wait, the next one first."""
+        with self._changed:
+            return tuple(self._waiting)
+
+    def note_seconds(self, seconds: float) -> None:
+        """A job was done in so many seconds."""
+        self._job_seconds += (seconds - self._job_seconds) / 8
+
+    def close(self) -> None:
+        """Nobody comes in, and `wait` returns."""
+        with self._changed:
+            self.closed = True
+            self._changed.notify_all()
 
 
-def room_beside(jobs: Sequence[Job], capacity: Capacity) -> int:
-    """Bytes that are left beside the weights and all `jobs`, once they are done."""
-    return capacity.limit_bytes - capacity.weight_bytes - sum(job_bytes(job, capacity) for job in jobs)
+@dataclass(frozen=True, slots=True)
+class SchedulerStatus:
+    """What a scheduler is doing at `now`, and the sums since it began: jobs that ended, `totals` of their events.
+
+    `loaded`: whether the models are in memory. `pair` is the one that is there or was last, empty for the first.
+    `conversations` of `most_conversations` are kept, in `cache_bytes` of `budget_bytes`. `warning` says that the jobs
+    that run will take most of the memory.
+    """
+
+    loaded: bool = True
+    now: float = 0.0
+    running: tuple[JobHandle, ...] = ()
+    waiting: tuple[JobHandle, ...] = ()
+    conversations: int = 0
+    most_conversations: int = 1
+    cache_bytes: int = 0
+    budget_bytes: int = 0
+    totals: ChatStats = field(default_factory=ChatStats)
+    jobs: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    pair: str = ""
+    warning: str = ""

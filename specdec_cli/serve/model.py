@@ -8,12 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.errors import UsageError
 from specdec_cli.kinds import DRAFTERS
-from specdec_cli.models.fill import Fill
-from specdec_cli.models.text import Thinking
 from specdec_cli.models.tokenizer import Between, Message, Tokenizer, unwatched
-from specdec_cli.models.tool_calls import ToolCall
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
 from specdec_cli.session.load import PairFacts, pair_facts
@@ -41,36 +39,22 @@ class Model:
     base: Request = field(default_factory=Request)
     since: int = 0
     pair: str = ""
-    _fill: list[Fill | None] = field(default_factory=list, repr=False, compare=False)
 
     @classmethod
     def of(cls, pair: LoadedPair, base: Request, since: int) -> Model:
         """The same of a pair that is loaded."""
-        slot = pair.first
-        limits = [slot.target.context_limit, slot.draft.context_limit if slot.draft else None, base.max_context]
-        return cls._named(pair.pair.name, pair.names, limits, pair.tokenizer, slot.target.vocab_size, base, since)
+        target, draft = pair.first.target, pair.first.draft
+        limits = [model.context_limit for model in (target, draft) if model and model.context_limit]
+        facts = PairFacts(pair.names, pair.tokenizer, target.vocab_size, min(limits, default=None))
+        return cls.of_facts(pair.pair.name, facts, base, since)
 
     @classmethod
     def of_facts(cls, name: str, facts: PairFacts, base: Request, since: int) -> Model:
-        """The same of another pair, of which no weight was read."""
-        limits = [facts.context_limit, base.max_context]
-        model = cls._named(name, facts.names, limits, facts.tokenizer, facts.vocab_size, base, since)
-        return replace(model, pair=name)
-
-    @classmethod
-    def _named(
-        cls,
-        name: str,
-        names: tuple[str, str | None],
-        limits: Sequence[int | None],
-        tokenizer: Tokenizer,
-        vocab_size: int,
-        base: Request,
-        since: int,
-    ) -> Model:
-        limit = min((limit for limit in limits if limit is not None), default=None)
-        target, draft = public_name(names[0]), names[1] and public_name(names[1])
-        return cls(public_name(name), target, draft, tokenizer, vocab_size, limit, base, since)
+        """The same of a pair of which no weight was read."""
+        target, draft = facts.names
+        limit = min((limit for limit in (facts.context_limit, base.max_context) if limit is not None), default=None)
+        names = public_name(name), public_name(target), draft and public_name(draft)
+        return cls(*names, facts.tokenizer, facts.vocab_size, limit, base, since)
 
     def answers_to(self, name: str | None) -> bool:
         """Whether a request for the model `name` is for this one."""
@@ -107,24 +91,10 @@ class Model:
         found: set[int] = set()
         for other in others if self.tokenizer.has_template else ():
             try:
-                found.add(_common(prompt, self.prompt(other, thinks, tools, between)))
+                found.add(common_prefix(prompt, self.prompt(other, thinks, tools, between)))
             except UsageError:
                 continue  # a template may refuse turns that nobody asked for
         return tuple(sorted(found - {0}))
-
-    def fill(self) -> Fill | None:
-        """How it fills a gap between two texts; None if it cannot."""
-        if not self._fill:
-            self._fill.append(Fill.of(self.tokenizer))
-        return self._fill[0]
-
-    def thinking(self, prompt: Sequence[int]) -> Thinking | None:
-        """The tags around the thinking, as this prompt leaves them."""
-        return self.tokenizer.thinking(prompt)
-
-    def calls(self, text: str, tools: Sequence[Mapping[str, Any]]) -> tuple[str, list[ToolCall]]:
-        """As `LoadedPair.tool_calls`."""
-        return self.tokenizer.tool_calls(text, tools)
 
     def text(self, tokens: Sequence[int]) -> str:
         """The text of these tokens, special ones included."""
@@ -138,19 +108,12 @@ def public_name(name: str) -> str:
     return folder.absolute().name if name.startswith(("/", "~", ".")) or folder.is_dir() else name
 
 
-def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    """The length of the longest common prefix."""
-    length = min(len(one), len(other))
-    return next((place for place in range(length) if one[place] != other[place]), length)
-
-
 @dataclass(frozen=True, slots=True)
 class Switch:
     """The other pairs that a server may load instead of its own: only what is on this machine, and one at a time.
 
-    `here` gives them by name, as they are now; `base` is what every request to one of them starts from.
-
-    What is known of one is read when it is first asked for, without its weights, and stays so.
+    `here` gives them by name, as they are now; `base` is what every request to one of them starts from. What is known
+    of one is read when it is first asked for, without its weights, and stays so.
     """
 
     here: Callable[[], Mapping[str, Pair]]
@@ -166,5 +129,6 @@ class Switch:
             if pair is None:
                 return None
             base = self.base(pair)
-            self._known[name] = Model.of_facts(pair.name, pair_facts(pair, DRAFTERS[base.drafter]), base, self.since)
+            facts = pair_facts(pair, DRAFTERS[base.drafter])
+            self._known[name] = replace(Model.of_facts(pair.name, facts, base, self.since), pair=pair.name)
         return self._known[name]

@@ -9,7 +9,8 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 
 from specdec_cli.engine import device
@@ -20,9 +21,7 @@ from specdec_cli.errors import SpecdecError, UsageError, untrusted
 from specdec_cli.events import Event, Failure, Finish, Reading, RoundDone
 from specdec_cli.serve.conversations import Conversation, Conversations
 from specdec_cli.serve.disk import Folder
-from specdec_cli.serve.job import Deliver, Job, job_bytes, require_room, room_beside
-from specdec_cli.serve.queue import JobHandle, Queue, unforeseen
-from specdec_cli.serve.status import ConversationStatus, Health, SchedulerStatus, Totals
+from specdec_cli.serve.job import Deliver, Job, JobHandle, Queue, SchedulerStatus, TooLarge, TooLong, unforeseen
 from specdec_cli.session.capacity import Capacity, capacity_of
 from specdec_cli.session.meter import Stopwatch
 from specdec_cli.session.session import LoadedPair
@@ -34,8 +33,8 @@ from specdec_cli.stats import ChatStats, Stats
 CLOSING_SECONDS = 30.0
 # Longest time to write conversations when the server ends: less than whoever ended it is sure to wait.
 ENDING_SECONDS = 6.0
-# So long nobody must have asked for anything before conversations are written.
-PAUSE_SECONDS = 2.0
+# So long nobody must have asked for anything before conversations are written: each is written whole, at each pause.
+PAUSE_SECONDS = 30.0
 # While other jobs run, a chunk of a prompt takes about so long, and at first has so many tokens.
 SHARED_CHUNK_SECONDS, FIRST_CHUNK_TOKENS, LEAST_CHUNK_TOKENS = 0.5, 256, 64
 
@@ -63,9 +62,7 @@ class RunningJob:
         self.handle, self.kept, self.had_seconds, self.last_seconds = handle, kept, had_seconds, 0.0
         self._chunk_tokens, self._read_tokens = FIRST_CHUNK_TOKENS, 0
         job = handle.job
-        self._events: Iterator[Event] = kept.session.reply(
-            job.prompt, job.request, lambda: handle.cancelled, raw=job.raw
-        )
+        self._events = kept.session.reply(job.prompt, job.request, lambda: handle.cancelled, raw=job.raw)
 
     def reads_for(self, job: Job) -> bool:
         """Whether it is reading most of what `job` has to read."""
@@ -131,8 +128,8 @@ class Scheduler:
         self._capacities: dict[str, Capacity] = {}
         self._failure: SpecdecError | None = None
         self._loaded = threading.Event()
-        self._hurried = False
         self._totals, self._ended, self._failed, self._cancelled = ChatStats(), 0, 0, 0
+        self._counting = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="generation", daemon=True)
         self._thread.start()
         self._loaded.wait()
@@ -152,40 +149,27 @@ class Scheduler:
         self._queue.put(handle)
         return handle
 
-    def health(self) -> Health:
-        """How busy it is."""
-        running, waiting = self._running, self._queue.waiting()
-        endpoints = tuple(handle.job.endpoint for handle in [*running, *waiting])
-        loaded = self._pair is not None
-        return Health(len(running), len(waiting), self.options.slots, loaded, endpoints, self._pair_name)
-
     def status(self) -> SchedulerStatus:
         """What it is doing and has done. A job's last event comes after its sums."""
-        now, running, capacity = self._clock(), self._running, self._capacity
-        conversations = tuple(
-            ConversationStatus(
-                tokens=one.length,
-                # Caches in use no other thread may look at, so their bytes are computed.
-                nbytes=capacity.cache_bytes(one.length) if one.busy and capacity else one.nbytes,
-                idle_seconds=now - one.used_at,
-                busy=one.busy,
-                conversation_id=one.conversation_id,
-                prefix_only=one.prefix_only,
-            )
-            for one in self._conversations or ()
-        )
-        warned = capacity.warning(sum(job_bytes(one.job, capacity) for one in running)) if capacity and running else ""
+        running, capacity, kept = self._running, self._capacity, tuple(self._conversations or ())
+        need = sum(job_bytes(one.job, capacity) for one in running) if capacity else 0
+        with self._counting:
+            totals = deepcopy(self._totals)
         return SchedulerStatus(
             loaded=self._pair is not None,
-            running=tuple(handle.status(0, now) for handle in running),
-            waiting=tuple(handle.status(place, now) for place, handle in enumerate(self._queue.waiting())),
-            conversations=conversations,
+            now=self._clock(),
+            running=running,
+            waiting=self._queue.waiting(),
+            conversations=len(kept),
             most_conversations=self.options.slots,
-            cache_bytes=sum(one.nbytes for one in conversations),
+            cache_bytes=sum(one.nbytes for one in kept),
             budget_bytes=self._budget_bytes,
-            totals=Totals.of(self._totals, self._ended, self._failed, self._cancelled),
+            totals=totals,
+            jobs=self._ended,
+            failed=self._failed,
+            cancelled=self._cancelled,
             pair=self._pair_name,
-            warning=warned,
+            warning=capacity.warning(need) if capacity and running else "",
         )
 
     def close(self) -> None:
@@ -193,8 +177,7 @@ class Scheduler:
         self._queue.close()
         try:
             self._thread.join(CLOSING_SECONDS)
-        except KeyboardInterrupt:  # a second Ctrl-C: conversations that are not written yet are not waited for
-            self._hurried = True
+        except KeyboardInterrupt:  # a second Ctrl-C; mlx must not be destroyed while the thread runs
             self._thread.join(CLOSING_SECONDS)
             raise
 
@@ -215,17 +198,17 @@ class Scheduler:
 
     def _run(self) -> None:
         try:
+            try:
+                self._use(self._pair_name)
+            except SpecdecError as error:
+                self._failure = error
+                self._queue.close()
+            self._loaded.set()
             self._serve()
         finally:
             device.leave_thread()
 
     def _serve(self) -> None:
-        try:
-            self._use(self._pair_name)
-        except SpecdecError as error:
-            self._failure = error
-            self._queue.close()
-        self._loaded.set()
         while not self._queue.closed:
             self._end_cancelled()
             self._begin()
@@ -238,30 +221,24 @@ class Scheduler:
         while self._jobs:
             self._next_turn()
         self._end_cancelled()
-        self._save(before=self._clock() + ENDING_SECONDS)
+        self._save_all()
         self._unload()
 
     def _use(self, name: str) -> LoadedPair:
         """The pair `name`, loaded if it is not here; one at a time. Raises: what `load` raises, in two lines."""
         if name != self._pair_name:
-            self._save(before=self._clock() + ENDING_SECONDS)
+            self._save_all()
             self._unload()
         if self._pair is None:
             with untrusted(unforeseen):
                 pair = self._switch(name) if self._switch and name else self._load_first()
                 self._pair_name = name
                 capacity = self._capacity = self._capacities[name] = capacity_of(pair, self.options.usable_bytes)
-                folder = self._folder if pair.fingerprint else None
+                folder, budget = self._folder if pair.fingerprint else None, self._budget_bytes
                 if folder is not None:
-                    folder.index(pair.fingerprint, self._budget_bytes)
+                    folder.index(pair.fingerprint, budget)
                 self._conversations = Conversations(
-                    self._conversation,
-                    self._budget_bytes,
-                    self.options.slots,
-                    capacity.snapshots,
-                    self._clock,
-                    folder,
-                    self._next_turn,
+                    self._conversation, budget, self.options.slots, capacity.snapshots, self._clock, folder
                 )
                 self._pair = pair
         return self._pair
@@ -271,13 +248,11 @@ class Scheduler:
         return Conversation(self._use(self._pair_name).session(slot, watch), watch)
 
     def _begin(self) -> None:
-        """Jobs that wait begin, while there is room for them; those for the loaded pair while any of its jobs runs."""
+        """Jobs that wait begin, while there is room for them; those for another pair once none runs."""
         while len(self._jobs) < self.options.parallel:
-            loaded = None if self._pair is None else self._pair_name
-            handle = self._queue.take(self._may_begin, loaded, busy=bool(self._jobs))
+            handle = self._beginning = self._queue.take(self._may_begin)
             if handle is None:
                 return
-            self._beginning = handle
             try:
                 with untrusted(unforeseen):
                     self._jobs = self._with(handle)
@@ -305,12 +280,14 @@ class Scheduler:
         return jobs
 
     def _may_begin(self, handle: JobHandle) -> bool:
-        """Whether its caches fit beside those of the jobs that run, and none of them is reading the same text now.
+        """Whether its pair is loaded, its caches fit beside those of the jobs that run, and none reads the same text.
 
         A job that shares most of its prompt with one that is being read waits for that: then it reads the rest alone.
         """
+        if not self._jobs or self._capacity is None:
+            return True
         jobs = [job.handle.job for job in self._jobs]
-        fits = self._capacity is None or room_beside([*jobs, handle.job], self._capacity) >= 0 or not jobs
+        fits = handle.job.pair == self._pair_name and room_beside([*jobs, handle.job], self._capacity) >= 0
         return fits and not any(job.reads_for(handle.job) for job in self._jobs)
 
     def _next_turn(self) -> None:
@@ -318,8 +295,7 @@ class Scheduler:
 
         No name of this thread's loop may hold a job: its models could not be dropped.
         """
-        if self._jobs:
-            self._turn(min(reversed(self._jobs), key=lambda job: (not job.handle.cancelled, job.had_seconds)))
+        self._turn(min(reversed(self._jobs), key=lambda job: (not job.handle.cancelled, job.had_seconds)))
 
     def _turn(self, job: RunningJob) -> None:
         for event in job.turn(alone=len(self._jobs) == 1):
@@ -349,7 +325,8 @@ class Scheduler:
         self._notify(handle, event)
 
     def _notify(self, handle: JobHandle, event: Event) -> None:
-        self._totals.fold(event)
+        with self._counting:
+            self._totals.fold(event)
         handle.notify(event, self._clock())
 
     def _end_cancelled(self) -> None:
@@ -359,31 +336,28 @@ class Scheduler:
 
     def _rest(self) -> None:
         """Until a job comes. Meanwhile conversations are written, the memory is no longer wired, the models dropped."""
+        acts: list[tuple[float, Callable[[], object]]] = []
+        if self._pair is not None:
+            acts = [(PAUSE_SECONDS, self._save), (IDLE_SECONDS, self._pair.residency.release)]
+            if self.options.idle_seconds is not None:
+                acts.append((self.options.idle_seconds, self._unload_idle))
         waited = 0.0
-        for seconds, act in sorted(self._pastimes(), key=lambda pastime: pastime[0]):
+        for seconds, act in sorted(acts, key=lambda one: one[0]):
             if self._queue.wait(seconds - waited):
                 return
             waited = seconds
             act()
         self._queue.wait(None)
 
-    def _pastimes(self) -> Iterator[tuple[float, Callable[[], object]]]:
-        """(seconds without a job, what is done then)."""
-        if self._pair is None:
-            return
-        if self._folder is not None:
-            yield max(PAUSE_SECONDS, self._folder.next_at - self._clock()), self._save
-        yield IDLE_SECONDS, self._pair.residency.release
-        if self.options.idle_seconds is not None:
-            yield self.options.idle_seconds, self._unload_idle
+    def _save(self) -> bool:
+        """Write what is not in the folder, until a job comes; whether all of it is written."""
+        return self._conversations is None or self._conversations.save(lambda: self._queue.wait(0))
 
-    def _save(self, before: float | None = None) -> bool:
-        """Write what is not in the folder, until a job comes or it is `before`; whether all of it is written."""
-        if self._conversations is None:
-            return True
-        if before is None:
-            return self._conversations.save(lambda: self._queue.wait(0))
-        return self._conversations.save(lambda: self._hurried or self._clock() > before)
+    def _save_all(self) -> None:
+        """The same, for as long as an end may take."""
+        before = self._clock() + ENDING_SECONDS
+        if self._conversations is not None:
+            self._conversations.save(lambda: self._clock() > before)
 
     def _unload_idle(self) -> None:
         if self._save():
@@ -393,3 +367,37 @@ class Scheduler:
         self._conversations = self._pair = None
         gc.collect()
         clear_cache()
+
+
+def require_room(job: Job, capacity: Capacity) -> None:
+    """Refuse a job before anything is allocated for it.
+
+    Raises: TooLong for the context, TooLarge for the memory, were it to run alone.
+    """
+    prompt, limit = len(job.prompt), capacity.context_limit(job.request)
+    if limit is not None and prompt >= limit:
+        hint = "shorten the conversation, or serve a pair with a longer context"
+        raise TooLong(f"prompt is too long: {prompt} tokens > {limit - 1} maximum", hint)
+    need = capacity.weight_bytes + job_bytes(job, capacity)
+    if need > capacity.limit_bytes:
+        raise TooLarge(
+            f"{most_tokens(job, capacity)} tokens of prompt and answer need {need / 1e9:.2f} GB with the models; "
+            f"{capacity.limit_bytes / 1e9:.2f} GB are usable",
+            f"ask for a shorter answer (max_tokens), or shorten the prompt; {capacity.relief}",
+        )
+
+
+def most_tokens(job: Job, capacity: Capacity) -> int:
+    """Tokens that prompt and answer have at most."""
+    tokens, limit = len(job.prompt) + job.request.max_tokens, capacity.context_limit(job.request)
+    return tokens if limit is None else min(tokens, limit)
+
+
+def job_bytes(job: Job, capacity: Capacity) -> int:
+    """Bytes of its caches once it is done."""
+    return capacity.cache_bytes(most_tokens(job, capacity))
+
+
+def room_beside(jobs: Sequence[Job], capacity: Capacity) -> int:
+    """Bytes that are left beside the weights and all `jobs`, once they are done."""
+    return capacity.limit_bytes - capacity.weight_bytes - sum(job_bytes(job, capacity) for job in jobs)

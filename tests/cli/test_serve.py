@@ -116,15 +116,6 @@ def test_ctrl_c_ends_it_at_once_during_an_answer(running, tmp_path):
     assert json.loads((tmp_path / "log").read_text())["prompt"] == "def f("
 
 
-@pytest.mark.slow
-def test_a_second_server_says_that_the_first_is_there(running, specdec):
-    port = running[1]
-    assert specdec.refused("serve", "--port", port)[:2] == (
-        1,
-        f"port {port} of 127.0.0.1 is in use by another specdec server",
-    )
-
-
 def answered(port, prompt):
     """(text, tokens of the prompt that were not read again) of a short answer."""
     with urllib.request.urlopen(post(port, False, prompt, 16), timeout=60) as reply:

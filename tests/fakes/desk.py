@@ -7,7 +7,7 @@ from collections import deque
 
 from specdec_cli.errors import SpecdecError
 from specdec_cli.events import Failure, Finish
-from specdec_cli.serve.status import Health, SchedulerStatus, Totals
+from specdec_cli.serve.job import SchedulerStatus
 from specdec_cli.stats import ChatStats
 
 
@@ -16,10 +16,6 @@ class Ticket:
 
     def __init__(self, desk, job, deliver):
         self.desk, self.job, self.deliver, self.cancelled = desk, job, deliver, False
-
-    @property
-    def position(self):
-        return self.desk.waiting.index(self) + 1 if self in self.desk.waiting else 0
 
     def cancel(self):
         self.cancelled = True
@@ -47,14 +43,9 @@ class SequentialDesk:
             self._wake.notify()
         return ticket
 
-    def health(self):
-        waiting = tuple(ticket.job.endpoint for ticket in list(self.waiting))
-        running = self.running
-        nouns = (*((running.job.endpoint,) if running else ()), *waiting)
-        return Health(running=int(running is not None), waiting=len(waiting), slots=1, loaded=True, jobs=nouns)
-
     def status(self):
-        return SchedulerStatus(True, totals=Totals.of(self._stats, self._stats.replies, 0, 0))
+        running = (self.running,) if self.running else ()
+        return SchedulerStatus(running=running, waiting=tuple(self.waiting), totals=self._stats)
 
     def close(self):
         with self._wake:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from specdec_cli.events import Reading, Round, RoundDone
-from specdec_cli.serve.status import ConversationStatus, JobStatus, SchedulerStatus, Totals
+from specdec_cli.events import Prefill, Reading, Round, RoundDone
+from specdec_cli.request import Request
+from specdec_cli.serve.job import Job, JobHandle, SchedulerStatus
+from specdec_cli.stats import ChatStats, Stats
 
 
 def rounds(*accepted: int | None) -> tuple[RoundDone, ...]:
@@ -16,34 +18,32 @@ def rounds(*accepted: int | None) -> tuple[RoundDone, ...]:
     return tuple(made)
 
 
-def answering(seconds: float = 3.4, **more) -> JobStatus:
-    values = {"cached_tokens": 1020, "generated_tokens": 10, "draft_tokens": 12, "accepted_tokens": 6, "passes": 5}
-    values |= {"tokens_per_second": 118.3, "rounds": rounds(3, 2, 1, 0, None)} | more
-    return JobStatus("chat/completions", 0, 1204, seconds, 184, **values)
+def asked(endpoint: str, tokens: int, came_at: float, *events) -> JobHandle:
+    handle = JobHandle(Job((5,) * tokens, Request(), endpoint=endpoint), lambda event: None, came_at)
+    for event in events:
+        handle.notify(event, 10.0)
+    return handle
 
 
-READS = JobStatus("messages", 0, 12_000, 9.0, reading=Reading("target", 4096, 12_000))
-WAITS = JobStatus("responses", 0, 812, 3.2)
-SLOTS = (
-    ConversationStatus(1332, 24_100_000, 0.2, True),
-    ConversationStatus(185, 2_100_000, 12.7, False),
-    ConversationStatus(57, 700_000, 3000.0, False, prefix_only=True),
-)
-TOTALS = Totals(
+def answering(came_at: float = 6.6, rounds: tuple[RoundDone, ...] = rounds(3, 2, 1, 0, None)) -> JobHandle:
+    return asked("chat/completions", 1204, came_at, Prefill(1204, 1020, 0.1), *rounds)
+
+
+READS = asked("messages", 12_000, 1.0, Reading("target", 4096, 12_000))
+WAITS = asked("responses", 812, 6.8)
+ROUNDS = Stats(1400, 3402, 3000, 1830, 500, [1000] * 3, [900, 600, 330], [100] * 10, decode_seconds=35.0)
+TOTALS = ChatStats(38, 39_364, 31_244, 9.0, 3402, ROUNDS)
+BUSY = SchedulerStatus(
+    now=10.1,
+    running=(answering(), READS),
+    waiting=(WAITS,),
+    conversations=2,
+    most_conversations=16,
+    cache_bytes=26_900_000,
+    budget_bytes=12_000_000_000,
+    totals=TOTALS,
     jobs=41,
     failed=1,
     cancelled=2,
-    prompt_tokens=39_364,
-    cached_tokens=31_244,
-    generated_tokens=3402,
-    timed_tokens=3402,
-    timed_seconds=35.0,
-    passes=1400,
-    drafts=1000,
-    draft_tokens=3000,
-    accepted_tokens=1830,
-    drafted_per_position=(1000, 1000, 1000),
-    accepted_per_position=(900, 600, 330),
 )
-BUSY = SchedulerStatus(True, (answering(), READS), (WAITS,), SLOTS, 16, 26_900_000, 12_000_000_000, TOTALS)
-IDLE = SchedulerStatus(True, most_conversations=16, budget_bytes=12_000_000_000)
+IDLE = SchedulerStatus(most_conversations=16, budget_bytes=12_000_000_000)

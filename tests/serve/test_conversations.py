@@ -106,24 +106,14 @@ def test_a_slot_in_use_is_copied_and_never_shared():
     assert first is kept and second is not kept and second.length == 140
 
 
-def test_the_least_recently_used_go_first_and_leave_their_system_prompt():
-    store = Store(budget_bytes=400)
-    store.run([*SYSTEM, *ONE], said=[1] * 60, ends=(100, 140))
-    store.run([9] * 50)
-    store.run([6] * 190)
-    assert store.lengths == [50, 100, 190]  # of the oldest its system prompt
-    store.run([5] * 180)
-    assert store.lengths == [100, 180]  # conversations go before what others may begin with
-    assert store.run([*SYSTEM, *TWO], ends=(100, 140))[0] == 100
-    store.run([4] * 390)
-    assert store.lengths == [390] and store.nbytes <= 400
-
-
-def test_no_more_conversations_than_allowed_stay():
-    store = Store(most=3)
+def test_the_least_recently_used_go_first_and_no_more_than_allowed_stay():
+    store = Store(budget_bytes=400, most=3)
+    for number, length in enumerate((100, 90, 190, 110)):
+        store.run([number] * length)
+    assert store.lengths == [90, 110, 190] and store.nbytes <= 400
     for number in range(6):
         store.run([number] * 30)
-    assert len(list(store)) == 3
+    assert store.lengths == [30] * 3
     taken = [store.take(job([n] * 30)) for n in range(10, 14)]
     assert len(list(store)) == 4 and all(kept.busy for kept in taken)  # those in use stay
 

@@ -12,11 +12,9 @@ from specdec_cli.models.memory import HEADROOM
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.serve.job import TooLarge
 from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
-from specdec_cli.serve.status import SchedulerStatus
 from specdec_cli.session.capacity import capacity_of
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
-from specdec_cli.ui.serve.panel import frame_rows
 
 
 def held(pair, requests, budget_bytes, kind_system=60):
@@ -113,5 +111,3 @@ def test_a_server_says_when_its_jobs_will_take_most_of_the_memory_and_how_to_get
     few, most = said[: said.index(None)], said[said.index(None) + 1 : -2]
     assert not any(few) and most and all(words.startswith("memory 9") for words in most)
     assert most[0].partition(": ")[2] in refused.value.hint and "--drafter none frees" in refused.value.hint
-    frame = frame_rows(SchedulerStatus(True, warning=most[0]), "tiny", "http://x", 120, 30)
-    assert "--kv-bits 8 shrinks the caches" in frame[-1].plain

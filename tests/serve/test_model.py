@@ -8,8 +8,8 @@ import specdec_cli
 from fakes.tool_model import tool_folder
 from specdec_cli.errors import UsageError
 from specdec_cli.serve.http import llama
+from specdec_cli.serve.job import SchedulerStatus
 from specdec_cli.serve.model import Model, public_name
-from specdec_cli.serve.status import Health
 
 
 def test_a_pair_of_folders_is_public_name_without_their_paths(tmp_path):
@@ -18,7 +18,7 @@ def test_a_pair_of_folders_is_public_name_without_their_paths(tmp_path):
     pair = specdec_cli.load(target=f"{target}/", draft=str(draft))
     model = Model.of(pair, specdec_cli.Request(), 1)
     assert (model.name, model.target, model.draft) == ("big", "big", "small")
-    said = json.dumps([llama.models(model), llama.props(model, Health())])
+    said = json.dumps([llama.models(model), llama.props(model, SchedulerStatus())])
     assert "secret" not in said and '"target": "big"' in said
     assert model.answers_to("big") and not model.answers_to(str(target))
 

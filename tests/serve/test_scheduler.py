@@ -1,13 +1,9 @@
 """Jobs from many threads, one thread that runs them: turns, cancelling, failures, memory of what was read."""
 
-import os
 import random
-import subprocess
-import sys
 import threading
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -17,9 +13,6 @@ from specdec_cli.events import Failure, Finish, Prefill, Reading, RoundDone, Sta
 from specdec_cli.serve.conversations import Conversations
 from specdec_cli.serve.job import Busy, TooLarge, TooLong
 from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
-
-TESTS = Path(__file__).parents[1]
-HERE = os.environ | {"PYTHONPATH": f"{TESTS.parent}{os.pathsep}{TESTS}"}
 
 
 @pytest.fixture(scope="module")
@@ -154,14 +147,14 @@ def test_a_prompt_that_nobody_waits_for_is_not_read_to_its_end(pair, desk, monke
 def test_beyond_the_bound_a_job_is_refused_and_told_when_to_come_back(pair):
     desk = desk_of(pair, parallel=1, queue=2)
     first = Client(desk, job(ids(30), 4000))
-    while desk.health().running < 1:
+    while len(desk.status().running) < 1:
         time.sleep(0.001)
     waiting = [Client(desk, job(ids(20, n), 2)) for n in (1, 2)]
     with pytest.raises(Busy, match="2 requests wait already, and 2 may") as refused:
         Client(desk, job(ids(20), 2))
     assert 1 <= refused.value.retry_seconds <= 60
-    assert (desk.health().running, desk.health().waiting, desk.health().jobs) == (1, 2, ("test",) * 3)
-    assert [one.position for one in desk.status().waiting] == [0, 1]
+    status = desk.status()
+    assert ([one.job for one in status.running], len(status.waiting)) == ([first.ticket.job], 2)
     waiting[0].ticket.cancel()
     first.ticket.cancel()
     assert waiting[0].wait().end.reason == "interrupted" and len(waiting[0].events) == 1
@@ -182,7 +175,7 @@ def test_a_job_that_fails_says_so_in_two_lines_and_the_next_one_runs(pair, desk,
     refused = answer(desk, job(ids(30), logit_bias=((9999, 1.0),))).end
     assert (refused.exit_code, "9999" in refused.message) == (2, True)
     assert answer(desk, job(ids(30))).end.tokens == alone(pair, job(ids(30)))
-    assert (desk.status().totals.failed, desk.status().totals.jobs) == (2, 3)
+    assert (desk.status().failed, desk.status().jobs) == (2, 3)
 
 
 def test_a_job_for_which_no_room_can_be_made_leaves_no_slot_in_use(pair, desk, monkeypatch):
@@ -205,7 +198,7 @@ def test_a_job_for_which_no_room_can_be_made_leaves_no_slot_in_use(pair, desk, m
 def test_a_client_that_raises_is_as_one_that_left(pair, desk, monkeypatch):
     passes = passes_of(pair, monkeypatch)
     desk.submit(job(ids(30), 4000), lambda event: 1 / 0)
-    while desk.status().totals.jobs < 1:
+    while desk.status().jobs < 1:
         time.sleep(0.001)
     assert len(passes) <= 3
     assert answer(desk, job(ids(30))).end.reason == "length"
@@ -235,9 +228,9 @@ def test_idle_models_are_dropped_and_come_back(tmp_path):
 
     desk = Scheduler(load, SchedulerOptions(idle_seconds=0.05, cache_bytes=1 << 30))
     expected = answer(desk, job(ids(30))).end.tokens
-    while desk.health().loaded:
+    while desk.status().loaded:
         time.sleep(0.01)
-    assert desk.status().conversations == ()
+    assert desk.status().conversations == 0
     assert answer(desk, job(ids(30))).end.tokens == expected
     assert len(loads) == 2 and set(loads) == {desk._thread}
     desk.close()
@@ -251,7 +244,7 @@ def test_a_pair_that_cannot_be_loaded_is_an_error_at_once_and_later_one_of_the_j
         Scheduler(fail)
     answers = iter([lambda: tiny_loaded(tmp_path), fail, lambda: tiny_loaded(tmp_path)])
     desk = Scheduler(lambda: next(answers)(), SchedulerOptions(idle_seconds=0.02, cache_bytes=1 << 30))
-    while desk.health().loaded:
+    while desk.status().loaded:
         time.sleep(0.01)
     assert answer(desk, job(ids(9))).end == Failure("gone", "pull it", 3)
     assert answer(desk, job(ids(9))).end.reason == "length"
@@ -268,25 +261,6 @@ def test_closing_ends_every_job_and_the_thread(pair):
     assert not desk._thread.is_alive()
     with pytest.raises(Busy, match="stopping"):
         desk.submit(job(ids(9)), print)
-
-
-ENDING = """
-import pathlib, sys
-from fakes.serving import answer, desk_of, ids, job, tiny_loaded
-desk = desk_of(tiny_loaded(pathlib.Path(sys.argv[1])))
-answer(desk, job(ids(30), 4))
-desk.close()
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.full
-def test_a_process_ends_well_after_its_desk_was_closed(tmp_path):
-    """mlx destroyed a running worker of the desk's thread at exit, in 4 of 12 runs: SIGABRT. Six that end well by luck
-    have odds of 1 in 11."""
-    for _ in range(6):
-        done = subprocess.run([sys.executable, "-c", ENDING, str(tmp_path)], env=HERE, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
 
 
 def test_rounds_are_not_billed_for_another_jobs_turns(pair, desk):
@@ -310,10 +284,9 @@ def test_the_same_prompt_twice_at_once_is_read_once(pair, monkeypatch):
 
 def test_the_totals_are_the_sums_of_all_jobs(pair, desk):
     clients = [answer(desk, job(ids(30, n), 12)) for n in range(3)]
-    totals, stats = desk.status().totals, [client.end.stats for client in clients]
-    assert totals.jobs == 3 and totals.prompt_tokens == 90
-    assert totals.generated_tokens == sum(s["emitted_tokens"] for s in stats)
-    assert totals.draft_tokens == sum(s["draft_n"] for s in stats) == sum(totals.drafted_per_position)
-    assert totals.accepted_tokens == sum(s["draft_n_accepted"] for s in stats) == sum(totals.accepted_per_position)
-    slots = desk.status().conversations
-    assert slots and all(slot.tokens >= 30 and slot.nbytes > 0 and not slot.busy for slot in slots)
+    status, stats = desk.status(), [client.end.stats for client in clients]
+    totals, rounds = status.totals, status.totals.rounds
+    assert status.jobs == 3 and totals.prompt_tokens == 90 and status.conversations == 3 and status.cache_bytes > 0
+    assert rounds.emitted_tokens == sum(s["emitted_tokens"] for s in stats)
+    assert rounds.draft_n == sum(s["draft_n"] for s in stats) == sum(rounds.drafted_at)
+    assert rounds.draft_n_accepted == sum(s["draft_n_accepted"] for s in stats) == sum(rounds.accepted_at)

@@ -54,7 +54,7 @@ def test_each_job_is_answered_by_its_pair_and_one_is_in_memory_at_a_time(shelf, 
     for name in ("", "b", "c", "b", ""):
         own = tiny_loaded(tmp_path / f"own{len(shelf.loads)}", KINDS[name])
         assert answer(desk, of(name)).end.tokens == alone(own, of(name))
-        assert desk.health().pair == desk.status().pair == name
+        assert desk.status().pair == name
     assert shelf.loads == ["", "b", "c", "b", ""] and shelf.threads == {desk._thread}
     assert shelf.most == 1
     desk.close()
@@ -67,7 +67,7 @@ def test_an_answer_that_runs_ends_before_another_pair_takes_its_place(shelf):
     while not first.tokens:
         time.sleep(0.001)
     second = Client(desk, of("b"))
-    assert desk.health().waiting == 1
+    assert len(desk.status().waiting) == 1
     second.wait()
     assert first.done.is_set() and len(first.tokens) == 200 and second.end.reason == "length"
     desk.close()
@@ -77,7 +77,7 @@ def test_a_pair_that_cannot_be_loaded_is_its_job_s_error_and_the_other_comes_bac
     desk = shelf.desk()
     shelf.broken.add("b")
     assert answer(desk, of("b")).end == Failure("b is gone", "specdec pull b", 3)
-    assert not desk.health().loaded
+    assert not desk.status().loaded
     assert answer(desk, of("")).end.reason == "length"
     assert shelf.loads == ["", "b", ""]
     desk.close()

@@ -11,7 +11,7 @@ import re
 import secrets
 import string
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,10 +25,23 @@ from specdec_cli.serve.model import Model
 
 Tool = Mapping[str, Any]
 Prompt = str | tuple[int, ...]
-BLANK = " \t"
 LETTERS = string.ascii_letters + string.digits
 # Templates of Mistral's refuse ids of any other length; everybody else takes what comes.
 ID_LENGTH = 9
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    """A piece of the thinking."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of the answer."""
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +52,21 @@ class Call:
     name: str
     arguments: str
 
+    @classmethod
+    def of(cls, found: ToolCall) -> Call:
+        """Raises: TypeError, ValueError for what JSON cannot say."""
+        if not isinstance(found.name, str) or not isinstance(found.arguments, Mapping):
+            raise TypeError("a call has a name and an object of arguments")
+        arguments = json.dumps(dict(found.arguments), ensure_ascii=False, allow_nan=False)
+        return cls("".join(secrets.choice(LETTERS) for _ in range(ID_LENGTH)), found.name, arguments)
+
     @property
     def pieces(self) -> list[str]:
         """The arguments as a stream carries them."""
         return [self.arguments[at : at + 64] for at in range(0, len(self.arguments), 64)]
 
 
-def call_id() -> str:
-    """An id that every template takes."""
-    return "".join(secrets.choice(LETTERS) for _ in range(ID_LENGTH))
+Delta = ReasoningDelta | TextDelta | Call
 
 
 class CallStream:
@@ -57,32 +76,35 @@ class CallStream:
     ends; then it is read by the model's own parser. What that cannot read goes on as the text that it was.
     """
 
-    def __init__(self, tokenizer: Tokenizer, tools: Sequence[Mapping[str, Any]]) -> None:
+    over = False
+
+    def __init__(self, tokenizer: Tokenizer, tools: Sequence[Tool]) -> None:
         self._tokenizer, self._tools = tokenizer, tools
         self._start, self._end = tokenizer.call_marks or ("", "")
         self._held, self._inside, self._fresh = "", False, False
 
-    def feed(self, text: str) -> list[str | Call]:
+    def feed(self, text: str) -> Iterator[TextDelta | Call]:
         """The pieces that `text` made certain; no text is empty."""
         self._held += text
-        found: list[str | Call] = []
         while True:
             if self._inside:
                 end = self._held.find(self._end) if self._end else -1
                 if end < 0:
-                    return found
-                found += self._close(end + len(self._end))
+                    return
+                yield from self._close(end + len(self._end))
                 continue
             at = self._held.find(self._start) if self._start else -1
             if at < 0:
-                return [*found, *self._tell(len(self._held) - self._uncertain())]
-            blank = self._held[:at].rstrip()
-            found += self._tell(len(blank))
+                yield from self._tell(len(self._held) - self._uncertain())
+                return
+            yield from self._tell(len(self._held[:at].rstrip()))
             self._inside = True
 
-    def finish(self) -> list[str | Call]:
+    def finish(self) -> Iterator[TextDelta | Call]:
         """The rest: an unfinished call is read as far as it came."""
-        return self._close(len(self._held)) + self._tell(len(self._held)) if self._held else []
+        if self._inside:
+            yield from self._close(len(self._held))
+        yield from self._tell(len(self._held))
 
     def _uncertain(self) -> int:
         """Characters at the end that may belong to a call, or to the blank before one."""
@@ -90,39 +112,25 @@ class CallStream:
         before = self._held[: len(self._held) - mark]
         return mark + len(before) - len(before.rstrip())
 
-    def _tell(self, length: int) -> list[str | Call]:
+    def _tell(self, length: int) -> list[TextDelta]:
         text, self._held = self._held[:length], self._held[length:]
         if self._fresh:
             text = text.lstrip()
         self._fresh = self._fresh and not text
-        return [text] if text else []
+        return [TextDelta(text)] if text else []
 
-    def _close(self, length: int) -> list[str | Call]:
-        """The call in the first `length` characters, or their text."""
-        if not self._inside:
-            return []
-        written, self._inside = self._held[:length], False
-        calls = self._read(written.lstrip())
+    def _close(self, length: int) -> Sequence[TextDelta | Call]:
+        """The calls in the first `length` characters, or their text where they cannot be read."""
+        self._inside = False
+        try:
+            rest, found = self._tokenizer.tool_calls(self._held[:length].lstrip(), self._tools)
+            calls = [] if rest.strip() else [Call.of(one) for one in found]
+        except (SpecdecError, TypeError, ValueError, RecursionError):
+            calls = []
         if not calls:
             return self._tell(length)
         self._held, self._fresh = self._held[length:], True
-        return list(calls)
-
-    def _read(self, written: str) -> list[Call]:
-        """Raises: nothing; none where it cannot be read."""
-        try:
-            rest, found = self._tokenizer.tool_calls(written, self._tools)
-            calls = [_call(one) for one in found]
-        except (SpecdecError, TypeError, ValueError, RecursionError):
-            return []
-        return [] if rest.strip() else calls
-
-
-def _call(found: ToolCall) -> Call:
-    """Raises: TypeError, ValueError for what JSON cannot say."""
-    if not isinstance(found.name, str) or not isinstance(found.arguments, Mapping):
-        raise TypeError("a call has a name and an object of arguments")
-    return Call(call_id(), found.name, json.dumps(dict(found.arguments), ensure_ascii=False, allow_nan=False))
+        return calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,52 +146,42 @@ class LineLimits:
 
 
 class LineCutter:
-    """Ends an answer by its lines: takes text as it comes and holds back what may have to be cut.
+    """Ends an answer by its lines: takes text as it comes and holds back the blanks that begin a line.
 
     `over` once it came to an end.
     """
 
     def __init__(self, limits: LineLimits, clock: Callable[[], float] = time.monotonic) -> None:
         self._limits, self._clock = limits, clock
+        self._short = re.compile(rf"(?<=\n)(?![ \t]{{{limits.indent}}})(?=[ \t]*\S)")
         self._began: float | None = None
-        self._held = ""
-        self._fresh = False
+        self._text, self._told = "", 0
         self.over = False
 
-    def feed(self, text: str) -> str:
-        """The text that may be shown; empty once it is over."""
+    def feed(self, text: str) -> Iterator[TextDelta]:
+        """The text that may be shown; none once it is over."""
         if self.over or not text:
-            return ""
+            return
         self._began = self._clock() if self._began is None else self._began
-        shown, self._held = self._held + text, ""
-        if self._limits.indent:
-            shown = self._indented(shown)
+        self._text += text
         late = self._limits.seconds and self._clock() - self._began > self._limits.seconds
-        if late and not self.over and "\n" in shown:
-            self.over, shown = True, shown[: shown.rindex("\n")]
-        return shown
+        end = len(self._text)
+        if self._limits.indent:
+            end = len(self._text.rstrip(" \t")) if re.search(r"\n[ \t]*$", self._text) else end
+            if short := self._short.search(self._text):
+                self.over, end = True, short.start()
+        if late and not self.over and "\n" in self._text[self._told : end]:
+            self.over, end = True, self._text.rindex("\n", self._told, end)
+        yield from self._tell(end)
 
-    def finish(self) -> str:
+    def finish(self) -> Iterator[TextDelta]:
         """What was held back."""
-        held, self._held = self._held, ""
-        return "" if self.over else held
+        if not self.over:
+            yield from self._tell(len(self._text))
 
-    def _indented(self, text: str) -> str:
-        """As much of `text` as is indented enough; `_fresh`: it begins a line."""
-        lines = re.split(r"(?<=\n)", text)
-        kept = ""
-        for place, line in enumerate(lines):
-            words = line.lstrip(BLANK)
-            begins = self._fresh or place > 0
-            if begins and not words:
-                self._held, self._fresh = line, True
-                return kept
-            if begins and words.strip() and len(line) - len(words) < self._limits.indent:
-                self.over = True
-                return kept
-            kept += line
-        self._fresh = False
-        return kept
+    def _tell(self, end: int) -> list[TextDelta]:
+        text, self._told = self._text[self._told : end], max(end, self._told)
+        return [TextDelta(text)] if text else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,18 +189,19 @@ class ChatRequest:
     """What a body asks for, whatever its dialect: answers to a prompt, as templates and the scheduler need it.
 
     `messages` are in the shape of chat templates, or `text` is continued as it is (a text, or ids), and so are `others`
-    besides; `reusable_prefixes` are then the lengths of its beginnings that other prompts will probably share. `lines`
-    end an answer by its lines.
-    `tools` are the functions that may be called, in OpenAI's shape. `one_call`: at most one call an answer.
-    `thinks` false asks the template to leave thinking out. `rounds`: the client wants to see every round.
-    `shape` names the field that asks for the answer's shape. `choices` counts answers to each prompt, `stream` asks for
-    them as they come.
+    besides; `source` names the field that they came in. `reusable_prefixes` are then the lengths of its beginnings that
+    other prompts will probably share. `lines` end an answer by its lines.
+    `tools` are the functions that may be called, in OpenAI's shape; of `must_call` one has to be. `one_call`: at most
+    one call an answer. `thinks` false asks the template to leave thinking out. `rounds`: the client wants to see every
+    round. `shape` names the field that asks for the answer's shape. `choices` counts answers to each prompt, `stream`
+    asks for them as they come.
     """
 
     request: Request
     messages: tuple[Mapping[str, Any], ...] = ()
     text: Prompt | None = None
     others: tuple[Prompt, ...] = ()
+    source: str = "messages"
     reusable_prefixes: tuple[int, ...] = ()
     lines: LineLimits | None = None
     tools: tuple[Tool, ...] = ()
@@ -229,23 +228,6 @@ class ChatRequest:
         return [self, *(replace(self, text=text) for text in self.others)]
 
 
-@dataclass(frozen=True, slots=True)
-class ReasoningDelta:
-    """A piece of the thinking."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class TextDelta:
-    """A piece of the answer."""
-
-    text: str
-
-
-Delta = ReasoningDelta | TextDelta | Call
-
-
 @dataclass(slots=True)
 class Answer:
     """One answer so far; `feed` it the events of its job."""
@@ -262,19 +244,17 @@ class Answer:
     finish: Finish | None = None
     failure: Failure | None = None
     _told_scores: int = 0
-    _thinking: ThinkingStream | None = None
-    _thought: ThinkingCount | None = None
-    _calls: CallStream | None = None
-    _lines: LineCutter | None = None
+    _thinking: ThinkingStream = field(init=False)
+    _thought: ThinkingCount | None = field(init=False)
+    _cutter: CallStream | LineCutter | None = None
 
     def __post_init__(self) -> None:
-        tags = self.model.thinking(self.prompt) if self.ask.text is None else None
-        self._thinking = ThinkingStream(tags)
-        self._thought = ThinkingCount(tags) if tags else None
+        tags = self.model.tokenizer.thinking(self.prompt) if self.ask.text is None else None
+        self._thinking, self._thought = ThinkingStream(tags), ThinkingCount(tags) if tags else None
         if self.ask.tools:
-            self._calls = CallStream(self.model.tokenizer, self.ask.tools)
-        if self.ask.lines is not None:
-            self._lines = LineCutter(self.ask.lines)
+            self._cutter = CallStream(self.model.tokenizer, self.ask.tools)
+        elif self.ask.lines is not None:
+            self._cutter = LineCutter(self.ask.lines)
 
     @property
     def over(self) -> bool:
@@ -283,7 +263,7 @@ class Answer:
     @property
     def full(self) -> bool:
         """Whether it holds all that may be said: further calls are not wanted, or its lines came to an end."""
-        return self._called or (self._lines is not None and self._lines.over)
+        return self._called or (self._cutter is not None and self._cutter.over)
 
     @property
     def _called(self) -> bool:
@@ -301,45 +281,39 @@ class Answer:
                     self._thought.feed(pieces[: len(event.round.emitted)])
                 if self.ask.rounds:
                     self.rounds.append(event)
-                return self._said(event.text)
+                return [delta for delta in self._deltas(event.text) if self._keep(delta)]
             case Finish():
                 self.finish = event
-                return self._said(event.text_tail, last=True)
+                return [delta for delta in self._deltas(event.text_tail, last=True) if self._keep(delta)]
             case Failure():
                 self.failure = event
         return []
 
-    def _said(self, text: str, last: bool = False) -> list[Delta]:
+    def _deltas(self, text: str, last: bool = False) -> Iterator[Delta]:
         """Raises: nothing; a broken call is text."""
-        assert self._thinking is not None
         parts = self._thinking.feed(text) if text else []
         parts += self._thinking.finish() if last else []
-        found: list[Delta] = []
         for thinks, part in parts:
-            found += [ReasoningDelta(part)] if thinks else self._sorted(part)
-        if last and self._calls is not None:
-            found += [_piece(piece) for piece in self._calls.finish()]
-        if last and self._lines is not None and (rest := self._lines.finish()):
-            found.append(TextDelta(rest))
-        return [piece for piece in found if self._keep(piece)]
+            if thinks:
+                yield ReasoningDelta(part)
+            elif self._cutter is not None:
+                yield from self._cutter.feed(part)
+            else:
+                yield TextDelta(part)
+        if last and self._cutter is not None:
+            yield from self._cutter.finish()
 
-    def _sorted(self, text: str) -> list[Delta]:
-        if self._lines is not None:
-            text = self._lines.feed(text)
-            return [TextDelta(text)] if text else []
-        return [TextDelta(text)] if self._calls is None else [_piece(piece) for piece in self._calls.feed(text)]
-
-    def _keep(self, piece: Delta) -> bool:
+    def _keep(self, delta: Delta) -> bool:
         """Take it into the whole answer, unless no more calls are wanted."""
         if self._called:
             return False
-        match piece:
+        match delta:
             case ReasoningDelta(text):
                 self.thinking += text
             case TextDelta(text):
                 self.text += text
             case Call():
-                self.calls.append(piece)
+                self.calls.append(delta)
         return True
 
     def new_scores(self) -> list[TokenLogprob]:
@@ -381,7 +355,3 @@ class Answer:
         said = self.model.text(finish.tokens)
         hits = [(at + len(stop), -len(stop), stop) for stop in self.ask.request.stop if (at := said.find(stop)) >= 0]
         return min(hits)[2] if hits else None
-
-
-def _piece(piece: str | Call) -> Delta:
-    return TextDelta(piece) if isinstance(piece, str) else piece

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from specdec_cli.events import RoundDone
 from specdec_cli.jsonfile import shown
-from specdec_cli.serve.http import dialect, messages
+from specdec_cli.serve.http import dialect, reading
 from specdec_cli.serve.http.answer import Answer, ChatRequest, Delta, ReasoningDelta, TextDelta
 from specdec_cli.serve.http.errors import ANTHROPIC, HttpError, bad_field, error_body
-from specdec_cli.serve.http.sampling import constraint_of, request_of
-from specdec_cli.serve.http.schema import BlockMessage, MessageBody, parse, required
+from specdec_cli.serve.http.schema import MessageBody, Part, parse, required
 from specdec_cli.serve.http.tools import anthropic_offer
 from specdec_cli.serve.model import Model
 
 # Claude Code's first block of instructions; its checksum is another one in every request, so nothing could be reused.
 CHANGING = "x-anthropic-billing-header:"
 THINKING = ("enabled", "disabled", "adaptive")
+ROLES = ("user", "assistant", "system")
 
 
 def read(values: Mapping[str, Any], model: Model, count_only: bool = False) -> ChatRequest:
@@ -29,65 +28,61 @@ def read(values: Mapping[str, Any], model: Model, count_only: bool = False) -> C
         raise bad_field("max_tokens", "it is missing, and a whole number is expected")
     if body.thinking.type not in (None, *THINKING):
         raise bad_field("thinking.type", f"{shown(body.thinking.type)} is none of {', '.join(THINKING)}")
-    offer = anthropic_offer(body)
     field = "output_format" if body.output_format else "output_config.format"
-    constraint = constraint_of(body.output_format or body.output_config.format, field)
-    return ChatRequest(
-        request=replace(request_of(body, model.base, model.vocab_size), constraint=constraint),
-        messages=tuple(_conversation(body)),
-        tools=offer.functions,
-        must_call=offer.must,
-        one_call=body.tool_choice is not None and body.tool_choice.disable_parallel_tool_use,
+    constraint = reading.constraint_of(body.output_format or body.output_config.format, field)
+    return reading.chat_request(
+        body,
+        model,
+        "messages",
+        {"constraint": constraint},
+        anthropic_offer(body),
+        messages=_conversation(body),
+        shape=field,
         thinks=body.thinking.type in ("enabled", "adaptive"),
-        stream=body.stream,
-        rounds=body.specdec,
-        conversation_id=body.prompt_cache_key,
-        endpoint="messages",
     )
 
 
-def _conversation(body: MessageBody) -> list[dict[str, Any]]:
+def _conversation(body: MessageBody) -> tuple[reading.Message, ...]:
     """System and messages, as templates take them."""
-    found: list[dict[str, Any]] = []
+    found: list[reading.Message] = []
     blocks = [required(block.text, f"system[{place}].text") for place, block in enumerate(body.system)]
     system = "\n".join(block for place, block in enumerate(blocks) if place or not block.startswith(CHANGING))
     if system:
         found.append({"role": "system", "content": system})
     for place, message in enumerate(body.messages):
         path = f"messages[{place}]"
-        messages.require_role(message.role, ("user", "assistant", "system"), path)
-        found += _blocks(message, f"{path}.content")
+        found += _blocks(message.content, reading.role_of(message, ROLES, path), f"{path}.content")
     if not any(message["role"] != "system" for message in found):
         raise bad_field("messages", "it is empty, and at least one message is expected")
-    return messages.conversation(found)
+    return reading.conversation(found)
 
 
-def _blocks(message: BlockMessage, path: str) -> list[dict[str, Any]]:
+def _blocks(blocks: Sequence[Part], role: str, path: str) -> list[reading.Message]:
     """A message of blocks: results first, each as a message of its own, then what is said."""
     results, texts, thoughts, calls = [], [], [], []
-    for place, block in enumerate(message.content):
+    for place, block in enumerate(blocks):
         at = f"{path}[{place}]"
         match block.type:
             case "text":
                 texts.append(required(block.text, f"{at}.text"))
             case "document" | "search_result":
-                texts.append(messages.part_text(block, at))
+                texts.append(reading.part_text(block, at))
             case "thinking":
                 thoughts.append(block.thinking)
             case "redacted_thinking":
                 pass
             case "tool_use":
                 name = required(block.name, f"{at}.name")
-                calls.append(messages.call(required(block.id, f"{at}.id"), name, block.input))
+                calls.append(reading.call(required(block.id, f"{at}.id"), name, block.input))
             case "tool_result":
-                text = messages.text_of(block.content, f"{at}.content", notes=True)
-                results.append(messages.result(required(block.tool_use_id, f"{at}.tool_use_id"), text))
+                text = reading.text_of(block.content, f"{at}.content", notes=True)
+                results.append(reading.result(required(block.tool_use_id, f"{at}.tool_use_id"), text))
             case kind:
                 raise bad_field(f"{at}.type", f"{shown(kind)} cannot be read: the model reads text only")
     said = "\n".join(filter(None, texts))
-    if message.role == "assistant":
-        return [*results, messages.assistant(said, "\n".join(thoughts), calls)]
-    return [*results, {"role": message.role, "content": said}] if said or not results else results
+    if role == "assistant":
+        return [*results, reading.assistant(said, "\n".join(thoughts), calls)]
+    return [*results, {"role": role, "content": said}] if said or not results else results
 
 
 def reason(answer: Answer) -> tuple[str, str | None]:
@@ -133,9 +128,6 @@ class BlockDialect(dialect.Dialect):
         deltas = [{"type": "input_json_delta", "partial_json": part} for part in delta.pieces]
         return self._close() + self._grow("tool_use", start, *deltas)
 
-    def show(self, choice: int, round: RoundDone) -> bytes:
-        return _event({"type": "specdec", "specdec": dialect.round_values(round)})
-
     def end(self, answers: Sequence[Answer]) -> bytes:
         (answer,) = answers
         stop_reason, stop_sequence = reason(answer)
@@ -158,12 +150,12 @@ class BlockDialect(dialect.Dialect):
             given = json.loads(call.arguments)
             blocks.append({"type": "tool_use", "id": call.id, "name": call.name, "input": given})
         message = self._message(answer, blocks, reason(answer))
-        return {**message, "timings": dialect.timings(answers), **dialect.rounds_of(answers)}
+        return {**message, "timings": dialect.timings(answers)}
 
     def _message(
         self, answer: Answer, blocks: list[dict[str, Any]], ended: tuple[str | None, str | None]
     ) -> dict[str, Any]:
-        head = {"id": self.id, "type": "message", "role": "assistant", "model": self.model, "content": blocks}
+        head = {"id": self.id, "type": "message", "role": "assistant", "model": self.ask.model, "content": blocks}
         return {**head, "stop_reason": ended[0], "stop_sequence": ended[1], "usage": usage(answer)}
 
     def _grow(self, kind: str, block: dict[str, Any], *deltas: dict[str, Any]) -> bytes:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from specdec_cli.errors import reason
-from specdec_cli.serve.http import anthropic, chat, completions, llama, responses
-from specdec_cli.serve.http.access import AccessMiddleware
+from specdec_cli.serve.http import anthropic, completions, llama, responses
+from specdec_cli.serve.http.access import Guard
 from specdec_cli.serve.http.errors import FAILED, HttpError
 from specdec_cli.serve.http.reply import Record, error_response, json_response
 from specdec_cli.serve.http.schema import ModelBody, parse
@@ -25,11 +27,11 @@ from specdec_cli.serve.model import Model
 
 # Each answers the addresses with and without /v1: clients differ in what they take for the base of a server.
 ANSWERS: dict[str, tuple[Read, Write]] = {
-    "/chat/completions": (chat.read, chat.ChatDialect),
-    "/completions": (completions.read, completions.TextDialect),
+    "/chat/completions": (completions.read_chat, completions.ChatDialect),
+    "/completions": (completions.read_text, completions.TextDialect),
     "/responses": (responses.read, responses.ResponseDialect),
     "/messages": (anthropic.read, anthropic.BlockDialect),
-    "/infill": (completions.read_infill, completions.InfillDialect),
+    "/infill": (llama.read_infill, llama.InfillDialect),
 }
 SMALL: dict[str, Callable[[Body, Model], dict[str, Any]]] = {
     "/tokenize": llama.tokenize,
@@ -53,27 +55,32 @@ PAGE_HEADERS = {
 
 
 def make_app(service: Service) -> ASGIApp:
-    """The server behind its policy."""
-    post, get = ["POST"], ["GET"]
+    """The server behind its policy. Pages that may use it get their headers also with a refusal of their rights."""
     answers = ((prefix + path, how) for path, how in ANSWERS.items() for prefix in ("/v1", ""))
-    routes = [Route(path, partial(_answer, service, *how), methods=post) for path, how in answers]
-    routes += [Route(path, partial(_small, service, work), methods=post) for path, work in SMALL.items()]
-    routes.append(Route("/v1/messages/count_tokens", partial(_count, service), methods=post))
-    shows: dict[str, Callable[[Service, Request], Awaitable[Response]]] = {
-        **dict.fromkeys(("/v1/models", "/models"), _models),
-        "/v1/models/{name:path}": _model,
-        **dict.fromkeys(("/health", "/v1/health"), _health),
-        "/props": _props,
-        "/metrics": _metrics,
-    }
-    routes += [Route(path, partial(show, service), methods=get) for path, show in shows.items()]
-    routes += [Route(path, partial(_file, content), methods=get) for path, content in service.page.items()]
+    posts = {path: partial(_answer, service, *how) for path, how in answers}
+    posts |= {path: partial(_small, service, work) for path, work in SMALL.items()}
+    posts["/v1/messages/count_tokens"] = partial(_count, service)
+    models, health = partial(_models, service), partial(_health, service)
+    gets = {"/v1/models": models, "/models": models, "/v1/models/{name:path}": partial(_model, service)}
+    gets |= {"/health": health, "/v1/health": health}
+    gets |= {"/props": partial(_props, service), "/metrics": partial(_metrics, service)}
+    gets |= {path: partial(_file, content) for path, content in service.page.items()}
+    routes = [
+        Route(path, do, methods=[how]) for how, do_at in (("POST", posts), ("GET", gets)) for path, do in do_at.items()
+    ]
+    policy, tell = service.policy, service.tell
+    cors: Mapping[str, Any] = {"allow_methods": ("GET", "POST"), "allow_headers": ("*",)}
+    stack = [
+        Middleware(Guard, policy.require_place, tell),
+        *([Middleware(CORSMiddleware, policy.origins, **cors)] if policy.origins else []),
+        Middleware(Guard, policy.require_rights, tell),
+    ]
     handlers: dict[Any, Any] = {
         HttpError: partial(_refused, service),
         HTTPException: partial(_unknown, service),
         Exception: partial(_broken, service),
     }
-    return AccessMiddleware(Starlette(routes=routes, exception_handlers=handlers), service.policy, service.tell)
+    return Starlette(routes=routes, middleware=stack, exception_handlers=handlers)
 
 
 async def _answer(service: Service, read: Read, write: Write, request: Request) -> Response:
@@ -106,11 +113,11 @@ async def _model(service: Service, request: Request) -> Response:
 
 
 async def _health(service: Service, request: Request) -> Response:
-    return json_response(llama.health(service.model, service.scheduler.health()))
+    return json_response(llama.health(service.model, service.scheduler.status()))
 
 
 async def _props(service: Service, request: Request) -> Response:
-    return json_response(llama.props(service.model, service.scheduler.health()))
+    return json_response(llama.props(service.model, service.scheduler.status()))
 
 
 async def _metrics(service: Service, request: Request) -> Response:
@@ -130,8 +137,7 @@ async def _refused(service: Service, request: Request, error: HttpError) -> Resp
 async def _unknown(service: Service, request: Request, error: HTTPException) -> Response:
     """No such address, or not with this method."""
     said = {404: f"there is nothing at {request.url.path}", 405: f"{request.method} is not what this address takes"}
-    message = said.get(error.status_code, str(error.detail))
-    headers = dict(error.headers or {})
+    message, headers = said.get(error.status_code, str(error.detail)), dict(error.headers or {})
     return await _refused(service, request, HttpError(error.status_code, message, headers=headers))
 
 

@@ -1,44 +1,92 @@
-"""Text that is continued as it is: OpenAI's /v1/completions, and llama.cpp's /infill, which fills a gap (pure)."""
+"""OpenAI's /v1/chat/completions and /v1/completions (pure): a body read, an answer written, whole or in chunks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import time
+from abc import abstractmethod
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any
+from typing import Any, ClassVar
 
-from specdec_cli.events import RoundDone, TokenLogprob
-from specdec_cli.models.fill import FAMILIES, Filling, Gap
+from specdec_cli.events import RoundDone, TokenLogprob, to_dict
+from specdec_cli.fates import Judged, TokenStream
+from specdec_cli.models.fill import FAMILIES, Fill, Filling, Gap
 from specdec_cli.models.tokenizer import Tokenizer
-from specdec_cli.serve.http.answer import Answer, ChatRequest, Delta, LineLimits, Prompt, TextDelta
-from specdec_cli.serve.http.dialect import ChunkDialect, Dialect, event, finite, round_values, rounds_of, timings
-from specdec_cli.serve.http.errors import bad_field
-from specdec_cli.serve.http.sampling import request_of, shape_of
-from specdec_cli.serve.http.schema import MOST_CHOICES, InfillBody, TextBody, parse
+from specdec_cli.serve.http import reading
+from specdec_cli.serve.http.answer import Answer, Call, ChatRequest, Delta, Prompt, ReasoningDelta, TextDelta
+from specdec_cli.serve.http.dialect import Dialect, event, new_id, round_values, timings, usage
+from specdec_cli.serve.http.errors import HttpError, bad_field
+from specdec_cli.serve.http.schema import MOST_CHOICES, ChatBody, Part, TextBody, parse, required
+from specdec_cli.serve.http.tools import openai_offer
 from specdec_cli.serve.model import Model
 
+ROLES = ("system", "developer", "user", "assistant", "tool")
 
-def read(values: Mapping[str, Any], model: Model) -> ChatRequest:
+
+def read_chat(values: Mapping[str, Any], model: Model) -> ChatRequest:
+    """What the body asks for. Raises: HttpError."""
+    body = parse(ChatBody, values)
+    shape, constraint = reading.shape_of(body)
+    logprobs = (body.top_logprobs or 0) if body.logprobs else None
+    return reading.chat_request(
+        body,
+        model,
+        "chat/completions",
+        {"constraint": constraint, "logprobs": logprobs},
+        openai_offer(body, nested=True),
+        messages=messages_of(body),
+        thinks=reading.thinks(body.chat_template_kwargs, body.reasoning_effort),
+        shape=shape,
+        choices=body.n,
+        extra={"usage": body.stream_options.include_usage},
+    )
+
+
+def messages_of(body: ChatBody) -> tuple[reading.Message, ...]:
+    """The `messages` as templates take them. Raises: HttpError."""
+    found = [_message(one, f"messages[{place}]") for place, one in enumerate(body.messages)]
+    if not found:
+        raise bad_field("messages", "it is empty, and at least one message is expected")
+    return reading.conversation(found)
+
+
+def _message(one: Part, path: str) -> reading.Message:
+    role = reading.role_of(one, ROLES, path)
+    text = reading.text_of(one.content, f"{path}.content", notes=role == "tool")
+    if role == "tool":
+        return reading.result(one.tool_call_id, text)
+    if role != "assistant":
+        return {"role": role, "content": text}
+    calls = []
+    for place, each in enumerate(one.tool_calls):
+        function = each.function or Part()
+        name = required(function.name, f"{path}.tool_calls[{place}].function.name")
+        calls.append(reading.call(each.id or "", name, function.arguments))
+    return reading.assistant(text, one.reasoning_content, calls)
+
+
+def read_text(values: Mapping[str, Any], model: Model) -> ChatRequest:
     """What the body asks for. Raises: HttpError."""
     body = parse(TextBody, values)
     if body.best_of not in (None, body.n):
         raise bad_field("best_of", f"{body.best_of} answers to choose {body.n} from are not made; ask for n")
-    shape, constraint = shape_of(body)
-    request = request_of(body, model.base, model.vocab_size)
+    shape, constraint = reading.shape_of(body)
     (text, *others), prefixes, stops = _prompts(body, model)
     if body.n * (1 + len(others)) > MOST_CHOICES:
         raise bad_field("prompt", f"{body.n * (1 + len(others))} answers, and at most {MOST_CHOICES} are made at once")
-    return ChatRequest(
-        request=replace(request, constraint=constraint, logprobs=body.logprobs, stop_tokens=stops),
+    return reading.chat_request(
+        body,
+        model,
+        "completions",
+        {"constraint": constraint, "logprobs": body.logprobs, "stop_tokens": stops},
         text=text,
         others=tuple(others),
+        source="prompt",
         reusable_prefixes=prefixes,
         shape=shape,
         choices=body.n,
-        stream=body.stream,
-        rounds=body.specdec,
-        conversation_id=body.prompt_cache_key,
-        endpoint="completions",
         extra={"usage": body.stream_options.include_usage},
     )
 
@@ -67,6 +115,172 @@ def token_ids(name: str, value: Any, model: Model) -> tuple[int, ...]:
     return tuple(value)
 
 
+def fill_in(name: str, gap: Gap, model: Model) -> tuple[Filling, tuple[int, ...]]:
+    """(the prompt, the tokens that end its answer). Raises: HttpError, with the field `name`, where none can be."""
+    fill = Fill.of(model.tokenizer)
+    if fill is None:
+        known = ", ".join(dict.fromkeys(family.prefix for family in FAMILIES))
+        raise bad_field(name, f"{model.name} has no tokens for filling in: it would need one of {known}")
+    return fill.prompt(gap), fill.stop_tokens
+
+
+@dataclass(slots=True)
+class ChunkDialect(Dialect):
+    """What OpenAI's two older endpoints have in common: chunks with choices, and a last one with the sums."""
+
+    chunk: ClassVar[str]
+    object: ClassVar[str]
+    prefix: ClassVar[str]
+    created: int = field(default_factory=lambda: int(time.time()))
+    id: str = ""
+
+    def __post_init__(self) -> None:
+        self.id = new_id(self.prefix)
+
+    @abstractmethod
+    def last(self, choice: int) -> dict[str, Any]:
+        """What the last chunk of a choice still says."""
+
+    @abstractmethod
+    def content(self, answer: Answer) -> dict[str, Any]:
+        """The whole answer."""
+
+    @abstractmethod
+    def table(self, tokenizer: Tokenizer, scores: Sequence[TokenLogprob]) -> dict[str, Any]:
+        """Log-probabilities of tokens, the stop token included where it was generated."""
+
+    def read(self, answer: Answer) -> bytes:
+        """How much was read, for clients that asked to see what happens; nobody else waits for it."""
+        shown = self.ask.rounds and answer.prefill
+        return self.event([], specdec=to_dict(shown)) if shown else b""
+
+    def show(self, choice: int, round: RoundDone) -> bytes:
+        return self.event([], specdec={**round_values(round), "choice": choice})
+
+    def close(self, choice: int, answer: Answer) -> bytes:
+        """Why it ended; a single choice has the timings."""
+        timed = {"timings": timings([answer])} if self.ask.choices == 1 else {}
+        last = self.choice(choice, self.last(choice), answer, answer.new_scores(), reason(answer))
+        return self.event([last], **timed)
+
+    def end(self, answers: Sequence[Answer]) -> bytes:
+        """The sums, where they were asked for."""
+        sums = {"usage": usage(answers), "timings": timings(answers)} if self.ask.extra.get("usage") else None
+        return (self.event([], **sums) if sums else b"") + b"data: [DONE]\n\n"
+
+    def failed(self, error: HttpError) -> bytes:
+        return Dialect.failed(self, error) + b"data: [DONE]\n\n"
+
+    def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
+        choices = [
+            self.choice(choice, self.content(answer), answer, answer.scores, reason(answer))
+            for choice, answer in enumerate(answers)
+        ]
+        found = {**self._head(self.object), "choices": choices, "usage": usage(answers), "timings": timings(answers)}
+        rounds = [round_values(round) for answer in answers for round in answer.rounds]
+        return found | ({"specdec": rounds} if self.ask.rounds else {})
+
+    def choice(
+        self, choice: int, said: dict[str, Any], answer: Answer, scores: Sequence[TokenLogprob], reason: str | None
+    ) -> dict[str, Any]:
+        """One entry of `choices`."""
+        table = None if self.ask.request.logprobs is None else self.table(answer.model.tokenizer, scores)
+        return {"index": choice, **said, "logprobs": table, "finish_reason": reason}
+
+    def event(self, choices: list[dict[str, Any]], **more: Any) -> bytes:
+        """One chunk."""
+        return event({**self._head(self.chunk), "choices": choices, **more})
+
+    def _head(self, kind: str) -> dict[str, Any]:
+        return {"id": self.id, "object": kind, "created": self.created, "model": self.ask.model}
+
+
+def reason(answer: Answer) -> str:
+    """OpenAI's word for how an answer ended."""
+    return "tool_calls" if answer.calls else "length" if answer.cut else "stop"
+
+
+def finite(logprob: float) -> float:
+    """JSON has no infinity; OpenAI says -9999 for it."""
+    return max(logprob, -9999.0)
+
+
+@dataclass(slots=True)
+class ChatDialect(ChunkDialect):
+    """An answer as a `chat.completion`, or as its chunks."""
+
+    chunk, object, prefix = "chat.completion.chunk", "chat.completion", "chatcmpl-"
+    _calls: dict[int, int] = field(default_factory=dict)
+    _tokens: defaultdict[int, TokenStream] = field(default_factory=lambda: defaultdict(TokenStream))
+
+    def begin(self) -> bytes:
+        """Whose words follow."""
+        role = {"role": "assistant", "content": ""}
+        return b"".join(self._delta(choice, role) for choice in range(self.ask.choices))
+
+    def show(self, choice: int, round: RoundDone) -> bytes:
+        """As any round; the deltas after it say which of its tokens their text is from."""
+        self._tokens[choice].expect(round)
+        return ChunkDialect.show(self, choice, round)
+
+    def say(self, choice: int, delta: Delta, answer: Answer) -> bytes:
+        """A chunk, or those of a call."""
+        match delta:
+            case ReasoningDelta(text):
+                said: dict[str, Any] = {"reasoning_content": text}
+            case TextDelta(text):
+                said = {"content": text}
+            case Call():
+                return self._call(choice, delta)
+        if self.ask.rounds:
+            said["specdec"] = _fates(self._tokens[choice].feed(text))
+        return self.event([self.choice(choice, {"delta": said}, answer, answer.new_scores(), None)])
+
+    def _call(self, choice: int, call: Call) -> bytes:
+        place = self._calls.get(choice, 0)
+        self._calls[choice] = place + 1
+        head = {"index": place, "id": call.id, "type": "function", "function": {"name": call.name, "arguments": ""}}
+        pieces = [{"index": place, "function": {"arguments": piece}} for piece in call.pieces]
+        return b"".join(self._delta(choice, {"tool_calls": [one]}) for one in (head, *pieces))
+
+    def _delta(self, choice: int, delta: dict[str, Any]) -> bytes:
+        return self.event([{"index": choice, "delta": delta, "logprobs": None, "finish_reason": None}])
+
+    def last(self, choice: int) -> dict[str, Any]:
+        unsaid = _fates(self._tokens[choice].rest())
+        return {"delta": {"specdec": unsaid} if unsaid else {}}
+
+    def content(self, answer: Answer) -> dict[str, Any]:
+        """The whole message; its content is null where there are only calls."""
+        found: dict[str, Any] = {"role": "assistant", "content": answer.text or (None if answer.calls else "")}
+        if answer.thinking:
+            found["reasoning_content"] = answer.thinking
+        if answer.calls:
+            found["tool_calls"] = [
+                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                for call in answer.calls
+            ]
+        return {"message": found}
+
+    def table(self, tokenizer: Tokenizer, scores: Sequence[TokenLogprob]) -> dict[str, Any]:
+        """One entry a token, each with its best alternatives."""
+
+        def entry(token: int, logprob: float) -> dict[str, Any]:
+            spelled = tokenizer.table().tokens.get(token, b"")
+            return {"token": tokenizer.piece(token), "logprob": finite(logprob), "bytes": list(spelled)}
+
+        content = [
+            {**entry(score.token, score.logprob), "top_logprobs": [entry(*top) for top in score.top]}
+            for score in scores
+        ]
+        return {"content": content, "refusal": None}
+
+
+def _fates(tokens: Sequence[Judged]) -> list[tuple[str, str]]:
+    """[fate, text] of each; the texts of those that are neither rejected nor discarded are the delta's."""
+    return [(token.fate.value, token.piece) for token in tokens]
+
+
 @dataclass(slots=True)
 class TextDialect(ChunkDialect):
     """An answer as a `text_completion`, or as its chunks."""
@@ -92,96 +306,3 @@ class TextDialect(ChunkDialect):
             "top_logprobs": tops,
             "text_offset": [*accumulate(map(len, texts), initial=0)][:-1],
         }
-
-
-def read_infill(values: Mapping[str, Any], model: Model) -> ChatRequest:
-    """What the body asks for. Raises: HttpError."""
-    body = parse(InfillBody, values)
-    if body.n_cmpl != 1:
-        raise bad_field("n_cmpl", "one answer is made for a request")
-    files = tuple((one.filename, one.text) for one in body.input_extra)
-    gap = Gap(body.input_prefix, body.input_suffix, body.prompt, files)
-    filling, stops = fill_in("input_suffix", gap, model)
-    return ChatRequest(
-        request=replace(request_of(body, model.base, model.vocab_size), stop_tokens=stops),
-        text=filling.tokens,
-        reusable_prefixes=filling.ends,
-        lines=LineLimits(body.n_indent, max(body.t_max_predict_ms, 0) / 1e3),
-        stream=body.stream,
-        rounds=body.specdec,
-        endpoint="infill",
-        extra={"fields": body.response_fields, "tokens": body.return_tokens},
-    )
-
-
-def fill_in(name: str, gap: Gap, model: Model) -> tuple[Filling, tuple[int, ...]]:
-    """(the prompt, the tokens that end its answer). Raises: HttpError, with the field `name`, where none can be."""
-    fill = model.fill()
-    if fill is None:
-        known = ", ".join(dict.fromkeys(family.prefix for family in FAMILIES))
-        raise bad_field(name, f"{model.name} has no tokens for filling in: it would need one of {known}")
-    return fill.prompt(gap), fill.stop_tokens
-
-
-@dataclass(slots=True)
-class InfillDialect(Dialect):
-    """An answer in the shape of llama.cpp's own completions; a stream ends with its last chunk."""
-
-    path = "/infill"
-
-    def say(self, choice: int, delta: Delta, answer: Answer) -> bytes:
-        assert isinstance(delta, TextDelta)
-        read = {"tokens_evaluated": len(answer.prompt)}
-        return event({"index": choice, "content": delta.text, "stop": False, **read})
-
-    def show(self, choice: int, round: RoundDone) -> bytes:
-        return event({"index": choice, "content": "", "stop": False, "specdec": round_values(round)})
-
-    def close(self, choice: int, answer: Answer) -> bytes:
-        """All that is known of it; the text was said."""
-        return event(self._shown(self._all(answer) | {"index": choice, "content": ""}))
-
-    def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
-        return self._shown(self._all(answers[0]) | rounds_of(answers))
-
-    def _all(self, answer: Answer) -> dict[str, Any]:
-        finish = answer.finish
-        return {
-            "index": 0,
-            "content": answer.text,
-            "tokens": list(finish.tokens) if finish and self.ask.extra.get("tokens") else [],
-            "stop": True,
-            "model": self.model,
-            "tokens_predicted": answer.emitted,
-            "tokens_evaluated": len(answer.prompt),
-            "tokens_cached": answer.cached,
-            "generation_settings": _settings(answer),
-            "has_new_line": "\n" in answer.text,
-            "truncated": False,
-            **_stopped(answer),
-            "timings": timings([answer]),
-        }
-
-    def _shown(self, values: dict[str, Any]) -> dict[str, Any]:
-        """The fields that were asked for, each under its whole path; without any, all."""
-        paths: Iterable[str] = self.ask.extra.get("fields", ())
-        found = {path: _at(values, path.split("/")) for path in paths}
-        return {path: value for path, value in found.items() if value is not None} if found else values
-
-
-def _at(values: Any, path: Sequence[str]) -> Any:
-    for key in path:
-        values = values.get(key) if isinstance(values, dict) else None
-    return values
-
-
-def _settings(answer: Answer) -> dict[str, Any]:
-    request, limit = answer.ask.request, answer.model.context_limit
-    sampling = {name: value for name, value in request.sampling.items() if value is not None}
-    return {"n_ctx": limit, "n_predict": request.max_tokens, "seed": request.seed, "stop": request.stop, **sampling}
-
-
-def _stopped(answer: Answer) -> dict[str, Any]:
-    word = answer.stop_string
-    own = answer.finish is not None and answer.finish.reason == "stop" and not answer.full
-    return {"stop_type": ("eos" if word is None else "word") if own else "limit", "stopping_word": word or ""}

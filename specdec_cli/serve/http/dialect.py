@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import secrets
-import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from specdec_cli.events import RoundDone, TokenLogprob, to_dict
-from specdec_cli.models.tokenizer import Tokenizer
+from specdec_cli.events import RoundDone, to_dict
 from specdec_cli.serve.http.answer import Answer, ChatRequest, Delta
 from specdec_cli.serve.http.errors import HttpError, error_body, to_json
 
@@ -18,14 +17,13 @@ SSE = "text/event-stream; charset=utf-8"
 
 
 @dataclass(slots=True)
-class Dialect:
+class Dialect(ABC):
     """One request's answers in a protocol's words; every method gives whole server-sent events, or nothing.
 
     `begin` comes once, as soon as a job has started; `read` once its prompt was read; then pieces of any answer.
     """
 
     ask: ChatRequest
-    model: str
     silence: ClassVar[bytes] = b": still reading\n\n"
     path: ClassVar[str] = "/v1"
 
@@ -37,9 +35,9 @@ class Dialect:
         """The prompt was read."""
         return b""
 
+    @abstractmethod
     def say(self, choice: int, delta: Delta, answer: Answer) -> bytes:
         """A piece of answer `choice`."""
-        raise NotImplementedError
 
     def show(self, choice: int, round: RoundDone) -> bytes:
         """A round, for clients that asked to see them; the text it made printable comes after it."""
@@ -57,9 +55,9 @@ class Dialect:
         """An answer failed after the stream began."""
         return event(error_body(self.path, error))
 
+    @abstractmethod
     def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
         """The answers at once."""
-        raise NotImplementedError
 
 
 def event(values: Any, name: str | None = None) -> bytes:
@@ -69,7 +67,7 @@ def event(values: Any, name: str | None = None) -> bytes:
 
 
 def round_values(round: RoundDone) -> dict[str, Any]:
-    """A round as DESIGN's contract has it."""
+    """A round as the events of `--json` have it."""
     values: dict[str, Any] = json.loads(json.dumps(to_dict(replace(round, gain=None))))
     return values
 
@@ -79,39 +77,25 @@ def new_id(prefix: str) -> str:
     return f"{prefix}{secrets.token_hex(12)}"
 
 
-def rounds_of(answers: Sequence[Answer]) -> dict[str, Any]:
-    """All rounds, for whoever asked to see them."""
-    if not answers[0].ask.rounds:
-        return {}
-    return {"specdec": [round_values(round) for answer in answers for round in answer.rounds]}
-
-
 def timings(answers: Sequence[Answer]) -> dict[str, Any]:
     """llama.cpp's `timings` of all answers together; what was drafted only where something was."""
     stats = [answer.stats for answer in answers]
     cached = sum(answer.cached for answer in answers)
-    fed = sum(len(answer.prompt) for answer in answers) - cached
     read_ms = 1e3 * sum(answer.prefill.seconds if answer.prefill else 0.0 for answer in answers)
-    emitted = sum(answer.emitted for answer in answers)
     decode_ms = 1e3 * sum(one.get("decode_seconds") or 0.0 for one in stats)
-    found = {"cache_n": cached, **_pace("prompt", fed, read_ms), **_pace("predicted", emitted, decode_ms)}
-    drafted = sum(one.get("draft_n", 0) for one in stats)
-    accepted = sum(one.get("draft_n_accepted", 0) for one in stats)
+    read, emitted = sum(len(answer.prompt) for answer in answers) - cached, sum(answer.emitted for answer in answers)
+    found: dict[str, Any] = {"cache_n": cached}
+    for what, tokens, ms in (("prompt", read, read_ms), ("predicted", emitted, decode_ms)):
+        found[f"{what}_n"], found[f"{what}_ms"] = tokens, round(ms, 3)
+        found[f"{what}_per_token_ms"] = round(ms / tokens, 3) if tokens else None
+        found[f"{what}_per_second"] = round(1e3 * tokens / ms, 3) if ms else None
+    drafted, accepted = (sum(one.get(name, 0) for one in stats) for name in ("draft_n", "draft_n_accepted"))
     return found | ({"draft_n": drafted, "draft_n_accepted": accepted} if drafted else {})
 
 
-def _pace(what: str, tokens: int, ms: float) -> dict[str, Any]:
-    return {
-        f"{what}_n": tokens,
-        f"{what}_ms": round(ms, 3),
-        f"{what}_per_token_ms": round(ms / tokens, 3) if tokens else None,
-        f"{what}_per_second": round(1e3 * tokens / ms, 3) if ms else None,
-    }
-
-
 def usage(answers: Sequence[Answer]) -> dict[str, Any]:
-    """OpenAI's `usage`: each prompt once, the answers all."""
-    prompts = answers[:: answers[0].ask.choices]
+    """OpenAI's `usage`: each prompt once, the answers all; thinking and predictions where there may be any."""
+    ask, prompts = answers[0].ask, answers[:: answers[0].ask.choices]
     prompt, emitted = sum(len(one.prompt) for one in prompts), sum(answer.emitted for answer in answers)
     found: dict[str, Any] = {
         "prompt_tokens": prompt,
@@ -119,101 +103,11 @@ def usage(answers: Sequence[Answer]) -> dict[str, Any]:
         "total_tokens": prompt + emitted,
         "prompt_tokens_details": {"cached_tokens": sum(one.cached for one in prompts)},
     }
-    if details := _details(answers):
-        found["completion_tokens_details"] = details
-    return found
-
-
-def _details(answers: Sequence[Answer]) -> dict[str, int]:
-    """What of the answers was thinking, and what became of a prediction, where there may be any."""
-    found: dict[str, int] = {}
+    details: dict[str, int] = {}
     if answers[0].thought is not None:
-        found["reasoning_tokens"] = sum(answer.thought or 0 for answer in answers)
-    if answers[0].ask.request.predict:
+        details["reasoning_tokens"] = sum(answer.thought or 0 for answer in answers)
+    if ask.request.predict:
         accepted = sum(answer.stats.get("accepted_by", {}).get("prediction", 0) for answer in answers)
         drafted = sum(answer.stats.get("drafted_by", {}).get("prediction", 0) for answer in answers)
-        found |= {"accepted_prediction_tokens": accepted, "rejected_prediction_tokens": drafted - accepted}
-    return found
-
-
-@dataclass(slots=True)
-class ChunkDialect(Dialect):
-    """What OpenAI's two older endpoints have in common: chunks with choices, and a last one with the sums."""
-
-    chunk: ClassVar[str]
-    object: ClassVar[str]
-    prefix: ClassVar[str]
-    created: int = field(default_factory=lambda: int(time.time()))
-    id: str = ""
-
-    def __post_init__(self) -> None:
-        self.id = self.id or new_id(self.prefix)
-
-    def last(self, choice: int) -> dict[str, Any]:
-        """What the last chunk of a choice still says."""
-        raise NotImplementedError
-
-    def content(self, answer: Answer) -> dict[str, Any]:
-        """The whole answer."""
-        raise NotImplementedError
-
-    def table(self, tokenizer: Tokenizer, scores: Sequence[TokenLogprob]) -> dict[str, Any]:
-        """Log-probabilities of tokens, the stop token included where it was generated."""
-        raise NotImplementedError
-
-    def read(self, answer: Answer) -> bytes:
-        """How much was read, for clients that asked to see what happens; nobody else waits for it."""
-        shown = self.ask.rounds and answer.prefill
-        return self.event([], specdec=to_dict(shown)) if shown else b""
-
-    def show(self, choice: int, round: RoundDone) -> bytes:
-        return self.event([], specdec={**round_values(round), "choice": choice})
-
-    def close(self, choice: int, answer: Answer) -> bytes:
-        """Why it ended; a single choice has the timings."""
-        timed = {"timings": timings([answer])} if self.ask.choices == 1 else {}
-        return self.event(
-            [self.choice(choice, self.last(choice), answer, answer.new_scores(), reason(answer))], **timed
-        )
-
-    def end(self, answers: Sequence[Answer]) -> bytes:
-        """The sums, where they were asked for."""
-        sums = {"usage": usage(answers), "timings": timings(answers)} if self.ask.extra.get("usage") else None
-        return (self.event([], **sums) if sums else b"") + b"data: [DONE]\n\n"
-
-    def failed(self, error: HttpError) -> bytes:
-        return Dialect.failed(self, error) + b"data: [DONE]\n\n"
-
-    def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
-        choices = [
-            self.choice(choice, self.content(answer), answer, answer.scores, reason(answer))
-            for choice, answer in enumerate(answers)
-        ]
-        found = {**self._head(self.object), "choices": choices, "usage": usage(answers)}
-        return {**found, "timings": timings(answers), **rounds_of(answers)}
-
-    def choice(
-        self, choice: int, said: dict[str, Any], answer: Answer, scores: Sequence[TokenLogprob], reason: str | None
-    ) -> dict[str, Any]:
-        """One entry of `choices`."""
-        table = None if self.ask.request.logprobs is None else self.table(answer.model.tokenizer, scores)
-        return {"index": choice, **said, "logprobs": table, "finish_reason": reason}
-
-    def event(self, choices: list[dict[str, Any]], **more: Any) -> bytes:
-        """One chunk."""
-        return event({**self._head(self.chunk), "choices": choices, **more})
-
-    def _head(self, kind: str) -> dict[str, Any]:
-        return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
-
-
-def reason(answer: Answer) -> str:
-    """OpenAI's word for how an answer ended."""
-    if answer.calls:
-        return "tool_calls"
-    return "length" if answer.cut else "stop"
-
-
-def finite(logprob: float) -> float:
-    """JSON has no infinity; OpenAI says -9999 for it."""
-    return max(logprob, -9999.0)
+        details |= {"accepted_prediction_tokens": accepted, "rejected_prediction_tokens": drafted - accepted}
+    return found | ({"completion_tokens_details": details} if details else {})

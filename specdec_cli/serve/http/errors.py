@@ -6,14 +6,12 @@ No answer says where this machine's files are; whoever runs the server reads tha
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from specdec_cli.errors import DoesNotFit, NotAvailable, Refused, SpecdecError, UsageError
 from specdec_cli.events import Failure
-from specdec_cli.serve.job import Busy, TooLarge, TooLong
+from specdec_cli.serve.job import Busy, TooLong
 
 # OpenAI's and Anthropic's names of a status.
 KINDS = {
@@ -29,11 +27,6 @@ KINDS = {
 FAILED = "the answer failed on the server; its log says why"
 NOT_LOADED = "the model cannot be loaded; the server's log says why"
 NO_MEMORY = "the memory is too small for the model; the server's log says both figures"
-SAYS_HOW = "the server's log says what to do"
-# A path from the root, from a home or from here; in an address of the web nothing is one.
-PATH = re.compile(r"(?<![\w./~-])(?:file:/{0,2}|~[\w.-]*|\.{1,2})?/(?=[^\s/])")
-# A Hub id, or a path like one.
-TWO_NAMES = re.compile(r"[^\s:;,'\"()]+/[^\s:;,'\"()]+")
 ANTHROPIC = "/v1/messages"
 LLAMA = ("/props", "/tokenize", "/detokenize", "/apply-template", "/health", "/metrics", "/slots", "/infill")
 
@@ -79,30 +72,25 @@ def to_json(values: Any) -> bytes:
 
 
 def as_http_error(error: SpecdecError, param: str | None = None) -> HttpError:
-    """What a client is told of a refusal."""
+    """What a client is told of a refusal; `param` is the field that the prompt is in."""
+    whole = f"{error.message}; {error.hint}"
     match error:
         case Busy():
             return HttpError(429, error.message, code="busy", headers={"Retry-After": str(error.retry_seconds)})
         case TooLong():
-            return HttpError(400, error.message, "messages" if param is None else param, "context_length_exceeded")
-        case TooLarge() | DoesNotFit():
-            return does_not_fit(error.message)
+            return HttpError(400, error.message, param, "context_length_exceeded")
         case UsageError():
             return HttpError(400, error.message, param)
+        case DoesNotFit():
+            return HttpError(413, _without_place(error.message, NO_MEMORY), code="does_not_fit", cause=whole)
         case NotAvailable() | Refused():
-            return not_loaded(error.message, error.hint)
+            return HttpError(503, _without_place(whole, NOT_LOADED), "model", "model_not_loaded", cause=whole)
     return HttpError(500, FAILED)
 
 
-def not_loaded(message: str, hint: str) -> HttpError:
-    """A pair that could not be loaded: who asked for it is told what the operator would be, but no path."""
-    told = NOT_LOADED if says_where(message) else f"{message}; {SAYS_HOW if says_where(hint) else hint}"
-    return HttpError(503, told, "model", "model_not_loaded", cause=f"{message}; {hint}")
-
-
-def does_not_fit(message: str) -> HttpError:
-    """A request, or a pair, that the memory has no room for."""
-    return HttpError(413, NO_MEMORY if says_where(message) else message, code="does_not_fit", cause=message)
+def _without_place(text: str, instead: str) -> str:
+    """`text`, unless there may be a path in it."""
+    return instead if "/" in text or "~" in text else text
 
 
 def of_failure(failure: Failure) -> HttpError:
@@ -110,15 +98,3 @@ def of_failure(failure: Failure) -> HttpError:
     kinds = (NotAvailable, Refused, DoesNotFit, UsageError)
     kind = next((kind for kind in kinds if kind.exit_code == failure.exit_code), SpecdecError)
     return as_http_error(kind(failure.message, failure.hint))
-
-
-def says_where(text: str) -> bool:
-    """Whether `text` has a path of this machine. Where one ends nobody can tell, for folders' names have blanks."""
-    return bool(PATH.search(text)) or any(_exists(names) for names in TWO_NAMES.findall(text))
-
-
-def _exists(name: str) -> bool:
-    try:
-        return Path(name).exists()
-    except OSError:
-        return False  # it is too long for a name

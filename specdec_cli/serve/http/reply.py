@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,12 +12,12 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from specdec_cli.events import Event, Failure, RoundDone
+from specdec_cli.events import Event, RoundDone
 from specdec_cli.jsonfile import shown
-from specdec_cli.serve.http.answer import Answer
+from specdec_cli.serve.http.answer import Answer, Delta
 from specdec_cli.serve.http.dialect import SSE, Dialect
 from specdec_cli.serve.http.errors import HttpError, error_body, of_failure, to_json
-from specdec_cli.serve.queue import JobHandle
+from specdec_cli.serve.job import JobHandle
 
 LEFT = 499
 ENDING = HttpError(503, "the server is ending")
@@ -34,9 +33,10 @@ def json_response(values: Any, status: int = 200, headers: dict[str, str] | None
     return Response(to_json(values), status, headers, "application/json")
 
 
-def error_response(path: str, error: HttpError) -> Response:
-    """`error` in the shape of the path's dialect."""
-    return json_response(error_body(path, error), error.status, dict(error.headers))
+def error_response(path: str, error: HttpError, closing: bool = False) -> Response:
+    """`error` in the shape of the path's dialect; `closing` the connection, what is left of the body is not read."""
+    headers = {**error.headers, **({"Connection": "close"} if closing else {})}
+    return json_response(error_body(path, error), error.status, headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,7 @@ class Record:
     @property
     def failure(self) -> str:
         """Why the server failed, in the operator's words; empty where it did not."""
-        failures = (answer.failure.message for answer in self.answers if answer.failure)
-        return self.broken or next(failures, "")
+        return self.broken or next((answer.failure.message for answer in self.answers if answer.failure), "")
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -102,42 +101,39 @@ Told = Callable[[Record], None]
 
 
 class EventQueue:
-    """The events of all answers to one request, from the scheduler's thread into the loop.
-
-    `gone` once nobody reads them. The scheduler never waits for a client. Each event comes with its answer's number.
-    """
+    """The events of all answers to one request, from the scheduler's thread into the loop, each with its answer's
+    number. The scheduler never waits for a client. `gone` once nobody reads on."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._events: deque[Numbered] = deque()
-        self._arrived = asyncio.Event()
+        self._loop, self._events = asyncio.get_running_loop(), asyncio.Queue[Numbered | None]()
         self.gone = False
 
     def deliver(self, choice: int, event: Event) -> None:
         """From any thread, at any time."""
-        self._events.append((choice, event))
         with suppress(RuntimeError):  # the loop has ended, and its clients with it
-            self._loop.call_soon_threadsafe(self._arrived.set)
+            self._loop.call_soon_threadsafe(self._events.put_nowait, (choice, event))
 
     def leave(self) -> None:
         """Nobody reads on; from the loop."""
         self.gone = True
-        self._arrived.set()
+        self._events.put_nowait(None)
 
     async def take(self, seconds: float | None) -> list[Numbered]:
         """All that has come; waits for the first, and is empty after so many seconds, or when `gone`."""
+        found: list[Numbered | None] = []
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while not self._events and not self.gone:
-                    self._arrived.clear()
-                    await self._arrived.wait()
-        return [] if self.gone else [self._events.popleft() for _ in range(len(self._events))]
+                found.append(await self._events.get())
+        while not self._events.empty():
+            found.append(self._events.get_nowait())
+        return [] if self.gone else [one for one in found if one is not None]
 
 
 class Reply(Response):
     """The answers to one request, at once or as they come."""
 
     silence_seconds = SILENCE_SECONDS
+    background = None
 
     def __init__(
         self,
@@ -149,10 +145,8 @@ class Reply(Response):
     ) -> None:
         self._dialect, self._answers, self._handles = dialect, answers, handles
         self._events, self._done = events, done
-        self._left = False
-        self._status, self._over = LEFT, False
+        self._left, self._over = False, False
         self._sent = time.monotonic()
-        self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         watcher = asyncio.create_task(self._watch(receive))
@@ -168,112 +162,89 @@ class Reply(Response):
             for handle, answer in zip(self._handles, self._answers, strict=True):
                 if not answer.over:
                     handle.cancel()
-            self._end()
-
-    def _end(self) -> None:
-        """It is over; whoever asks for figures after its last byte finds it among them."""
-        if not self._over:
-            self._over = True
-            self._done(self._answers, self._status)
+            self._end(LEFT)
 
     async def _watch(self, receive: Receive) -> None:
-        """Starlette tells nobody that a client left: it has to be asked."""
-        while (await receive())["type"] != "http.disconnect":
-            pass
+        await until_left(receive)
         self._left = True
         self._events.leave()
 
+    def _end(self, status: int) -> None:
+        """It is over; whoever asks for figures after its last byte finds it among them."""
+        if not self._over:
+            self._over = True
+            self._done(self._answers, LEFT if self._left else status)
+
     async def _whole(self, scope: Scope, receive: Receive, send: Send) -> None:
-        while not all(answer.over for answer in self._answers):
+        while not self._finished:
             for choice, event in await self._events.take(None):
                 self._feed(choice, event)
-            if self._events.gone:
-                return await self._fail(ENDING, scope, receive, send)
-            if failed := self._failure():
-                return await self._fail(failed, scope, receive, send)
-        self._status = 200
-        self._end()
-        await json_response(self._dialect.whole(self._answers))(scope, receive, send)
-        return None
+            if error := self._error():
+                self._end(error.status)
+                return await error_response(scope["path"], error)(scope, receive, send)
+        self._end(200)
+        return await json_response(self._dialect.whole(self._answers))(scope, receive, send)
 
     async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
-        events = await self._events.take(self.silence_seconds)
-        for choice, event in events:
-            if isinstance(event, Failure):
-                self._feed(choice, event)
-                return await self._fail(of_failure(event), scope, receive, send)
-        if self._events.gone:
-            return await self._fail(ENDING, scope, receive, send)
+        said = self._dialect.begin()
+        said += self._say(await self._events.take(self.silence_seconds))
+        if error := self._error():
+            self._end(error.status)
+            return await error_response(scope["path"], error)(scope, receive, send)
         headers = [(b"content-type", SSE.encode()), (b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        self._status, self._sent = 200, time.monotonic()
-        await self._send(send, self._dialect.begin())
         while True:
-            said = b"".join(self._say(choice, event) for choice, event in events)
-            last = self._last()
-            if last is not None:
-                self._end()
-            await self._send(send, said + (last or b"") or self._silence())
-            if last is not None:
-                break
-            events = await self._events.take(self._until_silence())
-            if self._events.gone:
-                self._status = self._gone
-                self._end()
-                if not self._left:
-                    await self._send(send, self._dialect.failed(ENDING))
-                break
-        with suppress(OSError):
-            await send({"type": "http.response.body", "body": b""})
-        return None
-
-    def _last(self) -> bytes | None:
-        """What ends the stream, which may be nothing; None as long as it is not over."""
-        if failed := self._failure():
-            return self._dialect.failed(failed)
-        return self._dialect.end(self._answers) if all(answer.over for answer in self._answers) else None
+            error = self._error()
+            over = error is not None or self._finished
+            if over:
+                said += self._dialect.failed(error) if error else self._dialect.end(self._answers)
+                self._end(ENDING.status if error is ENDING else 200)
+            if not self._left and (said := said or (b"" if self._until_silence else self._dialect.silence)):
+                self._sent = time.monotonic()
+                await send({"type": "http.response.body", "body": said, "more_body": True})
+            if over:
+                return await send({"type": "http.response.body", "body": b""})
+            said = self._say(await self._events.take(self._until_silence))
 
     @property
-    def _gone(self) -> int:
-        """The status of a reply that nobody waits for any more: its client left, or the server ends."""
-        return LEFT if self._left else ENDING.status
+    def _finished(self) -> bool:
+        return all(answer.over for answer in self._answers)
 
+    @property
     def _until_silence(self) -> float:
         """Seconds until the client must hear something: much may happen of which it is told nothing."""
         return max(0.0, self._sent + self.silence_seconds - time.monotonic())
 
-    def _silence(self) -> bytes:
-        return b"" if self._until_silence() else self._dialect.silence
-
-    def _say(self, choice: int, event: Event) -> bytes:
-        """What one event becomes."""
-        answer = self._answers[choice]
-        said = b""
-        if isinstance(event, RoundDone) and answer.ask.rounds:
-            said = self._dialect.show(choice, event)
-        unread = answer.prefill is None
-        pieces = self._feed(choice, event)
-        if unread and answer.prefill is not None:
-            said += self._dialect.read(answer)
-        said += b"".join(self._dialect.say(choice, piece, answer) for piece in pieces)
-        return said + (self._dialect.close(choice, answer) if answer.finish is not None else b"")
-
-    def _feed(self, choice: int, event: Event) -> list[Any]:
-        answer = self._answers[choice]
-        pieces = answer.feed(event)
-        if answer.full and not answer.over:
-            self._handles[choice].cancel()
-        return pieces
-
-    def _failure(self) -> HttpError | None:
+    def _error(self) -> HttpError | None:
+        """Why there will be no whole answer."""
+        if self._events.gone:
+            return ENDING
         return next((of_failure(answer.failure) for answer in self._answers if answer.failure), None)
 
-    async def _fail(self, error: HttpError, scope: Scope, receive: Receive, send: Send) -> None:
-        self._status = self._gone if error is ENDING else error.status
-        self._end()
-        await error_response(scope["path"], error)(scope, receive, send)
+    def _say(self, events: Sequence[Numbered]) -> bytes:
+        """What events become."""
+        said = b""
+        for choice, event in events:
+            answer = self._answers[choice]
+            if isinstance(event, RoundDone) and answer.ask.rounds:
+                said += self._dialect.show(choice, event)
+            unread = answer.prefill is None
+            deltas = self._feed(choice, event)
+            if unread and answer.prefill is not None:
+                said += self._dialect.read(answer)
+            said += b"".join(self._dialect.say(choice, delta, answer) for delta in deltas)
+            said += self._dialect.close(choice, answer) if answer.finish is not None else b""
+        return said
 
-    async def _send(self, send: Send, body: bytes) -> None:
-        if body:
-            self._sent = time.monotonic()
-            await send({"type": "http.response.body", "body": body, "more_body": True})
+    def _feed(self, choice: int, event: Event) -> list[Delta]:
+        answer = self._answers[choice]
+        deltas = answer.feed(event)
+        if answer.full and not answer.over:
+            self._handles[choice].cancel()
+        return deltas
+
+
+async def until_left(receive: Receive) -> None:
+    """Until the client has left. Starlette tells nobody of it: it has to be asked."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from specdec_cli.events import RoundDone
 from specdec_cli.jsonfile import shown
-from specdec_cli.serve.http import dialect, messages
+from specdec_cli.serve.http import dialect, reading
 from specdec_cli.serve.http.answer import Answer, Call, ChatRequest, Delta, ReasoningDelta, TextDelta
 from specdec_cli.serve.http.errors import HttpError, bad_field
-from specdec_cli.serve.http.sampling import constraint_of, request_of, thinks
-from specdec_cli.serve.http.schema import Item, ResponseBody, parse, required
+from specdec_cli.serve.http.schema import Part, ResponseBody, parse, required
 from specdec_cli.serve.http.tools import openai_offer, qualified
 from specdec_cli.serve.model import Model
 
@@ -25,53 +23,51 @@ ECHOED = ("instructions", "metadata", "temperature", "top_p", "tools", "tool_cho
 def read(values: Mapping[str, Any], model: Model) -> ChatRequest:
     """What the body asks for. Raises: HttpError."""
     body = parse(ResponseBody, values)
-    offer = openai_offer(body, nested=False)
-    constraint = constraint_of(body.text.format, "text.format")
-    return ChatRequest(
-        request=replace(request_of(body, model.base, model.vocab_size), constraint=constraint),
-        messages=tuple(_conversation(body)),
-        tools=offer.functions,
-        must_call=offer.must,
-        one_call=not body.parallel_tool_calls,
-        thinks=thinks(body.chat_template_kwargs, body.reasoning.effort),
-        stream=body.stream,
-        rounds=body.specdec,
-        conversation_id=body.prompt_cache_key,
-        endpoint="responses",
+    constraint = reading.constraint_of(body.text.format, "text.format")
+    return reading.chat_request(
+        body,
+        model,
+        "responses",
+        {"constraint": constraint},
+        openai_offer(body, nested=False),
+        messages=_conversation(body),
+        source="input",
+        shape="text.format",
+        thinks=reading.thinks(body.chat_template_kwargs, body.reasoning.effort),
         extra={name: values.get(name) for name in ECHOED},
     )
 
 
-def _conversation(body: ResponseBody) -> list[dict[str, Any]]:
+def _conversation(body: ResponseBody) -> tuple[reading.Message, ...]:
     """Instructions and input items, as templates take them; kinds of items that are unknown here are left out."""
-    found: list[dict[str, Any]] = [{"role": "system", "content": body.instructions}] if body.instructions else []
+    found: list[reading.Message] = [{"role": "system", "content": body.instructions}] if body.instructions else []
     for place, item in enumerate(body.input):
         _take(item, f"input[{place}]", found)
     if not any(message["role"] != "system" for message in found):
         raise bad_field("input", "it is empty, and a text or a list of items is expected")
-    return messages.conversation(found)
+    return reading.conversation(found)
 
 
-def _take(item: Item, path: str, found: list[dict[str, Any]]) -> None:
+def _take(item: Part, path: str, found: list[reading.Message]) -> None:
     """Add an item to the messages; what a model said, thought and called in one turn is one message."""
     match item.type:
-        case "message":
-            messages.require_role(item.role, ROLES, path)
-            text = messages.text_of(item.content, f"{path}.content")
-            if item.role == "assistant":
-                _join(found, messages.assistant(text))
+        case "message" | "":
+            role = reading.role_of(item, ROLES, path)
+            text = reading.text_of(item.content, f"{path}.content")
+            if role == "assistant":
+                _join(found, reading.assistant(text))
             else:
-                found.append({"role": "system" if item.role == "developer" else item.role, "content": text})
+                found.append({"role": role, "content": text})
         case "function_call":
             name = qualified(item.namespace, required(item.name, f"{path}.name"))
-            call = messages.call(required(item.call_id, f"{path}.call_id"), name, item.arguments or "{}")
-            _join(found, messages.assistant("", calls=[call]))
+            call = reading.call(required(item.call_id, f"{path}.call_id"), name, item.arguments)
+            _join(found, reading.assistant("", calls=[call]))
         case "function_call_output":
-            text = messages.text_of(item.output, f"{path}.output", notes=True)
-            found.append(messages.result(required(item.call_id, f"{path}.call_id"), text))
+            text = reading.text_of(item.output, f"{path}.output", notes=True)
+            found.append(reading.result(required(item.call_id, f"{path}.call_id"), text))
         case "reasoning":
             name = "content" if item.content else "summary"
-            _join(found, messages.assistant("", messages.text_of(getattr(item, name), f"{path}.{name}")))
+            _join(found, reading.assistant("", reading.text_of(getattr(item, name), f"{path}.{name}")))
         case "item_reference":
             raise bad_field(f"{path}.type", f"{shown(item.type)} names what is not kept here")
 
@@ -134,9 +130,6 @@ class ResponseDialect(dialect.Dialect):
         more: dict[str, Any] = {"logprobs": []} if isinstance(delta, TextDelta) else {}
         return before + self._event(f"response.{KINDS[kind][1]}.delta", delta=delta.text, **self._part(), **more)
 
-    def show(self, choice: int, round: RoundDone) -> bytes:
-        return self._event("specdec.round", specdec=dialect.round_values(round))
-
     def close(self, choice: int, answer: Answer) -> bytes:
         nothing = self._begin_item("msg") if not self._items and self._open is None else b""
         return nothing + self._end_item(_status(answer))
@@ -157,7 +150,7 @@ class ResponseDialect(dialect.Dialect):
         if answer.text or not answer.calls:
             items.append(_message(_new("msg"), answer.text, last))
         items += [self._function(_new("fc"), call, "completed") for call in answer.calls]
-        return {**self._whole(answer, items), **dialect.rounds_of(answers)}
+        return self._whole(answer, items)
 
     def _begin_item(self, kind: str) -> bytes:
         identity = _new(kind)
@@ -224,7 +217,7 @@ class ResponseDialect(dialect.Dialect):
             "object": "response",
             "created_at": self.created,
             "status": status,
-            "model": self.model,
+            "model": self.ask.model,
             "output": list(items),
             "error": None,
             "incomplete_details": None,

@@ -7,10 +7,10 @@ the bodies are read.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from specdec_cli.jsonfile import NotJson, kind_of, parse_object, shown
 from specdec_cli.request import BOUNDS
@@ -20,7 +20,6 @@ MOST_TOKENS, MOST_STOPS, MOST_SEED, MOST_CHOICES, MOST_TOP = 10_000_000, 64, 2**
 NO_GRAMMARS = "grammars are not kept; ask for a schema, a guided_regex or a choice"
 # Shapes in GBNF or EBNF, by the names that others have for them.
 GRAMMARS = dict.fromkeys(("grammar", "guided_grammar", "ebnf", "structural_tag"), NO_GRAMMARS)
-
 # What pydantic says of our classes and errors.
 OURS, MOST_NAME = re.compile(r"^Value error, | or instance of \w+$"), 200
 
@@ -53,10 +52,21 @@ def parse(kind: type[B], values: Mapping[str, Any]) -> B:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
-        message = OURS.sub("", first["msg"])
-        if first["type"] != "value_error":
-            message = "it is missing" if first["type"] == "missing" else f"it is {_said(first['input'])}: {message}"
+        message, value = OURS.sub("", first["msg"]), first["input"]
+        if first["type"] == "missing":
+            message = "it is missing"
+        elif first["type"] != "value_error":
+            long = isinstance(value, dict | list | str) and len(value) > 20
+            message = f"it is {kind_of(value) if long else shown(value)}: {message}"
         raise bad_field(name[:MOST_NAME], message) from error
+
+
+def body_of(data: bytes) -> dict[str, Any]:
+    """The object in a request. Raises: HttpError."""
+    try:
+        return parse_object(data)
+    except NotJson as error:
+        raise HttpError(400, f"the body is not read: {error}") from error
 
 
 def required(value: Any, name: str) -> str:
@@ -66,24 +76,9 @@ def required(value: Any, name: str) -> str:
     return str(value)
 
 
-def _said(value: Any) -> str:
-    """A value in an error: its kind where it may be long."""
-    return kind_of(value) if isinstance(value, dict | list | str) and len(value) > 20 else shown(value)
-
-
 def _whole(value: Any) -> Any:
     """JSON has one kind of number: 16.0 is whole."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _unless(*nothing: Any) -> BeforeValidator:
-    """How clients say that they name no value."""
-    return BeforeValidator(lambda value: None if value in nothing else value)
-
-
-def _or_text(wrap: Callable[[str], Any]) -> BeforeValidator:
-    """A list may come as the text of its only entry."""
-    return BeforeValidator(lambda value: [wrap(value)] if isinstance(value, str) else value)
 
 
 def _schema(value: Any) -> Any:
@@ -100,7 +95,17 @@ def _text_or_object(value: Any) -> Any:
     return value
 
 
-def bound(name: str) -> Any:
+def _unless(*nothing: Any) -> BeforeValidator:
+    """How clients say that they name no value."""
+    return BeforeValidator(lambda value: None if value in nothing else value)
+
+
+def _wrapped(name: str, **more: str) -> BeforeValidator:
+    """A list may come as the text of its only entry."""
+    return BeforeValidator(lambda value: [{**more, name: value}] if isinstance(value, str) else value)
+
+
+def _bound(name: str) -> Any:
     """A sampling value within its bounds, None where it is not given."""
     low, high, _ = BOUNDS[name]
     return Field(default=None, ge=low, le=high)
@@ -108,26 +113,47 @@ def bound(name: str) -> Any:
 
 Whole = Annotated[int, BeforeValidator(_whole)]
 Length = Annotated[int | None, Field(ge=0, le=MOST_TOKENS), BeforeValidator(_whole), _unless(-1)]
-AS_PART = _or_text(lambda text: {"type": "text", "text": text})
-Content = Annotated[list["Part"], AS_PART]
-Texts = Annotated[list[str], _or_text(str)]
-Schema = Annotated[dict[str, Any], BeforeValidator(_schema)]
-Arguments = Annotated[Any, AfterValidator(_text_or_object)]
+Seed = Annotated[int | None, Field(ge=-MOST_SEED, le=MOST_SEED), BeforeValidator(_whole), _unless(-1, 2**32 - 1)]
 Choices = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=MOST_CHOICES)]
+Top = Annotated[Whole | None, Field(ge=0, le=MOST_TOP)]
+Texts = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+Stops = Annotated[Texts, Field(max_length=MOST_STOPS)]
+Schema = Annotated[dict[str, Any], BeforeValidator(_schema)]
+Content = Annotated[list["Part"], _wrapped("text", type="text")]
+Arguments = Annotated[Any, BeforeValidator(_text_or_object)]
 
 
 class Part(Body):
-    """A part of a content. `link` is where a search result's text is from, which others call `source`, too."""
+    """A message, an item, a block, or a part of a content: every dialect has some of these fields.
 
-    type: str = "text"
+    `link` is where a search result's text is from, which others call `source`, too.
+    """
+
+    type: str = ""
+    role: str | None = None
+    content: Content = []
     text: str | None = None
     refusal: str = ""
+    thinking: str = ""
+    reasoning_content: str = ""
+    summary: Content = []
+    id: str | None = None
+    call_id: str | None = None
+    tool_call_id: str = ""
+    tool_use_id: str | None = None
+    tool_calls: list[Part] = []
+    function: Part | None = None
+    namespace: str | None = None
+    name: str | None = None
+    arguments: Arguments = ""
+    input: Arguments = ""
+    output: Content = []
     title: str = ""
     context: str = ""
     data: str = ""
     source: Part | None = None
     link: str = ""
-    content: Content = []
+    filename: str = ""
 
     @model_validator(mode="before")
     @classmethod
@@ -135,20 +161,6 @@ class Part(Body):
         if isinstance(values, dict) and isinstance(values.get("source"), str):
             return {**values, "source": None, "link": values["source"]}
         return values
-
-
-class FunctionCall(Body):
-    """The function that a model has called."""
-
-    name: str
-    arguments: Arguments = ""
-
-
-class ToolCall(Body):
-    """A call of a function."""
-
-    id: str = ""
-    function: FunctionCall
 
 
 class Tool(Body):
@@ -164,47 +176,24 @@ class Tool(Body):
     tools: list[Tool] = []
 
 
-class ToolChoice(Body):
-    """How free the model is to call, or one of the functions that it may call; a bare word is its `word`."""
+class Options(Body):
+    """Any other object of a body: a choice of tools (a bare word is its `word`), a shape (flat in /v1/responses), or
+    what else dialects have of their own."""
 
     word: str = ""
     type: str | None = None
     name: str | None = None
-    function: ToolChoice | None = None
-    mode: str = "auto"
-    tools: list[ToolChoice] = []
-    allowed_tools: ToolChoice | None = None
+    function: Options | None = None
     disable_parallel_tool_use: bool = False
-
-
-Choice = Annotated[
-    ToolChoice | None, BeforeValidator(lambda value: {"word": value} if isinstance(value, str) else value)
-]
-
-
-class Prediction(Body):
-    """Text that the answer will probably resemble."""
-
-    type: str = "content"
-    content: Content = []
-
-
-class Format(Body):
-    """A shape that OpenAI's and Anthropic's dialects ask for; the flat form is that of /v1/responses."""
-
-    type: str = "text"
-    json_schema: Format | None = None
+    json_schema: Options | None = None
     shape: dict[str, Any] | None = Field(default=None, alias="schema")
-
-
-class Options(Body):
-    """What the objects of a body may hold whose names differ by dialect."""
-
-    type: str | None = None
+    format: Options | None = None
     effort: str | None = None
-    format: Format | None = None
     include_usage: bool = False
     enable_thinking: bool | None = None
+
+
+Choice = Annotated[Options | None, BeforeValidator(lambda value: {"word": value} if isinstance(value, str) else value)]
 
 
 class StructuredOutputs(Body):
@@ -232,29 +221,31 @@ class Asked(ModelBody):
     max_output_tokens: Length = None
     max_tokens: Length = None
     n_predict: Length = None
-    seed: Annotated[int | None, Field(ge=-MOST_SEED, le=MOST_SEED), BeforeValidator(_whole)] = None
-    stop: Annotated[Texts, Field(max_length=MOST_STOPS)] = []
-    stop_sequences: Annotated[Texts, Field(max_length=MOST_STOPS)] = []
-    temperature: float | None = bound("temperature")
-    top_k: Annotated[int | None, BeforeValidator(lambda value: 0 if value == -1 else _whole(value))] = bound("top_k")
-    top_p: float | None = bound("top_p")
-    min_p: float | None = bound("min_p")
-    repetition_penalty: float | None = bound("repetition_penalty")
-    repeat_penalty: float | None = bound("repetition_penalty")
-    presence_penalty: float | None = bound("presence_penalty")
-    frequency_penalty: float | None = bound("frequency_penalty")
+    seed: Seed = None
+    stop: Stops = []
+    stop_sequences: Stops = []
+    temperature: float | None = _bound("temperature")
+    top_k: Annotated[int | None, BeforeValidator(lambda value: 0 if value == -1 else _whole(value))] = _bound("top_k")
+    top_p: float | None = _bound("top_p")
+    min_p: float | None = _bound("min_p")
+    repetition_penalty: float | None = _bound("repetition_penalty")
+    repeat_penalty: float | None = _bound("repetition_penalty")
+    presence_penalty: float | None = _bound("presence_penalty")
+    frequency_penalty: float | None = _bound("frequency_penalty")
     logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] = {}
-    prediction: Prediction | None = None
+    prediction: Part | None = None
     tools: list[Tool] = []
     tool_choice: Choice = None
+    parallel_tool_calls: bool = True
+    chat_template_kwargs: Options = Options()
 
 
 class Shaped(Asked):
-    """An answer that may have a shape, by the names that llama.cpp, vLLM and SGLang have for it."""
+    """Of OpenAI's two older endpoints: several answers, and one's shape by the names of llama.cpp, vLLM and SGLang."""
 
     REFUSED = GRAMMARS
     n: Choices = 1
-    response_format: Format | None = None
+    response_format: Options | None = None
     json_schema: Schema | None = None
     guided_json: Schema | None = None
     guided_regex: str | None = None
@@ -262,16 +253,6 @@ class Shaped(Asked):
     guided_choice: Texts | None = None
     structured_outputs: StructuredOutputs = StructuredOutputs()
     stream_options: Options = Options()
-
-
-class ChatMessage(Body):
-    """A message of chat/completions."""
-
-    role: str
-    content: Content = []
-    reasoning_content: str = ""
-    tool_calls: list[ToolCall] = []
-    tool_call_id: str = ""
 
 
 class ChatBody(Shaped):
@@ -284,14 +265,10 @@ class ChatBody(Shaped):
         "audio": "the model writes text only",
         "web_search_options": "nothing is searched for here",
     }
-    messages: list[ChatMessage] = []
-    modalities: Texts = []
+    messages: list[Part] = []
     logprobs: bool = False
-    top_logprobs: Annotated[Whole | None, Field(ge=0, le=MOST_TOP)] = None
-    parallel_tool_calls: bool = True
+    top_logprobs: Top = None
     reasoning_effort: str | None = None
-    chat_template_kwargs: Options = Options()
-    continue_final_message: bool | None = None
 
 
 class TextBody(Shaped):
@@ -304,20 +281,7 @@ class TextBody(Shaped):
     prompt: Any = None
     suffix: str = ""
     best_of: Annotated[Whole | None, Field(ge=1, le=MOST_CHOICES)] = None
-    logprobs: Annotated[Whole | None, Field(ge=0, le=MOST_TOP)] = None
-
-
-class Item(Part):
-    """An item of /v1/responses' input."""
-
-    type: str = "message"
-    role: str | None = None
-    namespace: str | None = None
-    name: str | None = None
-    call_id: str | None = None
-    arguments: str = ""
-    output: Content = []
-    summary: Content = []
+    logprobs: Top = None
 
 
 class ResponseBody(Asked):
@@ -332,32 +296,9 @@ class ResponseBody(Asked):
         "prompt": "there are no stored prompts; send instructions and input",
     }
     instructions: str = ""
-    input: Annotated[
-        list[Item],
-        BeforeValidator(lambda value: [{"role": "user", "content": value}] if isinstance(value, str) else value),
-    ] = []
+    input: Annotated[list[Part], _wrapped("content", role="user")] = []
     text: Options = Options()
     reasoning: Options = Options()
-    parallel_tool_calls: bool = True
-    chat_template_kwargs: Options = Options()
-
-
-class Block(Part):
-    """A block of /v1/messages."""
-
-    type: str
-    id: str | None = None
-    name: str | None = None
-    input: dict[str, Any] = {}
-    tool_use_id: str | None = None
-    thinking: str = ""
-
-
-class BlockMessage(Body):
-    """A message of /v1/messages."""
-
-    role: str
-    content: Annotated[list[Block], AS_PART]
 
 
 class MessageBody(Asked):
@@ -365,17 +306,10 @@ class MessageBody(Asked):
 
     REFUSED = {"mcp_servers": "no other server is called from here", "container": "nothing is run here"}
     system: Content = []
-    messages: list[BlockMessage] = []
+    messages: list[Part] = []
     thinking: Options = Options()
-    output_format: Format | None = None
+    output_format: Options | None = None
     output_config: Options = Options()
-
-
-class ExtraFile(Body):
-    """A file beside the one with a gap."""
-
-    filename: str = ""
-    text: str
 
 
 class InfillBody(Asked):
@@ -387,18 +321,14 @@ class InfillBody(Asked):
         "n_probs": "/v1/completions gives logprobs",
         "lora": "adapters are not loaded",
     }
-    seed: Annotated[int | None, Field(ge=-MOST_SEED, le=MOST_SEED), BeforeValidator(_whole), _unless(-1, 2**32 - 1)] = (
-        None
-    )
-    n_cmpl: Annotated[Whole, Field(ge=1)] = 1
+    n_cmpl: Annotated[Whole, Field(ge=1, le=1)] = 1
     input_prefix: str
     input_suffix: str
-    input_extra: list[ExtraFile] = []
+    input_extra: list[Part] = []
     prompt: str = ""
     n_indent: Annotated[Whole, Field(ge=0, le=1000)] = 0
     t_max_predict_ms: Annotated[float, Field(ge=-1, le=10_000_000)] = 0
     response_fields: Texts = []
-    return_tokens: bool = False
 
 
 class TokenizeBody(Body):
@@ -407,12 +337,3 @@ class TokenizeBody(Body):
     content: str | None = None
     tokens: Any = None
     add_special: bool = False
-    with_pieces: bool = False
-
-
-def body_of(data: bytes) -> dict[str, Any]:
-    """The object in a request. Raises: HttpError."""
-    try:
-        return parse_object(data)
-    except NotJson as error:
-        raise HttpError(400, f"the body is not read: {error}") from error

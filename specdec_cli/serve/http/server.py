@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import logging
 import os
 import socket
 from collections.abc import Callable
-from contextlib import closing
-from typing import Any
 
-import h11
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.serve.http.access import MOST_HEAD_BYTES
 from specdec_cli.serve.http.app import make_app
 from specdec_cli.serve.http.service import Service
 
-# A connection whose first head is not ended in that time, or that sends none, is closed.
-HEAD_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 30
 # Replies end at once; this is for whoever does not take the end of one.
 ENDING_SECONDS = 1
-PROBE_SECONDS = 0.5
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -48,47 +40,10 @@ def listen(host: str, port: int) -> socket.socket:
 
 def _refused(host: str, port: int, error: OSError) -> SpecdecError:
     if error.errno == errno.EADDRINUSE:
-        who = "another specdec server" if _is_ours(host, port) else "another program"
-        return SpecdecError(f"port {port} of {host} is in use by {who}", f"take another: --port {port + 1}")
+        return SpecdecError(f"port {port} of {host} is in use by another program", f"take another: --port {port + 1}")
     if error.errno == errno.EACCES:
         return UsageError(f"port {port} may not be opened by this user", "take one from 1024 on: --port 8040")
     return UsageError(f"--host {host} is no address of this machine: {error.strerror}", "leave it out for 127.0.0.1")
-
-
-def _is_ours(host: str, port: int) -> bool:
-    """Whether a specdec server answers there."""
-    name = f"[{host}]" if ":" in host else host
-    ask = f"GET /health HTTP/1.1\r\nHost: {name}:{port}\r\nConnection: close\r\n\r\n"
-    try:
-        with closing(socket.create_connection((host, port), PROBE_SECONDS)) as probe:
-            probe.settimeout(PROBE_SECONDS)
-            probe.sendall(ask.encode())
-            return b'"server":"specdec"' in probe.recv(4096) + probe.recv(4096)
-    except OSError:
-        return False
-
-
-class HttpProtocol(H11Protocol):
-    """A connection that is closed where its first head is not ended in time, or none is sent at all."""
-
-    head_seconds = HEAD_SECONDS
-    _deadline: asyncio.TimerHandle
-
-    def connection_made(self, transport: Any) -> None:
-        """The first head is due."""
-        super().connection_made(transport)
-        self._deadline = self.loop.call_later(self.head_seconds, transport.close)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing is due any more."""
-        super().connection_lost(exc)
-        self._deadline.cancel()
-
-    def data_received(self, data: bytes) -> None:
-        """A head that goes on does not get more time for it."""
-        super().data_received(data)
-        if self.conn.their_state is not h11.IDLE:
-            self._deadline.cancel()
 
 
 class Server(uvicorn.Server):
@@ -97,7 +52,7 @@ class Server(uvicorn.Server):
     def __init__(self, service: Service, started: Callable[[], None] = lambda: None) -> None:
         config = uvicorn.Config(
             make_app(service),
-            http=HttpProtocol,
+            http="h11",
             ws="none",
             lifespan="off",
             log_config=None,

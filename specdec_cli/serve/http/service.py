@@ -6,7 +6,6 @@ A few threads do this work: a long text is encoded a piece at a time, and lets t
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
+from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
@@ -21,23 +21,22 @@ from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.jsonfile import shown
 from specdec_cli.models.grammar import require_possible
 from specdec_cli.request import Constraint
-from specdec_cli.serve.http.access import AccessPolicy, read_body
+from specdec_cli.serve.http.access import AccessPolicy, drain
 from specdec_cli.serve.http.answer import Answer, ChatRequest
 from specdec_cli.serve.http.dialect import Dialect
 from specdec_cli.serve.http.errors import HttpError, as_http_error, bad_field
-from specdec_cli.serve.http.reply import LEFT, EventQueue, Record, Reply, Told
+from specdec_cli.serve.http.reply import LEFT, EventQueue, Record, Reply, Told, until_left
 from specdec_cli.serve.http.schema import ModelBody, body_of, parse
 from specdec_cli.serve.http.tools import constrain, describe
-from specdec_cli.serve.job import Job, TooLong
+from specdec_cli.serve.job import Job, JobHandle, TooLong
 from specdec_cli.serve.model import Model, Switch
-from specdec_cli.serve.queue import JobHandle
 from specdec_cli.serve.scheduler import Scheduler
 from specdec_cli.session.text import predicted_tokens
 
 T = TypeVar("T")
 Body = Mapping[str, Any]
 Read = Callable[[Body, Model], ChatRequest]
-Write = Callable[[ChatRequest, str], Dialect]
+Write = Callable[[ChatRequest], Dialect]
 # A hint for whoever must shorten a body is the message itself.
 NO_HINT = "shorten it"
 # Threads that read requests: so many long texts are encoded at once, and a short one finds one beside them.
@@ -64,7 +63,16 @@ class Service:
 
     async def body(self, request: HttpRequest) -> Body:
         """The body of a request. Raises: HttpError."""
-        return body_of(await read_body(request.receive, self.policy))
+        found, most = bytearray(), self.policy.most_body_bytes
+        try:
+            async for part in request.stream():
+                found += part
+                if len(found) > most:
+                    await drain(request.receive)
+                    raise HttpError(413, f"a body of over {len(found) - 1} bytes is more than the {most} that are read")
+        except ClientDisconnect as error:
+            raise HttpError(LEFT, "the client has left") from error
+        return body_of(bytes(found))
 
     async def aside(self, work: Callable[[], T]) -> T:
         """What `work` gives, done in a reader's thread. Raises: HttpError."""
@@ -79,42 +87,33 @@ class Service:
 
     async def while_there(self, request: HttpRequest, work: Callable[[Callable[[], bool]], T]) -> T:
         """What `work` gives, which may ask whether the client has left. Raises: HttpError."""
-        left = threading.Event()
-
-        async def watch() -> None:
-            while (await request.receive())["type"] != "http.disconnect":
-                pass
-            left.set()
-
-        watcher = asyncio.create_task(watch())
+        watcher = asyncio.create_task(until_left(request.receive))
         try:
-            return await self.aside(lambda: work(left.is_set))
+            return await self.aside(lambda: work(watcher.done))
         finally:
             watcher.cancel()
 
     async def answer(self, request: HttpRequest, read: Read, write: Write) -> Response:
         """The reply to a request for an answer. Raises: HttpError."""
-        began = time.monotonic()
-        body = await self.body(request)
-        events = EventQueue()
-        answers, handles = await self.while_there(request, partial(self._start, body, read, events))
+        began, events = time.monotonic(), EventQueue()
+        start = partial(self._start, await self.body(request), read, write, events)
+        dialect, answers, handles = await self.while_there(request, start)
         self.open.add(events)
-        ask = answers[0].ask
 
         def done(answers: Sequence[Answer], status: int) -> None:
             self.open.discard(events)
             self.tell(Record(request.url.path, status, time.monotonic() - began, tuple(answers)))
 
-        return Reply(write(ask, ask.model), answers, handles, events, done)
+        return Reply(dialect, answers, handles, events, done)
 
     def _start(
-        self, body: Body, read: Read, events: EventQueue, left: Callable[[], bool]
-    ) -> tuple[list[Answer], list[JobHandle]]:
+        self, body: Body, read: Read, write: Write, events: EventQueue, left: Callable[[], bool]
+    ) -> tuple[Dialect, list[Answer], list[JobHandle]]:
         """Hand in the jobs of a body, unless its client has `left`."""
         ask = self.ask(body, read)
+        dialect, request, model = write(ask), ask.request, self.find(ask.model)
         prompts = [self.prompt(one, left) for one in ask.each]
         jobs = [(attempt, *prompt) for prompt in prompts for attempt in range(ask.choices)]
-        request, model = ask.request, self.find(ask.model)
         if isinstance(request.predict, str) and request.predict:
             there = partial(require_there, left)
             predicted = predicted_tokens(model.tokenizer, request.predict, model.context_limit, there)
@@ -128,19 +127,18 @@ class Service:
                 each, raw = replace(request, attempt=attempt), ask.text is not None or ask.begun
                 job = Job(prompt, each, prefixes, ask.conversation_id, ask.endpoint, raw, model.pair)
                 handles.append(self.scheduler.submit(job, partial(events.deliver, choice)))
-        except SpecdecError:
+        except SpecdecError as error:
             for handle in handles:
                 handle.cancel()
-            raise
-        return answers, handles
+            raise as_http_error(error, ask.source) from error
+        return dialect, answers, handles
 
     def ask(self, body: Body, read: Read) -> ChatRequest:
         """What the body asks of its model. Raises: HttpError, SpecdecError."""
         name = parse(ModelBody, body).model
         model = self.find(name)
         ask = replace(read(body, model), model=name or model.name)
-        if ask.tools and model.tokenizer.call_marks is None:
-            raise bad_field("tools", f"the template of {model.name} knows none that could be read")
+        describe(ask.tools, model)
         if ask.begun and ask.request.constraint is not None:
             raise bad_field(ask.shape, "it is the shape of a whole answer, and the last message begins one")
         return constrain(ask, model)
@@ -152,33 +150,32 @@ class Service:
         other = self.switch.find(str(name)) if self.switch else None
         if other is not None:
             return other
-        message = f"the model {shown(name)} is not loaded; what is: {self.model.name}"
-        if self.switch is not None:
-            names = ", ".join([self.model.name, *self.switch.here()])
-            message = f"the model {shown(name)} is not here; what is: {names}"
+        here = [self.model.name, *(self.switch.here() if self.switch else ())]
+        what = "here" if self.switch else "loaded"
+        message = f"the model {shown(name)} is not {what}; what is: {', '.join(here)}"
         raise HttpError(404, message, "model", "model_not_found")
 
     def prompt(self, ask: ChatRequest, left: Callable[[], bool]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """(ids, lengths of prefixes worth keeping), unless the client has `left`. Raises: HttpError, SpecdecError."""
-        model, tools = self.find(ask.model), describe(ask.tools)
-        there, limit = partial(require_there, left), model.context_limit
+        """(ids, lengths of prefixes worth keeping), unless the client has `left`. Raises: HttpError."""
+        model = self.find(ask.model)
+        tools, there, limit = describe(ask.tools, model), partial(require_there, left), model.context_limit
 
         def look(tokens: int) -> None:
             there()
             if limit is not None and tokens >= COUNTED_CONTEXTS * limit:
                 raise TooLong(f"prompt is too long: at least {tokens} tokens > {limit - 1} maximum", NO_HINT)
 
-        if ask.text is None:
-            try:
+        try:
+            if ask.text is None:
                 ids = model.prompt(ask.messages, ask.thinks, tools, look)
-            except SpecdecError as error:
-                raise as_http_error(error, "messages") from error
-        else:
-            ids = model.tokenizer.encode(ask.text, look) if isinstance(ask.text, str) else list(ask.text)
-        if not ids:
-            raise bad_field("prompt", "it is empty: 0 tokens")
-        if limit is not None and len(ids) >= limit:
-            raise TooLong(f"prompt is too long: {len(ids)} tokens > {limit - 1} maximum", NO_HINT)
+            else:
+                ids = model.tokenizer.encode(ask.text, look) if isinstance(ask.text, str) else list(ask.text)
+            if not ids:
+                raise bad_field(ask.source, "it is empty: 0 tokens")
+            if limit is not None and len(ids) >= limit:
+                raise TooLong(f"prompt is too long: {len(ids)} tokens > {limit - 1} maximum", NO_HINT)
+        except SpecdecError as error:
+            raise as_http_error(error, ask.source) from error
         if ask.text is not None:
             return tuple(ids), ask.reusable_prefixes
         return tuple(ids), model.reusable_prefixes(ids, ask.messages, ask.thinks, tools, there)

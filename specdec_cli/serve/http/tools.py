@@ -18,7 +18,7 @@ from specdec_cli.models.shape import json_rule
 from specdec_cli.request import Constraint
 from specdec_cli.serve.http.answer import ChatRequest
 from specdec_cli.serve.http.errors import HttpError, bad_field
-from specdec_cli.serve.http.schema import Asked, Tool, ToolChoice, required
+from specdec_cli.serve.http.schema import Asked, Tool, required
 from specdec_cli.serve.model import Model
 
 NO_PARAMETERS = {"type": "object", "properties": {}}
@@ -32,32 +32,18 @@ class Offer:
     must: tuple[str, ...] | None = None
 
 
+# By dialect: words for how free the model is to call, `any` being Mistral's, too; the last one names a function.
+OPENAI = {"none": "none", "auto": "auto", "required": "required", "any": "required", "function": "required"}
+ANTHROPIC = {"none": "none", "auto": "auto", "any": "required", "tool": "required"}
+
+
 def openai_offer(body: Asked, nested: bool) -> Offer:
     """`tools` and `tool_choice` of OpenAI's dialects; `nested`: a function is inside its tool, as in chat/completions.
 
     Raises: HttpError for kinds of tools that are no functions.
     """
     tools = [(tool, f"tools[{place}]") for place, tool in enumerate(body.tools)]
-    functions = [one for tool, path in tools for one in _functions(tool, path, nested)]
-    choice = body.tool_choice
-    if choice is None or choice.word:
-        word = "auto" if choice is None else choice.word
-        if word not in ("none", "auto", "required", "any"):
-            raise bad_field("tool_choice", f"{shown(word)} is none of none, auto, required, any")
-        return choose(functions, "required" if word == "any" else word)  # any: Mistral's word
-    if choice.type is None:
-        raise bad_field("tool_choice.type", "it is missing, and function or allowed_tools is expected")
-    if choice.type == "function":
-        return choose(functions, "required", _name(choice, "tool_choice"))
-    if choice.type != "allowed_tools":
-        raise bad_field("tool_choice.type", f"{shown(choice.type)} is none of function, allowed_tools")
-    allowed = choice.allowed_tools or choice
-    names = [_name(one, f"tool_choice.tools[{place}]") for place, one in enumerate(allowed.tools)]
-    for name in names:
-        choose(functions, "auto", name)  # each must be known
-    if allowed.mode not in ("auto", "required"):
-        raise bad_field("tool_choice.mode", f"{shown(allowed.mode)} is none of auto, required")
-    return choose([one for one in functions if one["function"]["name"] in names], allowed.mode)
+    return _offer(body, [one for tool, path in tools for one in _functions(tool, path, nested)], OPENAI)
 
 
 def anthropic_offer(body: Asked) -> Offer:
@@ -65,31 +51,27 @@ def anthropic_offer(body: Asked) -> Offer:
     functions = []
     for place, tool in enumerate(body.tools):
         if tool.type not in ("", "custom"):
-            raise unknown_kind(tool, f"tools[{place}]")
+            raise _unknown_kind(tool, f"tools[{place}]")
         functions.append(_function(tool, f"tools[{place}]"))
-    choice = body.tool_choice
-    kind = "auto" if choice is None or choice.type is None else choice.type
-    if kind not in ("auto", "any", "tool", "none"):
-        raise bad_field("tool_choice.type", f"{shown(kind)} is none of auto, any, tool, none")
-    name = required(choice.name, "tool_choice.name") if choice and kind == "tool" else None
-    return choose(functions, {"any": "required", "tool": "required"}.get(kind, kind), name)
+    return _offer(body, functions, ANTHROPIC)
 
 
-def choose(functions: Sequence[dict[str, Any]], choice: str, name: str | None = None) -> Offer:
-    """The offer under a choice: none, auto, required, or one function by `name`. Raises: HttpError."""
-    known = tuple(one["function"]["name"] for one in functions)
-    if choice == "none":
+def _offer(body: Asked, functions: Sequence[dict[str, Any]], words: Mapping[str, str]) -> Offer:
+    """The functions under the body's choice. Raises: HttpError."""
+    choice, known, name = body.tool_choice, tuple(one["function"]["name"] for one in functions), None
+    word = (choice and (choice.word or choice.type)) or "auto"
+    if word not in words:
+        raise bad_field("tool_choice", f"{shown(word)} is none of {', '.join(words)}")
+    if choice is not None and word == [*words][-1]:
+        name = required((choice.function or choice).name, "tool_choice.name")
+        if name not in known:
+            raise bad_field("tool_choice", f"{shown(name)} is none of the tools {', '.join(known) or '(none)'}")
+    if words[word] == "none":
         return Offer()
-    if name is not None and name not in known:
-        raise bad_field("tool_choice", f"{shown(name)} is none of the tools {', '.join(known) or '(none)'}")
-    if choice == "required" and not known:
+    if words[word] == "required" and not known:
         raise bad_field("tool_choice", "a call is required, and there are no tools")
-    must = (name,) if name is not None and choice == "required" else known if choice == "required" else None
-    return Offer(tuple(functions), must)
-
-
-def _name(named: ToolChoice, path: str) -> str:
-    return required((named.function or named).name, f"{path}.name")
+    must = (name,) if name is not None else known
+    return Offer(tuple(functions), must if words[word] == "required" else None)
 
 
 def _functions(tool: Tool, path: str, nested: bool) -> list[dict[str, Any]]:
@@ -101,7 +83,7 @@ def _functions(tool: Tool, path: str, nested: bool) -> list[dict[str, Any]]:
             one["function"]["name"] = qualified(space, one["function"]["name"])
         return inside
     if tool.type not in ("function", ""):
-        raise unknown_kind(tool, path)
+        raise _unknown_kind(tool, path)
     if nested and tool.function is None:
         raise bad_field(f"{path}.function", "it is missing, and an object is expected")
     return [_function(tool.function if nested and tool.function else tool, path)]
@@ -121,13 +103,15 @@ def qualified(namespace: str | None, name: str) -> str:
     return f"{namespace}.{name}" if namespace else name
 
 
-def unknown_kind(tool: Tool, path: str) -> HttpError:
+def _unknown_kind(tool: Tool, path: str) -> HttpError:
     """For a tool that is no function: nobody here could run it, and no schema says what its client could."""
     return bad_field(f"{path}.type", f"{shown(tool.type)} is no kind of tool here: only functions are")
 
 
-def describe(functions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What a template is shown: everything but how strictly it is held to."""
+def describe(functions: Sequence[Mapping[str, Any]], model: Model) -> list[dict[str, Any]]:
+    """What a template is shown: everything but how strictly it is held to. Raises: HttpError where it knows none."""
+    if functions and model.tokenizer.call_marks is None:
+        raise bad_field("tools", f"the template of {model.name} knows none that could be read")
     return [
         {**one, "function": {name: value for name, value in one["function"].items() if name != "strict"}}
         for one in functions
@@ -146,9 +130,8 @@ def constrain(ask: ChatRequest, model: Model) -> ChatRequest:
     field = "tool_choice" if ask.must_call else "tools" if strict else ask.shape
     if shape is not None and shape.kind != "schema":
         raise bad_field("tools", "beside them an answer's shape can be a JSON schema, and nothing else")
-    marks = model.tokenizer.call_marks
-    if marks is None or model.tokenizer.call_format != calls.JSON_CALLS:
-        form = model.tokenizer.call_format
+    marks, form = model.tokenizer.call_marks, model.tokenizer.call_format
+    if marks is None or form != calls.JSON_CALLS:
         raise bad_field(field, f"the calls of {model.name} have a form ({form}) that cannot be enforced beside tools")
     if ask.request.stop:
         raise bad_field("stop", f"it could cut a call that {field} asks for")

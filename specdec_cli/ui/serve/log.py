@@ -6,17 +6,16 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol, TextIO
 
 from specdec_cli.errors import UsageError
 from specdec_cli.format import count, percent, speed
+from specdec_cli.serve.job import SchedulerStatus
 from specdec_cli.ui.display import print_notice
-from specdec_cli.ui.serve.panel import ServerPanel, Watched
-from specdec_cli.ui.terminal import is_terminal, terminal_size
+from specdec_cli.ui.serve.panel import ServerPanel
 
 WORDS = {200: "", 499: " left", 503: " cut short"}
 
@@ -25,54 +24,36 @@ class Reply(Protocol):
     """A reply that is over: figures, and words."""
 
     @property
-    def facts(self) -> Mapping[str, Any]:
-        """Figures alone."""
-        ...
-
+    def facts(self) -> Mapping[str, Any]: ...
     @property
-    def words(self) -> Mapping[str, Any]:
-        """Prompt and answers."""
-        ...
+    def words(self) -> Mapping[str, Any]: ...
 
 
 class ServerLog:
     """A dim line for each reply on `err` unless `quiet`; with `file`, its words as a line of JSON there."""
 
-    def __init__(self, err: TextIO, quiet: bool, plain: bool, file: Path | None) -> None:
-        self._err, self._quiet, self._plain, self._path = err, quiet, plain, file
-        self._file: TextIO | None = None
+    def __init__(self, err: TextIO, quiet: bool, plain: bool, file: TextIO | None = None) -> None:
+        self._err, self._quiet, self._plain, self._file = err, quiet, plain, file
         self._panel: ServerPanel | None = None
         self._lock = threading.Lock()
 
-    def __enter__(self) -> ServerLog:
-        """Raises: UsageError for a file that cannot be written."""
-        if self._path is not None:
-            try:
-                # Only its owner may read it: it holds every word.
-                self._file = os.fdopen(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "w")
-            except OSError as error:
-                raise UsageError(f"--log {self._path} cannot be written: {error.strerror}", "name another") from error
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._file is not None:
-            self._file.close()
+    def say(self, line: str) -> None:
+        """Something that the operator may want to know."""
+        if self._panel is not None:
+            self._panel.say(line)
+        elif not self._quiet:
+            print_notice(self._err, line, self._plain)
 
     def started(self, name: str, url: str, wants_key: bool) -> None:
         """The server listens."""
-        for line in started_lines(name, url, wants_key):
-            self._say(line)
-
-    def note(self, line: str) -> None:
-        """Something that the operator may want to know."""
-        self._say(line)
+        door = "whoever has its key" if wants_key else "this machine only"
+        self.say(f"{name} serves {door}. OpenAI's clients take {url}/v1,")
+        self.say(f"Anthropic's, llama.cpp's and any browser (for a chat) {url}")
+        self.say("Ctrl-C ends it; specdec help serve says what each client wants")
 
     def reply(self, reply: Reply) -> None:
         """A reply is over."""
-        width = terminal_size(self._err)[0] if is_terminal(self._err) else None
-        self._say(reply_line(time.strftime("%H:%M:%S"), reply.facts, width))
+        self.say(reply_line(time.strftime("%H:%M:%S"), reply.facts))
         if self._file is not None:
             said = {"time": round(time.time(), 3), **reply.facts, **reply.words}
             with self._lock:
@@ -80,45 +61,31 @@ class ServerLog:
                 self._file.flush()
 
     @contextmanager
-    def panel(self, name: str, url: str, watched: Watched) -> Iterator[None]:
-        """While open, lines go above a live panel of `watched`."""
+    def panel(self, name: str, url: str, status: Callable[[], SchedulerStatus]) -> Iterator[None]:
+        """While open, lines go above a live panel."""
         try:
-            with ServerPanel(self._err, name, url, watched) as self._panel:
+            with ServerPanel(self._err, name, url, status) as self._panel:
                 yield
         finally:
             self._panel = None
 
-    def _say(self, line: str) -> None:
-        if self._panel is not None:
-            self._panel.say(line)
-        elif not self._quiet:
-            print_notice(self._err, line, self._plain)
+
+@contextmanager
+def words_file(path: Path | None) -> Iterator[TextIO | None]:
+    """The file for every word, which only its owner may read. Raises: UsageError."""
+    if path is None:
+        yield None
+        return
+    try:
+        file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "w")
+    except OSError as error:
+        raise UsageError(f"--log {path} cannot be written: {error.strerror}", "name another") from error
+    with file:
+        yield file
 
 
-def started_lines(name: str, url: str, wants_key: bool) -> list[str]:
-    """Where the server is, and how to go on."""
-    door = "whoever has its key" if wants_key else "this machine only"
-    return [
-        f"{name} serves {door}. OpenAI's clients take {url}/v1,",
-        f"Anthropic's, llama.cpp's and any browser (for a chat) {url}",
-        "Ctrl-C ends it; specdec help serve says what each client wants",
-    ]
-
-
-def reply_line(clock: str, facts: Mapping[str, Any], width: int | None = None) -> str:
-    """One reply: when, what, how much was read and written, how fast, how well was drafted.
-
-    Where `width` cells are too few for all of it, the words that the figures can do without are left out.
-    """
-    line = _reply_line(clock, facts)
-    for word in (" tokens", " token", " accepted") if width is not None else ():
-        if len(line) <= (width or 0):
-            break
-        line = line.replace(word, "", 1)
-    return line
-
-
-def _reply_line(clock: str, facts: Mapping[str, Any]) -> str:
+def reply_line(clock: str, facts: Mapping[str, Any]) -> str:
+    """One reply: when, what, how much was read and written, how fast, how well was drafted."""
     status = WORDS.get(facts["status"], f" {facts['status']}")
     said = [f"{clock} {str(facts['path']).removeprefix('/').removeprefix('v1/')}{status}"]
     if facts["emitted_tokens"]:

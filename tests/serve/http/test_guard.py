@@ -1,15 +1,12 @@
-"""Who is not let in, and in which words: foreign hosts and pages, forms, large and slow bodies."""
+"""Who is not let in, and in which words: foreign hosts and pages, forms, large bodies."""
 
 import json
-import socket
-import time
 from contextlib import ExitStack
 
 import pytest
 
 from fakes.desk import ScriptedDesk
 from fakes.server import local, raw, serving
-from specdec_cli.serve.http.server import HttpProtocol
 
 ASKED = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4}
 CHAT = "/v1/chat/completions"
@@ -44,19 +41,16 @@ def shape_of(body):
 @pytest.mark.parametrize("path, dialect", PATHS.items())
 def test_a_foreign_host_is_refused_before_anything_else_in_the_shape_of_the_dialect(behind, path, dialect):
     client = behind(key="secret")
-    for host in (
-        "evil.example",
-        "evil.example:8040",
-        "localhost",
-        "127.0.0.1:1",
-        "",
-        "[::1",
-        "localhost.evil.com:8040",
-    ):
+    for host in ("evil.example", "evil.example:8040", "", "[::1", "localhost.evil.com:8040", "192.168.1.9:8040"):
         refused = client.post(path, json=ASKED, headers={"Host": host})
         assert (refused.status_code, shape_of(refused.json())) == (403, dialect), host
     for name in ("localhost", "LOCALHOST", "127.0.0.1", "[::1]"):
         assert client.get("/health", headers={"Host": f"{name}:8040"}).status_code == 200
+
+
+def test_a_forwarded_port_is_of_no_matter(behind):
+    """ssh -L and containers give this machine's own name another port; a page cannot change the name."""
+    assert behind().get("/health", headers={"Host": "localhost:9999"}).status_code == 200
 
 
 def test_a_page_from_elsewhere_is_refused_unless_it_was_named(behind):
@@ -84,19 +78,10 @@ def test_nothing_is_said_to_pages_unasked(behind, origins):
     assert same.status_code == 200 and not [name for name in same.headers if name.startswith("access-control-allow")]
 
 
-def test_what_a_form_can_send_is_refused(behind):
-    kinds = (
-        "application/x-www-form-urlencoded",
-        "text/plain",
-        "multipart/form-data; boundary=x",
-        "",
-        "application/jsonp",
-    )
-    for headers in [{"Content-Type": kind} for kind in kinds] + [
-        {"Content-Type": "application/json", "Content-Encoding": "gzip"}
-    ]:
-        refused = behind().post("/v1/messages", content=json.dumps(ASKED), headers=headers)
-        assert (refused.status_code, shape_of(refused.json())) == (415, "anthropic")
+@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "text/plain", "", "application/jsonp"])
+def test_what_a_form_can_send_is_refused(behind, kind):
+    refused = behind().post("/v1/messages", content=json.dumps(ASKED), headers={"Content-Type": kind})
+    assert (refused.status_code, shape_of(refused.json())) == (415, "anthropic")
 
 
 def test_with_a_key_nothing_but_its_health_is_told_without(behind):
@@ -115,7 +100,7 @@ def test_an_open_interface_is_reached_by_its_addresses_and_by_names_that_were_al
     client = behind(host="0.0.0.0", key="secret", hosts=("mac-studio.local", "box.example:9999", "127.0.0.1:9999"))
     names = ("192.168.1.9:8040", "MAC-studio.local", "mac-studio.local:1", "box.example:9999", "127.0.0.1:9999")
     assert {client.get("/health", headers={"Host": host}).status_code for host in names} == {200}
-    for host in ("box.example", "box.example:8040", "evil.example:8040", "x.mac-studio.local", "127.0.0.1:1", ""):
+    for host in ("box.example", "box.example:8040", "evil.example:8040", "x.mac-studio.local", ""):
         assert client.get("/health", headers={"Host": host}).status_code == 403, host
     page = {"Host": "mac-studio.local", "Origin": "https://mac-studio.local", "x-api-key": "secret"}
     assert client.post(CHAT, json=ASKED, headers=page).status_code == 200
@@ -146,38 +131,6 @@ def test_an_address_or_method_that_is_not_taken_is_an_error_of_the_dialect(behin
     wrong = client.get(path)
     assert (wrong.status_code, shape_of(wrong.json())) == (405, dialect)
     assert client.get("/v1/nothing").status_code == 404
-
-
-@pytest.mark.slow
-def test_a_body_of_two_lengths_is_refused(behind):
-    """The chunks won, and a proxy before it may believe the length: they would differ on where the next one begins."""
-    body = json.dumps(ASKED).encode()
-    head = b"POST /v1/messages HTTP/1.1\r\nHost: HOST\r\nContent-Type: application/json\r\nConnection: close\r\n"
-    both = b"Content-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n" % len(body)
-    answer, closed = raw(behind(serving), head + both + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
-    assert closed and answer.startswith(b"HTTP/1.1 400") and b"Content-Length" in answer
-
-
-@pytest.mark.slow
-def test_a_body_that_never_ends_is_given_up(behind):
-    head = b"POST /v1/messages HTTP/1.1\r\nHost: HOST\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
-    answer, closed = raw(behind(serving, body_seconds=0.3), head)
-    assert closed and answer.startswith(b"HTTP/1.1 408") and b'"type":"error"' in answer
-
-
-@pytest.mark.slow
-def test_a_head_that_never_ends_is_given_up_however_slowly_it_goes_on(behind, monkeypatch):
-    monkeypatch.setattr(HttpProtocol, "head_seconds", 0.5)
-    url = behind(serving)
-    for begun in (b"", b"GET /health HTT", b"GET /health HTTP/1.1\r\nHost: HOST\r\nX: 1\r\n"):
-        assert raw(url, begun) == (b"", True)
-    host, port = url.removeprefix("http://").split(":")
-    began = time.monotonic()
-    with socket.create_connection((host, int(port)), timeout=5) as connection, pytest.raises(OSError):
-        while time.monotonic() - began < 5:
-            connection.sendall(b"X")
-            time.sleep(0.05)
-    assert time.monotonic() - began < 4
 
 
 @pytest.mark.slow

@@ -38,12 +38,12 @@ def split(model, text, sizes):
         size = next(sizes)
         pieces += stream.feed(text[at : at + size])
         at += size
-    for piece in pieces + stream.finish():
+    for piece in [*pieces, *stream.finish()]:
         if isinstance(piece, Call):
             calls.append((piece.name, json.loads(piece.arguments)))
         else:
-            assert piece
-            said += piece
+            assert piece.text
+            said += piece.text
     return said, calls
 
 
@@ -300,27 +300,11 @@ def random_model(tool_folders):
 def test_a_call_that_is_required_is_made_with_arguments_of_its_schema(random_model, seed):
     asked = {"messages": ASKED, "tools": TOOLS, "seed": seed, "temperature": 1, "max_tokens": 400}
     named = {"type": "function", "function": {"name": "read"}}
-    for choice in ("required", named):
+    for choice in ("required", "any", named):
         one = {**asked, "tool_choice": choice, "parallel_tool_calls": False}
         message = random_model.post("/v1/chat/completions", json=one).json()["choices"][0]["message"]
         arguments = json.loads(message["tool_calls"][0]["function"]["arguments"])
         assert set(arguments) == {"path", "deep"} and arguments["path"] in ("a.py", "b.py") and not message["content"]
-
-
-@pytest.mark.slow
-def test_a_choice_may_be_any_function_or_some_of_them(random_model):
-    other = {"type": "function", "function": {**FUNCTION, "name": "write"}}
-    asked = {"messages": ASKED, "tools": [*TOOLS, other], "seed": 2, "temperature": 1, "max_tokens": 400}
-    names = {"mode": "required", "tools": [{"type": "function", "function": {"name": "write"}}]}
-    for choice, known in (("any", {"read", "write"}), ({"type": "allowed_tools", "allowed_tools": names}, {"write"})):
-        body = {**asked, "tool_choice": choice, "parallel_tool_calls": False}
-        message = random_model.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]
-        assert message["tool_calls"][0]["function"]["name"] in known
-    names = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "write"}]}
-    tools = [{"type": "function", **FUNCTION}, {"type": "function", **FUNCTION, "name": "write"}]
-    body = {"input": "Read.", "tools": tools, "tool_choice": names, "seed": 2, "temperature": 1}
-    items = random_model.post("/v1/responses", json=body).json()["output"]
-    assert {item["name"] for item in items} == {"write"}
 
 
 @pytest.mark.slow
@@ -344,6 +328,6 @@ def test_what_cannot_be_enforced_is_refused_by_name(random_model):
     assert refused(tools=TOOLS, tool_choice="required", stop="}") == "stop"
     assert refused(tools=TOOLS, tool_choice={"type": "function", "function": {"name": "g"}}) == "tool_choice"
     assert refused(tool_choice="required") == "tool_choice"
-    assert refused(tools=TOOLS, tool_choice={"type": "allowed_tools", "tools": [{"name": "g"}]}) == "tool_choice"
+    assert refused(tools=TOOLS, tool_choice={"type": "allowed_tools", "tools": []}) == "tool_choice"
     assert refused(tools=TOOLS, guided_regex="a+") == "tools"
     assert refused(response_format={"type": "json_schema", "json_schema": {"schema": endless}}) == "response_format"

@@ -1,6 +1,10 @@
 """The server's plain lines: figures alone, one line a reply."""
 
-from specdec_cli.ui.serve.log import reply_line, started_lines
+import io
+
+import pytest
+
+from specdec_cli.ui.serve.log import ServerLog, reply_line
 
 FACTS = {
     "path": "/v1/chat/completions",
@@ -22,25 +26,19 @@ def test_a_reply_is_one_line_of_figures():
     assert line == "12:00:00 chat/completions  57 (40 reused) → 120 tokens  118 tok/s  62 % accepted  1.2 s"
 
 
-def test_a_narrow_terminal_gets_the_same_figures_with_fewer_words():
-    assert reply_line("12:00:00", FACTS, 90) == reply_line("12:00:00", FACTS)
-    assert reply_line("12:00:00", FACTS, 80).endswith("57 (40 reused) → 120  118 tok/s  62 % accepted  1.2 s")
-    assert reply_line("12:00:00", FACTS, 40).endswith("57 (40 reused) → 120  118 tok/s  62 %  1.2 s")
+@pytest.mark.parametrize(
+    "more, words", [({"failure": "no memory"}, "failed: no memory"), ({"refused": "top_p"}, "refused: top_p")]
+)
+def test_a_failure_is_told_to_the_operator_in_full_and_a_refusal_by_its_field(more, words):
+    failed = {"status": 500, "emitted_tokens": 0, "draft_n": 0, "tokens_per_second": None, **more}
+    assert reply_line("12:00:00", FACTS | failed) == f"12:00:00 chat/completions 500  1.2 s  {words}"
 
 
-def test_a_failure_is_told_to_the_operator_in_full():
-    failed = {"status": 500, "emitted_tokens": 0, "draft_n": 0, "tokens_per_second": None, "failure": "no memory"}
-    assert reply_line("12:00:00", FACTS | failed) == "12:00:00 chat/completions 500  1.2 s  failed: no memory"
-
-
-def test_a_refusal_names_the_field():
-    refused = {"status": 400, "emitted_tokens": 0, "draft_n": 0, "tokens_per_second": None, "refused": "top_p"}
-    assert reply_line("12:00:00", FACTS | refused) == "12:00:00 chat/completions 400  1.2 s  refused: top_p"
-
-
-def test_the_first_lines_say_where_the_server_is_and_for_whom():
-    lines = started_lines("demo", "http://127.0.0.1:8040", wants_key=False)
-    assert lines[0] == "demo serves this machine only. OpenAI's clients take http://127.0.0.1:8040/v1,"
+@pytest.mark.parametrize("key, who", [(False, "this machine only"), (True, "whoever has its key")])
+def test_the_first_lines_say_where_the_server_is_and_for_whom(key, who):
+    err = io.StringIO()
+    ServerLog(err, quiet=False, plain=True).started("demo", "http://127.0.0.1:8040", wants_key=key)
+    lines = err.getvalue().splitlines()
+    assert lines[0] == f"demo serves {who}. OpenAI's clients take http://127.0.0.1:8040/v1,"
     assert lines[1] == "Anthropic's, llama.cpp's and any browser (for a chat) http://127.0.0.1:8040"
     assert all(len(line) <= 80 for line in lines)
-    assert "whoever has its key" in started_lines("demo", "http://127.0.0.1:8040", wants_key=True)[0]

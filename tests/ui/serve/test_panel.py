@@ -20,16 +20,6 @@ URL = "http://127.0.0.1:8040"
 pytestmark = pytest.mark.slow  # a terminal
 
 
-class Desk:
-    """Says what it is told to say."""
-
-    def __init__(self, status=BUSY):
-        self.now = status
-
-    def status(self):
-        return self.now
-
-
 @pytest.fixture(autouse=True)
 def _plain_environment(monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -58,7 +48,7 @@ def until(condition, seconds=20):
 
 
 def test_lines_scroll_above_one_panel_and_its_sums_stay(terminal):
-    with ServerPanel(terminal.err, "demo", URL, Desk()) as panel:
+    with ServerPanel(terminal.err, "demo", URL, lambda: BUSY) as panel:
         for number in range(30):
             panel.say(f"line {number}")
         until(lambda: "line 29" in shown(terminal) and terminal.screen.cursor.hidden)
@@ -74,61 +64,34 @@ def test_lines_scroll_above_one_panel_and_its_sums_stay(terminal):
     assert said[:-2] == [f"line {number}" for number in range(30)]
 
 
-@pytest.fixture
-def still(terminal):
-    """Makes panels that nobody draws but the test."""
-    made = []
+def test_only_a_change_is_drawn_and_on_one_screen_the_panel_never_shrinks(terminal):
+    now = [BUSY]
+    panel = ServerPanel(terminal.err, "demo", URL, lambda: now[0])
 
-    def make(desk, clock):
-        made.append(ServerPanel(terminal.err, "demo", URL, desk, clock=clock))
-        return made[-1]
+    def drawn():
+        """Bytes that one call of `draw` writes."""
+        terminal.settle()
+        before = len(terminal.written)
+        panel.draw()
+        terminal.settle()
+        return len(terminal.written) - before
 
-    yield make
-    for panel in made:
-        panel._region.release("")
-
-
-def drawn_by(terminal, panel):
-    """Bytes that one call of `draw` writes."""
-    terminal.settle()
-    before = len(terminal.written)
-    panel.draw()
-    terminal.settle()
-    return len(terminal.written) - before
-
-
-def test_only_a_change_is_drawn(terminal, still):
-    desk = Desk()
-    panel = still(desk, lambda: 0.0)
-    assert drawn_by(terminal, panel) > 500 and drawn_by(terminal, panel) == 0
-    desk.now = replace(BUSY, running=tuple(replace(job, seconds=job.seconds + 0.3) for job in BUSY.running))
-    assert drawn_by(terminal, panel) == 0
-    desk.now = replace(BUSY, running=())
-    assert drawn_by(terminal, panel) > 500
-    terminal.resize(60, 24)
-    assert drawn_by(terminal, panel) > 500
-    panel.say("a line")
-    assert drawn_by(terminal, panel) > 0
-
-
-def test_a_panel_that_needs_fewer_rows_shrinks_only_after_a_while(terminal, still):
-    desk, now = Desk(), [0.0]
-    panel = still(desk, lambda: now[0])
-    panel.draw()
+    assert drawn() > 500 and drawn() == 0
     high = len(terminal.lines())
-    desk.now = replace(BUSY, running=())
-    panel.draw()
-    assert len(terminal.lines()) == high
-    now[0] = module.SETTLING_SECONDS
-    panel.draw()
-    assert len(terminal.lines()) == high - 3
+    now[0] = replace(BUSY, running=(), waiting=())
+    assert drawn() > 500 and len(terminal.lines()) == high
+    terminal.resize(70, 24)
+    assert drawn() > 500 and len(terminal.lines()) < high
+    panel.say("a line")
+    assert drawn() > 0
+    panel._region.release("")
 
 
 def test_ctrl_z_leaves_a_clean_terminal_and_the_panel_comes_back(terminal):
     before = signal.signal(signal.SIGTSTP, lambda number, frame: seen.append(terminal.lines()))
     seen, after = [], []
     try:
-        with ServerPanel(terminal.err, "demo", URL, Desk()) as panel:
+        with ServerPanel(terminal.err, "demo", URL, lambda: BUSY) as panel:
             until(lambda: any("╰" in line for line in shown(terminal)))
             panel.say("a line")
             until(lambda: "a line" in shown(terminal))
@@ -144,7 +107,7 @@ def test_ctrl_z_leaves_a_clean_terminal_and_the_panel_comes_back(terminal):
 def test_a_terminal_that_takes_nothing_holds_up_nobody(terminal, monkeypatch):
     monkeypatch.setattr(module, "LEAVING_SECONDS", 0.05)
     stuck, entered = threading.Event(), threading.Event()
-    panel = ServerPanel(terminal.err, "demo", URL, Desk())
+    panel = ServerPanel(terminal.err, "demo", URL, lambda: BUSY)
 
     def draw(*_):
         entered.set()
@@ -160,10 +123,10 @@ def test_a_terminal_that_takes_nothing_holds_up_nobody(terminal, monkeypatch):
 
 
 def test_a_terminal_that_is_gone_ends_the_panel_and_nothing_else(terminal):
-    desk = Desk()
-    with ServerPanel(terminal.err, "demo", URL, desk) as panel:
+    now = [BUSY]
+    with ServerPanel(terminal.err, "demo", URL, lambda: now[0]) as panel:
         terminal.err.close()
-        desk.now = IDLE
+        now[0] = IDLE
         panel._thread.join(20)
         assert not panel._thread.is_alive()
         panel.say("nobody reads it")

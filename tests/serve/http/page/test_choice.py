@@ -62,17 +62,3 @@ def test_the_page_says_that_a_pair_is_loaded_until_the_first_event(tab, start, s
     go.set()
     tab.until("!document.querySelector('.writing')")
     assert tab.count(".loading") == 0 and answer_of(tab) == "late"
-
-
-def test_a_pair_that_cannot_be_loaded_is_told_in_two_lines_and_another_can_be_chosen(tab, start, switch):
-    desk = ScriptedDesk(["ok"])
-    greeted(tab, start(desk, switch=switch))
-    choose(tab, "g")
-    asked(tab, "Hi.")
-    (error,) = tab.seen(".error")
-    assert "cannot be loaded" in error
-    assert error.endswith("\nhint: mend that, or choose another model, and send it again")
-    assert tab.count(".loading") == 0
-    choose(tab, "t")
-    asked(tab, "")
-    assert answer_of(tab) == "ok" and tab.texts(".question p") == ["Hi.", "Hi."]

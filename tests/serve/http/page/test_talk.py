@@ -60,17 +60,6 @@ def test_the_next_question_goes_on_and_a_new_chat_does_not(tab, start):
     assert tab.texts(".question p") == ["Third?"] and answer_of(tab) == "three"
 
 
-def test_settings_and_system_prompt_are_sent(tab, start):
-    desk = ScriptedDesk(["ok"])
-    greeted(tab, start(desk))
-    for field, value in {"temperature": "0.5", "longest": "77", "system": "Be short."}.items():
-        tab.evaluate(f"document.getElementById('{field}').value = '{value}'")
-    asked(tab, "Hi.")
-    (ticket,) = desk.jobs
-    assert (ticket.job.request.sampling["temperature"], ticket.job.request.max_tokens) == (0.5, 77)
-    assert tab.evaluate("document.getElementById('question').value") == ""
-
-
 def test_the_whole_page_is_worked_by_keys(tab, start):
     greeted(tab, start(SpokenDesk(ROUNDS)))
     assert tab.focused == "question"

@@ -1,0 +1,211 @@
+"""What every dialect asks alike (pure): messages, how an answer is drawn, its end and its shape.
+
+Every word reaches the template, or is refused; so is a field that cannot be honoured, by name. Templates take texts as
+`content`, the arguments of calls as objects, and leading instructions as one system message.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from specdec_cli.jsonfile import NotJson, parse_object, shown
+from specdec_cli.request import BOUNDS, Constraint, Request
+from specdec_cli.serve.http.answer import ChatRequest
+from specdec_cli.serve.http.errors import bad_field
+from specdec_cli.serve.http.schema import Asked, Options, Part, Shaped, required
+from specdec_cli.serve.http.tools import Offer
+from specdec_cli.serve.model import Model
+
+Message = dict[str, Any]
+TEXTS = ("", "text", "input_text", "output_text", "refusal", "reasoning_text", "summary_text")
+UNREADABLE = {
+    **dict.fromkeys(("image_url", "input_image", "image"), "an image"),
+    **dict.fromkeys(("input_audio", "audio"), "a sound"),
+    **dict.fromkeys(("file", "input_file", "document"), "a file"),
+    "video_url": "a video",
+}
+# Of an answer whose length nobody names, where the context has room for more.
+USUAL_TOKENS = 16_384
+LENGTHS = ("max_completion_tokens", "max_output_tokens", "max_tokens", "n_predict")
+FORMATS = ("text", "json_object", "json_schema")
+PUNCTUATION = re.compile(f"[{re.escape(string.punctuation)}]")
+
+
+def chat_request(
+    body: Asked, model: Model, endpoint: str, request: Mapping[str, Any], offer: Offer | None = None, **more: Any
+) -> ChatRequest:
+    """What `body` asks for: what dialects have in common, and `more`; so of its request. Raises: HttpError."""
+    choice, offer = body.tool_choice, offer or Offer()
+    return ChatRequest(
+        request=request_of(body, model.base, model.vocab_size, **request),
+        tools=offer.functions,
+        must_call=offer.must,
+        one_call=not body.parallel_tool_calls or bool(choice and choice.disable_parallel_tool_use),
+        stream=body.stream,
+        rounds=body.specdec,
+        conversation_id=body.prompt_cache_key,
+        endpoint=endpoint,
+        **more,
+    )
+
+
+def request_of(body: Asked, base: Request, vocab_size: int, **more: Any) -> Request:
+    """`base` with what `body` asks for, and `more`. Raises: HttpError."""
+    lengths = (length for name in LENGTHS if (length := getattr(body, name)) is not None)
+    values = {name: getattr(body, name) for name in BOUNDS}
+    if body.repeat_penalty is not None:
+        values["repetition_penalty"] = body.repeat_penalty
+    bias = {}
+    for name, value in body.logit_bias.items():
+        if not (name.isascii() and name.isdigit() and len(name) < 10 and int(name) < vocab_size):
+            raise bad_field("logit_bias", f"{shown(name)} is no token of this model, which has {vocab_size}")
+        bias[int(name)] = value
+    return replace(
+        base,
+        max_tokens=next(lengths, USUAL_TOKENS),
+        stop=tuple(filter(None, body.stop_sequences or body.stop)),
+        seed=body.seed,
+        sampling={**base.sampling, **{name: value for name, value in values.items() if value is not None}},
+        logit_bias=tuple(bias.items()) or base.logit_bias,
+        predict=predicted(body.prediction),
+        **more,
+    )
+
+
+def shape_of(body: Shaped) -> tuple[str, Constraint | None]:
+    """(the field, its shape): `response_format`, or what llama.cpp, vLLM and SGLang call it. Raises: HttpError."""
+    nested = body.structured_outputs
+    given: dict[str, Constraint | None] = {
+        "response_format": constraint_of(body.response_format, "response_format"),
+        "json_schema": _constraint("schema", body.json_schema),
+        "guided_json": _constraint("schema", body.guided_json),
+        "guided_regex": _constraint("regex", body.guided_regex),
+        "regex": _constraint("regex", body.regex),
+        "guided_choice": _constraint("choice", body.guided_choice),
+        "structured_outputs.json": _constraint("schema", nested.schema_),
+        "structured_outputs.regex": _constraint("regex", nested.regex),
+        "structured_outputs.choice": _constraint("choice", nested.choice),
+    }
+    shapes = {name: shape for name, shape in given.items() if shape is not None}
+    if len(shapes) > 1:
+        first, second, *_ = shapes
+        raise bad_field(second, f"an answer has one shape, and {first} gives it")
+    return next(iter(shapes.items()), ("response_format", None))
+
+
+def _constraint(kind: str, value: Any) -> Constraint | None:
+    if value is None or value == []:
+        return None
+    if kind == "choice":
+        return Constraint("regex", "|".join(PUNCTUATION.sub(r"\\\g<0>", text) for text in value))
+    return Constraint("regex", value) if kind == "regex" else Constraint("schema", json.dumps(value))
+
+
+def constraint_of(shape: Options | None, name: str) -> Constraint | None:
+    """Of the format in the field `name`. Raises: HttpError."""
+    if shape is None or shape.type in (None, "text"):
+        return None
+    if shape.type not in FORMATS:
+        raise bad_field(f"{name}.type", f"{shown(shape.type)} is none of {', '.join(FORMATS)}")
+    if shape.type == "json_object":
+        return Constraint("schema", '{"type": "object"}')
+    holder, path = (shape.json_schema, f"{name}.json_schema") if shape.json_schema else (shape, name)
+    if holder.shape is None:
+        raise bad_field(f"{path}.schema", "it is missing, and an object is expected")
+    return _constraint("schema", holder.shape)
+
+
+def predicted(prediction: Part | None) -> str:
+    """The text that the answer will probably resemble; empty where there is none. Raises: HttpError."""
+    if prediction is None:
+        return ""
+    if prediction.type not in ("", "content"):
+        raise bad_field("prediction.type", f"{shown(prediction.type)} is none of content")
+    parts = enumerate(prediction.content)
+    return "".join(required(part.text, f"prediction.content[{place}].text") for place, part in parts)
+
+
+def thinks(template: Options, effort: str | None) -> bool:
+    """Whether the template may let the model think: by the effort, or by what others send for it."""
+    return effort not in ("none", "minimal") if template.enable_thinking is None else template.enable_thinking
+
+
+def text_of(parts: Sequence[Part], path: str, notes: bool = False) -> str:
+    """The text of a content at `path`. With `notes` what no text model can read becomes a note of it.
+
+    A function's result is worth notes: refused, it would be refused with every later turn of its conversation too.
+    Raises: HttpError for what cannot be read.
+    """
+    texts = (part_text(part, f"{path}[{place}]", notes) for place, part in enumerate(parts))
+    return "\n".join(filter(None, texts))
+
+
+def part_text(part: Part, path: str, notes: bool = False) -> str:
+    """The text of one part, as in `text_of`: of a document and of what a search found, with its title."""
+    source = part.source
+    if part.type == "search_result":
+        return _joined(part.title, part.link, text_of(part.content, f"{path}.content", notes))
+    if part.type == "document" and source is not None and source.type in ("text", "content"):
+        said = source.data or text_of(source.content, f"{path}.source.content", notes)
+        return _joined(part.title, part.context, said)
+    if part.type in TEXTS:
+        return part.text or part.refusal
+    if part.type not in UNREADABLE:
+        raise bad_field(f"{path}.type", f"{shown(part.type)} is unknown: parts are of type text")
+    if not notes:
+        raise bad_field(f"{path}.type", f"{part.type} cannot be read: the model reads text only")
+    return f"[{UNREADABLE[part.type]}, which this model cannot see]"
+
+
+def _joined(*texts: str) -> str:
+    return "\n".join(filter(None, texts))
+
+
+def role_of(part: Part, known: Sequence[str], path: str) -> str:
+    """The role of a message, as templates call it. Raises: HttpError for one that is missing or unknown."""
+    if part.role not in known:
+        said = "it is missing; one of" if part.role is None else f"{shown(part.role)} is none of"
+        raise bad_field(f"{path}.role", f"{said} {', '.join(known)}")
+    return "system" if part.role == "developer" else str(part.role)
+
+
+def assistant(text: str, thinking: str = "", calls: Sequence[Mapping[str, Any]] = ()) -> Message:
+    """A message of the model's; the two names of thinking are those that templates look for."""
+    thought = {"reasoning_content": thinking, "thinking": thinking} if thinking else {}
+    return {"role": "assistant", "content": text, **thought, **({"tool_calls": list(calls)} if calls else {})}
+
+
+def result(identity: str, text: str) -> Message:
+    """What the function of a call returned."""
+    return {"role": "tool", "content": text, "tool_call_id": identity}
+
+
+def call(identity: str, name: str, arguments: str | Mapping[str, Any]) -> dict[str, Any]:
+    """A call as templates take it: its arguments as an object where they are one."""
+    if isinstance(arguments, str):
+        try:
+            arguments = parse_object(arguments or "{}")
+        except NotJson:
+            pass  # what a model once wrote wrongly goes back to it as it was
+    return {"id": identity, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def conversation(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Leading instructions as one message, and results with the names of what they answer."""
+    found: list[Message] = []
+    names: dict[str, str] = {}
+    for message in messages:
+        if len(found) == 1 and found[0]["role"] == message["role"] == "system":
+            found[0]["content"] += "\n\n" + message["content"]
+            continue
+        for one in message.get("tool_calls", ()):
+            names[one["id"]] = one["function"]["name"]
+        if message["role"] == "tool" and message["tool_call_id"] in names:
+            message = {**message, "name": names[message["tool_call_id"]]}
+        found.append(dict(message))
+    return tuple(found)
