@@ -1,18 +1,20 @@
 """The bench on a device that blocks the host as Metal does: it recommends the K that is best there, at true costs."""
 
+from dataclasses import replace
 from math import log
 from statistics import fmean
 
 import pytest
 
+from fakes.bench import SETTINGS, run_bench
 from fakes.device import DrivenPair, FakeDevice
 from fakes.machine import BY_NAME
 from specdec_cli.bench.estimate import estimates, recommend
-from specdec_cli.bench.live import AnswerSettings, LiveMachine
+from specdec_cli.bench.live import LiveMachine
 from specdec_cli.bench.prompts import BenchPrompt
 from specdec_cli.bench.report import cost_curve
-from specdec_cli.bench.result import Arm, Condition, Contender, plain
-from specdec_cli.bench.sweep import BenchPlan, Sweep
+from specdec_cli.bench.result import Condition, Contender
+from specdec_cli.bench.sweep import BenchRequest
 from specdec_cli.pairs.catalog import registry
 from specdec_cli.session.load import load
 
@@ -32,8 +34,9 @@ def machine_of(pair, fake):
     loaded = load(registry().find("demo"))
     session = loaded.session(loaded.first, fake.clock)
     pair.drive(fake, session)
-    settings = AnswerSettings(TOKENS, "auto", 7, True, True)
-    machine = LiveMachine({session.names[1]: session}, settings, lambda: False, fake.clock)
+    settings = replace(SETTINGS, seed=7, ends="fixed", raw=True)
+    request = BenchRequest(loaded.pair, settings, (), ("model",), tuple(PROMPTS))
+    machine = LiveMachine({session.names[1]: session}, request, clock=fake.clock)
     return machine, Condition(Contender("model", session.names[1]), 0.0)
 
 
@@ -52,19 +55,18 @@ def true_log_speedup(pair, samples):
 @pytest.mark.parametrize("pair", [COSTLY_ROWS, CHEAP_ROWS], ids=lambda pair: pair.chip[6:])
 def test_the_recommended_k_is_the_best_and_its_costs_are_true(monkeypatch, pair):
     machine, condition = machine_of(pair, FakeDevice().install_as(pair.chip, monkeypatch))
-    done = Sweep(machine, BenchPlan(KS, 60.0), [condition], PROMPTS, 0.5)
-    done.run()
+    done = run_bench(machine, PROMPTS, budget_seconds=60.0, ks=KS, max_tokens=TOKENS)
     curve = cost_curve(done.costs)
     for k in range(1, DEEPEST + 1):
         assert curve.verify[k + 1] == pytest.approx(pair.machine.rows(k + 1), rel=0.05)
         assert curve.draft[k] / k == pytest.approx(pair.step, rel=0.05)
     assert curve.plain_seconds == pytest.approx(pair.machine.plain_seconds, rel=0.01)
-    arms = [Arm(condition.contender, 0.0, k) for k in KS[1:]]
+    arms = [condition.arm(k) for k in KS[1:]]
     true = {arm.k: true_log_speedup(pair, [s for s in done.samples if s.arm == arm]) for arm in arms}
     found = {one.arm.k: one for one in estimates(arms, done.samples)}
     best = max(true, key=true.get)
-    assert max(found.values(), key=lambda one: one.score).arm.k == best
-    assert found[best].score == pytest.approx(true[best], abs=0.05)
+    assert max(found.values(), key=lambda one: one.interval.mean).arm.k == best
+    assert found[best].interval.mean == pytest.approx(true[best], abs=0.05)
     assert recommend(condition, list(found.values())).k in (best, "auto")
 
 
@@ -75,8 +77,8 @@ def test_costs_are_off_where_the_clock_is_read_after_the_verification_is_queued(
     wait = fake.wait
     monkeypatch.setattr("specdec_cli.engine.device.wait", lambda *arrays: (fake.queue(), wait(*arrays)))
     machine, condition = machine_of(CHEAP_ROWS, fake)
-    step = 1 / machine.answer(plain(0.0), PROMPTS[0]).tokens_per_second
+    step = 1 / machine.answer(condition.arm(0), PROMPTS[0], TOKENS).tokens_per_second
     for k in KS[1:]:
-        sample = machine.answer(Arm(condition.contender, 0.0, k), PROMPTS[0])
+        sample = machine.answer(condition.arm(k), PROMPTS[0], TOKENS)
         assert sample.round_draft_seconds / step / k > 2 * CHEAP_ROWS.step
         assert sample.round_verify_seconds / step < 0.5 * CHEAP_ROWS.machine.rows(k + 1)
