@@ -12,10 +12,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from fakes.models import TINY, tiny_folder
-from specdec_cli.cli.race import require_lossless
 from specdec_cli.engine.sampling.acceptance import Greedy, Verdict
-from specdec_cli.errors import SpecdecError
-from specdec_cli.race.events import RaceFinish
 
 
 @pytest.fixture
@@ -79,14 +76,6 @@ def test_texts_that_differ_by_more_than_rounding_exit_1(specdec, arguments, monk
     code, out, err = specdec(*arguments, "-q")
     assert code == 1 and "more than a near-tie: token" in out
     assert "the lanes' texts differ by more than rounding" in err
-
-
-def test_the_same_text_needs_no_error():
-    require_lossless(RaceFinish("done", (1, 1), (1, 1), None))
-    with pytest.raises(SpecdecError):
-        from specdec_cli.audit.divergence import Divergence
-
-        require_lossless(RaceFinish("done", (1, 1), (1, 1), None, Divergence(0, None, None, 9.0, 0.1)))
 
 
 @pytest.mark.slow

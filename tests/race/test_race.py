@@ -11,9 +11,9 @@ import pytest
 from fakes.chat import networks, recorded, tokenizer_in
 from specdec_cli.audit.rounding import Rounding
 from specdec_cli.errors import UsageError
-from specdec_cli.events import Failure, Finish, Start
+from specdec_cli.events import Finish, Start
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.race.events import DRAFTED, LANES, PLAIN, LaneStep, RaceFinish, RaceStart, race_dict
+from specdec_cli.race.events import DRAFTED, LANES, PLAIN, LaneStep, race_dict
 from specdec_cli.race.race import TURN_SECONDS, RacePlan, common_tokens, find_divergence, race, same_text
 from specdec_cli.request import Request
 from specdec_cli.session.load import load
@@ -53,7 +53,7 @@ def test_both_lanes_write_what_a_plain_reply_writes(pair, k, drafter, temperatur
     *_, alone = pair.session().reply(plan.ids, plan.plain, raw=True)
     assert texts(events) == {PLAIN: alone.text, DRAFTED: alone.text}
     finish = events[-1]
-    assert finish.same_text and finish.reason == "done"
+    assert finish.divergence is None and finish.reason == "done"
     assert finish.tokens[0] == finish.tokens[1] == finish.measured.tokens == alone.stats["emitted_tokens"]
 
 
@@ -80,7 +80,7 @@ def test_an_interruption_ends_both_lanes(pair):
         seen.append(event)
     reasons = [event.event.reason for event in seen if isinstance(event, LaneStep) and isinstance(event.event, Finish)]
     assert reasons == ["interrupted", "interrupted"]
-    assert seen[-1].reason == "interrupted" and seen[-1].same_text
+    assert seen[-1].reason == "interrupted" and seen[-1].divergence is None
     assert max(seen[-1].tokens) < 200
 
 
@@ -102,12 +102,6 @@ def test_every_event_is_one_json_object_that_says_its_lane(pair):
     assert last["tokens"] == {"plain": 20, "drafted": 20}
 
 
-def test_a_failure_and_a_start_have_their_own_objects():
-    assert race_dict(Failure("a", "b", 5))["event"] == "error"
-    assert race_dict(RaceStart("p", "x", False, "m", 0.1))["raw"] is False
-    assert race_dict(RaceFinish("interrupted", (0, 0), (0, 0), None))["measured"] is None
-
-
 def test_a_greedy_race_is_left_as_it_is():
     request = Request(rule="block")
     assert same_text(request, 0.0) == request
@@ -123,12 +117,6 @@ def test_above_temperature_0_a_race_is_coupled_under_a_seed():
 def test_rules_whose_text_depends_on_the_draft_are_refused(rule):
     with pytest.raises(UsageError, match=f"--rule {rule} at temperature 0.8"):
         same_text(Request(rule=rule, seed=1), 0.8)
-
-
-def test_the_plain_lane_differs_in_nothing_but_the_draft():
-    plan = RacePlan(Request(k=4, seed=7, max_tokens=9), [1], "x")
-    assert (plan.plain.k, plan.plain.drafter) == (0, "none")
-    assert (plan.plain.seed, plan.plain.max_tokens) == (7, 9)
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from specdec_cli.events import Finish
 from specdec_cli.race.events import RaceStart
 from specdec_cli.trace import Reply, Trace
 from specdec_cli.ui.export import MEANINGS, answer, trace_picture
-from specdec_cli.ui.race.display import race_picture
+from specdec_cli.ui.race import race_picture
 
 HOSTILE = "</pre><script>alert(1)</script>&amp;\x1b]0;owned\x07\x00\u202e\ufffe]]>[link=x]{0}"
 SCRIPT = Reply(START, PREFILL, ROUNDS, finish())
