@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from html import escape, unescape
 from typing import Final
 
@@ -80,17 +80,9 @@ _CELL: Final = 12.2
 
 def recorder(columns: int = COLUMNS) -> Console:
     """A console that keeps what is printed on it for `export_recorded`."""
-    return Console(
-        record=True,
-        width=columns,
-        file=io.StringIO(),
-        force_terminal=True,
-        color_system="truecolor",
-        no_color=False,
-        markup=False,
-        highlight=False,
-        emoji=False,
-    )
+    off = {"no_color": False, "markup": False, "highlight": False, "emoji": False}
+    drawn = {"file": io.StringIO(), "width": columns, "force_terminal": True}
+    return Console(record=True, color_system="truecolor", **drawn, **off)  # type: ignore[arg-type]
 
 
 def export_recorded(console: Console, suffix: str, title: str) -> str:
@@ -98,13 +90,12 @@ def export_recorded(console: Console, suffix: str, title: str) -> str:
     if suffix.lower() == ".html":
         heading = escape(title).replace("{", "{{").replace("}", "}}")
         return sanitize(console.export_html(theme=SVG_EXPORT_THEME, code_format=_HTML.format(title=heading)))
-    # rich gives a run one cell for each character, wide ones too.
-    drawing = console.export_svg(title=title, code_format=_SVG)
-    return sanitize(_RUN.sub(_fitted, drawing))
 
+    def fit(run: re.Match[str]) -> str:
+        """rich gives a run one cell for each character, wide ones too."""
+        return f'textLength="{cell_len(unescape(run[2])) * _CELL:.1f}"{run[1]}>{run[2]}<'
 
-def _fitted(run: re.Match[str]) -> str:
-    return f'textLength="{cell_len(unescape(run[2])) * _CELL:.1f}"{run[1]}>{run[2]}<'
+    return sanitize(_RUN.sub(fit, console.export_svg(title=title, code_format=_SVG)))
 
 
 def picture(title: str, parts: Iterable[RenderableType], suffix: str, columns: int = COLUMNS) -> str:
@@ -117,19 +108,15 @@ def picture(title: str, parts: Iterable[RenderableType], suffix: str, columns: i
 
 def trace_picture(trace: Trace, suffix: str) -> str:
     """Every reply of the trace, one below the other, and what the marks mean."""
-    parts = [part for reply in trace.replies for part in _reply(reply)]
+    parts = []
+    for reply in trace.replies:
+        start, state = reply.start, PanelState()
+        for event in reply.events():
+            state = state.apply(event)
+        parts += [Text.assemble((heading(start), "bold"), "\n", (settings(start), "dim"), "\n"), answer(reply)]
+        parts += [Text("\n").append_text(render(state, COLUMNS, 40))]
+        parts += [Text("\n").join([*summary(start, reply.finish, COLUMNS, below_panel=True), Text()])]
     return picture(f"specdec: {heading(trace.replies[0].start)}", [*parts, legend(trace)], suffix)
-
-
-def _reply(reply: Reply) -> Iterator[Text]:
-    start, finish = reply.start, reply.finish
-    yield Text.assemble((heading(start), "bold"), "\n", (settings(start), "dim"), "\n")
-    yield answer(reply)
-    state = PanelState()
-    for event in reply.events():
-        state = state.apply(event)
-    yield Text("\n").append_text(render(state, COLUMNS, 40))
-    yield Text("\n").join([*summary(start, finish, COLUMNS, below_panel=True), Text()])
 
 
 def answer(reply: Reply) -> Text:
