@@ -150,8 +150,8 @@ def _measure(request: BenchRequest, reason: str, exports: list[Path], quiet: boo
 
             interrupt = stack.enter_context(Interrupt())
             machine = load_machine(request, interrupt.requested, tell)
-        progress = stack.enter_context(bench_progress(sys.stderr, quiet))
-        run = Bench(request, machine, progress.report, progress.say)
+        on_progress = stack.enter_context(bench_progress(sys.stderr, quiet))
+        run = Bench(request, machine, on_progress, tell)
         try:
             run.run()
         finally:

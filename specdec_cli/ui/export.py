@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import re
-from collections import Counter
 from collections.abc import Iterable
 from html import escape, unescape
 from typing import Final
@@ -20,7 +19,6 @@ from rich.text import Text
 
 from specdec_cli.events import Start
 from specdec_cli.fates import Fate, TokenStream
-from specdec_cli.format import count
 from specdec_cli.kinds import kind_of
 from specdec_cli.trace import Reply, Trace
 from specdec_cli.ui.html import sanitize
@@ -116,7 +114,7 @@ def trace_picture(trace: Trace, suffix: str) -> str:
         parts += [Text.assemble((heading(start), "bold"), "\n", (settings(start), "dim"), "\n"), answer(reply)]
         parts += [Text("\n").append_text(render(state, COLUMNS, 40))]
         parts += [Text("\n").join([*summary(start, reply.finish, COLUMNS, below_panel=True), Text()])]
-    return picture(f"specdec: {heading(trace.replies[0].start)}", [*parts, legend(trace)], suffix)
+    return picture(f"specdec: {heading(trace.replies[0].start)}", [*parts, legend()], suffix)
 
 
 def answer(reply: Reply) -> Text:
@@ -143,21 +141,12 @@ def _token(fate: Fate, piece: str, said: bool, coloured: bool) -> Text:
     return text
 
 
-def legend(trace: Trace) -> Text:
-    """What the marks mean, and who drafted how well."""
-    rows = [
-        Text.assemble((f"{GLYPHS.get(fate, '')}{fate}", STYLES[fate]), " " * (14 - len(GLYPHS.get(fate, "") + fate)))
-        .append(meaning, "dim")
-        for fate, meaning in MEANINGS.items()
-    ]  # fmt: skip
-    drafted, accepted = Counter[str](), Counter[str]()
-    for reply in trace.replies:
-        drafted.update(reply.finish.stats.get("drafted_by", {}))
-        accepted.update(reply.finish.stats.get("accepted_by", {}))
-    for name, number in sorted(drafted.items()):
-        about = kind_of(name).about
-        told = f"{about + ', ' if about else ''}{accepted[name]} of {count(number, 'token')} accepted"
-        rows.append(Text.assemble(f"{safe(name)[:13]:<14}", (f"drafted: {told}", "dim")))
+def legend() -> Text:
+    """What the marks mean."""
+    rows = []
+    for fate, meaning in MEANINGS.items():
+        name = f"{GLYPHS.get(fate, '')}{fate}"
+        rows.append(Text.assemble((name, STYLES[fate]), " " * (14 - len(name)), (meaning, "dim")))
     return Text("\n").join(rows)
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from fakes.drafting import open_session
 from fakes.planted import (
-    after_rollbacks,
     architecture_folder,
     in_kernels,
     in_rows,
@@ -67,21 +66,9 @@ def test_without_an_error_the_pair_is_lossless(session):
     assert found.rounding.measured == 0.0
 
 
-@pytest.mark.slow
-def test_kernels_with_another_order_of_summation_are_lossless_up_to_near_ties(session):
-    in_kernels(session)
-    found = audited(session)
-    assert found.lossless is not False and found.rounding.passes[0].machine.rms > 0.0
-
-
 def test_an_error_in_one_row_is_a_fault_and_the_row_is_named(session, monkeypatch):
     in_rows(SIZE, monkeypatch, slice(2, 3))
     assert fault_of(audited(session)).group.largest.row == 2
-
-
-def test_an_error_in_the_pass_after_a_rollback_is_a_fault_of_rollbacks(session, monkeypatch):
-    after_rollbacks(session, SIZE, monkeypatch)
-    assert fault_of(audited(session)).group.name == ROLLED_BACK
 
 
 def test_state_left_over_after_a_rejection_is_a_fault_of_rollbacks(session, monkeypatch):

@@ -60,16 +60,6 @@ def test_a_sample_counts_what_its_rounds_drafted_and_accepted(demo, drafter):
     assert sample.rejected_n == sum(r.accepted < len(r.draft) for r in rounds) and sample.emitted_tokens == 28
 
 
-@pytest.mark.slow
-def test_what_a_full_round_costs_is_the_median_of_its_rounds(demo):
-    live = Live(demo, fixed=True)
-    drafted = live.answer(drafting(demo).arm(2), CODE)
-    assert 0 < drafted.round_verify_seconds < drafted.verify_seconds
-    assert 0 < drafted.round_draft_seconds < drafted.draft_seconds
-    assert live.answer(drafting(demo).arm(0), CODE).round_verify_seconds is None
-    assert live.answer(drafting(demo).arm("auto"), CODE).round_verify_seconds is None
-
-
 @pytest.mark.parametrize("sampling", [{}, {"repetition_penalty": 1.3}])
 def test_the_baseline_says_what_the_product_says_without_a_draft(tiny_pair, tmp_path, sampling):
     target, draft = tiny_pair

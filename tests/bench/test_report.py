@@ -10,7 +10,7 @@ import pytest
 from fakes.bench import HERE, estimate, sample_result
 from specdec_cli.bench import sentences
 from specdec_cli.bench.estimate import Interval
-from specdec_cli.bench.report import Change, Report, Row, best_reports, compare, cost_curve, make_row, reports
+from specdec_cli.bench.report import Change, Report, Row, compare, cost_curve, make_row, reports
 from specdec_cli.bench.result import Contender, CostSample, from_dict, read_result, to_dict
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.gain import break_even_acceptance
@@ -56,12 +56,6 @@ def test_every_kind_with_enough_prompts_has_a_best_k_and_one_that_loses_has_0(re
     lost = [row for row in losing.kinds if row.k == 0]
     assert losing.recommendation.chosen == 0
     assert lost and all((row.speedup.mean, row.advice) == (1.0, "decode plainly") for row in lost)
-
-
-def test_one_contender_is_recommended_for_each_temperature():
-    contenders = (Contender("model", "org/a"), Contender("ngram"))
-    found = reports(sample_result(budget_seconds=200.0, contenders=contenders, temperatures=(0.0, 1.0)))
-    assert len(found) == 4 and [one.condition.temperature for one in best_reports(found)] == [0.0, 1.0]
 
 
 def test_rates_are_of_all_rounds_behind_the_first_token(result):
@@ -177,18 +171,6 @@ def test_the_command_names_an_unnamed_pair_by_its_models_and_the_temperature():
         "specdec run --target mlx-community/Qwen3-8B-4bit --draft mlx-community/Qwen3-0.6B-4bit"
         f" --drafter model -k {report.recommendation.k} --temp 0.7 'your prompt'"
     )
-
-
-@pytest.mark.parametrize(
-    ("interval", "text"),
-    [
-        (Interval(1.424, 1.38, 1.46, 8), "1.42 ±0.04"),
-        (Interval(1.4, -9.0, 9.0, 3), "1.40 ±?"),
-        (Interval(1.4, 1.0, 2.0, 2), "1.40"),
-    ],
-)
-def test_a_spread_is_shown_only_of_enough_prompts_and_bounded(interval, text):
-    assert sentences.spread(interval, 2) == text
 
 
 def test_the_entry_says_machine_k_interval_and_versions_and_a_loss_is_k_0(report):

@@ -5,16 +5,15 @@ import re
 from collections import Counter
 from dataclasses import replace
 from functools import lru_cache
-from math import exp, log
+from math import exp
 from random import Random
 
 import pytest
 
 from fakes.bench import HERE, Simulated, Texts, run_bench, true_log_speedups
 from fakes.machine import BY_NAME, MACHINES
-from specdec_cli.bench.estimate import arms_of, better, estimates, recommend
+from specdec_cli.bench.estimate import arms_of, estimates, recommend
 from specdec_cli.bench.report import reports
-from specdec_cli.bench.result import Condition, Contender
 from specdec_cli.bench.sentences import command, conclusion
 from specdec_cli.bench.sweep import in_turns, tokens_within
 from specdec_cli.errors import DoesNotFit
@@ -104,28 +103,6 @@ def test_every_answer_has_a_baseline_beside_it_in_a_random_order():
     assert again.samples == done.samples, "the order comes from the seed"
 
 
-@pytest.mark.slow
-def test_a_machine_that_gets_hot_changes_the_baseline_and_not_the_recommendation():
-    """Everything becomes 40 % slower within the bench; arms and baseline are measured side by side."""
-    true = truth(M4.name, "many")
-    lost = []
-    for seed in range(10):
-        recommendation = recommend(HERE, known(bench(M4, MANY_KINDS, seed, heat=log(1.4) / 80)[0]))
-        lost.append(max(true.values()) - true[recommendation.chosen])
-        assert recommendation.speedup.mean == pytest.approx(exp(true[recommendation.k]), rel=0.15)
-    assert sum(lost) / len(lost) < 0.03
-
-
-@pytest.mark.slow
-def test_the_better_of_two_drafts_is_chosen():
-    good, bad = (Condition(Contender("model", f"org/{name}"), 0.0) for name in ("good", "bad"))
-    drafts = {"better": {"good": 0.15}, "contenders": (bad.contender, good.contender)}
-    for seed in range(8):
-        done, _ = bench(M4, MANY_KINDS, seed, 160.0, **drafts)
-        found = [(recommend(one, known(done, one)), known(done, one)) for one in (bad, good)]
-        assert better(found).condition == good
-
-
 def test_an_interrupted_bench_keeps_what_it_has_and_one_cut_in_its_warm_up_measures_nothing():
     whole, _ = bench(M4, MANY_KINDS, 4)
     cut, machine = bench(M4, MANY_KINDS, 4, cancel_after=30.0)
@@ -138,11 +115,6 @@ def test_cooling_down_comes_before_every_answer():
     machine = Simulated(M4, tokens=64)
     done = run_bench(machine, MANY_KINDS.prompts(8, 0), cooldown_seconds=1.5, budget_seconds=80.0)
     assert machine.slept == 1.5 * len(done.samples) and machine.clock() < 82
-
-
-def test_the_bench_ends_with_the_last_prompt():
-    done, machine = bench(M4, ONE_KIND, 0, each=4)
-    assert len(prompts_of(done)) == 4 and not done.result().partial and machine.clock() < 65
 
 
 def test_the_first_prompts_are_measured_with_two_arms_however_little_time_there_is():

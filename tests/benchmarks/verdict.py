@@ -153,10 +153,8 @@ def report(found):
         halves.append((high - low) / 2 / estimate)
         off.append(math.log(estimate / truth))
         share = stats["measuring_seconds"] / stats["decode_seconds"]
-        print(
-            f"truth {truth:.2f}  {estimate:.2f} ({low:.2f}-{high:.2f}) {'' if held[-1] else 'MISSED'}  measuring {share:.1%}",
-            flush=True,
-        )
+        missed = "" if held[-1] else "MISSED"
+        print(f"truth {truth:.2f}  {estimate:.2f} ({low:.2f}-{high:.2f}) {missed}  measuring {share:.1%}", flush=True)
     if len(held) < 2:
         print(f"{len(held)} of {replies} replies had a figure: too few to say more")
         return

@@ -37,14 +37,6 @@ def test_json_holds_both_lanes(specdec, arguments):
     assert values[-1]["same_text"]
 
 
-def test_both_lanes_stop_where_the_answer_repeats_itself(specdec, arguments):
-    """One token has all the mass: its bias makes the answer that token again and again."""
-    options = "--logit-bias", "65=1000", "--stop-repetition", "8", "--json"
-    values = [json.loads(line) for line in specdec(*arguments, *options)[1].splitlines()]
-    ends = [value["reason"] for value in values if value["event"] == "finish"]
-    assert ends == ["repetition", "repetition"]
-
-
 def test_the_files_are_a_picture_and_a_page(specdec, arguments, tmp_path):
     picture, page = tmp_path / "race.svg", tmp_path / "race.html"
     code, _, err = specdec(*arguments, "--export", picture, "--export", page)

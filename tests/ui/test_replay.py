@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import termios
 import threading
@@ -11,10 +10,9 @@ from itertools import pairwise
 
 import pytest
 
-from fakes.ui_script import ANSWER, Terminal, script
+from fakes.ui_script import Terminal, script
 from specdec_cli.events import Event, RoundDone
 from specdec_cli.ui.panel.live import PanelDisplay
-from specdec_cli.ui.plain import PlainDisplay
 from specdec_cli.ui.replay import keys, paced, play, stepped
 
 
@@ -61,12 +59,6 @@ def test_events_come_when_their_work_was_done_divided_by_the_speed(speed):
     times = [(when - 100.0) * speed for _, when in recorder.shown]
     # Prefill 0.4 s, a plain round 9.4 ms, the drafting ones 2.1 ms more.
     assert times == pytest.approx([0, 0.4, 0.4094, 0.4209, 0.4324, 0.4439, 0.4554, 0.4554])
-
-
-def test_infinite_speed_never_waits():
-    clock = Clock()
-    assert play(script(), Recorder(clock), paced(float("inf"), never, clock, clock.sleep))
-    assert clock.now == 100.0
 
 
 def test_a_cancelled_wait_ends_the_replay_within_a_slice():
@@ -119,12 +111,6 @@ def test_a_replay_shows_the_same_screen_as_the_run():
         screens.append(terminal.lines())
         terminal.close()
     assert screens[0] == screens[1] and any("14 tokens in 5 passes" in row for row in screens[0])
-
-
-def test_a_replay_without_panel_writes_the_answer():
-    out, err = io.StringIO(), io.StringIO()
-    play(script(), PlainDisplay(out, err, quiet=True), on)
-    assert out.getvalue() == ANSWER + "\n"
 
 
 def test_keys_arrive_one_by_one_and_the_terminal_is_given_back():

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -20,68 +18,37 @@ from specdec_cli.bench.estimate import FEWEST_PROMPTS, RULE, Interval
 from specdec_cli.bench.report import Comparison, Report, Row, best_reports
 from specdec_cli.bench.result import BenchResult
 from specdec_cli.format import percent, size
+from specdec_cli.ui.display import counting
 from specdec_cli.ui.pairs import print_line
-from specdec_cli.ui.spelling import spelled
 from specdec_cli.ui.summary import SEPARATOR
-from specdec_cli.ui.suspension import cursor_for_the_shell
-from specdec_cli.ui.terminal import MUTED, can_draw, make_console, safe
-
-
-@dataclass(frozen=True, slots=True)
-class BenchProgress:
-    """`report(what, share, seconds left)` draws; `say(sentence)` prints a line that stays."""
-
-    report: Callable[[str, float, float], None]
-    say: Callable[[str], None]
+from specdec_cli.ui.terminal import MUTED, can_draw, make_console, safe, terminal_size
 
 
 @contextmanager
-def bench_progress(err: TextIO, quiet: bool) -> Iterator[BenchProgress]:
-    """Progress on `err`: a bar on a terminal, else a line for each phase; nothing where it is `quiet`."""
-    if quiet:
-        yield BenchProgress(lambda what, share, seconds_left: None, lambda sentence: None)
-        return
-    if not can_draw(err):
-        yield BenchProgress(_lines(err), lambda sentence: print_line(err, sentence))
-        return
-    columns = (
-        BarColumn(bar_width=20),
-        TextColumn("{task.percentage:>3.0f} %", markup=False),
-        TextColumn("{task.fields[left]:>6}", markup=False),
-        TextColumn("{task.description}", markup=False),
-    )
-    console = make_console(err, plain=False)
-    # Drawn only on a call: a redrawing thread would take time from what is being measured.
-    bar = Progress(*columns, console=console, transient=True, auto_refresh=False)
-    with cursor_for_the_shell(err), bar as progress:
-        task = progress.add_task("", total=1.0, left="")
+def bench_progress(err: TextIO, quiet: bool) -> Iterator[Callable[[str, float, float], None]]:
+    """Progress on `err`: a line that is overwritten on a terminal, else a line for each phase; none if `quiet`."""
+    told, drawn = set[str](), can_draw(err)
 
-        def report(what: str, share: float, seconds_left: float) -> None:
-            described = Text(safe(what))
-            described.truncate(max(console.width - 36, 8), overflow="ellipsis")
-            progress.update(task, completed=share, left=clock(seconds_left), description=described.plain, refresh=True)
+    def on_progress(what: str, share: float, seconds_left: float) -> None:
+        phase, left = what.split(" ", 1)[0], f"{clock(seconds_left)} left"
+        if quiet:
+            return
+        if drawn:
+            room = max(terminal_size(err)[0] - 30, 8)
+            report(round(100 * share), 100, f"{left}  {what if len(what) <= room else what[:room] + '…'}")
+        elif phase not in told:
+            told.add(phase)
+            print_line(err, f"{safe(phase)}… {left}")
+            err.flush()
 
-        yield BenchProgress(report, lambda sentence: console.print(Text(safe(sentence))))
+    with counting(err) as report:
+        yield on_progress
 
 
 def clock(seconds: float) -> str:
     """75 -> "1:15"."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes}:{rest:02d}"
-
-
-def _lines(err: TextIO) -> Callable[[str, float, float], None]:
-    """One line for each phase; the first word of `what` names it."""
-    said: set[str] = set()
-
-    def report(what: str, share: float, seconds_left: float) -> None:
-        phase = what.split(" ", 1)[0]
-        if phase not in said:
-            said.add(phase)
-            err.write(spelled(f"{safe(phase)}… {clock(seconds_left)} left\n", err))
-            err.flush()
-
-    return report
 
 
 # A bar takes the cells that the columns leave, within these bounds.

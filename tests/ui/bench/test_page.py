@@ -14,7 +14,7 @@ import pytest
 from fakes.bench import DRAFT, sample_result
 from specdec_cli.bench import sentences
 from specdec_cli.bench.report import CostCurve, reports
-from specdec_cli.bench.result import Contender, from_dict, to_dict
+from specdec_cli.bench.result import Contender
 from specdec_cli.gain import round_steps, speedup, tokens_per_round
 from specdec_cli.ui.bench.page import HEADINGS, html_page, svg_picture, verify_costs
 
@@ -106,10 +106,6 @@ def test_several_contenders_can_be_chosen_between():
     names = [entry["name"] for entry in data_of(page)]
     assert len(names) == 4 and names[1] == "ngram, temperature 0"
     assert [html.unescape(name) for name in re.findall(r"<option>(.*?)</option>", page)] == names
-
-
-def test_a_result_read_back_from_json_makes_the_same_page(result, page):
-    assert html_page(from_dict(json.loads(json.dumps(to_dict(result))))) == page
 
 
 def test_foreign_names_are_never_markup():

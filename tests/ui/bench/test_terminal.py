@@ -9,7 +9,7 @@ from fakes.bench import sample_result
 from specdec_cli.bench.report import compare, reports
 from specdec_cli.bench.result import Contender
 from specdec_cli.machine import MachineState
-from specdec_cli.ui.bench.terminal import bar, bench_progress, clock, print_bench, print_comparison
+from specdec_cli.ui.bench.terminal import bar, bench_progress, print_bench, print_comparison
 from specdec_cli.ui.terminal import make_console
 
 GOLDEN_80 = """\
@@ -83,11 +83,6 @@ def test_of_two_drafts_the_better_one_is_named_in_the_command(monkeypatch):
     assert "small · temperature 0" in found and "ngram · temperature 0" in found
 
 
-def test_a_partial_result_is_marked(monkeypatch):
-    found = drawn(sample_result(cancel_after=40.0), 80, monkeypatch)
-    assert "partial: interrupted" in found
-
-
 def test_control_codes_of_names_do_not_reach_the_terminal(result, monkeypatch):
     evil = "\x1b]0;title\x07\x9b2Jpair"
     settings = replace(result.settings, pair=evil, target=f"org/{evil}", prompts=evil)
@@ -123,13 +118,8 @@ def test_a_comparison_says_what_differs_before_what_changed(result, monkeypatch)
 
 def test_progress_into_a_file_is_a_line_a_phase():
     err = io.StringIO()
-    with bench_progress(err, quiet=False) as progress:
-        progress.report("warming up", 0.0, 110.0)
-        progress.say("this machine is slow")
-        progress.report("measuring K 4 on chat: b", 0.2, 100.0)
-        progress.report("measuring K 4 on code: c", 0.5, 60.0)
-    assert err.getvalue() == "warming… 1:50 left\nthis machine is slow\nmeasuring… 1:40 left\n"
-
-
-def test_seconds_are_told_as_minutes():
-    assert (clock(0), clock(75), clock(600)) == ("0:00", "1:15", "10:00")
+    with bench_progress(err, quiet=False) as on_progress:
+        on_progress("warming up", 0.0, 110.0)
+        on_progress("measuring K 4 on chat: b", 0.2, 100.0)
+        on_progress("measuring K 4 on code: c", 0.5, 60.0)
+    assert err.getvalue() == "warming… 1:50 left\nmeasuring… 1:40 left\n"
