@@ -234,7 +234,7 @@ class _Measurements:
             if len(costs) < len(ROWS) or costs[-1].passes < PASSES:
                 notes.append(f"{role}: no time for {PASSES} passes of every row count")
         part.note = "; ".join(notes)
-        if not seconds:
+        if not any(seconds.values()):
             raise LeftOut(part.note)
         part.told = tell_rows(seconds.get("target", {}), seconds.get("draft", {}))
 

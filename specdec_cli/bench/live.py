@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -192,7 +191,7 @@ def _contenders(sessions: Mapping[str | None, Session], request: BenchRequest) -
 def _environment(session: Session) -> Environment:
     mac = f"macOS {platform.mac_ver()[0]}" if sys.platform == "darwin" else ""
     return Environment(
-        chip=_chip(),
+        chip=device.device_name(),
         device=device.backend(),
         system=mac or f"{platform.system()} {platform.release()}",
         memory_bytes=physical_bytes(),
@@ -202,13 +201,3 @@ def _environment(session: Session) -> Environment:
         versions={"specdec": __version__, "python": platform.python_version(), **device.versions()},
         date=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-
-
-def _chip() -> str:
-    """The device's own name; on a plain CPU the processor's, where the system tells it."""
-    processors = Path("/proc/cpuinfo")
-    if device.backend() == "cpu" and processors.exists():
-        for line in processors.read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return device.device_name()

@@ -13,10 +13,9 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from specdec_cli.audit.audit import measure, rows_of
-from specdec_cli.audit.divergence import Divergence, Token
+from specdec_cli.audit.audit import compare, measure, rows_of
+from specdec_cli.audit.divergence import Divergence
 from specdec_cli.engine import device
-from specdec_cli.engine.rounding import KnownText, Position
 from specdec_cli.errors import UsageError
 from specdec_cli.events import Event, Finish, Prefill, Reading, RoundDone, Start
 from specdec_cli.kinds import COUPLED, DEFAULT_RULE, NONE
@@ -200,33 +199,18 @@ def common_tokens(plain: Sequence[int], drafted: Sequence[int]) -> int:
 def find_divergence(
     session: Session, plan: RacePlan, plain: Sequence[int], drafted: Sequence[int]
 ) -> Divergence | None:
-    """The first difference of two answers that ended, None if they are equal.
+    """Where two answers that ended differ, None if they are equal.
 
-    Its gap is the distance of both lanes' tokens in the scores of mlx-lm's own plain decoding of the same prompt. Its
-    limit is what rounding does to gaps in this text on this machine, which takes a few more passes to measure.
+    Both are compared with mlx-lm's own plain decoding of the same prompt: the gap is that of its scores. The limit is
+    what rounding does to gaps in this text on this machine, which takes a few more passes to measure.
     """
     place = common_tokens(plain, drafted)
     if place >= max(len(plain), len(drafted)):
         return None
-    one, other = (
-        Token(tokens[place], session.piece(tokens[place])) if place < len(tokens) else None
-        for tokens in (plain, drafted)
-    )
-    if one is None or other is None:
-        return Divergence(place, one, other, math.inf, 0.0)
-    gap, text = _gap(session, plan, plain[:place], one.id, other.id)
+    steps = session.plain(plan.ids, replace(plan.plain, max_tokens=place + 1))
+    text, (one, other) = compare(plan.ids, steps, [plain[: place + 1], drafted[: place + 1]], session.piece)
+    found = other or one
+    if found is None or not math.isfinite(found.gap):
+        return found
     rounding = measure(session, [("race", text)], rows_of([plan.request.k]))
-    return Divergence(place, one, other, gap, rounding.limit(session.effective(plan.request)["temperature"]))
-
-
-def _gap(session: Session, plan: RacePlan, common: Sequence[int], one: int, other: int) -> tuple[float, KnownText]:
-    """How far apart mlx-lm scores the two tokens after the `common` ones, and its own answer up to there."""
-    request, positions, gap = replace(plan.plain, max_tokens=len(common) + 1), [], math.inf
-    for step in session.plain(plan.ids, request):
-        positions.append(Position.of(step))
-        gap = abs(step.lead(one) - step.lead(other))
-    text = KnownText(plan.ids, positions)
-    if text.tokens[:-1] != list(common):  # mlx-lm had left both lanes before: it is asked again, after their words
-        step = next(session.plain([*plan.ids, *common], replace(request, max_tokens=1)))
-        gap = abs(step.lead(one) - step.lead(other))
-    return gap, text
+    return replace(found, limit=rounding.limit(session.effective(plan.request)["temperature"]))
