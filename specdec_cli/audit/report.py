@@ -348,7 +348,7 @@ def specdec_output(arguments: Sequence[str], seconds: float) -> str:
     command = [sys.executable, "-m", "specdec_cli", *arguments]
     streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "encoding": "utf-8"}
     try:
-        done = subprocess.run(command, timeout=seconds, env=ours | {"MLX_ENABLE_TF32": "0"}, **streams)
+        done = subprocess.run(command, timeout=seconds, env=ours, **streams)
     except subprocess.TimeoutExpired as error:
         return bytes(error.stdout or b"").decode(errors="replace")
     if done.returncode not in (0, 1):
