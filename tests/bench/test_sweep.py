@@ -25,9 +25,10 @@ MANY_KINDS = Texts({"code": 0.82, "chat": 0.7, "prose": 0.6, "json": 0.8, "edit"
 TOO_SLOW = replace(BY_NAME["M2 Ultra"], name="M2 Ultra, costly draft", draft_step=0.2)
 
 
-def bench(machine, texts, seed, budget=65.0, each=20, ks=KS, **faults):
+def bench(machine, texts, seed, budget=70.0, each=20, ks=KS, **faults):
     found = Simulated(machine, tokens=texts.tokens, seed=seed, **faults)
-    return run_bench(found, texts.prompts(each, seed), budget_seconds=budget, seed=seed, ks=ks), found
+    asked = {"budget_seconds": budget, "seed": seed, "ks": ks, "max_tokens": texts.tokens}
+    return run_bench(found, texts.prompts(each, seed), **asked), found
 
 
 def known(done, condition=HERE, ks=KS):
@@ -77,7 +78,7 @@ def test_95_percent_intervals_cover_the_truth_at_least_93_percent_of_the_time(te
     chosen = {"one": ONE_KIND, "many": MANY_KINDS}[texts]
     true, hits, picked = truth(M4.name, texts), [], []
     for seed in range(benches):
-        found = known(bench(M4, chosen, 1000 + seed, 55.0, each=12)[0])
+        found = known(bench(M4, chosen, 1000 + seed, 60.0, each=12)[0])
         recommendation = recommend(HERE, found)
         for one in found:
             if one.confirmed:
