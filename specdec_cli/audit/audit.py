@@ -76,7 +76,7 @@ def run_audit(session: Session, plan: AuditPlan, on_progress: OnProgress) -> Aud
     for prompt, temperature in jobs:
         text, start, judged, most = _compare_text(session, plan, prompt, temperature, progress)
         texts.append((prompt.name, text))
-        findings += [(finding, temperature, text.positions[: finding.tokens]) for finding in judged]
+        findings += [(finding, temperature, text.positions[: finding.tokens_compared]) for finding in judged]
         rows |= {most} if plan.constraint else set()  # what a shape forces is drafted beyond every K
     rounding = measure(session, texts, sorted(rows), plan.gap, lambda name: progress(f"{name}: rounding"))
     masked = f" under the same {plan.constraint.noun}" if plan.constraint else ""
@@ -86,7 +86,7 @@ def run_audit(session: Session, plan: AuditPlan, on_progress: OnProgress) -> Aud
         drafter=start.drafter,
         dtype=start.dtype,
         device=start.device,
-        plain=f"mlx-lm {device.versions()['mlx-lm']}'s own generate_step{masked}",
+        compared_with=f"mlx-lm {device.versions()['mlx-lm']}'s own generate_step{masked}",
         max_tokens=plan.max_tokens,
         temperature=plan.temperature,
         seed=plan.seed,
@@ -94,7 +94,7 @@ def run_audit(session: Session, plan: AuditPlan, on_progress: OnProgress) -> Aud
         rounding=rounding,
         constraint=plan.constraint.kind if plan.constraint else None,
         findings=[finding.with_limit(rounding.limit(temperature)) for finding, temperature, _ in findings],
-        expected_flips=sum(
+        near_ties_expected=sum(
             rounding.flips([at.margin for at in read], temperature) for _, temperature, read in findings
         ),
     )

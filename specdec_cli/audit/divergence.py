@@ -56,17 +56,17 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One prompt under one rule and K. `tokens` counts the compared ones, up to and including the first difference.
+    """One prompt under one rule and K. `tokens_compared` includes the first difference.
 
-    `drafted` and `accepted` show whether rollback was exercised.
+    `draft_n` and `draft_n_accepted` show whether rollback was exercised.
     """
 
     prompt: str
     rule: str
     k: int | str
-    drafted: int
-    accepted: int
-    tokens: int
+    draft_n: int
+    draft_n_accepted: int
+    tokens_compared: int
     divergence: Divergence | None
 
     @property
@@ -80,23 +80,14 @@ class Finding:
         return replace(self, divergence=self.divergence and replace(self.divergence, limit=limit))
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "prompt": self.prompt,
-            "rule": self.rule,
-            "k": self.k,
-            "draft_n": self.drafted,
-            "draft_n_accepted": self.accepted,
-            "tokens_compared": self.tokens,
-            "result": self.result,
-            "divergence": self.divergence and self.divergence.to_dict(),
-        }
+        return asdict(self) | {"result": self.result, "divergence": self.divergence and self.divergence.to_dict()}
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """All findings and their setting. `device` is the backend, `plain` names the reference implementation.
+    """All findings and their setting. `device` is the backend, `compared_with` names the reference implementation.
 
-    `expected_flips`: answers that the machine's own rounding flips somewhere, going by its measured changes.
+    `near_ties_expected`: answers that the machine's own rounding flips somewhere, going by its measured changes.
     """
 
     target: str
@@ -104,7 +95,7 @@ class Audit:
     drafter: str
     dtype: str
     device: str
-    plain: str
+    compared_with: str
     max_tokens: int
     temperature: float
     seed: int
@@ -112,21 +103,36 @@ class Audit:
     rounding: Rounding
     findings: Sequence[Finding]
     constraint: str | None = None
-    expected_flips: float = 0.0
+    near_ties_expected: float = 0.0
 
     def count(self, result: Status) -> int:
         return sum(finding.result == result for finding in self.findings)
 
     @property
-    def tokens(self) -> int:
-        return sum(finding.tokens for finding in self.findings)
+    def tokens_compared(self) -> int:
+        return sum(finding.tokens_compared for finding in self.findings)
 
     @property
-    def most_flips(self) -> float:
+    def most_near_ties(self) -> float:
         """Near-ties that rounding explains: twice what is expected, three deviations, and two for luck."""
         if self.rounding.given is not None:
             return math.inf
-        return 2 * self.expected_flips + 3 * math.sqrt(2 * self.expected_flips) + 2
+        return 2 * self.near_ties_expected + 3 * math.sqrt(2 * self.near_ties_expected) + 2
+
+    @property
+    def problem(self) -> str:
+        """What rounding does not explain: the first divergence, else the first fault, else too many near-ties."""
+        answers, near = len(self.findings), self.count("near-tie")
+        for finding in self.findings:
+            if finding.result == "diverged" and finding.divergence:
+                first = f"first {finding.prompt}, {finding.rule}: {finding.divergence.summary}"
+                return f"{self.count('diverged')} of {answers} answers diverge; {first}"
+        if self.rounding.faults:
+            return f"this is more than rounding: {self.rounding.faults[0]}"
+        if near > self.most_near_ties:
+            most = f"rounding explains {self.most_near_ties:.0f} at most"
+            return f"{near} of {answers} answers differ at a near-tie, and {most}"
+        return ""
 
     @property
     def lossless(self) -> bool | None:
@@ -134,76 +140,43 @@ class Audit:
 
         None where most answers differ at a near-tie: that proves nothing.
         """
-        if self.count("diverged") or self.rounding.faults or self.count("near-tie") > self.most_flips:
+        if self.problem:
             return False
         return None if self.count("near-tie") > self.count("identical") else True
 
     @property
     def verdict(self) -> str:
         """One sentence: the result, the precision, the reference, and the limit of a near-tie."""
-        answers, identical, near = len(self.findings), self.count("identical"), self.count("near-tie")
+        near, ks = self.count("near-tie"), ", ".join(dict.fromkeys(str(finding.k) for finding in self.findings))
         ties = f", {near} up to a near-tie" if near else ""
-        counts = f"{identical} of {answers} answers are identical{ties}"
-        if self.lossless:
-            result = f"lossless here: {counts}"
-        elif self.lossless is None:
-            result = f"in doubt here: {counts}, so rounding hides what there is to see; shorter answers show more"
-        elif diverged := self.count("diverged"):
-            result = f"not lossless here: {diverged} of {answers} answers diverge, {identical} identical{ties}"
-        elif self.rounding.faults:
-            rows = " and ".join(str(fault.rows) for fault in self.rounding.faults)
-            result = (
-                f"not lossless here: passes of {rows} rows differ from mlx-lm's own by more than rounding; {counts}"
-            )
-        else:
-            result = f"not lossless here: {counts}, and rounding explains {self.most_flips:.0f} near-ties at most"
-        ks = ", ".join(dict.fromkeys(str(finding.k) for finding in self.findings))
-        where = f"{self.tokens} tokens at K {ks} in {self.rounding.precision} on {self.device}"
-        return f"{result} ({where}), compared with {self.plain}; a near-tie is {self.rounding}."
+        counts = f"{self.count('identical')} of {len(self.findings)} answers are identical{ties}"
+        hidden = ", so rounding hides what there is to see; shorter answers show more"
+        result = {True: f"lossless here: {counts}", None: f"in doubt here: {counts}{hidden}"}
+        said = result.get(self.lossless, f"not lossless here: {counts}; {self.problem}")
+        where = f"{self.tokens_compared} tokens at K {ks} in {self.rounding.precision} on {self.device}"
+        return f"{said} ({where}), compared with {self.compared_with}; a near-tie is {self.rounding}."
 
     def to_dict(self) -> dict[str, Any]:
         """The `--json` object; `lossless` is null where that is in doubt.
 
         A divergence's `position` is an index into the answer's tokens."""
-        return {
-            "lossless": self.lossless,
-            "target": self.target,
-            "draft": self.draft,
-            "drafter": self.drafter,
-            "dtype": self.dtype,
+        named = (
+            *("lossless", "target", "draft", "drafter", "dtype", "device", "compared_with", "max_tokens"),
+            *("temperature", "seed", "constraint", "near_ties_expected", "tokens_compared"),
+        )
+        return {name: getattr(self, name) for name in named} | {
             "precision": self.rounding.precision,
-            "device": self.device,
-            "compared_with": self.plain,
             "near_tie": str(self.rounding),
-            "max_tokens": self.max_tokens,
-            "temperature": self.temperature,
-            "seed": self.seed,
             "sampling": dict(self.sampling),
-            "constraint": self.constraint,
             "identical": self.count("identical"),
             "near_ties": self.count("near-tie"),
-            "near_ties_expected": self.expected_flips,
             "diverged": self.count("diverged"),
-            "tokens_compared": self.tokens,
             "rounding": self.rounding.to_dict(),
             "findings": [finding.to_dict() for finding in self.findings],
         }
 
     def require_lossless(self) -> None:
-        """Raises: SpecdecError that names the first divergence, else the first fault, else too many near-ties."""
-        if self.lossless is not False:
-            return
-        answers = len(self.findings)
-        diverged = [(one, one.divergence) for one in self.findings if one.divergence and not one.divergence.near_tie]
-        if diverged:
-            first, divergence = diverged[0]
-            where = f"first {first.prompt}, {first.rule}: {divergence.summary}"
-            problem = f"{len(diverged)} of {answers} answers diverge; {where}"
-        elif self.rounding.faults:
-            problem = f"this is more than rounding: {self.rounding.faults[0]}"
-        else:
-            near = f"{self.count('near-tie')} of {answers} answers differ at a near-tie"
-            problem = f"{near}, and rounding explains {self.most_flips:.0f} at most"
-        raise SpecdecError(
-            problem, "-k 0 decodes plainly; please report what specdec doctor and specdec audit --json say"
-        )
+        """Raises: SpecdecError that names what is wrong."""
+        if self.problem:
+            hint = "-k 0 decodes plainly; please report what specdec doctor and specdec audit --json say"
+            raise SpecdecError(self.problem, hint)

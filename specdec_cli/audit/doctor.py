@@ -1,9 +1,8 @@
 """What `specdec doctor` says of this machine, and its self-test: the conformance suite on the user's own device.
 
-The self-test has two tiers, and every line of it says what it proves. Every architecture in float32, tiny, judged by
-its tokens: the logic of rollback. Eight families in bfloat16 and 4 bits, with the head sizes and key widths of released
-models, judged by the gap: the kernels that real models use. Kernels differ between devices, so a run is recorded with
-the device and the versions of mlx, mlx-lm and specdec, and is valid only as long as these stay the same.
+The self-test has two tiers. Every architecture in float32, tiny, judged by its tokens: the logic of rollback. Eight
+families in bfloat16 and 4 bits, with the head sizes and key widths of released models, judged by the gap: the kernels
+that real models use. A run is recorded with the device and the versions, and is valid while these stay the same.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import platform
 import shutil
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,8 +33,6 @@ Row = tuple[str, str, str]
 OnOutcome = Callable[[int, int, "Outcome"], None]
 K = 3
 TOKENS = 32
-# Results that make the pace: the newest so many, and at least so many.
-PACE, LEAST_PACE = 8, 3
 BACKENDS = {
     "metal": "Apple GPU: what specdec is made for",
     "cuda": "NVIDIA GPU",
@@ -46,7 +42,7 @@ BACKENDS = {
 
 def diagnose() -> list[Row]:
     """(name, value, consequence) for every line of the report. Nothing is changed."""
-    return [*_machine(), *_versions(), _storage(), *settings(), *_features()]
+    return [*_machine(), _storage(), *settings(), ("targets", "whatever mlx-lm runs", f"rollback {verification()}")]
 
 
 def _machine() -> Iterator[Row]:
@@ -65,11 +61,6 @@ def _machine() -> Iterator[Row]:
     yield "memory", size(physical_bytes()), "both models and both caches must fit"
     if platform.system() == "Darwin" and platform.machine() != "arm64":
         yield "python", platform.machine(), "not native: install an arm64 Python, or mlx cannot use the GPU"
-
-
-def _versions() -> Iterator[Row]:
-    from specdec_cli.engine import device
-
     yield "specdec", __version__, ""
     yield "python", platform.python_version(), sys.executable
     for name, number in device.versions().items():
@@ -82,11 +73,6 @@ def _storage() -> Row:
     state = "exists" if folder.exists() else "not there yet"
     note = f"{state}, {size(shutil.disk_usage(existing).free)} free"
     return "model cache", str(folder), note + ("" if os.access(existing, os.W_OK) else ", not writable")
-
-
-def _features() -> Iterator[Row]:
-    yield "targets", "whatever mlx-lm runs", f"rollback {verification()}"
-    yield "sampling", "any temperature", "rules token, block, coupled (one seed, one text) and match"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,31 +88,21 @@ class SelfTest:
         """Outcomes that neither passed nor were refused with a reason."""
         return [outcome for outcome in (*self.families, *self.logic) if outcome.status not in ("pass", "refused")]
 
-    def findings(self) -> list[Row]:
-        """(what, result, detail): a line for each tier, every family, then each architecture that did not pass."""
-        *tiers, seconds = self.totals()
-        for outcome in self.families:  # what it proves is said where it passed
-            proves = f"{outcome.proves}; " if outcome.status == "pass" else ""
-            tiers.append((outcome.name, outcome.status, proves + outcome.detail))
-        rows = [(outcome.name, outcome.status, outcome.detail) for outcome in self.logic if outcome.status != "pass"]
-        return [*tiers, *rows, seconds]
-
     def totals(self) -> list[Row]:
         """(what, result, detail): a line for each tier, and the time."""
         kinds = sorted({kind for outcome in self.logic for kind in outcome.caches})
-        logic = (
-            f"tokens equal plain decoding, K = {K}, {TOKENS} tokens past every window; caches: {', '.join(kinds)}; "
-            "tiny and unquantized: no proof for kernels of 16 or 4 bits"
-        )
-        families = (
-            "after rollbacks, every row equals one-row decoding up to measured rounding; random weights: "
-            "specdec audit compares a pair's own"
-        )
+        logic = f"tokens equal plain decoding, K = {K}, {TOKENS} tokens past every window; caches: {', '.join(kinds)}"
+        kernels = "after rollbacks every row equals one-row decoding up to measured rounding, in 16 and 4 bits"
         return [
             ("rollback logic, float32", f"{_passes(self.logic)} of {len(self.logic)} passed", logic),
-            ("kernels real models use", f"{_passes(self.families)} of {len(self.families)} passed", families),
+            ("kernels real models use", f"{_passes(self.families)} of {len(self.families)} passed", kernels),
             ("time", f"{self.seconds:.0f} s", ""),
         ]
+
+    def findings(self) -> list[Row]:
+        """The totals, and what did not pass."""
+        missed = (one for one in (*self.families, *self.logic) if one.status != "pass")
+        return [*self.totals(), *((one.name, one.status, one.detail) for one in missed)]
 
 
 def _passes(outcomes: Sequence[Outcome]) -> int:
@@ -187,18 +163,3 @@ def _where() -> dict[str, str]:
 
     versions = {name: device.versions()[name] for name in ("mlx", "mlx-lm")}
     return {"device": device.device_name(), "backend": device.backend(), **versions, "specdec": __version__}
-
-
-class TimeLeft:
-    """How long the rest will take, at the pace of the newest results: the two tiers differ in theirs."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._ended = deque([clock()], maxlen=PACE + 1)
-
-    def __call__(self, done: int, expected: int) -> str:
-        """One result more: `, about 20 s left`; nothing before there is a pace, nor at the end."""
-        self._ended.append(self._clock())
-        paces = len(self._ended) - 1
-        seconds = (self._ended[-1] - self._ended[0]) / paces * (expected - done)
-        return f", about {seconds:.0f} s left" if paces >= LEAST_PACE and done < expected else ""

@@ -1,9 +1,8 @@
 """`specdec doctor --report`: what this machine does with a pair, as one JSON object to send.
 
-Each part has a share of the time; one that fails or finds none left is named, and the others still run. The pair is in
-memory once: parts that run specdec itself come after it was dropped. A process of its own has mlx's environment
-variables from its start, memory of its own, and a crash that is its own. No user name, host name or folder is in a
-report, and no prompt or answer.
+A list of sections is measured in order, each in its share of the time. One that fails says so, and the others still
+run. Those that run specdec itself come last, in processes of their own: a crash there is theirs. No user name, host
+name or folder is in a report, and no prompt or answer.
 """
 
 from __future__ import annotations
@@ -13,24 +12,23 @@ import json
 import os
 import platform
 import re
-import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from statistics import mean
-from threading import Timer
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from specdec_cli import __version__
 from specdec_cli.audit.prompts import BUNDLED
 from specdec_cli.errors import DoesNotFit, SpecdecError
+from specdec_cli.format import size
 from specdec_cli.kinds import DEFAULT_DRAFTER, LOOKUP
-from specdec_cli.machine import answer_of, machine_state, physical_bytes
+from specdec_cli.machine import MachineState, machine_state, physical_bytes
 from specdec_cli.pairs.pair import Pair
 
 if TYPE_CHECKING:
@@ -38,13 +36,10 @@ if TYPE_CHECKING:
     from specdec_cli.session.session import Session
 
 SCHEMA = 1
-Status = Literal["done", "partial", "left out", "failed"]
 Clock = Callable[[], float]
-OnPart = Callable[[int, int, str], None]
+# (number, of how many, name)
+OnSection = Callable[[int, int, str], None]
 OpenSession = Callable[[int], "Session"]
-Lines = Callable[[Sequence[str], Mapping[str, str], "Deadline"], Iterator[str]]
-# What was measured is put into the first argument as it is found. Returns why it is not all there; "" if it is.
-Work = Callable[[dict[str, Any], "Deadline"], str]
 # What models, their caches, the device, other programs and files may raise.
 RAISED = (RuntimeError, ValueError, TypeError, AttributeError, KeyError, IndexError, OSError, MemoryError, SpecdecError)
 # The caches that the pair must fit with: as long as the longest context that is measured, else of a short reply.
@@ -52,204 +47,119 @@ LONG_TOKENS, SHORT_TOKENS = 8192, 512
 PASSES = 7
 REPLIES, REPLY_TOKENS, REPLY_K = 4, 256, 4
 AUDIT_KS, AUDIT_TOKENS = (1, 4, 8), 48
-# Added to a stop token's logit: a reply goes on to its last token.
-NEVER = -100.0
-# mlx commits a Metal command buffer after so many operations or so many MB, and lets about ten be in flight
-# (mlx/backend/metal/device.cpp). With limits that are never reached the host is never stopped.
-UNLIMITED = {"MLX_MAX_OPS_PER_BUFFER": "99999", "MLX_MAX_MB_PER_BUFFER": "99999"}
-AB_TOKENS, AB_K, AB_TURNS = 128, 4, 3
-# Of each run: kernels are compiled, and the draft reads the prompt.
-WARM_ROUNDS = 2
 # bench loads the pair before its time begins.
 BENCH_LOADING_SECONDS = 12.0
-# From being asked to end, to being ended.
-GRACE_SECONDS = 8.0
-# `powermode` of pmset, on a Mac that has three.
-POWER_MODES = ("automatic", "low power", "high power")
+NOTHING_PRIVATE = (
+    "It holds no prompt and no answer, and neither your name, this machine's name nor a path of your home."
+)
+# Load a core, before anything runs, from which on other programs are felt.
+BUSY = 0.5
 
 
-class Impossible(Exception):
-    """A part cannot be measured here; the message says why."""
+class LeftOut(Exception):
+    """A section cannot be measured here; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One thing that was measured. `data` is ready for JSON; `note` says why it is not `done`."""
+@dataclass(slots=True)
+class Section:
+    """One thing that is measured: `data` for JSON, `told` in a line, and in `note` why it is not "done"."""
 
     name: str
-    status: Status
-    seconds: float
-    data: Mapping[str, Any]
+    status: str = "done"
+    seconds: float = 0.0
+    data: dict[str, Any] = field(default_factory=dict)
+    told: str = ""
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """All parts in their order. `budget_seconds` is what was asked for, `seconds` what was taken."""
-
-    specdec: str
-    date: str
-    pair: Mapping[str, Any]
-    budget_seconds: float
-    seconds: float
-    parts: Sequence[Part]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON object."""
-        return {"report": "specdec doctor", "schema": SCHEMA, **asdict(self)}
-
-
-@dataclass(frozen=True, slots=True)
-class Deadline:
-    """The end of a part's time."""
-
-    clock: Clock
-    ends_at: float
-
-    @property
-    def left_seconds(self) -> float:
-        return max(self.ends_at - self.clock(), 0.0)
-
-    def over(self) -> bool:
-        return self.clock() >= self.ends_at
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A part to be measured: about `planned_seconds`; with less than `least_seconds` it is left out, with 0 never."""
-
-    name: str
-    planned_seconds: float
-    least_seconds: float
-    work: Work
-
-
-def specdec_lines(arguments: Sequence[str], environment: Mapping[str, str], deadline: Deadline) -> Iterator[str]:
-    """The lines that `specdec ARGUMENTS` writes, until its end or the deadline's; it never outlives the report.
-
-    The user's settings would change what is measured; that of models.toml says where models are, and is kept.
-
-    Raises: RuntimeError with the first line of its stderr if it fails before its time is over.
-    """
-    ours = {
-        name: value
-        for name, value in os.environ.items()
-        if name == "SPECDEC_MODELS" or not name.startswith(("SPECDEC_", "MLX_MAX_"))
-    }
-    command = [sys.executable, "-m", "specdec_cli", *arguments]
-    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True, encoding="utf-8",
-            env=ours | dict(environment),
-        )  # fmt: skip
-        # As Ctrl-C does: bench then says what it has.
-        timers = [Timer(deadline.left_seconds, process.send_signal, [signal.SIGINT])]
-        timers.append(Timer(deadline.left_seconds + GRACE_SECONDS, process.terminate))
-        for timer in timers:
-            timer.start()
-        try:
-            assert process.stdout is not None
-            yield from process.stdout
-            process.wait()
-        finally:
-            for timer in timers:
-                timer.cancel()
-            _end(process)
-        errors.seek(0)
-        said = errors.readline().strip()
-    if process.returncode > 1 and not deadline.over():
-        raise RuntimeError(f"specdec {arguments[0]} ended with {process.returncode}: {said}")
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(GRACE_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
+# Fills a section with what is found; the second argument says how many seconds are left.
+Measure = Callable[[Section, Clock], None]
 
 
 def make_report(
     pair: Pair,
     open_session: OpenSession,
     budget_seconds: float,
-    on_part: OnPart,
+    on_section: OnSection,
     clock: Clock = time.perf_counter,
-    lines: Lines = specdec_lines,
-) -> Report:
-    """Everything about `pair` here within `budget_seconds`, without any name of this person or machine."""
+) -> dict[str, Any]:
+    """The JSON object of everything about `pair` here, measured within about `budget_seconds`."""
     began = clock()
-    parts = run_tasks(_Measurements(pair, open_session, clock, lines).tasks(), budget_seconds, clock, on_part)
-    about = {"name": pair.name, "target": pair.target, "draft": pair.draft, "revisions": [r for _, r in pair.models]}
-    names = private_names([model for model, _ in pair.models])
-    parts = [replace(one, data=without(names, one.data), note=without(names, one.note)) for one in parts]
-    date, seconds = time.strftime("%Y-%m-%d"), clock() - began
-    return Report(__version__, date, without(names, about), budget_seconds, seconds, parts)
+    parts = measure_sections(_Measurements(pair, open_session, clock).sections(), budget_seconds, clock, on_section)
+    found = {
+        "report": "specdec doctor",
+        "schema": SCHEMA,
+        "specdec": __version__,
+        "date": time.strftime("%Y-%m-%d"),
+        "pair": {
+            "name": pair.name,
+            "target": pair.target,
+            "draft": pair.draft,
+            "revisions": [r for _, r in pair.models],
+        },
+        "budget_seconds": budget_seconds,
+        "seconds": clock() - began,
+        "parts": [asdict(part) for part in parts],
+    }
+    anonymous: dict[str, Any] = without(private_names([model for model, _ in pair.models]), found)
+    return anonymous
 
 
-def run_tasks(tasks: Sequence[Task], budget_seconds: float, clock: Clock, on_part: OnPart) -> list[Part]:
-    """Every task in its order; `on_part` is called before each. Time saved by one is there for the later ones."""
-    began, parts = clock(), []
-    for place, task in enumerate(tasks):
-        on_part(place + 1, len(tasks), task.name)
-        left = max(began + budget_seconds - clock(), 0.0)
-        share = task.planned_seconds / sum(later.planned_seconds for later in tasks[place:])
-        if task.least_seconds and left < task.least_seconds:
-            note = f"no time: {left:.0f} s were left, and it takes {task.least_seconds:.0f} s at least"
-            parts.append(Part(task.name, "left out", 0.0, {}, note))
-        else:
-            parts.append(_run(task, max(share * left, task.least_seconds), clock))
+def measure_sections(
+    sections: Sequence[tuple[str, float, Measure]], budget_seconds: float, clock: Clock, on_section: OnSection
+) -> list[Section]:
+    """Every (name, share of the time, measure) in order. Time that one saves is there for the later ones.
+
+    A section without a share takes no time worth counting and is never left out.
+    """
+    ends_at, parts = clock() + budget_seconds, []
+    for place, (name, share, measure) in enumerate(sections):
+        on_section(place + 1, len(sections), name)
+        begin, part = clock(), Section(name)
+        seconds = (ends_at - begin) * share / (sum(later for _, later, _ in sections[place:]) or 1)
+        try:
+            if share and seconds <= 0:
+                raise LeftOut("no time was left")
+            measure(part, lambda end=begin + seconds: max(end - clock(), 0.0))  # type: ignore[misc]
+            part.status = "partial" if part.note else "done"
+        except LeftOut as error:
+            part.status, part.note = "left out", str(error)
+        except RAISED as error:
+            part.status = "failed"
+            part.note = error.message if isinstance(error, SpecdecError) else f"{type(error).__name__}: {error}"
+        part.seconds = clock() - begin
+        parts.append(part)
     return parts
 
 
-def _run(task: Task, seconds: float, clock: Clock) -> Part:
-    begin, data = clock(), dict[str, Any]()
-    status: Status
-    try:
-        note = task.work(data, Deadline(clock, begin + seconds))
-        status = "partial" if note else "done"
-    except Impossible as error:
-        status, note = "left out", str(error)
-    except RAISED as error:
-        status = "failed"
-        note = error.message if isinstance(error, SpecdecError) else f"{type(error).__name__}: {error}"
-    return Part(task.name, status, clock() - begin, data, note)
-
-
 class _Measurements:
-    """The parts of a report on one pair; what was found is kept when the time is over."""
+    """The sections of a report on one pair, which is in memory until the last of them that reads it."""
 
-    def __init__(self, pair: Pair, open_session: OpenSession, clock: Clock, lines: Lines) -> None:
-        self._pair, self._open, self._clock, self._lines = pair, open_session, clock, lines
-        self._session: Session | None = None
+    def __init__(self, pair: Pair, open_session: OpenSession, clock: Clock) -> None:
+        self._pair, self._open, self._clock = pair, open_session, clock
+        self._loaded: Session | None = None
         self._reserve_tokens = 0
 
-    def tasks(self) -> Sequence[Task]:
-        """What is most telling comes first; seconds are those of a report of five minutes."""
+    def sections(self) -> list[tuple[str, float, Measure]]:
+        """What is most telling comes first; shares are the seconds of a report of five minutes."""
         return [
-            Task("machine", 5, 0, self.machine),
-            Task("load", 20, 1, self.load),
-            Task(f"rows at {SHORT_TOKENS}", 30, 5, lambda data, deadline: self.rows(data, deadline, SHORT_TOKENS)),
-            Task(f"rows at {LONG_TOKENS}", 45, 10, lambda data, deadline: self.rows(data, deadline, LONG_TOKENS)),
-            Task("memory", 30, 5, self.memory),
-            Task("audit", 40, 5, self.audit),
-            Task("memory given back", 1, 0, self.drop),
-            Task("in flight", 40, 10, self.in_flight),
-            Task("bench", 45, 25, self.bench),
-            Task("self-test", 43, 10, self.selftest),
-            Task("machine after", 1, 0, self.machine_after),
+            ("machine", 0, self.machine),
+            ("load", 20, self.load),
+            (f"rows at {SHORT_TOKENS}", 35, partial(self.rows, SHORT_TOKENS)),
+            (f"rows at {LONG_TOKENS}", 55, partial(self.rows, LONG_TOKENS)),
+            ("memory", 40, self.memory),
+            ("audit", 50, self.audit),
+            ("memory given back", 0, self.release),
+            ("bench", 55, self.bench),
+            ("self-test", 45, self.selftest),
+            ("machine after", 0, self.machine_after),
         ]
 
     @property
     def session(self) -> Session:
-        """Raises: Impossible if nothing is loaded."""
-        if self._session is None:
-            raise Impossible("the pair is not loaded")
-        return self._session
+        if self._loaded is None:
+            raise LeftOut("the pair is not loaded")
+        return self._loaded
 
     @property
     def _models(self) -> list[tuple[str, CachedModel]]:
@@ -262,171 +172,190 @@ class _Measurements:
         pair = self.session.pair
         return DEFAULT_DRAFTER if pair.has_draft or pair.head_kind else LOOKUP.name
 
-    def machine(self, data: dict[str, Any], deadline: Deadline) -> str:
+    def machine(self, part: Section, left: Clock) -> None:
         """Chip, sizes and versions, and what may slow this machine down now."""
         from specdec_cli.engine import device
 
-        mac = f"macOS {platform.mac_ver()[0]} {answer_of(['sw_vers', '-buildVersion']).strip()}".strip()
-        data |= {
+        state, cores = machine_state(), os.cpu_count() or 1
+        mac = f"macOS {platform.mac_ver()[0]}" if sys.platform == "darwin" else ""
+        part.data = {
             "chip": device.device_name(),
             "backend": device.backend(),
-            "system": mac if sys.platform == "darwin" else f"{platform.system()} {platform.release()}",
-            "machine": platform.machine(),
-            "cores": os.cpu_count(),
+            "system": mac or f"{platform.system()} {platform.release()}",
+            "cores": cores,
             "memory_bytes": physical_bytes(),
             "working_set_bytes": device.working_set_bytes(),
-            "wired_limit_mb": _number(r"(\d+)", ["sysctl", "-n", "iogpu.wired_limit_mb"]),
-            "float32_products": device.float32_products(),
             "device": {name: value for name, value in device.device_info().items() if isinstance(value, str | int)},
             "versions": {"specdec": __version__, "python": platform.python_version(), **device.versions()},
-            "state": _state(),
+            "state": asdict(state),
         }
-        return ""
+        named = ", ".join(part.data[name] for name in ("chip", "backend", "system"))
+        part.told = f"{named}, {size(part.data['memory_bytes'])}; {tell_state(state, cores)}"
 
-    def machine_after(self, data: dict[str, Any], deadline: Deadline) -> str:
+    def machine_after(self, part: Section, left: Clock) -> None:
         """What may have changed meanwhile."""
-        data |= _state()
-        return ""
+        state = machine_state()
+        part.data, part.told = asdict(state), tell_state(state)
 
-    def load(self, data: dict[str, Any], deadline: Deadline) -> str:
+    def load(self, part: Section, left: Clock) -> None:
         """Both models, with room for a long context where it fits."""
-        before, begin = _memory(), self._clock()
+        begin = self._clock()
         try:
-            self._session, self._reserve_tokens = self._open(LONG_TOKENS), LONG_TOKENS
+            self._loaded, self._reserve_tokens = self._open(LONG_TOKENS), LONG_TOKENS
         except DoesNotFit:
-            self._session, self._reserve_tokens = self._open(SHORT_TOKENS), SHORT_TOKENS
-        data |= {"seconds": self._clock() - begin, "memory_before": before, "memory_after": _memory()}
+            self._loaded, self._reserve_tokens = self._open(SHORT_TOKENS), SHORT_TOKENS
+        part.data = {"seconds": self._clock() - begin, **_memory()}
         for role, model in self._models:
-            data[role] = {
-                "dtype": model.dtype,
-                "caches": list(model.cache_kinds),
-                "weight_bytes": model.weight_bytes,
-                "context_limit": model.context_limit,
-            }
-        if head := self._session.slot.head:
+            facts = {"dtype": model.dtype, "caches": list(model.cache_kinds), "weight_bytes": model.weight_bytes}
+            part.data[role] = facts | {"context_limit": model.context_limit}
+        part.told = ", ".join(f"{role} {model.dtype} {size(model.weight_bytes)}" for role, model in self._models)
+        if head := self.session.slot.head:
             found = head.head.agreement
-            data["head"] = {"kind": head.head.kind, "agreement": found and found.to_dict()}
-        return ""
+            part.data["head"] = {"kind": head.head.kind, "agreement": found and found.to_dict()}
+            guessed = f"guesses {found.share:.0%} of {found.words} words" if found else "not checked"
+            part.told += f", head {head.head.kind}: {guessed}"
 
-    def rows(self, data: dict[str, Any], deadline: Deadline, context_tokens: int) -> str:
+    def rows(self, context_tokens: int, part: Section, left: Clock) -> None:
         """Passes of every row count after `context_tokens`, of target and draft."""
         from specdec_cli.engine.timing import ROWS, row_costs
 
-        models, notes = self._models, []
         if context_tokens > max(self._reserve_tokens, SHORT_TOKENS):
-            raise Impossible(f"caches of {context_tokens} tokens do not fit this machine's memory")
-        data["context_tokens"] = context_tokens
+            raise LeftOut(f"caches of {context_tokens} tokens do not fit this machine's memory")
+        models, notes, seconds = self._models, [], dict[str, dict[int, float]]()
+        part.data["context_tokens"] = context_tokens
         for place, (role, model) in enumerate(models):
-            limit = model.context_limit
-            if limit is not None and limit < context_tokens + ROWS[-1]:
-                notes.append(f"{role}: its context holds {limit} tokens")
+            if model.context_limit is not None and model.context_limit < context_tokens + ROWS[-1]:
+                notes.append(f"{role}: its context holds {model.context_limit} tokens")
                 continue
-            part = Deadline(self._clock, self._clock() + deadline.left_seconds / (len(models) - place))
-            costs = row_costs(model, context_tokens, ROWS, PASSES, self._clock, part.over)
-            data[role] = [asdict(cost) for cost in costs]
-            passes = costs[-1].passes if len(costs) == len(ROWS) else 0
-            if passes < PASSES:
-                notes.append(f"{role}: time for {passes} of {PASSES} passes of every row count")
-        if not any(data.get(role) for role, _ in models):
-            raise Impossible("; ".join(notes))
-        return "; ".join(notes)
+            kept = left() * (1 - 1 / (len(models) - place))  # for the models that follow
+            over = partial(_reached, left, kept)
+            costs = row_costs(model, context_tokens, ROWS, PASSES, self._clock, over)
+            part.data[role] = [asdict(cost) for cost in costs]
+            seconds[role] = {cost.rows: cost.total_seconds for cost in costs}
+            if len(costs) < len(ROWS) or costs[-1].passes < PASSES:
+                notes.append(f"{role}: no time for {PASSES} passes of every row count")
+        part.note = "; ".join(notes)
+        if not any(seconds.values()):
+            raise LeftOut(part.note)
+        part.told = tell_rows(seconds.get("target", {}), seconds.get("draft", {}))
 
-    def memory(self, data: dict[str, Any], deadline: Deadline) -> str:
-        """Memory before and after replies of 256 tokens, each a conversation of its own; none may end early."""
-        from specdec_cli.events import Finish
+    def memory(self, part: Section, left: Clock) -> None:
+        """Memory before and after replies of at most 256 tokens, each a conversation of its own."""
         from specdec_cli.request import Request
 
-        session, data["replies"] = self.session, []
-        endless = tuple((token, NEVER) for token in session.pair.tokenizer.stop_tokens)
-        sampling = {"temperature": 0.0}
-        request = Request(REPLY_TOKENS, k=REPLY_K, drafter=self._drafter, sampling=sampling, logit_bias=endless)
-        data["before"] = _memory()
-        for place in range(REPLIES):
-            events = list(session.reply(session.chat_tokens(BUNDLED[place].text), request, deadline.over))
-            tokens = sum(len(event.tokens) for event in events if isinstance(event, Finish))
-            data["replies"].append({"tokens": tokens, **_memory()})
-            whole = place + (tokens == REPLY_TOKENS)
-            if deadline.over() and whole < REPLIES:
-                return f"time for {whole} of {REPLIES} whole replies"
-        return ""
+        request = Request(REPLY_TOKENS, k=REPLY_K, drafter=self._drafter, sampling={"temperature": 0.0})
+        uses = [_memory()]
+        for prompt in BUNDLED[:REPLIES]:
+            for _ in self.session.reply(self.session.chat_tokens(prompt.text), request, lambda: not left()):
+                pass
+            uses.append(_memory())
+        part.data = {"before": uses[0], "replies": uses[1:]}
+        kept = " then ".join(size(use["cache_bytes"]) for use in uses)
+        part.told = (
+            f"{size(uses[-1]['active_bytes'])} in arrays, peak {size(uses[-1]['peak_bytes'])}; kept buffers {kept}"
+        )
 
-    def audit(self, data: dict[str, Any], deadline: Deadline) -> str:
+    def audit(self, part: Section, left: Clock) -> None:
         """Greedy answers at several K against plain decoding, prompt by prompt: results and gaps, no text."""
         from specdec_cli.audit.audit import AuditPlan, run_audit
 
-        session, data["findings"], data["rounding"] = self.session, [], []
+        part.data |= {"findings": (findings := list[dict[str, Any]]()), "rounding": []}
         for place, prompt in enumerate(BUNDLED):
+            if not left():
+                part.note = f"time for {place} of {len(BUNDLED)} prompts"
+                break
             plan = AuditPlan([prompt], AUDIT_KS, self._drafter, AUDIT_TOKENS, temperature=0.0)
-            found = run_audit(session, plan, lambda *_: None)
-            data["near_tie"] = str(found.rounding)
-            data["rounding"].append(found.rounding.to_dict())
-            data["findings"] += [_without_tokens(finding.to_dict()) for finding in found.findings]
-            if deadline.over() and place + 1 < len(BUNDLED):
-                return f"time for {place + 1} of {len(BUNDLED)} prompts"
-        return ""
+            found = run_audit(self.session, plan, lambda *_: None).to_dict()
+            part.data["near_tie"] = found["near_tie"]
+            part.data["rounding"].append(found["rounding"])
+            for one in found["findings"]:
+                divergence = one.pop("divergence") or {}  # without its tokens
+                findings.append(one | {name: divergence.get(name) for name in ("position", "gap", "limit")})
+        results = Counter(one["result"] for one in findings)
+        part.told = f"{results['diverged']} of {len(findings)} answers diverged, {results['near-tie']} at a near-tie"
 
-    def drop(self, data: dict[str, Any], deadline: Deadline) -> str:
-        """Both models' memory is given back: other parts load the pair in a process of its own."""
+    def release(self, part: Section, left: Clock) -> None:
+        """The memory of both models is given back: the next sections load the pair again."""
         from specdec_cli.engine.device import clear_cache
 
-        self.session  # noqa: B018 - nothing to drop is no measurement
-        self._session = None
+        self.session  # noqa: B018 - nothing to release is no measurement
+        self._loaded = None
         clear_cache()
-        data |= _memory()
-        return ""
+        part.data = _memory()
+        part.told = f"{size(part.data['active_bytes'])} left"
 
-    def in_flight(self, data: dict[str, Any], deadline: Deadline) -> str:
-        """A: mlx as it is. B: the host is never stopped. Rounds of both, in turns, as often as time allows."""
-        if self._pair.draft is None:
-            raise Impossible("the pair has no draft")
-        data |= {"k": AB_K, "unlimited": UNLIMITED, "limited_runs": [], "unlimited_runs": []}
-        settings: list[tuple[str, Mapping[str, str]]] = [("limited_runs", {}), ("unlimited_runs", UNLIMITED)]
-        longest = 0.0
-        for turn in range(AB_TURNS):
-            before = deadline.left_seconds
-            for name, environment in settings:
-                found = None if turn and before < longest else self._rounds(environment, deadline)
-                if found is None:
-                    return f"time for {turn} of {AB_TURNS} turns"
-                data[name].append(found)
-            longest = max(longest, before - deadline.left_seconds)
-            settings.reverse()  # a machine that grows hot, or less busy, does so for both
-        return ""
-
-    def _rounds(self, environment: Mapping[str, str], deadline: Deadline) -> dict[str, Any] | None:
-        """Means of one run's drafted rounds, in milliseconds; None if time was over before its end."""
-        options = ["--json", "--offline", "--temp", "0", "-k", str(AB_K), "-n", str(AB_TOKENS)]
-        run = ["run", *pair_options(self._pair), *options, BUNDLED[0].text]
-        events = [json.loads(line) for line in self._lines(run, environment, deadline)]
-        if not events or events[-1].get("event") != "finish":
-            return None
-        rounds = [event for event in events if event["event"] == "round" and event["draft"]][WARM_ROUNDS:]
-        if not rounds:
-            raise Impossible("the answer was too short for a drafted round")
-        draft, verify = (1000 * mean(round[f"{part}_seconds"] for round in rounds) for part in ("draft", "verify"))
-        return {"rounds": len(rounds), "draft_ms": draft, "verify_ms": verify, "round_ms": draft + verify}
-
-    def bench(self, data: dict[str, Any], deadline: Deadline) -> str:
+    def bench(self, part: Section, left: Clock) -> None:
         """A short `specdec bench`: its rows and its sentence, none of its prompts."""
-        seconds = int(max(deadline.left_seconds - BENCH_LOADING_SECONDS, 10))
+        seconds = int(max(left() - BENCH_LOADING_SECONDS, 10))
         options = ["--json", "-q", "--offline", "--time-budget", f"{seconds}s", "-k", "0-4,8,auto"]
-        text = "".join(self._lines(["bench", *pair_options(self._pair), *options], {}, deadline))
+        text = specdec_output(["bench", *pair_options(self._pair), *options], left() + BENCH_LOADING_SECONDS)
         if not text:
-            raise Impossible("bench found no time to end")
-        found = json.loads(text)
-        report = found["report"][0]
-        data |= {"asked_seconds": seconds, "conclusion": report["verdict"]["told"]}
-        data |= {"rows": [_bench_row(row) for row in report["rows"]]}
-        data |= {name: report[name] for name in ("draft_steps", "verify_steps")}
-        return "stopped by the time budget" if found["partial"] else ""
+            raise LeftOut("bench found no time to end")
+        report = json.loads(text)["report"][0]
+        part.told = report["verdict"]["told"]
+        part.data = {"asked_seconds": seconds, "conclusion": part.told}
+        part.data |= {name: report[name] for name in ("rows", "draft_steps", "verify_steps")}
 
-    def selftest(self, data: dict[str, Any], deadline: Deadline) -> str:
+    def selftest(self, part: Section, left: Clock) -> None:
         """Both tiers of `specdec doctor --selftest`, the one of real precisions first."""
-        data["outcomes"] = []
-        for line in self._lines(["doctor", "--selftest", "--json"], {"MLX_ENABLE_TF32": "0"}, deadline):
-            found = json.loads(line)
-            data["outcomes"].append({name: found[name] for name in ("name", "status", "proves", "detail")})
-        return f"stopped by the time budget after {len(data['outcomes'])} results" if deadline.over() else ""
+        lines = specdec_output(["doctor", "--selftest", "--json"], left()).split("\n")[:-1]
+        names = ("name", "status", "proves", "detail")
+        outcomes = [{name: found[name] for name in names} for found in map(json.loads, lines)]
+        part.data = {"outcomes": outcomes}
+        part.note = "" if left() else f"stopped by the time budget after {len(outcomes)} results"
+        wrong = [one["name"] for one in outcomes if one["status"] not in ("pass", "refused")]
+        passed = sum(one["status"] == "pass" for one in outcomes)
+        part.told = f"{passed} of {len(outcomes)} passed, {len(wrong)} wrong{': ' * bool(wrong)}{', '.join(wrong)}"
+
+
+def report_rows(report: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """(what, value, note) of every line of the report."""
+    pair = report["pair"]
+    models = f"{pair['target']} with {pair['draft']}" if pair["draft"] else str(pair["target"])
+    parts = [(part["name"], part["told"] or part["status"], part["note"]) for part in report["parts"]]
+    return [("pair", pair["name"], models), *parts, ("time", f"{report['seconds']:.0f} s", "")]
+
+
+def _reached(left: Clock, seconds: float) -> bool:
+    return left() <= seconds
+
+
+def tell_state(state: MachineState, cores: int = 0) -> str:
+    """Power, heat and load; a load that slows things down is said of the start alone, where `cores` is given."""
+    parts = [f"on {state.power}"] if state.power else []
+    parts += ["low power mode, which caps the chip"] if state.low_power_mode else []
+    parts += [f"thermal pressure {state.thermal}"] if state.thermal else []
+    if state.load is not None:
+        busy = f" on {cores} cores before anything ran: times are too long"
+        parts.append(f"load {state.load:g}{busy if cores and state.load > BUSY * cores else ''}")
+    return ", ".join(parts)
+
+
+def tell_rows(target: Mapping[int, float], draft: Mapping[int, float]) -> str:
+    """One row of the target, and what several rows and a draft step cost in such passes: v(n) and c."""
+    if not target.get(1):
+        return ""
+    step = f", c {draft[1] / target[1]:.2f}" if draft.get(1) else ""
+    costs = (f", v({n}) {target[n] / target[1]:.3g}" for n in (2, 4, 8, 16, 32) if n in target)
+    return f"{1000 * target[1]:.3g} ms a row{step}{''.join(costs)}"
+
+
+def specdec_output(arguments: Sequence[str], seconds: float) -> str:
+    """What `specdec ARGUMENTS` writes within so many seconds, without the user's settings.
+
+    Raises: RuntimeError with the first line of its stderr if it fails.
+    """
+    ours = {name: value for name, value in os.environ.items() if name == "SPECDEC_MODELS" or name[:8] != "SPECDEC_"}
+    command = [sys.executable, "-m", "specdec_cli", *arguments]
+    streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "encoding": "utf-8"}
+    try:
+        done = subprocess.run(command, timeout=seconds, env=ours, **streams)
+    except subprocess.TimeoutExpired as error:
+        return bytes(error.stdout or b"").decode(errors="replace")
+    if done.returncode not in (0, 1):
+        said = next(iter(done.stderr.splitlines()), "")
+        raise RuntimeError(f"specdec {arguments[0]} ended with {done.returncode}: {said}")
+    return str(done.stdout)
 
 
 def pair_options(pair: Pair) -> list[str]:
@@ -437,65 +366,30 @@ def pair_options(pair: Pair) -> list[str]:
     return [*pair.options, *(word for option, value in pinned.items() if value for word in (option, value))]
 
 
-def _bench_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A bench row's figures; `speedup_low` and `speedup_high` are those of its interval."""
-    kept = {name: row[name] for name in ("k", "measured", "acceptance_rate", "mean_acceptance_length", "verify_steps")}
-    ends = {f"speedup_{end}": row["speedup"] and row["speedup"][end] for end in ("low", "high")}
-    return kept | ends | {name: row[name] and row[name]["mean"] for name in ("speedup", "tokens_per_second")}
-
-
-def _without_tokens(finding: Mapping[str, Any]) -> dict[str, Any]:
-    """One answer of an audit without any token: result, and where it differs the gap and its limit."""
-    names = ("prompt", "k", "result", "tokens_compared", "draft_n", "draft_n_accepted")
-    divergence = finding.get("divergence") or {}
-    return {name: finding.get(name) for name in names} | {
-        name: divergence.get(name) for name in ("position", "gap", "limit")
-    }
-
-
 def _memory() -> dict[str, Any]:
-    """Bytes that mlx holds, and that the machine has wired."""
+    """Bytes that mlx holds."""
     from specdec_cli.engine.device import memory_use
 
-    return memory_use() | {"wired_bytes": _wired_bytes()}
-
-
-def _state() -> dict[str, Any]:
-    """What may change while a report is made: power, heat, load and wired memory."""
-    mode = _number(r"^\s*powermode\s+(\d)", ["pmset", "-g"])
-    known = mode is not None and mode < len(POWER_MODES)
-    power = {"power_mode": POWER_MODES[mode] if known and mode is not None else None, "wired_bytes": _wired_bytes()}
-    return asdict(machine_state()) | power
-
-
-def _wired_bytes() -> int | None:
-    """Memory of the whole machine that cannot be paged out, by macOS's `vm_stat`; None elsewhere."""
-    pages, page = (_number(rf"{what}\D+(\d+)", ["vm_stat"]) for what in ("Pages wired down:", "page size of"))
-    return None if pages is None or page is None else pages * page
-
-
-def _number(pattern: str, command: list[str]) -> int | None:
-    """The number that a command of macOS says; None where there is no such command."""
-    found = re.search(pattern, answer_of(command), re.MULTILINE) if sys.platform == "darwin" else None
-    return int(found[1]) if found else None
+    return memory_use()
 
 
 def private_names(models: Sequence[str]) -> list[tuple[re.Pattern[str], str]]:
     """Patterns of folders, the home path, the host's names and the user's, each with what stands for it.
 
-    The longest come first. Names are found as whole words, so that a short one leaves others as they are.
+    The longest path comes first. Names are found as whole words, so that a short one leaves others as they are.
     """
     folders = sorted((model.rstrip("/") for model in models if Path(model).is_absolute()), key=len, reverse=True)
+    homes = [home for home in (str(Path.home()), str(Path.home().resolve())) if len(home) > 1]
     try:
         user = getpass.getuser()
     except (OSError, KeyError):  # no entry for the user's number
         user = ""
     host = socket.gethostname()
-    paths = [(path, f"…/{Path(path).name}") for path in folders]
-    paths += [(home, "~") for home in (str(Path.home()), str(Path.home().resolve())) if len(home) > 1]
     names = [(host, "(host)"), (host.partition(".")[0], "(host)"), (user, "(user)")]
-    words = [(rf"(?<![^\W_]){re.escape(name)}(?![^\W_])", shown) for name, shown in names if name]
-    return [(re.compile(pattern), shown) for pattern, shown in [*((re.escape(p), s) for p, s in paths), *words]]
+    patterns = [(re.escape(path), f"…/{Path(path).name}") for path in folders]
+    patterns += [(re.escape(home), "~") for home in homes]
+    patterns += [(rf"(?<![^\W_]){re.escape(name)}(?![^\W_])", shown) for name, shown in names if name]
+    return [(re.compile(pattern), shown) for pattern, shown in patterns]
 
 
 def without(names: Sequence[tuple[re.Pattern[str], str]], value: Any) -> Any:

@@ -61,9 +61,6 @@ class Change:
     row: int
     logits: float
 
-    def __str__(self) -> str:
-        return f"{self.prompt}, token {self.position + 1}, row {self.row + 1}"
-
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -80,11 +77,6 @@ class Group:
     def size(self) -> float:
         """Of the largest change."""
         return abs(self.largest.logits)
-
-    @property
-    def enough(self) -> bool:
-        """Whether there are so many that their root mean square is evidence."""
-        return len(self.changes) >= ENOUGH
 
     @property
     def rms(self) -> float:
@@ -115,8 +107,7 @@ class SeveralRows:
     def bounds(self) -> tuple[float, float]:
         """(root mean square, largest change) of ours that rounding explains."""
         least = max(LEAST / PEAK_OF_SPREAD, EPSILONS[self.precision] * self.largest_logit / 4)
-        rms = max(self.machine.rms, least)
-        return SPREAD * rms, max(PEAK * self.machine.size, PEAK_OF_SPREAD * least)
+        return SPREAD * max(self.machine.rms, least), max(PEAK * self.machine.size, PEAK_OF_SPREAD * least)
 
     @property
     def fault(self) -> Fault | None:
@@ -126,7 +117,8 @@ class SeveralRows:
         for change in self.ours.changes:
             readings.setdefault(change.reading, []).append(change)
         groups = [Group(READINGS[reading], changes) for reading, changes in readings.items()]
-        wrong = [one for one in groups if not one.size <= peak < math.inf or (one.enough and one.rms > rms)]
+        # So few changes that their root mean square is no evidence are judged by the largest alone.
+        wrong = [g for g in groups if not g.size <= peak < math.inf or (len(g.changes) >= ENOUGH and g.rms > rms)]
         if not wrong:
             return None
         joined = [change for group in wrong for change in group.changes]
@@ -145,19 +137,16 @@ class Fault:
     passes: SeveralRows
     group: Group
 
-    @property
-    def rows(self) -> int:
-        return self.passes.rows
-
     def __str__(self) -> str:
         rms, peak = self.passes.bounds
         size, at = self.group.size, self.group.largest
-        found = f"passes of {self.rows} rows, {self.group.name}: a lead changes by {size:.2g} ({at})"
+        place = f"{at.prompt}, token {at.position + 1}, row {at.row + 1}"
+        found = f"passes of {self.passes.rows} rows, {self.group.name}: a lead changes by {size:.2g} ({place})"
         theirs = f"rms {self.group.rms:.2g}, against mlx-lm's own passes of as many rows"
         return f"{found}, {theirs}; rounding explains at most {peak:.2g}, rms {rms:.2g}"
 
     def to_dict(self) -> dict[str, Any]:
-        return {"rows": self.rows, "where": self.group.name, "summary": str(self), **self.group.to_dict()}
+        return {"rows": self.passes.rows, "where": self.group.name, "summary": str(self), **self.group.to_dict()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,75 +10,50 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 from specdec_cli import __version__
-from specdec_cli.bench.prompts import BenchPrompt
-from specdec_cli.bench.result import Arm, Contender, Environment, PromptId, Sample
-from specdec_cli.bench.sweep import MAX_TOKENS, BenchRequest, Cancelled, Subjects
+from specdec_cli.bench.prompts import BenchPrompt, PromptId
+from specdec_cli.bench.result import Arm, Contender, Environment, Sample
+from specdec_cli.bench.sweep import MAX_TOKENS, BenchRequest, Cancelled
 from specdec_cli.engine import device
 from specdec_cli.engine.baseline import baseline
 from specdec_cli.events import Finish, Prefill, Round, RoundDone
-from specdec_cli.kinds import DRAFTERS, DrafterKind
+from specdec_cli.kinds import DRAFTERS
 from specdec_cli.machine import physical_bytes
-from specdec_cli.request import Constraint, Request
+from specdec_cli.request import Request
 from specdec_cli.session.load import beside, load
 from specdec_cli.session.session import Session
 
 # What a stop token's logit is moved by where answers have a fixed length.
 NEVER = -1e9
-# Tokens of the answers that are thrown away to warm up.
-WARM_TOKENS = 8
 FROM_STATS = (
-    "emitted_tokens",
-    "target_passes",
-    "ttft_seconds",
-    "decode_seconds",
-    "draft_n",
-    "draft_n_accepted",
-    "draft_seconds",
-    "verify_seconds",
-    "draft_prefill_seconds",
-    "peak_memory_bytes",
+    *("emitted_tokens", "target_passes", "ttft_seconds", "decode_seconds", "draft_n", "draft_n_accepted"),
+    *("draft_seconds", "verify_seconds", "draft_prefill_seconds", "peak_memory_bytes"),
 )
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerSettings:
-    """What all answers of a bench have in common."""
-
-    max_tokens: int
-    rule: str
-    seed: int
-    raw: bool
-    fixed_length: bool
-    constraint: Constraint | None = None
-
-
 class LiveMachine:
-    """Implements bench.Machine: one target, a session for each draft."""
+    """Implements sweep.Machine: one target, and a session for each draft, whose name is its key."""
 
     def __init__(
         self,
         sessions: Mapping[str | None, Session],
-        settings: AnswerSettings,
-        cancelled: Callable[[], bool],
+        request: BenchRequest,
+        cancelled: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._sessions, self.settings, self._cancelled, self.clock = sessions, settings, cancelled, clock
+        self._sessions, self._request, self._cancelled, self.clock = sessions, request, cancelled, clock
         self._any = next(iter(sessions.values()))
         self._ids: dict[PromptId, list[int]] = {}
+        self.contenders = _contenders(sessions, request)
+        self.environment = _environment(self._any)
 
     def fitting(self, prompts: Sequence[BenchPrompt], tokens: int) -> list[BenchPrompt]:
-        limit = min((s.context_limit(Request()) or sys.maxsize for s in self._sessions.values()), default=sys.maxsize)
+        limit = min(session.context_limit(Request()) or sys.maxsize for session in self._sessions.values())
         return [prompt for prompt in prompts if len(self._tokens(prompt)) + tokens <= limit]
-
-    def limit(self, max_tokens: int) -> None:
-        self.settings = replace(self.settings, max_tokens=max_tokens)
 
     def sleep(self, seconds: float) -> None:
         """In small steps, so that Ctrl-C is heard."""
@@ -86,56 +61,51 @@ class LiveMachine:
         while (left := end - self.clock()) > 0 and not self._cancelled():
             time.sleep(min(left, 0.1))
 
-    def warm_up(self, prompt: BenchPrompt, arms: Sequence[Arm], seconds: float) -> tuple[float, float]:
-        asked, began = self.settings, self.clock()
-        self.settings = replace(asked, max_tokens=WARM_TOKENS, fixed_length=True)
-        try:
-            sample = self.answer(arms[0], prompt)
-            for arm in arms[1:]:
-                if self.clock() - began < seconds:
-                    self.answer(arm, prompt)
-            if self.clock() - began < seconds:
-                sample = self.answer(arms[0], prompt)
-        finally:
-            self.settings = asked
-        return sample.ttft_seconds, 1 / sample.tokens_per_second
-
-    def answer(self, arm: Arm, prompt: BenchPrompt) -> Sample:
-        session, ids = self._session(arm.contender), self._tokens(prompt)
+    def answer(self, arm: Arm, prompt: BenchPrompt, max_tokens: int) -> Sample:
+        session, ids = self._sessions.get(arm.contender.draft, self._any), self._tokens(prompt)
+        stops = sorted(self._any.pair.tokenizer.stop_tokens) if self._request.settings.ends == "fixed" else []
+        request = Request(
+            max_tokens=max_tokens,
+            k=arm.k,
+            drafter=arm.contender.drafter,
+            rule=self._request.settings.rule,
+            seed=self._request.settings.seed,
+            sampling={"temperature": arm.temperature},
+            logit_bias=tuple((token, NEVER) for token in stops),
+            constraint=self._request.constraint,
+        )
         session.slot.forget()
         device.reset_peak_memory()
-        if arm.k == 0:
-            return self._plain(session, arm, prompt, ids)
-        return self._drafted(session, arm, prompt, ids)
+        measure = self._plain if arm.k == 0 else self._drafted
+        return measure(session, arm, prompt.id, ids, request)
 
-    def _plain(self, session: Session, arm: Arm, prompt: BenchPrompt, ids: Sequence[int]) -> Sample:
-        began = first = last = self.clock()
-        tokens: list[int] = []
-        for token in plain_tokens(session, ids, self._request(arm)):
-            last = self.clock()
-            first = last if not tokens else first
+    def _plain(self, session: Session, arm: Arm, prompt: PromptId, ids: Sequence[int], request: Request) -> Sample:
+        times, tokens = [self.clock()], list[int]()
+        for token in plain_tokens(session, ids, request):
+            times.append(self.clock())
             tokens.append(token)
             self._stop_if_cancelled()
+        prefill, decode = times[1] - times[0], times[-1] - times[1]
         return Sample(
             arm=arm,
-            prompt=PromptId(prompt.kind, prompt.name),
+            prompt=prompt,
             phase="confirm",
-            started_seconds=began,
+            started_seconds=times[0],
             prompt_tokens=len(ids),
             emitted_tokens=len(tokens),
             target_passes=len(tokens),
-            prefill_seconds=first - began,
-            ttft_seconds=first - began,
-            decode_seconds=last - first,
+            prefill_seconds=prefill,
+            ttft_seconds=prefill,
+            decode_seconds=decode,
             finish="stop" if tokens[-1] in session.pair.tokenizer.stop_tokens else "length",
-            verify_seconds=last - first,
+            verify_seconds=decode,
             peak_memory_bytes=device.peak_memory_bytes(),
         )
 
-    def _drafted(self, session: Session, arm: Arm, prompt: BenchPrompt, ids: Sequence[int]) -> Sample:
+    def _drafted(self, session: Session, arm: Arm, prompt: PromptId, ids: Sequence[int], request: Request) -> Sample:
         began, rounds, prefill = self.clock(), list[Round](), 0.0
         stats: Mapping[str, Any] = {}
-        for event in session.reply(ids, self._request(arm), self._cancelled, self.settings.raw):
+        for event in session.reply(ids, request, self._cancelled, self._request.settings.raw):
             if isinstance(event, Prefill):
                 prefill = event.seconds
             elif isinstance(event, RoundDone):
@@ -144,10 +114,10 @@ class LiveMachine:
                 stats, finish = event.stats, event.reason
         self._stop_if_cancelled()
         full = [round for round in rounds if len(round.draft) == arm.k]
-        deepest = max((len(round.draft) for round in rounds), default=0)
+        places = range(max((len(round.draft) for round in rounds), default=0))
         return Sample(
             arm=arm,
-            prompt=PromptId(prompt.kind, prompt.name),
+            prompt=prompt,
             phase="confirm",
             started_seconds=began,
             prompt_tokens=len(ids),
@@ -156,37 +126,16 @@ class LiveMachine:
             rejected_n=sum(round.rejected is not None for round in rounds),
             round_draft_seconds=median(round.draft_seconds for round in full) if full else None,
             round_verify_seconds=median(round.verify_seconds for round in full) if full else None,
-            drafted_at=_at_least([len(round.draft) for round in rounds], deepest),
-            accepted_at=_at_least([round.accepted for round in rounds], deepest),
+            drafted_at=tuple(sum(len(round.draft) > place for round in rounds) for place in places),
+            accepted_at=tuple(sum(round.accepted > place for round in rounds) for place in places),
             **{name: stats[name] for name in FROM_STATS},
         )
 
-    def _request(self, arm: Arm) -> Request:
-        asked = self.settings
-        bias = (
-            tuple((token, NEVER) for token in sorted(self._any.pair.tokenizer.stop_tokens))
-            if asked.fixed_length
-            else ()
-        )
-        return Request(
-            max_tokens=asked.max_tokens,
-            k=arm.k,
-            drafter=arm.contender.drafter,
-            rule=asked.rule,
-            seed=asked.seed,
-            sampling={"temperature": arm.temperature},
-            logit_bias=bias,
-            constraint=asked.constraint,
-        )
-
-    def _session(self, contender: Contender) -> Session:
-        return self._sessions.get(contender.draft, self._any)
-
     def _tokens(self, prompt: BenchPrompt) -> list[int]:
-        known = PromptId(prompt.kind, prompt.name)
-        if known not in self._ids:
-            self._ids[known] = (self._any.raw_tokens if self.settings.raw else self._any.chat_tokens)(prompt.text)
-        return self._ids[known]
+        if prompt.id not in self._ids:
+            encode = self._any.raw_tokens if self._request.settings.raw else self._any.chat_tokens
+            self._ids[prompt.id] = encode(prompt.text)
+        return self._ids[prompt.id]
 
     def _stop_if_cancelled(self) -> None:
         if self._cancelled():
@@ -209,46 +158,42 @@ def plain_tokens(session: Session, prompt: Sequence[int], request: Request) -> I
         yield token
 
 
-def _at_least(counts: Sequence[int], deepest: int) -> tuple[int, ...]:
-    """[i] = how many counts are above i."""
-    return tuple(sum(count > place for count in counts) for place in range(deepest))
-
-
 def load_machine(
-    job: BenchRequest, cancelled: Callable[[], bool], tell: Callable[[str], None] = lambda sentence: None
-) -> tuple[LiveMachine, Subjects]:
-    """The loaded models, and what is true of them for the whole bench; `tell` hears of an unusual head.
+    request: BenchRequest, cancelled: Callable[[], bool], tell: Callable[[str], None] = lambda sentence: None
+) -> LiveMachine:
+    """The loaded models; `tell` hears of an unusual head.
 
     Raises: NotAvailable, Refused, DoesNotFit.
     """
-    kinds = [DRAFTERS[name] for name in job.drafters]
+    kinds = [DRAFTERS[name] for name in request.drafters]
     drafter = max(kinds, key=lambda kind: (kind.reads_hidden, kind.by_network))
-    longest = max(len(prompt.text) for prompt in job.prompts) // 3 + (job.max_tokens or MAX_TOKENS)
+    longest = max(len(prompt.text) for prompt in request.prompts) // 3 + (request.settings.max_tokens or MAX_TOKENS)
     # Twice: plain decoding has caches of its own.
-    reserve_tokens = None if job.force else 2 * longest
-    pair = load(job.pair, drafter=drafter.name, reserve_tokens=reserve_tokens, tell=tell)
-    first = pair.session(pair.first)
-    others = [beside(pair, name) for name in job.drafts]
-    sessions = {first.names[1]: first} | {other.names[1]: other.session(other.first) for other in others}
-    settings = AnswerSettings(MAX_TOKENS, job.rule, job.seed, job.raw, job.fixed_length, job.constraint)
-    machine = LiveMachine(sessions, settings, cancelled)
-    held = job.constraint is not None
-    networks = [kind for kind in kinds if kind.by_network]
-    contenders = [Contender(who(kind, one), name, held) for kind in networks for name, one in sessions.items()]
-    contenders += [Contender(kind.name, None, held) for kind in kinds if not kind.by_network]
-    return machine, _about(first, tuple(dict.fromkeys(contenders)))
+    reserve_tokens = None if request.force else 2 * longest
+    pair = load(request.pair, drafter=drafter.name, reserve_tokens=reserve_tokens, tell=tell)
+    pairs = [pair, *(beside(pair, name) for name in request.drafts)]
+    sessions = [one.session(one.first) for one in pairs]
+    return LiveMachine({session.names[1]: session for session in sessions}, request, cancelled)
 
 
-def who(kind: DrafterKind, session: Session) -> str:
-    """The kind that really drafts: a head has one of its own."""
-    return session.drafter(Request(drafter=kind.name)).name
+def _contenders(sessions: Mapping[str | None, Session], request: BenchRequest) -> tuple[Contender, ...]:
+    """Drafters by network with each draft, under the kind that really drafts (a head has its own); the others once."""
+    kinds, held = [DRAFTERS[name] for name in request.drafters], request.constraint is not None
+    found = []
+    for kind in kinds:
+        if kind.by_network:
+            drafters = {name: one.drafter(Request(drafter=kind.name)).name for name, one in sessions.items()}
+            found += [Contender(drafter, name, held) for name, drafter in drafters.items()]
+    found += [Contender(kind.name, None, held) for kind in kinds if not kind.by_network]
+    return tuple(dict.fromkeys(found))
 
 
-def _about(session: Session, contenders: tuple[Contender, ...]) -> Subjects:
-    environment = Environment(
-        chip=_chip(),
+def _environment(session: Session) -> Environment:
+    mac = f"macOS {platform.mac_ver()[0]}" if sys.platform == "darwin" else ""
+    return Environment(
+        chip=device.device_name(),
         device=device.backend(),
-        system=f"{platform.system()} {platform.release()}" if sys.platform != "darwin" else f"macOS {_macos()}",
+        system=mac or f"{platform.system()} {platform.release()}",
         memory_bytes=physical_bytes(),
         cores=os.cpu_count() or 1,
         dtype=session.dtype,
@@ -256,20 +201,3 @@ def _about(session: Session, contenders: tuple[Contender, ...]) -> Subjects:
         versions={"specdec": __version__, "python": platform.python_version(), **device.versions()},
         date=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    return Subjects(contenders, environment)
-
-
-def _macos() -> str:
-    return platform.mac_ver()[0]
-
-
-def _chip() -> str:
-    """The device's own name; on a plain CPU the processor's, where the system tells it."""
-    if device.backend() == "cpu" and sys.platform.startswith("linux"):
-        try:
-            lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        except OSError:
-            lines = []
-        name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
-        return name or device.device_name()
-    return device.device_name()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -21,29 +21,42 @@ KINDS: Final = ("code", "chat", "prose", "reasoning", "summary", "json", "edit")
 OWN_KIND: Final = "own"
 """The kind of a file's prompts where the file names none."""
 
-_HINT: Final = 'one prompt a line, or JSON Lines: {"prompt": "…", "kind": "code"}'
+
+@dataclass(frozen=True, slots=True)
+class PromptId:
+    """A prompt, the unit of every average; `name` is unique within its `kind`."""
+
+    kind: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
 class BenchPrompt:
-    """A prompt, the unit over which the bench averages; `name` is unique within its `kind`."""
+    """A prompt with its text."""
 
     kind: str
     name: str
     text: str
 
+    @property
+    def id(self) -> PromptId:
+        return PromptId(self.kind, self.name)
 
-def load(kinds: Sequence[str] | None = None) -> tuple[BenchPrompt, ...]:
-    """The bundled prompts of these kinds, each kind once, in the order given; all of them for None.
+
+def load(kinds: Sequence[str] = KINDS) -> tuple[BenchPrompt, ...]:
+    """The bundled prompts of these kinds, each kind once, in the order given.
 
     Raises: UsageError for an unknown kind, naming the nearest.
     """
-    wanted = KINDS if kinds is None else tuple(dict.fromkeys(kinds))
-    for kind in wanted:
+    for kind in kinds:
         if kind not in KINDS:
             nearest = difflib.get_close_matches(kind, KINDS, 1, 0.0)[0]
             raise UsageError(f"--kinds {kind} is none of {', '.join(KINDS)}", f"the nearest: --kinds {nearest}")
-    return tuple(prompt for kind in wanted for prompt in _bundled(kind))
+    folder, found = resources.files("specdec_cli.bench") / "prompts_data", []
+    for kind in dict.fromkeys(kinds):
+        entries = tomllib.loads((folder / f"{kind}.toml").read_text(encoding="utf-8"))["prompt"]
+        found += [BenchPrompt(kind, entry["name"], entry["text"].strip("\n")) for entry in entries]
+    return tuple(found)
 
 
 def from_file(path: Path) -> tuple[BenchPrompt, ...]:
@@ -53,43 +66,26 @@ def from_file(path: Path) -> tuple[BenchPrompt, ...]:
 
     Raises: UsageError, naming file and line, for what is missing, no UTF-8, empty or damaged.
     """
-    lines = [(number, line.strip()) for number, line in enumerate(_read(path).split("\n"), 1) if line.strip()]
+    hint = 'one prompt a line, or JSON Lines: {"prompt": "…", "kind": "code"}'
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"--prompts {path} cannot be read: {error.strerror}", hint) from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--prompts {path} is not UTF-8: byte {error.start}", hint) from error
+    lines = [(number, line.strip()) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not lines:
-        raise UsageError(f"--prompts {path} holds no prompt: it is empty", _HINT)
+        raise UsageError(f"--prompts {path} holds no prompt: it is empty", hint)
     if not lines[0][1].startswith("{"):
         return tuple(BenchPrompt(OWN_KIND, f"line {number}", line) for number, line in lines)
-    return tuple(_of_json(path, number, line) for number, line in lines)
-
-
-def _bundled(kind: str) -> Iterator[BenchPrompt]:
-    text = (resources.files("specdec_cli.bench") / "prompts_data" / f"{kind}.toml").read_text(encoding="utf-8")
-    for entry in tomllib.loads(text)["prompt"]:
-        yield BenchPrompt(kind, entry["name"], entry["text"].strip("\n"))
-
-
-def _read(path: Path) -> str:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"--prompts {path} cannot be read: {error.strerror}", _HINT) from error
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise UsageError(
-            f"--prompts {path}, line {line}: byte 0x{data[error.start]:02x} is not UTF-8", _HINT
-        ) from error
-
-
-def _of_json(path: Path, number: int, line: str) -> BenchPrompt:
-    try:
-        values: Any = jsonfile.parse(line)
-    except jsonfile.NotJson as error:
-        raise UsageError(f"--prompts {path}, line {number} is not JSON: {error}", _HINT) from error
-    prompt = values.get("prompt") if isinstance(values, dict) else None
-    if not isinstance(prompt, str) or not prompt.strip():
-        raise UsageError(f'--prompts {path}, line {number} has no text under "prompt"', _HINT)
-    kind = values.get("kind", OWN_KIND)
-    if not isinstance(kind, str) or not kind:
-        raise UsageError(f"--prompts {path}, line {number}: the kind is {jsonfile.shown(kind)}, not a name", _HINT)
-    return BenchPrompt(kind, f"line {number}", prompt)
+    found = []
+    for number, line in lines:
+        try:
+            values: Any = jsonfile.parse(line)
+        except jsonfile.NotJson as error:
+            raise UsageError(f"--prompts {path}, line {number} is not JSON: {error}", hint) from error
+        prompt, kind = (values.get("prompt"), values.get("kind", OWN_KIND)) if isinstance(values, dict) else ("", "")
+        if not (isinstance(prompt, str) and prompt.strip() and isinstance(kind, str)):
+            raise UsageError(f'--prompts {path}, line {number} has no text under "prompt"', hint)
+        found.append(BenchPrompt(kind, f"line {number}", prompt))
+    return tuple(found)

@@ -1,4 +1,4 @@
-"""What a bench measured, every sample and the environment, and its JSON file (pure). Every figure is derived from this.
+"""What a bench was asked for, what it measured, and its JSON file (pure). Every figure is derived from this.
 
 Law: a result that was written reads back as the same value. Version SCHEMA of the file: one object, seconds as floats,
 fields may be added, never renamed. Letters: K draft length, n rows of a target pass. An arm is one way to decode: a
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
@@ -17,7 +16,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from specdec_cli import jsonfile
-from specdec_cli.bench.prompts import BenchPrompt
+from specdec_cli.bench.prompts import BenchPrompt, PromptId
 from specdec_cli.errors import UsageError
 from specdec_cli.kinds import NONE, kind_of
 from specdec_cli.machine import MachineState
@@ -48,11 +47,6 @@ class Contender:
         short = self.draft.rstrip("/").rsplit("/", 1)[-1]
         return short if kind_of(self.drafter).needs_draft else f"{self.drafter} with {short}"
 
-    @property
-    def chooses_k(self) -> bool:
-        """Whether it runs at K `auto` alone."""
-        return kind_of(self.drafter).mixed
-
 
 @dataclass(frozen=True, slots=True)
 class Condition:
@@ -60,6 +54,10 @@ class Condition:
 
     contender: Contender
     temperature: float
+
+    def arm(self, k: Length) -> Arm:
+        """This contender at K `k`; at K 0 the baseline."""
+        return Arm(self.contender if k else Contender(NONE.name), self.temperature, k)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,22 +71,6 @@ class Arm:
     @property
     def condition(self) -> Condition:
         return Condition(self.contender, self.temperature)
-
-
-PLAIN = Contender(NONE.name)
-
-
-def plain(temperature: float) -> Arm:
-    """The baseline."""
-    return Arm(PLAIN, temperature, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class PromptId:
-    """A prompt, the unit of every average."""
-
-    kind: str
-    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +142,11 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class BenchSettings:
-    """What was requested. `ends` is `natural` (a stop token ends an answer) or `fixed` (stop tokens are ruled out)."""
+    """What was requested. `ends` is `natural` (a stop token ends an answer) or `fixed` (stop tokens are ruled out).
+
+    Until the bench has begun, `prompts` is the file of the prompts ("": the bundled ones), and `max_tokens` may be 0:
+    as many as the budget allows.
+    """
 
     pair: str
     named: bool
@@ -178,8 +164,13 @@ class BenchSettings:
     cooldown_seconds: float
     seed: int
 
+    @property
+    def conditions(self) -> list[Condition]:
+        """Every contender at every temperature, in the order asked for."""
+        return [Condition(contender, one) for one in self.temperatures for contender in self.contenders]
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, slots=True)
 class BenchResult:
     """Everything measured. `partial`: the bench was interrupted, so there is less than planned; all of it is valid.
 
@@ -189,17 +180,11 @@ class BenchResult:
     settings: BenchSettings
     environment: Environment
     samples: tuple[Sample, ...]
-    rehearsals: tuple[Mapping[str, Any], ...]
     costs: tuple[CostSample, ...]
     seconds: float
     partial: bool = False
     schema: int = SCHEMA
-
-    @cached_property
-    def conditions(self) -> tuple[Condition, ...]:
-        """Every contender at every temperature, in the order asked for."""
-        temperatures, contenders = self.settings.temperatures, self.settings.contenders
-        return tuple(Condition(contender, temperature) for temperature in temperatures for contender in contenders)
+    rehearsals: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def drift(self) -> float | None:
@@ -219,11 +204,8 @@ class BenchResult:
         ratios: dict[tuple[Condition, int], list[float]] = {}
         for cost in self.costs:
             ratios.setdefault((cost.condition, cost.k), []).append(cost.verify_seconds / cost.plain_seconds)
-        changes = []
-        for found in ratios.values():
-            third = len(found) // 3
-            if third >= FEWEST_COSTS:
-                changes.append(median(found[-third:]) / median(found[:third]))
+        thirds = [(found, len(found) // 3) for found in ratios.values() if len(found) // 3 >= FEWEST_COSTS]
+        changes = [median(found[-third:]) / median(found[:third]) for found, third in thirds]
         return median(changes) - 1.0 if changes else None
 
 

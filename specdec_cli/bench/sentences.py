@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
 from dataclasses import asdict
 from math import isfinite
 from typing import Any
@@ -15,11 +14,10 @@ from typing import Any
 from specdec_cli.bench.estimate import FEWEST_PROMPTS, Interval
 from specdec_cli.bench.report import Report, Row, reports
 from specdec_cli.bench.result import BenchResult, Length, to_dict
-from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.errors import SpecdecError
 from specdec_cli.format import count
-from specdec_cli.gain import ratio_words
+from specdec_cli.gain import break_even_acceptance, ratio_words
 from specdec_cli.kinds import DEFAULT_DRAFTER
-from specdec_cli.machine import MachineState
 
 # A baseline whose speed changed by more makes the intervals doubtful.
 DRIFTED = 0.05
@@ -35,12 +33,14 @@ def conclusion(report: Report) -> str:
     if advice.speedup is None:
         measured = count(len(report.prompts), "prompt")
         return f"K {advice.k}, the safest choice: {measured} measured, and an interval needs {FEWEST_PROMPTS}"
-    figure = f"K {advice.k}: {times(advice.speedup)}, on {advice.speedup.prompts} prompts"
-    if advice.answer == "use":
-        return figure + (f"; {_listed(advice.tied)} no faster beyond noise" if advice.tied else "")
+    words = ratio_words(advice.speedup.mean, advice.speedup.low, advice.speedup.high)
+    figure = f"K {advice.k}: {words}, on {advice.speedup.prompts} prompts"
     if advice.answer == "safest":
         return f"{figure}; no K is faster beyond noise, and auto stops drafting where it does not pay"
-    return f"plain decoding (K 0): no K is faster beyond noise; the best, {figure}"
+    if advice.answer == "don't":
+        return f"plain decoding (K 0): no K is faster beyond noise; the best, {figure}"
+    tied = " and ".join(f"K {k}" for k in advice.tied) + (" is" if len(advice.tied) == 1 else " are")
+    return f"{figure}; {tied} no faster beyond noise" if advice.tied else figure
 
 
 def break_even(report: Report) -> str:
@@ -48,14 +48,12 @@ def break_even(report: Report) -> str:
     k, curve = report.recommendation.k, report.curve
     if curve is None or not isinstance(k, int) or k not in curve.draft:
         return ""
-    needed, found = curve.break_even(k), report.sum_rounds(k).judged_rate
+    needed, found = break_even_acceptance(curve.round(k), k), next(row.judged_rate for row in report.rows if row.k == k)
     cost = f"K {k} costs {curve.round(k):.2f} plain steps a round"
     if needed is None:
         return f"{cost}, more than the {k + 1} tokens it can yield: it cannot pay here"
-    here = "" if found is None else f"; here {found:.0%} were"
-    return f"{cost}: it pays where more than {needed:.0%} of judged tokens are accepted{here}".replace(
-        "%", f"{NARROW}%"
-    )
+    here = "" if found is None else f"; here {100 * found:.0f}{NARROW}% were"
+    return f"{cost}: it pays where more than {100 * needed:.0f}{NARROW}% of judged tokens are accepted{here}"
 
 
 def drifted(result: BenchResult) -> bool:
@@ -64,61 +62,49 @@ def drifted(result: BenchResult) -> bool:
 
 
 def surroundings(result: BenchResult) -> str:
-    """Drift, power, heat and load: how steady the machine was."""
-    before, after = result.environment.before, result.environment.after
-    drift = result.drift
-    parts = []
+    """Drift, power, heat and load: how steady the machine was. A state that changed is told twice."""
+    states, parts = (result.environment.before, result.environment.after), []
+    drift, rows = result.drift, result.row_drift
     if drift is not None:
-        parts.append(
-            f"baseline {100 * drift:+.1f}{NARROW}% from first to last" + (" (!)" if abs(drift) > DRIFTED else "")
-        )
-    rows = result.row_drift
+        doubt = " (!)" if abs(drift) > DRIFTED else ""
+        parts.append(f"baseline {100 * drift:+.1f}{NARROW}% from first to last{doubt}")
     if rows is not None and abs(rows) > ROWS_DRIFTED:
         parts.append(f"passes of several rows {100 * rows:+.0f}{NARROW}% in plain steps (!): try --cooldown 10s")
-    parts += [f"on {power}" for power in _changes(before.power, after.power)]
-    low = _changes(_switch(before.low_power_mode), _switch(after.low_power_mode))
-    parts += [f"low-power mode {state}" for state in low]
-    parts += [f"thermal pressure {state}" for state in _changes(before.thermal, after.thermal)]
-    parts += _loads(before, after, result.environment.cores)
+    told: list[tuple[str, list[str | None]]] = [
+        ("on", [state.power for state in states]),
+        ("low-power mode", [{None: None, True: "on", False: "off"}[state.low_power_mode] for state in states]),
+        ("thermal pressure", [state.thermal for state in states]),
+        ("load", [None if state.load is None else f"{state.load:.1f}" for state in states]),
+    ]
+    for name, values in told:
+        if known := [value for value in dict.fromkeys(values) if value is not None]:
+            parts.append(f"{name} {' then '.join(known)}" + f" on {result.environment.cores} cores" * (name == "load"))
     return ", ".join(parts)
 
 
-def command(result: BenchResult, report: Report) -> str:
-    """The next command to type."""
+def command(report: Report) -> str:
+    """The next command to type: the pair, its drafter unless that is the usual one, K and temperature."""
+    settings, contender = report.result.settings, report.condition.contender
     k, temperature = report.recommendation.chosen, report.condition.temperature
-    option = f" --temp {temperature:g}" if temperature else ""
-    usual = DEFAULT_DRAFTER if k else report.condition.contender.drafter  # nobody drafts at K = 0
-    return f"specdec run {_models(result, report, usual)} -k {k}{option} 'your prompt'"
-
-
-def times(interval: Interval) -> str:
-    """`1.42× faster (1.38–1.46)`."""
-    return ratio_words(interval.mean, interval.low, interval.high)
-
-
-def _models(result: BenchResult, report: Report, usual: str) -> str:
-    """The options that name this pair and its drafter, which is left out if it is the `usual` one."""
-    settings, contender = result.settings, report.condition.contender
-    own = settings.contenders[0].draft if settings.contenders else None
-    if settings.named and contender.draft in (None, own):
-        chosen = f"-p {shlex.quote(settings.pair)}"
+    if settings.named and contender.draft in (None, settings.contenders[0].draft):
+        models = f"-p {shlex.quote(settings.pair)}"
     else:
         draft = f" --draft {shlex.quote(contender.draft)}" if contender.draft else ""
-        chosen = f"--target {shlex.quote(settings.target)}{draft}"
-    return chosen + (f" --drafter {contender.drafter}" if contender.drafter != usual else "")
+        models = f"--target {shlex.quote(settings.target)}{draft}"
+    drafter = f" --drafter {contender.drafter}" if k != 0 and contender.drafter != DEFAULT_DRAFTER else ""
+    option = f" --temp {temperature:g}" if temperature else ""
+    return f"specdec run {models}{drafter} -k {k}{option} 'your prompt'"
 
 
-def spread(interval: Interval, digits: int) -> str:
+def spread(interval: Interval | None, digits: int) -> str:
     """`1.42 ±0.04`; the mean alone of too few prompts, and `±?` where the interval is wider than the mean."""
+    if interval is None:
+        return "–"
     mean = f"{interval.mean:.{digits}f}"
     if interval.prompts < FEWEST_PROMPTS:
         return mean
-    return f"{mean} ±{'?' if _unknown(interval) else f'{interval.half_width:.{digits}f}'}"
-
-
-def _unknown(interval: Interval | None) -> bool:
-    """Whether the interval is wider than its mean: it says nothing."""
-    return interval is not None and interval.prompts >= FEWEST_PROMPTS and interval.half_width > interval.mean
+    wide = interval.half_width > interval.mean
+    return f"{mean} ±{'?' if wide else f'{interval.half_width:.{digits}f}'}"
 
 
 def mark(row: Row) -> str:
@@ -126,55 +112,26 @@ def mark(row: Row) -> str:
     return "?" if row.source == "too few" else ""
 
 
-def marks(report: Report) -> list[str]:
-    """What the marks mean, of those that this report shows."""
-    speedups = [*(row.speedup for row in report.rows), *(row.speedup for row in report.kinds)]
-    parts = [f"? of fewer than {FEWEST_PROMPTS} prompts"] if any(map(mark, report.rows)) else []
-    if any(map(_unknown, [*(row.tokens_per_second for row in report.rows), *speedups])):
-        parts.append("±? wider than the figure itself")
-    return parts
-
-
-def _listed(ks: Sequence[Length]) -> str:
-    return " and ".join(f"K {k}" for k in ks) + (" is" if len(ks) == 1 else " are")
-
-
-def _switch(on: bool | None) -> str | None:
-    return None if on is None else "on" if on else "off"
-
-
-def _changes(before: str | None, after: str | None) -> list[str]:
-    """One state, two if it changed, none if nothing is known."""
-    known = [state for state in dict.fromkeys((before, after)) if state is not None]
-    return [" then ".join(known)] if known else []
-
-
-def _loads(before: MachineState, after: MachineState, cores: int) -> list[str]:
-    known = [f"{state.load:.1f}" for state in (before, after) if state.load is not None]
-    return [f"load {' then '.join(known)} on {cores} cores"] if known else []
-
-
-def chosen_k(result: BenchResult, report: Report) -> Length:
+def chosen_k(report: Report) -> Length:
     """The K that the pair starts with from now on.
 
     Raises: SpecdecError where the result recommends none.
     """
-    if result.partial:
+    if report.result.partial:
         raise SpecdecError("nothing was written: the bench was interrupted", "run it to its end")
     if report.recommendation.answer == "unknown":
         raise SpecdecError(f"nothing was written: {conclusion(report)}", "give it more prompts: --prompts FILE")
     return report.recommendation.chosen
 
 
-def entry(result: BenchResult, report: Report) -> dict[str, Any]:
-    """One entry of `measured`."""
-    advice, environment = report.recommendation, result.environment
+def entry(report: Report) -> dict[str, Any]:
+    """One entry of `measured` in models.toml."""
+    advice, environment = report.recommendation, report.result.environment
     speedup = advice.speedup
     named = ("specdec", "mlx", "mlx-lm")
-    versions = {name: environment.versions[name] for name in named if name in environment.versions}
     return {
         "chip": environment.chip,
-        "k": chosen_k(result, report),
+        "k": chosen_k(report),
         "drafter": report.condition.contender.drafter,
         "speedup": speedup and round(speedup.mean, 3),
         "low": speedup and round(speedup.low, 3),
@@ -182,43 +139,24 @@ def entry(result: BenchResult, report: Report) -> dict[str, Any]:
         "prompts": speedup and speedup.prompts,
         "temperature": advice.condition.temperature,
         "date": environment.date[:10],
-        **versions,
+        **{name: environment.versions[name] for name in named if name in environment.versions},
     }
-
-
-def require_pair(named: bool, drafts: int, drafters: int, temperatures: int) -> None:
-    """Checks --write before any time is spent.
-
-    Raises: UsageError where the pair has no entry, or there is more than one K to write.
-    """
-    if not named:
-        raise UsageError(
-            "--write needs a pair by name, and this one was named by its models",
-            "specdec pairs add NAME --target ID --draft ID, then specdec bench -p NAME --write",
-        )
-    if drafts or drafters > 1 or temperatures > 1:
-        raise UsageError(
-            "--write keeps one K, for the pair's own draft at one temperature",
-            "leave out --draft, further --drafter and further --temp",
-        )
 
 
 def json_text(result: BenchResult) -> str:
     """Every measurement, and the figures derived from them under `report`."""
-    values = to_dict(result) | {"report": [_report_dict(report) for report in reports(result)]}
-    return json.dumps(_finite(values), indent=1) + "\n"
-
-
-def _report_dict(report: Report) -> dict[str, Any]:
-    curve = report.curve
-    return {
-        "condition": asdict(report.condition),
-        "verdict": asdict(report.recommendation) | {"chosen": report.recommendation.chosen, "told": conclusion(report)},
-        "rows": [asdict(row) | {"source": row.source} for row in report.rows],
-        "kinds": [asdict(row) | {"source": row.source} for row in report.kinds],
-        "draft_steps": curve and dict(curve.draft),
-        "verify_steps": curve and dict(curve.verify),
-    }
+    derived = []
+    for report in reports(result):
+        advice, curve = report.recommendation, report.curve
+        derived.append({
+            "condition": asdict(report.condition),
+            "verdict": asdict(advice) | {"chosen": advice.chosen, "told": conclusion(report)},
+            "rows": [asdict(row) | {"source": row.source} for row in report.rows],
+            "kinds": [asdict(row) | {"source": row.source} for row in report.kinds],
+            "draft_steps": curve and dict(curve.draft),
+            "verify_steps": curve and dict(curve.verify),
+        })  # fmt: skip
+    return json.dumps(_finite(to_dict(result) | {"report": derived}), indent=1) + "\n"
 
 
 def _finite(value: Any) -> Any:

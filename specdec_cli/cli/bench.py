@@ -21,11 +21,9 @@ from specdec_cli.machine import awake
 from specdec_cli.request import Constraint, effective, one_name
 
 if TYPE_CHECKING:
-    from specdec_cli.bench.prompts import BenchPrompt
-    from specdec_cli.bench.report import Report
     from specdec_cli.bench.result import BenchResult
     from specdec_cli.bench.sweep import BenchRequest
-    from specdec_cli.pairs.resolve import Resolved
+    from specdec_cli.pairs.pair import Pair
 
 app = typer.Typer()
 ENDINGS = (".json", ".html", ".svg")
@@ -41,137 +39,141 @@ EXAMPLES = """[dim]Examples:[/dim]\n
 @ignore_broken_pipe
 def bench(*, models: ContenderOptions, options: BenchOptions, shape: ShapeOptions) -> None:
     """Find the K, and the draft, that are fastest on this machine, by kind of text; with evidence."""
+    from specdec_cli.bench.report import reports
+    from specdec_cli.bench.sentences import json_text
+    from specdec_cli.ui.bench.terminal import print_bench
+    from specdec_cli.ui.terminal import make_console
+
     if options.compare is not None:
         _compare(options.compare, options.json)
         return
-    job, reason = _job(models, options, _shape(shape, options))
-    result = _measured(job, reason, options.export or [], options.quiet)
-    _show(result, options.json)
+    request, reason = _request(models, options, shape.constraint())
+    result = _measure(request, reason, options.export or [], options.quiet)
+    if options.json:
+        sys.stdout.write(json_text(result))
+    else:
+        print_bench(make_console(sys.stdout, plain=False), result, reports(result))
     if options.write:
-        _write(result, job)
+        _write(result, request.pair)
     if result.partial:
         raise typer.Exit(130)
 
 
-def _shape(shape: ShapeOptions, options: BenchOptions) -> Constraint | None:
-    """Raises: UsageError for a shape that no answer could have, and beside what a shape rules out."""
-    constraint = shape.constraint()
-    if constraint and options.fixed_length:
-        raise UsageError(
-            f"--fixed-length beside {constraint.flag}, which ends its answers itself", "leave out one of them"
-        )
-    if constraint and options.write:
-        raise UsageError(f"--write beside {constraint.flag}: its K suits such answers alone", "leave one of them out")
-    return constraint
-
-
-def _job(models: ContenderOptions, options: BenchOptions, constraint: Constraint | None) -> tuple[BenchRequest, str]:
+def _request(models: ContenderOptions, options: BenchOptions, shape: Constraint | None) -> tuple[BenchRequest, str]:
     """What is to be measured, and why this pair; whatever is wrong with the options is said before anything loads."""
-    from specdec_cli.bench.sentences import require_pair
+    from specdec_cli.bench.prompts import from_file, load
+    from specdec_cli.bench.result import BenchSettings
     from specdec_cli.bench.sweep import BenchRequest
     from specdec_cli.pairs.resolve import has_own_head
 
-    drafts, drafters = models.drafts, _drafters(options.drafters)
+    drafts = models.drafts
+    drafters = tuple(dict.fromkeys(map(one_name("--drafter", CONTENDERS), options.drafters or [MODEL.name])))
     temperatures = tuple(dict.fromkeys(options.temps or (0.0,)))
     for temperature in temperatures:
         effective({}, {"temperature": temperature})
     require_writable("--export", options.export or (), ENDINGS)
-    prompts = _prompts(options.prompts, options.kinds)
+    if options.prompts is not None and options.kinds is not None:
+        problem = f"--prompts {options.prompts} and --kinds {options.kinds} both choose the prompts"
+        raise UsageError(problem, "give one of the two")
+    if options.prompts is not None:
+        prompts = from_file(options.prompts)
+    else:
+        prompts = load([kind.strip() for kind in options.kinds.split(",")]) if options.kinds is not None else load()
     budget_seconds = parse_seconds("--time-budget", options.time_budget)
     cooldown_seconds = parse_seconds("--cooldown", options.cooldown)
-    found = _resolved(models, drafts, drafters)
+    forbid_network(models.offline)
+    first = drafts[0] if models.target and drafts else None  # a draft beside --pair joins it below
+    names = PairOptions(models.target, first, models.target_revision, models.draft_revision)
+    found = resolve_named(models.pair, names, here=any(DRAFTERS[name].needs_draft for name in drafters))
     pair = replace(found.pair, draft=drafts[0], draft_revision=models.draft_revision) if drafts else found.pair
-    is_named = found.pair.source != "command line" and not drafts
+    named = found.pair.source != "command line" and not drafts
+    if shape and options.fixed_length:
+        raise UsageError(f"--fixed-length beside {shape.flag}, which ends its answers itself", "leave out one of them")
     if options.write:
-        require_pair(is_named, len(drafts), len(drafters), len(temperatures))
+        _require_one_k(named, shape, len(drafts) + len(drafters) + len(temperatures) > 2)
     lacking = [name for name in drafters if DRAFTERS[name].needs_draft and DRAFTERS[name].uses_draft]
     if options.drafters and lacking and not pair.draft:
         raise UsageError(f"--drafter {lacking[0]}, and {pair.name} has no draft", "name one: --draft ID")
     if not options.drafters and not pair.draft:
         own = has_own_head(pair.target, pair.target_revision)
         drafters = (MTP.name if own else LOOKUP.name,)  # without a draft, the text itself drafts
-    job = BenchRequest(
-        pair=pair,
-        named=is_named,
-        drafts=drafts[1:],
-        drafters=drafters,
+    settings = BenchSettings(
+        pair=pair.name,
+        named=named,
+        target=pair.target,
+        contenders=(),
         ks=parse_lengths(options.k),
         temperatures=temperatures,
         rule=options.rule,
-        seed=options.seed,
-        prompts=prompts,
-        source=str(options.prompts) if options.prompts else "",
-        max_tokens=options.max_tokens,
+        kinds=(),
+        prompts=str(options.prompts or ""),
+        max_tokens=options.max_tokens or 0,
+        ends="fixed" if options.fixed_length else "natural",
         raw=options.raw,
-        fixed_length=options.fixed_length,
         budget_seconds=budget_seconds,
         cooldown_seconds=cooldown_seconds,
-        force=models.force,
-        constraint=constraint,
+        seed=options.seed,
     )
-    return job, found.reason
+    return BenchRequest(pair, settings, drafts[1:], drafters, prompts, models.force, shape), found.reason
 
 
-def _resolved(models: ContenderOptions, drafts: tuple[str, ...], drafters: tuple[str, ...]) -> Resolved:
-    """The pair; a draft beside `--pair` joins it later."""
-    forbid_network(models.offline)
-    first = drafts[0] if models.target and drafts else None
-    names = PairOptions(models.target, first, models.target_revision, models.draft_revision)
-    return resolve_named(models.pair, names, here=any(DRAFTERS[name].needs_draft for name in drafters))
+def _require_one_k(named: bool, shape: Constraint | None, several: bool) -> None:
+    """Checks --write before any time is spent.
+
+    Raises: UsageError where the pair has no entry, or there is more than one K to write.
+    """
+    if shape:
+        raise UsageError(f"--write beside {shape.flag}: its K suits such answers alone", "leave one of them out")
+    if not named:
+        raise UsageError(
+            "--write needs a pair by name, and this one was named by its models",
+            "specdec pairs add NAME --target ID --draft ID, then specdec bench -p NAME --write",
+        )
+    if several:
+        raise UsageError(
+            "--write keeps one K, for the pair's own draft at one temperature",
+            "leave out --draft, further --drafter and further --temp",
+        )
 
 
-def _measured(job: BenchRequest, reason: str, exports: list[Path], quiet: bool) -> BenchResult:
+def _measure(request: BenchRequest, reason: str, exports: list[Path], quiet: bool) -> BenchResult:
     """Load, run, and save, whatever happens after the first figure."""
     from specdec_cli.bench.sweep import Bench
     from specdec_cli.session.signals import Interrupt
     from specdec_cli.ui.bench.page import WRITERS
-    from specdec_cli.ui.bench.terminal import bench_progress, silent
+    from specdec_cli.ui.bench.terminal import bench_progress
 
     with ExitStack() as stack:
         stack.enter_context(awake())
-        with loading(job.pair.name, reason, shown=not quiet) as tell:
+        with loading(request.pair.name, reason, shown=not quiet) as tell:
             from specdec_cli.bench.live import load_machine
 
             interrupt = stack.enter_context(Interrupt())
-            machine, about = load_machine(job, interrupt.requested, tell)
-        progress = stack.enter_context(bench_progress(sys.stderr) if not quiet else silent())
-        run = Bench(job, machine, about, progress.report, progress.say)
+            machine = load_machine(request, interrupt.requested, tell)
+        on_progress = stack.enter_context(bench_progress(sys.stderr, quiet))
+        run = Bench(request, machine, on_progress, tell)
         try:
             run.run()
         finally:
             # Also after a second Ctrl-C, a signal or an error: what was measured is kept.
-            if run.begun:
-                for path in exports:
-                    text = WRITERS[path.suffix.lower()](run.result())
-                    write_export("--export", path, text, shown=False, plain=False)
-    if not run.begun:
+            for path in exports if run.samples else ():
+                text = WRITERS[path.suffix.lower()](run.result())
+                write_export("--export", path, text, shown=False, plain=False)
+    if not run.samples:
         raise KeyboardInterrupt
     return run.result()
 
 
-def _show(result: BenchResult, json: bool) -> None:
-    from specdec_cli.bench.report import reports
-    from specdec_cli.bench.sentences import json_text
-    from specdec_cli.ui.bench.terminal import print_bench
-    from specdec_cli.ui.terminal import make_console
-
-    if json:
-        sys.stdout.write(json_text(result))
-    else:
-        print_bench(make_console(sys.stdout, plain=False), result, reports(result))
-
-
-def _write(result: BenchResult, job: BenchRequest) -> None:
+def _write(result: BenchResult, pair: Pair) -> None:
     from specdec_cli.bench.report import reports
     from specdec_cli.bench.sentences import chosen_k, entry
-    from specdec_cli.pairs import registry as models_toml
-    from specdec_cli.pairs.registry import user_file
+    from specdec_cli.pairs.registry import record_measured, user_file
     from specdec_cli.ui.pairs import print_line
 
-    report: Report = reports(result)[0]
-    k = chosen_k(result, report)
-    models_toml.record_measured(user_file(), job.pair, k, entry(result, report))
-    print_line(sys.stderr, f"{job.pair.name} now starts at K {k}: {user_file()}")
+    report = reports(result)[0]
+    k = chosen_k(report)
+    record_measured(user_file(), pair, k, entry(report))
+    print_line(sys.stderr, f"{pair.name} now starts at K {k}: {user_file()}")
 
 
 def _compare(paths: tuple[Path, Path], json: bool) -> None:
@@ -187,18 +189,3 @@ def _compare(paths: tuple[Path, Path], json: bool) -> None:
         print_json(sys.stdout, asdict(found))
     else:
         print_comparison(sys.stdout, found, (paths[0].name, paths[1].name))
-
-
-def _drafters(names: list[str] | None) -> tuple[str, ...]:
-    check = one_name("--drafter", CONTENDERS)
-    return tuple(dict.fromkeys(map(check, names or [MODEL.name])))
-
-
-def _prompts(file: Path | None, kinds: str | None) -> tuple[BenchPrompt, ...]:
-    from specdec_cli.bench.prompts import from_file, load
-
-    if file is not None and kinds is not None:
-        raise UsageError(f"--prompts {file} and --kinds {kinds} both choose the prompts", "give one of the two")
-    if file is not None:
-        return from_file(file)
-    return load(None if kinds is None else [kind.strip() for kind in kinds.split(",")])

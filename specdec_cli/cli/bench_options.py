@@ -31,8 +31,7 @@ def complete_kinds(incomplete: str) -> list[str]:
     from specdec_cli.bench.prompts import KINDS
 
     before, comma, last = incomplete.rpartition(",")
-    given = before.split(",")
-    return [f"{before}{comma}{kind}" for kind in KINDS if kind.startswith(last) and kind not in given]
+    return [f"{before}{comma}{kind}" for kind in KINDS if kind.startswith(last) and kind not in before.split(",")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +72,7 @@ class BenchOptions:
     kinds: Annotated[
         str | None,
         option(
-            metavar="KIND,…",
-            help="Kinds of bundled prompts.",
-            show_default="all seven",
-            autocompletion=complete_kinds,
+            metavar="KIND,…", help="Kinds of bundled prompts.", show_default="all seven", autocompletion=complete_kinds
         ),
     ] = None
     prompts: Annotated[Path | None, option(metavar="FILE", help="Your own prompts: lines, or JSON Lines.")] = None
@@ -146,19 +142,18 @@ def parse_lengths(text: str) -> tuple[int | Literal["auto"], ...]:
     Raises: UsageError for anything else, or out of bounds.
     """
     found: list[int | Literal["auto"]] = []
-    for part in text.split(","):
-        bounds = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", part)
-        if part.strip() == "auto":
+    for part in map(str.strip, text.split(",")):
+        bounds = re.fullmatch(r"(\d+)\s*(?:-\s*(\d+))?", part)
+        if part == "auto":
             found.append("auto")
         elif bounds is None:
-            raise UsageError(
-                f"-k {text}: {part.strip() or 'nothing'} is neither a number, a range nor auto", "such as: -k 0-8,auto"
-            )
+            problem = f"-k {text}: {part or 'nothing'} is neither a number, a range nor auto"
+            raise UsageError(problem, "such as: -k 0-8,auto")
         else:
             first, last = int(bounds[1]), int(bounds[2] or bounds[1])
             if last > MAX_K or first > last:
                 problem = f"is outside 0 to {MAX_K}" if last > MAX_K else "runs backwards"
-                raise UsageError(f"-k {text}: {part.strip()} {problem}", f"the widest range: -k 0-{MAX_K}")
+                raise UsageError(f"-k {text}: {part} {problem}", f"the widest range: -k 0-{MAX_K}")
             found += range(first, last + 1)
     if not any(found):
         raise UsageError(f"-k {text} drafts nothing, and K 0 is the baseline already", "such as: -k 0-8,auto")

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from specdec_cli.session.session import Session
 
 app = typer.Typer()
-BUDGET = "5m"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,7 @@ class ReportOptions:
     pair: Pair = None
     target: Target = None
     draft: Draft = None
-    time_budget: Annotated[str, option(metavar="TIME", help="Time for --report: 90s, 5m.")] = BUDGET
+    time_budget: Annotated[str, option(metavar="TIME", help="Time for --report: 90s, 5m.")] = "5m"
     yes: Yes = False
     target_revision: TargetRevision = None
     draft_revision: DraftRevision = None
@@ -99,16 +98,15 @@ def doctor(
 
 
 def _selftest(json: bool) -> None:
-    from specdec_cli.audit.doctor import TimeLeft, run_selftest
+    from specdec_cli.audit.doctor import run_selftest
     from specdec_cli.ui.display import counting, print_doctor
 
     watched = sys.stdout.isatty()
-    time_left = TimeLeft()
     with counting(sys.stderr) as report:
 
         def on_outcome(done: int, expected: int, outcome: Outcome) -> None:
             if watched:  # else the lines below would run into the count
-                report(done, expected, f"{outcome.name}{time_left(done, expected)}")
+                report(done, expected, outcome.name)
             if json:
                 sys.stdout.write(jsons.dumps(asdict(outcome)) + "\n")
             elif not watched:
@@ -124,9 +122,8 @@ def _selftest(json: bool) -> None:
 
 def _report(file: Path, options: ReportOptions) -> None:
     """Measure, show, ask, write; whatever is wrong with the options is said before anything is measured."""
-    from specdec_cli.audit.report import make_report
+    from specdec_cli.audit.report import NOTHING_PRIVATE, make_report, report_rows
     from specdec_cli.ui.display import counting, print_doctor, print_notice
-    from specdec_cli.ui.report import NOTHING_PRIVATE, report_rows
 
     require_writable("--report", [file], (".json",))
     budget_seconds = parse_seconds("--time-budget", options.time_budget)
@@ -144,7 +141,7 @@ def _report(file: Path, options: ReportOptions) -> None:
     if found.reason:
         print_notice(sys.stderr, found.reason, plain=False)
     with counting(sys.stderr) as progress:
-        report = make_report(found.pair, open_session, budget_seconds, progress).to_dict()
+        report = make_report(found.pair, open_session, budget_seconds, progress)
     print_doctor(sys.stdout, report_rows(report))
     print_notice(sys.stdout, NOTHING_PRIVATE, plain=False)
     ask(f"Write {file}?", options.yes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,8 +26,7 @@ from specdec_cli.events import Failure
 from specdec_cli.session.signals import Interrupt
 
 if TYPE_CHECKING:
-    from specdec_cli.race.events import RaceEvent, RaceFinish
-    from specdec_cli.ui.race.display import RaceDisplay
+    from specdec_cli.race.events import RaceEvent
 
 app = typer.Typer()
 Prompt = Annotated[str | None, typer.Argument(help="The prompt; piped stdin comes before it.", show_default=False)]
@@ -72,9 +70,10 @@ def race(
     shown = not (quiet or json)
 
     session = load_session(found, models, reserve_tokens=reserve_tokens, shown=shown, plain=plain)
+    from specdec_cli.race.events import RaceFinish
     from specdec_cli.race.race import RacePlan, same_text
     from specdec_cli.race.race import race as run_race
-    from specdec_cli.ui.race.display import race_display, race_picture
+    from specdec_cli.ui.race import race_display, race_picture
 
     request = asked.request(found)
     tell_without_effect(session, request, shown=shown, plain=plain)
@@ -83,40 +82,23 @@ def race(
     introduce_demo(found.pair.name, shown=shown, plain=plain)
     events: list[RaceEvent] = []
     with ExitStack() as stack:
-        display = race_display(sys.stdout, sys.stderr, json=json, quiet=quiet, plain=plain)
-        stack.callback(display.close)
+        show = stack.enter_context(race_display(sys.stdout, sys.stderr, json=json, quiet=quiet, plain=plain))
         interrupt = stack.enter_context(Interrupt())
-        plan = RacePlan(request, ids, text, raw)
-        finish = show_race(run_race(session.pair, plan, interrupt.requested), display, events)
+        try:
+            for event in run_race(session.pair, RacePlan(request, ids, text, raw), interrupt.requested):
+                events.append(event)
+                show(event)
+        except SpecdecError as error:
+            if events:  # a failure after the start is an event too
+                show(Failure(error.message, error.hint, error.exit_code))
+            raise
     for file in files:
         write_export("--export", file, race_picture(events, file.suffix), shown=shown, plain=plain)
-    if finish.reason == "interrupted":
+    finish = events[-1]
+    if isinstance(finish, RaceFinish) and finish.reason == "interrupted":
         raise typer.Exit(130)
-    require_lossless(finish)
-
-
-def show_race(found: Iterator[RaceEvent], display: RaceDisplay, kept: list[RaceEvent]) -> RaceFinish:
-    """Hand every event to `display` and to `kept`; a failure after the start is an event too."""
-    from specdec_cli.race.events import RaceFinish
-
-    try:
-        for event in found:
-            kept.append(event)
-            display.handle(event)
-            if isinstance(event, RaceFinish):
-                return event
-    except SpecdecError as error:
-        if kept:
-            display.handle(Failure(error.message, error.hint, error.exit_code))
-        raise
-    raise SpecdecError("the race ended without a finish event", "please report this")
-
-
-def require_lossless(finish: RaceFinish) -> None:
-    """Raises: SpecdecError for texts that differ by more than rounding."""
-    if finish.same_text or finish.near_tie or finish.divergence is None:
-        return
-    raise SpecdecError(
-        f"the lanes' texts differ by more than rounding: {finish.divergence.summary}",
-        "specdec audit compares more texts; -k 0 decodes plainly",
-    )
+    if isinstance(finish, RaceFinish) and finish.divergence is not None and not finish.lossless:
+        raise SpecdecError(
+            f"the lanes' texts differ by more than rounding: {finish.divergence.summary}",
+            "specdec audit compares more texts; -k 0 decodes plainly",
+        )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,7 +18,6 @@ from specdec_cli.pairs.pair import DEMO
 
 if TYPE_CHECKING:
     from specdec_cli.trace import Trace
-    from specdec_cli.ui.replay import Pause
 
 app = typer.Typer()
 EXAMPLES = """[dim]Examples:[/dim]\n
@@ -59,18 +57,20 @@ def replay(
     """Play a trace again, or export it: accepted, rejected, discarded and corrected tokens in colour."""
     from specdec_cli.trace import read_trace
     from specdec_cli.ui.display import print_notice
+    from specdec_cli.ui.export import trace_picture
 
     if speed is not None and not speed > 0.0:
         raise UsageError(f"--speed {speed} is not above 0", "for example: --speed 0.5")
     if step and not sys.stdin.isatty():
         raise UsageError("--step reads keys, and stdin is no terminal", "--speed X needs no keys")
     trace = read_trace(file)
+    finished = True
     if svg is None and html is None:
         looks = {"small_panel": panel_size == SMALL, "colour_answer": colour_answer}
         finished = _play(trace, speed, step, panel, quiet, plain, **looks)
-    else:
-        _export(trace, svg, html, quiet, plain)
-        finished = True
+    for option, target, suffix in (("--svg", svg, ".svg"), ("--html", html, ".html")):
+        if target is not None:
+            write_export(option, target, trace_picture(trace, suffix), shown=not quiet, plain=plain)
     if finished and trace.cut_short and not quiet:
         print_notice(sys.stderr, f"{file} breaks off before the end of its last reply", plain)
     if not finished:
@@ -84,26 +84,19 @@ def _play(
     from specdec_cli.events import Failure
     from specdec_cli.session.signals import Interrupt
     from specdec_cli.ui.display import open_display, print_error, print_notice
-    from specdec_cli.ui.replay import play
+    from specdec_cli.ui.replay import keys, paced, play, stepped
 
     name = DEMO if trace.replies[0].start.target == f"specdec:{DEMO}/target" else ""
+    shown: dict[str, Any] = {"panel": panel, "quiet": quiet, "plain": plain, "stepped": step, **looks}
     with ExitStack() as stack:
-        screen = open_display(
-            sys.stdout,
-            sys.stderr,
-            name=name,
-            json=False,
-            panel=panel,
-            quiet=quiet,
-            plain=plain,
-            trace=None,
-            stepped=step,
-            **looks,
-        )
+        screen = open_display(sys.stdout, sys.stderr, name=name, json=False, trace=None, **shown)
         interrupt = stack.enter_context(Interrupt())
-        if step and not quiet:
-            print_notice(sys.stderr, "Enter or space: next round   b: back   r: run on   q: end", plain)
-        pause = _pause(speed, step, interrupt.requested, stack)
+        watched = sys.stdout.isatty() or sys.stderr.isatty()
+        pause = paced(speed or (1.0 if watched else math.inf), interrupt.requested)
+        if step:
+            if not quiet:
+                print_notice(sys.stderr, "Enter or space: next round   b: back   r: run on   q: end", plain)
+            pause = stepped(stack.enter_context(keys(sys.stdin, interrupt.requested)), pause)
         display = stack.enter_context(screen)
         for reply in trace.replies:
             if not play(reply.events(), display, pause):
@@ -111,21 +104,3 @@ def _play(
             if isinstance(reply.end, Failure):
                 print_error(sys.stderr, reply.end, plain)
     return True
-
-
-def _pause(speed: float | None, step: bool, cancelled: Callable[[], bool], stack: ExitStack) -> Pause:
-    from specdec_cli.ui.replay import Keys, Paced, Stepped
-
-    watched = sys.stdout.isatty() or sys.stderr.isatty()
-    paced = Paced(speed or (1.0 if watched else math.inf), cancelled)
-    if not step:
-        return paced
-    return Stepped(stack.enter_context(Keys(sys.stdin, cancelled)).read, paced)
-
-
-def _export(trace: Trace, svg: Path | None, html: Path | None, quiet: bool, plain: bool) -> None:
-    from specdec_cli.ui.export import trace_picture
-
-    for option, file, suffix in (("--svg", svg, ".svg"), ("--html", html, ".html")):
-        if file is not None:
-            write_export(option, file, trace_picture(trace, suffix), shown=not quiet, plain=plain)

@@ -1,5 +1,4 @@
-"""The stream of a race, its state, and its ratio (pure). Frozen values; every display and picture of a race is made
-from them alone.
+"""The stream of a race, its state, and its ratio (pure). Every display and picture of a race is made from them alone.
 
 One JSON object a line: `race` first, then the two lanes' own events with the lane's name and its seconds, then
 `race_finish`. Fields may be added, never renamed.
@@ -7,9 +6,9 @@ One JSON object a line: `race` first, then the two lanes' own events with the la
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from math import exp, log
 from typing import Any, ClassVar, Literal
@@ -20,11 +19,14 @@ from specdec_cli.gain import FEWEST_ROUNDS
 from specdec_cli.meter import LEAST_SECONDS, kind_means, t_interval
 
 SCHEMA = 1
-
 LaneName = Literal["plain", "drafted"]
 PLAIN: LaneName = "plain"
 DRAFTED: LaneName = "drafted"
 LANES = (PLAIN, DRAFTED)
+# Parts of each lane's time that are compared for the interval.
+BLOCKS = 8
+# Fewer tokens say nothing about who is ahead.
+FEWEST_TOKENS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +90,9 @@ class RaceFinish:
     divergence: Divergence | None = None
 
     @property
-    def same_text(self) -> bool:
-        return self.divergence is None
-
-    @property
-    def near_tie(self) -> bool:
-        """Whether the texts differ, and rounding explains it."""
-        return self.divergence is not None and self.divergence.near_tie
+    def lossless(self) -> bool:
+        """The same text, or texts that differ as rounding explains."""
+        return self.divergence is None or self.divergence.near_tie
 
 
 RaceEvent = RaceStart | LaneStep | RaceFinish | Failure
@@ -105,20 +103,21 @@ def race_dict(event: RaceEvent) -> dict[str, Any]:
     match event:
         case LaneStep():
             return {**to_dict(event.event), "lane": event.lane, "lane_seconds": event.lane_seconds, "done": event.done}
-        case RaceFinish():
-            values = {"event": event.event, "reason": event.reason, "same_text": event.same_text}
-            values["near_tie"] = event.near_tie
-            for name, plain, drafted in (("tokens", *event.tokens), ("target_passes", *event.passes)):
-                values[name] = {PLAIN: plain, DRAFTED: drafted}
-            values["measured"] = event.measured and asdict(event.measured)
-            values["divergence"] = event.divergence and event.divergence.to_dict()
-            return values
+        case RaceFinish(divergence=divergence):
+            return {
+                "event": event.event,
+                "reason": event.reason,
+                "same_text": divergence is None,
+                "near_tie": divergence is not None and divergence.near_tie,
+                "tokens": dict(zip(LANES, event.tokens, strict=True)),
+                "target_passes": dict(zip(LANES, event.passes, strict=True)),
+                "measured": event.measured and asdict(event.measured),
+                "divergence": divergence and divergence.to_dict(),
+            }
         case RaceStart():
             return {"event": event.event, **asdict(event)}
     return to_dict(event)
 
-
-BLOCKS = 8
 
 Marks = Sequence[tuple[float, int]]
 """(seconds, tokens) of one lane after each of its rounds, both growing."""
@@ -136,7 +135,7 @@ def measure_ratio(
     if tokens < 1 or slow <= 0 or fast <= 0:
         return None
     low = high = None
-    plain, drafted = rounds_until(plain, slow), rounds_until(drafted, fast)
+    plain, drafted = ([*marks[: bisect_left(marks, (end, 0)) + 1]] for marks, end in ((plain, slow), (drafted, fast)))
     if min(len(plain), len(drafted)) >= FEWEST_ROUNDS:
         one = block_disturbances(plain, [0] * len(plain), ())
         other = block_disturbances(drafted, ks or [0] * len(drafted), once)
@@ -154,16 +153,11 @@ def seconds_at(marks: Marks, tokens: float) -> float:
     return before + (after - before) * (tokens - fewer) / (more - fewer)
 
 
-def rounds_until(marks: Marks, end_seconds: float) -> Marks:
-    """Those of a lane that began before."""
-    return marks[: bisect_left(marks, end_seconds, key=lambda mark: mark[0]) + 1]
-
-
 def block_disturbances(marks: Marks, ks: Sequence[int], once: Sequence[float]) -> list[float]:
-    """[BLOCKS] logarithms of what each eighth of a lane's time took over what its rounds usually take."""
-    taken = [after - before for before, after in pairwise([0.0, *(seconds for seconds, _ in marks)])]
-    paid_once = [*once[: len(taken)], *[0.0] * (len(taken) - len(once))]
-    taken = [max(seconds - paid, LEAST_SECONDS) for seconds, paid in zip(taken, paid_once, strict=True)]
+    """[BLOCKS] logarithms of what each part of a lane's time took over what its rounds usually take."""
+    ends = [0.0, *(seconds for seconds, _ in marks)]
+    paid_once = [*once, *[0.0] * len(marks)]
+    taken = [max(after - before - paid, LEAST_SECONDS) for (before, after), paid in zip(pairwise(ends), paid_once)]  # noqa: B905
     sums = [[0.0, 0.0] for _ in range(BLOCKS)]
     reached, total = 0.0, sum(taken)
     for seconds, usual in zip(taken, kind_means(ks[: len(taken)], taken), strict=True):
@@ -172,121 +166,86 @@ def block_disturbances(marks: Marks, ks: Sequence[int], once: Sequence[float]) -
     return [log(seconds / usual) if usual else 0.0 for seconds, usual in sums]
 
 
-# Fewer tokens say nothing about who is ahead.
-FEWEST_TOKENS = 8
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LaneState:
-    """One lane so far: its rounds, with the lane's `seconds` and `tokens` after each of them."""
+    """One lane so far; `marks` are its seconds and tokens after each round."""
 
     start: Start | None = None
     prefill_seconds: float | None = None
-    rounds: tuple[RoundDone, ...] = ()
-    seconds: tuple[float, ...] = ()
-    tokens: tuple[int, ...] = ()
+    rounds: list[RoundDone] = field(default_factory=list)
+    marks: list[tuple[float, int]] = field(default_factory=list)
     finish: Finish | None = None
     done: bool = False
 
-    def apply(self, step: LaneStep) -> LaneState:
+    def apply(self, step: LaneStep) -> None:
+        """One more event."""
+        self.done = self.done or step.done
         match step.event:
             case Start():
-                return replace(self, start=step.event)
+                self.start = step.event
             case Prefill(seconds=seconds):
-                return replace(self, prefill_seconds=seconds)
-            case RoundDone():
-                tokens = (self.tokens[-1] if self.tokens else 0) + len(step.event.round.emitted)
-                return replace(
-                    self,
-                    rounds=(*self.rounds, step.event),
-                    seconds=(*self.seconds, step.lane_seconds),
-                    tokens=(*self.tokens, tokens),
-                    done=step.done,
-                )
+                self.prefill_seconds = seconds
+            case RoundDone(round=judged):
+                self.rounds.append(step.event)
+                self.marks.append((step.lane_seconds, self.tokens + len(judged.emitted)))
             case Finish():
-                return replace(self, finish=step.event, done=True)
-        return self
+                self.finish, self.done = step.event, True
 
     @property
-    def last_seconds(self) -> float:
-        return self.seconds[-1] if self.seconds else 0.0
+    def seconds(self) -> float:
+        return self.marks[-1][0] if self.marks else 0.0
+
+    @property
+    def tokens(self) -> int:
+        return self.marks[-1][1] if self.marks else 0
 
     @property
     def ids(self) -> list[int]:
         """Everything it emitted."""
         return [token for done in self.rounds for token in done.round.emitted]
 
-    @property
-    def marks(self) -> list[tuple[float, int]]:
-        return list(zip(self.seconds, self.tokens, strict=True))
-
-    def rounds_by(self, seconds: float) -> int:
-        """How many of its rounds were done by then."""
-        return bisect_right(self.seconds, seconds)
-
-    def tokens_by(self, seconds: float) -> int:
-        done = self.rounds_by(seconds)
-        return self.tokens[done - 1] if done else 0
+    def by(self, seconds: float) -> tuple[int, int]:
+        """(tokens, rounds) that were done by then."""
+        rounds = bisect_left(self.marks, (seconds, self.tokens + 1))
+        return (self.marks[rounds - 1][1] if rounds else 0), rounds
 
 
-@dataclass(frozen=True, slots=True)
 class RaceState:
     """Both lanes so far."""
 
-    start: RaceStart | None = None
-    plain: LaneState = field(default_factory=LaneState)
-    drafted: LaneState = field(default_factory=LaneState)
-    finish: RaceFinish | None = None
+    def __init__(self) -> None:
+        self.start: RaceStart | None = None
+        self.lanes: dict[LaneName, LaneState] = {name: LaneState() for name in LANES}
+        self.finish: RaceFinish | None = None
 
-    def apply(self, event: RaceEvent) -> RaceState:
+    def apply(self, event: RaceEvent) -> None:
+        """One more event."""
         match event:
             case RaceStart():
-                return RaceState(start=event)
-            case LaneStep(lane="plain"):
-                return replace(self, plain=self.plain.apply(event))
-            case LaneStep(lane="drafted"):
-                return replace(self, drafted=self.drafted.apply(event))
+                self.start = event
+            case LaneStep():
+                self.lanes[event.lane].apply(event)
             case RaceFinish():
-                return replace(self, finish=event)
-        return self
-
-    def lane(self, name: LaneName) -> LaneState:
-        return self.plain if name == PLAIN else self.drafted
+                self.finish = event
 
     @property
     def shown_seconds(self) -> float:
         """The compute time at which both lanes are shown: what each of them has reached, or has ended before."""
-        running = [lane.last_seconds for lane in (self.plain, self.drafted) if not lane.done]
-        return min(running, default=max(self.plain.last_seconds, self.drafted.last_seconds))
+        lanes = self.lanes.values()
+        running = [lane.seconds for lane in lanes if not lane.done]
+        return min(running, default=max(lane.seconds for lane in lanes))
 
     @property
     def lead(self) -> float | None:
         """Plain seconds ÷ drafted seconds for the tokens that both have written by now; None for too few of them."""
         seconds = self.shown_seconds
-        tokens = min(self.plain.tokens_by(seconds), self.drafted.tokens_by(seconds))
-        if tokens < FEWEST_TOKENS:
-            return None
-        fast = seconds_at(self.drafted.marks, tokens)
-        return seconds_at(self.plain.marks, tokens) / fast if fast else None
+        tokens = min(lane.by(seconds)[0] for lane in self.lanes.values())
+        slow, fast = (seconds_at(self.lanes[name].marks, tokens) for name in LANES)
+        return slow / fast if tokens >= FEWEST_TOKENS and fast else None
 
     @property
     def first(self) -> LaneName | None:
         """The lane that ended with less compute time; None while both run."""
         shown = self.shown_seconds
-        done = [name for name in LANES if self.lane(name).done and self.lane(name).last_seconds <= shown]
-        return min(done, key=lambda name: self.lane(name).last_seconds, default=None)
-
-    @property
-    def photo_finish(self) -> tuple[LaneName, int] | None:
-        """The other lane, and the tokens it had written when the first one was done."""
-        if self.first is None:
-            return None
-        other: LaneName = DRAFTED if self.first == PLAIN else PLAIN
-        return other, self.lane(other).tokens_by(self.lane(self.first).last_seconds)
-
-    @property
-    def expected_tokens(self) -> int:
-        """The length of the tracks: the longest answer allowed, then the one that was written."""
-        starts = [lane.start.max_tokens for lane in (self.plain, self.drafted) if lane.start]
-        ended = [lane.tokens[-1] for lane in (self.plain, self.drafted) if lane.done and lane.tokens]
-        return max(ended, default=max(starts, default=1)) or 1
+        done = [name for name, lane in self.lanes.items() if lane.done and lane.seconds <= shown]
+        return min(done, key=lambda name: self.lanes[name].seconds, default=None)

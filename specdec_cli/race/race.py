@@ -12,12 +12,10 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 
-from specdec_cli.audit.audit import measure, rows_of
-from specdec_cli.audit.divergence import Divergence, Token
+from specdec_cli.audit.audit import compare, measure, rows_of
+from specdec_cli.audit.divergence import Divergence
 from specdec_cli.engine import device
-from specdec_cli.engine.baseline import KnownText, Position
 from specdec_cli.errors import UsageError
 from specdec_cli.events import Event, Finish, Prefill, Reading, RoundDone, Start
 from specdec_cli.kinds import COUPLED, DEFAULT_RULE, NONE
@@ -25,6 +23,7 @@ from specdec_cli.race.events import (
     DRAFTED,
     PLAIN,
     LaneName,
+    LaneState,
     LaneStep,
     RaceEvent,
     RaceFinish,
@@ -156,48 +155,35 @@ def race(
     Raises: as `Session.reply`.
     """
     yield RaceStart(pair.pair.name, plan.prompt, plan.raw, device.device_name(), plan.turn_seconds)
-    _warm_up(pair, plan, cancelled)
-    state = RaceState()
-    lanes = [_lane(pair, plan, PLAIN, plan.plain, cancelled, clock)]
-    lanes.append(_lane(pair, plan, DRAFTED, plan.request, cancelled, clock))
-    for steps in turns(lanes, plan.turn_seconds):
-        for step in steps:
-            state = state.apply(step)
-            yield step
-    yield _finish(pair, plan, state)
-
-
-def _lane(
-    pair: LoadedPair, plan: RacePlan, name: LaneName, request: Request, cancelled: Cancelled, clock: Clock
-) -> Lane:
-    watch = Stopwatch(clock)
-    events = pair.session(clock=watch).reply(plan.ids, request, cancelled, plan.raw)
-    return Lane(name, events, watch, device.settle, pair.tokenizer.stop_tokens)
-
-
-def _warm_up(pair: LoadedPair, plan: RacePlan, cancelled: Cancelled) -> None:
-    """Both kinds of decoding once: the first reply of a process is slower than any other."""
-    for request in (plan.plain, plan.request):
+    lanes, state = [], RaceState()
+    for name, request in ((PLAIN, plan.plain), (DRAFTED, plan.request)):
+        # Both kinds of decoding once: the first reply of a process is slower than any other.
         short = replace(request, max_tokens=min(WARM_TOKENS, request.max_tokens))
         for _ in pair.session().reply(plan.ids[-WARM_PROMPT:], short, cancelled, plan.raw):
             pass
+        watch = Stopwatch(clock)
+        events = pair.session(clock=watch).reply(plan.ids, request, cancelled, plan.raw)
+        lanes.append(Lane(name, events, watch, device.settle, pair.tokenizer.stop_tokens))
+    for steps in turns(lanes, plan.turn_seconds):
+        for step in steps:
+            state.apply(step)
+            yield step
+    yield _finish(pair, plan, *state.lanes.values())
 
 
-def _finish(pair: LoadedPair, plan: RacePlan, state: RaceState) -> RaceFinish:
+def _finish(pair: LoadedPair, plan: RacePlan, plain: LaneState, drafted: LaneState) -> RaceFinish:
     """The verdict. Texts that were broken off are compared as far as both go."""
-    plain, drafted = state.plain, state.drafted
     interrupted = any(lane.finish is None or lane.finish.reason == "interrupted" for lane in (plain, drafted))
-    shorter = min(len(plain.ids), len(drafted.ids))
-    common = common_tokens(plain.ids[:shorter], drafted.ids[:shorter]) if interrupted else None
+    shorter = min(plain.tokens, drafted.tokens)
+    common = common_tokens(plain.ids[:shorter], drafted.ids[:shorter])
     different = None
-    if common is None:
-        common = common_tokens(plain.ids, drafted.ids)
+    if not interrupted or common < shorter:
         different = find_divergence(pair.session(), plan, plain.ids, drafted.ids)
     ks = [len(done.round.draft) for done in drafted.rounds]
     once = [done.round.draft_prefill_seconds for done in drafted.rounds]
     return RaceFinish(
         reason="interrupted" if interrupted else "done",
-        tokens=(len(plain.ids), len(drafted.ids)),
+        tokens=(plain.tokens, drafted.tokens),
         passes=(len(plain.rounds), len(drafted.rounds)),
         measured=measure_ratio(plain.marks, drafted.marks, common, ks, once),
         divergence=different,
@@ -205,42 +191,26 @@ def _finish(pair: LoadedPair, plan: RacePlan, state: RaceState) -> RaceFinish:
 
 
 def common_tokens(plain: Sequence[int], drafted: Sequence[int]) -> int:
-    """Tokens before the first difference."""
-    pairs = zip_longest(plain, drafted)
-    return next((place for place, (one, other) in enumerate(pairs) if one != other), len(plain))
+    """Tokens before the first difference, or before the end of the shorter."""
+    pairs = enumerate(zip(plain, drafted, strict=False))
+    return next((place for place, (one, other) in pairs if one != other), min(len(plain), len(drafted)))
 
 
 def find_divergence(
     session: Session, plan: RacePlan, plain: Sequence[int], drafted: Sequence[int]
 ) -> Divergence | None:
-    """The first difference of two answers that ended, None if they are equal.
+    """Where two answers that ended differ, None if they are equal.
 
-    Its gap is the distance of both lanes' tokens in the scores of mlx-lm's own plain decoding of the same prompt. Its
-    limit is what rounding does to gaps in this text on this machine, which takes a few more passes to measure.
+    Both are compared with mlx-lm's own plain decoding of the same prompt: the gap is that of its scores. The limit is
+    what rounding does to gaps in this text on this machine, which takes a few more passes to measure.
     """
     place = common_tokens(plain, drafted)
     if place >= max(len(plain), len(drafted)):
         return None
-    one, other = (_token(session, tokens, place) for tokens in (plain, drafted))
-    if one is None or other is None:
-        return Divergence(place, one, other, math.inf, 0.0)
-    gap, text = _gap(session, plan, plain[:place], one.id, other.id)
+    steps = session.plain(plan.ids, replace(plan.plain, max_tokens=place + 1))
+    text, (one, other) = compare(plan.ids, steps, [plain[: place + 1], drafted[: place + 1]], session.piece)
+    found = other or one
+    if found is None or not math.isfinite(found.gap):
+        return found
     rounding = measure(session, [("race", text)], rows_of([plan.request.k]))
-    return Divergence(place, one, other, gap, rounding.limit(session.effective(plan.request)["temperature"]))
-
-
-def _token(session: Session, tokens: Sequence[int], place: int) -> Token | None:
-    return Token(tokens[place], session.piece(tokens[place])) if place < len(tokens) else None
-
-
-def _gap(session: Session, plan: RacePlan, common: Sequence[int], one: int, other: int) -> tuple[float, KnownText]:
-    """How far apart mlx-lm scores the two tokens after the `common` ones, and its own answer up to there."""
-    request, positions, gap = replace(plan.plain, max_tokens=len(common) + 1), [], math.inf
-    for step in session.plain(plan.ids, request):
-        positions.append(Position.of(step))
-        gap = abs(step.lead(one) - step.lead(other))
-    text = KnownText(plan.ids, positions)
-    if text.tokens[:-1] != list(common):  # mlx-lm had left both lanes before: it is asked again, after their words
-        step = next(session.plain([*plan.ids, *common], replace(request, max_tokens=1)))
-        gap = abs(step.lead(one) - step.lead(other))
-    return gap, text
+    return replace(found, limit=rounding.limit(session.effective(plan.request)["temperature"]))

@@ -44,8 +44,8 @@ def _answers(audit: Audit) -> Table:
     table.add_column("against plain decoding", overflow="fold")
     for finding in audit.findings:
         k = [str(finding.k)] if several else []
-        accepted = f"{finding.accepted}/{finding.drafted}" if finding.drafted else "–"
-        cells = [finding.rule, *k, accepted, str(finding.tokens)]
+        accepted = f"{finding.draft_n_accepted}/{finding.draft_n}" if finding.draft_n else "–"
+        cells = [finding.rule, *k, accepted, str(finding.tokens_compared)]
         table.add_row(Text(safe(finding.prompt), "bold"), *cells, _result(finding))
     return table
 

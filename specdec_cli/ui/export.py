@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from html import escape, unescape
 from typing import Final
 
@@ -20,7 +19,6 @@ from rich.text import Text
 
 from specdec_cli.events import Start
 from specdec_cli.fates import Fate, TokenStream
-from specdec_cli.format import count
 from specdec_cli.kinds import kind_of
 from specdec_cli.trace import Reply, Trace
 from specdec_cli.ui.html import sanitize
@@ -80,17 +78,9 @@ _CELL: Final = 12.2
 
 def recorder(columns: int = COLUMNS) -> Console:
     """A console that keeps what is printed on it for `export_recorded`."""
-    return Console(
-        record=True,
-        width=columns,
-        file=io.StringIO(),
-        force_terminal=True,
-        color_system="truecolor",
-        no_color=False,
-        markup=False,
-        highlight=False,
-        emoji=False,
-    )
+    off = {"no_color": False, "markup": False, "highlight": False, "emoji": False}
+    drawn = {"file": io.StringIO(), "width": columns, "force_terminal": True}
+    return Console(record=True, color_system="truecolor", **drawn, **off)  # type: ignore[arg-type]
 
 
 def export_recorded(console: Console, suffix: str, title: str) -> str:
@@ -98,13 +88,12 @@ def export_recorded(console: Console, suffix: str, title: str) -> str:
     if suffix.lower() == ".html":
         heading = escape(title).replace("{", "{{").replace("}", "}}")
         return sanitize(console.export_html(theme=SVG_EXPORT_THEME, code_format=_HTML.format(title=heading)))
-    # rich gives a run one cell for each character, wide ones too.
-    drawing = console.export_svg(title=title, code_format=_SVG)
-    return sanitize(_RUN.sub(_fitted, drawing))
 
+    def fit(run: re.Match[str]) -> str:
+        """rich gives a run one cell for each character, wide ones too."""
+        return f'textLength="{cell_len(unescape(run[2])) * _CELL:.1f}"{run[1]}>{run[2]}<'
 
-def _fitted(run: re.Match[str]) -> str:
-    return f'textLength="{cell_len(unescape(run[2])) * _CELL:.1f}"{run[1]}>{run[2]}<'
+    return sanitize(_RUN.sub(fit, console.export_svg(title=title, code_format=_SVG)))
 
 
 def picture(title: str, parts: Iterable[RenderableType], suffix: str, columns: int = COLUMNS) -> str:
@@ -117,19 +106,15 @@ def picture(title: str, parts: Iterable[RenderableType], suffix: str, columns: i
 
 def trace_picture(trace: Trace, suffix: str) -> str:
     """Every reply of the trace, one below the other, and what the marks mean."""
-    parts = [part for reply in trace.replies for part in _reply(reply)]
-    return picture(f"specdec: {heading(trace.replies[0].start)}", [*parts, legend(trace)], suffix)
-
-
-def _reply(reply: Reply) -> Iterator[Text]:
-    start, finish = reply.start, reply.finish
-    yield Text.assemble((heading(start), "bold"), "\n", (settings(start), "dim"), "\n")
-    yield answer(reply)
-    state = PanelState()
-    for event in reply.events():
-        state = state.apply(event)
-    yield Text("\n").append_text(render(state, COLUMNS, 40))
-    yield Text("\n").join([*summary(start, finish, COLUMNS, below_panel=True), Text()])
+    parts = []
+    for reply in trace.replies:
+        start, state = reply.start, PanelState()
+        for event in reply.events():
+            state = state.apply(event)
+        parts += [Text.assemble((heading(start), "bold"), "\n", (settings(start), "dim"), "\n"), answer(reply)]
+        parts += [Text("\n").append_text(render(state, COLUMNS, 40))]
+        parts += [Text("\n").join([*summary(start, reply.finish, COLUMNS, below_panel=True), Text()])]
+    return picture(f"specdec: {heading(trace.replies[0].start)}", [*parts, legend()], suffix)
 
 
 def answer(reply: Reply) -> Text:
@@ -156,21 +141,12 @@ def _token(fate: Fate, piece: str, said: bool, coloured: bool) -> Text:
     return text
 
 
-def legend(trace: Trace) -> Text:
-    """What the marks mean, and who drafted how well."""
-    rows = [
-        Text.assemble((f"{GLYPHS.get(fate, '')}{fate}", STYLES[fate]), " " * (14 - len(GLYPHS.get(fate, "") + fate)))
-        .append(meaning, "dim")
-        for fate, meaning in MEANINGS.items()
-    ]  # fmt: skip
-    drafted, accepted = Counter[str](), Counter[str]()
-    for reply in trace.replies:
-        drafted.update(reply.finish.stats.get("drafted_by", {}))
-        accepted.update(reply.finish.stats.get("accepted_by", {}))
-    for name, number in sorted(drafted.items()):
-        about = kind_of(name).about
-        told = f"{about + ', ' if about else ''}{accepted[name]} of {count(number, 'token')} accepted"
-        rows.append(Text.assemble(f"{safe(name)[:13]:<14}", (f"drafted: {told}", "dim")))
+def legend() -> Text:
+    """What the marks mean."""
+    rows = []
+    for fate, meaning in MEANINGS.items():
+        name = f"{GLYPHS.get(fate, '')}{fate}"
+        rows.append(Text.assemble((name, STYLES[fate]), " " * (14 - len(name)), (meaning, "dim")))
     return Text("\n").join(rows)
 
 

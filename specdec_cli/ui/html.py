@@ -31,7 +31,7 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
 def markup(text: str) -> str:
     """The text as markup: unchanged if it is Markup, else escaped, with U+FFFD for what cannot be shown."""
-    return text if isinstance(text, Markup) else _escaped(text)
+    return text if isinstance(text, Markup) else escape(sanitize(text))
 
 
 def sanitize(text: str) -> str:
@@ -39,13 +39,11 @@ def sanitize(text: str) -> str:
     return _UNSHOWN.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def _escaped(text: str) -> str:
-    return escape(sanitize(text))
-
-
 def element(tag: str, *inside: str, **attributes: str) -> Markup:
     """`<tag …>inside</tag>`; `_` in a name becomes `-`, a trailing one is dropped: class_, aria_label."""
-    written = "".join(f' {name.rstrip("_").replace("_", "-")}="{_escaped(text)}"' for name, text in attributes.items())
+    written = "".join(
+        f' {name.rstrip("_").replace("_", "-")}="{escape(sanitize(text))}"' for name, text in attributes.items()
+    )
     return Markup(f"<{tag}{written}>{''.join(map(markup, inside))}</{tag}>")
 
 

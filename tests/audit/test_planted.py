@@ -6,10 +6,10 @@ They are in specdec's passes alone. What is in the network's own is the machine'
 from __future__ import annotations
 
 import pytest
+from specdec_cli.engine.rounding import KnownText, Position
 
 from fakes.drafting import open_session
 from fakes.planted import (
-    after_rollbacks,
     architecture_folder,
     in_kernels,
     in_rows,
@@ -18,13 +18,12 @@ from fakes.planted import (
     precise_folder,
     zeroed_keys,
 )
-from specdec_cli.audit.audit import AuditPlan, run_audit
+from specdec_cli.audit.audit import AuditPlan, measure, run_audit
 from specdec_cli.audit.prompts import AuditPrompt
 from specdec_cli.audit.rounding import READINGS
 from specdec_cli.errors import SpecdecError
 from specdec_cli.pairs.pair import Pair
-
-pytestmark = pytest.mark.slow
+from specdec_cli.request import Request
 
 FEW = (AuditPrompt("code", "def f("), AuditPrompt("list", "1."))
 # 72 changes in passes without a rollback: they are evidence from 64 on.
@@ -33,7 +32,7 @@ SIZE = 0.5
 ROLLED_BACK = ", ".join(name for name in READINGS.values() if name.startswith("after"))
 # (type, bits of the weights, gain of the logits)
 BFLOAT16, FOUR_BITS, FLOAT16 = ("bfloat16", None, 2.2), ("bfloat16", 4, 1.0), ("float16", None, 1.0)
-PRECISIONS = [FOUR_BITS, *(pytest.param(more, marks=pytest.mark.slow) for more in (BFLOAT16, FLOAT16))]
+PRECISIONS = [pytest.param(one, marks=pytest.mark.slow) for one in (FOUR_BITS, BFLOAT16, FLOAT16)]
 
 
 def open_pair(folder, dtype, bits, gain, draft_noise=0.05):
@@ -67,28 +66,9 @@ def test_without_an_error_the_pair_is_lossless(session):
     assert found.rounding.measured == 0.0
 
 
-@pytest.mark.slow
-def test_kernels_with_another_order_of_summation_are_lossless_up_to_near_ties(session):
-    in_kernels(session)
-    found = audited(session)
-    assert found.lossless is not False and found.rounding.passes[0].machine.rms > 0.0
-
-
-def test_an_error_in_the_whole_pass_is_a_fault(session, monkeypatch):
-    in_rows(SIZE, monkeypatch)
-    fault = fault_of(audited(session))
-    assert fault.group.name == ", ".join(READINGS.values())
-    assert abs(fault.group.largest.logits) == pytest.approx(SIZE, abs=0.07)
-
-
 def test_an_error_in_one_row_is_a_fault_and_the_row_is_named(session, monkeypatch):
     in_rows(SIZE, monkeypatch, slice(2, 3))
     assert fault_of(audited(session)).group.largest.row == 2
-
-
-def test_an_error_in_the_pass_after_a_rollback_is_a_fault_of_rollbacks(session, monkeypatch):
-    after_rollbacks(session, SIZE, monkeypatch)
-    assert fault_of(audited(session)).group.name == ROLLED_BACK
 
 
 def test_state_left_over_after_a_rejection_is_a_fault_of_rollbacks(session, monkeypatch):
@@ -99,14 +79,48 @@ def test_state_left_over_after_a_rejection_is_a_fault_of_rollbacks(session, monk
     assert fault_of(found).group.name.startswith("after ")
 
 
+@pytest.mark.slow
 def test_a_fault_is_one_though_no_token_flipped(tmp_path, monkeypatch):
     """Only the last row is wrong, and no draft is right for long enough to need it."""
     session = open_pair(tmp_path, *BFLOAT16, draft_noise=0.5)
     in_rows(SIZE, monkeypatch, slice(4, 5))
     found = audited(session)
     assert found.count("identical") == len(found.findings)
-    assert found.verdict.startswith("not lossless here: passes of 5 rows differ")
+    assert found.problem.startswith("this is more than rounding: passes of 5 rows")
     assert str(fault_of(found)).startswith("passes of 5 rows, without a rollback, after")
+
+
+# What kernels change is the machine's, and ours change nothing.
+
+
+def measured(session, rows=(5,), tokens=24):
+    ids = session.raw_tokens("def read_lines(path):")
+    plain = session.plain(ids, Request(tokens, drafter="none", sampling={"temperature": 0.0}))
+    return measure(session, [("code", KnownText(ids, [Position.of(step) for step in plain]))], rows)
+
+
+@pytest.mark.parametrize(("dtype", "bits"), [("bfloat16", None), ("bfloat16", 4), ("float32", None)])
+def test_another_order_of_summation_is_the_machines_and_ours_is_the_same_to_the_bit(tmp_path, dtype, bits):
+    session = open_session(Pair("tiny", str(precise_folder(tmp_path / "target", dtype, bits)), None))
+    flat = measured(session, (1, 2, 5))  # as on this CPU: mlx multiplies row by row, and the floor alone is left
+    assert [passes.rows for passes in flat.passes] == [1, 2, 5]
+    assert flat.measured < 1e-5 and (flat.limit(), flat.faults) == (1e-3, [])
+    in_kernels(session)
+    found = measured(session)
+    (passes,) = found.passes
+    assert passes.machine.rms > 0.0 and found.faults == []
+    assert {change.logits for change in passes.ours.changes if change.reading == "repeated"} == {0.0}
+    assert passes.ours.rms < 1.5 * passes.machine.rms
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mamba2", "falcon_h1", "plamo2", "lfm2", "olmo3", "recurrent_gemma"])
+def test_ours_differ_no_more_than_the_machines_where_kernels_differ_by_rows(name, tmp_path):
+    """Scans as matrices, and projections that are shaped otherwise; the last three go row by row here."""
+    found = measured(open_session(Pair(name, str(architecture_folder(name, tmp_path / name, 0.0, "bfloat16")), None)))
+    (passes,) = found.passes
+    assert found.faults == [] and passes.ours.rms <= 1.5 * passes.machine.rms
+    assert (passes.machine.rms > 0.0) == (name in ("mamba2", "falcon_h1", "plamo2"))
 
 
 ARCHITECTURES = ["qwen3", "olmo3", "lfm2", "plamo2"]  # keys alone, windows, two recurrent kinds

@@ -1,72 +1,71 @@
-"""Rows, kinds, costs and words of a result, and two results side by side."""
+"""Rows, kinds, costs and sentences of a result; its file; and two results side by side."""
 
 from __future__ import annotations
 
-import re
+import json
 from dataclasses import replace
 
 import pytest
 
-from fakes.bench_result import sample_result
+from fakes.bench import HERE, estimate, sample_result
+from specdec_cli.bench import sentences
 from specdec_cli.bench.estimate import Interval
-from specdec_cli.bench.report import (
-    Change,
-    Report,
-    Row,
-    acceptance_by_position,
-    best_reports,
-    compare,
-    cost_curve,
-    reports,
-    sum_rounds,
-)
-from specdec_cli.bench.result import Condition, Contender, CostSample
-from specdec_cli.bench.sentences import json_text
-from specdec_cli.ui.bench.page import cells, html_page
-from specdec_cli.ui.bench.terminal import kinds_table, legend, rows_table
+from specdec_cli.bench.report import Change, Report, Row, compare, cost_curve, make_row, reports
+from specdec_cli.bench.result import Contender, CostSample, from_dict, read_result, to_dict
+from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.gain import break_even_acceptance
+from specdec_cli.machine import MachineState
 
 
 @pytest.fixture(scope="module")
-def report():
-    return reports(sample_result(budget_seconds=120.0))[0]
+def result():
+    return sample_result(budget_seconds=120.0)
 
 
-def test_the_baseline_comes_first_with_a_speed_up_of_one(report):
-    first = report.rows[0]
-    assert (first.k, first.measured, first.speedup.mean, first.speedup.low) == (0, True, 1.0, 1.0)
+@pytest.fixture(scope="module")
+def report(result):
+    return reports(result)[0]
 
 
-def test_every_measured_k_has_a_row_and_the_recommended_one_is_among_them(report):
-    ks = [row.k for row in report.rows]
+@pytest.fixture(scope="module")
+def few():
+    """Interrupted: no K has more than two prompts."""
+    return sample_result(cancel_after=20)
+
+
+# Rows
+
+
+def test_the_baseline_comes_first_and_every_measured_k_has_a_row(report):
+    first, ks = report.rows[0], [row.k for row in report.rows]
+    assert (first.k, first.measured, first.speedup.mean, first.speedup.low, first.draft_share) == (0, True, 1, 1, None)
     assert ks == [k for k in report.result.settings.ks if k in ks] and {0, 2, 4, "auto"} <= set(ks)
     assert report.recommendation.k in {row.k for row in report.rows if row.measured}
     assert all(row.ttft_seconds is not None and row.speedup is not None for row in report.rows)
-
-
-def test_every_kind_with_enough_prompts_has_a_best_k_and_says_whether_it_pays(report):
-    assert report.kinds
-    for row in report.kinds:
-        assert sum(at.kind == row.kind for at in report.prompts) >= 3
-        assert row.speedup.mean > 1 and row.worth_it == (row.speedup.low > 1)
-        assert row.advice == ("" if row.worth_it else "within noise")
-
-
-def test_without_costs_there_is_no_cost_of_a_pass(report):
     bare = Report(replace(report.result, costs=()), report.condition)
     assert bare.curve is None and all(row.verify_steps is None for row in bare.rows)
 
 
-def test_one_contender_is_recommended_for_each_temperature():
-    contenders = (Contender("model", "org/a"), Contender("ngram"))
-    found = reports(sample_result(budget_seconds=200.0, contenders=contenders, temperatures=(0.0, 1.0)))
-    assert len(found) == 4 and [one.condition.temperature for one in best_reports(found)] == [0.0, 1.0]
+def test_every_kind_with_enough_prompts_has_a_best_k_and_one_that_loses_has_0(report):
+    """K 1 at 0.95 times plain decoding was called the best."""
+    assert report.kinds
+    for row in report.kinds:
+        assert sum(at.kind == row.kind for at in report.prompts) >= 3
+        assert row.speedup.mean > 1 and row.advice == ("" if row.speedup.low > 1 else "within noise")
+    (losing,) = reports(sample_result("M1 Pro", kinds={"chat": 0.4, "prose": 0.3}))
+    lost = [row for row in losing.kinds if row.k == 0]
+    assert losing.recommendation.chosen == 0
+    assert lost and all((row.speedup.mean, row.advice) == (1.0, "decode plainly") for row in lost)
 
 
-HERE = Condition(Contender("model", "org/draft"), 0.0)
-
-
-def curve(c=0.1, row=0.25, deepest=8):
-    return cost_curve(CostSample(HERE, 100, k, 0.02 * k * c, 0.02 * (1 + k * row), 0.02) for k in range(1, deepest + 1))
+def test_rates_are_of_all_rounds_behind_the_first_token(result):
+    """Ten tokens in four rounds after the first."""
+    one = next(sample for sample in result.samples if sample.arm.k == 3)
+    made = replace(one, emitted_tokens=10, target_passes=5, draft_n=10, draft_n_accepted=5, rejected_n=3)
+    row = make_row(3, None, [replace(made, draft_seconds=1.0, verify_seconds=3.0)] * 2, None, "")
+    assert (row.acceptance_rate, row.judged_rate, row.mean_acceptance_length) == (5 / 10, 5 / 8, 9 / 4)
+    assert (row.draft_share, row.measured) == (1 / 4, False)
+    assert make_row(3, None, [], None, "").acceptance_rate is None
 
 
 def test_costs_are_medians_of_ratios_so_that_a_slower_machine_changes_nothing():
@@ -75,45 +74,169 @@ def test_costs_are_medians_of_ratios_so_that_a_slower_machine_changes_nothing():
     spiked = [CostSample(HERE, 100, 2, 0.9, 0.9, 0.020)]
     found = cost_curve([*steady, *slowed, *spiked])
     assert found.draft == {2: 0.2} and found.verify == {3: 1.5} and found.draft_step == pytest.approx(0.1)
+    assert found.round(2) == pytest.approx(1.7) and break_even_acceptance(1.35, 1) == pytest.approx(0.35)
     assert cost_curve([]) is None
 
 
-def test_break_even_is_the_acceptance_that_pays_for_the_round():
-    """K = 1 costs 1.35 plain steps: 1 + a = 1.35."""
-    assert curve().break_even(1) == pytest.approx(0.35)
-    assert curve(c=1.0, row=1.0).break_even(4) is None
+def test_too_few_prompts_are_called_so(few):
+    (report,) = reports(few)
+    row = next(row for row in report.rows if row.k == "auto")
+    assert (row.source, sentences.mark(row), row.speedup.prompts < 3) == ("too few", "?", True)
+    assert '"source": "too few"' in sentences.json_text(few)
 
 
-@pytest.fixture(scope="module")
-def answers():
-    """Two answers of K 3: ten tokens in four rounds, of which three drafted three tokens and one drafted one."""
-    one = next(sample for sample in sample_result(budget_seconds=60.0).samples if sample.arm.k == 3)
-    made = replace(
-        one, emitted_tokens=10, target_passes=5, draft_n=10, draft_n_accepted=5, rejected_n=3, draft_seconds=1.0,
-        verify_seconds=3.0, drafted_at=(4, 3, 3), accepted_at=(3, 1, 1),
-    )  # fmt: skip
-    return made, replace(made, drafted_at=(1,), accepted_at=(0,))
+# How steady the machine was
 
 
-def test_rates_are_of_all_rounds_behind_the_first_token(answers):
-    found = sum_rounds(answers[:1])
-    assert (found.acceptance_rate, found.judged_rate) == (5 / 10, 5 / 8)
-    assert (found.mean_acceptance_length, found.draft_share) == (9 / 4, 1 / 4)
-    assert sum_rounds([]).acceptance_rate is None
+def test_drift_compares_the_repeated_baseline_with_the_first_of_its_prompt(result):
+    first = next(sample for sample in result.samples if sample.arm == HERE.arm(0))
+    slower = replace(first, phase="drift", decode_seconds=2 * first.decode_seconds)
+    assert replace(result, samples=(first, slower)).drift == pytest.approx(-0.5)
+    assert replace(result, samples=(first,)).drift is None
 
 
-def test_acceptance_by_position_counts_the_rounds_that_drafted_so_far(answers):
-    assert acceptance_by_position(answers) == [3 / 5, 1 / 3, 1 / 3]
-    assert acceptance_by_position([]) == []
+def test_passes_of_several_rows_that_become_dearer_are_told_though_plain_steps_do_not(result):
+    """An M5 Max verified four rows in 37 ms and three runs later in 50; one row stayed, and so did every reading."""
+    middle = len(result.costs) // 2
+
+    def later(verify, plain_step):
+        dearer = [
+            replace(one, verify_seconds=verify * one.verify_seconds, plain_seconds=plain_step * one.plain_seconds)
+            for one in result.costs[middle:]
+        ]
+        return replace(result, costs=(*result.costs[:middle], *dearer))
+
+    assert result.row_drift == pytest.approx(0.0, abs=0.1) and not sentences.drifted(result)
+    assert later(1.35, 1.35).row_drift == pytest.approx(result.row_drift, abs=0.05)
+    hot = later(1.35, 1.0)
+    assert (1 + hot.row_drift) / (1 + result.row_drift) == pytest.approx(1.35, rel=0.07) and sentences.drifted(hot)
+    told = sentences.surroundings(hot)
+    assert "passes of several rows +" in told and "try --cooldown" in told
+    assert "several rows" not in sentences.surroundings(result)
+    assert replace(result, costs=result.costs[:8]).row_drift is None
 
 
-@pytest.fixture(scope="module")
-def result():
-    return sample_result(budget_seconds=60.0)
+def test_a_state_that_changed_is_told_twice_and_an_unknown_one_never(result):
+    environment = replace(result.environment, before=MachineState("mains"), after=MachineState("battery"))
+    told = sentences.surroundings(replace(result, environment=environment))
+    assert "on mains then battery" in told and "low-power" not in told and "load" not in told
 
 
-def row(rate):
-    return Row(2, True, None, rate)
+# Sentences
+
+
+def saying(result, **arms):
+    """The sentence and the command on log speed-ups by K ("k2": [...])."""
+    found = Report(result, result.settings.conditions[0])
+    every = [estimate(int(k[1:]) if k[1:].isdigit() else k, logs) for k, logs in arms.items()]
+    vars(found)["estimates"] = every
+    return sentences.conclusion(found), sentences.command(found)
+
+
+@pytest.mark.parametrize(
+    ("arms", "told", "chosen"),
+    [
+        (
+            {"k2": [0.30, 0.36, 0.33, 0.35], "k3": [0.31, 0.35, 0.31, 0.36]},
+            "K 2: 1.40× faster (1.34–1.46), on 4 prompts; K 3 is no faster beyond noise",
+            "--drafter model -k 2",
+        ),
+        (
+            {"k1": [0.2, -0.1, 0.15], "auto": [0.1, -0.1, 0.05]},
+            "K auto: cannot tell yet (0.79–1.32), on 3 prompts; no K is faster beyond noise, and auto stops drafting "
+            "where it does not pay",
+            "--drafter model -k auto",
+        ),
+        (
+            {"k1": [-0.2, -0.21, -0.19], "k2": [-0.3, -0.31, -0.29]},
+            "plain decoding (K 0): no K is faster beyond noise; the best, K 1: slower, 0.82× (0.80–0.84), on 3 prompts",
+            "-k 0",
+        ),
+    ],
+)
+def test_a_sentence_names_k_speed_up_interval_and_prompts(result, arms, told, chosen):
+    assert saying(result, **arms) == (told, f"specdec run -p qwen3-8b {chosen} 'your prompt'")
+
+
+def test_too_few_prompts_name_the_safest_choice_and_never_a_longer_bench():
+    (report,) = reports(sample_result(cancel_after=10))
+    assert sentences.conclusion(report) == "K auto, the safest choice: 1 prompt measured, and an interval needs 3"
+    assert sentences.command(report) == "specdec run -p qwen3-8b --drafter model -k auto 'your prompt'"
+
+
+def test_the_command_names_an_unnamed_pair_by_its_models_and_the_temperature():
+    result = sample_result(budget_seconds=120.0, temperatures=(0.7,), named=False)
+    (report,) = reports(result)
+    assert sentences.command(report) == (
+        "specdec run --target mlx-community/Qwen3-8B-4bit --draft mlx-community/Qwen3-0.6B-4bit"
+        f" --drafter model -k {report.recommendation.k} --temp 0.7 'your prompt'"
+    )
+
+
+def test_the_entry_says_machine_k_interval_and_versions_and_a_loss_is_k_0(report):
+    found, speedup = sentences.entry(report), report.recommendation.speedup
+    assert (found["chip"], found["k"], found["temperature"]) == ("Apple M4 Pro", report.recommendation.k, 0.0)
+    assert found["low"] < found["speedup"] < found["high"] and found["speedup"] == round(speedup.mean, 3)
+    assert (found["date"], found["mlx"], found["mlx-lm"]) == ("2026-01-31", "0.32.0", "0.32.2")
+    assert found["prompts"] == speedup.prompts and "python" not in found
+    (lost,) = reports(sample_result("M2 Ultra", kinds={"chat": 0.2}))
+    assert lost.recommendation.answer == "don't" and sentences.chosen_k(lost) == 0
+
+
+def test_an_interrupted_bench_and_one_of_too_few_prompts_write_nothing():
+    result = sample_result(cancel_after=10)
+    for found, message in ((result, "was interrupted"), (replace(result, partial=False), "an interval needs 3")):
+        with pytest.raises(SpecdecError, match=message):
+            sentences.chosen_k(reports(found)[0])
+
+
+@pytest.mark.parametrize(
+    ("contender", "name"),
+    [
+        (Contender("ngram"), "ngram"),
+        (Contender("model", "org/Small-4bit"), "Small-4bit"),
+        (Contender("model", "/models/small/"), "small"),
+        (Contender("auto", "org/Small"), "auto with Small"),
+    ],
+)
+def test_a_contender_has_a_short_name(contender, name):
+    assert contender.name == name
+
+
+# The file, and two of them
+
+
+def test_what_was_written_reads_back_as_the_same_value_under_fixed_names(result):
+    values = to_dict(result)
+    assert from_dict(json.loads(json.dumps(values))) == result
+    assert {"settings", "environment", "samples", "rehearsals", "costs", "seconds", "partial", "schema"} < set(values)
+    assert set(values["costs"][0]) == {
+        "condition", "context_tokens", "k", "draft_seconds", "verify_seconds", "plain_seconds"
+    }  # fmt: skip
+
+
+def test_a_file_of_an_earlier_version_is_read_and_compared(result):
+    """It has estimates of acceptance, answers of two phases, and less about each answer."""
+    values = json.loads(json.dumps(to_dict(result)))
+    for at, sample in enumerate(values["samples"]):
+        for name in ("round_draft_seconds", "round_verify_seconds", "drafted_at", "accepted_at"):
+            del sample[name]
+        sample["phase"] = "learn" if at == 0 else sample["phase"]
+    values["rehearsals"] = [{"tokens": 9, "drafted": [4], "accepted": [1], "replayed": True}]
+    old = from_dict(values)
+    ((_, changes),) = compare(old, result).changes
+    assert {change.k for change in changes} >= {0, 2, "auto"} and any(change.ratio for change in changes)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"specdec": "trace"}, "not a specdec bench"), ({"schema": 9}, "schema 9"), ({"seconds": "long"}, "seconds: ")],
+)
+def test_another_object_is_refused_with_its_first_wrong_field(result, tmp_path, change, message):
+    path = tmp_path / "bench.json"
+    path.write_text(json.dumps(to_dict(result) | change))
+    with pytest.raises(UsageError, match=f"is no bench result: .*{message}"):
+        read_result(path)
 
 
 def test_every_setting_and_version_that_differs_is_named_with_both_values(result):
@@ -123,64 +246,14 @@ def test_every_setting_and_version_that_differs_is_named_with_both_values(result
     assert found["mlx-lm"] == ("0.32.2", "–") and "pair" not in found
 
 
-def test_the_variances_of_two_benches_add_up():
+def test_the_variances_of_two_benches_add_up_and_what_is_unknown_gives_no_ratio():
     """Each known within a factor of 1.1: together within 1.1 to the square root of 2."""
-    change = Change(2, row(Interval(100, 100 / 1.1, 110, 8)), row(Interval(120, 120 / 1.1, 132, 8)))
-    assert change.ratio.mean == pytest.approx(1.2) and change.ratio.prompts == 8
-    assert change.ratio.high / change.ratio.mean == pytest.approx(1.1 ** (2**0.5))
 
+    def row(rate):
+        return Row(2, True, None, rate)
 
-def test_an_unknown_rate_or_a_single_prompt_gives_no_ratio():
-    known = Interval(100, 90, 110, 8)
-    assert Change(2, row(known), row(None)).ratio is None
-    assert Change(2, row(known), row(replace(known, prompts=1))).ratio is None
-
-
-@pytest.fixture(scope="module")
-def few():
-    """Interrupted: no K has more than two prompts."""
-    return sample_result(cancel_after=20)
-
-
-@pytest.fixture(scope="module")
-def losing():
-    return sample_result("M1 Pro", kinds={"chat": 0.4, "prose": 0.3})
-
-
-def plain(table, width=100):
-    from rich.console import Console
-
-    console = Console(width=width)
-    with console.capture() as capture:
-        console.print(table)
-    return capture.get()
-
-
-def test_too_few_prompts_are_called_so_everywhere(few):
-    """The terminal called it predicted, the page "too few", and the plots drew it as measured."""
-    (report,) = reports(few)
-    row = next(row for row in report.rows if row.k == "auto")
-    assert (row.source, row.speedup.prompts) == ("too few", row.speedup.prompts)
-    assert cells(row)[3] == "too few"
-    line = next(line for line in plain(rows_table(report, 100)).splitlines() if line.startswith(" auto"))
-    assert re.match(r" auto +\?\d", line)
-    assert "? of fewer than 3 prompts" in legend(report)
-    assert '"source": "too few"' in json_text(few)
-    assert 'class="few"' in html_page(few)
-
-
-def test_the_best_k_of_a_kind_that_loses_is_0(losing):
-    """K 1 at 0.95 times plain decoding was called the best."""
-    (report,) = reports(losing)
-    assert report.recommendation.chosen == 0
-    lost = [row for row in report.kinds if row.k == 0]
-    assert lost and all((row.speedup.mean, row.advice) == (1.0, "decode plainly") for row in lost)
-    assert all(row.speedup.mean > 1 for row in report.kinds if row.k != 0)
-    assert "decode plainly" in plain(kinds_table(report.kinds, 80), 80)
-
-
-def test_every_interval_that_is_wider_than_its_figure_is_explained(few):
-    (report,) = reports(few)
-    shown = plain(rows_table(report, 100))
-    assert "±>" not in shown
-    assert ("±?" in shown) == ("±?" in legend(report))
+    known = Interval(100, 100 / 1.1, 110, 8)
+    found = Change(2, row(known), row(Interval(120, 120 / 1.1, 132, 8))).ratio
+    assert found.mean == pytest.approx(1.2) and found.prompts == 8
+    assert found.high / found.mean == pytest.approx(1.1 ** (2**0.5))
+    assert Change(2, row(known), row(None)).ratio is Change(2, row(known), row(replace(known, prompts=1))).ratio is None

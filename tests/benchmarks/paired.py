@@ -4,21 +4,11 @@ import math
 import os
 import platform
 import statistics
-import time
 from importlib.metadata import version
 from pathlib import Path
 
 from specdec_cli.engine import device
-
-
-def t_975(degrees):
-    """Two-sided 95 % quantile of Student's t, to 0.01 from 5 degrees on."""
-    return 1.96 + 2.37 / degrees + 2.8 / degrees**2
-
-
-def half_width(values):
-    """Half of the 95 % t-interval of a mean."""
-    return t_975(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+from specdec_cli.meter import t_interval
 
 
 class Ratio:
@@ -26,10 +16,10 @@ class Ratio:
 
     def __init__(self, above, below):
         logs = [math.log(a / b) for a, b in zip(above, below, strict=True)]
-        off = half_width(logs) if len(logs) > 1 else math.inf
+        mean, off = t_interval([logs])
         self.count = len(logs)
         self.median = math.exp(statistics.median(logs))
-        self.low, self.high = math.exp(statistics.mean(logs) - off), math.exp(statistics.mean(logs) + off)
+        self.low, self.high = math.exp(mean - off), math.exp(min(mean + off, 700.0))
 
     def __str__(self):
         return f"{self.median:.3f} [{self.low:.3f}, {self.high:.3f}]"
@@ -51,19 +41,6 @@ def interleaved(ways, units, report=lambda unit, way: None):
             found[name].append(ways[name](unit))
             report(unit, name)
     return found
-
-
-def timed(call, spend, clock=time.perf_counter):
-    """`call`, after each of whose ends `spend` gets the seconds that it took."""
-
-    def measured(*given):
-        began = clock()
-        try:
-            return call(*given)
-        finally:
-            spend(clock() - began)
-
-    return measured
 
 
 def environment():

@@ -197,61 +197,7 @@ def shuffled(network):
     return other
 
 
-def short(pair, args):
-    """Total time of short answers to a long prompt, from a cold start. The target reads it once, for all ways."""
-    prompt = [token for text in of_kind("code", 64, pair.tokenizer) for token in text][: args.long_prompt]
-    began = pair.clock()
-    pair.target.reuse(NOWHERE)
-    for _ in pair.target.prefill(prompt):
-        pass
-    reading = pair.clock() - began
-    print(f"a prompt of {len(prompt)} tokens, which the target reads in {reading:.1f} s")
-    for tokens in (16, 32, 64):
-        found = {0: [], "auto": []}
-        for turn in range(2 * args.prompts):
-            for k in sorted(found, key=str, reverse=turn % 2 == 1):
-                pair.forget()
-                pair.draft.reuse(NOWHERE)
-                pair.target.reuse(prompt)
-                rule = make_rule("block", Sampler(Sampling(), 0, prompt, pair.target.vocab_size))
-                drafter, length = pair.begin("model", k, rule, prompt, tokens, reading)
-                began = pair.clock()
-                for _ in decode(pair.target, drafter, rule, length, list(prompt), tokens, frozenset(), pair.clock):
-                    pass
-                found[k].append(reading + pair.clock() - began)
-        line(f"{tokens} new tokens, total time: plain ÷ auto", Ratio(found[0], found["auto"]), 1 / 1.03)
-
-
-def sampled(pair, args):
-    """Temperature 1: the default rule (block) and -k auto, against plain decoding and against mlx-lm's loop."""
-    pair.forget()
-    prompts = of_kind("code", 2 * args.prompts, pair.tokenizer)
-    ways = {k: pair.ours(k, temperature=1.0) for k in (0, 1, 2, 3, 4, 8, "auto")}
-    ways |= {"mlx-lm 4": pair.mlx_lm(4, 1.0), "mlx-lm plain": pair.plain(1.0)}
-    found = interleaved(ways, prompts)
-    best = min((0, 1, 2, 3, 4, 8), key=lambda k: sum(found[k]))
-    line("T = 1: auto ÷ plain (K = 0)", Ratio(found[0], found["auto"]), 1.25)
-    line("T = 1: auto ÷ mlx-lm's plain decoding", Ratio(found["mlx-lm plain"], found["auto"]))
-    line(f"T = 1: auto ÷ best fixed K ({best})", Ratio(found[best], found["auto"]), 0.97)
-    line("T = 1: mlx-lm's loop at K = 4 ÷ its plain decoding", Ratio(found["mlx-lm plain"], found["mlx-lm 4"]))
-
-
-def drafters(pair, args):
-    """Lookups, the model, and the better of both each round, by kind of text; only copies repeat themselves."""
-    pair.forget()
-    for kind in ("copy", *(kind for kind in KINDS if kind != "copy")):
-        prompts = of_kind(kind, args.prompts, pair.tokenizer)
-        ways = {name: pair.ours("auto", name) for name in ("ngram", "model", "auto")} | {"plain": pair.ours(0)}
-        found = interleaved(ways, prompts)
-        for name in ("ngram", "model", "auto"):
-            goal = 1.8 if (kind, name) == ("copy", "ngram") else None
-            line(f"{kind}: --drafter {name} ÷ plain", Ratio(found["plain"], found[name]), goal)
-        line(f"{kind}: --drafter auto ÷ model", Ratio(found["model"], found["auto"]), 1.0 if kind == "copy" else 0.98)
-
-
-PARTS = {
-    "fixed": fixed, "adaptive": adaptive, "hostile": hostile, "short": short, "sampled": sampled, "drafters": drafters,
-}  # fmt: skip
+PARTS = {"fixed": fixed, "adaptive": adaptive, "hostile": hostile}
 
 
 def main():
@@ -260,7 +206,6 @@ def main():
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--prompts", type=int, default=8, help="of each kind")
     parser.add_argument("--tokens", type=int, default=96)
-    parser.add_argument("--long-prompt", type=int, default=4096)
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()

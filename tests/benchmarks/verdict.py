@@ -3,11 +3,7 @@
 Each reply is decoded twice in one process, in turns of a few rounds: the ratio of their times is the paired
 truth, as far as so few tokens can tell it. The replies are those of one session, as a chat's are; with `--apart` each
 has its own, and knows what a file keeps of the others, as one-shots do. `--load N` starts N processes that compute for
-a second or two and rest for as long. The figure of before, from four plain steps at the reply's end, is shown beside
-it.
-
-`--control` decodes plainly on both sides: every ratio should be 1, and what they are instead is the truth's own noise,
-which no estimate can be better than.
+a second or two and rest for as long.
 """
 
 import argparse
@@ -24,7 +20,6 @@ from paired import environment
 from texts import of_kind
 
 from specdec_cli.engine import device
-from specdec_cli.engine.timing import plain_step_seconds
 from specdec_cli.events import Finish, RoundDone
 from specdec_cli.pairs.catalog import registry
 from specdec_cli.request import Request, parse_k
@@ -33,8 +28,6 @@ from specdec_cli.session.load import load
 NEVER = -1e9
 # Drafted rounds in a turn; plain decoding then catches up.
 TURN_ROUNDS = 4
-# What four drafted rounds of the demo pair emit.
-CONTROL_TURN_TOKENS = 8
 
 
 class StoppedClock:
@@ -115,29 +108,6 @@ def busy(seed):
         time.sleep(luck.expovariate(1 / 1.5))
 
 
-def measured(pair, prompt, args, session):
-    """(stats of a drafted reply, the paired truth, the figure of before)."""
-    found = Paired(pair, prompt, args.tokens, parse_k(args.k), args.drafter, session=session)
-    session, context = found.session, [*prompt, *found.emitted]
-    steps = plain_step_seconds(session.slot.target, session.rule(prompt, found.request), context, 4, found.clock)
-    before = statistics.fmean(steps) * (len(found.emitted) - 1) / found.stats["decode_seconds"]
-    return found.stats, found.truth, before
-
-
-def control(pair, prompt, args):
-    """The ratio of plain decoding to itself, in turns of as many tokens as drafting's."""
-    return Paired(pair, prompt, args.tokens, 0, "none", CONTROL_TURN_TOKENS).truth
-
-
-def report_control(found):
-    off = sorted(abs(math.log(ratio)) for ratio in found)
-    inner = math.expm1(off[math.ceil(0.9 * len(off)) - 1])
-    print("ratios of plain decoding to itself:", " ".join(f"{ratio:.2f}" for ratio in found))
-    print(
-        f"standard deviation (log) {statistics.pstdev(map(math.log, found)):.3f}; 90 % of them within {inner:.1%} of 1"
-    )
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--replies", type=int, default=20)
@@ -146,7 +116,6 @@ def main():
     parser.add_argument("--k", default="4")
     parser.add_argument("--drafter", default="model")
     parser.add_argument("--apart", action="store_true")
-    parser.add_argument("--control", action="store_true")
     args = parser.parse_args()
     pair = load(registry().find("demo"))
     sessions = "sessions apart" if args.apart else "one session"
@@ -158,10 +127,7 @@ def main():
     for worker in workers:
         worker.start()
     try:
-        if args.control:
-            report_control([control(pair, prompt, args) for prompt in prompts[: args.replies]])
-        else:
-            report(_each(pair, prompts[: args.replies], args))
+        report(_each(pair, prompts[: args.replies], args))
     finally:
         for worker in workers:
             worker.terminate()
@@ -171,13 +137,14 @@ def main():
 def _each(pair, prompts, args):
     session = None if args.apart else pair.session(pair.slot(), StoppedClock())
     for prompt in prompts:
-        yield measured(pair, prompt, args, session)
+        found = Paired(pair, prompt, args.tokens, parse_k(args.k), args.drafter, session=session)
+        yield found.stats, found.truth
 
 
 def report(found):
-    held, halves, off, before = [], [], [], []
-    for stats, truth, old in found:
-        before.append(math.log(old / truth))
+    held, halves, off, replies = [], [], [], 0
+    for stats, truth in found:
+        replies += 1
         if stats["estimated_speedup"] is None:
             print(f"truth {truth:.2f}, nothing shown")
             continue
@@ -186,15 +153,14 @@ def report(found):
         halves.append((high - low) / 2 / estimate)
         off.append(math.log(estimate / truth))
         share = stats["measuring_seconds"] / stats["decode_seconds"]
-        print(f"truth {truth:.2f}  {estimate:.2f} ({low:.2f}-{high:.2f}) {'' if held[-1] else 'MISSED'}", end="")
-        print(f"  before {old:.2f}, measuring {share:.1%}", flush=True)
+        missed = "" if held[-1] else "MISSED"
+        print(f"truth {truth:.2f}  {estimate:.2f} ({low:.2f}-{high:.2f}) {missed}  measuring {share:.1%}", flush=True)
     if len(held) < 2:
-        print(f"{len(held)} of {len(before)} replies had a figure: too few to say more")
+        print(f"{len(held)} of {replies} replies had a figure: too few to say more")
         return
     print(f"held the truth: {sum(held)} of {len(held)}, {statistics.fmean(held):.1%}")
     print(f"half-width: median {statistics.median(halves):.1%}, {min(halves):.1%} to {max(halves):.1%}")
     print(f"estimate / truth (log): mean {statistics.fmean(off):+.3f}, standard deviation {statistics.stdev(off):.3f}")
-    print(f"before / truth (log): mean {statistics.fmean(before):+.3f}, sd {statistics.stdev(before):.3f}")
 
 
 if __name__ == "__main__":

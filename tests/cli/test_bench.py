@@ -12,8 +12,11 @@ from contextlib import nullcontext
 import pytest
 
 from fakes.models import TINY, tiny_folder
-from specdec_cli.bench.report import Report
+from specdec_cli.bench.report import reports
 from specdec_cli.bench.result import from_dict, read_result
+from specdec_cli.cli.bench_options import CONTENDERS, BenchOptions, parse_lengths, parse_seconds
+from specdec_cli.errors import UsageError
+from specdec_cli.kinds import DRAFTERS
 from specdec_cli.pairs import registry as models_toml
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.registry import read_registry
@@ -35,19 +38,13 @@ def home(tmp_path):
 
 
 def start(home, *arguments):
-    environment = {
-        **os.environ,
-        "COLUMNS": "80",
-        "SPECDEC_MODELS": str(home / "models.toml"),
-        "XDG_CACHE_HOME": str(home),
-    }
+    own = {"COLUMNS": "80", "SPECDEC_MODELS": str(home / "models.toml"), "XDG_CACHE_HOME": str(home)}
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     command = [sys.executable, "-m", "specdec_cli", *map(str, arguments)]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, cwd=home, text=True
-    )
+    return subprocess.Popen(command, env=os.environ | own, cwd=home, **streams)
 
 
-def specdec(home, *arguments):
+def specdec_in(home, *arguments):
     process = start(home, *arguments)
     out, err = process.communicate(timeout=200)
     return process.returncode, out, err
@@ -61,94 +58,62 @@ def bench(home, *more):
 def test_from_the_bench_to_the_run_with_every_file_in_between(home):
     """One whole bench: table, files, models.toml; then `run` starts at what was written."""
     exports = [part for end in ("json", "html", "svg") for part in ("--export", f"bench.{end}")]
-    code, out, err = specdec(home, *bench(home, "--time-budget", "60s", "--write", *exports))
-    assert code == 0, err
+    (home / "prompts.txt").write_text(PROMPTS + "\n" + "x" * 300)
+    code, out, err = specdec_in(home, *bench(home, "--time-budget", "60s", "--write", *exports))
+    assert code == 0 and "1 of 7 prompts leave no room for 16 tokens: left out" in err, err
     lines = out.splitlines()
     assert lines[0].startswith("tiny · target + draft") and max(map(len, lines)) <= 80
     result = read_result(home / "bench.json")
-    report = Report(result, result.conditions[0])
+    (report,) = reports(result)
     assert not result.partial and result.seconds < 60
     assert report.recommendation.answer in ("use", "don't")
     k = report.recommendation.chosen
     assert lines[-1] == f"specdec run -p tiny{' --drafter model' * bool(k)} -k {k} 'your prompt'"
     assert f"tiny now starts at K {k}" in err
-
     assert all((home / f"bench.{end}").stat().st_size > 1000 for end in ("html", "svg"))
-
     text = (home / "models.toml").read_text()
     assert "# mine, do not touch" in text
     written = tomllib.loads(text)["pairs"]["tiny"]
     assert written["k"] == k and [one["chip"] for one in written["measured"]] == ["Apple M9", result.environment.chip]
-    assert read_registry(home / "models.toml", "yours").find("tiny").k == k
-
-    _, out, _ = specdec(home, "run", "-p", "tiny", "--raw", "-n", 8, "--json", "def f(")
+    _, out, _ = specdec_in(home, "run", "-p", "tiny", "--raw", "-n", 8, "--json", "def f(")
     assert json.loads(out.splitlines()[0])["k"] == k
-
-    code, out, _ = specdec(home, "bench", "--compare", "bench.json", "bench.json")
+    code, out, _ = specdec_in(home, "bench", "--compare", "bench.json", "bench.json")
     assert code == 0 and "draft, temperature 0" in out and "differs" not in out
 
 
 @pytest.mark.slow
-def test_ctrl_c_prints_and_saves_what_there_is(home):
-    process = start(home, *bench(home, "--time-budget", "5m", "--cooldown", "0.4s", "--export", "bench.json"))
-    seen = ""
-    while "measuring" not in seen:
-        line = process.stderr.readline()
-        assert line, seen
-        seen += line
-    time.sleep(3)  # an answer, on a busy machine too
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
-    assert process.returncode == 130 and "partial: interrupted" in out
-    result = read_result(home / "bench.json")
-    assert result.partial and result.samples
-    code, out, _ = specdec(home, "bench", "--compare", "bench.json", "bench.json")
-    assert code == 0 and "K" in out
-
-
-@pytest.mark.slow
-def test_a_killed_bench_leaves_a_readable_file_too(home):
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_bench_that_is_ended_saves_what_there_is(home, sent, code):
     process = start(home, *bench(home, "--time-budget", "5m", "--cooldown", "0.4s", "--export", "bench.json"))
     while "measuring" not in process.stderr.readline():
         assert process.poll() is None
-    time.sleep(3)
-    process.terminate()
-    process.communicate(timeout=60)
-    assert process.returncode == 128 + signal.SIGTERM
-    assert read_result(home / "bench.json").partial
+    time.sleep(3)  # an answer, on a busy machine too
+    process.send_signal(sent)
+    out, _ = process.communicate(timeout=60)
+    result = read_result(home / "bench.json")
+    assert process.returncode == code and result.partial and result.samples
+    assert ("partial: interrupted" in out) == (sent == signal.SIGINT)
 
 
 @pytest.mark.slow
 def test_several_drafts_drafters_and_temperatures_share_one_target(home):
     other = tiny_folder(home / "other", TINY, seed=9, endless=True)
-    code, out, err = specdec(
+    code, out, err = specdec_in(
         home, "bench", "--target", home / "target", "--draft", home / "draft", "--draft", other, "--drafter", "model",
         "--drafter", "ngram", "--temp", 0, "--temp", 1, "--raw", "--prompts", "prompts.txt", "-n", 12, "-k", "1-2,auto",
         "--time-budget", "60s", "--json", "-q",
     )  # fmt: skip
     assert (code, err) == (0, "")
     result = from_dict(json.loads(out))
-    assert [(c.contender.name, c.temperature) for c in result.conditions] == [
+    conditions = result.settings.conditions
+    assert [(c.contender.name, c.temperature) for c in conditions] == [
         ("draft", 0.0), ("other", 0.0), ("ngram", 0.0), ("draft", 1.0), ("other", 1.0), ("ngram", 1.0)
     ]  # fmt: skip
-    assert {s.arm.condition for s in result.samples if s.arm.k} == set(result.conditions)
+    assert {s.arm.condition for s in result.samples if s.arm.k} == set(conditions)
     good, bad = (
         sum(s.draft_n_accepted for s in result.samples if s.arm.contender.name == name) for name in ("draft", "other")
     )
     assert good > 2 * bad
-
-
-@pytest.mark.slow
-def test_prompts_that_leave_no_room_are_left_out_and_said(home):
-    (home / "prompts.txt").write_text(PROMPTS + "\n" + "x" * 300)
-    code, _, err = specdec(home, *bench(home, "--time-budget", "4s"))
-    assert code == 0 and "1 of 7 prompts leave no room for 16 tokens: left out" in err
-    (home / "prompts.txt").write_text("x" * 300)
-    code, _, err = specdec(home, *bench(home, "--time-budget", "4s"))
-    assert code == 5 and "the only prompt leaves no room" in err
-
-
-# Files
 
 
 def test_a_packaged_pair_is_copied_whole_when_its_k_is_written(tmp_path):
@@ -158,13 +123,7 @@ def test_a_packaged_pair_is_copied_whole_when_its_k_is_written(tmp_path):
     for k, chip in ((3, "one"), (5, "two"), (6, "one")):
         models_toml.record_measured(path, pair, k, {"chip": chip, "k": k, "speedup": 1.5, "low": None})
     found = read_registry(path, "yours").find("demo")
-    assert (found.target, found.draft, found.k, found.note, found.target_bytes) == (
-        pair.target,
-        pair.draft,
-        6,
-        "a toy",
-        7,
-    )
+    assert (found.target, found.draft, found.k, found.note) == (pair.target, pair.draft, 6, "a toy")
     measured = tomllib.loads(path.read_text())["pairs"]["demo"]["measured"]
     assert measured == [{"chip": "two", "k": 5, "speedup": 1.5}, {"chip": "one", "k": 6, "speedup": 1.5}]
 
@@ -172,7 +131,7 @@ def test_a_packaged_pair_is_copied_whole_when_its_k_is_written(tmp_path):
 def test_a_bench_keeps_the_machine_awake_while_it_loads_and_measures(specdec, monkeypatch):
     seen = []
 
-    def load_machine(job, cancelled, tell):
+    def load_machine(request, cancelled, tell):
         seen.append("loads")
         raise KeyboardInterrupt
 
@@ -180,3 +139,65 @@ def test_a_bench_keeps_the_machine_awake_while_it_loads_and_measures(specdec, mo
     monkeypatch.setattr("specdec_cli.bench.live.load_machine", load_machine)
     assert specdec("bench", "-q")[0] == 130
     assert seen == ["awake", "loads"]
+
+
+# Options
+
+
+@pytest.mark.parametrize(
+    ("text", "ks"),
+    [("0-8,auto", (*range(9), "auto")), ("auto", ("auto",)), ("1-3,2,8", (1, 2, 3, 8)), (" 2 , 4 - 5 ", (2, 4, 5))],
+)
+def test_lists_and_ranges(text, ks):
+    assert parse_lengths(text) == ks
+
+
+def test_seconds_minutes_and_hours():
+    assert [parse_seconds("--x", text) for text in ("90", "90s", "2m", "1.5m", "1h")] == [90, 90, 120, 90, 3600]
+    with pytest.raises(UsageError, match="--time-budget soon is not a time"):
+        parse_seconds("--time-budget", "soon")
+
+
+REFUSED = [
+    (("-k", "0"), "-k 0 drafts nothing"),
+    (("-k", "1,x"), "-k 1,x: x is neither a number, a range nor auto"),
+    (("-k", "1,,2"), "-k 1,,2: nothing is neither"),
+    (("-k", "0-17"), "-k 0-17: 0-17 is outside 0 to 16"),
+    (("-k", "5-2"), "-k 5-2: 5-2 runs backwards"),
+    (("-n", "7"), "-n 7 is below 8"),
+    (("--kinds", "cod"), "--kinds cod is none of code, chat"),
+    (("--kinds", "code", "--prompts", "prompts.txt"), "both choose the prompts"),
+    (("--time-budget", "soon"), "--time-budget soon is not a time"),
+    (("--cooldown", "soon"), "--cooldown soon is not a time"),
+    (("--export", "bench.xls"), "--export bench.xls ends in .xls"),
+    (("--export", "nowhere/bench.json"), "there is no such folder"),
+    (("--drafter", "magic"), "--drafter magic is none of model, ngram, auto"),
+    (("--rule", "blok"), "--rule blok is none of auto"),
+    (("--temp", "-1"), "--temp -1.0 is outside 0 to 100"),
+    (("--write", "--temp", "0", "--temp", "1"), "--write keeps one K"),
+    (("--write", "--drafter", "ngram", "--drafter", "model"), "--write keeps one K"),
+    (("--write", "--draft", "x/y"), "--write needs a pair by name"),
+    (("--compare", "prompts.txt", "prompts.txt"), "prompts.txt is no bench result"),
+    (("--compare", "none.json", "none.json"), "none.json cannot be read: No such file"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED, ids=[" ".join(case[0]) for case in REFUSED])
+def test_a_bad_option_is_refused_before_anything_is_loaded(specdec, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "prompts.txt").write_text("def f(\n")
+    monkeypatch.setattr("specdec_cli.bench.live.load_machine", None)
+    code, said, _ = specdec.refused("bench", "-p", "demo", *arguments)
+    assert code == 2 and message in said
+
+
+def test_a_drafter_that_needs_a_draft_is_refused_where_the_pair_has_none(specdec, tiny_pair):
+    code, message, hint = specdec.refused("bench", "--target", tiny_pair[0], "--drafter", "model")
+    assert (code, hint) == (2, "name one: --draft ID")
+    assert message == f"--drafter model, and {tiny_pair[0].name} has no draft"
+    assert set(DRAFTERS) - set(CONTENDERS) == {"none"}
+
+
+def test_the_defaults_are_those_of_the_contract():
+    defaults = BenchOptions()
+    assert (defaults.k, defaults.time_budget, defaults.seed, defaults.rule) == ("0-8,auto", "2m", 0, "auto")

@@ -12,10 +12,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from fakes.models import TINY, tiny_folder
-from specdec_cli.cli.race import require_lossless
 from specdec_cli.engine.sampling.acceptance import Greedy, Verdict
-from specdec_cli.errors import SpecdecError
-from specdec_cli.race.events import RaceFinish
 
 
 @pytest.fixture
@@ -38,14 +35,6 @@ def test_json_holds_both_lanes(specdec, arguments):
     assert {value.get("lane") for value in values} == {None, "plain", "drafted"}
     assert {value["rule"] for value in values if value["event"] == "start"} == {"coupled"}
     assert values[-1]["same_text"]
-
-
-def test_both_lanes_stop_where_the_answer_repeats_itself(specdec, arguments):
-    """One token has all the mass: its bias makes the answer that token again and again."""
-    options = "--logit-bias", "65=1000", "--stop-repetition", "8", "--json"
-    values = [json.loads(line) for line in specdec(*arguments, *options)[1].splitlines()]
-    ends = [value["reason"] for value in values if value["event"] == "finish"]
-    assert ends == ["repetition", "repetition"]
 
 
 def test_the_files_are_a_picture_and_a_page(specdec, arguments, tmp_path):
@@ -79,14 +68,6 @@ def test_texts_that_differ_by_more_than_rounding_exit_1(specdec, arguments, monk
     code, out, err = specdec(*arguments, "-q")
     assert code == 1 and "more than a near-tie: token" in out
     assert "the lanes' texts differ by more than rounding" in err
-
-
-def test_the_same_text_needs_no_error():
-    require_lossless(RaceFinish("done", (1, 1), (1, 1), None))
-    with pytest.raises(SpecdecError):
-        from specdec_cli.audit.divergence import Divergence
-
-        require_lossless(RaceFinish("done", (1, 1), (1, 1), None, Divergence(0, None, None, 9.0, 0.1)))
 
 
 @pytest.mark.slow

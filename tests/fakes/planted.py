@@ -116,27 +116,6 @@ def in_kernels(session: Session) -> None:
             hook(module, halves)
 
 
-def after_rollbacks(session: Session, size: float, monkeypatch) -> None:
-    """The pass after a rollback lowers each row's best logit by `size`."""
-    rollback, dirty = Caches.rollback, []
-
-    def leaving(caches, length):
-        before = caches.length
-        reached = rollback(caches, length)
-        if reached < before and caches.layers:
-            dirty.append(caches)
-        return reached
-
-    def planted(module, original, args, kwargs):
-        logits = original(module, *args, **kwargs)
-        wrong = any(caches.layers is kwargs.get("cache") for caches in dirty)
-        dirty.clear()
-        return lowered(logits, size) if wrong else logits
-
-    monkeypatch.setattr(Caches, "rollback", leaving)
-    hook(session.slot.target.network.module, planted)
-
-
 def zeroed_keys(monkeypatch) -> None:
     """Every second rollback leaves the last key that it keeps at zero, in every layer that has keys."""
     rollback, rollbacks = Caches.rollback, count()

@@ -7,7 +7,17 @@ from dataclasses import replace
 
 from fakes.ui_script import PREFILL, START, drafted
 from specdec_cli.events import Event, Finish
-from specdec_cli.race.events import DRAFTED, PLAIN, LaneStep, RaceEvent, RaceFinish, RaceStart, RaceState, measure_ratio
+from specdec_cli.race.events import (
+    DRAFTED,
+    PLAIN,
+    LaneName,
+    LaneStep,
+    RaceEvent,
+    RaceFinish,
+    RaceStart,
+    RaceState,
+    measure_ratio,
+)
 from specdec_cli.stats import Stats
 
 
@@ -48,35 +58,30 @@ class FakeReply:
 RAW = RaceStart("demo", "def", True, "Fake M9", 0.1)
 
 
+def lane_steps(name: LaneName, rounds: Sequence[Sequence[str]], seconds: float = 0.02) -> list[LaneStep]:
+    """A lane whose rounds accept all of their pieces but the last, which is the target's own."""
+    start = replace(START, max_tokens=sum(map(len, rounds)))
+    start = start if name == DRAFTED else replace(start, k=0, drafter="none", draft=None)
+    steps = [LaneStep(name, start, 0.0), LaneStep(name, PREFILL, 0.0)]
+    for place, (*guessed, own) in enumerate(rounds):
+        done = drafted(place, guessed, len(guessed), own)
+        steps.append(LaneStep(name, done, (place + 1) * seconds, place + 1 == len(rounds)))
+    finish = Finish("length", "".join(piece for pieces in rounds for piece in pieces), (), "", Stats().to_dict())
+    return [*steps, LaneStep(name, finish, len(rounds) * seconds, True)]
+
+
 def scripted(
     pieces: Sequence[str] = (" a", " b", " c", "\n"),
     rounds: int = 8,
-    plain_seconds: float = 0.02,
     drafted_seconds: float = 0.04,
     start: RaceStart = RAW,
-    reason: str = "length",
 ) -> list[RaceEvent]:
-    """A race in which every drafted round accepts all of `pieces` but the last, which is the target's own."""
-    *guessed, own = pieces
-    tokens = rounds * len(pieces)
-    text = "".join(pieces) * rounds
-    finish = Finish(reason, text, (), "", Stats().to_dict())
-    begun = replace(START, max_tokens=tokens)
-    lanes = {
-        PLAIN: [replace(begun, k=0, drafter="none", draft=None), PREFILL],
-        DRAFTED: [begun, PREFILL],
-    }
-    lanes[PLAIN] += [drafted(place, [], 0, pieces[place % len(pieces)]) for place in range(tokens)]
-    lanes[DRAFTED] += [drafted(place, list(guessed), len(guessed), own) for place in range(rounds)]
-    found: list[RaceEvent] = [start]
-    for name, seconds in ((PLAIN, plain_seconds), (DRAFTED, drafted_seconds)):
-        done = len(lanes[name]) - 1
-        found += [
-            LaneStep(name, event, max(place - 1, 0) * seconds, place == done) for place, event in enumerate(lanes[name])
-        ]
-        found.append(LaneStep(name, finish, (done - 1) * seconds, True))
+    """A race in which every drafted round accepts all of `pieces` but the last; a plain one takes 20 ms."""
+    found: list[RaceEvent] = [start, *lane_steps(PLAIN, [[piece] for piece in pieces] * rounds)]
+    found += lane_steps(DRAFTED, [pieces] * rounds, drafted_seconds)
     state = RaceState()
     for event in found:
-        state = state.apply(event)
-    ratio = measure_ratio(state.plain.marks, state.drafted.marks, tokens)
-    return [*found, RaceFinish("done", (tokens, tokens), (tokens, rounds), ratio)]
+        state.apply(event)
+    plain, fast = state.lanes.values()
+    ratio = measure_ratio(plain.marks, fast.marks, plain.tokens)
+    return [*found, RaceFinish("done", (plain.tokens, fast.tokens), (len(plain.rounds), rounds), ratio)]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.racing import Clock, FakeReply
-from specdec_cli.events import Finish, RoundDone
+from specdec_cli.events import RoundDone
 from specdec_cli.race.events import DRAFTED, PLAIN
 from specdec_cli.race.race import Lane, turns
 from specdec_cli.session.meter import Stopwatch
@@ -51,15 +51,6 @@ def test_work_that_a_lane_left_on_the_device_is_billed_to_this_lane():
     assert [lane.seconds for lane in both] == [pytest.approx(4 * 0.1 + 3 * 0.03)] * 2
 
 
-def test_the_prompt_and_what_follows_the_last_round_are_not_billed():
-    both, _ = lanes([0.1], [0.2])
-    steps = [step for turn in turns(both, 0.1) for step in turn]
-    assert [step.lane_seconds for step in steps if isinstance(step.event, Finish)] == [
-        pytest.approx(0.1),
-        pytest.approx(0.2),
-    ]
-
-
 def test_no_lane_is_asked_for_its_end_while_the_other_still_decodes():
     """The end of a reply empties mlx's cache of buffers: the slower lane paid for it with its remaining rounds."""
     both, replies = lanes([0.1] * 20, [0.1] * 3)
@@ -73,15 +64,3 @@ def test_a_turn_ends_with_the_round_that_fills_it():
     both, _ = lanes([0.04] * 9, [0.04] * 9)
     lengths = [sum(isinstance(step.event, RoundDone) for step in steps) for steps in turns(both, 0.1)]
     assert lengths == [0, 0, 3, 3, 3, 3, 3, 3, 0, 0]
-
-
-def test_each_lane_reads_a_clock_that_stands_still_meanwhile():
-    clock = Clock()
-    watch = Stopwatch(clock)
-    with watch:
-        clock.now += 2.0
-    clock.now += 5.0
-    with watch:
-        clock.now += 1.0
-        assert watch() == 3.0
-    assert watch() == 3.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from itertools import pairwise
 
 import pytest
 
@@ -12,62 +11,42 @@ from fakes.racing import scripted
 from specdec_cli.race.events import DRAFTED, PLAIN, LaneStep, RaceState, measure_ratio, seconds_at
 
 
-def states(events):
-    state = RaceState()
-    for event in events:
-        state = state.apply(event)
-        yield state
-
-
 def in_turns(events):
-    """The same race as it is really run: the lane with less behind it next."""
-    start, *rest = events
-    lanes = {
-        name: [event for event in rest if isinstance(event, LaneStep) and event.lane == name]
-        for name in (PLAIN, DRAFTED)
-    }
-    yield start
-    spent = {PLAIN: 0.0, DRAFTED: 0.0}
+    """The states of the same race as it is really run: the lane with less behind it next."""
+    _, *rest = events
+    lanes = {name: [e for e in rest if isinstance(e, LaneStep) and e.lane == name] for name in (PLAIN, DRAFTED)}
+    state, spent = RaceState(), {PLAIN: 0.0, DRAFTED: 0.0}
     while any(lanes.values()):
         name = min((name for name in lanes if lanes[name]), key=spent.get)
         event = lanes[name].pop(0)
         spent[name] = event.lane_seconds
-        yield event
-    yield rest[-1]
+        state.apply(event)
+        yield state
 
 
-def test_no_lane_is_shown_further_than_its_own_time_allows():
-    for state in states(in_turns(scripted())):
-        for lane in (state.plain, state.drafted):
-            reached = [seconds for seconds in lane.seconds if seconds <= state.shown_seconds]
-            assert lane.rounds_by(state.shown_seconds) == len(reached)
-
-
-def test_the_time_that_is_shown_never_goes_back():
-    shown = [state.shown_seconds for state in states(in_turns(scripted()))]
-    assert all(before <= after for before, after in pairwise(shown))
+def test_what_is_shown_never_goes_back_nor_further_than_a_lanes_own_time():
+    before = 0.0
+    for state in in_turns(scripted()):
+        assert before <= state.shown_seconds
+        before = state.shown_seconds
+        for lane in state.lanes.values():
+            reached = [tokens for seconds, tokens in lane.marks if seconds <= state.shown_seconds]
+            assert lane.by(state.shown_seconds) == (max(reached, default=0), len(reached))
+        if state.first == DRAFTED:  # nobody is first before the picture has reached an end
+            assert state.shown_seconds >= state.lanes[DRAFTED].seconds
 
 
 def test_the_lead_is_the_ratio_for_the_tokens_that_both_have():
-    leads = [state.lead for state in states(in_turns(scripted())) if state.lead]
+    leads = [state.lead for state in in_turns(scripted()) if state.lead]
     assert min(leads) > 1.5 and abs(leads[-1] - 2.0) < 0.01
 
 
-def test_the_photo_finish_keeps_how_far_the_other_lane_was():
+def test_who_has_less_compute_time_behind_it_is_first():
     """32 tokens: 8 drafted rounds of 40 ms are done at 0.32 s, when plain decoding has written 16."""
-    *_, state = states(in_turns(scripted()))
-    assert state.first == DRAFTED and state.photo_finish == (PLAIN, 16)
-
-
-def test_a_slower_draft_loses_the_photo_finish():
-    *_, state = states(in_turns(scripted(drafted_seconds=0.2)))
-    assert state.first == PLAIN and state.photo_finish == (DRAFTED, 12)
-
-
-def test_nobody_is_first_before_the_picture_has_reached_an_end():
-    for state in states(in_turns(scripted())):
-        if state.first == DRAFTED:
-            assert state.shown_seconds >= state.drafted.last_seconds
+    *_, state = in_turns(scripted())
+    assert state.first == DRAFTED and state.lanes[PLAIN].by(state.lanes[DRAFTED].seconds) == (16, 16)
+    *_, state = in_turns(scripted(drafted_seconds=0.2))
+    assert state.first == PLAIN and state.lanes[DRAFTED].by(state.lanes[PLAIN].seconds) == (12, 3)
 
 
 STEPS = [(0.01 * place, place) for place in range(1, 101)]

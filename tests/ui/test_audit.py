@@ -30,7 +30,7 @@ def test_each_result_is_named_with_its_place_gap_and_both_tokens(monkeypatch):
     assert rows[1] == "same    coupled     20/40      30  identical"
     assert "near-tie at token 3, gap 0.25 ≤ 0.5" in rows[2] and "plain a (1), specdec ↵ (2)" in rows[3]
     assert "DIVERGED at token 1, gap 7 > 0.5" in rows[4] and "specdec nothing" in rows[5]
-    assert rows[12].startswith("not lossless here: 1 of 3 answers diverge")
+    assert rows[12].startswith("not lossless here: 1 of 3 answers are identical, 1 up to a near-tie; 1 of 3")
 
 
 def test_rounding_has_a_table_of_its_own_and_a_fault_a_name_and_a_sentence(monkeypatch):
@@ -45,7 +45,7 @@ def test_rounding_has_a_table_of_its_own_and_a_fault_a_name_and_a_sentence(monke
     wrong = drawn(monkeypatch, finding("same", None), change=-0.5, given=None)
     assert wrong[5] == "specdec against mlx-lm, 5 rows       400      0.5   0.5  FAULT"
     assert wrong[7].startswith("passes of 5 rows, without a rollback: a lead changes by 0.5 (code, token 1, row")
-    assert wrong[11].startswith("not lossless here: passes of 5 rows")
+    assert wrong[11].startswith("not lossless here: 1 of 1 answers are identical; this is more than rounding")
     assert max(map(len, rows + wrong)) <= 80
 
 

@@ -15,7 +15,7 @@ from specdec_cli.events import Finish
 from specdec_cli.race.events import RaceStart
 from specdec_cli.trace import Reply, Trace
 from specdec_cli.ui.export import MEANINGS, answer, trace_picture
-from specdec_cli.ui.race.display import race_picture
+from specdec_cli.ui.race import race_picture
 
 HOSTILE = "</pre><script>alert(1)</script>&amp;\x1b]0;owned\x07\x00\u202e\ufffe]]>[link=x]{0}"
 SCRIPT = Reply(START, PREFILL, ROUNDS, finish())
@@ -77,7 +77,6 @@ def test_a_picture_holds_the_reply_its_panel_and_what_the_marks_mean():
     text = text.replace("\xa0", " ")
     assert text.count("org/Target-1B with org/Draft") == 2 and text.count("╭─") == 2
     assert all(meaning in text for meaning in MEANINGS.values())
-    assert "model" in text.splitlines()[-1] and "accepted" in text.splitlines()[-1]
 
 
 def test_without_the_tokens_that_were_not_said_the_text_is_the_reply():
@@ -89,7 +88,7 @@ def test_without_the_tokens_that_were_not_said_the_text_is_the_reply():
     assert "with✗日本·␛[2J➜\topen" in text.plain
 
 
-def test_of_plain_decoding_nothing_is_coloured_and_of_a_shape_who_drafted_is_named():
+def test_of_plain_decoding_nothing_is_coloured_and_a_shape_is_named():
     rounds = (drafted(0, [], 0, "a"), drafted(1, [], 0, "b"))
     plain = Reply(replace(START, drafter="none", k=0), PREFILL, rounds, Finish("stop", "ab", (), "", finish().stats))
     assert not any(str(span.style) for span in answer(plain).spans)
@@ -102,9 +101,6 @@ def test_of_plain_decoding_nothing_is_coloured_and_of_a_shape_who_drafted_is_nam
     end = Finish("stop", '{"name": 1}', (), "", folded(rounds, start).stats.to_dict(), complete=True)
     page = re.sub("<[^>]*>", "", unescape(trace_picture(Trace((Reply(start, PREFILL, rounds, end),)), ".html")))
     assert "held to a schema, which drafts what it forces" in page
-    assert re.search(r"grammar +drafted: .*2 of 2 tokens accepted", page) and re.search(
-        r"ngram +drafted: .*1 of 1", page
-    )
 
 
 def test_a_race_s_picture_holds_both_texts_whole_and_the_verdict():

@@ -1,1 +1,0 @@
-"""How a race looks: on a terminal, in a pipe, as a picture and as a page."""
