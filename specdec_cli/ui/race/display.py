@@ -26,7 +26,7 @@ from specdec_cli.race.events import (
     race_dict,
 )
 from specdec_cli.ui.export import picture
-from specdec_cli.ui.panel.region import LiveRegion, folds_rows
+from specdec_cli.ui.panel.region import LiveRegion
 from specdec_cli.ui.plain import AnswerWriter
 from specdec_cli.ui.race.frame import (
     NAMES,
@@ -136,7 +136,7 @@ class LiveRace:
     ) -> None:
         self._out, self._clock = out, clock
         self._size = size or (lambda: terminal_size(err))
-        self._region = LiveRegion(make_console(err, plain=False), err, self._size, folds_rows())
+        self._region = LiveRegion(make_console(err, plain=False), err, self._size)
         self._view = RaceView()
         self._drawn_at: float | None = None
         self._ended = False

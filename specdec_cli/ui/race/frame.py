@@ -30,8 +30,7 @@ from specdec_cli.race.events import (
     RaceState,
 )
 from specdec_cli.ui.panel.answer import GUESSED, OWN, folds
-from specdec_cli.ui.panel.box import boxed, edge
-from specdec_cli.ui.panel.rounds import shortened, spread
+from specdec_cli.ui.panel.rounds import boxed, edge, shortened, spread
 from specdec_cli.ui.summary import SEPARATOR, verdict_style
 from specdec_cli.ui.terminal import MUTED, TerminalFilter, safe, visible
 

@@ -6,7 +6,6 @@ marks only, no word of a prompt or an answer; marks differ in shape, too.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import deque
@@ -22,11 +21,10 @@ from specdec_cli.serve.status import ConversationStatus, JobStatus, SchedulerSta
 from specdec_cli.stats import ratio
 from specdec_cli.ui.panel import gauges
 from specdec_cli.ui.panel.answer import GUESSED
-from specdec_cli.ui.panel.box import boxed, edge
-from specdec_cli.ui.panel.region import LiveRegion, folds_rows
-from specdec_cli.ui.panel.rounds import STYLES, shortened, spread, strip
+from specdec_cli.ui.panel.region import LiveRegion
+from specdec_cli.ui.panel.rounds import STYLES, boxed, edge, shortened, spread, strip
 from specdec_cli.ui.summary import SEPARATOR
-from specdec_cli.ui.suspension import Suspension, in_background
+from specdec_cli.ui.suspension import Suspension, may_draw
 from specdec_cli.ui.terminal import make_console, safe, terminal_size
 
 REFRESH_SECONDS: Final = 0.25
@@ -64,7 +62,7 @@ class ServerPanel:
         self._name, self._url, self._watched = name, url, watched
         self._size = size or (lambda: terminal_size(err))
         self._console = make_console(err, plain=False)
-        self._region = LiveRegion(self._console, err, self._size, folds_rows(), keeps_erased="TMUX" in os.environ)
+        self._region = LiveRegion(self._console, err, self._size)
         self._lines: deque[str] = deque()
         self._drawn: tuple[list[Text], tuple[int, int]] | None = None
         self._clock, self._least, self._needed_at = clock, 0, 0.0
@@ -102,7 +100,7 @@ class ServerPanel:
 
     def draw(self) -> None:
         """One frame, if anything changed since the last one."""
-        if self._left and not in_background():  # the process is about to stop: the terminal is the shell's
+        if may_draw() and self._left:  # the process is about to stop: the terminal is the shell's
             return
         status, size, now = self._watched.status(), self._size(), self._clock()
         rows = frame_rows(status, self._name, self._url, *size)
