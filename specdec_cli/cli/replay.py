@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from specdec_cli.cli.command import ignore_broken_pipe
 from specdec_cli.cli.export import write_export
-from specdec_cli.cli.options import FULL, SMALL, ColourAnswer, Panel, PanelSize, Plain, Quiet
+from specdec_cli.cli.options import FULL, ColourAnswer, Panel, PanelSize, Plain, Quiet
 from specdec_cli.errors import UsageError
 from specdec_cli.pairs.pair import DEMO
 
 if TYPE_CHECKING:
     from specdec_cli.trace import Trace
+    from specdec_cli.ui.display import Look
     from specdec_cli.ui.replay import Pause
 
 app = typer.Typer()
@@ -43,7 +43,6 @@ Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the colou
 
 
 @app.command(short_help="Play a trace again, or export it as a picture or a page.", epilog=EXAMPLES)
-@ignore_broken_pipe
 def replay(
     file: File,
     speed: Speed = None,
@@ -66,8 +65,10 @@ def replay(
         raise UsageError("--step reads keys, and stdin is no terminal", "--speed X needs no keys")
     trace = read_trace(file)
     if svg is None and html is None:
-        looks = {"small_panel": panel_size == SMALL, "colour_answer": colour_answer}
-        finished = _play(trace, speed, step, panel, quiet, plain, **looks)
+        from specdec_cli.ui.display import Look
+
+        look = Look(panel=panel, panel_size=panel_size, colour_answer=colour_answer, quiet=quiet, plain=plain)
+        finished = _play(trace, speed, step, look)
     else:
         _export(trace, svg, html, quiet, plain)
         finished = True
@@ -77,10 +78,8 @@ def replay(
         raise typer.Exit(130)
 
 
-def _play(
-    trace: Trace, speed: float | None, step: bool, panel: bool | None, quiet: bool, plain: bool, **looks: bool
-) -> bool:
-    """Whether it came to its end. `looks` are those of the display."""
+def _play(trace: Trace, speed: float | None, step: bool, look: Look) -> bool:
+    """Whether it came to its end."""
     from specdec_cli.events import Failure
     from specdec_cli.session.signals import Interrupt
     from specdec_cli.ui.display import open_display, print_error, print_notice
@@ -88,28 +87,17 @@ def _play(
 
     name = DEMO if trace.replies[0].start.target == f"specdec:{DEMO}/target" else ""
     with ExitStack() as stack:
-        screen = open_display(
-            sys.stdout,
-            sys.stderr,
-            name=name,
-            json=False,
-            panel=panel,
-            quiet=quiet,
-            plain=plain,
-            trace=None,
-            stepped=step,
-            **looks,
-        )
+        screen = open_display(sys.stdout, sys.stderr, look, name, stepped=step)
         interrupt = stack.enter_context(Interrupt())
-        if step and not quiet:
-            print_notice(sys.stderr, "Enter or space: next round   b: back   r: run on   q: end", plain)
+        if step and not look.quiet:
+            print_notice(sys.stderr, "Enter or space: next round   b: back   r: run on   q: end", look.plain)
         pause = _pause(speed, step, interrupt.requested, stack)
         display = stack.enter_context(screen)
         for reply in trace.replies:
             if not play(reply.events(), display, pause):
                 return not interrupt.requested()
             if isinstance(reply.end, Failure):
-                print_error(sys.stderr, reply.end, plain)
+                print_error(sys.stderr, reply.end, look.plain)
     return True
 
 

@@ -116,7 +116,7 @@ def panel(session, args):
         def timed(prompt):
             session.slot.forget()
             out, err = Screen(), Screen()
-            display = PanelDisplay(out, err, quiet=True, name="benchmark", size=lambda: (100, 40)) if shown else None
+            display = PanelDisplay(out, err, name="benchmark", closing=lambda *_: []) if shown else None
             for event in session.reply(prompt, Request(args.tokens, k=k), raw=True):
                 if display:
                     display.handle(event)

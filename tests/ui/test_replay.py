@@ -127,7 +127,7 @@ def test_a_replay_shows_the_same_screen_as_the_run():
 
 def test_a_replay_without_panel_writes_the_answer():
     out, err = io.StringIO(), io.StringIO()
-    play(script(), PlainDisplay(out, err, quiet=True), lambda event: True)
+    play(script(), PlainDisplay(out, err, closing=None), lambda event: True)
     assert out.getvalue() == ANSWER + "\n"
 
 
