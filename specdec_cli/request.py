@@ -184,29 +184,6 @@ def effective(config: Mapping[str, Any], given: Mapping[str, float | None]) -> d
     return off_values | defaults(config) | {name: value for name, value in given.items() if value is not None}
 
 
-def sampling_flags(
-    temp: float | None,
-    top_p: float | None,
-    top_k: float | None,
-    min_p: float | None,
-    repetition_penalty: float | None,
-    presence_penalty: float | None,
-    frequency_penalty: float | None,
-) -> dict[str, float | None]:
-    """The command line's sampling flags by the names of BOUNDS. Raises: UsageError for a value out of bounds."""
-    given = {
-        "temperature": temp,
-        "top_p": top_p,
-        "top_k": top_k,
-        "min_p": min_p,
-        "repetition_penalty": repetition_penalty,
-        "presence_penalty": presence_penalty,
-        "frequency_penalty": frequency_penalty,
-    }
-    effective({}, given)
-    return given
-
-
 def off(name: str) -> float:
     """The value that turns it off."""
     return BOUNDS[name][2]

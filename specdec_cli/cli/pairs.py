@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from specdec_cli.cli.command import Yes, ask, grouped, ignore_broken_pipe, require_answer
+from specdec_cli.cli.command import Yes, ask, grouped, require_answer
 from specdec_cli.cli.load import draft_name, resolve_named
 from specdec_cli.cli.options import DraftLength, Force, KvBits, MaxContext, Offline, PairOptions, pair_names
 from specdec_cli.errors import NotAvailable, UsageError
@@ -33,7 +33,6 @@ PairName = Annotated[str, typer.Argument(metavar="NAME", help="A pair from model
 
 
 @pairs_app.callback()
-@ignore_broken_pipe
 def pairs(
     context: typer.Context,
     json: Annotated[bool, typer.Option("--json", help="One JSON array on stdout.")] = False,
@@ -91,7 +90,6 @@ def pair_rows(known: Registry) -> list[PairRow]:
 
 @pairs_app.command("add")
 @grouped
-@ignore_broken_pipe
 def add(
     *,
     name: Annotated[str, typer.Argument(help="A name for the pair.")],
@@ -142,7 +140,6 @@ def _named_pair(name: str, models: PairOptions, k: str | None) -> Pair:
 
 
 @pairs_app.command("use")
-@ignore_broken_pipe
 def use(
     name: PairName,
     yes: Yes = False,
@@ -185,7 +182,6 @@ def _bring(pair: Pair, yes: bool) -> None:
 
 
 @pairs_app.command("remove")
-@ignore_broken_pipe
 def remove(name: PairName, yes: Yes = False) -> None:
     """Take a pair out of your models.toml; a packaged pair of that name comes back. No model is deleted."""
     from specdec_cli.pairs import registry as models_toml
@@ -214,7 +210,6 @@ def remove(name: PairName, yes: Yes = False) -> None:
 
 
 @pairs_app.command("path")
-@ignore_broken_pipe
 def path() -> None:
     """Where your models.toml is, or would be."""
     from specdec_cli.pairs.registry import user_file
@@ -234,7 +229,6 @@ Name = Annotated[
 
 @app.command(short_help="Verdict on a pair from a few hundred kB, before any weight.")
 @grouped
-@ignore_broken_pipe
 def check(
     *,
     name: Name = None,
@@ -270,7 +264,6 @@ def check(
 
 @app.command(short_help="Download a pair, checking it first.")
 @grouped
-@ignore_broken_pipe
 def pull(
     *,
     name: Name = None,
@@ -308,7 +301,6 @@ def pull(
 
 
 @app.command(short_help="Remove a downloaded pair; says what was freed.")
-@ignore_broken_pipe
 def rm(
     name: Annotated[str, typer.Argument(help="A pair, or a model's Hub id.", autocompletion=pair_names)],
     yes: Yes = False,

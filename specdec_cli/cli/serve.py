@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from specdec_cli.cli.command import grouped, ignore_broken_pipe
+from specdec_cli.cli.command import grouped
 from specdec_cli.cli.load import introduce_demo, load_session, resolve, without_reason
 from specdec_cli.cli.options import DraftLength, MaxContext, ModelOptions, Panel, Plain, StopRepetition, option
 from specdec_cli.cli.serve_options import NEVER, NO_KEY, AccessOptions, KeepOptions, PrintConfig, print_config
@@ -66,7 +66,6 @@ class ServeDisplay:
 
 @app.command(short_help="Answer editors, agents and scripts over local HTTP.", epilog=EXAMPLES)
 @grouped
-@ignore_broken_pipe
 def serve(
     *,
     models: ModelOptions,
