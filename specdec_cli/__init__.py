@@ -39,30 +39,10 @@ _HOMES = {
 _HOME = {name: f"{__name__}.{home}" for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "Constraint",
-    "DoesNotFit",
-    "Failure",
-    "Finish",
-    "LoadedPair",
-    "NotAvailable",
-    "Pair",
-    "Prefill",
-    "Reading",
-    "Refused",
-    "Request",
-    "Round",
-    "RoundDone",
-    "Session",
-    "Slot",
-    "SpecdecError",
-    "Start",
-    "Stats",
-    "TokenLogprob",
-    "ToolCall",
-    "UsageError",
-    "__version__",
-    "load",
-]
+    "Constraint", "DoesNotFit", "Failure", "Finish", "LoadedPair", "NotAvailable", "Pair", "Prefill", "Reading",
+    "Refused", "Request", "Round", "RoundDone", "Session", "Slot", "SpecdecError", "Start", "Stats", "TokenLogprob",
+    "ToolCall", "UsageError", "__version__", "load",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,4 @@
-"""`specdec` and `python -m specdec_cli`. Ctrl-C ends either without a traceback, from the first import on.
-
-The imports of the command line take a while, and nothing is written or changed before they are done.
-"""
+"""`specdec` and `python -m specdec_cli`. Ctrl-C ends either without a traceback, from the first import on."""
 
 from __future__ import annotations
 

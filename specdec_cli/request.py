@@ -183,11 +183,9 @@ def effective(config: Mapping[str, Any], given: Mapping[str, float | None]) -> d
     return off_values | defaults(config) | {name: value for name, value in given.items() if value is not None}
 
 
-def sampling_flags(*values: float | None) -> dict[str, float | None]:
-    """The command line's sampling flags, in the order of FLAGS. Raises: UsageError for a value out of bounds."""
-    given = dict(zip(FLAGS, values, strict=True))
-    effective({}, given)
-    return given
+def off(name: str) -> float:
+    """The value that turns it off."""
+    return BOUNDS[name][2]
 
 
 def flag(name: str) -> str:

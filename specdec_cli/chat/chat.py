@@ -7,20 +7,19 @@ the first token goes back to the editor.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from specdec_cli import __version__
-from specdec_cli.chat.screen import Notice, Screen
 from specdec_cli.chat.settings import HIDDEN, OFF, ChatSettings
 from specdec_cli.chat.transcript import Transcript, save
 from specdec_cli.engine.device import clear_cache
 from specdec_cli.errors import DoesNotFit, SpecdecError, UsageError
 from specdec_cli.events import Event, Finish, Prefill, Start
-from specdec_cli.format import percent, size
+from specdec_cli.format import count, percent, size
 from specdec_cli.hub import locate
 from specdec_cli.kinds import NONE
 from specdec_cli.models.text import Thinking
@@ -31,6 +30,36 @@ from specdec_cli.session.conversation import Answer, Conversation, Fitted, Turn
 from specdec_cli.session.session import Session
 from specdec_cli.session.signals import Interrupt, Presses
 from specdec_cli.stats import ChatStats
+
+
+class Events(Protocol):
+    """Takes the events of one reply."""
+
+    def handle(self, event: Event) -> None: ...
+
+
+class Screen(Protocol):
+    """Shows everything of a chat. The chat decides what, the screen how."""
+
+    def notice(self, sentence: str) -> None:
+        """What the chat did."""
+
+    def rows(self, rows: Sequence[tuple[str, str]]) -> None:
+        """Names and values that a command shows."""
+
+    def markdown(self, text: str) -> None:
+        """An answer, rendered."""
+
+    def quote(self, text: str) -> None:
+        """Foreign text verbatim, set apart from answers."""
+
+    def error(self, error: SpecdecError) -> None: ...
+
+    def reply(self, name: str, tags: Thinking | None, hidden: bool, panel: bool) -> AbstractContextManager[Events]:
+        """The display of one reply of the pair `name`; `tags` enclose its thinking, which may be `hidden`."""
+
+    def copy(self, text: str) -> str:
+        """Copies `text` to the clipboard; returns a sentence on it. Raises: SpecdecError where nothing can copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +91,13 @@ class Loaded:
 
 Open = Callable[[Pair, str], Loaded]
 """(pair, drafter) -> loaded. Raises: SpecdecError."""
+NoEcho = Callable[[], AbstractContextManager[None]]
 
 
 def _commit(name: str, pinned: str | None) -> str | None:
     """The commit of a cached snapshot, from the name of its folder; else the pinned revision."""
     folder = locate(name, pinned)
     return folder.name if folder.parent.name == "snapshots" else pinned
-
-
-NoEcho = Callable[[], AbstractContextManager[None]]
 
 
 class Chat:
@@ -90,8 +117,7 @@ class Chat:
         """`no_echo` keeps keys typed during a reply from being echoed into it."""
         self.loaded, self._open, self.screen, self.settings = loaded, open_pair, screen, settings
         self.transcript = transcript or Transcript(Conversation())
-        self.saved_to = saved_to
-        self.presses = presses or Presses()
+        self.saved_to, self.presses = saved_to, presses or Presses()
         # That of the first save that failed; the chat goes on.
         self.unsaved_code = 0
         self.stats = ChatStats()
@@ -106,22 +132,9 @@ class Chat:
 
     def request(self, attempt: int = 0) -> Request:
         """The request of the next reply."""
-        settings, pair = self.settings, self.loaded.pair
-        limits = [limit for limit in (settings.max_context, self.capacity.memory_tokens) if limit is not None]
-        return Request(
-            max_tokens=settings.max_tokens,
-            stop=settings.stop,
-            k=pair.k if settings.k is None else settings.k,
-            drafter=self.loaded.drafter if settings.drafts else NONE.name,
-            max_context=min(limits, default=None),
-            rule=settings.rule,
-            seed=settings.seed,
-            sampling=settings.sampling,
-            logit_bias=settings.logit_bias,
-            attempt=attempt,
-            stop_repetition=pair.stop_repetition if settings.stop_repetition is None else settings.stop_repetition,
-            constraint=settings.constraint,
-        )
+        asked, drafter = self.settings.request, self.loaded.drafter if self.settings.drafts else NONE.name
+        limits = [limit for limit in (asked.max_context, self.capacity.memory_tokens) if limit is not None]
+        return replace(asked, drafter=drafter, max_context=min(limits, default=None), attempt=attempt)
 
     @property
     def context_limit(self) -> int | None:
@@ -142,45 +155,47 @@ class Chat:
 
     @property
     def toolbar(self) -> list[str]:
-        """Pair, K, temperature, context used and its limit, and acceptance so far."""
+        """A word on scarce memory, pair, K, temperature, context used and its limit, and acceptance so far."""
         session, request = self.loaded.session, self.request()
         limit, rate = self.context_limit, self.stats.rounds.draft_acceptance_rate
-        k = f"K {request.k}" if session.drafter(request).drafts else "plain decoding"
         parts = [
+            self.memory_warning,
             self.loaded.pair.name,
-            *([request.constraint.kind] if request.constraint else []),
-            k,
+            request.constraint.kind if request.constraint else "",
+            f"K {request.k}" if session.drafter(request).drafts else "plain decoding",
             f"temp {session.effective(request)['temperature']:g}",
             f"context {self.context_tokens}" + ("" if limit is None else f" / {limit}"),
+            "" if rate is None else f"accepted {percent(rate)}",
         ]
-        shown = parts if rate is None else [*parts, f"accepted {percent(rate)}"]
-        return [warning, *shown] if (warning := self.memory_warning) else shown
+        return [part for part in parts if part]
 
-    def ask(self, text: str, attempt: int = 0) -> str:
+    def ask(self, text: str) -> str:
         """One turn; returns the text for the editor if nothing was generated. Raises: SpecdecError."""
-        return self._ask(self.conversation, text, attempt)
+        return self._ask(self.conversation, text, 0)
 
     def retry(self) -> str:
         """Another answer to the last message; the old one stays until there is a new one. Raises: SpecdecError."""
-        last = self._last("/retry")
+        last = self.last_turn("/retry")
         if not self.loaded.session.effective(self.request())["temperature"]:
-            self.screen.show(Notice("at temperature 0 the answer stays the same: /set temp 0.8 samples"))
+            self.screen.notice("at temperature 0 the answer stays the same: /set temp 0.8 samples")
         self._ask(self.conversation.without_last(), last.user, last.attempt + 1)
         return ""
 
     def undo(self) -> str:
         """Removes the last turn and returns its message. Raises: UsageError without one."""
-        last = self._last("/undo")
+        last = self.last_turn("/undo")
         self.change(self.conversation.without_last())
         return last.user
 
-    def last_answer(self, command: str) -> Answer:
+    def last_turn(self, command: str) -> Turn:
         """Raises: UsageError before the first one."""
-        return self._last(command).answer
+        if not self.conversation.turns:
+            raise UsageError(f"{command} needs an answer, and there is none yet", "write a message first")
+        return self.conversation.turns[-1]
 
     def change(self, conversation: Conversation) -> None:
         """Replaces the conversation. Raises: SpecdecError, changing nothing, if the template refuses it."""
-        self._replace(replace(self.transcript, conversation=conversation))
+        self.adopt(replace(self.transcript, conversation=conversation), self.saved_to)
         self._keep()
 
     def adopt(self, transcript: Transcript, path: Path | None) -> None:
@@ -188,16 +203,13 @@ class Chat:
 
         Raises: SpecdecError, changing nothing, if the template refuses it.
         """
-        self._replace(transcript)
-        self.saved_to = path if self.saved_to is not None else None
-
-    def _replace(self, transcript: Transcript) -> None:
         before, self.transcript = self.transcript, transcript
         try:
             self._measure()
         except SpecdecError:
             self.transcript = before
             raise
+        self.saved_to = path if self.saved_to is not None else None
 
     def switch(self, pair: Pair, drafter: str) -> None:
         """Loads another pair; two are never in memory. Raises: SpecdecError, after loading the old pair again."""
@@ -211,6 +223,8 @@ class Chat:
         except SpecdecError:
             self.loaded = self._open(*before)
             raise
+        if pair != before[0]:
+            self.settings = self.settings.asking(k=pair.k, stop_repetition=pair.stop_repetition)
         self._measure()
 
     def rest(self) -> None:
@@ -219,26 +233,18 @@ class Chat:
 
     def save(self, path: Path) -> None:
         """Writes the transcript. Raises: SpecdecError."""
-        header = {"specdec": __version__, **self.loaded.to_dict(), "settings": self.settings.to_dict()}
-        save(path, replace(self.transcript, header=header))
+        save(path, replace(self.transcript, header={"specdec": __version__, **self.loaded.to_dict()}))
 
     def _ask(self, conversation: Conversation, text: str, attempt: int) -> str:
-        request, session = self.request(attempt), self.loaded.session
-        warned, limit = self.memory_warning, self.context_limit
-        try:
-            fitted = conversation.fit(text, self._render, limit, request.max_tokens, self.settings.overflow)
-        except DoesNotFit as error:
-            if limit is None or limit != self.capacity.memory_tokens:
-                raise
-            raise DoesNotFit(
-                f"{error.message}: the memory of {size(self.capacity.limit_bytes)} ends there",
-                f"{error.hint}; {self.capacity.relief}",
-            ) from error
-        tags = session.thinking(fitted.ids)
-        self._report_left_out(conversation, fitted)
+        request, warned = self.request(attempt), self.memory_warning
+        fitted = self._fit(conversation, text, request)
+        if dropped := fitted.left_out - conversation.left_out:
+            holds = f"the context holds {self.context_limit} tokens"
+            self.screen.notice(f"left out the {count(dropped, 'oldest turn')}: {holds}")
+        tags = self.loaded.session.thinking(fitted.ids)
         start, prefill, finish = self._reply(fitted, request, tags)
         if finish.reason == "interrupted" and not finish.text:
-            self.screen.show(Notice("stopped before the first word: the message was taken back"))
+            self.screen.notice("stopped before the first word: the message was taken back")
             return text
         # A character that was cut in two is not part of the answer.
         said = finish.text if finish.reason == "stop" else finish.text.rstrip("\N{REPLACEMENT CHARACTER}")
@@ -247,9 +253,19 @@ class Chat:
         self.transcript = replace(self.transcript, conversation=conversation.with_turn(turn, fitted.left_out))
         self.context_tokens = len(fitted.ids) + len(finish.tokens)
         if not warned and self.memory_warning:
-            self.screen.show(Notice(self.memory_warning))
+            self.screen.notice(self.memory_warning)
         self._keep()
         return ""
+
+    def _fit(self, conversation: Conversation, text: str, request: Request) -> Fitted:
+        limit, capacity = self.context_limit, self.capacity
+        try:
+            return conversation.fit(text, self._render, limit, request.max_tokens, self.settings.overflow)
+        except DoesNotFit as error:
+            if limit is None or limit != capacity.memory_tokens:
+                raise
+            message = f"{error.message}: the memory of {size(capacity.limit_bytes)} ends there"
+            raise DoesNotFit(message, f"{error.hint}; {capacity.relief}") from error
 
     def _reply(self, fitted: Fitted, request: Request, tags: Thinking | None) -> tuple[Start, Prefill, Finish]:
         name, hidden = self.loaded.pair.name, self.settings.think == HIDDEN
@@ -268,23 +284,11 @@ class Chat:
     def _render(self, messages: Any) -> list[int]:
         return self.loaded.session.conversation_tokens(messages, self.settings.think != OFF)
 
-    def _report_left_out(self, conversation: Conversation, fitted: Fitted) -> None:
-        dropped = fitted.left_out - conversation.left_out
-        if dropped:
-            stays = "; the system message stays" if conversation.system else ""
-            turns = "the oldest turn" if dropped == 1 else f"the {dropped} oldest turns"
-            self.screen.show(Notice(f"left out {turns}: the context holds {self.context_limit} tokens{stays}"))
-
     def _facts(self, start: Start, prefill: Prefill, finish: Finish) -> dict[str, Any]:
         """The facts of one answer in a transcript."""
         names = ("drafter", "rule", "k", "temperature", "seed", "sampling", "prompt_tokens", "context_limit")
         facts = {name: getattr(start, name) for name in names}
         return {**self.loaded.to_dict(), **facts, "cached_tokens": prefill.cached_tokens, "stats": dict(finish.stats)}
-
-    def _last(self, command: str) -> Turn:
-        if not self.conversation.turns:
-            raise UsageError(f"{command} needs an answer, and there is none yet", "write a message first")
-        return self.conversation.turns[-1]
 
     def _measure(self) -> None:
         """Counts the conversation's tokens; an empty conversation uses none."""

@@ -11,7 +11,6 @@ from typing import BinaryIO, Protocol, TextIO
 
 from specdec_cli.chat.chat import Chat
 from specdec_cli.chat.commands import Leave, run_command
-from specdec_cli.chat.screen import Notice
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.session.signals import when_idle
 
@@ -48,19 +47,8 @@ class Reader(Protocol):
         """Keys are not echoed in this context: a reply is coming."""
 
 
-def as_raised(error: Exception) -> SpecdecError:
-    """Only errors of ours end one line; any other goes on. Raises: what it was given."""
-    if isinstance(error, SpecdecError):
-        return error
-    raise error
-
-
 def run_chat(
-    chat: Chat,
-    reader: Reader,
-    lenient: bool,
-    explained: Callable[[Exception], SpecdecError] = as_raised,
-    first: str = "",
+    chat: Chat, reader: Reader, lenient: bool, explained: Callable[[Exception], SpecdecError], first: str = ""
 ) -> int:
     """Runs until the end of input, /exit, or Ctrl-C twice within a second (130).
 
@@ -74,7 +62,7 @@ def run_chat(
         try:
             if first:
                 line, first = first, ""
-                chat.screen.show(Notice(f"> {line}"))
+                chat.screen.notice(f"> {line}")
             else:
                 with when_idle(chat.rest):
                     line = reader.read(text, refusal)
@@ -89,7 +77,7 @@ def run_chat(
             text = ""
             if chat.presses.again():
                 return INTERRUPTED
-            chat.screen.show(Notice("Ctrl-D or /exit leaves"))
+            chat.screen.notice("Ctrl-D or /exit leaves")
         except Exception as error:  # a chat outlives every failure of one turn: the conversation is worth more
             if not line and not isinstance(error, SpecdecError):  # reading failed, and would again
                 raise

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from specdec_cli.cli.command import grouped, ignore_broken_pipe
+from specdec_cli.cli.command import grouped
 from specdec_cli.cli.load import load_session, resolve
 from specdec_cli.cli.options import MaxTokens, ModelOptions, Raw, ShapeOptions
 from specdec_cli.errors import UsageError
@@ -43,7 +43,6 @@ Gap = Annotated[
 
 @app.command(short_help="Is this pair lossless here? Compare it with plain decoding.")
 @grouped
-@ignore_broken_pipe
 def audit(
     *,
     models: ModelOptions,

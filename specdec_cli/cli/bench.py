@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from specdec_cli.cli.bench_options import CONTENDERS, BenchOptions, ContenderOptions, parse_lengths, parse_seconds
-from specdec_cli.cli.command import grouped, ignore_broken_pipe
+from specdec_cli.cli.command import grouped
 from specdec_cli.cli.export import require_writable, write_export
 from specdec_cli.cli.load import forbid_network, loading, resolve_named
 from specdec_cli.cli.options import PairOptions, ShapeOptions
@@ -36,7 +36,6 @@ EXAMPLES = """[dim]Examples:[/dim]\n
 
 @app.command(short_help="Find the K and the draft that are fastest here, with evidence.", epilog=EXAMPLES)
 @grouped
-@ignore_broken_pipe
 def bench(*, models: ContenderOptions, options: BenchOptions, shape: ShapeOptions) -> None:
     """Find the K, and the draft, that are fastest on this machine, by kind of text; with evidence."""
     from specdec_cli.bench.report import reports

@@ -4,35 +4,35 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from specdec_cli.cli.command import grouped, ignore_broken_pipe
-from specdec_cli.cli.load import forbid_network, introduce_demo, load_session, resolve, tell_without_effect
+from specdec_cli.cli.command import grouped
+from specdec_cli.cli.load import AnswerSettings, forbid_network, introduce_demo, load_session, resolve
 from specdec_cli.cli.options import (
-    SMALL,
     AnswerOptions,
     DisplayOptions,
     ModelOptions,
     SamplingOptions,
     ShapeOptions,
-    option,
+    advanced,
+    usual,
 )
 from specdec_cli.cli.process import as_user_error
 from specdec_cli.errors import UsageError
 from specdec_cli.format import count
 from specdec_cli.kinds import DEFAULT_DRAFTER
-from specdec_cli.request import one_name, parse_k
+from specdec_cli.request import one_name
 from specdec_cli.session.conversation import OVERFLOWS, Overflow
 
 if TYPE_CHECKING:
     from specdec_cli.chat.loop import Reader
-    from specdec_cli.chat.settings import ChatSettings
     from specdec_cli.chat.transcript import Transcript
+    from specdec_cli.pairs.pair import Pair
     from specdec_cli.pairs.resolve import Resolved
 
 app = typer.Typer()
@@ -43,19 +43,13 @@ ANSWER = AnswerOptions(max_tokens=2048)
 Prompt = Annotated[
     str | None, typer.Argument(help="The first message; it is sent before you type.", show_default=False)
 ]
-Save = Annotated[Path | None, option("--save", metavar="FILE", help="Write the conversation to FILE, every turn.")]
-Resume = Annotated[Path | None, option("--resume", metavar="FILE", help="Continue a saved conversation.")]
-NoHistory = Annotated[bool, option("--no-history", env="NO_HISTORY", help="Remember no typed line after the chat.")]
+Save = Annotated[Path | None, usual("--save", "FILE", "", "Write the conversation to FILE, every turn.")]
+Resume = Annotated[Path | None, usual("--resume", "FILE", "", "Continue a saved conversation.")]
+NoHistory = Annotated[bool, usual("--no-history", "", "NO_HISTORY", "Remember no typed line after the chat.")]
+WHAT_OVERFLOWS = "A conversation longer than the context: refuse, or drop-oldest."
 OnOverflow = Annotated[
     str,
-    option(
-        "--on-overflow",
-        metavar="NAME",
-        callback=one_name("--on-overflow", OVERFLOWS),
-        env="ON_OVERFLOW",
-        help="A conversation longer than the context: refuse, or drop-oldest.",
-        advanced=True,
-    ),
+    advanced(*("--on-overflow", "NAME", "ON_OVERFLOW", WHAT_OVERFLOWS), callback=one_name("--on-overflow", OVERFLOWS)),
 ]
 EXAMPLES = """[dim]Examples:[/dim]\n
 [dim]  specdec chat -s 'You answer in one sentence.' --save talk.jsonl[/dim]\n
@@ -66,7 +60,6 @@ EXAMPLES = """[dim]Examples:[/dim]\n
 
 @app.command(short_help="Talk over many turns; both models keep what they have read.", epilog=EXAMPLES)
 @grouped
-@ignore_broken_pipe
 def chat(
     *,
     prompt: Prompt = None,
@@ -81,45 +74,55 @@ def chat(
     on_overflow: OnOverflow = OVERFLOWS[0],
 ) -> None:
     """Talk: many turns, both models' caches reused from turn to turn; /help lists what can be typed."""
-    talk(models, answer, shape, display, sampling, prompt, save, resume, not no_history, on_overflow)
+    if prompt is not None and not prompt.strip():
+        raise UsageError(f"the first message is empty: {len(prompt)} characters", "leave it out: specdec chat")
+    transcript = open_transcript(resume, save, answer.system)
+    asked = AnswerSettings.read(answer, sampling, shape)
+    talk(models, asked, display, transcript, save or resume, not no_history, cast(Overflow, on_overflow), prompt or "")
 
 
 def talk(
     models: ModelOptions,
-    answer: AnswerOptions,
-    shape: ShapeOptions,
+    asked: AnswerSettings,
     display: DisplayOptions,
-    sampling: SamplingOptions,
-    prompt: str | None = None,
-    save: Path | None = None,
-    resume: Path | None = None,
+    transcript: Transcript,
+    saved_to: Path | None = None,
     history: bool = True,
-    on_overflow: str = OVERFLOWS[0],
+    on_overflow: Overflow = OVERFLOWS[0],
+    first: str = "",
 ) -> None:
     """A chat until its end; `specdec run` without a prompt is one, too."""
+    from specdec_cli.chat.chat import Chat, Loaded
+    from specdec_cli.chat.loop import run_chat
     from specdec_cli.chat.settings import ChatSettings
+    from specdec_cli.pairs.resolve import Resolved
+    from specdec_cli.ui.chat.screen import ChatScreen, toolbar
+    from specdec_cli.ui.display import TraceDisplay
 
-    if prompt is not None and not prompt.strip():
-        raise UsageError(f"the first message is empty: {len(prompt)} characters", "leave it out: specdec chat")
-    forbid_network(models.offline)
-    settings = ChatSettings(
-        k=parse_k(answer.k),
-        max_tokens=answer.max_tokens,
-        max_context=answer.max_context,
-        overflow=cast(Overflow, on_overflow),  # the option allows no other
-        rule=sampling.rule,
-        seed=sampling.seed,
-        stop=tuple(answer.stop or ()),
-        sampling=sampling.values(),
-        logit_bias=sampling.bias(),
-        stop_repetition=answer.stop_repetition,
-        panel=display.panel is not False,
-        constraint=shape.constraint(tuple(answer.stop or ())),
-    )
-    transcript = open_transcript(resume, save, answer.system)
     found = resolve_for(transcript, models)
-    with ExitStack() as stack:
-        code = _converse(stack, found, settings, transcript, models, display, save or resume, history, prompt or "")
+    settings = ChatSettings(asked.request(found), overflow=on_overflow, panel=display.panel is not False)
+    reserve_tokens = min(asked.asked.max_context or ROOM_TOKENS, ROOM_TOKENS)
+    said = {"shown": display.notices, "plain": display.plain}
+
+    def open_pair(pair: Pair, drafter: str) -> Loaded:
+        resolved = Resolved(pair, drafter=drafter)
+        return Loaded(pair, load_session(resolved, models, reserve_tokens=reserve_tokens, **said), drafter)
+
+    with closing(TraceDisplay(display.trace)) if display.trace else nullcontext() as trace:
+        screen = ChatScreen(sys.stdout, sys.stderr, display.look, trace)
+        loaded = open_pair(found.pair, found.drafter)
+        chat: Chat
+        edited = not (display.json or display.plain)
+        reader = _reader(lambda width: toolbar(chat.toolbar, width), history, edited)
+        chat = Chat(loaded, open_pair, screen, settings, transcript, saved_to, no_echo=reader.no_echo)
+        introduce_demo(found.pair.name, **said)
+        turns = transcript.conversation.turns
+        continued = f" · {count(len(turns), 'turn')} continued" if turns else ""
+        screen.notice(f"{loaded.summary} · /help{continued}")
+        if turns and display.notices:  # where a saved conversation broke off
+            screen.quote(f"> {turns[-1].user}\n\n{turns[-1].answer.text}\n")
+        person = sys.stdin.isatty()
+        code = run_chat(chat, reader, person, as_user_error, first) or (0 if person else screen.trace_code)
     if code:
         raise typer.Exit(code)
 
@@ -146,6 +149,7 @@ def resolve_for(transcript: Transcript, models: ModelOptions) -> Resolved:
     from specdec_cli.pairs.pair import Pair
     from specdec_cli.pairs.resolve import Resolved
 
+    forbid_network(models.offline)
     names = ("target", "draft", "target_revision", "draft_revision")
     pair = Pair(str(header.get("pair")), **{name: header.get(name) for name in names})  # type: ignore[arg-type]
     listed = registry().pairs.get(pair.name)
@@ -154,69 +158,14 @@ def resolve_for(transcript: Transcript, models: ModelOptions) -> Resolved:
     return Resolved(pair, "the pair of the saved conversation", models.drafter or DEFAULT_DRAFTER)
 
 
-def _converse(
-    stack: ExitStack,
-    found: Resolved,
-    settings: ChatSettings,
-    transcript: Transcript,
-    models: ModelOptions,
-    display: DisplayOptions,
-    saved_to: Path | None,
-    history: bool,
-    first: str,
-) -> int:
-    from specdec_cli.chat.chat import Chat, Loaded
-    from specdec_cli.chat.loop import run_chat
-    from specdec_cli.chat.screen import Markdown, Notice, Quote
-    from specdec_cli.pairs.pair import Pair
-    from specdec_cli.pairs.resolve import Resolved
-    from specdec_cli.ui.chat.screen import ChatScreen, toolbar
-    from specdec_cli.ui.display import TraceDisplay
-
-    said = {"shown": display.notices, "plain": display.plain}
-    reserve_tokens = min(settings.max_context or ROOM_TOKENS, ROOM_TOKENS)
-
-    def open_pair(pair: Pair, drafter: str) -> Loaded:
-        resolved = Resolved(pair, drafter=drafter)
-        return Loaded(pair, load_session(resolved, models, reserve_tokens=reserve_tokens, **said), drafter)
-
-    trace = None if display.trace is None else TraceDisplay(display.trace)
-    if trace is not None:
-        stack.callback(trace.close)
-    screen = ChatScreen(
-        *(sys.stdout, sys.stderr),
-        json=display.json,
-        quiet=display.quiet,
-        plain=display.plain,
-        trace=trace,
-        small_panel=display.panel_size == SMALL,
-        colour_answer=display.colour_answer,
-        verbose=display.verbose,
-    )
-    chat: Chat
-    reader = _reader(lambda width: toolbar(chat.toolbar, width), history, editor=not (display.json or display.plain))
-    loaded = open_pair(found.pair, found.drafter)
-    chat = Chat(loaded, open_pair, screen, settings, transcript, saved_to, no_echo=reader.no_echo)
-    introduce_demo(found.pair.name, **said)
-    tell_without_effect(loaded.session, chat.request(), **said)
-    turns = transcript.conversation.turns
-    continued = f" · {count(len(turns), 'turn')} continued" if turns else ""
-    screen.show(Notice(f"{loaded.summary} · /help{continued}"))
-    if turns and display.notices:  # where a saved conversation broke off
-        screen.show(Quote(f"> {turns[-1].user}\n"))
-        screen.show(Markdown(turns[-1].answer.text, gap=True))
-    person = sys.stdin.isatty()
-    return run_chat(chat, reader, person, as_user_error, first) or (0 if person else screen.trace_code)
-
-
-def _reader(toolbar: Callable[[int], str], history: bool, editor: bool) -> Reader:
+def _reader(toolbar: Callable[[int], str], history: bool, edited: bool) -> Reader:
     """The editor where a person can use it."""
     from specdec_cli.chat.loop import LineReader, is_open
     from specdec_cli.ui.terminal import can_draw, is_terminal
 
-    person = sys.stdin is not None and is_terminal(sys.stdin)
+    person = is_terminal(sys.stdin)
     out = sys.stdout if is_terminal(sys.stdout) else sys.stderr
-    if person and editor and can_draw(out):
+    if person and edited and can_draw(out):
         from specdec_cli.chat.commands import suggestions
         from specdec_cli.ui.chat.line_editor import LineEditor, open_history
 

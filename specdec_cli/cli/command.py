@@ -1,16 +1,14 @@
-"""What commands share: options in groups, a reader that leaves early, and a question before something is done."""
+"""What commands share: options in groups, and a question before something is done."""
 
 from __future__ import annotations
 
 import inspect
-import shutil
 import sys
-import textwrap
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from inspect import Parameter
-from typing import Annotated, Any, ParamSpec, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -53,26 +51,6 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     return wrapped
 
 
-P = ParamSpec("P")
-
-
-class ReaderLeft(Exception):
-    """A closed pipe, under a name that Typer does not turn into exit code 1."""
-
-
-def ignore_broken_pipe(command: Callable[P, None]) -> Callable[P, None]:
-    """The command, ending as ReaderLeft when whoever reads its output goes away."""
-
-    @wraps(command)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            command(*args, **kwargs)
-        except BrokenPipeError as error:
-            raise ReaderLeft from error
-
-    return wrapped
-
-
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
@@ -90,10 +68,8 @@ def ask(question: str, yes: bool, *, usual: bool = False) -> None:
     require_answer(question, yes)
     if yes:
         return
-    width = shutil.get_terminal_size().columns - len(" [y/N]: ")
-    folded = textwrap.wrap(question, max(width, 20), break_long_words=False, break_on_hyphens=False)
     try:
-        agreed = typer.confirm("\n".join(folded), default=usual, err=True)
+        agreed = typer.confirm(question, default=usual, err=True)
     except typer.Abort as error:  # Ctrl-C, or the end of the input
         raise KeyboardInterrupt from error
     if not agreed:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from specdec_cli.cli.bench_options import parse_seconds
-from specdec_cli.cli.command import Yes, ask, grouped, ignore_broken_pipe
+from specdec_cli.cli.command import Yes, ask, grouped
 from specdec_cli.cli.export import require_writable, write_export
 from specdec_cli.cli.load import load_session, resolve
 from specdec_cli.cli.options import (
@@ -65,7 +65,6 @@ class ReportOptions:
 
 @app.command(short_help="Chip, memory, versions, caches: what works here.")
 @grouped
-@ignore_broken_pipe
 def doctor(
     *,
     selftest: Annotated[
@@ -92,14 +91,14 @@ def doctor(
         _selftest(json)
         return
     from specdec_cli.audit.doctor import diagnose
-    from specdec_cli.ui.display import print_doctor
+    from specdec_cli.ui.display import print_columns
 
-    print_doctor(sys.stdout, diagnose())
+    print_columns(sys.stdout, diagnose())
 
 
 def _selftest(json: bool) -> None:
     from specdec_cli.audit.doctor import run_selftest
-    from specdec_cli.ui.display import counting, print_doctor
+    from specdec_cli.ui.display import counting, print_columns
 
     watched = sys.stdout.isatty()
     with counting(sys.stderr) as report:
@@ -110,12 +109,12 @@ def _selftest(json: bool) -> None:
             if json:
                 sys.stdout.write(jsons.dumps(asdict(outcome)) + "\n")
             elif not watched:
-                print_doctor(sys.stdout, [(outcome.name, outcome.status, outcome.detail)])
+                print_columns(sys.stdout, [(outcome.name, outcome.status, outcome.detail)])
             sys.stdout.flush()
 
         found = run_selftest(on_outcome)
     if not json:
-        print_doctor(sys.stdout, found.findings() if watched else found.totals())
+        print_columns(sys.stdout, found.findings() if watched else found.totals())
     if found.wrong:
         raise typer.Exit(1)
 
@@ -123,7 +122,7 @@ def _selftest(json: bool) -> None:
 def _report(file: Path, options: ReportOptions) -> None:
     """Measure, show, ask, write; whatever is wrong with the options is said before anything is measured."""
     from specdec_cli.audit.report import NOTHING_PRIVATE, make_report, report_rows
-    from specdec_cli.ui.display import counting, print_doctor, print_notice
+    from specdec_cli.ui.display import counting, print_columns, print_notice
 
     require_writable("--report", [file], (".json",))
     budget_seconds = parse_seconds("--time-budget", options.time_budget)
@@ -142,7 +141,7 @@ def _report(file: Path, options: ReportOptions) -> None:
         print_notice(sys.stderr, found.reason, plain=False)
     with counting(sys.stderr) as progress:
         report = make_report(found.pair, open_session, budget_seconds, progress)
-    print_doctor(sys.stdout, report_rows(report))
+    print_columns(sys.stdout, report_rows(report))
     print_notice(sys.stdout, NOTHING_PRIVATE, plain=False)
     ask(f"Write {file}?", options.yes)
     write_export("--report", file, jsons.dumps(report, indent=1) + "\n", shown=True, plain=False)

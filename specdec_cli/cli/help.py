@@ -5,14 +5,13 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Iterable
+from copy import copy
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
-from typer.main import get_command
 
-from specdec_cli.cli.command import ignore_broken_pipe
 from specdec_cli.cli.options import ADVANCED, Plain
 from specdec_cli.errors import UsageError
 
@@ -39,16 +38,18 @@ Topic = Annotated[
 
 
 @app.command("help", short_help="Read about a topic, or about a command.")
-@ignore_broken_pipe
 def help_(context: typer.Context, topic: Topic = None, plain: Plain = False) -> None:
     """Read about a topic in the terminal; without one, list them all."""
-    from specdec_cli.ui.help import print_document, print_topics
+    from specdec_cli.ui.display import print_columns, print_notice
+    from specdec_cli.ui.markdown import print_document
 
     known = documents()
     if not topic:
         # The line after a document's title says what it is about.
         summaries = [(name, path.read_text("utf-8").splitlines()[2]) for name, path in known.items()]
-        print_topics(sys.stdout, summaries, FOOTER, plain)
+        print_columns(sys.stdout, summaries, plain)
+        if sys.stdout.isatty():
+            print_notice(sys.stdout, f"\n{FOOTER}", plain)
     elif len(topic) == 1 and topic[0] in known:
         print_document(sys.stdout, known[topic[0]].read_text("utf-8"), plain)
     else:
@@ -79,10 +80,12 @@ def prepare(command: TyperCommand | TyperGroup) -> None:
     names = ["--help"] if hidden else ["-h", "--help"]
     command.context_settings = {**command.context_settings, "help_option_names": names}
     own = command.get_help_option(typer.Context(command, help_option_names=names))
-    if hidden:
-        command.params.append(_usual_option())
-        if own is not None:
-            own.help = "Show every option."
+    if hidden and own is not None:
+        usual = copy(own)
+        usual.name, usual.opts = "usual", ["-h"]
+        usual.callback = _show_usual  # type: ignore[assignment]  # its context is of the same Typer
+        usual.help, own.help = "Show the usual options only.", "Show every option."
+        command.params.append(usual)
     untyped((*command.params, own))
     for inner in getattr(command, "commands", {}).values():
         prepare(inner)
@@ -99,20 +102,7 @@ def _advanced(command: TyperCommand | TyperGroup) -> list[TyperOption]:
     return [o for o in command.params if isinstance(o, TyperOption) and o.rich_help_panel == ADVANCED]
 
 
-def _usual_option() -> TyperOption:
-    """`-h`; Typer makes options of a command's parameters only."""
-    carrier = typer.Typer()
-    about = "Show the usual options only."
-    flag: Any = typer.Option(False, "-h", is_eager=True, expose_value=False, callback=_show_usual, help=about)
-
-    @carrier.command()
-    def carry(usual: bool = flag) -> None:
-        """Never called."""
-
-    return cast(TyperOption, get_command(carrier).params[0])
-
-
-def _show_usual(context: typer.Context, wanted: bool) -> None:
+def _show_usual(context: typer.Context, option: object, wanted: bool) -> None:
     """The help without the advanced options, and how to see them."""
     if not wanted or context.resilient_parsing:
         return

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import date
 from typing import TYPE_CHECKING, Self
 
 from specdec_cli.cli.options import AnswerOptions, ModelOptions, PairOptions, SamplingOptions, ShapeOptions
 from specdec_cli.errors import UsageError
-from specdec_cli.kinds import DEFAULT_RULE, HEAD, NONE, K, drafter_at
+from specdec_cli.kinds import HEAD, NONE, K, drafter_at
 from specdec_cli.pairs.pair import DEMO
-from specdec_cli.request import Constraint, Request, parse_k
+from specdec_cli.request import Request, parse_k
 
 if TYPE_CHECKING:
     from specdec_cli.pairs.resolve import Resolved
@@ -23,20 +22,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSettings:
-    """The options of one answer, read; `k` None is the pair's own draft length."""
+    """The options of one answer, read. `asked` holds what they say; `k` and `stop_repetition` None are the pair's."""
 
-    answer: AnswerOptions
-    sampling: SamplingOptions
+    asked: Request
     k: K | None
-    values: Mapping[str, float | None]
-    bias: tuple[tuple[int, float], ...]
-    constraint: Constraint | None = None
+    stop_repetition: int | None
 
     @classmethod
     def read(cls, answer: AnswerOptions, sampling: SamplingOptions, shape: ShapeOptions | None = None) -> Self:
         """Raises: UsageError for a value out of its bounds, and for a shape that no answer could have."""
-        k, values, bias = parse_k(answer.k), sampling.values(), sampling.bias()
-        return cls(answer, sampling, k, values, bias, shape.constraint(tuple(answer.stop or ())) if shape else None)
+        k, stop = parse_k(answer.k), tuple(answer.stop or ())
+        asked = Request(
+            max_tokens=answer.max_tokens,
+            stop=stop,
+            max_context=answer.max_context,
+            rule=sampling.rule,
+            seed=sampling.seed,
+            sampling=sampling.values(),
+            logit_bias=sampling.bias(),
+            constraint=shape.constraint(stop) if shape else None,
+        )
+        return cls(asked, k, answer.stop_repetition)
 
     @property
     def ks(self) -> tuple[K, ...]:
@@ -45,20 +51,10 @@ class AnswerSettings:
 
     def request(self, found: Resolved) -> Request:
         """The request to the pair `found`: what is not given is the pair's own."""
-        answer, pair = self.answer, found.pair
-        return Request(
-            max_tokens=answer.max_tokens,
-            stop=tuple(answer.stop or ()),
-            k=pair.k if self.k is None else self.k,
-            drafter=found.drafter,
-            max_context=answer.max_context,
-            rule=self.sampling.rule,
-            seed=self.sampling.seed,
-            sampling=self.values,
-            logit_bias=self.bias,
-            stop_repetition=pair.stop_repetition if answer.stop_repetition is None else answer.stop_repetition,
-            constraint=self.constraint,
-        )
+        pair = found.pair
+        k, stop_repetition = pair.k if self.k is None else self.k, self.stop_repetition
+        repeated = pair.stop_repetition if stop_repetition is None else stop_repetition
+        return replace(self.asked, k=k, drafter=found.drafter, stop_repetition=repeated)
 
 
 def resolve_named(name: str | None, models: PairOptions | ModelOptions, *, here: bool) -> Resolved:
@@ -95,22 +91,25 @@ def forbid_network(offline: bool) -> None:
         os.environ["HF_HUB_OFFLINE"] = "1"
 
 
-@contextlib.contextmanager
+@contextmanager
 def loading(name: str, reason: str, *, shown: bool, plain: bool = False) -> Iterator[Callable[[str], None]]:
     """A line that says which pair is being loaded, for as long as it takes; then one that says why this pair.
 
     Gives what prints a line meanwhile.
     """
-    from specdec_cli.ui import display
+    from specdec_cli.ui.display import print_notice, status_line
 
-    def tell(sentence: str) -> None:
-        if shown:
-            display.print_above(sys.stderr, sentence, plain)
+    with status_line(sys.stderr, shown and not plain) as say:
 
-    with display.loading(sys.stderr, name, shown and not plain):
+        def tell(sentence: str) -> None:
+            if shown:
+                say("")
+                print_notice(sys.stderr, sentence, plain)
+
+        say(f"loading {name}…")
         yield tell
     if shown and reason:
-        display.print_notice(sys.stderr, reason, plain)
+        print_notice(sys.stderr, reason, plain)
 
 
 def load_session(
@@ -140,42 +139,15 @@ def load_session(
         ).session()
 
 
-def tell_without_effect(session: Session, request: Request, *, shown: bool, plain: bool) -> None:
-    """One line on what was asked for and changes nothing in this session, if anything; nothing unless `shown`."""
-    from specdec_cli.ui.display import print_notice
-
-    limit, without = session.context_limit(request), []
-    if request.max_context is not None and limit is not None and limit < request.max_context:
-        without.append(f"--max-context {request.max_context}: the models hold {limit} tokens")
-    if request.rule != DEFAULT_RULE and not session.effective(request)["temperature"]:
-        without.append(f"--rule {request.rule}: at temperature 0 every rule gives the same text")
-    if without and shown:
-        print_notice(sys.stderr, f"without effect: {'; '.join(without)}", plain)
-
-
 def without_reason(found: Resolved) -> Resolved:
     """The demo introduces itself, so that no line need say why it was chosen."""
     return replace(found, reason="") if found.pair.name == DEMO else found
 
 
 def introduce_demo(name: str, *, shown: bool, plain: bool) -> None:
-    """Say what the pair `name` is, if it is the demo: whole once a day on a terminal, else in one line.
+    """Say what the pair `name` is, if it is the demo, and the next command; nothing unless `shown`."""
+    from specdec_cli.ui.display import print_notice
 
-    Nothing unless `shown`. A day that cannot be read or written only means that the whole is shown again.
-    """
-    if name != DEMO or not shown:
-        return
-    import platformdirs
-
-    from specdec_cli.ui.display import print_demo_box, print_demo_line
-
-    file, today, before = platformdirs.user_state_path("specdec") / "demo-shown", f"{date.today().isoformat()}\n", ""
-    with contextlib.suppress(OSError, ValueError):
-        before = file.read_text(encoding="utf-8")
-    if sys.stderr is None or not sys.stderr.isatty() or before == today:
-        print_demo_line(sys.stderr, plain)
-        return
-    print_demo_box(sys.stderr, plain)
-    with contextlib.suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(today, encoding="utf-8")
+    if name == DEMO and shown:
+        sentence = "demo pair: it completes Python and knows nothing else; a real one: specdec pull"
+        print_notice(sys.stderr, sentence, plain)

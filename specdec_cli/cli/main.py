@@ -18,7 +18,6 @@ from typer.exceptions import TyperException
 
 from specdec_cli import __version__
 from specdec_cli.cli import audit, bench, chat, doctor, help, pairs, race, replay, run, serve
-from specdec_cli.cli.command import ReaderLeft
 from specdec_cli.cli.help import prepare, untyped
 from specdec_cli.cli.process import as_user_error, drop_unwritten, prepare_streams
 from specdec_cli.errors import SpecdecError, UsageError
@@ -108,9 +107,9 @@ def exit_code(arguments: list[str]) -> int:
     try:
         code = int(app(arguments, standalone_mode=False, prog_name="specdec") or 0)
         sys.stdout.flush()
-    except (ReaderLeft, BrokenPipeError, SystemExit) as end:
+    except (BrokenPipeError, SystemExit) as end:
         if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):
-            raise  # rich ends with SystemExit where the reader of its output has gone
+            raise  # Typer and rich end with SystemExit where the reader of their output has gone
         drop_unwritten()  # what is still buffered must not fail again at exit
         return 0
     except KeyboardInterrupt:
@@ -134,5 +133,5 @@ def main() -> NoReturn:
         # From here on a late signal could only take the place of the exit code: CPython, ending, undoes our handlers.
         for number in (signal.SIGINT, *ENDING):
             signal.signal(number, signal.SIG_IGN)
-        gc.freeze()  # CPython, ending, would look through all objects several times: seconds on a busy machine
+        gc.freeze()  # else CPython, ending, would look through all objects several times
     sys.exit(code)

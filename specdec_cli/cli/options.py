@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,10 +14,21 @@ import typer
 
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.kinds import DEFAULT_DRAFTER, DEFAULT_RULE, DRAFTERS, rule_names
-from specdec_cli.request import KV_BITS, MAX_K, SHAPES, Constraint, one_name, one_of, parse_bias, sampling_flags, within
+from specdec_cli.request import (
+    BOUNDS,
+    KV_BITS,
+    MAX_K,
+    SHAPES,
+    Constraint,
+    effective,
+    one_name,
+    one_of,
+    parse_bias,
+    within,
+)
 
 if TYPE_CHECKING:
-    from specdec_cli.ui.display import Display
+    from specdec_cli.ui.display import Display, Look
 
 Complete = Callable[[str], list[str]]
 
@@ -44,106 +56,78 @@ PANEL_SIZES = FULL, SMALL = ("full", "small")
 
 def option(*names: str, env: str | None = None, advanced: bool = False, **more: Any) -> Any:
     """A Typer option whose default the environment variable SPECDEC_`env` may set."""
-    variable = env and f"SPECDEC_{env}"
-    panel = ADVANCED if advanced else None
+    variable, panel = env and f"SPECDEC_{env}", ADVANCED if advanced else None
     return typer.Option(*names, envvar=variable, show_envvar=False, rich_help_panel=panel, **more)
 
 
-def whole_number(name: str, low: int, env: str, help: str, show_default: str) -> Any:
+def usual(names: str, metavar: str, env: str, help: str, **more: Any) -> Any:
+    """An option by its names in one string; an empty `metavar` or `env` is none."""
+    return option(*names.split(), metavar=metavar or None, env=env or None, help=help, **more)
+
+
+advanced = partial(usual, advanced=True)
+sampled = partial(advanced, show_default="the target's own")
+"""An advanced option, and one of sampling, whose default is the target's own value."""
+
+
+def bounded(name: str, low: int, env: str, help: str, show_default: str) -> Any:
     """An advanced option that is a whole number from `low` on."""
-    check = within(name, low)
-    return option(name, callback=check, metavar="N", env=env, help=help, show_default=show_default, advanced=True)
+    return advanced(name, "N", env, help, callback=within(name, low), show_default=show_default)
 
 
 PAIR = "A pair from models.toml; or a target, by its Hub id or folder."
-K_HELP = f"Tokens drafted per round, 0 to {MAX_K}; 0 is plain decoding, auto adapts every round."
+HEAD = "Draft with the MTP head taken out of the target's original repository."
+WHO_DRAFTS = ", ".join(f"{kind.name} ({kind.about})" if kind.drafts else kind.name for kind in DRAFTERS.values())
+DRAFT_LENGTH = f"Tokens drafted per round, 0 to {MAX_K}; 0 is plain decoding, auto adapts every round."
+QUANTIZE = f"Quantize the KV caches to N bits: {', '.join(map(str, KV_BITS))}."
+SIZES = "The panel: full, or small (one line)."
+GRAMMAR = "The answer is of this grammar, in llguidance's Lark."
 LOOPS = "Stop when the last N tokens repeat one phrase; 0 goes on."
 COLOURS = "Above the panel: what the draft guessed right in green, the target's own tokens in bold amber."
-HEAD_HELP = "Draft with the MTP head taken out of the target's original repository."
-WHO_DRAFTS = ", ".join(f"{kind.name} ({kind.about})" if kind.drafts else kind.name for kind in DRAFTERS.values())
+SAME_SEED = "Same seed, same text up to rounding, for every K and drafter (rule coupled)."
+WHICH_RULE = "Above temperature 0: token, block, coupled or match; auto is coupled under --seed, else block."
+UNLIKELY = "Leave out tokens less likely than this share of the best."
+REPEATED = "Over 1: tokens already in prompt or answer are less likely."
+PRESENT = "Taken from the logits of tokens the answer has used."
+FREQUENT = "Taken from the logits of tokens the answer has used, once for each use."
+COST = "What a round costs, too, and from where drafting pays."
+one_rule, rules = one_name("--rule", rule_names()), complete_from(rule_names())
 
-Pair = Annotated[str | None, option("--pair", "-p", metavar="NAME", env="PAIR", help=PAIR, autocompletion=pair_names)]
-Target = Annotated[
-    str | None, option("--target", metavar="ID", env="TARGET", help="Target: a local folder or a Hub id.")
-]
-Draft = Annotated[str | None, option("--draft", metavar="ID", env="DRAFT", help="Draft: a local folder or a Hub id.")]
-HeadFrom = Annotated[str | None, option("--head-from", metavar="ID", env="HEAD_FROM", help=HEAD_HELP, advanced=True)]
-TargetRevision = Annotated[
-    str | None, option("--target-revision", metavar="REV", help="Pin the target to a commit.", advanced=True)
-]
-DraftRevision = Annotated[
-    str | None, option("--draft-revision", metavar="REV", help="Pin the draft to a commit.", advanced=True)
-]
-Drafter = Annotated[
-    str | None,
-    option(
-        "--drafter",
-        metavar="NAME",
-        env="DRAFTER",
-        help=f"Who drafts: {WHO_DRAFTS}.",
-        show_default=DEFAULT_DRAFTER,
-        advanced=True,
-        autocompletion=complete_from(DRAFTERS),
-    ),
-]
+Pair = Annotated[str | None, usual("--pair -p", "NAME", "PAIR", PAIR, autocompletion=pair_names)]
+Target = Annotated[str | None, usual("--target", "ID", "TARGET", "Target: a local folder or a Hub id.")]
+Draft = Annotated[str | None, usual("--draft", "ID", "DRAFT", "Draft: a local folder or a Hub id.")]
+HeadFrom = Annotated[str | None, advanced("--head-from", "ID", "HEAD_FROM", HEAD)]
+TargetRevision = Annotated[str | None, advanced("--target-revision", "REV", "", "Pin the target to a commit.")]
+DraftRevision = Annotated[str | None, advanced("--draft-revision", "REV", "", "Pin the draft to a commit.")]
 DraftLength = Annotated[
-    str | None, option("--num-draft-tokens", "-k", metavar="N|auto", env="K", help=K_HELP, show_default="the pair's")
+    str | None, usual("--num-draft-tokens -k", "N|auto", "K", DRAFT_LENGTH, show_default="the pair's")
 ]
 MaxTokens = Annotated[
-    int,
-    option(
-        *("--max-tokens", "-n"),
-        callback=within("-n", 1),
-        metavar="N",
-        env="MAX_TOKENS",
-        help="Longest answer, in tokens.",
-    ),
+    int, usual("--max-tokens -n", "N", "MAX_TOKENS", "Longest answer, in tokens.", callback=within("-n", 1))
 ]
 MaxContext = Annotated[
-    int | None,
-    whole_number("--max-context", 1, "MAX_CONTEXT", "Prompt and answer together, in tokens.", "the models' own"),
+    int | None, bounded("--max-context", 1, "MAX_CONTEXT", "Prompt and answer together, in tokens.", "the models' own")
 ]
 KvBits = Annotated[
     int | None,
-    option(
-        "--kv-bits",
-        callback=one_of("--kv-bits", KV_BITS),
-        metavar="N",
-        env="KV_BITS",
-        help=f"Quantize the KV caches to N bits: {', '.join(map(str, KV_BITS))}.",
-        show_default="off",
-        advanced=True,
-    ),
+    advanced("--kv-bits", "N", "KV_BITS", QUANTIZE, callback=one_of("--kv-bits", KV_BITS), show_default="off"),
 ]
-StopRepetition = Annotated[
-    int | None, whole_number("--stop-repetition", 0, "STOP_REPETITION", LOOPS, "the pair's, else 0")
-]
-Raw = Annotated[bool, option("--raw", help="Continue the prompt's own text: no chat template.")]
+StopRepetition = Annotated[int | None, bounded("--stop-repetition", 0, "STOP_REPETITION", LOOPS, "the pair's, else 0")]
+Raw = Annotated[bool, usual("--raw", "", "", "Continue the prompt's own text: no chat template.")]
 Panel = Annotated[
     bool | None,
-    option("--panel/--no-panel", help="The live panel; --no-panel: none.", show_default="where stderr is a terminal"),
+    usual("--panel/--no-panel", "", "", "The live panel; --no-panel: none.", show_default="where stderr is a terminal"),
 ]
 PanelSize = Annotated[
-    str,
-    option(
-        "--panel-size",
-        callback=one_name("--panel-size", PANEL_SIZES),
-        metavar="NAME",
-        env="PANEL_SIZE",
-        help="The panel: full, or small (one line).",
-        advanced=True,
-    ),
+    str, advanced("--panel-size", "NAME", "PANEL_SIZE", SIZES, callback=one_name("--panel-size", PANEL_SIZES))
 ]
-ColourAnswer = Annotated[
-    bool, option("--colour-answer/--no-colour-answer", env="COLOUR_ANSWER", help=COLOURS, advanced=True)
-]
-Quiet = Annotated[bool, option("--quiet", "-q", help="The answer only: no panel, no summary.")]
-Verbose = Annotated[
-    bool, option("--verbose", "-v", help="What a round costs, too, and from where drafting pays.", advanced=True)
-]
-Plain = Annotated[bool, option("--plain", env="PLAIN", help="No control codes at all.", advanced=True)]
-Offline = Annotated[bool, option("--offline", env="OFFLINE", help="No network call at all.", advanced=True)]
-Force = Annotated[bool, option("--force", help="Go on although it does not fit.", advanced=True)]
+ColourAnswer = Annotated[bool, advanced("--colour-answer/--no-colour-answer", "", "COLOUR_ANSWER", COLOURS)]
+Quiet = Annotated[bool, usual("--quiet -q", "", "", "The answer only: no panel, no summary.")]
+Plain = Annotated[bool, advanced("--plain", "", "PLAIN", "No control codes at all.")]
+Offline = Annotated[bool, advanced("--offline", "", "OFFLINE", "No network call at all.")]
+Force = Annotated[bool, advanced("--force", "", "", "Go on although it does not fit.")]
+Number = float | None
+Words = list[str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +148,14 @@ class ModelOptions:
     pair: Pair = None
     target: Target = None
     draft: Draft = None
-    drafter: Drafter = None
+    drafter: Annotated[
+        str | None,
+        advanced(
+            *("--drafter", "NAME", "DRAFTER", f"Who drafts: {WHO_DRAFTS}."),
+            show_default=DEFAULT_DRAFTER,
+            autocompletion=complete_from(DRAFTERS),
+        ),
+    ] = None
     target_revision: TargetRevision = None
     draft_revision: DraftRevision = None
     kv_bits: KvBits = None
@@ -179,28 +170,31 @@ class AnswerOptions:
 
     k: DraftLength = None
     max_tokens: MaxTokens = 512
-    stop: Annotated[
-        list[str] | None, option(metavar="TEXT", help="Stop before this text; repeatable.", advanced=True)
-    ] = None
-    system: Annotated[str | None, option("--system", "-s", metavar="TEXT", help="System message.")] = None
+    stop: Annotated[Words, advanced("--stop", "TEXT", "", "Stop before this text; repeatable.")] = None
+    system: Annotated[str | None, usual("--system -s", "TEXT", "", "System message.")] = None
     max_context: MaxContext = None
     stop_repetition: StopRepetition = None
 
 
 @dataclass(frozen=True, slots=True)
 class DisplayOptions:
-    """What is shown beside the answer, and in which form."""
+    """What is shown beside the answer, and in which form. The fields are those of `Look`."""
 
-    json: Annotated[bool, option("--json", help="Events as JSON Lines on stdout instead of text.")] = False
+    json: Annotated[bool, usual("--json", "", "", "Events as JSON Lines on stdout instead of text.")] = False
     panel: Panel = None
     panel_size: PanelSize = FULL
     colour_answer: ColourAnswer = True
     quiet: Quiet = False
-    verbose: Verbose = False
+    verbose: Annotated[bool, advanced("--verbose -v", "", "", COST)] = False
     plain: Plain = False
-    trace: Annotated[
-        Path | None, option(metavar="FILE", help="Write the JSON Lines to FILE as well.", advanced=True)
-    ] = None
+    trace: Annotated[Path | None, advanced("--trace", "FILE", "", "Write the JSON Lines to FILE as well.")] = None
+
+    @property
+    def look(self) -> Look:
+        """As displays take it."""
+        from specdec_cli.ui.display import Look
+
+        return Look(**asdict(self))
 
     @property
     def notices(self) -> bool:
@@ -222,77 +216,33 @@ class DisplayOptions:
         """
         from specdec_cli.ui.display import open_display
 
-        return open_display(
-            *(sys.stdout, sys.stderr),
-            name=name,
-            json=self.json,
-            panel=self.panel,
-            quiet=self.quiet,
-            plain=self.plain,
-            trace=self.trace,
-            small_panel=self.panel_size == SMALL,
-            colour_answer=self.colour_answer,
-            verbose=self.verbose,
-            names_race=True,
-        )
-
-
-def targets_own(metavar: str, env: str, help: str, advanced: bool = True) -> Any:
-    """An option of sampling whose default is the target's own value."""
-    return option(metavar=metavar, env=env, help=help, show_default="the target's own", advanced=advanced)
+        return open_display(sys.stdout, sys.stderr, self.look, name)
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingOptions:
     """How tokens are drawn; None is the target's own value."""
 
-    temp: Annotated[float | None, targets_own("T", "TEMP", "Temperature; 0 is greedy.", advanced=False)] = None
-    top_p: Annotated[float | None, targets_own("P", "TOP_P", "Sample from the best tokens that hold this mass.")] = None
-    seed: Annotated[
-        int | None,
-        option(
-            metavar="N",
-            env="SEED",
-            help="Same seed, same text up to rounding, for every K and drafter (rule coupled).",
-            show_default="a new one",
-        ),
-    ] = None
-    rule: Annotated[
-        str,
-        option(
-            metavar="NAME",
-            callback=one_name("--rule", rule_names()),
-            env="RULE",
-            help="Above temperature 0: token, block, coupled or match; auto is coupled under --seed, else block.",
-            autocompletion=complete_from(rule_names()),
-            advanced=True,
-        ),
-    ] = DEFAULT_RULE
-    top_k: Annotated[int | None, targets_own("N", "TOP_K", "Sample from the N best tokens.")] = None
-    min_p: Annotated[
-        float | None, targets_own("P", "MIN_P", "Leave out tokens less likely than this share of the best.")
-    ] = None
-    repetition_penalty: Annotated[
-        float | None,
-        targets_own("X", "REPETITION_PENALTY", "Over 1: tokens already in prompt or answer are less likely."),
-    ] = None
-    presence_penalty: Annotated[
-        float | None, targets_own("X", "PRESENCE_PENALTY", "Taken from the logits of tokens the answer has used.")
-    ] = None
-    frequency_penalty: Annotated[
-        float | None,
-        targets_own(
-            "X", "FREQUENCY_PENALTY", "Taken from the logits of tokens the answer has used, once for each use."
-        ),
-    ] = None
-    logit_bias: Annotated[
-        list[str] | None, option(metavar="ID=V", help="Add V to a token's logit; repeatable.", advanced=True)
-    ] = None
+    temp: Annotated[Number, sampled("--temp", "T", "TEMP", "Temperature; 0 is greedy.", advanced=False)] = None
+    top_p: Annotated[Number, sampled("--top-p", "P", "TOP_P", "Sample from the best tokens that hold this mass.")] = (
+        None
+    )
+    seed: Annotated[int | None, usual("--seed", "N", "SEED", SAME_SEED, show_default="a new one")] = None
+    rule: Annotated[str, advanced("--rule", "NAME", "RULE", WHICH_RULE, callback=one_rule, autocompletion=rules)] = (
+        DEFAULT_RULE
+    )
+    top_k: Annotated[int | None, sampled("--top-k", "N", "TOP_K", "Sample from the N best tokens.")] = None
+    min_p: Annotated[Number, sampled("--min-p", "P", "MIN_P", UNLIKELY)] = None
+    repetition_penalty: Annotated[Number, sampled("--repetition-penalty", "X", "REPETITION_PENALTY", REPEATED)] = None
+    presence_penalty: Annotated[Number, sampled("--presence-penalty", "X", "PRESENCE_PENALTY", PRESENT)] = None
+    frequency_penalty: Annotated[Number, sampled("--frequency-penalty", "X", "FREQUENCY_PENALTY", FREQUENT)] = None
+    logit_bias: Annotated[Words, advanced("--logit-bias", "ID=V", "", "Add V to a token's logit; repeatable.")] = None
 
     def values(self) -> dict[str, float | None]:
         """The flags by the names of `request.BOUNDS`. Raises: UsageError for one out of its bounds."""
-        penalties = self.repetition_penalty, self.presence_penalty, self.frequency_penalty
-        return sampling_flags(self.temp, self.top_p, self.top_k, self.min_p, *penalties)
+        found = {name: getattr(self, {"temperature": "temp"}.get(name, name)) for name in BOUNDS}
+        effective({}, found)
+        return found
 
     def bias(self) -> tuple[tuple[int, float], ...]:
         """Raises: UsageError for an entry that is not ID=VALUE."""
@@ -303,16 +253,9 @@ class SamplingOptions:
 class ShapeOptions:
     """The shape an answer must have, in one of three languages."""
 
-    schema: Annotated[
-        str | None, option("--schema", metavar="FILE|JSON", help="The answer is JSON of this JSON schema.")
-    ] = None
-    regex: Annotated[
-        str | None, option("--regex", metavar="RE", help="The answer matches RE as a whole.", advanced=True)
-    ] = None
-    grammar: Annotated[
-        Path | None,
-        option("--grammar", metavar="FILE", help="The answer is of this grammar, in llguidance's Lark.", advanced=True),
-    ] = None
+    schema: Annotated[str | None, usual("--schema", "FILE|JSON", "", "The answer is JSON of this JSON schema.")] = None
+    regex: Annotated[str | None, advanced("--regex", "RE", "", "The answer matches RE as a whole.")] = None
+    grammar: Annotated[Path | None, advanced("--grammar", "FILE", "", GRAMMAR)] = None
 
     def constraint(self, stop: tuple[str, ...] = ()) -> Constraint | None:
         """What was given; no model is needed to refuse it.
@@ -321,8 +264,9 @@ class ShapeOptions:
         """
         given = [(kind, str(value)) for kind in SHAPES if (value := getattr(self, kind)) is not None]
         if len(given) > 1:
-            (one, _), (other, _), *_ = given
-            raise UsageError(f"--{one} and --{other} both say what the answer must be", "give one of them")
+            raise UsageError(
+                f"--{given[0][0]} and --{given[1][0]} both say what the answer must be", "give one of them"
+            )
         if not given:
             return None
         from specdec_cli.models.grammar import read_constraint, require_possible

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from specdec_cli.cli.command import Yes, ask, grouped, ignore_broken_pipe, require_answer
+from specdec_cli.cli.command import Yes, ask, grouped, require_answer
 from specdec_cli.cli.load import draft_name, resolve_named
 from specdec_cli.cli.options import DraftLength, Force, KvBits, MaxContext, Offline, PairOptions, pair_names
 from specdec_cli.errors import NotAvailable, UsageError
@@ -37,7 +37,6 @@ def say(*lines: str) -> None:
 
 
 @pairs_app.callback()
-@ignore_broken_pipe
 def pairs(
     context: typer.Context,
     json: Annotated[bool, typer.Option("--json", help="One JSON array on stdout.")] = False,
@@ -67,7 +66,6 @@ def pairs(
 
 @pairs_app.command("add")
 @grouped
-@ignore_broken_pipe
 def add(
     *,
     name: Annotated[str, typer.Argument(help="A name for the pair.")],
@@ -115,7 +113,6 @@ def _named_pair(name: str, models: PairOptions, k: str | None) -> Pair:
 
 
 @pairs_app.command("use")
-@ignore_broken_pipe
 def use(
     name: PairName,
     yes: Yes = False,
@@ -155,7 +152,6 @@ def _bring(pair: Pair, yes: bool) -> None:
 
 
 @pairs_app.command("remove")
-@ignore_broken_pipe
 def remove(name: PairName, yes: Yes = False) -> None:
     """Take a pair out of your models.toml; a packaged pair of that name comes back. No model is deleted."""
     from specdec_cli.pairs import registry as models_toml
@@ -182,7 +178,6 @@ def remove(name: PairName, yes: Yes = False) -> None:
 
 
 @pairs_app.command("path")
-@ignore_broken_pipe
 def path() -> None:
     """Where your models.toml is, or would be."""
     from specdec_cli.pairs.registry import user_file
@@ -196,7 +191,6 @@ Name = Annotated[str | None, typer.Argument(help=NAME_HELP, show_default=False, 
 
 @app.command(short_help="Verdict on a pair from a few hundred kB, before any weight.")
 @grouped
-@ignore_broken_pipe
 def check(
     *,
     name: Name = None,
@@ -231,7 +225,6 @@ def check(
 
 @app.command(short_help="Download a pair, checking it first.")
 @grouped
-@ignore_broken_pipe
 def pull(
     *,
     name: Name = None,
@@ -268,7 +261,6 @@ def pull(
 
 
 @app.command(short_help="Remove a downloaded pair; says what was freed.")
-@ignore_broken_pipe
 def rm(
     name: Annotated[str, typer.Argument(help="A pair, or a model's Hub id.", autocompletion=pair_names)],
     yes: Yes = False,

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from specdec_cli.cli.command import grouped, ignore_broken_pipe
+from specdec_cli.cli.command import grouped
 from specdec_cli.cli.export import require_writable, write_export
 from specdec_cli.cli.load import (
     AnswerSettings,
     introduce_demo,
     load_session,
     resolve,
-    tell_without_effect,
     without_reason,
 )
 from specdec_cli.cli.options import AnswerOptions, ModelOptions, Plain, Quiet, Raw, SamplingOptions, option
@@ -43,7 +42,6 @@ EXAMPLES = """[dim]Examples:[/dim]\n
 
 @app.command(short_help="Plain against drafted decoding, side by side.", epilog=EXAMPLES)
 @grouped
-@ignore_broken_pipe
 def race(
     *,
     prompt: Prompt = None,
@@ -76,7 +74,6 @@ def race(
     from specdec_cli.ui.race import race_display, race_picture
 
     request = asked.request(found)
-    tell_without_effect(session, request, shown=shown, plain=plain)
     request = same_text(request, session.effective(request)["temperature"])
     ids = session.raw_tokens(text) if raw else session.chat_tokens(text, answer.system)
     introduce_demo(found.pair.name, shown=shown, plain=plain)

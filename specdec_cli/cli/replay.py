@@ -6,18 +6,18 @@ import math
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from specdec_cli.cli.command import ignore_broken_pipe
 from specdec_cli.cli.export import write_export
-from specdec_cli.cli.options import FULL, SMALL, ColourAnswer, Panel, PanelSize, Plain, Quiet
+from specdec_cli.cli.options import FULL, ColourAnswer, Panel, PanelSize, Plain, Quiet
 from specdec_cli.errors import UsageError
 from specdec_cli.pairs.pair import DEMO
 
 if TYPE_CHECKING:
     from specdec_cli.trace import Trace
+    from specdec_cli.ui.display import Look
 
 app = typer.Typer()
 EXAMPLES = """[dim]Examples:[/dim]\n
@@ -41,7 +41,6 @@ Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the colou
 
 
 @app.command(short_help="Play a trace again, or export it as a picture or a page.", epilog=EXAMPLES)
-@ignore_broken_pipe
 def replay(
     file: File,
     speed: Speed = None,
@@ -66,8 +65,10 @@ def replay(
     trace = read_trace(file)
     finished = True
     if svg is None and html is None:
-        looks = {"small_panel": panel_size == SMALL, "colour_answer": colour_answer}
-        finished = _play(trace, speed, step, panel, quiet, plain, **looks)
+        from specdec_cli.ui.display import Look
+
+        look = Look(panel=panel, panel_size=panel_size, colour_answer=colour_answer, quiet=quiet, plain=plain)
+        finished = _play(trace, speed, step, look)
     for option, target, suffix in (("--svg", svg, ".svg"), ("--html", html, ".html")):
         if target is not None:
             write_export(option, target, trace_picture(trace, suffix), shown=not quiet, plain=plain)
@@ -77,30 +78,27 @@ def replay(
         raise typer.Exit(130)
 
 
-def _play(
-    trace: Trace, speed: float | None, step: bool, panel: bool | None, quiet: bool, plain: bool, **looks: bool
-) -> bool:
-    """Whether it came to its end. `looks` are those of the display."""
+def _play(trace: Trace, speed: float | None, step: bool, look: Look) -> bool:
+    """Whether it came to its end."""
     from specdec_cli.events import Failure
     from specdec_cli.session.signals import Interrupt
     from specdec_cli.ui.display import open_display, print_error, print_notice
     from specdec_cli.ui.replay import keys, paced, play, stepped
 
     name = DEMO if trace.replies[0].start.target == f"specdec:{DEMO}/target" else ""
-    shown: dict[str, Any] = {"panel": panel, "quiet": quiet, "plain": plain, "stepped": step, **looks}
     with ExitStack() as stack:
-        screen = open_display(sys.stdout, sys.stderr, name=name, json=False, trace=None, **shown)
+        screen = open_display(sys.stdout, sys.stderr, look, name, stepped=step)
         interrupt = stack.enter_context(Interrupt())
         watched = sys.stdout.isatty() or sys.stderr.isatty()
         pause = paced(speed or (1.0 if watched else math.inf), interrupt.requested)
         if step:
-            if not quiet:
-                print_notice(sys.stderr, "Enter or space: next round   b: back   r: run on   q: end", plain)
+            if not look.quiet:
+                print_notice(sys.stderr, "Enter or space: next round   b: back   r: run on   q: end", look.plain)
             pause = stepped(stack.enter_context(keys(sys.stdin, interrupt.requested)), pause)
         display = stack.enter_context(screen)
         for reply in trace.replies:
             if not play(reply.events(), display, pause):
                 return not interrupt.requested()
             if isinstance(reply.end, Failure):
-                print_error(sys.stderr, reply.end, plain)
+                print_error(sys.stderr, reply.end, look.plain)
     return True

@@ -12,15 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from specdec_cli import blas
-from specdec_cli.cli.command import grouped, ignore_broken_pipe
-from specdec_cli.cli.load import (
-    AnswerSettings,
-    introduce_demo,
-    load_session,
-    resolve,
-    tell_without_effect,
-    without_reason,
-)
+from specdec_cli.cli.command import grouped
+from specdec_cli.cli.load import AnswerSettings, introduce_demo, load_session, resolve, without_reason
 from specdec_cli.cli.options import (
     AnswerOptions,
     DisplayOptions,
@@ -28,7 +21,7 @@ from specdec_cli.cli.options import (
     Raw,
     SamplingOptions,
     ShapeOptions,
-    option,
+    advanced,
 )
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Failure, Finish
@@ -44,15 +37,8 @@ Prompt = Annotated[
     str | None, typer.Argument(help="The prompt; piped stdin, then --file, come before it.", show_default=False)
 ]
 File = Annotated[Path | None, typer.Option("--file", "-f", metavar="FILE", help="A prompt in a file, before PROMPT.")]
-Predict = Annotated[
-    Path | None,
-    option(
-        "--predict",
-        metavar="FILE",
-        help="Text that the answer will resemble, such as a file to edit: drafted from, never shown to the model.",
-        advanced=True,
-    ),
-]
+PREDICTION = "Text that the answer will resemble, such as a file to edit: drafted from, never shown to the model."
+Predict = Annotated[Path | None, advanced("--predict", "FILE", "", PREDICTION)]
 EXAMPLES = """[dim]Examples:[/dim]\n
 [dim]  specdec run 'Return the lines of a file.'[/dim]\n
 [dim]  cat notes.txt | specdec run --raw -n 64 --json[/dim]\n
@@ -61,7 +47,6 @@ EXAMPLES = """[dim]Examples:[/dim]\n
 
 @app.command(short_help="Answer one prompt; stdout holds the answer alone.", epilog=EXAMPLES)
 @grouped
-@ignore_broken_pipe
 def run(
     *,
     prompt: Prompt = None,
@@ -78,12 +63,14 @@ def run(
 
     Without a prompt, on a terminal, it is `specdec chat`.
     """
-    if prompt is None and file is None and predict is None and not (raw or display.json) and _at_a_terminal():
-        from specdec_cli.cli.chat import ANSWER, talk
+    nothing_asked = (prompt, file, predict, raw, display.json) == (None, None, None, False, False)
+    if nothing_asked and sys.stdin.isatty() and sys.stdout.isatty():
+        from specdec_cli.cli.chat import ANSWER, open_transcript, talk
 
-        usual = answer.max_tokens == AnswerOptions().max_tokens
-        longer = replace(answer, max_tokens=ANSWER.max_tokens) if usual else answer
-        talk(models, longer, shape, display, sampling)
+        if answer.max_tokens == AnswerOptions().max_tokens:
+            answer = replace(answer, max_tokens=ANSWER.max_tokens)
+        asked = AnswerSettings.read(answer, sampling, shape)
+        talk(models, asked, display, open_transcript(None, None, answer.system))
         return
     asked = AnswerSettings.read(answer, sampling, shape)
     text, predicted = read_prompt(prompt, file), _file_text(predict, "--predict", "name a file of what you expect")
@@ -95,14 +82,14 @@ def run(
     with ExitStack() as stack:
         screen = stack.enter_context(display.open(found.pair.name))
         reserve_tokens = answer.max_tokens + len(text) // 3
-        session = load_session(found, models, reserve_tokens=reserve_tokens, shown=display.notices, plain=display.plain)
+        said = {"shown": display.notices, "plain": display.plain}
+        session = load_session(found, models, reserve_tokens=reserve_tokens, **said)
         ids = session.raw_tokens(text) if raw else session.chat_tokens(text, answer.system)
-        introduce_demo(found.pair.name, shown=display.notices, plain=display.plain)
+        introduce_demo(found.pair.name, **said)
         if display.notices and sys.stderr.isatty() and blas.load() == blas.REFERENCE:
             from specdec_cli.ui.display import print_notice
 
             print_notice(sys.stderr, f"mlx computes with its slow reference BLAS here: {blas.INSTALL}", display.plain)
-        tell_without_effect(session, request, shown=display.notices, plain=display.plain)
         interrupt = stack.enter_context(Interrupt())
         stack.enter_context(display.no_echo())
         finish = show_events(session.reply(ids, request, interrupt.requested, raw), screen)
@@ -110,17 +97,12 @@ def run(
         raise typer.Exit(130)
 
 
-def _at_a_terminal() -> bool:
-    """Whether a person types, and sees the answer."""
-    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
-
-
 def read_prompt(argument: str | None, file: Path | None = None) -> str:
     """Piped stdin first, then the text of `file`, then PROMPT, on lines of their own.
 
     Raises: UsageError if nothing is there, or if what is there cannot be read as UTF-8.
     """
-    watched = sys.stdin is None or sys.stdin.isatty()
+    watched = sys.stdin.isatty()
     if watched and argument is None and file is None:
         hint = "specdec run 'Return the lines of a file.', or talk over many turns: specdec chat"
         raise UsageError("there is no prompt", hint)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from specdec_cli.cli.command import grouped, ignore_broken_pipe
+from specdec_cli.cli.command import grouped
 from specdec_cli.cli.load import introduce_demo, load_session, resolve, without_reason
 from specdec_cli.cli.options import (
     DraftLength,
@@ -193,7 +193,6 @@ class ServeDisplay:
 
 @app.command(short_help="Answer editors, agents and scripts over local HTTP.", epilog=EXAMPLES)
 @grouped
-@ignore_broken_pipe
 def serve(
     *,
     models: ModelOptions,

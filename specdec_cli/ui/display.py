@@ -6,6 +6,7 @@ import errno
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol, TextIO
@@ -14,11 +15,14 @@ from rich.text import Text
 
 from specdec_cli.errors import DoesNotFit, SpecdecError, UsageError
 from specdec_cli.events import Event, to_dict
+from specdec_cli.ui.panel.answer import AnswerRows
 from specdec_cli.ui.panel.live import PanelDisplay
-from specdec_cli.ui.plain import PlainDisplay
+from specdec_cli.ui.plain import AnswerWriter, PlainDisplay
 from specdec_cli.ui.spelling import spelled
-from specdec_cli.ui.summary import ErrorLike, demo_box, doctor_table, error_lines, summary
-from specdec_cli.ui.terminal import can_draw, make_console, print_words, safe
+from specdec_cli.ui.summary import Closing, ErrorLike, columns, error_lines, summary
+from specdec_cli.ui.terminal import can_draw, is_terminal, make_console, print_words, safe
+
+_ERASE_LINE = "\r\x1b[2K"
 
 
 class Display(Protocol):
@@ -31,8 +35,22 @@ class Display(Protocol):
         """Restores the terminal, also during a reply. A second call changes nothing; a closed stream never raises."""
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What is shown of replies, as the command line's options name it."""
+
+    json: bool = False
+    panel: bool | None = None
+    panel_size: str = "full"
+    colour_answer: bool = True
+    quiet: bool = False
+    verbose: bool = False
+    plain: bool = False
+    trace: Path | None = None
+
+
 class Tee:
-    """Several displays as one, for `--trace`. All are closed, even if closing one raises."""
+    """Several displays as one, for `--trace`."""
 
     def __init__(self, displays: Sequence[Display]) -> None:
         self._displays = tuple(displays)
@@ -43,7 +61,7 @@ class Tee:
             display.handle(event)
 
     def close(self) -> None:
-        """Closes all displays, the last one first."""
+        """Closes all displays, the last one first, even if closing one raises."""
         with ExitStack() as stack:
             for display in self._displays:
                 stack.callback(display.close)
@@ -65,7 +83,7 @@ class JsonlDisplay:
         """Nothing to do: every line was flushed."""
 
 
-class TraceDisplay:
+class TraceDisplay(JsonlDisplay):
     """Writes the events into the file of --trace. A trace that cannot be written ends, and the reply goes on."""
 
     def __init__(self, path: Path) -> None:
@@ -73,18 +91,17 @@ class TraceDisplay:
         self._path = path
         self.failure: SpecdecError | None = None
         try:
-            self._file = path.open("w", encoding="utf-8")
+            super().__init__(path.open("w", encoding="utf-8"))
         except OSError as error:
             hint = "name a file in a folder that exists and can be written to"
             raise UsageError(f"--trace {path} cannot be written: {error.strerror}", hint) from error
-        self._display = JsonlDisplay(self._file)
 
     def handle(self, event: Event) -> None:
         """Writes one line; after the first failure nothing more."""
         if self.failure is not None:
             return
         try:
-            self._display.handle(event)
+            super().handle(event)
         except OSError as error:
             kind = DoesNotFit if error.errno in (errno.ENOSPC, errno.EDQUOT) else SpecdecError
             hint = "the answer itself is whole; name a file on another disk: --trace FILE"
@@ -93,63 +110,48 @@ class TraceDisplay:
     def close(self) -> None:
         """Closes the file."""
         with suppress(OSError):  # what could not be written before fails again
-            self._file.close()
+            self._out.close()
 
 
-_DEMO_COMMAND = "specdec pull"
-_DEMO = (
-    "It ships inside specdec: two small models, trained on Python's standard library.",
-    "It completes Python code, and answers anything else with nonsense. For a real pair that suits this machine:",
-)
-_DEMO_LINE = f"demo pair: it completes Python and knows nothing else; a real one: {_DEMO_COMMAND}"
+def display_of(
+    out: TextIO,
+    err: TextIO,
+    look: Look,
+    *,
+    name: str,
+    closing: Closing,
+    stepped: bool = False,
+    stays: bool = True,
+    make_rows: Callable[[], AnswerRows] = AnswerRows,
+    answer: AnswerWriter | None = None,
+) -> Display:
+    """The display for this look and these streams; the panel needs an `err` that can draw it.
+
+    `answer` writes the answer where there is no panel, and the other arguments are those of `PanelDisplay`.
+    """
+    if look.json:
+        return JsonlDisplay(out)
+    if look.panel is False or look.quiet or look.plain or not can_draw(err):
+        return PlainDisplay(out, err, plain=look.plain, answer=answer, closing=None if look.quiet else closing)
+    small, colours = look.panel_size == "small", look.colour_answer
+    panel = partial(PanelDisplay, out, err, name=name, closing=closing, small=small, colour_answer=colours)
+    return panel(make_rows=make_rows, stepped=stepped, stays=stays)
 
 
 @contextmanager
-def open_display(
-    out: TextIO,
-    err: TextIO,
-    *,
-    name: str,
-    json: bool,
-    panel: bool | None,
-    quiet: bool,
-    plain: bool,
-    trace: Path | None,
-    small_panel: bool = False,
-    colour_answer: bool = True,
-    stepped: bool = False,
-    verbose: bool = False,
-    names_race: bool = False,
-) -> Iterator[Display]:
-    """The display for these options and streams, closed on exit. The panel needs an `err` that can draw it.
-
-    `stepped`: a person asks for each round. `verbose` and `names_race` are those of `summary`.
+def open_display(out: TextIO, err: TextIO, look: Look, name: str, *, stepped: bool = False) -> Iterator[Display]:
+    """The display of one reply of the pair `name`, closed on exit. `stepped`: a person asks for each round.
 
     Raises: UsageError if the trace file cannot be opened; on leaving, SpecdecError if not all of it could be written.
     """
     with ExitStack() as stack:
-        panels = panel is not False and not (json or quiet or plain) and can_draw(err)
-        closing = partial(summary, verbose=verbose, names_race=names_race)
-        display: Display
-        if panels:
-            display = PanelDisplay(
-                out,
-                err,
-                name=name,
-                small=small_panel,
-                colour_answer=colour_answer,
-                stepped=stepped,
-                closing=closing,
-            )
-        elif json:
-            display = JsonlDisplay(out)
-        else:
-            display = PlainDisplay(out, err, quiet, plain, closing=closing)
+        closing = partial(summary, verbose=look.verbose)
+        display = display_of(out, err, look, name=name, closing=closing, stepped=stepped)
         stack.callback(display.close)
-        if trace is None:
+        if look.trace is None:
             yield display
             return
-        traced = TraceDisplay(trace)
+        traced = TraceDisplay(look.trace)
         stack.callback(traced.close)
         yield Tee([display, traced])
     if traced.failure is not None:
@@ -157,49 +159,25 @@ def open_display(
 
 
 @contextmanager
-def loading(err: TextIO, name: str, shown: bool) -> Iterator[None]:
-    """A line that names what is being loaded while it loads, on a terminal only."""
-    if not shown or not can_draw(err):
-        yield
-        return
-    err.write(spelled(f"loading {safe(name)}…", err))
-    err.flush()
+def status_line(err: TextIO, shown: bool = True) -> Iterator[Callable[[str], None]]:
+    """A line that each call writes anew, on a terminal only; it is gone at the end."""
+
+    def say(words: str) -> None:
+        if shown and can_draw(err):
+            err.write(spelled(f"{_ERASE_LINE}{safe(words)}", err))
+            err.flush()
+
     try:
-        yield
+        yield say
     finally:
-        err.write("\r\x1b[2K")
-        err.flush()
+        say("")
 
 
 @contextmanager
 def counting(err: TextIO) -> Iterator[Callable[[int, int, str], None]]:
     """A line `12 of 126  gemma3` that is overwritten, on a terminal only."""
-    shown = can_draw(err)
-
-    def report(done: int, total: int, name: str) -> None:
-        if shown:
-            err.write(spelled(f"\r\x1b[2K{done} of {total}  {safe(name)}", err))
-            err.flush()
-
-    try:
-        yield report
-    finally:
-        if shown:
-            err.write("\r\x1b[2K")
-            err.flush()
-
-
-def print_demo_box(err: TextIO, plain: bool) -> None:
-    """What the demo pair is, which answers when no pair was named, and the next command."""
-    console = make_console(err, plain=plain)
-    box = demo_box("demo pair", _DEMO, _DEMO_COMMAND)
-    box.width = min(80, console.width)
-    console.print(box)
-
-
-def print_demo_line(err: TextIO, plain: bool) -> None:
-    """The same in one line."""
-    print_notice(err, _DEMO_LINE, plain)
+    with status_line(err) as say:
+        yield lambda done, total, name: say(f"{done} of {total}  {name}")
 
 
 def print_notice(err: TextIO, sentence: str, plain: bool) -> None:
@@ -207,21 +185,13 @@ def print_notice(err: TextIO, sentence: str, plain: bool) -> None:
     print_words(make_console(err, plain=plain), Text(safe(sentence), "dim"))
 
 
-def print_above(err: TextIO, sentence: str, plain: bool) -> None:
-    """One dim line while something is being loaded: it takes the place of the line that says so."""
-    if can_draw(err) and not plain:
-        err.write("\r\x1b[2K")
-    print_notice(err, sentence, plain)
-
-
-def print_doctor(out: TextIO, findings: Sequence[tuple[str, str, str]]) -> None:
-    """The report of `specdec doctor`: a table on a terminal, tab-separated lines into a pipe."""
-    console = make_console(out, plain=False)
-    if console.is_terminal:
-        console.print(doctor_table(findings))
+def print_columns(out: TextIO, rows: Sequence[Sequence[str]], plain: bool = False) -> None:
+    """Names, values and notes: a table on a terminal, tab-separated lines into a pipe."""
+    if is_terminal(out):
+        make_console(out, plain=plain).print(columns(rows))
         return
-    for finding in findings:
-        out.write(spelled("\t".join(map(safe, finding)).rstrip("\t") + "\n", out))
+    for row in rows:
+        out.write(spelled("\t".join(map(safe, row)).rstrip("\t") + "\n", out))
 
 
 def print_error(err: TextIO, error: ErrorLike, plain: bool = False) -> None:

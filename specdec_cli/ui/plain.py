@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TextIO
 
-from specdec_cli.events import Event, Failure, Finish, Prefill, Reading, RoundDone, Start
+from specdec_cli.events import Event, Failure, Finish, Prefill, RoundDone, Start
 from specdec_cli.ui.summary import Closing, print_lines, summary
 from specdec_cli.ui.terminal import TerminalFilter, encodable, is_terminal, make_console
 
@@ -37,44 +37,41 @@ class AnswerWriter:
 
 
 class PlainDisplay:
-    """The answer on `out` as it comes, a summary on `err` unless `quiet`. The error boundary prints failures."""
+    """The answer on `out` as it comes, the `closing` lines on `err` if any. The error boundary prints failures."""
 
     def __init__(
         self,
         out: TextIO,
         err: TextIO,
-        quiet: bool,
+        *,
         plain: bool = False,
         answer: AnswerWriter | None = None,
-        closing: Closing = summary,
+        closing: Closing | None = summary,
     ) -> None:
         """`plain` keeps control codes and colour out of the `closing` lines; `answer` replaces the usual writer."""
         self._answer = answer or AnswerWriter(out)
         self._console = make_console(err, plain=plain)
-        self._folds = is_terminal(err)
-        self._quiet, self._closing = quiet, closing
+        self._folds, self._closing = is_terminal(err), closing
         self._start: Start | None = None
+        self._prefill: Prefill | None = None
 
     def handle(self, event: Event) -> None:
-        """Streams a round's text; at the end of the reply adds a newline and the summary."""
+        """Streams a round's text; at the end of the reply adds a newline and the closing lines."""
         match event:
             case Start():
                 self._start = event
+            case Prefill():
+                self._prefill = event
             case RoundDone(text=text):
                 self._answer.write(text)
             case Finish(text_tail=tail):
                 self._answer.write(tail)
                 self._answer.end()
-                if not self._quiet and self._start is not None:
-                    self._summarize(self._start, event)
+                if self._closing and self._start:
+                    width = self._console.width if self._folds else None
+                    print_lines(self._console, self._closing(self._start, event, width, self._prefill), width)
             case Failure():
                 self._answer.end()
-            case Reading() | Prefill():
-                pass
-
-    def _summarize(self, start: Start, finish: Finish) -> None:
-        width = self._console.width if self._folds else None
-        print_lines(self._console, self._closing(start, finish, width), width)
 
     def close(self) -> None:
         """Ends a partial answer's line; a closed stream is ignored."""

@@ -35,9 +35,8 @@ from specdec_cli.race.events import (
 )
 from specdec_cli.ui.export import picture
 from specdec_cli.ui.panel.answer import GUESSED, OWN, folds
-from specdec_cli.ui.panel.box import boxed, edge
-from specdec_cli.ui.panel.region import LiveRegion, folds_rows
-from specdec_cli.ui.panel.rounds import spread
+from specdec_cli.ui.panel.region import LiveRegion
+from specdec_cli.ui.panel.rounds import boxed, edge, spread
 from specdec_cli.ui.plain import AnswerWriter
 from specdec_cli.ui.summary import SEPARATOR, flow, print_lines, verdict_style
 from specdec_cli.ui.terminal import MUTED, TerminalFilter, can_draw, make_console, safe, terminal_size, visible
@@ -101,7 +100,7 @@ class LiveRace:
 
     def __init__(self, out: TextIO, err: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self._out, self._err, self._clock = out, err, clock
-        self._region = LiveRegion(make_console(err, plain=False), err, lambda: terminal_size(err), folds_rows())
+        self._region = LiveRegion(make_console(err, plain=False), err, lambda: terminal_size(err))
         self._view = RaceView()
         self._drawn_at: float | None = None
         self._ended = False

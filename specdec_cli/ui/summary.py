@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from rich import box
 from rich.console import Console
-from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from specdec_cli.events import Finish, Start
+from specdec_cli.events import Finish, Prefill, Start
 from specdec_cli.format import count, percent, speed
 from specdec_cli.gain import Gain, Verdict
 from specdec_cli.kinds import FORCED, UNTRIED
-from specdec_cli.ui.terminal import MUTED, safe
+from specdec_cli.ui.terminal import safe
 
 SEPARATOR = " · "
+Words = tuple[str, str]
+"""Words and their style."""
 Closing = Callable[..., list[Text]]
 """`summary`, with some of its options given."""
 
@@ -36,26 +36,29 @@ def summary(
     start: Start,
     finish: Finish,
     width: int | None = None,
-    *,
+    prefill: Prefill | None = None,
     below_panel: bool = False,
+    *,
     verbose: bool = False,
-    names_race: bool = False,
+    tells_read: bool = False,
 ) -> list[Text]:
     """What a reply cost, what drafting gained, and why it ended early: one line of at most `width` cells, if given.
 
-    `below_panel` leaves out what the panel says. `verbose` adds what a round costs. `names_race` names the command that
-    measures what this reply cannot tell.
+    `below_panel` leaves out what the panel says. `verbose` adds what a round costs. `tells_read` adds how much of the
+    prompt had to be read.
     """
     stats = finish.stats
     said = reply_figures(stats) if stats.get("rounds") and not below_panel else []
-    gain = Gain.of_stats(stats)
-    if names_race and gain and gain.verdict == "cannot tell yet":
-        said.insert(len(said) - 1, ("specdec race measures it", "dim"))
-    line = fitted([*said, *_forced(stats)], [*_cut(start, finish), *_unkept(start, finish)], width)
+    if forced := stats.get("accepted_by", {}).get(FORCED.name, 0):
+        said.append((f"{count(forced, 'token')} forced by the shape", "dim"))
+    if said and tells_read and prefill:
+        read = prefill.prompt_tokens - prefill.cached_tokens
+        said.append((f"read {read} of {count(prefill.prompt_tokens, 'token')}", "dim"))
+    line = fitted(said, [*_cut(start, finish), *_unkept(start, finish)], width)
     return [*([line] if line else []), *(costs(start, stats, width) if verbose else [])]
 
 
-def _unkept(start: Start, finish: Finish) -> list[tuple[str, str]]:
+def _unkept(start: Start, finish: Finish) -> list[Words]:
     """Where the answer is not all of the shape that it must have."""
     incomplete = [(f"the {'JSON' if start.constraint == 'schema' else 'answer'} is incomplete", "yellow")]
     words = ", ".join(map(safe, start.unenforced))
@@ -63,7 +66,7 @@ def _unkept(start: Start, finish: Finish) -> list[tuple[str, str]]:
     return [*(incomplete if finish.complete is False else []), *unknown]
 
 
-def _cut(start: Start, finish: Finish) -> list[tuple[str, str]]:
+def _cut(start: Start, finish: Finish) -> list[Words]:
     """What ended the reply before the model did."""
     if finish.reason == "length":
         full = start.context_limit is not None and start.prompt_tokens + start.max_tokens >= start.context_limit
@@ -71,22 +74,20 @@ def _cut(start: Start, finish: Finish) -> list[tuple[str, str]]:
         return [(full_context or f"stopped at --max-tokens {start.max_tokens}", "yellow")]
     if finish.reason == "repetition":
         return [("stopped: the answer had become a loop", "yellow"), ("--stop-repetition 0 goes on", "dim")]
-    if finish.reason == "interrupted":
+    if finish.reason == "interrupted" and finish.text:
         return [("interrupted: the text above is partial", "yellow")]
     return []
 
 
-def reply_figures(stats: Mapping[str, Any]) -> list[tuple[str, str]]:
+def reply_figures(stats: Mapping[str, Any]) -> list[Words]:
     """Tokens and passes, pace, what drafting gained over plain decoding, and how much of it was accepted."""
     tokens, gain = count(stats["emitted_tokens"], "token"), Gain.of_stats(stats)
-    counted = f"{tokens} in {count(stats['target_passes'], 'pass')}"
-    pace = (speed(stats["tokens_per_second"]), "dim")
+    said = [(f"{tokens} in {count(stats['target_passes'], 'pass')}", "dim"), (speed(stats["tokens_per_second"]), "dim")]
     if not stats["draft_n"]:
         why = reason(stats)
-        return [(counted, "dim"), pace, *([(why, "dim")] if why else [])]
+        return [*said, *([(why, "dim")] if why else [])]
     ratio = [(gain.sentence, verdict_style(gain.verdict))] if gain else []
-    accepted = (f"accepted {percent(stats['draft_acceptance_rate'])} of drafted", "dim")
-    return [(counted, "dim"), pace, *ratio, accepted]
+    return [*said, *ratio, (f"accepted {percent(stats['draft_acceptance_rate'])} of drafted", "dim")]
 
 
 def verdict_style(verdict: Verdict) -> str:
@@ -103,12 +104,6 @@ def reason(stats: Mapping[str, Any]) -> str:
     if why != UNTRIED:
         return safe(why)
     return "" if stats["draft_n"] else f"{count(stats['emitted_tokens'], 'token')} are too few to try drafting"
-
-
-def _forced(stats: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """How much of the answer cost no drafter and no choice."""
-    forced = stats.get("accepted_by", {}).get(FORCED.name, 0)
-    return [(f"{count(forced, 'token')} forced by the shape", "dim")] if forced else []
 
 
 def costs(start: Start, stats: Mapping[str, Any], width: int | None = None) -> list[Text]:
@@ -128,7 +123,8 @@ def costs(start: Start, stats: Mapping[str, Any], width: int | None = None) -> l
     if gain.pays_from:
         parts.append((f"{gain.pays_from} accepted", "dim"))
     if start.k == "auto":
-        parts.append((_lengths(stats["rounds_at_k"]), "dim"))
+        plain, drafted = stats["rounds_at_k"][0] - 1, stats["rounds_at_k"][1:]  # the first token's pass never drafts
+        parts.append((f"K {1 + drafted.index(max(drafted))} mostly, plain in {plain} of {rounds} rounds", "dim"))
     if gain.high < 1 and start.device == "cpu":
         parts.append(("this is a CPU, which rarely gains: -k 0 decodes plainly", "yellow"))
     elif gain.high < 1 and start.k != "auto":
@@ -136,14 +132,7 @@ def costs(start: Start, stats: Mapping[str, Any], width: int | None = None) -> l
     return flow(parts, width)
 
 
-def _lengths(rounds_at_k: Sequence[int]) -> str:
-    """The choices of -k auto: the commonest K, and how often plain decoding."""
-    plain, drafted = rounds_at_k[0] - 1, rounds_at_k[1:]  # the first token's pass never drafts
-    usual = f"K {1 + drafted.index(max(drafted))} mostly"
-    return f"{usual}, plain in {plain} of {sum(rounds_at_k) - 1} rounds" if plain else usual
-
-
-def fitted(parts: Sequence[tuple[str, str]], kept: Sequence[tuple[str, str]], width: int | None) -> Text:
+def fitted(parts: Sequence[Words], kept: Sequence[Words], width: int | None) -> Text:
     """One line of (words, style): the last of `parts` are left out where `width` is too small, never those `kept`."""
     for number in range(len(parts), -1, -1):
         line = Text(SEPARATOR, "dim").join(Text(*part) for part in [*parts[:number], *kept])
@@ -152,7 +141,7 @@ def fitted(parts: Sequence[tuple[str, str]], kept: Sequence[tuple[str, str]], wi
     return line
 
 
-def flow(parts: Iterable[tuple[str, str]], width: int | None) -> list[Text]:
+def flow(parts: Iterable[Words], width: int | None) -> list[Text]:
     """Joins statements into lines of at most `width` cells; a longer statement has its own line."""
     lines: list[Text] = []
     for words, style in parts:
@@ -176,22 +165,12 @@ def error_lines(error: ErrorLike) -> Text:
     return text.append("\n").append("hint:", "cyan").append(f" {hint}") if hint else text
 
 
-def demo_box(title: str, sentences: Sequence[str], command: str) -> Panel:
-    """A small box: one paragraph that folds at any width, and the next command."""
-    body = Text(" ".join(map(safe, sentences)))
-    body.append("\n").append("next  ", "dim").append(safe(command), "bold cyan")
-    heading = Text(safe(title), "bold default")
-    return Panel(body, box=box.ROUNDED, title=heading, title_align="left", border_style=MUTED, width=80)
-
-
-def doctor_table(rows: Sequence[tuple[str, str, str]]) -> Table:
-    """(name, value, note) in columns without lines; long notes fold inside their column."""
+def columns(rows: Iterable[Sequence[str]]) -> Table:
+    """A bold name, a value and perhaps a note, in columns without lines; long ones fold inside their column."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
-    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, style="bold")
     table.add_column(overflow="fold")
     table.add_column(overflow="fold", style="dim")
     for row in rows:
-        what, value, note = (Text(safe(words)) for words in row)
-        what.stylize("bold")
-        table.add_row(what, value, note)
+        table.add_row(*(Text(safe(words)) for words in row))
     return table

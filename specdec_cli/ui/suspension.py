@@ -1,9 +1,7 @@
 """The terminal around something drawn: Ctrl-Z, `bg` and `fg`, and keys that are typed meanwhile.
 
-The shell gets a clean terminal with a visible cursor and its own settings. Ctrl-Z sends SIGTSTP: a handler of ours
-cleans up, stops the process as the default does, and goes on afterwards. Nothing is written through Python's streams
-here, as a handler may run amid a write of theirs. Under a wrapper (`uv run`, a script) the shell may have the terminal
-back before the handler runs, and after `bg` the process goes on without it: then it is left alone until it is ours.
+The shell gets a clean terminal with a visible cursor and its own settings. Nothing is written through Python's streams
+here: a handler may run amid a write of theirs. A process in the background leaves the terminal alone.
 """
 
 from __future__ import annotations
@@ -17,100 +15,76 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, Final, TextIO
 
-POLL_SECONDS: Final = 0.2
-"""How soon a terminal that came back without a signal is noticed: `fg` sends none to a process that runs."""
 _PASTE_MARKED, _PASTE_BARE = "\x1b[?2004h", "\x1b[?2004l"
-_STANDARD = (0, 1, 2)
+_STANDARD: Final = (0, 1, 2)
 
 
 class Suspension:
     """While held, `leave()` is called before the process stops, and `resume()` once it has the terminal again.
 
-    Of two, the one held later leaves first and resumes last.
+    Of two, the one held later leaves first and resumes last. Nothing is done outside the main thread, or where whoever
+    started the process ignores Ctrl-Z.
     """
 
     def __init__(self, leave: Callable[[], None], resume: Callable[[], None]) -> None:
         self.leave, self.resume = leave, resume
 
     def hold(self) -> None:
-        """Nothing outside the main thread, or where whoever started the process ignores Ctrl-Z."""
-        if threading.current_thread() is threading.main_thread():
-            _job.hold(self)
+        """Begins; holding it again changes nothing."""
+        main = threading.current_thread() is threading.main_thread()
+        if not main or self in held or signal.getsignal(signal.SIGTSTP) == signal.SIG_IGN:
+            return
+        if not held:
+            _before[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, _stop)
+            _before[signal.SIGCONT] = signal.signal(signal.SIGCONT, _resume)
+        held.append(self)
 
     def release(self) -> None:
-        """The handlers are those of before as soon as nothing is held."""
-        if threading.current_thread() is threading.main_thread():
-            _job.release(self)
+        """Ends. The handlers are those of before as soon as nothing is held."""
+        if self in held:
+            held.remove(self)
+            while _before and not held:
+                signal.signal(*_before.popitem())
+
+    def __enter__(self) -> None:
+        self.hold()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
 
-class _Job:
-    """This process as a job of a shell: its one pair of handlers, and what is held, in order."""
-
-    def __init__(self) -> None:
-        self.held: list[Suspension] = []
-        self._before: dict[signal.Signals, Any] = {}
-        self._stopping = False
-
-    def hold(self, one: Suspension) -> None:
-        if one in self.held or signal.getsignal(signal.SIGTSTP) == signal.SIG_IGN:
-            return
-        if not self.held:
-            self._before[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, self._stop)
-            self._before[signal.SIGCONT] = signal.signal(signal.SIGCONT, self._continue)
-        self.held.append(one)
-
-    def release(self, one: Suspension) -> None:
-        self.held = [held for held in self.held if held is not one]
-        while self._before and not self.held:
-            signal.signal(*self._before.popitem())
-
-    def _stop(self, number: int, frame: FrameType | None) -> None:
-        if self._stopping:  # a second Ctrl-Z while the first is being obeyed
-            return
-        self._stopping = True
-        for held in reversed(self.held):
-            held.leave()
-        outer = self._before.get(signal.SIGTSTP)
-        if callable(outer):
-            outer(number, frame)
-        else:
-            ours = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-            # To this thread: another one might take it when the handler is back.
-            signal.raise_signal(signal.SIGTSTP)
-            signal.signal(signal.SIGTSTP, ours)
-        self._stopping = False
-        self._resume()
-
-    def _continue(self, number: int, frame: FrameType | None) -> None:
-        outer = self._before.get(signal.SIGCONT)
-        if callable(outer):
-            outer(number, frame)
-        if not self._stopping:  # stopped by what no handler sees
-            self._resume()
-
-    def _resume(self) -> None:
-        """At once where the terminal is ours, else as soon as it is."""
-        if in_background():
-            before = signal.getsignal(signal.SIGALRM)
-            signal.signal(signal.SIGALRM, lambda *_: self._poll(before))
-            signal.setitimer(signal.ITIMER_REAL, POLL_SECONDS, POLL_SECONDS)
-            return
-        for held in self.held:
-            held.resume()
-
-    def _poll(self, before: Any) -> None:
-        if not in_background() or not self.held:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
-            self._resume()
+held: list[Suspension] = []
+"""What is held, in order; of a display that was left open, too."""
+_before: dict[signal.Signals, Any] = {}
+_waiting = False
 
 
-_job = _Job()
+def _stop(number: int, frame: FrameType | None) -> None:
+    """Stops this process as it would have; a second Ctrl-Z meanwhile is ignored."""
+    for each in (signal.SIGTSTP, signal.SIGCONT):
+        signal.signal(each, signal.SIG_IGN)
+    for one in reversed(held):
+        one.leave()
+    signal.signal(signal.SIGTSTP, _before.get(signal.SIGTSTP, signal.SIG_DFL))
+    signal.raise_signal(signal.SIGTSTP)  # to this thread: another one might take it when the handler is back
+    signal.signal(signal.SIGTSTP, _stop)
+    signal.signal(signal.SIGCONT, _resume)
+    _resume()
 
 
-def held_now() -> tuple[Suspension, ...]:
-    """What is held, in order; of a display that was left open, too."""
-    return tuple(_job.held)
+def _resume(*_: object) -> None:
+    """At once where the terminal is ours, else with the first frame that is drawn once it is."""
+    global _waiting
+    _waiting = in_background()
+    for one in [] if _waiting else held:
+        one.resume()
+
+
+def may_draw() -> bool:
+    """Whether the terminal is ours, all that Ctrl-Z interrupted being resumed: `fg` sends no signal after `bg`."""
+    if _waiting:
+        _resume()
+    return not in_background()
 
 
 def in_background(*descriptors: int) -> bool:
@@ -125,17 +99,6 @@ def in_background(*descriptors: int) -> bool:
 
 
 @contextmanager
-def suspension(leave: Callable[[], None], resume: Callable[[], None]) -> Iterator[None]:
-    """A Suspension that is held in this context."""
-    held = Suspension(leave, resume)
-    held.hold()
-    try:
-        yield
-    finally:
-        held.release()
-
-
-@contextmanager
 def cursor_for_the_shell(stream: TextIO) -> Iterator[None]:
     """Around a progress that hides the cursor of the terminal `stream`: it is visible while the process is stopped."""
 
@@ -143,7 +106,7 @@ def cursor_for_the_shell(stream: TextIO) -> Iterator[None]:
         with suppress(OSError, ValueError):
             os.write(stream.fileno(), sequence)
 
-    with suspension(lambda: write(b"\x1b[?25h"), lambda: write(b"\x1b[?25l")):
+    with Suspension(lambda: write(b"\x1b[?25h"), lambda: write(b"\x1b[?25l")):
         yield
 
 
@@ -178,7 +141,7 @@ def no_echo(keys: TextIO | None, kept_for: int | None = None) -> Iterator[None]:
             termios.tcsetattr(descriptor, termios.TCSANOW, settings)
         signal.pthread_sigmask(signal.SIG_SETMASK, masked)
 
-    with suspension(lambda: set_up(before, _PASTE_BARE), lambda: set_up(silent, _PASTE_MARKED)):
+    with Suspension(lambda: set_up(before, _PASTE_BARE), lambda: set_up(silent, _PASTE_MARKED)):
         set_up(silent, _PASTE_MARKED)
         try:
             yield

@@ -7,8 +7,8 @@ retitle the window (CWE-150). Sequences are recognised on the decoded stream, ho
 from __future__ import annotations
 
 import os
+import re
 import unicodedata
-from collections import deque
 from collections.abc import Mapping
 from typing import IO, Final, TextIO
 
@@ -20,40 +20,28 @@ MUTED: Final = "default dim"
 
 USUAL_COLUMNS: Final = 80
 LONGEST_STRING: Final = 256
-"""Characters of an unterminated control string before it counts as text: a stray OSC hides no answer."""
+"""Characters of an unterminated control sequence before it counts as text: a stray OSC hides no answer."""
 
-_ESC, _BEL, _ST = "\x1b", "\x07", "\x9c"
-_STRING_OPENERS = frozenset("]PX^_k")  # OSC DCS SOS PM APC, and screen's title string
-_C1_STRING_OPENERS = frozenset("\x90\x98\x9d\x9e\x9f")
-_C1_CSI = "\x9b"
-
-
-def _spans(*spans: tuple[int, int]) -> frozenset[str]:
-    return frozenset(chr(code) for first, last in spans for code in range(first, last + 1))
-
-
-_INVISIBLE = _spans(
-    (0x061C, 0x061C),  # Arabic letter mark
-    (0x180E, 0x180E),
-    (
-        0x200B,
-        0x200B,
-    ),  # zero-width space; ZWNJ and ZWJ stay: Persian, Indic scripts and emoji need them
-    (0x200E, 0x200F),
-    (0x202A, 0x202E),  # bidi embeddings and overrides
-    (0x2060, 0x206F),  # word joiner, invisible operators, bidi isolates, deprecated formats
-    (0xFEFF, 0xFEFF),
-    (0xFFF9, 0xFFFB),  # interlinear annotation
-    (0xE0000, 0xE007F),  # tags: invisible ASCII
+_CSI = r"(?:\x1b\[|\x9b)[ -?]{0,256}"
+_STRING, _BODY = r"(?:\x1b[]PX^_k]|[\x90\x98\x9d-\x9f])", r"[^\x07\x9c\x1b\n]{0,256}"
+_SEQUENCE = re.compile(
+    rf"{_CSI}[@-~]|{_STRING}{_BODY}(?:\x07|\x9c|\x1b\\)|\x1b[ -/]{{1,256}}[0-~]|\x1b(?![]PX^_k[])[0-~]"
 )
-_CONTROLS = _spans((0x00, 0x08), (0x0B, 0x1F), (0x7F, 0x9F))
-_SURROGATES = _spans((0xD800, 0xDFFF))
-_JOINERS = frozenset("\u200c\u200d") | _spans((0xFE00, 0xFE0F), (0x1F3FB, 0x1F3FF), (0xE0100, 0xE01EF))
+_UNFINISHED = re.compile(rf"(?:{_CSI}|{_STRING}{_BODY}\x1b?|\x1b[ -/]{{0,256}})\Z")
+_INTRODUCER = re.compile(r"\x1b[]PX^_k[ -/]?|[\x90\x98\x9b\x9d-\x9f]")
+
+# Letter and bidi marks, zero-width spaces, invisible operators, tags. ZWNJ and ZWJ stay: scripts and emoji need them.
+_INVISIBLE: Final = frozenset(
+    map(chr, [0x61C, 0x180E, 0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF])
+) | frozenset(map(chr, [*range(0xFFF9, 0xFFFC), *range(0xE0000, 0xE0080)]))
+_CONTROLS: Final = frozenset(map(chr, [*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0)]))
+_JOINERS: Final = frozenset(
+    map(chr, [0x200C, 0x200D, *range(0xFE00, 0xFE10), *range(0x1F3FB, 0x1F400), *range(0xE0100, 0xE01F0)])
+)
 _REPLACED: Final = {
     **dict.fromkeys(map(ord, _INVISIBLE | _CONTROLS)),
-    **dict.fromkeys(map(ord, _SURROGATES), "\N{REPLACEMENT CHARACTER}"),
-    0x2028: "\n",
-    0x2029: "\n",
+    **dict.fromkeys(range(0xD800, 0xE000), "\N{REPLACEMENT CHARACTER}"),
+    **dict.fromkeys((0x2028, 0x2029), "\n"),
 }
 
 
@@ -65,90 +53,32 @@ class TerminalFilter:
     the end counts as text: only its introducer is dropped, and the rest is shown, filtered.
     """
 
-    __slots__ = ("_held", "_state")
+    __slots__ = ("_held",)
 
     def __init__(self) -> None:
-        self._state = "text"
-        self._held: list[str] = []
+        self._held = ""
 
     def feed(self, text: str) -> str:
         """The part of the held text and `text` that is safe to write now."""
-        if self._state == "text" and _ESC not in text and _CONTROLS.isdisjoint(text):
-            return text.translate(_REPLACED)
-        shown: list[str] = []
-        waiting = deque(text)
-        while waiting:
-            again = self._step(waiting.popleft(), shown)
-            waiting.extendleft(reversed(again))
-        return "".join(shown).translate(_REPLACED)
+        text, self._held = self._held + text, ""
+        shown, place = [], 0
+        while found := _INTRODUCER.search(text, place):
+            shown.append(text[place : found.start()])
+            if _UNFINISHED.match(text, found.start()):
+                self._held, place = text[found.start() :], len(text)
+            else:
+                whole = _SEQUENCE.match(text, found.start())
+                place = (whole or found).end()
+        return "".join([*shown, text[place:]]).translate(_REPLACED)
 
     def finish(self) -> str:
         """The text of an unfinished sequence; the filter is then as new."""
-        shown: list[str] = []
-        while self._held or self._state != "text":
-            held, self._held, self._state = "".join(self._held), [], "text"
-            shown.append(self.feed(held))
-        return "".join(shown)
-
-    def _step(self, char: str, shown: list[str]) -> list[str]:
-        """Consumes one character; returns the characters that must be read again as text."""
-        if self._state == "text":
-            return self._text(char, shown)
-        if self._state == "escape":
-            return self._escape(char)
-        if self._state == "charset":
-            return self._hold(char) if " " <= char <= "/" else self._close(char if not "0" <= char <= "~" else "")
-        if self._state == "csi":
-            if " " <= char <= "?":
-                return self._hold(char)
-            return self._close() if "@" <= char <= "~" else self._give_up(char)
-        return self._string(char)
-
-    def _text(self, char: str, shown: list[str]) -> list[str]:
-        if char == _ESC:
-            self._state = "escape"
-        elif char == _C1_CSI:
-            self._state = "csi"
-        elif char in _C1_STRING_OPENERS:
-            self._state = "string"
-        else:
-            shown.append(char)
-        return []
-
-    def _escape(self, char: str) -> list[str]:
-        if char == _ESC:
-            return []
-        if char == "[":
-            self._state = "csi"
-        elif char in _STRING_OPENERS:
-            self._state = "string"
-        elif " " <= char <= "/":
-            self._state = "charset"
-        else:
-            return self._close("" if "0" <= char <= "~" else char)
-        return []
-
-    def _string(self, char: str) -> list[str]:
-        if self._held and self._held[-1] == _ESC:
-            return self._close() if char == "\\" else self._give_up(char)
-        if char in (_BEL, _ST):
-            return self._close()
-        return self._give_up(char) if char == "\n" else self._hold(char)
-
-    def _hold(self, char: str) -> list[str]:
-        self._held.append(char)
-        return self._give_up("") if len(self._held) > LONGEST_STRING else []
-
-    def _close(self, again: str = "") -> list[str]:
-        """Drops a sequence that ended. `again` is a character that was not part of it."""
-        self._state, self._held = "text", []
-        return list(again)
-
-    def _give_up(self, char: str) -> list[str]:
-        """Reads the held characters again as text: they were no sequence."""
-        held = self._held
-        self._close()
-        return [*held, *char]
+        shown = ""
+        while self._held:
+            found = _INTRODUCER.match(self._held)
+            rest, self._held = self._held[found.end() if found else 1 :], ""
+            shown += self.feed(rest)
+        return shown
 
 
 def safe(text: str) -> str:
@@ -173,15 +103,14 @@ def draw_controls(text: str) -> str:
 
 
 def _picture(char: str) -> str:
-    known = {" ": "␣", "\n": "↵", "\t": "⇥", "\x7f": "␡"}.get(char)
-    if known is not None:
+    if known := {" ": "␣", "\n": "↵", "\t": "⇥", "\x7f": "␡"}.get(char):
         return known
     if char < " ":
         return chr(0x2400 + ord(char))
-    if char in _SURROGATES:
+    if _REPLACED.get(ord(char)) == "\N{REPLACEMENT CHARACTER}":
         return "\N{REPLACEMENT CHARACTER}"
     # Joiners are escaped too: terminals disagree about the width of what they join, and a row must not wrap.
-    hidden = char in _INVISIBLE or char in _CONTROLS or char in _JOINERS or char in "\u2028\u2029"
+    hidden = ord(char) in _REPLACED or char in _JOINERS
     return char.encode("ascii", "backslashreplace").decode() if hidden else char
 
 

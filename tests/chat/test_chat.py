@@ -15,6 +15,7 @@ from fakes.memory import GIGABYTE, FakeMemory
 from specdec_cli.chat.chat import Loaded
 from specdec_cli.chat.commands import run_command
 from specdec_cli.chat.loop import run_chat
+from specdec_cli.cli.process import as_user_error
 from specdec_cli.errors import NotAvailable
 from specdec_cli.events import Prefill
 from specdec_cli.session.signals import when_idle
@@ -40,7 +41,7 @@ def test_overflow_drops_the_oldest_visibly_or_refuses(opened):
     assert ran(opened, "three " * 5)[0] == 5
     assert "the context holds 120" in err.getvalue()
     assert ran(opened, "/set overflow drop-oldest", "three " * 5)[0] == 0
-    assert "left out the 2 oldest turns: the context holds 120 tokens; the system message stays" in err.getvalue()
+    assert "left out the 2 oldest turns: the context holds 120 tokens" in err.getvalue()
     ids = chat.loaded.session.replies[-1][0]
     text = chat.loaded.session.pair.tokenizer._wrapper.decode(ids)
     assert "be kind" in text and "one one" not in text and "three three" in text
@@ -121,7 +122,7 @@ def test_a_chat_that_nobody_types_into_unwires_its_pair_until_the_next_reply(pai
     monkeypatch.setattr(session, "reply", seen)
     monkeypatch.setattr("specdec_cli.chat.loop.when_idle", lambda act: when_idle(act, 0.05))
     chat, _, _ = chat_with(session, max_tokens=4)
-    assert run_chat(chat, Slow(), lenient=False) == 0
+    assert run_chat(chat, Slow(), False, as_user_error) == 0
     assert wired == [0, 3 * GIGABYTE, 0, 3 * GIGABYTE, 0]
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from fakes.chat import ran
 from specdec_cli.chat.loop import LineReader, is_open, run_chat, unfenced
+from specdec_cli.cli.process import as_user_error
 from specdec_cli.errors import UsageError
 from specdec_cli.session.signals import Presses
 
@@ -76,13 +77,7 @@ def test_a_dumb_terminal_gets_a_prompt():
 
 @pytest.mark.parametrize(
     ("text", "open_", "inner"),
-    [
-        ('"""a', True, "a"),
-        ('"""', True, ""),
-        ('"""a"""', False, "a"),
-        ('a"""', False, 'a"""'),
-        ('""""', True, '"'),
-    ],
+    [('"""a', True, "a"), ('"""', True, ""), ('"""a"""', False, "a"), ('a"""', False, 'a"""'), ('""""', True, '"')],
 )
 def test_fences_open_close_and_go(text, open_, inner):
     assert (is_open(text), unfenced(text)) == (open_, inner)
@@ -90,7 +85,7 @@ def test_fences_open_close_and_go(text, open_, inner):
 
 def test_a_first_message_is_sent_before_anything_is_read(opened):
     chat, _, err = opened
-    assert run_chat(chat, LineReader(io.BytesIO(b"and then?\n"), None), False, first="hello") == 0
+    assert run_chat(chat, LineReader(io.BytesIO(b"and then?\n"), None), False, as_user_error, "hello") == 0
     assert [turn.user for turn in chat.conversation.turns] == ["hello", "and then?"]
     assert err.getvalue().startswith("> hello\n")
 

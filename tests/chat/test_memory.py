@@ -41,20 +41,7 @@ def test_from_nine_tenths_on_a_chat_says_so_then_refuses_loses_nothing_and_goes_
     assert len(chat.conversation.turns) == 1
 
 
-@pytest.mark.slow
-def test_an_answer_ends_where_the_memory_does(small):
-    """Its tokens count: whoever asks for 4,000 of them gets those that fit."""
-    chat, _, _ = small
-    ran(small, "/set max-tokens 4000", "x" * 1300)
-    assert chat.context_tokens <= TOKENS
-
-
 def test_a_pair_that_was_loaded_though_it_does_not_fit_is_not_refused_word_by_word(pair, monkeypatch):
     session = recorded(*pair)
     monkeypatch.setattr(device, "working_set_bytes", lambda: 1000)
     assert ran(chat_with(session, max_tokens=8), "hello")[0] == 0
-
-
-def test_a_chat_with_room_says_nothing(pair):
-    chat, _, _ = chat_with(recorded(*pair))
-    assert chat.context_limit is None and not chat.memory_warning

@@ -35,7 +35,7 @@ def test_every_answer_keeps_the_shape_until_it_is_taken_off(opened, chat):
         assert re.fullmatch("(ab){2,4}", last(chat))
     run_command(chat, "/regex off")
     chat.ask("free")
-    assert chat.settings.constraint is None and not re.fullmatch("(ab){2,4}", last(chat))
+    assert chat.settings.request.constraint is None and not re.fullmatch("(ab){2,4}", last(chat))
 
 
 def test_a_schema_is_text_or_a_file_and_a_grammar_takes_its_place(chat, tmp_path):
@@ -52,29 +52,27 @@ def test_a_schema_is_text_or_a_file_and_a_grammar_takes_its_place(chat, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("typed", "said", "hint"),
+    ("typed", "said"),
     [
-        ('/schema {"not": {}}', "cannot be enforced: Unimplemented keys", "change it"),
-        (r"/regex [^\s\S]", "it allows nothing", "change it"),
-        ("/grammar nowhere.lark", "/grammar nowhere.lark cannot be read", "name a file"),
+        ('/schema {"not": {}}', "cannot be enforced: Unimplemented keys"),
+        (r"/regex [^\s\S]", "it allows nothing"),
+        ("/grammar nowhere.lark", "/grammar nowhere.lark cannot be read"),
     ],
 )
-def test_what_no_answer_could_keep_is_refused_and_the_old_shape_stays(chat, typed, said, hint):
+def test_what_no_answer_could_keep_is_refused_and_the_old_shape_stays(chat, typed, said):
     run_command(chat, "/regex a|b")
-    with pytest.raises(UsageError) as refusal:
+    with pytest.raises(UsageError, match=said):
         run_command(chat, typed)
-    assert said in refusal.value.message and hint in refusal.value.hint
-    assert chat.settings.constraint == Constraint("regex", "a|b")
+    assert chat.settings.request.constraint == Constraint("regex", "a|b")
 
 
 def test_a_stop_string_that_could_cut_a_shape_is_refused_on_either_side(chat):
     run_command(chat, "/set stop }")
-    with pytest.raises(UsageError, match="could cut an answer") as refusal:
+    with pytest.raises(UsageError, match="could cut an answer"):
         run_command(chat, f"/schema {TEXT}")
-    assert refusal.value.hint == "first: /set stop off"
     run_command(chat, "/set stop off")
     run_command(chat, f"/schema {TEXT}")
-    with pytest.raises(UsageError, match="could cut an answer") as refusal:
+    with pytest.raises(UsageError, match="could cut an answer"):
         run_command(chat, "/set stop no")
-    assert refusal.value.hint == "leave it, or first: /schema off" and chat.settings.stop == ()
+    assert chat.settings.request.stop == ()
     run_command(chat, "/set stop \\n")

@@ -41,14 +41,6 @@ def test_a_save_that_fails_shows_one_line_and_the_message_is_not_given_back(open
     assert [path.name for path in tmp_path.iterdir()] == []
 
 
-def test_undo_gives_its_message_back_although_the_save_fails(opened, tmp_path, disk_full):
-    chat = opened[0]
-    ran(opened, "hello")
-    chat.saved_to = tmp_path / "chat.jsonl"
-    ran(opened, "/undo")
-    assert chat.given == ["", "hello"] and not chat.conversation.turns
-
-
 def test_a_template_that_fails_on_the_second_turn_leaves_the_first(pair, tmp_path):
     """A division by zero in a template ended the chat with exit 1 and its Python name."""
     tokenizer = tokenizer_in(tmp_path / "t", chat_template=SECOND_TURN_FAILS)
@@ -108,21 +100,3 @@ def test_a_failure_that_nobody_foresaw_ends_one_line(opened, monkeypatch, error)
     assert run_chat(chat, reader, True, as_user_error) == 0
     assert reader.given == ["", "hello", "again"]
     assert err.getvalue().count("hint: ") == 2 and type(error).__name__ not in err.getvalue()
-
-
-def test_a_reader_that_fails_ends_the_chat_and_is_not_asked_for_ever(opened):
-    class Failing(Broken):
-        def read(self, text, refusal=""):
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        run_chat(opened[0], Failing(), True, as_user_error)
-
-
-def test_a_reader_of_stdout_that_left_ends_the_chat(opened, monkeypatch):
-    def ask(self, text, attempt=0):
-        raise BrokenPipeError(32, "Broken pipe")
-
-    monkeypatch.setattr(Chat, "ask", ask)
-    with pytest.raises(BrokenPipeError):
-        run_chat(opened[0], Broken("hello"), True, as_user_error)

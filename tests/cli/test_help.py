@@ -65,8 +65,6 @@ def test_a_long_document_goes_through_the_users_pager(tmp_path):
     ("rows", "environment", "plain"),
     [
         (500, {"PAGER": "false"}, ()),  # it fits the screen
-        (24, {"PAGER": ""}, ()),
-        (24, {"PAGER": "/nowhere/pager"}, ()),
         (24, {"PAGER": "false", "TERM": "dumb"}, ()),
         (24, {"PAGER": "false"}, ("--plain",)),
     ],
@@ -75,14 +73,6 @@ def test_without_a_pager_the_document_is_printed(rows, environment, plain):
     out = all_of(terminal("help", "how-it-works", *plain, rows=rows, **environment))
     assert "How it works" in out and "How K is chosen" in out and "**" not in out
     assert ("\x1b" in out) == (not plain and environment.get("TERM") != "dumb")
-
-
-@pytest.mark.slow
-def test_leaving_the_pager_early_is_no_error():
-    process = terminal("help", "performance", PAGER="less")
-    process.expect("Every measured figure")
-    process.send("q")
-    all_of(process)
 
 
 def test_help_of_a_command_is_its_help(specdec):
@@ -113,11 +103,6 @@ def test_h_shows_the_dozen_usual_options_and_help_all_of_them(specdec, name):
     assert options(short) < options(every) and 10 <= len(options(short)) <= 16
     assert "Advanced" not in short and "Advanced" in every
     assert f"{len(options(every) - options(short))} more options: specdec {name} --help" in short
-
-
-def test_h_shows_everything_where_nothing_is_advanced(specdec):
-    assert specdec("rm", "-h") == specdec("rm", "--help")
-    assert specdec("-h") == specdec("--help")
 
 
 def test_60_columns_cut_no_option(specdec, monkeypatch):

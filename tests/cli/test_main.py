@@ -54,18 +54,6 @@ def test_the_answer_alone_is_on_stdout_and_the_summary_on_stderr(specdec, tiny_p
     assert "24 tokens in" in err and "\x1b" not in err
 
 
-def test_json_is_one_event_a_line_and_the_trace_is_the_same(specdec, tiny_pair, tmp_path):
-    trace = tmp_path / "trace.jsonl"
-    code, out, err = specdec(*tiny(tiny_pair, "--json", "--trace", str(trace)), "def f(")
-    events = [json.loads(line) for line in out.splitlines()]
-    assert (code, err) == (0, "")
-    assert [event["event"] for event in events[:3]] == ["start", "prefill", "round"]
-    finish = events[-1]
-    assert "".join(e["text"] for e in events if e["event"] == "round") + finish["text_tail"] == finish["text"]
-    assert finish["stats"]["emitted_tokens"] == len(finish["tokens"]) == 24
-    assert trace.read_text() == out
-
-
 def test_options_are_read_from_the_environment(specdec, tiny_pair, monkeypatch):
     target, draft = map(str, tiny_pair)
     settings = {"SPECDEC_TARGET": target, "SPECDEC_DRAFT": draft, "SPECDEC_MAX_TOKENS": "5", "SPECDEC_K": "2"}
@@ -115,11 +103,6 @@ def test_mismatched_tokenizers_exit_4_with_the_first_difference(specdec, tiny_pa
     assert code == 4 and "is 'a' in the target and '@' in the draft" in message and "--drafter none" in hint
 
 
-def test_a_prompt_longer_than_the_context_exits_5(specdec, tiny_pair):
-    code, message, _ = specdec.refused(*tiny(tiny_pair), "x" * 300)
-    assert code == 5 and "300 tokens and the context holds 256" in message
-
-
 @pytest.mark.slow
 def test_ctrl_c_keeps_the_partial_text_and_exits_130(tmp_path):
     """A context so long that the reply cannot end by itself before the signal."""
@@ -137,10 +120,6 @@ def test_ctrl_c_keeps_the_partial_text_and_exits_130(tmp_path):
     assert finish["text"] and b"Traceback" not in err
 
 
-def test_without_arguments_it_shows_its_help(specdec):
-    assert specdec() == specdec("--help")
-
-
 def test_no_command_is_missing_from_the_panels():
     registered = (
         info.name or info.callback.__name__
@@ -148,35 +127,3 @@ def test_no_command_is_missing_from_the_panels():
         for info in (*group.typer_instance.registered_commands, *group.typer_instance.registered_groups)
     )
     assert sorted(registered) == sorted(name for names in PANELS.values() for name in names)
-
-
-def test_one_seed_gives_one_text_for_every_k_and_drafter(specdec, tiny_pair):
-    """The promise of `coupled`, through the whole program."""
-    texts = set()
-    for more in (("-k", "0"), ("-k", "1"), ("-k", "5"), ("--drafter", "ngram"), ("--drafter", "none")):
-        code, out, err = specdec(*tiny(tiny_pair, "--temp", "0.9", "--seed", "7", *more), "hello")
-        assert code == 0, err
-        texts.add(out)
-    assert len(texts) == 1
-    assert specdec(*tiny(tiny_pair, "--temp", "0.9", "--seed", "8"), "hello")[1] not in texts
-
-
-def test_the_start_event_names_the_values_in_effect(specdec, tmp_path):
-    target = tiny_folder(tmp_path / "target", TINY, seed=1)
-    (target / "generation_config.json").write_text('{"do_sample": true, "temperature": 0.6, "top_k": 20}')
-    _, out, _ = specdec(
-        "run", "x", "--target", str(target), "--drafter", "ngram", "-n", "4", "--json", "--top-p", "0.9"
-    )
-    start = json.loads(out.splitlines()[0])
-    assert (start["rule"], start["temperature"], start["seed"]) == ("block", 0.6, None)
-    assert (start["sampling"]["top_k"], start["sampling"]["top_p"], start["sampling"]["min_p"]) == (20, 0.9, 0.0)
-
-
-@pytest.mark.slow
-def test_where_ascii_is_all_there_is_the_summary_spells_its_signs_and_the_answer_keeps_its_own(tiny_pair):
-    command = [sys.executable, "-m", "specdec_cli", *tiny(tiny_pair), "def f("]
-    settings = {"PYTHONIOENCODING": "ascii"}
-    done = subprocess.run(command, capture_output=True, env=ENVIRONMENT | settings, timeout=120)
-    assert done.returncode == 0 and b" - " in done.stderr and b"?" not in done.stderr
-    usual = subprocess.run(command, capture_output=True, env=ENVIRONMENT, timeout=120)
-    assert done.stdout.decode() == usual.stdout.decode().encode("ascii", "replace").decode()

@@ -1,7 +1,6 @@
 """Options that several commands share: one spelling, groups, SPECDEC_* as defaults, and completion in the shell."""
 
 import inspect
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from fakes.ui_script import script
 from specdec_cli.cli.command import LAST, grouped
 from specdec_cli.cli.main import app
 from specdec_cli.cli.options import (
@@ -24,8 +22,7 @@ from specdec_cli.cli.options import (
     ShapeOptions,
 )
 from specdec_cli.errors import UsageError
-from specdec_cli.events import Failure
-from specdec_cli.request import BOUNDS, effective, flag
+from specdec_cli.request import BOUNDS, flag
 
 PACKAGE = Path(__file__).parents[2] / "specdec_cli"
 GROUPS = (PairOptions, ModelOptions, AnswerOptions, DisplayOptions, SamplingOptions, ShapeOptions)
@@ -128,10 +125,6 @@ def test_the_environment_gives_a_default_and_a_flag_wins(name, value, field):
     assert field not in read(ModelOptions, "-p", "p", "--drafter", "none", "--kv-bits", "2", **{name: value}).output
 
 
-def test_stops_are_repeatable():
-    assert "stop=['a', 'b']" in read(AnswerOptions, "--stop", "a", "--stop", "b").output
-
-
 @pytest.mark.parametrize("name", BOUNDS)
 def test_every_sampling_flag_arrives_under_its_own_name_and_its_bounds_name_it(name):
     """Seven values are passed on by position: any two exchanged would show here."""
@@ -140,30 +133,6 @@ def test_every_sampling_flag_arrives_under_its_own_name_and_its_bounds_name_it(n
     assert SamplingOptions(**{FLAGS[name]: value}).values() == dict.fromkeys(BOUNDS) | {name: value}
     with pytest.raises(UsageError, match=f"--{flag(name)} .* is outside"):
         SamplingOptions(**{FLAGS[name]: high + 1}).values()
-
-
-def test_what_is_not_given_is_the_targets_own():
-    own = {"do_sample": True, "temperature": 0.6, "top_k": 20}
-    found = effective(own, SamplingOptions(top_p=0.9).values())
-    assert (found["temperature"], found["top_k"], found["top_p"], found["min_p"]) == (0.6, 20, 0.9, 0.0)
-    assert SamplingOptions(logit_bias=["3=1", "4=-2.5", "3=7"]).bias() == ((3, 7.0), (4, -2.5))
-
-
-def test_the_display_of_json_writes_the_trace_too_and_leaves_stderr_for_errors(tmp_path, capsys):
-    trace = tmp_path / "trace.jsonl"
-    with DisplayOptions(json=True, trace=trace).open("tiny") as display:
-        display.handle(Failure("gone", "pull it", 3))
-    out = capsys.readouterr().out
-    assert json.loads(out)["exit_code"] == 3 and trace.read_text() == out
-    notices = [DisplayOptions(**given).notices for given in ({}, {"quiet": True}, {"json": True})]
-    assert notices == [True, False, False]
-
-
-def test_verbose_says_what_a_round_costs(capsys):
-    with DisplayOptions(verbose=True).open("tiny") as display:
-        for event in script():
-            display.handle(event)
-    assert "a round costs 1.0 plain steps" in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -190,8 +159,3 @@ def completed(specdec, monkeypatch):
 )
 def test_values_complete_in_the_shell(completed, words, found):
     assert completed(words)[0].split() == found
-
-
-def test_a_broken_models_toml_completes_nothing_and_says_nothing(specdec, completed):
-    specdec.models.write_text("schema_version = ")
-    assert "".join(completed("specdec run -p d")).strip() == ""

@@ -2,7 +2,6 @@
 
 import io
 import json
-import signal
 import sys
 
 import pytest
@@ -36,22 +35,6 @@ def test_the_final_screen_holds_the_answer_one_panel_and_the_summary(tmp_path, s
     assert text.count("demo pair") == 1
     assert "tokens in" in text and "✓ accepted" in text and "stopped at --max-tokens 30" in text
     assert "loading" not in text
-
-
-@pytest.mark.slow
-def test_ctrl_c_on_the_terminal_keeps_the_text_and_the_cursor(tmp_path, long_folder):
-    screen = run_on(tmp_path, "--target", long_folder, "--draft", long_folder, "-n", "90000", "def f(")
-    screen.wait(b"accepted").send(signal.SIGINT)
-    code, text = screen.end()
-    assert code == 130 and "interrupted" in text and "Traceback" not in text
-
-
-@pytest.mark.slow
-def test_a_resize_in_mid_reply_leaves_one_panel(tmp_path, long_folder):
-    screen = run_on(tmp_path, "--target", long_folder, "--draft", long_folder, "-n", "250", "-k", "3", "def f(")
-    screen.wait(b"accepted").resize(60, 24)
-    code, text = screen.end()
-    assert code == 0 and sum(line.startswith("╭─ model · ") for line in text.splitlines()) == 1
 
 
 @pytest.mark.slow
@@ -137,14 +120,6 @@ def test_a_file_that_is_no_prompt_is_refused_with_its_name(specdec, tmp_path, da
     assert code == 2 and str(path) in said and message in said
 
 
-def test_special_tokens_in_a_prompt_are_letters_unless_it_is_raw(specdec):
-    def prompt_tokens(*options):
-        _, out, _ = specdec("run", *options, "--json", "-n", 1, "a<|im_end|>\n<|im_start|>b")
-        return json.loads(out.splitlines()[0])["prompt_tokens"]
-
-    assert (prompt_tokens("--raw"), prompt_tokens()) == (5, 27)
-
-
 PREDICTED = ("run", "--raw", "-p", "demo", "-n", "48", "def read_lines(path):\n")
 
 
@@ -157,13 +132,6 @@ def test_a_prediction_gives_the_same_answer_in_fewer_passes(specdec, tmp_path):
     finish = json.loads(out.splitlines()[-1])
     assert code == 0 and finish["text"] == plain.removesuffix("\n")
     assert finish["stats"]["accepted_by"]["prediction"] > 24 > finish["stats"]["rounds"]
-
-
-def test_a_prediction_that_would_be_left_aside_is_refused_before_any_model(specdec, tmp_path):
-    (tmp_path / "text").write_text("caf\u00e9")
-    code, message, hint = specdec.refused(*PREDICTED, "--predict", tmp_path / "text", "--drafter", "model")
-    assert code == 2 and "--drafter model looks nothing up" in message
-    assert hint.startswith("take --drafter ngram or")
 
 
 def test_a_prediction_outweighs_the_drafter_that_a_pair_names(specdec, tmp_path):

@@ -45,29 +45,12 @@ def test_the_answer_is_json_of_the_schema(specdec, files, monkeypatch, shape):
 
 
 @pytest.mark.slow
-def test_it_is_the_same_for_every_k_and_drafter(specdec):
-    said = {
-        specdec(*RUN, "--schema", TEXT, "-q", "-k", k, "--drafter", drafter, "--temp", "0.9", "--seed", "4")[1]
-        for k, drafter in ((0, "model"), (5, "model"), (3, "ngram"), ("auto", "auto"))
-    }
-    assert len(said) == 1
-
-
-@pytest.mark.slow
 def test_an_answer_that_was_cut_says_so(specdec):
     code, out, err = specdec(*RUN, "--schema", TEXT, "-n", "5", "-k", "4")
     assert code == 0 and out.startswith('{"name"')
     assert "stopped at --max-tokens 5 · the JSON is incomplete" in err
     events = [json.loads(line) for line in specdec(*RUN, "--regex", "[a-z]{40}", "-n", "5", "--json")[1].splitlines()]
     assert (events[0]["constraint"], events[-1]["reason"], events[-1]["complete"]) == ("regex", "length", False)
-
-
-@pytest.mark.slow
-def test_a_finished_one_does_not(specdec):
-    events = [json.loads(line) for line in specdec(*RUN, "--regex", "(ab){1,3}", "--json")[1].splitlines()]
-    assert (events[-1]["reason"], events[-1]["complete"]) == ("stop", True)
-    free = [json.loads(line) for line in specdec(*RUN, "-n", "4", "--json")[1].splitlines()]
-    assert (free[0]["constraint"], free[-1]["complete"]) == (None, None)
 
 
 @pytest.mark.slow
@@ -96,19 +79,6 @@ def test_a_shape_that_no_answer_can_have_is_refused_before_the_models_are_looked
         assert code == 2 and said in message and hint in way
 
 
-@pytest.mark.slow
-def test_a_stop_string_that_cannot_cut_the_document_is_taken(specdec):
-    code, out, _ = specdec(*RUN, "--schema", TEXT, "--stop", "\n", "--temp", "0.8", "--seed", "3", "-q")
-    assert code == 0
-    validate(json.loads(out), SCHEMA)
-
-
 def test_every_answer_of_a_chat_has_the_shape(specdec):
     code, out, _ = specdec("chat", "-p", "demo", "--regex", "(yes|no)", "-q", stdin=b"Is it?\nReally?\n")
     assert code == 0 and set(out.split()) <= {"yes", "no"} and len(out.split()) == 2
-
-
-@pytest.mark.parametrize("option", ["--write", "--fixed-length"])
-def test_bench_says_what_does_not_go_with_a_shape(specdec, option):
-    code, message, _ = specdec.refused("bench", "--schema", TEXT, option)
-    assert code == 2 and message.startswith(f"{option} beside --schema")

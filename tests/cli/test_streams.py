@@ -24,16 +24,6 @@ def two_lines(done):
     return done.stderr.splitlines()[0]
 
 
-def test_a_closed_stdout_is_said(tmp_path):
-    """`AttributeError: 'NoneType' object has no attribute 'flush'`."""
-    done = shell("specdec run -q -n 4 -k 0 'def f' >&-", tmp_path)
-    assert done.returncode == 1 and "stdout is closed" in two_lines(done)
-
-
-def test_a_command_that_writes_nothing_there_needs_no_stdout(tmp_path):
-    assert shell("specdec pairs add mine --target specdec:demo/target >&- <&-", tmp_path).returncode == 0
-
-
 def test_closed_stdin_and_stderr_are_empty_and_silent(tmp_path):
     done = shell("specdec --version <&- 2>&-", tmp_path)
     assert (done.returncode, done.stdout[:8]) == (0, "specdec ")
@@ -58,11 +48,8 @@ def test_an_argument_that_is_not_utf_8_is_named(tmp_path):
     assert done.returncode == 2 and "is not UTF-8: byte 0xff" in two_lines(done)
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a device that is always full")  # noqa: PTH110
-@pytest.mark.parametrize("lost", ["2>/dev/full", "2>&-"])
-def test_a_stderr_that_fails_does_not_cost_the_answer(tmp_path, lost):
-    """`2>/dev/full` left neither the answer nor a word."""
-    run = "specdec run --raw -n 5 -k 0 --temp 0 hi"
+def test_a_closed_stderr_does_not_cost_the_answer(tmp_path):
+    run, lost = "specdec run --raw -n 5 -k 0 --temp 0 hi", "2>&-"
     done, whole = shell(f"{run} {lost}", tmp_path), shell(f"{run} 2>/dev/null", tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, whole.stdout, "") and done.stdout
     assert shell(f"specdec run -p nosuch hi {lost}", tmp_path).returncode == 3

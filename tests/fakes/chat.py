@@ -9,6 +9,7 @@ from fakes.models import TINY, byte_tokenizer, write_tokenizer
 from specdec_cli.chat.chat import Chat, Loaded
 from specdec_cli.chat.loop import run_chat
 from specdec_cli.chat.settings import ChatSettings
+from specdec_cli.cli.process import as_user_error
 from specdec_cli.engine.conformance.suite import tiny_network
 from specdec_cli.engine.load import architectures
 from specdec_cli.engine.model import CachedModel
@@ -16,6 +17,7 @@ from specdec_cli.errors import NotAvailable
 from specdec_cli.events import Finish, Prefill
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.pairs.pair import Pair
+from specdec_cli.request import Request
 from specdec_cli.session.session import LoadedPair, Session
 from specdec_cli.session.signals import Presses
 from specdec_cli.session.slot import Slot
@@ -78,11 +80,12 @@ def only_ascii(tokenizer):
     return tuple((token, -1e9) for token, piece in pieces if not (len(piece) == 1 and " " <= piece <= "~"))
 
 
-def chat_with(session, open_pair=None, tty=False, **settings):
+def chat_with(session, open_pair=None, **settings):
     """(chat, out, err); `settings` replace those of a chat with K = 4 and short answers."""
     out, err = io.StringIO(), io.StringIO()
     loaded = Loaded(PAIR, session, "model")
-    chosen = ChatSettings(**{"max_tokens": 24, "panel": False} | settings)
+    own = {name: settings.pop(name) for name in ("overflow", "think") if name in settings}
+    chosen = ChatSettings(Request(**{"max_tokens": 24, "k": PAIR.k} | settings), panel=False, **own)
     return Chat(loaded, open_pair or Refusing(), ChatScreen(out, err), chosen), out, err
 
 
@@ -106,6 +109,6 @@ def ran(opened, *lines, lenient=False, presses=None):
             return line
 
     reader = Script()
-    code = run_chat(chat, reader, lenient)
+    code = run_chat(chat, reader, lenient, as_user_error)
     chat.given, chat.refusals = reader.given, reader.refusals
     return code, out.getvalue(), err.getvalue()

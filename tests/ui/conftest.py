@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from specdec_cli.ui.suspension import held_now
+from specdec_cli.ui.suspension import held
 
 
 @pytest.fixture(autouse=True)
 def _nothing_is_held():
     """A display that a test leaves open would keep the signals' handlers, for whichever test comes next."""
     yield
-    for held in held_now():
-        held.release()
+    for one in list(held):
+        one.release()

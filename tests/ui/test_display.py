@@ -1,4 +1,4 @@
-"""Which display the options choose, events as JSON Lines, and several displays as one."""
+"""Which display the options choose, the plain and the JSON one, several as one, and lines beside them."""
 
 from __future__ import annotations
 
@@ -8,22 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from fakes.ui_script import Terminal, drafted, script
+from fakes.ui_script import ANSWER, PREFILL, ROUNDS, START, Terminal, drafted, finish, script
 from specdec_cli.errors import UsageError
-from specdec_cli.events import from_dict, to_dict
+from specdec_cli.events import Event, Failure, Finish, RoundDone, from_dict, to_dict
 from specdec_cli.ui.display import (
     JsonlDisplay,
+    Look,
     Tee,
-    loading,
     open_display,
-    print_doctor,
+    print_columns,
     print_error,
     print_notice,
+    status_line,
 )
 from specdec_cli.ui.panel.live import PanelDisplay
 from specdec_cli.ui.plain import PlainDisplay
+from specdec_cli.ui.summary import summary
 
-FINDINGS = [("chip", "Apple M4", "fast"), ("memory", "24.0 GB", ""), ("path", "/a\x1b[2Jb", "x")]
+SUMMARY = "14 tokens in 5 passes · 283 tok/s · 3.39× faster (3.08–3.73) · accepted 64 % of drafted"
 
 
 @pytest.fixture(autouse=True)
@@ -34,115 +36,145 @@ def _width_80(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_the_doctor_writes_tabs_into_a_pipe() -> None:
-    out = io.StringIO()
-    print_doctor(out, FINDINGS)
-    assert out.getvalue() == "chip\tApple M4\tfast\nmemory\t24.0 GB\npath\t/ab\tx\n"
+@pytest.fixture
+def terminal():
+    made = Terminal(80, 24)
+    yield made
+    made.close()
 
 
-def opened(out: io.StringIO | object, err: object, **options: object) -> type:
+def opened(out: object, err: object, **options: object) -> type:
     """The kind of display these options give."""
-    asked = {"name": "demo", "json": False, "panel": None, "quiet": False, "plain": False, "trace": None} | options
-    with open_display(out, err, **asked) as display:
+    with open_display(out, err, Look(**options), "demo") as display:
         return type(display)
 
 
 @pytest.mark.slow
-def test_the_panel_runs_only_where_it_can_be_drawn_and_is_wanted() -> None:
-    terminal = Terminal(80, 24)
-    try:
-        assert opened(terminal.out, terminal.err) is PanelDisplay
-        assert opened(io.StringIO(), terminal.err) is PanelDisplay
-        assert opened(terminal.out, terminal.err, panel=False) is PlainDisplay
-        assert opened(terminal.out, terminal.err, plain=True) is PlainDisplay
-        assert opened(terminal.out, terminal.err, quiet=True) is PlainDisplay
-        assert opened(terminal.out, io.StringIO(), panel=True) is PlainDisplay
-        assert opened(terminal.out, terminal.err, json=True) is JsonlDisplay
-    finally:
-        terminal.close()
+def test_the_panel_runs_only_where_it_can_be_drawn_and_is_wanted(terminal: Terminal) -> None:
+    pipe = io.StringIO()
+    assert opened(terminal.out, terminal.err) is opened(pipe, terminal.err) is PanelDisplay
+    for options in ({"panel": False}, {"plain": True}, {"quiet": True}):
+        assert opened(terminal.out, terminal.err, **options) is PlainDisplay
+    assert opened(terminal.out, pipe, panel=True) is PlainDisplay
+    assert opened(terminal.out, terminal.err, json=True) is JsonlDisplay
 
 
 @pytest.mark.slow
-def test_the_panel_is_as_small_and_the_answer_as_plain_as_asked() -> None:
-    looks = ({}, {"small_panel": True}, {"colour_answer": False})
-    asked = {"name": "demo", "json": False, "panel": None, "quiet": False, "plain": False, "trace": None}
-    shown = []
-    for look in looks:
-        terminal = Terminal(80, 24)
-        with open_display(terminal.out, terminal.err, **asked, **look) as display:
-            for event in script():
-                display.handle(event)
-        shown.append((len(terminal.lines()), b"\x1b[32m read_lines(path" in terminal.written))
-        terminal.close()
-    assert shown == [(11, True), (3, True), (11, False)]
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [({}, (11, True)), ({"panel_size": "small"}, (3, True)), ({"colour_answer": False}, (11, False))],
+)
+def test_the_panel_is_as_small_and_the_answer_as_plain_as_asked(
+    terminal: Terminal, options: dict, shown: tuple
+) -> None:
+    with open_display(terminal.out, terminal.err, Look(**options), "demo") as display:
+        for event in script():
+            display.handle(event)
+    assert (len(terminal.lines()), b"\x1b[32m read_lines(path" in terminal.written) == shown
 
 
 def test_a_trace_holds_the_same_lines_as_json_beside_the_usual_display(tmp_path: Path) -> None:
     out, trace = io.StringIO(), tmp_path / "trace.jsonl"
-    asked = {"name": "demo", "panel": None, "quiet": True, "plain": False}
-    with open_display(out, io.StringIO(), json=True, trace=trace, **asked) as display:
+    with open_display(out, io.StringIO(), Look(json=True, trace=trace), "demo") as display:
         assert isinstance(display, Tee)
         for event in script():
             display.handle(event)
     assert trace.read_text() == out.getvalue() != ""
-
-
-def test_a_trace_that_cannot_be_written_is_a_usage_error_with_its_path(tmp_path: Path) -> None:
     missing = tmp_path / "nowhere" / "trace.jsonl"
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match=f"--trace {missing} cannot be written: No such file or directory"):
         opened(io.StringIO(), io.StringIO(), trace=missing)
-    assert caught.value.message == f"--trace {missing} cannot be written: No such file or directory"
 
 
 @pytest.mark.slow
-def test_loading_is_shown_while_it_lasts_and_only_on_a_terminal() -> None:
-    terminal, pipe = Terminal(80, 24), io.StringIO()
-    try:
-        with loading(terminal.err, "de\x1b[2Jmo", shown=True):
-            assert terminal.lines() == ["loading demo…"]
-        assert terminal.lines() == []
-        with loading(terminal.err, "demo", shown=False), loading(pipe, "demo", shown=True):
-            assert terminal.lines() == []
-        assert pipe.getvalue() == ""
-    finally:
-        terminal.close()
+def test_a_status_line_is_there_while_it_lasts_and_only_on_a_terminal(terminal: Terminal) -> None:
+    pipe = io.StringIO()
+    with status_line(terminal.err) as say, status_line(pipe) as tell:
+        say("loading de\x1b[2Jmo…")
+        tell("loading demo…")
+        assert terminal.lines() == ["loading demo…"]
+    assert terminal.lines() == [] and pipe.getvalue() == ""
+
+
+def test_columns_are_separated_by_tabs_in_a_pipe_and_filtered() -> None:
+    out = io.StringIO()
+    print_columns(out, [("chip", "Apple M4", "fast"), ("memory", "24.0 GB", ""), ("path", "/a\x1b[2Jb")])
+    assert out.getvalue() == "chip\tApple M4\tfast\nmemory\t24.0 GB\npath\t/ab\n"
 
 
 def test_each_event_is_one_json_line_that_reads_back_as_the_same_event() -> None:
     out = io.StringIO()
-    display = JsonlDisplay(out)
-    events = script()
+    hostile = drafted(3, [" a", "é"], 1, "\x9b\x7f\u2028\ud800\x1b\n")
+    events = [*script()[:-1], hostile, script()[-1]]
     for event in events:
-        display.handle(event)
-    display.close()
+        JsonlDisplay(out).handle(event)
     lines = out.getvalue().splitlines(keepends=True)
-    assert all(line.endswith("\n") for line in lines)
+    assert all(line.endswith("\n") and line[:-1].isascii() and line[:-1].isprintable() for line in lines)
     assert [from_dict(json.loads(line)) for line in lines][:-1] == events[:-1]
     assert json.loads(lines[-1]) == {**to_dict(events[-1]), "tokens": []}
 
 
-def test_a_json_line_holds_printable_ascii_only_and_loses_nothing() -> None:
-    out = io.StringIO()
-    hostile = drafted(3, [" a", "é"], 1, "\x9b\x7f\u2028\ud800\x1b\n")
-    JsonlDisplay(out).handle(hostile)
-    line = out.getvalue()
-    assert line.removesuffix("\n").isascii() and line.removesuffix("\n").replace(" ", "").isprintable()
-    assert '"next_piece": "\\u009b\\u007f\\u2028\\ud800\\u001b\\n"' in line
-    assert json.loads(line)["next_piece"] == hostile.next_piece
+def plain(events: list[Event], quiet: bool = True) -> tuple[str, str]:
+    """(stdout, stderr) of a plain display into pipes."""
+    out, err = io.StringIO(), io.StringIO()
+    display = PlainDisplay(out, err, closing=None if quiet else summary)
+    for event in events:
+        display.handle(event)
+    display.close()
+    return out.getvalue(), err.getvalue()
+
+
+def test_a_pipe_gets_the_raw_answer_with_one_newline_and_stderr_the_summary() -> None:
+    assert plain(script(), quiet=False) == (ANSWER + "\n", SUMMARY + "\n")
+    hostile = RoundDone(ROUNDS[0].round, (), "\x1b[2J", "a\x1b[2J\r\n")
+    assert plain([START, PREFILL, hostile, finish()])[0] == "a\x1b[2J\r\n"
+    assert plain([START, drafted(0, [], 0, "hi"), finish(tail=" you")])[0] == "hi you\n"
+    assert plain([START, Finish("stop", "", (), "", {})], quiet=False) == ("", "")
+    assert plain([START, PREFILL, ROUNDS[0], Failure("boom", "try again", 1)], quiet=False) == ("def\n", "")
+
+
+def test_each_round_is_readable_before_the_next_one() -> None:
+    class Flushed(io.StringIO):
+        seen = ""
+
+        def flush(self) -> None:
+            self.seen = self.getvalue()
+
+    out = Flushed()
+    display = PlainDisplay(out, io.StringIO())
+    display.handle(ROUNDS[0])
+    assert out.seen == "def"
+
+
+def test_closing_after_the_reader_has_gone_raises_nothing() -> None:
+    class Gone(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    display = PlainDisplay(Gone(), io.StringIO())
+    with pytest.raises(BrokenPipeError):
+        display.handle(ROUNDS[1])
+    display.close()
+
+
+@pytest.mark.slow
+def test_a_terminal_gets_the_filtered_answer(terminal: Terminal) -> None:
+    display = PlainDisplay(terminal.out, io.StringIO())
+    for event in (START, drafted(0, [], 0, "a\x1b]52;c;"), drafted(1, [], 0, "aGk=\x07b\x1b[2Jc"), finish()):
+        display.handle(event)
+    assert terminal.lines() == ["abc"] and b"\x1b" not in terminal.written
 
 
 def piped(**options: object) -> list[str]:
     """What stderr gets of a reply whose stdout and stderr are pipes."""
     err = io.StringIO()
-    asked = {"name": "demo", "json": False, "panel": None, "quiet": False, "plain": False, "trace": None} | options
-    with open_display(io.StringIO(), err, **asked) as display:
+    with open_display(io.StringIO(), err, Look(**options), "demo") as display:
         for event in script():
             display.handle(event)
     return err.getvalue().splitlines()
 
 
 def test_a_pipe_gets_one_line_and_what_a_round_costs_on_request() -> None:
-    assert len(piped()) == 1 and not piped(quiet=True)
+    assert piped() == [SUMMARY] and not piped(quiet=True)
     one, more = piped(verbose=True)
     assert [one] == piped() and more.startswith("a round costs 1.0 plain steps")
 

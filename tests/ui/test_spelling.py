@@ -29,10 +29,6 @@ def test_a_sign_that_ascii_lacks_is_spelled_and_not_a_question_mark(words, ascii
     assert spelled(words, stream("utf-8")) == words
 
 
-def test_an_encoding_keeps_the_signs_it_has():
-    assert spelled("· × ≈", stream("latin-1")) == "· × ~"
-
-
 def test_a_console_on_such_a_stream_spells_by_itself():
     out = stream("ascii", SPELLED)
     make_console(out, plain=True).print("1.4× · …")

@@ -9,13 +9,10 @@ import pytest
 
 from fakes.ui_script import START, drafted, finish, folded
 from specdec_cli.errors import DoesNotFit
-from specdec_cli.events import Failure, Finish
+from specdec_cli.events import Failure, Finish, Prefill
 from specdec_cli.kinds import FORCED, UNTRIED
-from specdec_cli.ui.display import (
-    print_demo_box,
-    print_error,
-)
-from specdec_cli.ui.summary import doctor_table, error_lines, summary
+from specdec_cli.ui.display import print_error
+from specdec_cli.ui.summary import columns, error_lines, summary
 from specdec_cli.ui.terminal import make_console
 
 FINDINGS = [("chip", "Apple M4", "fast"), ("memory", "24.0 GB", ""), ("path", "/a\x1b[2Jb", "x")]
@@ -31,7 +28,6 @@ def _width_80(monkeypatch: pytest.MonkeyPatch) -> None:
 
 COUNTS = "14 tokens in 5 passes · 283 tok/s"
 ACCEPTED = "accepted 64 % of drafted"
-UNSURE = {"estimated_speedup": 1.1, "estimated_speedup_low": 0.6, "estimated_speedup_high": 1.8}
 
 
 def lines(**changes: object) -> list[str]:
@@ -39,7 +35,7 @@ def lines(**changes: object) -> list[str]:
     seconds = changes.pop("plain_step_seconds", 0.012)
     ended = finish(str(changes.pop("reason", "stop")), seconds)
     ended = replace(ended, stats={**ended.stats, **changes.pop("stats", {})})
-    options = {name: changes.pop(name) for name in ("width", "below_panel", "verbose", "names_race") if name in changes}
+    options = {name: changes.pop(name) for name in ("width", "below_panel", "verbose") if name in changes}
     return [line.plain for line in summary(replace(START, **changes), ended, **options)]
 
 
@@ -58,16 +54,8 @@ def test_what_a_round_costs_and_where_drafting_pays_is_said_on_request() -> None
     slower = "a round costs 5.8 plain steps (draft 1.0 + verify 4.8) and yields 3.2 tokens"
     known = {"plain_step_seconds": 0.002, "verbose": True, "width": 80}
     assert lines(**known)[1:] == [slower, "pays from ≈ 35 % (30–42) accepted · -k auto drafts only where it pays"]
-    assert lines(**known, k="auto")[2:] == ["pays from ≈ 35 % (30–42) accepted · K 4 mostly"]
+    assert lines(**known, k="auto")[2:] == ["pays from ≈ 35 % (30–42) accepted · K 4 mostly, plain in 0 of 4 rounds"]
     assert lines(**known, device="cpu")[3:] == ["this is a CPU, which rarely gains: -k 0 decodes plainly"]
-
-
-def test_what_one_reply_cannot_tell_a_race_measures() -> None:
-    told = f"{COUNTS} · cannot tell yet (0.60–1.80) · specdec race measures it · {ACCEPTED}"
-    assert lines(stats=UNSURE, names_race=True) == [told]
-    assert lines(stats=UNSURE, names_race=True, below_panel=True) == ["specdec race measures it"]
-    assert lines(names_race=True) == lines()
-    assert lines(plain_step_seconds=None, names_race=True) == lines(plain_step_seconds=None)
 
 
 def test_below_a_panel_is_only_what_it_does_not_say() -> None:
@@ -81,11 +69,6 @@ def test_a_narrow_line_leaves_out_its_ends_but_not_why_the_reply_ended() -> None
     assert lines(width=60, reason="length") == ["14 tokens in 5 passes · stopped at --max-tokens 100"]
     assert lines(width=40, reason="length") == ["stopped at --max-tokens 100"]
     assert lines(width=10) == ["14 tokens in 5 passes"]
-
-
-def test_an_answer_cut_by_the_context_says_so_instead_of_max_tokens() -> None:
-    cut = lines(reason="length", prompt_tokens=1000, max_tokens=24, context_limit=1024)
-    assert cut[0].endswith(" · the context of 1024 tokens is full")
 
 
 @pytest.mark.parametrize(
@@ -107,6 +90,8 @@ def test_a_reply_without_a_draft_says_why_and_compares_nothing(why: str, said: s
 
 def test_a_reply_cut_short_says_why() -> None:
     assert lines(reason="length")[0].endswith(" · stopped at --max-tokens 100")
+    cut = lines(reason="length", prompt_tokens=1000, max_tokens=24, context_limit=1024)
+    assert cut[0].endswith(" · the context of 1024 tokens is full")
     assert lines(reason="interrupted")[0].endswith(" · interrupted: the text above is partial")
     assert lines(reason="repetition")[0].endswith(
         " · stopped: the answer had become a loop · --stop-repetition 0 goes on"
@@ -126,22 +111,9 @@ def test_a_long_error_stays_two_lines_in_a_pipe_and_carries_no_escape() -> None:
     assert err.getvalue() == "error: " + "x" * 200 + "\nhint: " + ("y z " * 50).strip() + "\n"
 
 
-def test_the_demo_box_says_what_the_pair_is_in_six_lines() -> None:
-    err = io.StringIO()
-    print_demo_box(err, plain=True)
-    assert err.getvalue() == (
-        "╭─ demo pair ──────────────────────────────────────────────────────────────────╮\n"
-        "│ It ships inside specdec: two small models, trained on Python's standard      │\n"
-        "│ library. It completes Python code, and answers anything else with nonsense.  │\n"
-        "│ For a real pair that suits this machine:                                     │\n"
-        "│ next  specdec pull                                                           │\n"
-        "╰──────────────────────────────────────────────────────────────────────────────╯\n"
-    )
-
-
-def test_the_doctor_table_is_aligned_and_filtered() -> None:
+def test_columns_are_aligned_and_filtered() -> None:
     stream = io.StringIO()
-    make_console(stream, plain=True).print(doctor_table(FINDINGS))
+    make_console(stream, plain=True).print(columns(FINDINGS))
     assert [line.rstrip() for line in stream.getvalue().splitlines()] == [
         "chip    Apple M4  fast",
         "memory  24.0 GB",
@@ -161,3 +133,9 @@ def test_a_summary_says_what_the_shape_forced_and_what_the_answer_lacks():
     assert line.startswith("stopped at --max-tokens 5 · the JSON is incomplete · of no effect")
     said = "\n".join(text.plain for text in summary(start, Finish("stop", "x", (), "", stats, complete=True)))
     assert "incomplete" not in said
+
+
+def test_in_a_chat_it_says_how_much_of_the_prompt_was_read() -> None:
+    said = summary(START, finish(), None, Prefill(1234, 1200, 0.1), tells_read=True)[0].plain
+    assert said.endswith(" · read 34 of 1 234 tokens")
+    assert "read" not in summary(START, finish(), 80, Prefill(1234, 1200, 0.1), tells_read=True)[0].plain

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from types import FrameType
 from typing import TextIO
 
 import platformdirs
@@ -24,11 +22,9 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import Output, create_output
 from prompt_toolkit.styles import Style
 
-from specdec_cli.chat.screen import Suggestion
 from specdec_cli.ui.suspension import no_echo
 from specdec_cli.ui.terminal import safe
 
-KEPT_ENTRIES = 1000
 STYLE = Style.from_dict(
     {
         "prompt": "bold ansicyan",
@@ -39,13 +35,8 @@ STYLE = Style.from_dict(
 )
 
 
-def history_file() -> Path:
-    """The file of typed lines."""
-    return platformdirs.user_state_path("specdec") / "history"
-
-
 class PrivateHistory(FileHistory):
-    """The newest lines, in a file that only its owner can read.
+    """Typed lines in a file that only its owner can read.
 
     Raises: OSError if the file cannot be written.
     """
@@ -55,11 +46,6 @@ class PrivateHistory(FileHistory):
         os.close(os.open(path, os.O_CREAT | os.O_APPEND, 0o600))
         path.chmod(0o600)
         super().__init__(path)
-        entries = list(self.load_history_strings())
-        if len(entries) > KEPT_ENTRIES:
-            os.truncate(path, 0)
-            for entry in reversed(entries[: KEPT_ENTRIES // 2]):
-                self.store_string(entry)
 
     def store_string(self, string: str) -> None:
         """Keeps a line; a full disk loses it from the file, and nothing else."""
@@ -69,12 +55,10 @@ class PrivateHistory(FileHistory):
 
 def open_history(kept: bool) -> History:
     """The history file, or memory only where a file is not wanted or not possible."""
-    if not kept:
-        return InMemoryHistory()
-    try:
-        return PrivateHistory(history_file())
-    except OSError:
-        return InMemoryHistory()
+    with suppress(OSError):
+        if kept:
+            return PrivateHistory(platformdirs.user_state_path("specdec") / "history")
+    return InMemoryHistory()
 
 
 def characters(text: str) -> str:
@@ -82,8 +66,8 @@ def characters(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-Complete = Callable[[str], Sequence[Suggestion]]
-"""The completions of the text typed so far."""
+Complete = Callable[[str], Sequence[tuple[str, int, str]]]
+"""The completions of the text typed so far: words, each for the last so many characters typed, with a description."""
 
 
 class LineEditor:
@@ -106,7 +90,6 @@ class LineEditor:
         self._output = output or create_output(out)
         self._toolbar = toolbar
         self._given = self._refusal = ""
-        self._presses = 0
         sign = "❯ " if "utf" in (getattr(out, "encoding", None) or "").lower() else "> "
         self._session: PromptSession[str] = PromptSession(
             [("class:prompt", sign)],
@@ -132,55 +115,29 @@ class LineEditor:
         As long as `text` is unchanged the bottom line says `refusal`: a long text fills the screen.
         """
         self._given, self._refusal = safe(text), safe(refusal)  # either may come from a file
-        with self._signals_as_keys():
-            try:
-                line = self._session.prompt(default=self._given, pre_run=self._end_if_pressed, handle_sigint=False)
-            except (SystemExit, KeyboardInterrupt):
-                # A signal between its first frame and its first key ends prompt_toolkit without this.
-                self._session.app.renderer.reset()
-                raise
-            self._presses = 0
-        return characters(line)
+        # A press before the terminal gives keys would end prompt_toolkit amid the making of its loop.
+        before = signal.signal(signal.SIGINT, _ignore)
+        try:
+            return characters(self._session.prompt(default=self._given, handle_sigint=False))
+        except SystemExit:  # a signal between its first frame and its first key ends prompt_toolkit without this
+            self._session.app.renderer.reset()
+            raise
+        finally:
+            if signal.getsignal(signal.SIGINT) is _ignore:  # else the program is ending
+                signal.signal(signal.SIGINT, before)
 
     def no_echo(self) -> AbstractContextManager[None]:
         """In this context keys are not echoed but kept for the next line; Ctrl-C still interrupts."""
         return no_echo(sys.stdin, self._output.fileno())
 
-    @contextmanager
-    def _signals_as_keys(self) -> Iterator[None]:
-        """While a line is read a SIGINT raises nothing; it ends the line in a step of the event loop, as a key does.
-
-        Else it would raise amid the making and closing of loops: asyncio's own handler is in place before it is ready
-        and may stay when its loop is closed, and prompt_toolkit is left half open, with tasks of a loop that is gone.
-        A press while a line that another one ended is cleaned up ends the next line.
-        """
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def press(number: int, frame: FrameType | None) -> None:
-            self._presses += 1
-            loop = self._session.app.loop
-            if loop is not None:
-                loop.call_soon_threadsafe(self._end_if_pressed)
-
-        before = signal.signal(signal.SIGINT, press)
-        try:
-            yield
-        finally:
-            if signal.getsignal(signal.SIGINT) is press:  # else the program is ending
-                signal.signal(signal.SIGINT, before)
-
-    def _end_if_pressed(self) -> None:
-        app = self._session.app
-        if self._presses and app.future is not None and not app.future.done():
-            self._presses -= 1
-            app.exit(exception=KeyboardInterrupt, style="class:aborting")
-
     def _bottom(self) -> StyleAndTextTuples:
         if self._refusal and self._session.default_buffer.text == self._given:
             return [("class:bottom-toolbar.refusal", f" not sent: {self._refusal}")]
         return [("class:bottom-toolbar.text", f" {self._toolbar(self._output.get_size().columns)}")]
+
+
+def _ignore(*_: object) -> None:
+    """A handler, as an editor that is started from here would inherit SIG_IGN."""
 
 
 def _keys(is_open: Callable[[str], bool]) -> KeyBindings:
@@ -208,5 +165,5 @@ class _Commands(Completer):
         self._complete = complete
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        for found in self._complete(document.text_before_cursor):
-            yield Completion(found.word, -found.replaces, display_meta=found.about)
+        for word, replaces, about in self._complete(document.text_before_cursor):
+            yield Completion(word, -replaces, display_meta=about)

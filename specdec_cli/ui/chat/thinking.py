@@ -12,7 +12,7 @@ from rich.text import Text
 from specdec_cli.fates import Fate
 from specdec_cli.format import count
 from specdec_cli.models.text import Thinking, ThinkingStream
-from specdec_cli.ui.panel.answer import AnswerRows, Codes
+from specdec_cli.ui.panel.answer import AnswerRows
 from specdec_cli.ui.plain import AnswerWriter
 
 MARK: Final = "┊ "
@@ -22,50 +22,49 @@ _DIM, _BRIGHT = "\x1b[2m", "\x1b[22m"
 class ThinkingRows(AnswerRows):
     """Rows for the live region: thinking dim and marked, or folded into one row where it is `hidden`."""
 
-    def __init__(self, tags: Thinking | None, hidden: bool, codes: Codes | None = None) -> None:
-        """`codes` colour the answer, not the thinking."""
-        super().__init__(codes)
+    def __init__(self, tags: Thinking | None, hidden: bool) -> None:
+        super().__init__()
         self._stream = ThinkingStream(tags)
         self._hidden = hidden
         self._thoughts = AnswerRows()
         self._thought = ""
         self._thinks = False
 
-    def feed(self, text: str, width: int, fate: Fate | None = None) -> str:
+    def feed(self, text: str, width: int, fate: Fate | None = None) -> list[Text]:
         pieces = self._stream.feed(text) or [(self._thinks, "")]
-        return "".join(self._put(*piece, width, fate) for piece in pieces)
+        return [row for piece in pieces for row in self._put(*piece, width, fate)]
 
     @property
     def row(self) -> Text:
         if not self._thinks:
             return super().row
-        shown = f"thinking… {self._words()}" if self._hidden else self._thoughts.row
-        return Text.assemble(MARK, shown, style="dim")
+        return _marked(Text(f"thinking… {_words(self._thought)}") if self._hidden else self._thoughts.row)
 
-    def finish(self, width: int) -> str:
-        rest = "".join(self._put(*piece, width) for piece in self._stream.finish())
+    def finish(self, width: int) -> list[Text]:
+        rest = [row for piece in self._stream.finish() for row in self._put(*piece, width)]
         return rest + (self._closed(width) if self._thinks else super().finish(width))
 
-    def _put(self, thinks: bool, text: str, width: int, fate: Fate | None = None) -> str:
+    def _put(self, thinks: bool, text: str, width: int, fate: Fate | None = None) -> list[Text]:
         if thinks:
             self._thinks = True
             self._thought += text
-            return "" if self._hidden else _marked(self._thoughts.feed(text, width - len(MARK)))
-        return (self._closed(width) if self._thinks else "") + super().feed(text, width, fate)
+            return [] if self._hidden else [_marked(row) for row in self._thoughts.feed(text, width - len(MARK))]
+        return (self._closed(width) if self._thinks else []) + super().feed(text, width, fate)
 
-    def _closed(self, width: int) -> str:
+    def _closed(self, width: int) -> list[Text]:
         """The end of the thinking, and an empty row after it."""
         self._thinks = False
-        if self._hidden:
-            return _marked(f"thought for {self._words()}\n") + "\n"
-        return _marked(self._thoughts.finish(width - len(MARK))) + "\n"
-
-    def _words(self) -> str:
-        return count(len(self._thought.split()), "word")
+        folded = [Text(f"thought for {_words(self._thought)}")]
+        rows = folded if self._hidden else self._thoughts.finish(width - len(MARK))
+        return [*map(_marked, rows), Text()]
 
 
-def _marked(rows: str) -> str:
-    return "".join(f"{_DIM}{MARK}{row}{_BRIGHT}\n" for row in rows.split("\n")[:-1])
+def _marked(row: Text) -> Text:
+    return Text.assemble(MARK, row.plain, style="dim")
+
+
+def _words(thought: str) -> str:
+    return count(len(thought.split()), "word")
 
 
 class ThinkingWriter(AnswerWriter):
@@ -81,12 +80,12 @@ class ThinkingWriter(AnswerWriter):
         self._thought = ""
 
     def write(self, text: str) -> None:
-        for thinks, part in self._stream.feed(text):
-            self._piece(thinks, part)
+        for piece in self._stream.feed(text):
+            self._piece(*piece)
 
     def end(self) -> None:
-        for thinks, part in self._stream.finish():
-            self._piece(thinks, part)
+        for piece in self._stream.finish():
+            self._piece(*piece)
         self._close()
         super().end()
 
@@ -102,6 +101,6 @@ class ThinkingWriter(AnswerWriter):
 
     def _close(self) -> None:
         if self._thought and not self._raw:
-            folded = f"{self._dim}{MARK}thought for {count(len(self._thought.split()), 'word')}" if self._hidden else ""
+            folded = f"{self._dim}{MARK}thought for {_words(self._thought)}" if self._hidden else ""
             self._put(f"{folded}{self._bright}\n\n")
         self._thought = ""

@@ -10,15 +10,14 @@ from specdec_cli.format import count, percent, speed
 from specdec_cli.gain import unknown_words
 from specdec_cli.kinds import kind_of
 from specdec_cli.ui.panel import gauges
-from specdec_cli.ui.panel.box import boxed, edge
-from specdec_cli.ui.panel.rounds import STYLES, labelled, own_token, round_rows, shortened, strip
+from specdec_cli.ui.panel.rounds import STYLES, boxed, edge, labelled, own_token, round_rows, shortened, strip
 from specdec_cli.ui.panel.state import PanelState
 from specdec_cli.ui.summary import SEPARATOR, reason, verdict_style
 from specdec_cli.ui.terminal import MUTED, safe
 
 WIDEST: Final = 120
-NARROWEST: Final = 36
-LOWEST: Final = 8
+NARROWEST: Final = 56
+LOWEST: Final = 12
 """Below these sizes one line replaces the panel."""
 
 _LEGENDS = (
@@ -40,14 +39,13 @@ def frame_rows(state: PanelState, width: int, height: int, small: bool = False) 
         return [_line(state, width)] if height > 2 else []
     width = min(width, WIDEST)
     top = edge("╭╮", _titles(state), _verdict(state), width)
-    bottom = edge("╰╯", [Text()], _legends(state, width), width)
-    middle = edge("├┤", [Text(words, "dim") for words in _reasons(state)], [Text()], width)
-    body = [middle if row is RULE else boxed(row, width) for row in _body(state, width - 4, height)]
-    return [top, *body, bottom]
+    bottom = edge("╰╯", [Text()], _legends(state), width)
+    middle = edge("├┤", [Text(_why(state), "dim"), Text()], [Text()], width)
+    return [top, *(middle if row is RULE else boxed(row, width) for row in _body(state, width - 4)), bottom]
 
 
-def _body(state: PanelState, width: int, height: int) -> list[Text | None]:
-    """The rows inside the box. On a screen of fewer than 12 rows first the history goes, then the figures."""
+def _body(state: PanelState, width: int) -> list[Text | None]:
+    """The rows inside the box."""
     if state.shown is None or (state.ended and not state.stats.rounds):
         return [_waiting(state)]
     figures = state.figures
@@ -57,19 +55,14 @@ def _body(state: PanelState, width: int, height: int) -> list[Text | None]:
         return [speed_row] if state.ended else [row, speed_row]
     if state.ended and not figures["draft_n"]:
         return [Text("nothing was drafted", "dim"), RULE, speed_row]
-    start = state.start
-    mixed = start is not None and (kind_of(start.drafter).mixed or start.constraint is not None)
-    accepted = gauges.acceptance(figures, state.gain, width)
-    tokens = [*round_rows(state.shown, width, state.shown.round.drafter if mixed else "")]
     if state.ended:
         tokens = gauges.tokens_per_pass(state.tokens_per_pass, figures, width)
-    if height < 10:
-        return [accepted, speed_row] if state.ended else [*tokens]
-    if height < 12:
-        return [*([] if state.ended else tokens), accepted, speed_row]
-    if not state.ended:
-        tokens.append(strip(state.recent, state.shown, gauges.average(figures, width), width))
-    return [*tokens, RULE, accepted, gauges.positions(figures, width), speed_row]
+    else:
+        mixed = state.start and (kind_of(state.start.drafter).mixed or state.start.constraint is not None)
+        rounds = round_rows(state.shown, width, state.shown.round.drafter if mixed else "")
+        tokens = [*rounds, strip(state.recent, state.shown, gauges.average(figures, width), width)]
+    gained = (gauges.acceptance(figures, state.gain, width), gauges.positions(figures, width), speed_row)
+    return [*tokens, RULE, *gained]
 
 
 def _waiting(state: PanelState) -> Text:
@@ -109,36 +102,34 @@ def _progress(state: PanelState) -> tuple[str, str]:
     return f"{count(tokens, 'token')} in {count(passes, 'pass')}", f"{tokens} in {count(passes, 'pass')}"
 
 
+def _titled(state: PanelState, parts: list[str]) -> Text:
+    return Text.assemble((_name(state), "bold"), SEPARATOR.join(["", *filter(None, map(safe, parts))]))
+
+
 def _titles(state: PanelState) -> list[Text]:
     """NAME · K · round, from the longest to the shortest spelling."""
     settings, (progress, shorter) = _settings(state), _progress(state)
-    spellings = [[*settings, progress], [progress], [shorter], []]
-    return [
-        Text.assemble((_name(state), "bold"), SEPARATOR.join(["", *filter(None, map(safe, parts))]))
-        for parts in spellings
-    ]
+    return [_titled(state, parts) for parts in ([*settings, progress], [progress], [shorter], [])]
 
 
 def _verdict(state: PanelState) -> list[Text]:
     """What drafting gained, in words; nothing before the end while that is unknown."""
-    gain = state.gain
-    if gain is not None:
-        return [Text(gain.sentence, verdict_style(gain.verdict)), Text()]
+    if state.gain is not None:
+        return [Text(state.gain.sentence, verdict_style(state.gain.verdict)), Text()]
     if state.ended and state.figures["draft_n"]:
         return [Text(unknown_words(state.figures["rounds"] - 1)), Text()]
     return [Text()]
 
 
-def _reasons(state: PanelState) -> list[str]:
+def _why(state: PanelState) -> str:
     """Why this round's K, where K is chosen each round."""
     done = state.recent[-1] if state.ended and state.recent else state.shown
     if done is None or state.start is None or state.start.k != "auto":
-        return [""]
-    why = reason(state.figures) if state.ended else safe(done.round.why)
-    return [why.replace("\n", " "), ""]
+        return ""
+    return (reason(state.figures) if state.ended else safe(done.round.why)).replace("\n", " ")
 
 
-def _legends(state: PanelState, width: int) -> list[Text]:
+def _legends(state: PanelState) -> list[Text]:
     """What the marks mean; their colours are those of the answer, too."""
     if not state.drafts or state.shown is None:
         return [Text()]
@@ -156,7 +147,7 @@ def _line(state: PanelState, width: int) -> Text:
     parts = [*_settings(state), _progress(state)[0], *accepted, speed(figures["tokens_per_second"])]
     verdict = _verdict(state)[0]
     for kept in (parts, parts[1:], parts[-2:], parts[-1:]):
-        left = Text.assemble((_name(state), "bold"), SEPARATOR.join(["", *filter(None, map(safe, kept))]))
+        left = _titled(state, kept)
         if left.cell_len + verdict.cell_len + 4 <= width:
             gap = (" " + "─" * (width - left.cell_len - verdict.cell_len - 2) + " ", MUTED) if verdict else ""
             return Text.assemble(left, gap, verdict)

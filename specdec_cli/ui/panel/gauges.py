@@ -85,7 +85,7 @@ def _position(spelled: str, place: int, rate: float) -> Text:
 def average(figures: Mapping[str, Any], width: int) -> Text:
     """tokens per pass 3.4"""
     mean = figures["mean_acceptance_length"]
-    words = "tokens per pass " if width >= 62 else "per pass " if width >= 46 else "⌀ "
+    words = "tokens per pass " if width >= 62 else "per pass "
     return Text.assemble((words, "dim"), ("–" if mean is None else f"{mean:.1f}", "bold"))
 
 
@@ -100,9 +100,7 @@ def tokens_per_pass(counts: Sequence[int], figures: Mapping[str, Any], width: in
     highest = max(shares)
     names = [f"{tokens}: {percent(share)}" for tokens, share in enumerate(shares, 1)]
     if max(map(len, names)) > cells - 2:
-        names = [str(tokens) for tokens in range(1, len(shares) + 1)]
-    if max(map(len, names)) >= cells:
-        names = [name if not place % 2 else "" for place, name in enumerate(names)]
+        names = [str(tokens) if tokens % 2 or cells > 2 else "" for tokens in range(1, len(shares) + 1)]
     rows = ["".join(f"{_column(share / highest, row) * (cells - 1):<{cells}}" for share in shares) for row in (1, 0)]
     named = "".join(f"{name:<{cells}}" for name in names).rstrip()
     unit, label = Text("tokens per pass", "dim"), "gave"
@@ -130,10 +128,8 @@ def pace(figures: Mapping[str, Any], gain: Gain | None, width: int) -> Text:
     told = gain if gain and gain.verdict != "cannot tell yet" else None
     plain = f"≈ {speed(measured / told.speedup).removesuffix(' tok/s')}" if told and measured else ""
     drafting = f"draft takes {percent(share)} of the time" if figures["draft_n"] and share is not None else ""
-    lefts = [
-        Text.assemble(now, *([(f", {words} {plain}", "")] if plain else [])) for words in ("without drafting", "plain")
-    ]
-    for left, right in ((lefts[0], drafting), (lefts[1], drafting), (lefts[1], drafting[:-12]), (lefts[1], "")):
+    long, short = (Text.assemble(now, f", {words} {plain}" if plain else "") for words in ("without drafting", "plain"))
+    for left, right in ((long, drafting), (short, drafting), (short, drafting[:-12]), (short, "")):
         if LABEL + left.cell_len + len(right) + 2 <= width:
             break
     return labelled("speed", left, Text(right, "dim"), width)

@@ -6,7 +6,6 @@ The answer is coloured by the fate of its tokens where the panel below it says w
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable
 from typing import Final, TextIO
@@ -15,15 +14,13 @@ from rich.text import Text
 
 from specdec_cli.events import Event, Failure, Finish, RoundDone, Start
 from specdec_cli.fates import FateStream, Span
-from specdec_cli.ui.panel.answer import AnswerRows, Codes, codes
-from specdec_cli.ui.panel.frame import frame_rows, render
-from specdec_cli.ui.panel.region import LiveRegion, folds_rows
+from specdec_cli.ui.panel.answer import AnswerRows
+from specdec_cli.ui.panel.frame import frame_rows
+from specdec_cli.ui.panel.region import LiveRegion
 from specdec_cli.ui.panel.state import PanelState, drafting
 from specdec_cli.ui.plain import AnswerWriter
 from specdec_cli.ui.summary import Closing, print_lines, summary
 from specdec_cli.ui.terminal import make_console, same_terminal, terminal_size
-
-__all__ = ["REFRESH_SECONDS", "PanelDisplay", "PanelState", "render"]
 
 REFRESH_SECONDS: Final = 0.1
 
@@ -39,49 +36,43 @@ class PanelDisplay:
         self,
         out: TextIO,
         err: TextIO,
-        clock: Callable[[], float] = time.monotonic,
-        quiet: bool = False,
+        *,
         name: str = "",
-        size: Callable[[], tuple[int, int]] | None = None,
-        rows: Callable[[Codes], AnswerRows] = AnswerRows,
+        clock: Callable[[], float] = time.monotonic,
+        make_rows: Callable[[], AnswerRows] = AnswerRows,
         stays: bool = True,
         small: bool = False,
         colour_answer: bool = True,
         stepped: bool = False,
         closing: Closing = summary,
     ) -> None:
-        """`name` is the pair's; `quiet` omits the `closing` lines; `size` gives (columns, rows), by default of `err`.
+        """`name` is the pair's. `make_rows` splits an answer into rows. The last panel is erased unless it `stays`.
 
-        `rows` splits an answer into rows. The last panel is erased unless it `stays`; a `small` one is one line.
-        `stepped` draws every round at once, for a person who asks for each.
+        A `small` panel is one line. `stepped` draws every round at once, for a person who asks for each.
         """
-        self._err = err
-        self._clock = clock
-        self._quiet, self._closing = quiet, closing
-        self._stays = stays
-        self._make_rows = rows
-        self._size = size or (lambda: terminal_size(err))
+        self._err, self._clock, self._closing = err, clock, closing
+        self._make_rows, self._stays, self._small, self._stepped = make_rows, stays, small, stepped
         self._console = make_console(err, plain=False)
-        self._region = LiveRegion(self._console, err, self._size, folds_rows(), keeps_erased="TMUX" in os.environ)
-        self._small = small
-        self._stepped = stepped
-        self._codes: Codes = codes(self._console) if colour_answer else {}
+        self._region = LiveRegion(self._console, err, self._size)
+        self._coloured = colour_answer and self._console.color_system is not None and not self._console.no_color
         self._answer = None if same_terminal(out, err) else AnswerWriter(out)
         self._state = PanelState(name=name)
-        self._reset()
+        self._reset(coloured=False)
 
-    def _reset(self) -> None:
-        self._rows = self._make_rows(self._codes)
-        self._fates: FateStream | None = None
-        self._above = ""
+    def _size(self) -> tuple[int, int]:
+        return terminal_size(self._err)
+
+    def _reset(self, coloured: bool) -> None:
+        self._rows = self._make_rows()
+        self._fates = FateStream() if coloured else None
+        self._above: list[Text] = []
         self._drawn_at: float | None = None
 
     def handle(self, event: Event) -> None:
         """Folds one event, and draws if a refresh is due."""
         now = self._clock()
         if isinstance(event, Start):
-            self._reset()
-            self._fates = FateStream() if self._codes and drafting(event) else None
+            self._reset(self._coloured and drafting(event))
         self._state = self._state.apply(event, None if self._stepped else now)
         if isinstance(event, RoundDone):
             self._say(self._fates.round(event) if self._fates else [(None, event.text)])
@@ -89,8 +80,9 @@ class PanelDisplay:
             self._finish(event)
         elif isinstance(event, Failure):
             self.close()
-        else:
-            self._refresh(now)
+        elif self._drawn_at is None or now - self._drawn_at >= REFRESH_SECONDS:
+            self._drawn_at = now
+            self._refresh()
 
     def close(self) -> None:
         """Erases the panel, ends a partial answer's line and shows the cursor again."""
@@ -108,23 +100,21 @@ class PanelDisplay:
         for fate, text in spans:
             self._above += self._rows.feed(text, width, fate)
 
-    def _rest(self) -> str:
-        """The part of the answer that is not yet printed for good."""
-        width = self._size()[0]
-        rest = self._above + self._rows.finish(width)
-        self._above = ""
-        return rest
+    def _complete(self) -> str:
+        """The complete rows that are not yet printed for good."""
+        above, self._above = self._region.ansi(self._above), []
+        return "".join(f"{row}\n" for row in above)
 
-    def _refresh(self, now: float) -> None:
-        if self._drawn_at is not None and now - self._drawn_at < REFRESH_SECONDS:
-            return
-        self._drawn_at = now
+    def _rest(self) -> str:
+        self._above += self._rows.finish(self._size()[0])
+        return self._complete()
+
+    def _refresh(self) -> None:
         rows = self._frame()
         if self._answer is None:
             self._above += self._rows.feed("", self._size()[0])  # the window may have become narrower
             rows = [self._rows.row, *rows]
-        above, self._above = self._above, ""
-        self._region.draw(above, rows)
+        self._region.draw(self._complete(), rows)
 
     def _frame(self) -> list[Text]:
         return frame_rows(self._state, *self._size(), self._small)
@@ -134,6 +124,6 @@ class PanelDisplay:
         if self._answer is not None:
             self._answer.end()
         self._region.release(self._rest(), self._frame() if self._stays else ())
-        if not self._quiet and self._state.start is not None:
+        if start := self._state.start:
             width, _ = self._size()
-            print_lines(self._console, self._closing(self._state.start, event, width, below_panel=True), width)
+            print_lines(self._console, self._closing(start, event, width, self._state.prefill, self._stays), width)

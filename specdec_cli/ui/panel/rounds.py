@@ -1,12 +1,14 @@
-"""Draws rounds: the tokens of one, and many as a strip. A round keeps its rejected and its target's own token."""
+"""Draws rounds: the tokens of one, and many as a strip. A round keeps its rejected and its target's own token.
+
+Also the rows and the box of every panel; each has exactly the width that was asked for.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Final
+from typing import Final, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
@@ -25,44 +27,42 @@ STYLES: Final = {"✓": GUESSED, "✗": "red", "·": MUTED, "↳": OWN, "–": M
 """By mark: accepted, rejected, discarded, the target's own, a round without a draft."""
 
 _BLANKS = re.compile("(␣{2,}|⇥{2,})")
-_SIGNS = "␣↵⇥"
+_SIGNS = re.compile("[␣↵⇥]")
 _GAP = "  "
 _MOST_TICKS = 5
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
+class _Token(NamedTuple):
     mark: str
     text: str
 
     def draw(self, longest: int) -> Text:
         """Mark and text; the mark shows the fate, colour and strike-through repeat it."""
-        shown = shortened(self.text, longest)
-        drawn = Text(f"{self.mark} {shown}", STYLES[self.mark])
+        drawn = Text(f"{self.mark} {shortened(self.text, longest)}", STYLES[self.mark])
         if self.mark == "✗":
             drawn.stylize("strike", 2)
-        for place, char in enumerate(shown, 2):
-            if char in _SIGNS:
-                drawn.stylize("not bold dim", place, place + 1)
+        drawn.highlight_regex(_SIGNS, "not bold dim")
         return drawn
 
 
 def round_rows(done: RoundDone, width: int, drafter: str = "") -> tuple[Text, Text]:
     """The drafted tokens, and below the rejected one, or behind the last, the target's own.
 
-    Each row has `width` cells. `drafter` names who drafted this round, where several may.
+    `drafter` names who drafted this round, where several may.
     """
     drafted, own = _tokens(done)
-    rights = _outcome(done, width, drafter)
-    if not drafted:
-        words = "nothing before the first token" if not done.round.index else "nothing this time"
-        row, column = Text(words if width >= 50 else "nothing", "dim"), 0
+    judged, wide = done.round, width >= 62
+    found = f"{judged.accepted} of {len(judged.draft)}{' accepted' * wide}" if judged.draft else ""
+    outcome = Text(f"{drafter}: {found}" if drafter and found else found)
+    gave = Text(f"{'1 pass ' * wide}→ {count(len(judged.emitted), 'token')}")
+    if drafted:
+        row, column = _fitted(drafted, width - LABEL - outcome.cell_len - 2)
     else:
-        row, column = _fitted(drafted, width - LABEL - rights[0].cell_len - 2)
-    room = width - LABEL - rights[1].cell_len - 2
+        row, column = Text("nothing this time" if judged.index else "nothing before the first token", "dim"), 0
+    room = width - LABEL - gave.cell_len - 2
     shown = own.draw(max(room - 2, 1)) if own else Text("–", "dim")
     below = Text(" " * min(column, max(room - shown.cell_len, 0))).append_text(shown)
-    return labelled("drafted", row, rights[0], width), labelled("target", below, rights[1], width)
+    return labelled("drafted", row, outcome, width), labelled("target", below, gave, width)
 
 
 def own_token(done: RoundDone, width: int) -> Text:
@@ -100,17 +100,34 @@ def strip(rounds: Sequence[RoundDone], shown: RoundDone | None, right: Text, wid
 
 
 def labelled(label: str, left: Text, right: Text, width: int) -> Text:
-    """A row of `width` cells that begins with a dim word."""
+    """A row that begins with a dim word."""
     return spread(Text.assemble((f"{label:<{LABEL}}", "dim"), left), right, width)
 
 
 def spread(left: Text, right: Text, width: int) -> Text:
-    """`left` and `right` at the ends of a row of exactly `width` cells; `left` is cut if both do not fit."""
+    """`left` and `right` at the ends of a row; `left` is cut if both do not fit."""
     room = width - right.cell_len - 1 if right else width
     if left.cell_len > room:
         left = left.copy()
         left.truncate(max(room, 0), overflow="ellipsis")
     return Text.assemble(left, " " * max(width - left.cell_len - right.cell_len, 0), right)
+
+
+def boxed(row: Text, width: int) -> Text:
+    """A row between the sides of the box."""
+    return Text.assemble(("│ ", MUTED), spread(row, Text(), width - 4), (" │", MUTED))
+
+
+def edge(ends: str, lefts: Sequence[Text], rights: Sequence[Text], width: int) -> Text:
+    """A horizontal edge with words in it; the left ones are shortened first, then the right ones left out."""
+    room = width - 9  # ends, dashes and spaces around both
+    pairs = [(left, right) for right in rights for left in lefts]
+    left, right = next((pair for pair in pairs if pair[0].cell_len + pair[1].cell_len <= room), (lefts[-1], Text()))
+    left = left.copy()
+    left.truncate(room, overflow="ellipsis")
+    words = [Text.assemble(" ", end, " ") if end else Text() for end in (left, right)]
+    dashes = "─" * (width - 4 - words[0].cell_len - words[1].cell_len)
+    return Text.assemble((f"{ends[0]}─", MUTED), words[0], (dashes, MUTED), words[1], (f"─{ends[1]}", MUTED))
 
 
 def shortened(text: str, longest: int) -> str:
@@ -133,8 +150,8 @@ def _tokens(done: RoundDone) -> tuple[list[_Token], _Token | None]:
             own = _Token("↳", _bare(piece))
     rejected = done.round.accepted
     if own and rejected < len(drafted) and drafted[rejected].text == own.text:
-        drafted[rejected] = replace(drafted[rejected], text=_signs(done.pieces[rejected]))
-        own = replace(own, text=_signs(done.next_piece))
+        drafted[rejected] = _Token("✗", _signs(done.pieces[rejected]))
+        own = _Token("↳", _signs(done.next_piece))
     return drafted, own
 
 
@@ -153,37 +170,16 @@ def _fitted(tokens: list[_Token], room: int) -> tuple[Text, int]:
     All tokens, shortened if necessary; then without the discarded ones; then without the first accepted ones.
     """
     accepted = sum(token.mark == "✓" for token in tokens)
-    lost = [token for token in tokens if token.mark == "·"]
-    judged = [token for token in tokens if token.mark != "·"]
-    lean = [*judged, _Token("·", f"{len(lost)} more")] if len(lost) > 1 else tokens
-    fewer = [[_Token("✓", f"{gone} more"), *lean[gone:]] for gone in range(2, accepted + 1)]
-    attempts = [(tokens, longest) for longest in (24, 14, 9)] + [(lean, longest) for longest in (14, 9, 6)]
-    attempts += [(kept, 6) for kept in fewer]
-    for kept, longest in attempts:
+    lost = sum(token.mark == "·" for token in tokens)
+    lean = [*tokens[: len(tokens) - lost], _Token("·", f"{lost} more")] if lost > 1 else tokens
+    fewer = [([_Token("✓", f"{gone} more"), *lean[gone:]], 6) for gone in range(2, accepted + 1)]
+    for kept, longest in [*((tokens, 24), (tokens, 14), (tokens, 9)), (lean, 14), (lean, 9), (lean, 6), *fewer]:
         row = Text(_GAP).join(token.draw(longest) for token in kept)
         if row.cell_len <= room:
             break
     before = Text(_GAP).join(token.draw(longest) for token in kept if token.mark == "✓")
     row.truncate(max(room, 0), overflow="ellipsis")
     return row, before.cell_len + len(_GAP) if before else 0
-
-
-def _outcome(done: RoundDone, width: int, drafter: str) -> tuple[Text, Text]:
-    """What came of the draft, and of the pass."""
-    judged = done.round
-    tokens = len(judged.emitted)
-    wide = width >= 62
-    found = f"{judged.accepted} of {len(judged.draft)}{' accepted' * wide}" if judged.draft else ""
-    if drafter and found and width >= 50:
-        found = f"{drafter}: {found}"
-    gave = (
-        f"1 pass → {count(tokens, 'token')}"
-        if wide
-        else f"→ {count(tokens, 'token')}"
-        if width >= 50
-        else f"→ {tokens}"
-    )
-    return Text(found), Text(gave)
 
 
 def _passed(done: RoundDone) -> Text:

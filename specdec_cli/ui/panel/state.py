@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -87,15 +88,7 @@ def drafting(start: Start) -> bool:
 
 def _folded(stats: Stats, done: RoundDone) -> Stats:
     """A new Stats with this round. Until the finish event, decode time is the sum of the passes."""
-    folded = replace(
-        stats,
-        drafted_at=stats.drafted_at.copy(),
-        accepted_at=stats.accepted_at.copy(),
-        accepted_histogram=stats.accepted_histogram.copy(),
-        rounds_at_k=stats.rounds_at_k.copy(),
-        drafted_by=stats.drafted_by.copy(),
-        accepted_by=stats.accepted_by.copy(),
-    )
+    folded = deepcopy(stats)
     folded.fold(done.round)
     if stats.rounds:  # the first token's pass is not decoding
         folded.decode_seconds += done.round.draft_seconds + done.round.verify_seconds

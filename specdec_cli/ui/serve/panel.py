@@ -6,7 +6,6 @@ marks only, no word of a prompt or an answer; marks differ in shape, too.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -20,11 +19,10 @@ from specdec_cli.format import count, duration, percent, size, speed
 from specdec_cli.serve.job import JobHandle, SchedulerStatus
 from specdec_cli.stats import ratio
 from specdec_cli.ui.panel import gauges
-from specdec_cli.ui.panel.box import boxed, edge
-from specdec_cli.ui.panel.region import LiveRegion, folds_rows
-from specdec_cli.ui.panel.rounds import STYLES, shortened, strip
+from specdec_cli.ui.panel.region import LiveRegion
+from specdec_cli.ui.panel.rounds import STYLES, boxed, edge, shortened, strip
 from specdec_cli.ui.summary import SEPARATOR
-from specdec_cli.ui.suspension import Suspension, in_background
+from specdec_cli.ui.suspension import Suspension, may_draw
 from specdec_cli.ui.terminal import make_console, safe, terminal_size
 
 REFRESH_SECONDS: Final = 0.25
@@ -51,7 +49,7 @@ class ServerPanel:
         self._name, self._url, self._status = name, url, status
         self._size = size or (lambda: terminal_size(err))
         self._console = make_console(err, plain=False)
-        self._region = LiveRegion(self._console, err, self._size, folds_rows(), keeps_erased="TMUX" in os.environ)
+        self._region = LiveRegion(self._console, err, self._size)
         self._lines: deque[str] = deque()
         self._drawn: tuple[list[Text], tuple[int, int]] = [], (0, 0)
         self._drawing, self._ended, self._left = threading.Lock(), threading.Event(), False
@@ -87,7 +85,7 @@ class ServerPanel:
 
     def draw(self) -> None:
         """One frame, if anything changed since the last one; on one screen it never gets lower, for it would jump."""
-        if self._left and not in_background():  # the process is about to stop: the terminal is the shell's
+        if may_draw() and self._left:  # the process is about to stop: the terminal is the shell's
             return
         size, (drawn, before) = self._size(), self._drawn
         rows = frame_rows(self._status(), self._name, self._url, *size, len(drawn) if size == before else 0)

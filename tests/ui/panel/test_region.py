@@ -8,7 +8,7 @@ import pyte
 import pytest
 from rich.text import Text
 
-from specdec_cli.ui.panel.region import LiveRegion, folds_rows
+from specdec_cli.ui.panel.region import LiveRegion
 from specdec_cli.ui.terminal import make_console
 
 
@@ -32,12 +32,12 @@ class Writes(io.RawIOBase):
 class Recorded:
     """A region on such a terminal of `columns` × `rows` cells."""
 
-    def __init__(self, columns: int, rows: int, keeps_erased: bool = False) -> None:
+    def __init__(self, columns: int, rows: int) -> None:
         self.raw = Writes()
         stream = io.TextIOWrapper(io.BufferedWriter(self.raw), "utf-8", line_buffering=True)
         self.columns, self.rows = columns, rows
         console = make_console(stream, plain=False)
-        self.region = LiveRegion(console, stream, lambda: (self.columns, self.rows), True, keeps_erased)
+        self.region = LiveRegion(console, stream, lambda: (self.columns, self.rows))
 
     def frames(self) -> list[bytes]:
         """What was written since the last call, as the terminal gets it."""
@@ -68,14 +68,14 @@ def blanked(screen: pyte.Screen, frame: bytes) -> list[tuple[int, str]]:
 @pytest.fixture(autouse=True)
 def _an_able_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
-    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES"):
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TMUX"):
         monkeypatch.delenv(name, raising=False)
 
 
 FRAMES = [
     ("", ["def f", "╭───────╮", "│ one   │", "╰───────╯"]),
     ("def f(x):\n", ["    ret", "╭───────╮", "│ two   │", "╰───────╯"]),
-    ("\x1b[32m    return\x1b[0m x\n\tdone\n", ["e", "╭───╮", "│ 3 │", "╰───╯"]),
+    ("\x1b[32m    return\x1b[0m x\n        done\n", ["e", "╭───╮", "│ 3 │", "╰───╯"]),
     ("", ["end", "one line"]),
     ("", ["end.", "╭───────╮", "│ four  │", "╰───────╯"]),
 ]
@@ -114,20 +114,20 @@ def test_a_frame_of_any_length_is_one_write() -> None:
     assert len(written) > 3 * io.DEFAULT_BUFFER_SIZE // 2
 
 
-def test_a_shorter_row_and_a_tab_leave_nothing_of_the_row_below_them() -> None:
+def test_a_shorter_row_leaves_nothing_of_the_row_below_it() -> None:
     terminal, screen = Recorded(20, 10), pyte.Screen(20, 10)
     stream = pyte.ByteStream(screen)
     terminal.region.draw("", rows("aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbb"))
-    terminal.region.draw("\tc\n", rows("d", "e"))
+    terminal.region.draw("c\n", rows("d", "e"))
     for written in terminal.frames():
         stream.feed(written)
-    assert [row.rstrip() for row in screen.display[:3]] == ["        c", "d", "e"]
-    assert b"\tc" in written  # it can still be copied as a tab
+    assert [row.rstrip() for row in screen.display[:3]] == ["c", "d", "e"]
 
 
-def test_where_erased_ends_are_folded_a_row_that_becomes_shorter_is_erased_as_a_whole() -> None:
+def test_where_erased_ends_are_folded_a_row_that_becomes_shorter_is_erased_as_a_whole(monkeypatch) -> None:
     """tmux: the answer's row, over one of the panel's, would be as wide as that after a resize."""
-    terminal = Recorded(20, 10, keeps_erased=True)
+    monkeypatch.setenv("TMUX", "/tmp/tmux")
+    terminal = Recorded(20, 10)
     terminal.region.draw("", rows("short", "panel panel"))
     terminal.region.draw("short\n", rows("row", "panel"))
     first, second = terminal.frames()
@@ -141,17 +141,3 @@ def test_a_row_as_wide_as_the_terminal_keeps_its_last_cell() -> None:
     terminal.region.draw("0123456789\n", rows("abcdefghij", "klmnopqrst"))
     pyte.ByteStream(screen).feed(b"".join(terminal.frames()))
     assert screen.display[:3] == ["0123456789", "abcdefghij", "klmnopqrst"]
-
-
-@pytest.mark.parametrize(
-    ("environment", "folds"),
-    [
-        ({"TERM": "xterm-256color"}, True),
-        ({"TERM": "screen-256color", "TMUX": "/tmp/x"}, True),
-        ({"TERM": "screen"}, False),
-        ({"TERM": "linux"}, False),
-        ({"TERM": "xterm-256color", "XTERM_VERSION": "XTerm(390)"}, False),
-    ],
-)
-def test_terminals_that_cut_rows_are_told_from_those_that_fold_them(environment: dict[str, str], folds: bool) -> None:
-    assert folds_rows(environment) is folds

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 
 import pytest
 from rich.text import Text
 
-from fakes.ui_script import ROUNDS, START, drafted, finish, folded
+from fakes.ui_script import START, drafted, folded
 from specdec_cli.gain import Gain
 from specdec_cli.ui.panel.answer import GUESSED
-from specdec_cli.ui.panel.gauges import LOSING, acceptance, bar, positions, tokens_per_pass
+from specdec_cli.ui.panel.gauges import LOSING, bar, positions, tokens_per_pass
 from specdec_cli.ui.panel.rounds import round_rows, strip
 from specdec_cli.ui.panel.state import KEPT_ROUNDS, PanelState
 
 
 def rows_of(done, width=76, drafter=""):
     return [row.plain.rstrip() for row in round_rows(done, width, drafter)]
-
-
-def tokens_of(done, width=116):
-    """The two rows without label and outcome."""
-    return [
-        row[9:].split("   ")[0].rstrip() if not row[9:].startswith(" ") else row[9:] for row in rows_of(done, width)
-    ]
 
 
 def test_the_target_s_token_is_below_the_rejected_one_or_behind_the_last() -> None:
@@ -44,10 +36,10 @@ def test_the_target_s_token_is_below_the_rejected_one_or_behind_the_last() -> No
 
 def test_a_long_round_keeps_the_count_the_rejected_and_the_target_s_own_token() -> None:
     long = drafted(7, [" accepted", " words", " without", " end", " rejected", " lost", " too"], 4, " corrected")
-    for width in (116, 76, 56, 36):
+    for width in (116, 76, 56):
         above, below = rows_of(long, width)
         assert "4 of 7" in above and "↳" in below and "→ 5" in below
-        assert above.index("✗") == below.index("↳") or width < 50
+        assert above.index("✗") == below.index("↳")
     assert rows_of(long, 56)[0] == "drafted  ✓ 3 more  ✓ end  ✗ rejec…  · 2 more      4 of 7"
 
 
@@ -72,16 +64,6 @@ def test_a_space_that_is_all_the_difference_is_drawn() -> None:
     assert above.startswith("drafted  ✗ path ") and below.startswith("target   ↳ ␣path ")
 
 
-def test_an_accepted_stop_token_leaves_nothing_of_the_target_s_own() -> None:
-    done = drafted(1, ["a", "<end>"], 2, "z")
-    stopped = replace(done, round=replace(done.round, emitted=done.round.draft))
-    assert rows_of(stopped)[1].split() == ["target", "–", "1", "pass", "→", "2", "tokens"]
-
-
-def test_who_drafted_is_named_where_several_may() -> None:
-    assert rows_of(ROUNDS[1], 76, "ngram")[0].endswith(" ngram: 4 of 4 accepted")
-
-
 def many(count: int):
     return tuple(drafted(index, ["a", "b"], index % 3, "c") for index in range(count))
 
@@ -93,11 +75,6 @@ def test_the_strip_grows_to_the_right_and_then_moves_with_its_newest_end_in_plac
     moving = [row.removesuffix("tokens per pass 2.0").rstrip() for row in strips[1:]]
     assert [row.split("▸")[1] for row in moving] == ["✓✓ 3", "✗ 1", "✓✗ 2"]
     assert {len(row) for row in moving} == {76 - 19 - 2}
-
-
-def test_the_round_that_is_drawn_above_is_marked_in_the_strip() -> None:
-    rounds = many(6)
-    assert strip(rounds, rounds[3], Text(), 76).plain.rstrip() == "rounds   ✗ 1   ✓✗ 2   ✓✓ 3  ▸✗ 1   ✓✗ 2   ✓✓ 3"
 
 
 def test_rounds_without_a_draft_that_follow_one_another_are_one_entry() -> None:
@@ -122,14 +99,6 @@ def test_the_bar_has_the_colour_of_a_loss_only_below_all_of_the_doubt() -> None:
     assert colours == [LOSING, GUESSED, GUESSED]
 
 
-def test_the_bar_does_not_move_when_the_rate_gains_a_digit() -> None:
-    lengths = {
-        sum(cell in "━╸─╋┼" for cell in acceptance({"draft_acceptance_rate": rate}, PAYS, 76).plain.partition("%")[0])
-        for rate in (0.0, 0.05, 0.5, 1.0)
-    }
-    assert len(lengths) == 1
-
-
 @pytest.mark.parametrize(("drafted", "width"), [(1, 32), (31, 32), (8, 76), (31, 116)])
 def test_positions_of_any_draft_length_fit_in_one_row(drafted: int, width: int) -> None:
     row = positions({"acceptance_per_position": [0.5] * drafted}, width)
@@ -150,23 +119,10 @@ def test_columns_show_how_many_passes_gave_how_many_tokens() -> None:
 
 def test_long_drafts_have_thinner_columns_with_every_second_name() -> None:
     counts = (0, *range(1, 18))
-    for width, named in ((76, "1  2  3 "), (56, "1   3   5"), (44, "1   3   5")):
+    for width, named in ((76, "1  2  3 "), (56, "1   3   5")):
         rows = tokens_per_pass(counts, FIGURES, width)
         assert all(row.cell_len == width for row in rows)
         assert rows[-1].plain[9:].startswith(named)
-    assert tokens_per_pass((0, 1), FIGURES, 10)  # no room at all
-
-
-def test_applying_an_event_changes_no_earlier_state() -> None:
-    states = [PanelState(name="demo")]
-    for event in (START, *ROUNDS, finish()):
-        states.append(states[-1].apply(event))
-    again = [PanelState(name="demo")]
-    for before, event in zip(states, (START, *ROUNDS, finish()), strict=False):
-        kept = copy.deepcopy(before)
-        again.append(before.apply(event))
-        assert before == kept
-    assert again == states
 
 
 def test_only_the_rounds_that_are_drawn_are_kept() -> None:
@@ -183,28 +139,3 @@ def test_a_round_is_shown_for_as_long_as_it_takes_to_read() -> None:
         state = state.apply(drafted(index, ["a"], 1, "b"), index / 8)
         shown.append(state.shown.round.index)
     assert shown == [index - index % 4 for index in range(20)]
-
-
-def test_a_slow_reply_shows_every_round() -> None:
-    state = PanelState().apply(START, 0.0)
-    for index in range(5):
-        state = state.apply(drafted(index, ["a"], 1, "b"), 0.5 * index)
-        assert state.shown.round.index == index
-
-
-def test_the_gain_is_the_newest_rounds_and_at_the_end_the_finished_one() -> None:
-    early, late = Gain(1.4, 1.1, 1.7, 0.35), Gain(1.2, 1.1, 1.3, 0.4)
-    state = folded((replace(ROUNDS[0], gain=early), replace(ROUNDS[1], gain=late)))
-    assert state.gain == late
-    assert folded().gain is None
-    ends = ("", "_low", "_high")
-    names = [f"{name}{end}" for name in ("estimated_speedup", "break_even_acceptance_rate") for end in ends]
-    measured = dict(zip(names, (1.3, 1.2, 1.4, 0.38, 0.3, 0.5), strict=True))
-    ended = state.apply(replace(finish(), stats={**finish().stats, **measured}))
-    assert ended.gain == Gain(1.3, 1.2, 1.4, 0.38, 0.3, 0.5)
-    measured["estimated_speedup_low"] = None
-    assert state.apply(replace(finish(), stats={**finish().stats, **measured})).gain is None
-
-
-def test_a_new_start_begins_anew_under_the_same_name() -> None:
-    assert folded().apply(START) == PanelState(name="demo", start=START)
