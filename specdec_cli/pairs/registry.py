@@ -31,6 +31,7 @@ EXAMPLES = {
 }
 KEY = r"""(?:[\w-]+|"[^"]*"|'[^']*')"""
 PATH = rf"{KEY}(?:\s*\.\s*{KEY})*"
+DIGEST, DATED = re.compile(r"[0-9a-f]{40}"), re.compile(r".*\S, \d{4}-\d\d-\d\d")
 HEADER, ASSIGNMENT = re.compile(rf"\s*\[+\s*({PATH})\s*\]"), re.compile(rf"\s*({PATH})\s*=")
 
 
@@ -41,6 +42,20 @@ def _known_drafter(name: str) -> str:
     return name
 
 
+def _digest(revision: str) -> str:
+    """Raises: ValueError for a branch or tag, which may name other bytes tomorrow."""
+    if not DIGEST.fullmatch(revision):
+        raise ValueError("a revision here is a commit's 40 hex digits")
+    return revision
+
+
+def _dated(source: str) -> str:
+    """Raises: ValueError for a source without its day."""
+    if not DATED.fullmatch(source):
+        raise ValueError('end it with its day, as in "some catalogue, 2026-11-23"')
+    return source
+
+
 class _Entry(BaseModel):
     """One table of models.toml; sizes in bytes."""
 
@@ -48,8 +63,9 @@ class _Entry(BaseModel):
     target: str
     draft: str | None = None
     head_from: str | None = None
-    target_revision: str | None = None
-    draft_revision: str | None = None
+    target_revision: Annotated[str, AfterValidator(_digest)] | None = None
+    draft_revision: Annotated[str, AfterValidator(_digest)] | None = None
+    source: Annotated[str, AfterValidator(_dated)] = ""
     target_bytes: int | None = Field(None, ge=0)
     draft_bytes: int | None = Field(None, ge=0)
     k: Annotated[int, Field(ge=0, le=MAX_K, strict=True)] | Literal["auto"] = "auto"
@@ -133,10 +149,10 @@ def _require_one_draft(path: Path, text: str, name: str, entry: _Entry) -> None:
 
 
 def _pair(name: str, entry: _Entry, source: str) -> Pair:
-    values = entry.model_dump(exclude={"measured", "head_from"})
+    values = entry.model_dump(exclude={"measured", "head_from", "source"})
     if entry.head_from is not None:
         values["draft"] = HEAD + entry.head_from
-    return Pair(name=name, source=source, **values)
+    return Pair(name=name, source=source, evidence=entry.source, **values)
 
 
 def _explain(path: Path, text: str, error: ValidationError) -> UsageError:
@@ -175,7 +191,7 @@ def _keys(path: str) -> list[str]:
 
 
 # Keys that describe these two models, and not the ones that replace them.
-OF_THE_MODELS = ("target_bytes", "draft_bytes", "min_memory_gb", "verified", "measured")
+OF_THE_MODELS = ("target_bytes", "draft_bytes", "min_memory_gb", "source", "verified", "measured")
 
 
 def set_default(path: Path, name: str | None) -> None:
@@ -268,9 +284,12 @@ def _entry(pair: Pair) -> tomlkit.items.Table:
     """A table of all that is known of `pair`, defaults left out."""
     table = tomlkit.table()
     for field in fields(pair):
-        values = _drafting(pair) if field.name == "draft" else {field.name: getattr(pair, field.name)}
+        if field.name in ("name", "source", "k"):
+            continue
+        key = "source" if field.name == "evidence" else field.name
+        values = _drafting(pair) if field.name == "draft" else {key: getattr(pair, field.name)}
         for key, value in values.items():
-            if key not in ("name", "source", "k") and value not in (None, field.default):
+            if value not in (None, field.default):
                 table[key] = value
     return table
 

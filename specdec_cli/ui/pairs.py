@@ -51,6 +51,7 @@ class PairRow:
             "fits": self.fits,
             "k": self.pair.k,
             "source": self.pair.source,
+            "evidence": self.pair.evidence,
             "verified": self.pair.verified,
             "default": self.default,
             "note": self.pair.note,
@@ -103,7 +104,7 @@ def _print_pair(console: Console, row: PairRow, name: str) -> None:
     marks = [
         *([] if needed is None else [f"needs {needed:g} GB"]),
         *(["yours"] if row.pair.source == "yours" else []),
-        *([] if row.pair.verified else ["unverified"]),
+        *([] if row.pair.verified else ["unverified, one source" if row.pair.one_source else "unverified"]),
     ]
     line = Text("  ").append(name, "bold").append(f"  {_size(row):>8}  K {row.pair.k:<4}  ")
     if console.width >= WIDE:
@@ -144,6 +145,8 @@ def _legend(rows: Sequence[PairRow]) -> list[str]:
         parts.append("~ estimated from the model's name")
     if any(name.startswith(COMMON) for row in rows for name, _ in row.pair.models):
         parts.append(f"ids without an organisation are {COMMON}…")
+    if any(row.pair.one_source for row in rows):
+        parts.append("one source: ids seen in a single thread or card")
     unverified = sum(not row.pair.verified for row in rows)
     if unverified:
         parts.append(f"{unverified} of {len(rows)} not yet confirmed by the Hub: specdec pairs --online")
