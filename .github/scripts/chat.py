@@ -25,7 +25,8 @@ def stopped(pid: int) -> bool:
 
 def main(specdec: str) -> str | None:
     settings = os.environ | {"TERM": "xterm-256color", "XDG_STATE_HOME": tempfile.mkdtemp()}
-    chat = pexpect.spawn(specdec, ["chat", "-p", "demo", "-n", "16"], env=settings, dimensions=(40, 100), timeout=SECONDS)
+    words = ["chat", "-p", "demo", "-n", "16"]
+    chat = pexpect.spawn(specdec, words, env=settings, dimensions=(40, 100), timeout=SECONDS)
     chat.delaybeforesend = 0.3
     chat.expect("demo")
     chat.expect("\x1b\\[6n")  # the editor asks where it stands

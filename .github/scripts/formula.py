@@ -1,7 +1,7 @@
 """formula.py SDIST PYLOCK HOMEPAGE URL: a Homebrew formula for a tap, on stdout.
 
-Each locked package is a resource: the wheel that a Mac with Apple Silicon takes, by address and checksum. Wheels, because
-mlx is built with Xcode. Where macOS 14, 15 and 26 take different wheels, each has its own.
+Each locked package is a resource: the wheel that a Mac with Apple Silicon takes, by address and checksum. Wheels,
+because mlx is built with Xcode. Where macOS 14, 15 and 26 take different wheels, each has its own.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def tags(system: tuple[int, int]) -> list[Tag]:
 
 
 def wheel_for(package: dict[str, Any], system: tuple[int, int]) -> tuple[str, str]:
-    """(address, sha256) of the wheel that pip would take there. Raises: SystemExit with two lines where there is none."""
+    """(address, sha256) of the wheel that pip would take there. Raises: SystemExit where there is none."""
     ranks = {tag: rank for rank, tag in enumerate(tags(system))}
     found = []
     for wheel in package.get("wheels", []):

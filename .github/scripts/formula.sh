@@ -11,7 +11,7 @@ set -- "$@" "$(echo "${1:?the folder with the sdist}"/*.tar.gz)"
 mkdir "$work/sdist"
 tar -xzf "$4" -C "$work/sdist" --strip-components 1
 printf 'hatchling>=1.27\n' >"$work/build.in"
-"$bin/uv" pip compile --quiet --no-config --universal --python-version 3.13 --format pylock.toml \
+PATH="$bin:$PATH" uv pip compile --quiet --no-config --universal --python-version 3.13 --format pylock.toml \
   --output-file "$work/pylock.toml" "$work/sdist/pyproject.toml" "$work/build.in"
 "$bin/python" .github/scripts/formula.py "$4" "$work/pylock.toml" "${2:?the homepage}" "${3:?the address}" >"$out/specdec.rb"
 if command -v ruby >/dev/null; then ruby -c "$out/specdec.rb"; fi

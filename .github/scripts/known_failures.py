@@ -1,6 +1,6 @@
 """known_failures.py RESULTS.xml LIST.txt: fails for a failure that is not listed, and for a listed one that is none.
 
-So the list can only shrink. The word `unknown` in place of a list lets the first run pass and prints what to write there.
+So the list can only shrink. The word `unknown` in place of a list lets the first run pass, and prints what to write.
 """
 
 from __future__ import annotations
