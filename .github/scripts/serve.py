@@ -18,7 +18,7 @@ ASKED = {
     "/v1/messages": TALK,
     "/v1/responses": {"input": "def f(", "max_output_tokens": 8},
     "/v1/completions": {"prompt": "def f(", "max_tokens": 8},
-    "/completion": {"prompt": "def f(", "n_predict": 8},
+    "/tokenize": {"content": "def f("},
 }
 
 

@@ -11,6 +11,7 @@ from specdec_cli.cli.load import introduce_demo, load_session, resolve, resolve_
 from specdec_cli.cli.options import ModelOptions, PairOptions
 from specdec_cli.errors import DoesNotFit, NotAvailable, UsageError
 from specdec_cli.pairs.pair import DEMO
+from specdec_cli.pairs.registry import packaged_file, read_registry
 
 DOORS = [
     (["run", "-p"], ["hi"]),
@@ -87,7 +88,8 @@ def test_a_pair_of_that_name_comes_before_a_folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize("command", [["pull", "qwen3-8b", "-y"], ["pairs", "use", "qwen3-8b", "-y"]])
 def test_where_the_network_is_forbidden_nothing_says_to_pull(specdec, command):
     """`pull` said: `specdec pull --target …`."""
-    here = "mlx-community/Qwen3-8B-4bit is neither a folder here nor in the model cache"
+    pair = read_registry(packaged_file(), "packaged").pairs["qwen3-8b"]
+    here = f"{pair.target} at revision {pair.target_revision} is neither a folder here nor in the model cache"
     code, message, hint = specdec.refused(*command)
     assert (code, message, hint) == (3, f"{here}, and HF_HUB_OFFLINE forbids asking the Hub", "unset HF_HUB_OFFLINE")
 
