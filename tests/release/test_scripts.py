@@ -106,6 +106,7 @@ def test_a_release_on_github_has_all_files_and_the_notes(call, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_probe_tells_what_computes_here(call, tmp_path):
     assert call("probe.sh")[0] == 0
     found = json.loads((tmp_path / "probe.json").read_text())
