@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from specdec_cli.session.slot import Slot
     from specdec_cli.stats import Stats
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "errors": ("DoesNotFit", "NotAvailable", "Refused", "SpecdecError", "UsageError"),

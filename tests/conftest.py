@@ -1,4 +1,7 @@
-"""Law of the suite: offline, float32, deterministic; no setting of the user or of the caller leaks in."""
+"""Law of the suite: offline, float32, deterministic; no setting of the user or of the caller leaks in.
+
+TEST_DEVICE=gpu computes on the GPU; the CPU is the default on a Mac too. Only this process obeys it, no child.
+"""
 
 import gc
 import os
@@ -25,10 +28,21 @@ from specdec_cli import blas
 
 blas.load()  # before the fakes import mlx
 
+import mlx.core as mx
+
 from fakes.models import TINY, tiny_folder
 
 settings.register_profile("suite", deadline=None, derandomize=True)
 settings.load_profile("suite")
+
+
+def pytest_configure():
+    wanted = os.environ.get("TEST_DEVICE", "cpu")
+    if wanted not in ("cpu", "gpu"):
+        raise pytest.UsageError(f"TEST_DEVICE is {wanted}\nhint: TEST_DEVICE=cpu or TEST_DEVICE=gpu")
+    if wanted == "gpu" and not mx.is_available(mx.gpu):
+        raise pytest.UsageError("TEST_DEVICE is gpu, and mlx has no GPU here\nhint: TEST_DEVICE=cpu")
+    mx.set_default_device(mx.gpu if wanted == "gpu" else mx.cpu)
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import traceback
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -65,7 +66,18 @@ for module in (run, chat, serve, race, bench, audit, replay, doctor, pairs, help
 def version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"specdec {__version__}")
+        _warn_of_another()
         raise typer.Exit
+
+
+def _warn_of_another() -> None:
+    """Two lines on stderr where this machine has a second specdec."""
+    from specdec_cli.cli.installed import problem
+
+    own = Path(sys.argv[0])
+    found = problem(own, os.environ.get("PATH", ""), __version__) if own.is_absolute() else None
+    if found is not None:
+        typer.echo(f"warning: {found[0]}\nhint: {found[1]}", err=True)
 
 
 @app.callback()

@@ -79,7 +79,7 @@ def add(
 
     new = _named_pair(name, models, k)
     known = catalog.registry().pairs.get(name)  # a file that cannot be read is not added to
-    if known is not None and known.models != new.models:
+    if known is not None and not _same_models(known, new):
         ask(f"{name} is {known.described}. Replace it by {new.described}?", yes)
     elif known is not None:
         new = replace(known, k=new.k if k is not None else known.k)
@@ -90,9 +90,20 @@ def add(
         say(f"it is not here yet: specdec pull {name}")
 
 
+def _same_models(known: Pair, new: Pair) -> bool:
+    """Whether `new` names the models of `known`; a revision that it leaves open is the known one's."""
+    pinned = replace(
+        new,
+        target_revision=new.target_revision or known.target_revision,
+        draft_revision=new.draft_revision or known.draft_revision,
+    )
+    return pinned.models == known.models
+
+
 def _named_pair(name: str, models: PairOptions, k: str | None) -> Pair:
     """The pair that `pairs add` describes. Raises: UsageError, NotAvailable."""
     from specdec_cli.pairs.local import name_to_keep
+    from specdec_cli.pairs.registry import DIGEST
 
     if not NAME.fullmatch(name):
         raise UsageError(f"{name!r} is no name for a pair", "use letters, digits, dots, - and _ only")
@@ -101,6 +112,10 @@ def _named_pair(name: str, models: PairOptions, k: str | None) -> Pair:
         raise UsageError(f"{name} names the pair that ships inside specdec", hint)
     if models.target is None:
         raise UsageError(f"pair {name} has no target", f"specdec pairs add {name} --target ID --draft ID")
+    for option, revision in (("target", models.target_revision), ("draft", models.draft_revision)):
+        if revision is not None and not DIGEST.fullmatch(revision):
+            hint = "give the commit's 40 hex digits: a branch or tag may name other files tomorrow"
+            raise UsageError(f"--{option}-revision {revision} is no commit, so a pair cannot keep it", hint)
     length, draft = parse_k(k), draft_name(models.draft, models.head_from)
     return Pair(
         name,

@@ -21,6 +21,7 @@ from specdec_cli.pairs.registry import load_registry, packaged_file, user_file
 
 # "8B", "0.6B", "135M"; the "A3B" of a mixture's active weights and the "e2b" of an effective size say something else.
 WEIGHTS = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)([bm])(?![a-z0-9])", re.I)
+HEAD_ALONE = re.compile(r"-MTP-\d+-?bit$", re.I)  # its name states the target's parameters
 BITS = re.compile(r"(?<![a-z0-9])(?:(\d+)-?bit|(?:mx|nv)?fp(\d+)|[bf]f?(16)|q(\d+))(?![a-z0-9])", re.I)
 
 
@@ -31,7 +32,7 @@ def named_bytes(name: str) -> int | None:
     """
     short = name.rstrip("/").rsplit("/", 1)[-1]
     weights = WEIGHTS.search(short)
-    if weights is None:
+    if weights is None or HEAD_ALONE.search(short):
         return None
     bits = BITS.search(short)
     stated = int(next(filter(None, bits.groups()))) if bits else 16

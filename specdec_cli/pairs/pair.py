@@ -17,7 +17,10 @@ DEMO = "demo"
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A target and its draft, if any; ids are Hub ids, folders, or `specdec:` paths inside the package."""
+    """A target and its draft, if any; ids are Hub ids, folders, or `specdec:` paths inside the package.
+
+    `source` is the file that lists it; `evidence` who else names these models, with the day.
+    """
 
     name: str
     target: str
@@ -33,6 +36,7 @@ class Pair:
     drafter: str | None = None
     stop_repetition: int = 0
     source: str = "command line"
+    evidence: str = ""
 
     @property
     def expected_k(self) -> int:
@@ -55,6 +59,11 @@ class Pair:
     def own_head(self) -> bool:
         """Whether a head among the target's own files drafts."""
         return self.draft is None and self.drafter is not None and DRAFTERS[self.drafter].reads_hidden
+
+    @property
+    def one_source(self) -> bool:
+        """Whether the packaged ids rest on a single thread or card, confirmed by nobody else."""
+        return self.source == "packaged" and not self.verified and not self.evidence
 
     @property
     def described(self) -> str:
@@ -88,7 +97,7 @@ class PairRow:
 
     def to_dict(self) -> dict[str, Any]:
         """The `--json` object."""
-        names = "name target draft size_bytes estimated_bytes downloaded fits k source verified default note"
+        names = "name target draft size_bytes estimated_bytes downloaded fits k source evidence verified default note"
         return {name: getattr(self if hasattr(self, name) else self.pair, name) for name in names.split()}
 
 

@@ -29,6 +29,7 @@ EXAMPLES = {
     "target": 'such as: target = "mlx-community/Qwen3-8B-4bit"',
     "schema_version": "add: schema_version = 1",
 }
+DIGEST, DATED = re.compile(r"[0-9a-f]{40}"), re.compile(r".*\S, \d{4}-\d\d-\d\d")
 
 
 def _known_drafter(name: str) -> str:
@@ -38,6 +39,20 @@ def _known_drafter(name: str) -> str:
     return name
 
 
+def _digest(revision: str) -> str:
+    """Raises: ValueError for a branch or tag, which may name other bytes tomorrow."""
+    if not DIGEST.fullmatch(revision):
+        raise ValueError("a revision here is a commit's 40 hex digits")
+    return revision
+
+
+def _dated(source: str) -> str:
+    """Raises: ValueError for a source without its day."""
+    if not DATED.fullmatch(source):
+        raise ValueError('end it with its day, as in "some catalogue, 2026-11-23"')
+    return source
+
+
 class _Entry(BaseModel):
     """One table of models.toml; sizes in bytes."""
 
@@ -45,8 +60,9 @@ class _Entry(BaseModel):
     target: str
     draft: str | None = None
     head_from: str | None = None
-    target_revision: str | None = None
-    draft_revision: str | None = None
+    target_revision: Annotated[str, AfterValidator(_digest)] | None = None
+    draft_revision: Annotated[str, AfterValidator(_digest)] | None = None
+    source: Annotated[str, AfterValidator(_dated)] = ""
     target_bytes: int | None = Field(None, ge=0)
     draft_bytes: int | None = Field(None, ge=0)
     k: Annotated[int, Field(ge=0, le=MAX_K, strict=True)] | Literal["auto"] = "auto"
@@ -113,7 +129,7 @@ def read_registry(path: Path, source: str) -> Registry:
         raise _explain(path, text, error) from error
     pairs = {}
     for name, entry in parsed.pairs.items():
-        values = entry.model_dump(exclude={"measured", "head_from"})
+        values = entry.model_dump(exclude={"measured", "head_from", "source"})
         if entry.draft is not None and entry.head_from is not None:
             raise UsageError(
                 f"{path}:{_line_of(text, ['pairs', name, 'head_from'])}: pair {name} has draft {entry.draft} and "
@@ -122,7 +138,7 @@ def read_registry(path: Path, source: str) -> Registry:
             )
         if entry.head_from is not None:
             values["draft"] = HEAD + entry.head_from
-        pairs[name] = Pair(name=name, source=source, **values)
+        pairs[name] = Pair(name=name, source=source, evidence=entry.source, **values)
     return Registry(pairs, parsed.default_pair)
 
 
@@ -157,7 +173,7 @@ def _line_of(text: str, location: list[str]) -> int:
 
 
 # Keys that describe these two models, and not the ones that replace them.
-OF_THE_MODELS = ("target_bytes", "draft_bytes", "min_memory_gb", "verified", "measured")
+OF_THE_MODELS = ("target_bytes", "draft_bytes", "min_memory_gb", "source", "verified", "measured")
 
 
 def set_default(path: Path, name: str | None) -> None:
@@ -238,9 +254,12 @@ def _table(document: tomlkit.TOMLDocument, pair: Pair) -> tomlkit.items.Table:
     if pair.name not in pairs:
         table = tomlkit.table()
         for field in fields(pair):
-            values = _drafting(pair) if field.name == "draft" else {field.name: getattr(pair, field.name)}
+            if field.name in ("name", "source", "k"):
+                continue
+            key = "source" if field.name == "evidence" else field.name
+            values = _drafting(pair) if field.name == "draft" else {key: getattr(pair, field.name)}
             for key, value in values.items():
-                if key not in ("name", "source", "k") and value not in (None, field.default):
+                if value not in (None, field.default):
                     table[key] = value
         pairs[pair.name] = table
     found: tomlkit.items.Table = pairs[pair.name]

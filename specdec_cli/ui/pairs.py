@@ -66,7 +66,7 @@ def _print_pair(console: Console, row: PairRow, name: str) -> None:
     pair = row.pair
     marks = [f"needs {pair.min_memory_gb:g} GB"] if row.fits is False and pair.min_memory_gb is not None else []
     marks += ["yours"] if pair.source == "yours" else []
-    marks += [] if pair.verified else ["unverified"]
+    marks += [] if pair.verified else ["unverified, one source" if pair.one_source else "unverified"]
     figure = size(row.size_bytes) if row.estimated_bytes is None else f"~{size(row.estimated_bytes)}"
     line, models = Text("  ").append(name, "bold").append(f"  {figure:>8}  K {pair.k:<4}  "), _models(pair)
     tail = f"  {', '.join(marks)}"
@@ -94,6 +94,8 @@ def _legend(rows: Sequence[PairRow]) -> list[str]:
         parts.append("~ estimated from the model's name")
     if any(name.startswith(COMMON) for row in rows for name, _ in row.pair.models):
         parts.append(f"ids without an organisation are {COMMON}…")
+    if any(row.pair.one_source for row in rows):
+        parts.append("one source: ids seen in a single thread or card")
     unverified = sum(not row.pair.verified for row in rows)
     if unverified:
         parts.append(f"{unverified} of {len(rows)} not yet confirmed by the Hub: specdec pairs --online")

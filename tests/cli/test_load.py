@@ -8,6 +8,7 @@ from specdec_cli.cli.load import introduce_demo, load_session, resolve, resolve_
 from specdec_cli.cli.options import ModelOptions, PairOptions
 from specdec_cli.errors import DoesNotFit, NotAvailable, UsageError
 from specdec_cli.pairs.pair import DEMO
+from specdec_cli.pairs.registry import packaged_file, read_registry
 
 DOORS = [
     (["run", "-p"], ["hi"]),
@@ -85,6 +86,15 @@ def test_the_demo_is_introduced_in_one_line_where_stderr_may_hold_more_than_erro
     for name, shown in (("another", True), (DEMO, False), (DEMO, True)):
         introduce_demo(name, shown=shown, plain=True)
     assert capsys.readouterr().err == LINE
+
+
+@pytest.mark.parametrize("command", [["pull", "qwen3-8b", "-y"], ["pairs", "use", "qwen3-8b", "-y"]])
+def test_where_the_network_is_forbidden_nothing_says_to_pull(specdec, command):
+    """`pull` said: `specdec pull --target …`."""
+    pair = read_registry(packaged_file(), "packaged").pairs["qwen3-8b"]
+    here = f"{pair.target} at revision {pair.target_revision} is neither a folder here nor in the model cache"
+    code, message, hint = specdec.refused(*command)
+    assert (code, message, hint) == (3, f"{here}, and HF_HUB_OFFLINE forbids asking the Hub", "unset HF_HUB_OFFLINE")
 
 
 @pytest.mark.slow

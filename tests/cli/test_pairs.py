@@ -88,8 +88,21 @@ def test_a_pair_of_ones_own_is_added_used_and_found_and_the_files_comments_stay(
     assert specdec.models.read_text().startswith("# my own words\n")
     row = next(row for row in json.loads(specdec("pairs", "--json")[1]) if row["default"])
     known = {"name": "mine", "target": "org/t", "draft": "org/d", "k": 0, "source": "yours", "verified": False}
+    assert row.pop("evidence") == ""
     unknown = {"size_bytes": None, "estimated_bytes": None, "fits": None, "downloaded": False}
     assert row == known | unknown | {"default": True, "note": ""}
+
+
+def test_a_pair_keeps_commits_and_no_branch(specdec):
+    commit = "a" * 40
+    words = ("pairs", "add", "mine", "--target", "org/t", "--draft", "org/d", "--target-revision", commit)
+    assert specdec.refused(*words, "--draft-revision", "main") == (
+        2,
+        "--draft-revision main is no commit, so a pair cannot keep it",
+        "give the commit's 40 hex digits: a branch or tag may name other files tomorrow",
+    )
+    assert not specdec.models.exists() and specdec(*words)[0] == 0
+    assert read_registry(specdec.models, "yours").pairs["mine"].target_revision == commit
 
 
 @pytest.mark.parametrize("name", ["", "-x", "../x"])
@@ -128,7 +141,8 @@ def test_a_default_pair_that_is_gone_is_named_with_the_command_that_brings_it(sp
     """The hint pulled the target alone, as a new pair."""
     specdec.models.write_text('schema_version = 1\ndefault_pair = "llama-3b"\n')
     code, message, hint = specdec.refused("run", "hi")
-    model = "mlx-community/Llama-3.2-3B-Instruct-4bit"
+    pair = read_registry(packaged_file(), "packaged").pairs["llama-3b"]
+    model = f"{pair.target} at revision {pair.target_revision}"
     assert (code, message) == (
         3,
         f"the default pair llama-3b is not here: {model} is neither a folder here nor in the model cache",

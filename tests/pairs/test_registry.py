@@ -45,6 +45,24 @@ def test_the_packaged_pairs_are_sound():
         assert shipped or pair.min_memory_gb
 
 
+def test_what_a_packaged_pairs_source_gives_is_whole():
+    """Bytes and commit come together, and one model has the same in every pair."""
+    known, seen = read_registry(packaged_file(), "packaged").pairs.values(), {}
+    for pair in known:
+        sides = zip(pair.models, (pair.target_bytes, pair.draft_bytes), strict=False)
+        for (name, revision), size in sides:
+            assert revision is None or size, name
+            assert seen.setdefault(name, (revision, size)) == (revision, size), name
+        assert not pair.evidence or pair.target_revision, pair.name
+    assert 12 <= sum(bool(pair.evidence) for pair in known) < sum(not pair.verified for pair in known)
+
+
+def test_every_packaged_pair_fits_the_memory_it_names():
+    for pair in read_registry(packaged_file(), "packaged").pairs.values():
+        if pair.target_bytes and pair.draft_bytes and pair.min_memory_gb:
+            assert pair.target_bytes + pair.draft_bytes < pair.min_memory_gb * 0.75e9, pair.name
+
+
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
@@ -64,6 +82,16 @@ def test_the_packaged_pairs_are_sound():
         (
             'schema_version = 1\n[pairs.a]\ntarget = "x"\nk = 99\n',
             "4: pairs.a.k is 99: Input should be less than or equal to 16",
+            "correct that line",
+        ),
+        (
+            'schema_version = 1\n[pairs.a]\ntarget = "x"\ntarget_revision = "main"\n',
+            "4: pairs.a.target_revision is 'main': Value error, a revision here is a commit's 40 hex digits",
+            "correct that line",
+        ),
+        (
+            'schema_version = 1\n[pairs.a]\ntarget = "x"\nsource = "a card"\n',
+            "4: pairs.a.source is 'a card': Value error, end it with its day",
             "correct that line",
         ),
         ("schema_version = 1\npairs.a = 3\n", "2: pairs.a is 3: it must be a table", "correct that line"),

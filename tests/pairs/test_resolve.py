@@ -87,13 +87,14 @@ def test_a_draft_beside_a_pairs_name_takes_the_place_of_its_draft(monkeypatch, t
 
 
 def test_a_revision_on_the_command_line_beats_the_one_in_models_toml(monkeypatch, tmp_path):
+    t1, d1 = "1" * 40, "d" * 40
     models = tmp_path / "models.toml"
     models.write_text(
         'schema_version = 1\ndefault_pair = "pinned"\n'
-        '[pairs.pinned]\ntarget = "org/big"\ntarget_revision = "t1"\ndraft = "org/small"\ndraft_revision = "d1"\n'
+        f'[pairs.pinned]\ntarget = "org/big"\ntarget_revision = "{t1}"\ndraft = "org/small"\ndraft_revision = "{d1}"\n'
     )
     monkeypatch.setenv("SPECDEC_MODELS", str(models))
     for name in ("pinned", None):
-        for asked, meant in (((None, None), ("t1", "d1")), (("t2", None), ("t2", "d1")), (("t2", "d2"), ("t2", "d2"))):
+        for asked, meant in (((None, None), (t1, d1)), (("t2", None), ("t2", d1)), (("t2", "d2"), ("t2", "d2"))):
             pair = resolve_pair(name, None, None, *asked).pair
             assert (pair.target_revision, pair.draft_revision) == meant

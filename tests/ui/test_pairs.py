@@ -59,8 +59,15 @@ def test_what_can_run_now_comes_first_and_what_does_not_fit_is_folded():
 
 def test_all_of_them_are_shown_on_request_and_estimates_are_marked():
     shown = drawn(*ROWS, every=True)
-    assert "too large for this machine's memory (16.0 GB)\n  huge    ~41.0 GB  K auto  unverified\n" in shown
+    assert (
+        "too large for this machine's memory (16.0 GB)\n  huge    ~41.0 GB  K auto  unverified, one source\n" in shown
+    )
+    assert "one source: ids seen in a single thread or card" in shown
     assert "~ estimated from the model's name" in shown and "--all" not in shown
+
+
+def test_a_pair_with_a_second_source_does_not_say_one_source():
+    assert "one source" not in drawn(PairRow(replace(HUGE, evidence="a catalogue, 2026-11-23"), 1, False, True, False))
 
 
 def test_a_pair_that_is_here_is_shown_although_it_does_not_fit():
@@ -101,5 +108,5 @@ def test_what_is_too_large_says_how_much_memory_it_needs():
     """16.5 GB stood under "too large for 25.3 GB"; the stated minimum was not shown."""
     large = replace(HUGE, min_memory_gb=32.0)
     rows = drawn(PairRow(large, 13_800_000_000, False, False, False), every=True).splitlines()
-    assert rows[1].split("  ")[-1] == "needs 32 GB, unverified"
+    assert rows[1].split("  ")[-1] == "needs 32 GB, unverified, one source"
     assert "needs" not in drawn(PairRow(large, 13_800_000_000, False, True, False), every=True)
