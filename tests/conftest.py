@@ -6,6 +6,7 @@ TEST_DEVICE=gpu computes on the GPU; the CPU is the default on a Mac too. Only t
 import gc
 import os
 import signal
+import sys
 
 # Before mlx is imported: TF32 would round float32 products on some devices.
 os.environ["MLX_ENABLE_TF32"] = "0"
@@ -43,6 +44,29 @@ def pytest_configure():
     if wanted == "gpu" and not mx.is_available(mx.gpu):
         raise pytest.UsageError("TEST_DEVICE is gpu, and mlx has no GPU here\nhint: TEST_DEVICE=cpu")
     mx.set_default_device(mx.gpu if wanted == "gpu" else mx.cpu)
+
+
+# What an item of the default tier may not do, as the interpreter names it; other tiers may.
+OUTSIDE = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "pty.spawn", "socket.bind"}
+in_default_tier = False
+
+
+def refuse_outside(event, arguments):
+    if in_default_tier and event in OUTSIDE:
+        raise AssertionError(f"{event} in the default tier; hint: mark the test slow")
+
+
+sys.addaudithook(refuse_outside)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    global in_default_tier
+    in_default_tier = not any(item.get_closest_marker(tier) for tier in ("slow", "full", "real"))
+    try:
+        return (yield)
+    finally:
+        in_default_tier = False
 
 
 @pytest.fixture(scope="session")

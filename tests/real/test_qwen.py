@@ -31,7 +31,7 @@ GAP = {"input_prefix": "def add(a, b):\n    return ", "input_suffix": "\n\nprint
 
 @pytest.mark.parametrize(("drafter", "k"), [("model", 4), ("ngram", 4), ("auto", "auto")])
 def test_every_drafter_says_mlx_lm_s_own_tokens(qwen_pair, drafter, k):
-    for text in TEXTS if drafter == "auto" else TEXTS[:2]:  # a processor takes a second for a round
+    for text in TEXTS if drafter == "ngram" else TEXTS[:2]:  # a processor is slow at the draft's 4-bit products
         equal(qwen_pair, qwen_pair.text_tokens(text), TOKENS, drafter=drafter, k=k)
 
 
@@ -71,7 +71,7 @@ def test_a_chat_ends_by_itself_and_says_its_model_s_sampling_values(small):
 
 @pytest.fixture(scope="module")
 def url(small, qwen):
-    folder = str(released.four_bits(qwen))
+    folder = str(qwen)  # a processor reads a long prompt several times faster in float32 than in 4 bits
     desk = Scheduler(lambda: specdec.load(target=folder), SchedulerOptions(idle_seconds=None))
     with serving(Model.of(small, specdec.Request(), 1), desk) as (url, _):
         yield url
@@ -96,10 +96,10 @@ def test_a_tool_is_called_through_openai_s_client(url):
 
 
 def test_a_call_that_is_not_between_its_marks_stays_text(url):
-    """Its template shows calls in double braces by mistake, and the model repeats them, without the marks."""
+    """Its template shows calls in double braces by mistake, and the model writes objects without the marks."""
     choice = asked_of_openai(url, strict=False)
     assert (choice.finish_reason, choice.message.tool_calls) == ("stop", None)
-    assert choice.message.content.startswith('{{"name": "get_weather"')
+    assert '"name": "get_weather"' in choice.message.content
 
 
 def test_a_tool_is_called_through_anthropic_s_client(url):
