@@ -7,7 +7,7 @@ import pytest
 from mlx.utils import tree_flatten
 
 from fakes.models import TINY, tiny_folder
-from specdec_cli.engine.load import load, load_network, require_runnable
+from specdec_cli.engine.load import empty_model, load, load_network
 from specdec_cli.errors import NotAvailable, Refused
 from specdec_cli.models.checkpoint import read_checkpoint, stop_ids
 
@@ -80,7 +80,7 @@ def test_sidecar_drafters_are_refused_by_name(folder, change, kind):
 def test_an_unknown_model_type(folder):
     checkpoint = read_checkpoint(configure(folder, model_type="riddle"), "m")
     with pytest.raises(NotAvailable, match="m is of type riddle"):
-        require_runnable(checkpoint)
+        empty_model(checkpoint)
 
 
 @pytest.mark.parametrize("keep", [0, 100, -1])
@@ -147,4 +147,4 @@ def test_stop_tokens_that_are_no_ids_are_named_with_file_and_value(folder, file,
 @pytest.mark.parametrize("change", [{"hidden_size": "abc"}, {"num_attention_heads": 0}, {"rope_theta": "x"}])
 def test_a_configuration_that_mlx_lm_cannot_use_is_refused_before_any_weight(folder, change):
     with pytest.raises(NotAvailable, match=r"m \(qwen3\) does not (load|run)"):
-        require_runnable(read_checkpoint(configure(folder, **change), "m"))
+        empty_model(read_checkpoint(configure(folder, **change), "m"))
