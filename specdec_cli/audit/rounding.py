@@ -1,6 +1,6 @@
 """What rounding explains, and what it does not (pure). What bounds our changes is measured without our code.
 
-Three readings of the same positions (`engine.rounding`) say by how much a token leads its best rivals: one row a pass
+Three readings of the same positions (`engine.baseline`) say by how much a token leads its best rivals: one row a pass
 by mlx-lm, several rows a pass by mlx-lm, and as many rows a pass by specdec, rollback included. From the first to the
 second is the *machine's* change: its kernels for several rows add in another order. From the second to the third is
 *ours*: the same kernels read the same tokens, so it is 0 to the bit, or as small as the machine's where the past in the
@@ -52,7 +52,7 @@ def finite(value: float) -> float | None:
 class Change:
     """Of a token's lead over a rival, as `row` (from 0) of a pass, in logits: the largest over its rivals.
 
-    `position` is an index into the answer to `prompt`; `reading` is as in `engine.rounding.passes`.
+    `position` is an index into the answer to `prompt`; `reading` is as in `engine.baseline.passes`.
     """
 
     prompt: str

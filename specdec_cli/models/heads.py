@@ -3,7 +3,7 @@
 A configuration that announces a head proves nothing: most conversions drop the tensors and keep the announcement. Heads
 lie in the target's own files (also in files outside the index and in subfolders), or in a folder of their own. A head
 is of a family that is known whole, or refused. Which trunk state a head reads, the order of its inputs and its decoder
-layer are the engine's (`engine.heads.families`).
+layer are the engine's (`engine.heads.mtp`).
 """
 
 from __future__ import annotations
