@@ -6,7 +6,6 @@ They are in specdec's passes alone. What is in the network's own is the machine'
 from __future__ import annotations
 
 import pytest
-from specdec_cli.engine.rounding import KnownText, Position
 
 from fakes.drafting import open_session
 from fakes.planted import (
@@ -21,6 +20,7 @@ from fakes.planted import (
 from specdec_cli.audit.audit import AuditPlan, measure, run_audit
 from specdec_cli.audit.prompts import AuditPrompt
 from specdec_cli.audit.rounding import READINGS
+from specdec_cli.engine.baseline import KnownText, Position
 from specdec_cli.errors import SpecdecError
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request

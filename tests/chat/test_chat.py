@@ -50,7 +50,7 @@ def test_overflow_drops_the_oldest_visibly_or_refuses(opened):
 
 def test_the_drafts_own_context_counts(pair):
     session = recorded(*pair)
-    session.slot.draft.network.context_limit = 50
+    session.slot.draft.context_limit = 50
     chat, _, _ = chat_with(session)
     assert chat.context_limit == 50
     run_command(chat, "/draft off")

@@ -20,12 +20,16 @@ def test_another_interface_needs_a_key(specdec):
     assert hint == "give one: --api-key-file FILE, or SPECDEC_API_KEY in the environment"
 
 
+@pytest.mark.slow
 def test_a_port_in_use_is_named_with_the_next(specdec):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, message, hint = specdec.refused("serve", "--port", port)
     assert (code, message) == (1, f"port {port} of 127.0.0.1 is in use by another program")
     assert hint == f"take another: --port {port + 1}"
+
+
+CACHE_DIR = ("--cache-dir", "/dev/null"), "--cache-dir /dev/null cannot be used: File exists"
 
 
 @pytest.mark.parametrize(
@@ -38,7 +42,7 @@ def test_a_port_in_use_is_named_with_the_next(specdec):
         (("--allow-host", "http://box"), "--allow-host http://box is no name of a machine"),
         (("--allow-host", "box.local"), "--allow-host box.local lets other machines in, and there is no key"),
         (("--idle-unload", "soon"), "--idle-unload soon is not a time"),
-        (("--cache-dir", "/dev/null"), "--cache-dir /dev/null cannot be used: File exists"),
+        pytest.param(*CACHE_DIR, marks=pytest.mark.slow),  # the port is taken before
         (("--cache-dir-bytes", "0"), "--cache-dir-bytes 0 is below 1"),
         (("--log", "/none/such/log"), "--log /none/such/log cannot be written: No such file or directory"),
         (("-k", "99"), "-k 99 is outside 0 to 16"),
@@ -55,6 +59,7 @@ def test_an_empty_key_is_no_key(specdec, monkeypatch, tmp_path):
     assert specdec.refused("serve")[:2] == (2, "SPECDEC_API_KEY holds no key: one line of ASCII is expected")
 
 
+@pytest.mark.slow
 def test_a_folder_of_conversations_is_one_servers(specdec, tmp_path):
     with locked(tmp_path):
         code, message, hint = specdec.refused("serve", "--port", 0, "--cache-dir", tmp_path)

@@ -39,6 +39,7 @@ def leaves(value):
     return [leaf for one in value for leaf in leaves(one)] if isinstance(value, list) else [value]
 
 
+@pytest.mark.slow  # a shell reads the texts that are for one
 @pytest.mark.parametrize("name", CLIENTS)
 def test_every_text_is_in_its_format_and_names_address_and_model(name):
     found = leaves(parsed(name, ODD))
@@ -55,6 +56,7 @@ def test_a_key_is_named_by_its_variable_and_never_printed(name):
     assert any(KEY in note for note in notes(name, to))
 
 
+@pytest.mark.slow
 def test_the_context_is_told_to_those_who_ask_for_it():
     to = Connection(URL, "m", 200_000)
     assert parsed("codex", to)["model_context_window"] == 200_000

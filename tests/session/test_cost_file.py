@@ -51,4 +51,4 @@ def test_programs_that_write_at_once_lose_nothing(path):
         thread.start()
     for thread in threads:
         thread.join()
-    assert [CostFile(path)[name] for name in "abcdefgh"] == [{"i": name} for name in "abcdefgh"]
+    assert [CostFile(path).get(name) for name in "abcdefgh"] == [{"i": name} for name in "abcdefgh"]
