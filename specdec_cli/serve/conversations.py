@@ -22,6 +22,8 @@ from specdec_cli.session.slot import Slot
 OPENING_TOKENS = 8
 # A shorter prefix is not worth a copy.
 SHORTEST_COPY = 16
+# What pauses may write on average: 22 GB a day, of which a small disk lasts for decades.
+PAUSE_BYTES_A_SECOND = 250_000
 
 
 @dataclass(slots=True, eq=False)
@@ -70,6 +72,7 @@ class Conversations:
         self._begin, self._budget_bytes, self._most = begin, budget_bytes, most
         self._snapshots, self._clock, self._folder = snapshots, clock, folder
         self._kept: list[Conversation] = []
+        self._spared_until = clock()
 
     def __iter__(self) -> Iterator[Conversation]:
         return iter(tuple(self._kept))
@@ -111,11 +114,14 @@ class Conversations:
         while idle and (self.nbytes > budget_bytes or len(self._kept) > self._most):
             self._kept.remove(idle.pop(0))
 
-    def save(self, stopped: Callable[[], bool]) -> bool:
+    def save(self, stopped: Callable[[], bool], in_pause: bool = False) -> bool:
         """Write what the folder does not hold, the last used first, until `stopped`; whether it came to its end.
 
-        What cannot be written is not tried again before it was used again.
+        What cannot be written is not tried again before it was used again. Pauses that wrote much are followed by some
+        that write nothing.
         """
+        if in_pause and self._clock() < self._spared_until:
+            return True
         for kept in sorted(self._kept, key=lambda kept: -kept.used_at):
             if kept.busy or kept.written or kept.length < LEAST_GAIN or self._folder is None:
                 continue
@@ -127,6 +133,8 @@ class Conversations:
                 try:
                     with untrusted(lambda reason: SpecdecError(reason, "")):
                         self._folder.write(kept.slot, kept.conversation_id, used_at)
+                    spared_from = max(self._clock(), self._spared_until)
+                    self._spared_until = spared_from + kept.nbytes / PAUSE_BYTES_A_SECOND
                 except SpecdecError as error:
                     self._folder.note_failure(error.message)
         return True

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 
 from specdec_cli.engine import device
 from specdec_cli.engine.cache.rollback import common_prefix
@@ -338,7 +339,7 @@ class Scheduler:
         """Until a job comes. Meanwhile conversations are written, the memory is no longer wired, the models dropped."""
         acts: list[tuple[float, Callable[[], object]]] = []
         if self._pair is not None:
-            acts = [(PAUSE_SECONDS, self._save), (IDLE_SECONDS, self._pair.residency.release)]
+            acts = [(PAUSE_SECONDS, partial(self._save, in_pause=True)), (IDLE_SECONDS, self._pair.residency.release)]
             if self.options.idle_seconds is not None:
                 acts.append((self.options.idle_seconds, self._unload_idle))
         waited = 0.0
@@ -349,9 +350,9 @@ class Scheduler:
             act()
         self._queue.wait(None)
 
-    def _save(self) -> bool:
-        """Write what is not in the folder, until a job comes; whether all of it is written."""
-        return self._conversations is None or self._conversations.save(lambda: self._queue.wait(0))
+    def _save(self, in_pause: bool = False) -> bool:
+        """Write what is not in the folder, until a job comes; whether it came to its end."""
+        return self._conversations is None or self._conversations.save(lambda: self._queue.wait(0), in_pause)
 
     def _save_all(self) -> None:
         """The same, for as long as an end may take."""
