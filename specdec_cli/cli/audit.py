@@ -12,6 +12,7 @@ from specdec_cli.cli.command import grouped
 from specdec_cli.cli.load import load_session, resolve
 from specdec_cli.cli.options import MaxTokens, ModelOptions, Raw, ShapeOptions
 from specdec_cli.errors import UsageError
+from specdec_cli.machine import awake
 from specdec_cli.request import DEFAULT_K, MAX_K, effective, parse_k
 
 app = typer.Typer()
@@ -78,7 +79,7 @@ def audit(
     from specdec_cli.audit.audit import AuditPlan, run_audit
 
     plan = AuditPlan(samples, ks or (found.pair.expected_k,), found.drafter, max_tokens, *asked)
-    with counting(sys.stderr) as report:
+    with awake(), counting(sys.stderr) as report:
         result = run_audit(session, plan, report)
     if json:
         print_json(sys.stdout, result.to_dict())

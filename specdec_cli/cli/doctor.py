@@ -27,6 +27,7 @@ from specdec_cli.cli.options import (
     option,
 )
 from specdec_cli.errors import UsageError
+from specdec_cli.machine import awake
 
 if TYPE_CHECKING:
     from specdec_cli.engine.conformance.suite import Outcome
@@ -139,7 +140,7 @@ def _report(file: Path, options: ReportOptions) -> None:
 
     if found.reason:
         print_notice(sys.stderr, found.reason, plain=False)
-    with counting(sys.stderr) as progress:
+    with awake(), counting(sys.stderr) as progress:
         report = make_report(found.pair, open_session, budget_seconds, progress)
     print_columns(sys.stdout, report_rows(report))
     print_notice(sys.stdout, NOTHING_PRIVATE, plain=False)

@@ -20,6 +20,7 @@ from specdec_cli.engine.device import clear_cache
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.errors import SpecdecError, UsageError, untrusted
 from specdec_cli.events import Event, Failure, Finish, Reading, RoundDone
+from specdec_cli.machine import awake
 from specdec_cli.serve.conversations import Conversation, Conversations
 from specdec_cli.serve.disk import Folder
 from specdec_cli.serve.job import Deliver, Job, JobHandle, Queue, SchedulerStatus, TooLarge, TooLong, unforeseen
@@ -214,7 +215,8 @@ class Scheduler:
             self._end_cancelled()
             self._begin()
             if self._jobs:
-                self._next_turn()
+                with awake():  # an agent's answer may outlast the patience of a machine that nobody touches
+                    self._work()
             else:
                 self._rest()
         for handle in self._running:
@@ -224,6 +226,13 @@ class Scheduler:
         self._end_cancelled()
         self._save_all()
         self._unload()
+
+    def _work(self) -> None:
+        """Turns, as long as anybody waits for one."""
+        while self._jobs and not self._queue.closed:
+            self._next_turn()
+            self._end_cancelled()
+            self._begin()
 
     def _use(self, name: str) -> LoadedPair:
         """The pair `name`, loaded if it is not here; one at a time. Raises: what `load` raises, in two lines."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import platformdirs
 
 from specdec_cli import jsonfile
+from specdec_cli.machine import low_power_mode, power_source
 
 # 4: a plain step's seconds are the mean of those in a row; before, a full queue shifted them from one to the next.
 # 5: under a constraint, too, the draft's clock is read before its verification is queued.
@@ -54,6 +56,27 @@ class CostFile:
         values = jsonfile.read_or_empty(self._path)
         entries = values.get("entries") if values.get("schema") == SCHEMA else None
         return entries if isinstance(entries, dict) else {}
+
+
+def power_state() -> str:
+    """What this machine runs on now, such as `battery, low power`."""
+    return power_source() + (", low power" if low_power_mode() else "")
+
+
+@dataclass(frozen=True, slots=True)
+class CostsAtPower:
+    """The costs in `store` at one `power`: what was measured while that changed is not written."""
+
+    store: CostStore
+    power: str
+    power_now: Callable[[], str] = power_state
+
+    def get(self, key: str, /) -> Values | None:
+        return self.store.get(f"{key} · {self.power}")
+
+    def __setitem__(self, key: str, values: Values, /) -> None:
+        if self.power_now() == self.power:
+            self.store[f"{key} · {self.power}"] = values
 
 
 def cost_file() -> CostFile:

@@ -25,7 +25,6 @@ from specdec_cli.engine.pipeline import Clock
 from specdec_cli.errors import DoesNotFit, NotAvailable, Refused, UsageError
 from specdec_cli.hub import locate
 from specdec_cli.kinds import DEFAULT_DRAFTER, DRAFTERS, NONE, DrafterKind
-from specdec_cli.machine import low_power_mode, power_source
 from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
 from specdec_cli.models.heads import HeadFiles
 from specdec_cli.models.tokenizer import Tokenizer
@@ -33,7 +32,7 @@ from specdec_cli.models.vocab import compare
 from specdec_cli.pairs.local import Draft, Tell, find_draft, model_folder, read_draft
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.resolve import resolve_pair
-from specdec_cli.session.cost_file import CostStore
+from specdec_cli.session.cost_file import CostsAtPower, CostStore, power_state
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
 
@@ -219,15 +218,14 @@ def _load(
     slot = Slot(loaded, load_weights(draft, kv_bits) if draft else None)
     # The cost of a round depends on these and on the length of the context.
     models = " + ".join(f"{name}@{revision or 'latest'}" for name, revision in pair.models)
-    power = power_source() + (", low power" if low_power_mode() else "")
-    where = f"{device.device_name()} {blas.load() or device.backend()}, mlx {device.versions()['mlx']}, {power}"
+    where = f"{device.device_name()} {blas.load() or device.backend()}, mlx {device.versions()['mlx']}"
     return LoadedPair(
         pair=pair,
         names=(target.name, draft.name if draft else None),
         tokenizer=parts.tokenizer,
         first=slot,
         generation_config=target.generation_config,
-        costs={} if costs is None else costs,
+        costs={} if costs is None else CostsAtPower(costs, power_state()),
         identity=f"{models} · kv {kv_bits or 'full'} · {where}",
         # A head is never released, so nothing reads it again.
         reload_seconds=clock() - began if draft else 0.0,

@@ -3,6 +3,7 @@
 import random
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from fakes.serving import Client, alone, answer, desk_of, ids, job, tiny_loaded
 from specdec_cli.errors import NotAvailable
 from specdec_cli.events import Failure, Finish, Prefill, Reading, RoundDone, Start
+from specdec_cli.serve import scheduler
 from specdec_cli.serve.conversations import Conversations
 from specdec_cli.serve.job import Busy, TooLarge, TooLong
 from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
@@ -32,6 +34,23 @@ def test_an_answer_is_that_of_a_session_alone(pair, desk):
         client = answer(desk, request)
         assert [type(event) for event in client.events[:3]] == [Start, Prefill, RoundDone]
         assert client.end.tokens == alone(pair, request)
+
+
+def test_the_machine_is_kept_awake_while_somebody_waits_for_an_answer_and_no_longer(pair, monkeypatch):
+    states = []
+
+    @contextmanager
+    def watched():
+        states.append("awake")
+        yield
+        states.append("free")
+
+    monkeypatch.setattr(scheduler, "awake", watched)
+    desk = desk_of(pair)
+    client = Client(desk, job(ids(40)), lambda client, event: states.append("event")).wait()
+    desk.close()
+    assert [*dict.fromkeys(states)] == ["awake", "event", "free"] and states[-1] == "free"
+    assert states.count("event") == len(client.events)
 
 
 def storm(pair, desk, jobs, seed, cancel_share=0.3):

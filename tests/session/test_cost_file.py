@@ -4,7 +4,7 @@ from threading import Thread
 
 import pytest
 
-from specdec_cli.session.cost_file import KEPT_ENTRIES, SCHEMA, CostFile
+from specdec_cli.session.cost_file import KEPT_ENTRIES, SCHEMA, CostFile, CostsAtPower
 
 
 @pytest.fixture
@@ -52,3 +52,14 @@ def test_programs_that_write_at_once_lose_nothing(path):
     for thread in threads:
         thread.join()
     assert [CostFile(path).get(name) for name in "abcdefgh"] == [{"i": name} for name in "abcdefgh"]
+
+
+def test_costs_that_were_measured_while_the_power_changed_are_not_written():
+    """A server that was unplugged wrote what a battery gives as costs on mains, for 30 days."""
+    store, now = {}, ["mains"]
+    costs = CostsAtPower(store, "mains", lambda: now[0])
+    costs["x"] = {"i": 1}
+    now[0] = "battery, low power"
+    costs["x"] = {"i": 2}
+    assert costs.get("x") == {"i": 1}
+    assert CostsAtPower(store, "battery, low power").get("x") is None

@@ -104,7 +104,7 @@ def test_costs_are_kept_apart_by_models_revisions_and_cache_precision(tiny_pair)
     target, draft = map(str, tiny_pair)
     store = {}
     found = load(Pair("tiny", target, draft), costs=store)
-    assert found.costs is store and target in found.identity and "kv full" in found.identity
+    assert found.costs.store is store and target in found.identity and "kv full" in found.identity
     pinned = load(Pair("tiny", target, draft, target_revision="v1"))
     assert pinned.identity != found.identity
 
