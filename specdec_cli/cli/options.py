@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from specdec_cli.errors import SpecdecError, UsageError
-from specdec_cli.kinds import DEFAULT_DRAFTER, DEFAULT_RULE, DRAFTERS, rule_names
+from specdec_cli.kinds import DEFAULT_DRAFTER, DEFAULT_RULE, DRAFTERS, RULES, rule_names
 from specdec_cli.request import (
     BOUNDS,
     KV_BITS,
@@ -85,7 +85,8 @@ GRAMMAR = "The answer is of this grammar, in llguidance's Lark."
 LOOPS = "Stop when the last N tokens repeat one phrase; 0 goes on."
 COLOURS = "Above the panel: what the draft guessed right in green, the target's own tokens in bold amber."
 SAME_SEED = "Same seed, same text up to rounding, for every K and drafter (rule coupled)."
-WHICH_RULE = "Above temperature 0: token, block, coupled or match; auto is coupled under --seed, else block."
+*FIRST_RULES, LAST_RULE = RULES
+WHICH_RULE = f"Above temperature 0: {', '.join(FIRST_RULES)} or {LAST_RULE}; auto is coupled under --seed, else block."
 UNLIKELY = "Leave out tokens less likely than this share of the best."
 REPEATED = "Over 1: tokens already in prompt or answer are less likely."
 PRESENT = "Taken from the logits of tokens the answer has used."
