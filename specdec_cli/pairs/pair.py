@@ -67,8 +67,8 @@ class Pair:
 
     @property
     def described(self) -> str:
-        """Its models, with the revisions that are pinned."""
-        named = [name if revision is None else f"{name} at {revision}" for name, revision in self.models]
+        """Its models, with the first digits of the commits that are pinned."""
+        named = [name if revision is None else f"{name} at {revision[:7]}" for name, revision in self.models]
         if len(named) > 1:
             return f"{named[0]} with {named[1]}"
         return f"{named[0]} with its own head" if self.own_head else f"{named[0]} without a draft"
