@@ -9,6 +9,8 @@ Importing this imports nothing heavy; a name is imported when it is first used.
 
 from __future__ import annotations
 
+from specdec_cli.version import __version__
+
 TYPE_CHECKING = False  # `typing` is an import of its own, and this one must cost nothing
 if TYPE_CHECKING:
     from typing import Any
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
     from specdec_cli.session.session import LoadedPair, Session
     from specdec_cli.session.slot import Slot
     from specdec_cli.stats import Stats
-
-__version__ = "0.2.0"
 
 _HOMES = {
     "errors": ("DoesNotFit", "NotAvailable", "Refused", "SpecdecError", "UsageError"),

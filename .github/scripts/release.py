@@ -24,7 +24,7 @@ def notes(text: str, version: str) -> str | None:
 def main(tag: str, root: Path = ROOT) -> str | None:
     """Prints the notes. Returns the two lines of an error, or None."""
     declared = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]["version"]
-    code = re.search(r'^__version__ = "(.*)"$', (root / "specdec_cli/__init__.py").read_text("utf-8"), re.M)
+    code = re.search(r'^__version__ = "(.*)"$', (root / "specdec_cli/version.py").read_text("utf-8"), re.M)
     if code is None or code[1] != declared:
         return problem(f"pyproject.toml says {declared}, specdec_cli {code and code[1]}", "make them one version")
     if tag != f"v{declared}":

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING
 
 import platformdirs
 
-from specdec_cli import __version__, blas, jsonfile
+from specdec_cli import blas, jsonfile
 from specdec_cli.format import size
 from specdec_cli.hub import cache_folder, settings
 from specdec_cli.machine import physical_bytes
+from specdec_cli.version import __version__
 
 if TYPE_CHECKING:
     from specdec_cli.engine.conformance.suite import Outcome

@@ -23,13 +23,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specdec_cli import __version__
 from specdec_cli.audit.prompts import BUNDLED
 from specdec_cli.errors import DoesNotFit, SpecdecError
 from specdec_cli.format import size
 from specdec_cli.kinds import DEFAULT_DRAFTER, LOOKUP
 from specdec_cli.machine import MachineState, machine_state, physical_bytes
 from specdec_cli.pairs.pair import Pair
+from specdec_cli.version import __version__
 
 if TYPE_CHECKING:
     from specdec_cli.engine.model import CachedModel

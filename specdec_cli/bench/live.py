@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from statistics import median
 from typing import Any
 
-from specdec_cli import __version__
 from specdec_cli.bench.prompts import BenchPrompt, PromptId
 from specdec_cli.bench.result import Arm, Contender, Environment, Sample
 from specdec_cli.bench.sweep import MAX_TOKENS, BenchRequest, Cancelled
@@ -26,6 +25,7 @@ from specdec_cli.machine import physical_bytes
 from specdec_cli.request import Request
 from specdec_cli.session.load import beside, load
 from specdec_cli.session.session import Session
+from specdec_cli.version import __version__
 
 # What a stop token's logit is moved by where answers have a fixed length.
 NEVER = -1e9

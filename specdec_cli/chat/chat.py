@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from specdec_cli import __version__
 from specdec_cli.chat.settings import HIDDEN, OFF, ChatSettings
 from specdec_cli.chat.transcript import Transcript, save
 from specdec_cli.engine.device import clear_cache
@@ -30,6 +29,7 @@ from specdec_cli.session.conversation import Answer, Conversation, Fitted, Turn
 from specdec_cli.session.session import Session
 from specdec_cli.session.signals import Interrupt, Presses
 from specdec_cli.stats import ChatStats
+from specdec_cli.version import __version__
 
 
 class Events(Protocol):

@@ -17,12 +17,12 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from specdec_cli import __version__
 from specdec_cli.cli import audit, bench, chat, doctor, help, pairs, race, replay, run, serve
 from specdec_cli.cli.help import prepare, untyped
 from specdec_cli.cli.process import as_user_error, drop_unwritten, prepare_streams
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.session.signals import ENDING, unwinding
+from specdec_cli.version import __version__
 
 # The help's panels, and the order of the commands in each.
 PANELS = {

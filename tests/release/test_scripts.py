@@ -51,7 +51,7 @@ def test_without_a_list_every_failure_is_new(script, tmp_path):
 def tree(tmp_path):
     (tmp_path / "specdec_cli").mkdir()
     (tmp_path / ".github").mkdir()
-    (tmp_path / "specdec_cli/__init__.py").write_text(INIT.format("0.2.0"))
+    (tmp_path / "specdec_cli/version.py").write_text(INIT.format("0.2.0"))
     (tmp_path / "pyproject.toml").write_text(PROJECT.format("0.2.0"))
     (tmp_path / ".github/CHANGELOG.md").write_text(CHANGES)
     return tmp_path
@@ -77,7 +77,7 @@ def test_a_release_is_announced_with_the_changelogs_own_words(script, tree, caps
     ],
 )
 def test_a_release_that_contradicts_itself_is_refused(script, tree, tag, code, declared, message, hint):
-    (tree / "specdec_cli/__init__.py").write_text(INIT.format(code))
+    (tree / "specdec_cli/version.py").write_text(INIT.format(code))
     (tree / "pyproject.toml").write_text(PROJECT.format(declared))
     assert script("release").main(tag, tree) == f"error: {message}\nhint: {hint}"
 
