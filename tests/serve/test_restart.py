@@ -10,7 +10,7 @@ from fakes.heads import agreeing_head, cached_head, tiny_target
 from fakes.serving import Client, Restarting, alone, ids, job, tiny_loaded
 from fakes.transcripts import allowed_tokens, turns_of, unread
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.serve import scheduler
+from specdec_cli.serve import conversations, scheduler
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
 
@@ -145,6 +145,7 @@ def test_idle_unloading_keeps_conversations(tmp_path):
 
 def test_a_conversation_that_memory_has_no_room_for_comes_back_from_the_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(scheduler, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(conversations, "PAUSE_BYTES_A_SECOND", 1e12)
     pair, prompts = MAKERS["plain"](tmp_path), [ids(200, seed) for seed in (1, 2, 3)]
     with Restarting(pair, tmp_path / "kept", slots=1) as server:
         for number, prompt in enumerate(prompts):
@@ -163,6 +164,7 @@ def test_a_pair_of_unknown_files_keeps_nothing(tmp_path):
 
 def test_who_comes_while_conversations_are_written_waits_for_one_of_them(tmp_path, monkeypatch):
     monkeypatch.setattr(scheduler, "PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(conversations, "PAUSE_BYTES_A_SECOND", 1e12)
     pair, written = MAKERS["plain"](tmp_path), []
     with Restarting(pair, tmp_path / "kept") as server:
         write = server.folder.write
@@ -193,6 +195,7 @@ def test_ending_takes_no_longer_than_it_may(tmp_path, monkeypatch):
 def test_a_full_disk_is_one_line_and_the_server_lives(tmp_path, monkeypatch):
     monkeypatch.setattr("specdec_cli.serve.disk.LEAST_FREE_BYTES", 1 << 60)
     monkeypatch.setattr(scheduler, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(conversations, "PAUSE_BYTES_A_SECOND", 1e12)
     pair, path = MAKERS["plain"](tmp_path), tmp_path / "kept"
     with Restarting(pair, path) as server:
         for seed in range(3):

@@ -41,7 +41,7 @@ class Parts:
 
 
 class Drafter:
-    """A drafter needs `propose` and `commit`; every other method has a default that does nothing."""
+    """A drafter needs `name` and `propose`; every other method has a default that does nothing."""
 
     name: str = NONE.name
 
