@@ -51,6 +51,17 @@ def test_reuse_reads_only_what_is_new():
     assert model.reuse([9, 9, 9]) == 0
 
 
+def test_what_was_taken_back_is_forgotten_and_what_was_read_in_its_place_is_remembered():
+    model = CachedModel(NETWORK, "m")
+    first, second = list(range(3, 100)), [*range(3, 60), *range(100, 120)]
+    list(model.prefill(first))
+    model.reuse(second)
+    assert model.read == first[:57]
+    list(model.prefill(second))
+    assert model.read == second[:-1]
+    assert (model.reach(second), model.reach(first)) == (len(second) - 1, 57)
+
+
 def test_a_trim_that_does_nothing_is_an_error():
     """mlx-lm's trim_prompt_cache returns 0 and goes on: its loop then emits wrong text without a word."""
     model = CachedModel(NETWORK, "m")
