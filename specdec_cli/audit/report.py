@@ -120,7 +120,7 @@ def measure_sections(
         try:
             if share and seconds <= 0:
                 raise LeftOut("no time was left")
-            measure(part, lambda end=begin + seconds: max(end - clock(), 0.0))  # type: ignore[misc]
+            measure(part, partial(_left, clock, begin + seconds))
             part.status = "partial" if part.note else "done"
         except LeftOut as error:
             part.status, part.note = "left out", str(error)
@@ -314,6 +314,11 @@ def report_rows(report: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     models = f"{pair['target']} with {pair['draft']}" if pair["draft"] else str(pair["target"])
     parts = [(part["name"], part["told"] or part["status"], part["note"]) for part in report["parts"]]
     return [("pair", pair["name"], models), *parts, ("time", f"{report['seconds']:.0f} s", "")]
+
+
+def _left(clock: Clock, end: float) -> float:
+    """Seconds until `end`, 0 after it."""
+    return max(end - clock(), 0.0)
 
 
 def _reached(left: Clock, seconds: float) -> bool:

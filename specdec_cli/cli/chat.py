@@ -150,8 +150,13 @@ def resolve_for(transcript: Transcript, models: ModelOptions) -> Resolved:
     from specdec_cli.pairs.resolve import Resolved
 
     forbid_network(models.offline)
-    names = ("target", "draft", "target_revision", "draft_revision")
-    pair = Pair(str(header.get("pair")), **{name: header.get(name) for name in names})  # type: ignore[arg-type]
+    pair = Pair(
+        name=str(header.get("pair")),
+        target=header["target"],
+        draft=header.get("draft"),
+        target_revision=header.get("target_revision"),
+        draft_revision=header.get("draft_revision"),
+    )
     listed = registry().pairs.get(pair.name)
     if listed is not None and (listed.target, listed.draft) == (pair.target, pair.draft):
         pair = replace(pair, k=listed.k)

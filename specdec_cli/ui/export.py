@@ -78,9 +78,10 @@ _CELL: Final = 12.2
 
 def recorder(columns: int = COLUMNS) -> Console:
     """A console that keeps what is printed on it for `export_recorded`."""
-    off = {"no_color": False, "markup": False, "highlight": False, "emoji": False}
-    drawn = {"file": io.StringIO(), "width": columns, "force_terminal": True}
-    return Console(record=True, color_system="truecolor", **drawn, **off)  # type: ignore[arg-type]
+    return Console(
+        record=True, file=io.StringIO(), width=columns, force_terminal=True, color_system="truecolor",
+        no_color=False, markup=False, highlight=False, emoji=False,
+    )  # fmt: skip
 
 
 def export_recorded(console: Console, suffix: str, title: str) -> str:
