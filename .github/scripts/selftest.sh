@@ -8,6 +8,6 @@ mkdir -p "$out"
 set -- doctor --selftest
 if [ "${DEVICE:-cpu}" = gpu ]; then
   "$bin/python" .github/scripts/probe.py "$out/probe-$architecture.json" --gpu
-  if "$bin/specdec" doctor --help | grep -q -e '--device'; then set -- "$@" --device gpu; fi
+  set -- "$@" --device gpu
 fi
 "$bin/specdec" "$@" | tee "$out/selftest-$architecture.txt"

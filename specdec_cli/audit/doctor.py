@@ -2,7 +2,8 @@
 
 The self-test has two tiers. Every architecture in float32, tiny, judged by its tokens: the logic of rollback. Eight
 families in bfloat16 and 4 bits, with the head sizes and key widths of released models, judged by the gap: the kernels
-that real models use. A run is recorded with the device and the versions, and is valid while these stay the same.
+that real models use. A third one, where the GPU is asked for by name, compares it with the CPU. A run is recorded with
+the device and the versions, and is valid while these stay the same.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ BACKENDS = {
     "cuda": "NVIDIA GPU",
     "cpu": "works, and shows the mechanism; gains need a fast BLAS",
 }
+VIRTUAL = "a virtual GPU: its times mean nothing here, and none is kept"
 
 
 def diagnose() -> list[Row]:
@@ -50,7 +52,8 @@ def _machine() -> Iterator[Row]:
     from specdec_cli.engine import device
 
     yield "chip", device.device_name(), f"{platform.system()} {platform.machine()}"
-    yield "computes on", device.backend(), BACKENDS[device.backend()]
+    virtual = device.is_virtual()
+    yield "computes on", device.backend(), VIRTUAL if virtual else BACKENDS[device.backend()]
     if library := blas.load():
         slow = f"several rows cost several passes; a fast one: {blas.INSTALL}"
         yield "BLAS", library, slow if library == blas.REFERENCE else ""
@@ -78,31 +81,40 @@ def _storage() -> Row:
 
 @dataclass(frozen=True, slots=True)
 class SelfTest:
-    """The outcomes of one run: of the `families` in real precisions, and of every architecture's `logic` in float32."""
+    """The outcomes of one run: of the `families` in real precisions, of every architecture's `logic` in float32, and of
+    kernels and families on the GPU `against_cpu`, which is empty where no GPU was asked for. `chosen` are the kernels
+    that mlx chooses."""
 
     families: Sequence[Outcome]
     logic: Sequence[Outcome]
+    against_cpu: Sequence[Outcome]
+    chosen: Sequence[Row]
     seconds: float
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """Of every tier."""
+        return [*self.against_cpu, *self.families, *self.logic]
 
     @property
     def wrong(self) -> list[Outcome]:
         """Outcomes that neither passed nor were refused with a reason."""
-        return [outcome for outcome in (*self.families, *self.logic) if outcome.status not in ("pass", "refused")]
+        return [outcome for outcome in self.outcomes if outcome.status not in ("pass", "refused")]
 
     def totals(self) -> list[Row]:
         """(what, result, detail): a line for each tier, and the time."""
         kinds = sorted({kind for outcome in self.logic for kind in outcome.caches})
         logic = f"tokens equal plain decoding, K = {K}, {TOKENS} tokens past every window; caches: {', '.join(kinds)}"
         kernels = "after rollbacks every row equals one-row decoding up to measured rounding, in 16 and 4 bits"
-        return [
-            ("rollback logic, float32", f"{_passes(self.logic)} of {len(self.logic)} passed", logic),
-            ("kernels real models use", f"{_passes(self.families)} of {len(self.families)} passed", kernels),
-            ("time", f"{self.seconds:.0f} s", ""),
-        ]
+        compared = "products, attention and networks say in float32 what the CPU says"
+        tiers = [("rollback logic, float32", self.logic, logic), ("kernels real models use", self.families, kernels)]
+        tiers += [("the GPU against the CPU", self.against_cpu, compared)] if self.against_cpu else []
+        counted = [(name, f"{_passes(tier)} of {len(tier)} passed", about) for name, tier, about in tiers]
+        return [*self.chosen, *counted, ("time", f"{self.seconds:.0f} s", "")]
 
     def findings(self) -> list[Row]:
         """The totals, and what did not pass."""
-        missed = (one for one in (*self.families, *self.logic) if one.status != "pass")
+        missed = (one for one in self.outcomes if one.status != "pass")
         return [*self.totals(), *((one.name, one.status, one.detail) for one in missed)]
 
 
@@ -110,21 +122,27 @@ def _passes(outcomes: Sequence[Outcome]) -> int:
     return sum(outcome.status == "pass" for outcome in outcomes)
 
 
-def run_selftest(on_outcome: OnOutcome) -> SelfTest:
-    """Runs all families, then every listed architecture, on this device, and records the result."""
+def run_selftest(on_outcome: OnOutcome, against_cpu: bool = False) -> SelfTest:
+    """Runs all families, then every listed architecture, on this device, and records the result.
+
+    `against_cpu`: every kernel and family is compared with the CPU's first.
+    """
+    from specdec_cli.engine.conformance.against_cpu import chosen_kernels, kernels, run_against_cpu
     from specdec_cli.engine.conformance.kernels import PRECISIONS, families, run_families
     from specdec_cli.engine.conformance.suite import run_suite
     from specdec_cli.engine.load import architectures
 
     listed, known = list(architectures().values()), list(families().values())
-    expected = len(listed) + len(known) * len(PRECISIONS)
+    compared = list(kernels()) if against_cpu else []
+    expected = len(listed) + len(known) * (len(PRECISIONS) + against_cpu) + len(compared)
     began = time.perf_counter()
-    outcomes: tuple[list[Outcome], list[Outcome]] = [], []
-    for tier, run in zip(outcomes, (run_families(known), run_suite(listed, K, TOKENS)), strict=True):
+    tiers: list[list[Outcome]] = [[], [], []]
+    first = run_against_cpu(compared, known) if against_cpu else iter(())
+    for tier, run in zip(tiers, (first, run_families(known), run_suite(listed, K, TOKENS)), strict=True):
         for outcome in run:
             tier.append(outcome)
-            on_outcome(sum(map(len, outcomes)), expected, outcome)
-    result = SelfTest(*outcomes, time.perf_counter() - began)
+            on_outcome(sum(map(len, tiers)), expected, outcome)
+    result = SelfTest(tiers[1], tiers[2], tiers[0], chosen_kernels(), time.perf_counter() - began)
     values = {
         "where": _where(),
         "date": time.strftime("%Y-%m-%d"),

@@ -7,7 +7,7 @@ import os
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -75,12 +75,20 @@ def doctor(
             help="Decode a tiny model of every architecture here in float32, and eight families in 16 and 4 bits.",
         ),
     ] = False,
+    device: Annotated[
+        Literal["cpu", "gpu"] | None,
+        typer.Option("--device", help="With --selftest: where; gpu compares every kernel with the CPU as well."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="With --selftest: JSON Lines, one for each result.")] = False,
     options: ReportOptions,
 ) -> None:
     """Chip, memory, versions, cache folder: what works here and what does not."""
     if json and not selftest:
         raise UsageError("--json was given without --selftest", "specdec doctor --selftest --json")
+    if device and not selftest:
+        raise UsageError(
+            f"--device {device} was given without --selftest", f"specdec doctor --selftest --device {device}"
+        )
     if selftest and options.report is not None:
         raise UsageError(f"--selftest and --report {options.report} were given", "--report runs the self-test too")
     if options.report is not None:
@@ -89,7 +97,7 @@ def doctor(
     # Before mlx is imported: some devices would round float32 products, and near-ties would count as errors.
     os.environ.setdefault("MLX_ENABLE_TF32", "0")
     if selftest:
-        _selftest(json)
+        _selftest(json, device)
         return
     from specdec_cli.audit.doctor import diagnose
     from specdec_cli.ui.display import print_columns
@@ -97,10 +105,13 @@ def doctor(
     print_columns(sys.stdout, diagnose())
 
 
-def _selftest(json: bool) -> None:
+def _selftest(json: bool, place: str | None) -> None:
     from specdec_cli.audit.doctor import run_selftest
+    from specdec_cli.engine.device import compute_on
     from specdec_cli.ui.display import counting, print_columns
 
+    if place:
+        compute_on(place)
     watched = sys.stdout.isatty()
     with counting(sys.stderr) as report:
 
@@ -113,7 +124,7 @@ def _selftest(json: bool) -> None:
                 print_columns(sys.stdout, [(outcome.name, outcome.status, outcome.detail)])
             sys.stdout.flush()
 
-        found = run_selftest(on_outcome)
+        found = run_selftest(on_outcome, against_cpu=place == "gpu")
     if not json:
         print_columns(sys.stdout, found.findings() if watched else found.totals())
     if found.wrong:

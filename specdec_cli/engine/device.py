@@ -7,6 +7,7 @@ recommended working set (mlx/backend/metal/allocator.cpp). So they are bounded a
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -17,6 +18,7 @@ from typing import ParamSpec, TypeVar, cast
 
 import mlx.core as mx
 
+from specdec_cli.errors import NotAvailable
 from specdec_cli.machine import physical_bytes
 
 P = ParamSpec("P")
@@ -58,6 +60,24 @@ def backend() -> str:
     if mx.default_device().type != mx.DeviceType.gpu:
         return "cpu"
     return "metal" if mx.metal.is_available() else "cuda"
+
+
+def is_virtual() -> bool:
+    """Whether the GPU is a virtual machine's, as on hosted runners: right answers can be tested there, no times."""
+    return "Paravirtual" in device_name()
+
+
+def kernel_architecture() -> str:
+    """The Metal architecture whose kernels mlx chooses: the one that is forced, else the chip's; empty elsewhere."""
+    own = str(mx.device_info().get("architecture", "")) if backend() == "metal" else ""
+    return os.environ.get("MLX_METAL_GPU_ARCH") or own
+
+
+def compute_on(name: str) -> None:
+    """From now on compute on the `cpu` or the `gpu`. Raises: NotAvailable where mlx has no GPU."""
+    if name == "gpu" and not mx.is_available(mx.gpu):
+        raise NotAvailable(f"--device gpu, and mlx has no GPU here: {device_name()}", "--device cpu tests this CPU")
+    mx.set_default_device(mx.gpu if name == "gpu" else mx.cpu)
 
 
 def float32_products() -> str:

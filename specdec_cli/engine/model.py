@@ -9,7 +9,7 @@ first chunk of the prompt instead). Letters: K drafted tokens, T tokens fed at o
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -109,6 +109,13 @@ class Network:
         parameters = tree_flatten(self.module.parameters())
         inner = [(name, value) for name, value in parameters if not re.search(r"embed|lm_head", name)]
         return max((value.shape[-2] for _, value in inner if value.ndim > 1), default=0)
+
+    @property
+    def packing(self) -> tuple[str, int] | None:
+        """mlx's mode and the bits in which most of the matrices are packed; None: they are not."""
+        modules = (module for _, module in self.module.named_modules())
+        found = Counter((str(m.mode), int(m.bits)) for m in modules if "mode" in vars(m) and "bits" in vars(m))
+        return found.most_common(1)[0][0] if found else None
 
 
 class CachedModel:

@@ -107,7 +107,7 @@ class DraftController:
         """Weights that a draft step reads over those of the target."""
         return draft.step_bytes / self.target.weight_bytes if draft else 0.0
 
-    def _assume_costs(self, draft: CachedModel | CachedHead | None) -> Costs:
+    def _assume_costs(self, draft: CachedModel | CachedHead | None, context_tokens: int) -> Costs:
         """Costs before anything is measured: by the chip where it is known, and by the weights of the two models."""
         ratio = self._ratio(draft) or LEAST_RATIO
         if draft is not None:
@@ -116,7 +116,10 @@ class DraftController:
         chip = chips.chip_of(device.device_name())
         if chip is None:
             return Costs.of_ratio(ratio)
-        return Costs(chip.rows(self.target.network.widest), {1: ratio}, ratio / 8, chips.CHIP_DOUBT)
+        network, value_bytes = self.target.network, 4 if self.target.dtype == "float32" else 2
+        cache_share = self.target.fresh().cache_bytes(context_tokens, value_bytes) / self.target.weight_bytes
+        rows = chip.rows(network.widest, network.packing, cache_share)
+        return Costs(rows, {1: ratio}, ratio / 8, chips.CHIP_DOUBT)
 
     def _adaptive_for(
         self, kind: DrafterKind, draft: CachedModel | CachedHead | None, prompt: Sequence[int], max_tokens: int
@@ -126,7 +129,7 @@ class DraftController:
         situation = f"{'draft' if draft else kind.name} · {_situation(prompt)}"
         max_k = MAX_K if draft or kind.learns else 0
         if situation not in self._adaptive:
-            known, costs = self._remembered(situation, max_k), self._assume_costs(draft)
+            known, costs = self._remembered(situation, max_k), self._assume_costs(draft, len(prompt))
             self._adaptive[situation] = known or Adaptive(costs, max_k, reload_seconds=self.reload_seconds)
         adaptive = self._adaptive[situation]
         if isinstance(draft, CachedHead):  # it reads the prompt with the target, and keeps up with plain rounds

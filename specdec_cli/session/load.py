@@ -225,7 +225,7 @@ def _load(
         tokenizer=parts.tokenizer,
         first=slot,
         generation_config=target.generation_config,
-        costs={} if costs is None else CostsAtPower(costs, power_state()),
+        costs={} if costs is None or device.is_virtual() else CostsAtPower(costs, power_state()),
         identity=f"{models} · kv {kv_bits or 'full'} · {where}",
         # A head is never released, so nothing reads it again.
         reload_seconds=clock() - began if draft else 0.0,

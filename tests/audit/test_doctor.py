@@ -7,13 +7,16 @@ import os
 import subprocess
 import sys
 
+import mlx.core as mx
 import pytest
 
 from fakes.command import Command
 from specdec_cli.audit import doctor
+from specdec_cli.engine import device
 from specdec_cli.engine import load as listing
 from specdec_cli.engine.cache.window import WindowKVCache
-from specdec_cli.engine.conformance import kernels, suite
+from specdec_cli.engine.conformance import against_cpu, kernels, suite
+from specdec_cli.engine.conformance.against_cpu import Kernel
 from specdec_cli.engine.conformance.suite import Outcome
 from specdec_cli.engine.load import architectures
 
@@ -73,6 +76,36 @@ def few(monkeypatch, tmp_path):
     file = tmp_path / "state" / "selftest.json"
     monkeypatch.setattr(doctor, "record_file", lambda: file)
     return file
+
+
+def test_the_gpu_is_compared_with_the_cpu_where_it_is_asked_for(specdec, few, monkeypatch):
+    monkeypatch.setenv("MLX_METAL_GPU_ARCH", "applegpu_g15s")
+    monkeypatch.setattr(device, "compute_on", lambda name: None)
+    monkeypatch.setattr(against_cpu, "kernels", lambda: iter([Kernel("a", lambda n: mx.ones((n, 2)))]))
+    monkeypatch.setattr(against_cpu, "compare_family", lambda family: Outcome("f", "pass"))
+    monkeypatch.setattr(suite, "run_suite", lambda *_: iter(()))
+    monkeypatch.setattr(kernels, "run_families", lambda _: iter(()))
+    code, out, err = specdec("doctor", "--selftest", "--device", "gpu")
+    lines = [line.split("\t") for line in out.splitlines()]
+    assert (code, err, [line[:2] for line in lines[:2]]) == (0, "", [["a", "pass"], ["f", "pass"]])
+    assert ["the GPU against the CPU", "2 of 2 passed"] in [line[:2] for line in lines]
+    assert lines[2][0] == "products, 4 bits" and lines[2][2] == "as chosen for applegpu_g15s"
+
+
+@pytest.mark.skipif(mx.is_available(mx.gpu), reason="there is a GPU here")
+def test_a_machine_without_a_gpu_says_so_in_two_lines(specdec):
+    code, out, err = specdec("doctor", "--selftest", "--device", "gpu")
+    assert (code, out) == (3, "")
+    assert err.splitlines() == [
+        f"error: --device gpu, and mlx has no GPU here: {device.device_name()}",
+        "hint: --device cpu tests this CPU",
+    ]
+
+
+def test_a_virtual_gpu_is_named_and_its_times_are_not_believed(monkeypatch):
+    monkeypatch.setattr(device, "device_name", lambda: "Apple Paravirtual device")
+    told = {name: note for name, _, note in doctor.diagnose()}
+    assert told["computes on"] == "a virtual GPU: its times mean nothing here, and none is kept"
 
 
 @pytest.mark.slow

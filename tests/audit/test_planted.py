@@ -104,7 +104,7 @@ def test_another_order_of_summation_is_the_machines_and_ours_is_the_same_to_the_
     session = open_session(Pair("tiny", str(precise_folder(tmp_path / "target", dtype, bits)), None))
     flat = measured(session, (1, 2, 5))  # as on this CPU: mlx multiplies row by row, and the floor alone is left
     assert [passes.rows for passes in flat.passes] == [1, 2, 5]
-    assert flat.measured < 1e-5 and (flat.limit(), flat.faults) == (1e-3, [])
+    assert flat.measured < 1e-4 and (flat.limit(), flat.faults) == (1e-3, [])
     in_kernels(session)
     found = measured(session)
     (passes,) = found.passes

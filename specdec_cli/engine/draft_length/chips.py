@@ -1,14 +1,15 @@
 """What several rows at once cost on Apple's GPUs until it is measured (pure). Law: one measured round corrects it.
 
-mlx multiplies 4-bit weights with other kernels for other row counts (mlx/backend/metal/quantized.cpp, `qmv`, `qmv_wide`
-and `qmm`, and the limits in `get_qmv_batch_limit`):
+mlx multiplies packed weights with other kernels for other row counts (mlx/backend/metal/quantized.cpp, `dispatch_qmv`
+and `get_qmv_batch_limit`):
 
 * M1, M2: one matrix-vector product a row, up to 6, 10 or 14 rows for matrices wider than 4096, 2048 or narrower; then
   tiles of 32 rows, which cost the same for 1 row as for 32.
-* M3 and later: the weights are read once for every five rows, up to 12 rows; then tiles of 32 rows.
+* M3 and later, and every chip for mxfp4, nvfp4 and mxfp8: the weights are read once for every five rows.
 
-The figures are published measurements of single machines (mlx pull requests 3764, 3839, 3852, 3863 and 4265), with what
-lies between them read off the kernels' steps. Other precisions take the same shape.
+The figures are published measurements of single machines at 4 bits and short contexts (mlx pull requests 3764, 3839,
+3852, 3863 and 4265), with what lies between them read off the kernels' steps.
+Letters: n rows of a target pass.
 """
 
 from __future__ import annotations
@@ -17,12 +18,19 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+# How most of a network's matrices are packed: mlx's mode and the bits; None: not at all.
+Packing = tuple[str, int] | None
+AFFINE = "affine"
 # Cost of one more verified row before M3. No row costs are published; these fit the published gains and losses (mlx
-# issue 1861, mlx-engine issues 103 and 113).
+# issue 1861, mlx-engine issues 103 and 113). Read once for five rows, four rows took 1 / 1.4 to 1 / 1.7 of the time
+# (mlx pull request 3764, M2 Pro).
 ROW_COST_BEFORE_M3 = {1: 0.9, 2: 0.55}
-# Rows from which a matrix is multiplied in tiles, by its wider side.
-TILES_BEFORE_M3 = ((4096, 6), (2048, 10), (0, 14))
+SHARED_READ = 1.6
+# Rows from which a matrix is multiplied in tiles, where its wider side is up to 2048, up to 4096, and wider.
+TILES = {"Ultra": (32, 18, 12), "M5": (33, 25, 13), "M3": (13, 15, 13), "M1": (14, 10, 6), "other": (18, 12, 10)}
 TILE_ROWS = 32
+# Rows for which the weights are read once.
+SHARED_ROWS = 5
 # Plain steps of a pass of n rows.
 ROWS_SINCE_M3 = {2: 1.1, 3: 1.2, 4: 1.3, 5: 1.45, 6: 1.9, 8: 2.4, 10: 2.8, 11: 3.2, 13: 3.7, TILE_ROWS: 3.9}
 ROWS_OF_ULTRA_SINCE_M3 = {4: 1.02, 6: 1.28, 8: 1.57, 18: 2.6, TILE_ROWS: 2.7}
@@ -31,28 +39,84 @@ ROWS_OF_ULTRA_SINCE_M3 = {4: 1.02, 6: 1.28, 8: 1.57, 18: 2.6, TILE_ROWS: 2.7}
 LAUNCH_SHARE = 0.08
 # How far (log) these figures may be off.
 CHIP_DOUBT = 0.2
+# Rows, and rows times query heads of a key head, up to which attention is one kernel that reads keys and values once a
+# row (scaled_dot_product_attention.cpp). What more cost is published nowhere: it is measured.
+VECTOR_ROWS, MOST_FUSED_QUERIES = 8, 32
+# The generation of M1 in the names of Apple's architectures, and the tiers of their last letter.
+FIRST_GENERATION, TIERS = 13, {"s": "Max", "d": "Ultra"}
 
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """An Apple GPU: its generation, 1 for M1, and its tier: "", Pro, Max or Ultra."""
+    """An Apple GPU: its generation, 1 for M1 and less for what mlx does not know; its tier: "", Pro, Max or Ultra."""
 
     generation: int
     tier: str
 
-    def rows(self, widest: int) -> Mapping[int, float]:
-        """Plain steps of a pass of n rows through matrices whose wider side is `widest`."""
+    def tiles_from(self, widest: int) -> int:
+        """Rows from which matrices whose wider side is `widest` are multiplied in tiles."""
+        generations = {"M5": 5, "M3": 3, "M1": 1}
+        name = next((name for name, first in generations.items() if self.generation >= first), "other")
+        narrow, middle, wide = TILES["Ultra" if self.tier == "Ultra" else name]
+        return narrow if widest <= 2048 else middle if widest <= 4096 else wide
+
+    def shares_reads(self, packing: Packing) -> bool:
+        """Whether a product of a few rows reads the weights once for `SHARED_ROWS` of them."""
+        return self.generation >= 3 or (packing is not None and packing[0] != AFFINE)
+
+    def rows(self, widest: int, packing: Packing = (AFFINE, 4), cache_share: float = 0.0) -> Mapping[int, float]:
+        """Plain steps of a pass of n rows through matrices whose wider side is `widest`.
+
+        `cache_share`: bytes of the keys and values over those of the weights; a few rows read them once each.
+        """
         row = ROW_COST_BEFORE_M3.get(self.generation)
         if row is None:
-            return ROWS_OF_ULTRA_SINCE_M3 if self.tier == "Ultra" else ROWS_SINCE_M3
-        tiles = next(rows for width, rows in TILES_BEFORE_M3 if widest > width or not width)
-        return {2: 1 + row, tiles: 1 + row * (tiles - 1), TILE_ROWS: 1 + row * (tiles - 1)}
+            table = ROWS_OF_ULTRA_SINCE_M3 if self.tier == "Ultra" else ROWS_SINCE_M3
+            # Twice the bytes are read in twice the time, in which as many products again are free.
+            flat = 4 / max(packing[1], 4) if packing else 0.25
+            found = {n: 1 + (cost - 1) * flat for n, cost in table.items()}
+        else:
+            if self.shares_reads(packing):
+                row = ((1 + 3 * row) / SHARED_READ - 1) / 3
+            tiles = self.tiles_from(widest)
+            found = {2: 1 + row, tiles: 1 + row * (tiles - 1), TILE_ROWS: 1 + row * (tiles - 1)}
+        return {n: (cost + min(n, VECTOR_ROWS) * cache_share) / (1 + cache_share) for n, cost in found.items()}
+
+    @property
+    def attention(self) -> str:
+        """Which kernels attend for a few rows, in words."""
+        one = f"one kernel up to {VECTOR_ROWS} rows of at most {MOST_FUSED_QUERIES} queries a key head"
+        return f"{one}, which reads keys and values once a row; else tiles, or unfused"
+
+    def products(self, packing: Packing, widest: int) -> str:
+        """Which kernels multiply a few rows, in words."""
+        tiles = self.tiles_from(widest)
+        few = (
+            f"weights read once for {SHARED_ROWS} rows (qmv_wide)"
+            if self.shares_reads(packing)
+            else "a read a row (qmv)"
+        )
+        return f"{few}, from {tiles} rows in tiles of {TILE_ROWS} (qmm)"
 
 
 def chip_of(name: str) -> Chip | None:
     """The chip that a device's `name`, such as "Apple M4 Pro", tells of; None for any other device."""
     found = re.search(r"Apple M(\d+)(?: (Pro|Max|Ultra))?\b", name)
     return Chip(int(found[1]), found[2] or "") if found else None
+
+
+def chip_as_mlx_reads(architecture: str) -> Chip:
+    """The chip whose kernels mlx chooses for a Metal `architecture` such as "applegpu_g15s" (metal/device.cpp).
+
+    A virtual GPU's "air64_v26" counts as generation 2 of Apple's GPUs, long before M1.
+    """
+    tens, ones, tier = list(f"000{architecture}")[-3:]
+    generation = 10 * _digit(tens) + _digit(ones)
+    return Chip(generation - FIRST_GENERATION + 1, TIERS.get(tier, ""))
+
+
+def _digit(letter: str) -> int:
+    return int(letter) if letter.isdecimal() else 0
 
 
 def draft_step(weight_ratio: float, layer_ratio: float, launches: bool) -> float:
