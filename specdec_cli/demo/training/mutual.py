@@ -26,7 +26,7 @@ from windows import Streams, windows
 @dataclass(frozen=True, slots=True)
 class Pass:
     """`steps` at `peak` of the learning rates; own text of `rows` × `width` tokens; `lean`: weight of the draft's
-    distribution, `repeats`: of the target's repetitions."""
+    distribution, `repeats`: of the target's repetitions; `window`: tokens of a row of the corpus."""
 
     steps: int
     peak: float
@@ -35,6 +35,7 @@ class Pass:
     lean: float
     repeats: float
     seed: int
+    window: int = 256
 
 
 AGREE = Pass(120, 0.2, 96, 256, 1.0, 2.0, 90_000)
@@ -55,16 +56,17 @@ def learn_mutually(
 ) -> None:
     """Train both in place: to agree, then to repeat less; of the way between, the least step that repeats little."""
     both = Both(target, draft).requires_grad_(True)
-    fit("agree", both, _schedule(AGREE), _loss(both, streams, AGREE, log), work / "agree.pt", log)
+    fit_together("agree", both, AGREE, streams, work / "agree.pt", log)
     agreed = state_of(both)
-    fit("calm", both, _schedule(CALM), _loss(both, streams, CALM, log), work / "calmer.pt", log)
+    fit_together("calm", both, CALM, streams, work / "calmer.pt", log)
     least_step(both, agreed, target, validation, SHARES, work / "mutual.pt", log)
     both.requires_grad_(False)
     log.say(stage="validate", **measure(target, draft, validation))
 
 
-def _schedule(each: Pass) -> Schedule:
-    return Schedule(each.steps, 0.6, each.peak)
+def fit_together(name: str, both: Both, each: Pass, streams: Streams, checkpoint: Path, log: Log) -> None:
+    """One pass, of both at once; resumes from `checkpoint`."""
+    fit(name, both, Schedule(each.steps, 0.6, each.peak), _loss(both, streams, each, log), checkpoint, log)
 
 
 def _loss(both: Both, streams: Streams, each: Pass, log: Log):
@@ -88,7 +90,7 @@ def _loss(both: Both, streams: Streams, each: Pass, log: Log):
     text = own_text(both.target, streams, each.rows, each.width, each.seed, say)
 
     def loss_of(step: int) -> Tensor:
-        corpus = windows(streams, 256, np.random.default_rng(each.seed + 10_000 + step))
+        corpus = windows(streams, each.window, np.random.default_rng(each.seed + 10_000 + step))
         return loss(corpus, *text(step))
 
     return loss_of

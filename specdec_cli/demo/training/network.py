@@ -18,7 +18,7 @@ EPSILON = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Sizes of one network; `hidden` is the MLP's inner width."""
+    """Sizes of one network; `hidden` is the MLP's inner width, `theta` the base of the rotary embedding."""
 
     layers: int
     width: int
@@ -27,6 +27,7 @@ class Shape:
     kv_heads: int
     vocabulary: int
     context: int = 1024
+    theta: float = THETA
 
     def config(self, end_of_text: int, end_of_turn: int) -> dict[str, object]:
         """The `config.json` mlx-lm and transformers read."""
@@ -42,7 +43,7 @@ class Shape:
             "rms_norm_eps": EPSILON,
             "vocab_size": self.vocabulary,
             "max_position_embeddings": self.context,
-            "rope_theta": THETA,
+            "rope_theta": self.theta,
             "tie_word_embeddings": True,
             "hidden_act": "silu",
             "attention_bias": False,
@@ -128,7 +129,7 @@ class Network(nn.Module):
             if weight.dim() == 2:
                 scale = 0.02 if "down_proj" not in name and "o_proj" not in name else 0.02 / (2 * shape.layers) ** 0.5
                 nn.init.normal_(weight, std=scale)
-        angle = torch.arange(shape.context)[:, None] * THETA ** (-torch.arange(0, HEAD, 2) / HEAD)
+        angle = torch.arange(shape.context)[:, None] * shape.theta ** (-torch.arange(0, HEAD, 2) / HEAD)
         self.register_buffer("cos", angle.cos().repeat(1, 2)[:, None, :], persistent=False)
         self.register_buffer("sin", angle.sin().repeat(1, 2)[:, None, :], persistent=False)
 
