@@ -8,7 +8,8 @@ what mlx's Metal backend dispatches for a primitive (mlx/backend/metal and mlx/b
 * two where the output is copied or filled first and then written to (padding, scatter, slice update);
 * one for any other primitive, a fused `Compiled` among them.
 
-A sort of more than 2,048 values takes several (`gpu_merge_sort`, sort.cpp) and counts one: shapes are not in the graph.
+* for a sort or partition of more than 2,048 values, blocks that are merged (`multi_block_sort`, sort.cpp): one to sort
+  them, two for each doubling, one to copy. Shapes are not in the graph, so these are counted where they are asked for.
 """
 
 import re
@@ -26,6 +27,7 @@ from specdec_cli.engine.drafters.base import Drafter
 from specdec_cli.engine.drafters.stepwise import ModelDrafter
 from specdec_cli.engine.model import Output
 
+SORTS, SORTED_AT_ONCE = ("sort", "argsort", "partition", "argpartition", "topk"), 2048
 VIEWS = {
     *("AsStrided", "Broadcast", "BroadcastAxes", "Copy", "ExpandDims", "Flatten", "Reshape", "Slice", "Split"),
     *("Squeeze", "StopGradient", "Transpose", "Unflatten", "View"),
@@ -95,6 +97,28 @@ def logit_rows(rows, vocab_size, seed=0, dtype=mx.bfloat16):
     return rows
 
 
+def sort_dispatches(values):
+    """Kernels of one sort along the last axis of so many `values` (mlx/backend/metal/sort.cpp)."""
+    blocks = -(-values // SORTED_AT_ONCE)
+    return 1 if blocks == 1 else 2 + 2 * (blocks - 1).bit_length()
+
+
+def count_sorts(monkeypatch):
+    """A counter of what sorts that are asked for from now on dispatch beyond the one kernel that the graph shows."""
+    merges = Counter()
+
+    def counted(sort):
+        def instead(values, *args, **kwargs):
+            merges["merges"] += sort_dispatches(values.shape[-1]) - 1
+            return sort(values, *args, **kwargs)
+
+        return instead
+
+    for name in SORTS:
+        monkeypatch.setattr(mx, name, counted(getattr(mx, name)))
+    return merges
+
+
 def queued_by_rounds(monkeypatch, folder, rule, k, rounds, rows, computed=False):
     """The dispatches of each of `rounds` rounds of K = `k`, the first of which drafts nothing, through the real loop.
 
@@ -102,10 +126,11 @@ def queued_by_rounds(monkeypatch, folder, rule, k, rounds, rows, computed=False)
     computed then either, and half of each draft is said to be accepted: kernels need not be built to be counted. What
     outlives a round (noise, penalties' counts) is then counted in later rounds again; the first two are exact.
     """
-    counts = []
+    counts, merges = [], count_sorts(monkeypatch)
 
     def read(packed):
-        counts.append(dispatches(folder, packed))
+        counts.append(dispatches(folder, packed) + merges)
+        merges.clear()
         drafted = packed.size - 3
         return packed.tolist() if computed else [*range(drafted), 0, drafted // 2, 7]
 

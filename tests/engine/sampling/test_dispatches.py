@@ -3,9 +3,11 @@
 Each costs a GPU some microseconds whatever its size, so their number is what sampling costs there.
 """
 
+import mlx.core as mx
 import pytest
 
-from fakes.dispatches import CAN_FUSE, fuse, logit_rows, queued_by_rounds
+from fakes.dispatches import CAN_FUSE, count_sorts, fuse, logit_rows, queued_by_rounds, sort_dispatches
+from specdec_cli.engine.sampling import cuts
 from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
@@ -46,6 +48,17 @@ def counted(monkeypatch, folder, k, rows=ROWS):
     """(rule, setting) -> dispatches of the first round (plain) and of the second (K = `k`)."""
     fuse(monkeypatch)
     return {case: queued_by_rounds(monkeypatch, folder, rule_of(*case), k, 2, rows) for case in CASES}
+
+
+@pytest.mark.parametrize(("values", "kernels"), [(2048, 1), (2049, 4), (2374, 4), (4096, 4), (4097, 6), (152_000, 16)])
+def test_a_sort_of_more_than_a_block_takes_merges_and_a_copy(values, kernels):
+    assert sort_dispatches(values) == kernels
+
+
+def test_the_groups_of_a_wide_vocabulary_are_two_blocks_and_are_counted_so(monkeypatch):
+    merges = count_sorts(monkeypatch)
+    cuts.top_values(mx.zeros((2, 151_936)), 20)
+    assert merges["merges"] == sort_dispatches(151_936 // cuts.GROUP) - 1 == 3
 
 
 @needs_fusing
