@@ -15,12 +15,21 @@ HELD_OUT += ("heapq", "queue", "sched", "shlex", "statistics", "string", "textwr
 KINDS = ("code", "prose", "copy", "random")
 
 
+def library_text(name):
+    """The source of a module of the standard library."""
+    return (Path(sysconfig.get_paths()["stdlib"]) / f"{name}.py").read_text()
+
+
+def topic_pages():
+    """Python's own topic pages that are not short, by length."""
+    return sorted((text for text in topics.values() if len(text) > 2500), key=len)
+
+
 def prompts(count, length_bytes):
     """`count` texts that start at a line of a held-out module, spread evenly over all of them."""
-    root = Path(sysconfig.get_paths()["stdlib"])
     starts = []
     for name in HELD_OUT:
-        text = (root / f"{name}.py").read_text()
+        text = library_text(name)
         lines = [i + 1 for i, c in enumerate(text[: -length_bytes - 500]) if c == "\n"]
         starts += [text[i : i + length_bytes] for i in lines]
     return [starts[i * (len(starts) - 1) // max(count - 1, 1)] for i in range(count)]
@@ -31,7 +40,7 @@ def code(count, tokenizer, tokens=96):
 
 
 def prose(count, tokenizer, tokens=96):
-    pages = sorted((text for text in topics.values() if len(text) > 2500), key=len)
+    pages = topic_pages()
     chosen = [pages[i * (len(pages) - 1) // max(count - 1, 1)] for i in range(count)]
     return [tokenizer.encode(text[400:1400])[:tokens] for text in chosen]
 
