@@ -37,7 +37,8 @@ class Round:
     `draft_prefill_seconds` is spent once, in the round before which the draft read the prompt. `why` is the reason of
     this round's K where it is chosen each round, empty where it is fixed. `logprobs` are of the emitted tokens, where
     the request asked for them. Where draft and verification were not timed apart, as on devices that run ahead of the
-    host, `draft_seconds` is the draft's share of the last round that was.
+    host, `draft_seconds` is the draft's share of the last round that was. `draft_read_tokens` of the context were
+    read by the draft before it drafted, some hundreds at a time; what a round or two left unread is not counted.
     """
 
     index: int
@@ -51,6 +52,7 @@ class Round:
     draft_prefill_seconds: float = 0.0
     why: str = ""
     logprobs: tuple[TokenLogprob, ...] = ()
+    draft_read_tokens: int = 0
 
     @property
     def rejected(self) -> int | None:
@@ -69,6 +71,7 @@ class Start:
 
     `seed` is the requested one, None if the reply drew its own; `sampling` holds every other value in effect.
     `attempt` counts further answers to one prompt; under a seed each has its own noise.
+    Of a context the draft reads the last `draft_context` tokens and holds about twice as many; None: all of it.
     `constraint` is the kind of shape that the answer must have; `unenforced` are words of a schema that hold nothing.
     """
 
@@ -90,6 +93,7 @@ class Start:
     attempt: int = 0
     constraint: str | None = None
     unenforced: tuple[str, ...] = ()
+    draft_context: int | None = None
     schema: int = SCHEMA
 
 

@@ -25,6 +25,9 @@ MAX_DRAFT = MAX_ROWS - MAX_UNREAD
 # Largest draft length that can be asked for, and the one for predictions that need a single number.
 MAX_K, DEFAULT_K = min(16, MAX_DRAFT), 3
 KV_BITS = (2, 4, 8)
+# Of a context a draft reads the last so many tokens, or `full`. On code and prose the usual number is as good as all.
+DraftContext = int | Literal["full"]
+LEAST_DRAFT_CONTEXT, DRAFT_CONTEXT = 8, 1024
 # Value -> (lowest, highest, what is off).
 BOUNDS: Mapping[str, tuple[float, float, float]] = {
     "temperature": (0.0, 100.0, 0.0),
@@ -236,6 +239,19 @@ def parse_k(value: str | None) -> K | None:
         return within("-k", 0, MAX_K)(int(value))
     except ValueError as error:
         raise UsageError(f"-k {value} is neither a whole number nor auto", "for example: -k 4") from error
+
+
+def parse_draft_context(value: str | None) -> DraftContext | None:
+    """What --draft-context was given. Raises: UsageError for anything but `full` and a whole number within bounds."""
+    if value is None or value == "full":
+        return None if value is None else "full"
+    try:
+        number = within("--draft-context", LEAST_DRAFT_CONTEXT)(int(value))
+    except ValueError as error:
+        hint = f"for example: --draft-context {DRAFT_CONTEXT}"
+        raise UsageError(f"--draft-context {value} is neither a whole number nor full", hint) from error
+    assert number is not None
+    return number
 
 
 def one_of(option: str, values: Sequence[int]) -> Callable[[int | None], int | None]:

@@ -15,7 +15,7 @@ FIGURES = (
     "mean_acceptance_length", "acceptance_per_position", "accepted_histogram", "rounds_at_k", "drafted_by",
     "accepted_by", "target_passes", "ttft_seconds", "decode_seconds", "tokens_per_second", "draft_seconds",
     "verify_seconds", "draft_prefill_seconds", "total_seconds", "peak_memory_bytes", "plain_step_seconds", "why",
-    "measuring_seconds",
+    "measuring_seconds", "draft_read_tokens",
 )
 # fmt: on
 GAINS = {"": "speedup", "_low": "low", "_high": "high"}
@@ -33,6 +33,7 @@ class Stats:
     `rounds_at_k[K]` counts the rounds that drafted K tokens. `why` is the reason for the last K, empty for a fixed K.
     `gain` is what drafting gained over plain decoding, with its interval, None where too little was measured to say.
     `drafted_by` and `accepted_by` count draft tokens by who drafted them.
+    `draft_read_tokens` of prompt and answer were read by the draft, again included.
     `measuring_seconds` went into plain steps beside the rounds, in neither `decode_seconds` nor any round's.
     """
 
@@ -55,6 +56,7 @@ class Stats:
     total_seconds: float = 0.0
     peak_memory_bytes: int | None = None
     measuring_seconds: float = 0.0
+    draft_read_tokens: int = 0
     gain: Gain | None = None
     why: str = ""
 
@@ -69,6 +71,7 @@ class Stats:
         self.draft_seconds += round.draft_seconds
         self.verify_seconds += round.verify_seconds
         self.draft_prefill_seconds += round.draft_prefill_seconds
+        self.draft_read_tokens += round.draft_read_tokens
         _count(self.rounds_at_k, len(round.draft))
         for position in range(len(round.draft)):
             _count(self.drafted_at, position)

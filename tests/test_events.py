@@ -72,6 +72,7 @@ def test_a_round_is_one_flat_object():
         "verify_seconds": 0.021,
         "draft_prefill_seconds": 0.0,
         "why": "",
+        "draft_read_tokens": 0,
         "pieces": ("def", " add", "(", "x"),
         "next_piece": " sum",
         "text": "def add sum",

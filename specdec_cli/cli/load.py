@@ -13,7 +13,7 @@ from specdec_cli.cli.options import AnswerOptions, ModelOptions, PairOptions, Sa
 from specdec_cli.errors import UsageError
 from specdec_cli.kinds import HEAD, NONE, K, drafter_at
 from specdec_cli.pairs.pair import DEMO
-from specdec_cli.request import Request, parse_k
+from specdec_cli.request import Request, parse_draft_context, parse_k
 
 if TYPE_CHECKING:
     from specdec_cli.pairs.resolve import Resolved
@@ -82,7 +82,10 @@ def resolve(models: ModelOptions, ks: Sequence[K] = ()) -> Resolved:
     forbid_network(models.offline)
     drafter = drafter_at(models.drafter, ks)
     found = resolve_named(models.pair, models, here=drafter != NONE.name)
-    return replace(found, drafter=drafter or found.drafter)
+    pair, draft_context = found.pair, parse_draft_context(models.draft_context)
+    if draft_context is not None:
+        pair = replace(pair, draft_context=draft_context)
+    return replace(found, pair=pair, drafter=drafter or found.drafter)
 
 
 def forbid_network(offline: bool) -> None:

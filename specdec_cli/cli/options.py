@@ -79,6 +79,7 @@ PAIR = "A pair from models.toml; or a target, by its Hub id or folder."
 HEAD = "Draft with the MTP head taken out of the target's original repository."
 WHO_DRAFTS = ", ".join(f"{kind.name} ({kind.about})" if kind.drafts else kind.name for kind in DRAFTERS.values())
 DRAFT_LENGTH = f"Tokens drafted per round, 0 to {MAX_K}; 0 is plain decoding, auto adapts every round."
+READ_BY_DRAFT = "The draft reads the last N tokens of a long context, and holds at most about 2 N; full: all of it."
 QUANTIZE = f"Quantize the KV caches to N bits: {', '.join(map(str, KV_BITS))}."
 SIZES = "The panel: full, or small (one line)."
 GRAMMAR = "The answer is of this grammar, in llguidance's Lark."
@@ -112,6 +113,9 @@ MaxContext = Annotated[
 KvBits = Annotated[
     int | None,
     advanced("--kv-bits", "N", "KV_BITS", QUANTIZE, callback=one_of("--kv-bits", KV_BITS), show_default="off"),
+]
+DraftContext = Annotated[
+    str | None, advanced("--draft-context", "N|full", "DRAFT_CONTEXT", READ_BY_DRAFT, show_default="the pair's")
 ]
 StopRepetition = Annotated[int | None, bounded("--stop-repetition", 0, "STOP_REPETITION", LOOPS, "the pair's, else 0")]
 Raw = Annotated[bool, usual("--raw", "", "", "Continue the prompt's own text: no chat template.")]
@@ -163,6 +167,7 @@ class ModelOptions:
     offline: Offline = False
     force: Force = False
     head_from: HeadFrom = None
+    draft_context: DraftContext = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,36 +3,42 @@ caches, built lazily and never evaluated, so that every cache kind is counted as
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from specdec_cli.engine import device
 from specdec_cli.engine.load import empty_model
+from specdec_cli.engine.model import CachedModel
 from specdec_cli.errors import Refused
 from specdec_cli.models.checkpoint import WEIGHTS, Checkpoint
 from specdec_cli.models.heads import HeadFiles
 from specdec_cli.models.memory import Footprint, MemoryEstimate, prefill_bytes
 
 HINTED_BITS = 8
+# Contexts are tried in steps of so many tokens, up to the longest.
+STEP, LONGEST = 256, 1 << 20
 VALUE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 
-def footprint(checkpoint: Checkpoint, context_tokens: int, weight_bytes: int, kv_bits: int | None = None) -> Footprint:
-    """Bytes of `checkpoint` at `context_tokens`; `weight_bytes` are its weights in memory.
+def footprint(
+    checkpoint: Checkpoint, context_tokens: int, weight_bytes: int, model: CachedModel | None = None
+) -> Footprint:
+    """Bytes of `checkpoint` at `context_tokens`; `weight_bytes` are its weights in memory, `model` has its shapes.
 
     Raises: Refused if its caches cannot be quantized to `kv_bits`, NotAvailable for a size that is none.
     """
     value_bytes = VALUE_BYTES.get(checkpoint.declared_dtype or "", 2)
     hidden = checkpoint.whole("hidden_size", 0)
     rows = min(device.prefill_tokens(), context_tokens)
-    model = empty_model(checkpoint, kv_bits)
+    model = model or empty_model(checkpoint)
     cache_bytes = model.cache_bytes(context_tokens, value_bytes)
     # From the second chunk on a layer's cache is copied where it grows.
     copied_bytes = cache_bytes // model.layers if rows < context_tokens else 0
     # Quantized keys and values have no fused kernel (mlx-lm, models/base.py).
     sizes = model.head_sizes
-    fused = not kv_bits and bool(sizes) and all(device.fuses_attention(*size) for size in sizes)
+    fused = not model.network.kv and bool(sizes) and all(device.fuses_attention(*size) for size in sizes)
     return Footprint(
         name=checkpoint.name,
         weight_bytes=weight_bytes,
@@ -66,20 +72,25 @@ def estimate(
     Raises: Refused if a model's caches cannot be quantized to `kv_bits`.
     """
 
-    def at(bits: int | None) -> MemoryEstimate:
-        sizes = zip(checkpoints, weight_bytes, strict=True)
-        parts = [footprint(checkpoint, context, size, bits) for checkpoint, size in sizes]
+    def at(tokens: int, models: Sequence[CachedModel]) -> MemoryEstimate:
+        sizes = zip(checkpoints, weight_bytes, models, strict=True)
+        parts = [footprint(checkpoint, tokens, size, model) for checkpoint, size, model in sizes]
         if head is not None:  # it reads the prompt with the target, whose layers take more for it
             weights = _bytes_beside(checkpoints, head)
-            parts.append(Footprint(f"{head.name} (head)", weights, head.cache_bytes(context), 0))
-        return MemoryEstimate(tuple(parts), context, device.usable_bytes())
+            parts.append(Footprint(f"{head.name} (head)", weights, head.cache_bytes(tokens), 0))
+        return MemoryEstimate(tuple(parts), tokens, device.usable_bytes())
 
-    limits = [limit for checkpoint in checkpoints if (limit := checkpoint.context_limit)]
-    context = min([context_tokens, *limits])  # what the model with the shortest context was made for
-    found = at(kv_bits)
+    # What the model with the shortest context was made for.
+    longest = min([limit for checkpoint in checkpoints if (limit := checkpoint.context_limit)], default=LONGEST)
+    models, context = [empty_model(checkpoint, kv_bits) for checkpoint in checkpoints], min(context_tokens, longest)
+    found = at(context, models)
+    steps = range(STEP, longest + 1, STEP)
+    fitting = bisect_left(steps, True, key=lambda tokens: not at(tokens, models).fits)
+    found = replace(found, largest_context=longest if fitting == len(steps) else fitting * STEP)
     if not found.fits and kv_bits is None:
         with suppress(Refused):
-            found = replace(found, fits_with_kv_bits=HINTED_BITS if at(HINTED_BITS).fits else None)
+            quantized = [empty_model(checkpoint, HINTED_BITS) for checkpoint in checkpoints]
+            found = replace(found, fits_with_kv_bits=HINTED_BITS if at(context, quantized).fits else None)
     return found
 
 

@@ -84,7 +84,7 @@ def empty_model(checkpoint: Checkpoint, kv_bits: int | None = None) -> CachedMod
             "mlx-lm's code for it may need a Mac; specdec doctor tells what computes here",
         )
     ):
-        return CachedModel(network, checkpoint.name, checkpoint.context_limit, kv_bits)
+        return CachedModel(network, checkpoint.name, checkpoint.context_limit, kv_bits, recent=checkpoint.recent)
 
 
 def blank_network(checkpoint: Checkpoint) -> nn.Module:
@@ -110,7 +110,12 @@ def load(checkpoint: Checkpoint, kv_bits: int | None = None) -> CachedModel:
     """
     network = load_network(checkpoint)
     return CachedModel(
-        network, checkpoint.name, checkpoint.context_limit, kv_bits, lambda: _lazy_network(checkpoint).parameters()
+        network,
+        checkpoint.name,
+        checkpoint.context_limit,
+        kv_bits,
+        lambda: _lazy_network(checkpoint).parameters(),
+        checkpoint.recent,
     )
 
 

@@ -1,7 +1,10 @@
 """A network in memory, and one conversation's caches over it with the memo of what was read.
 
 Law: the caches hold a prefix of the committed context, and nothing else once a round is committed. In meaning
-`logits` is a pure function of its arguments; the memo only saves work. Quantized caches are quantized from the first
+`logits` is a pure function of its arguments; the memo only saves work. A draft's caches may begin later instead, at
+most twice `recent` tokens before the end: positions are then counted from there, and what lies before is as if it had
+never been (a fresh short context, read anew every `recent` tokens: a rolling window would need positions the draft was
+not trained for). Quantized caches are quantized from the first
 token on, so that logits depend on the tokens alone, never on how they were cut into passes (mlx-lm converts after the
 first chunk of the prompt instead). Letters: K drafted tokens, T tokens fed at once, V vocabulary size, D hidden size.
 """
@@ -26,7 +29,7 @@ from specdec_cli.engine.device import READ_TOKENS, FreedBuffers, clear_cache
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.hidden import HiddenStates
 from specdec_cli.errors import Refused, reason
-from specdec_cli.request import MAX_UNREAD
+from specdec_cli.request import MAX_ROWS, MAX_UNREAD
 
 GROUP_SIZES = (64, 32)
 WITHOUT = "leave --kv-bits out"
@@ -73,12 +76,14 @@ class Network:
         context_limit: int | None = None,
         kv_bits: int | None = None,
         reread: Callable[[], Mapping[str, Any]] | None = None,
+        recent: int | None = None,
     ) -> None:
         """`context_limit` None is unbounded. `reread` gives the parameters again, lazily: then weights can be dropped.
 
-        Raises: Refused if caches cannot be quantized to `kv_bits`.
+        `recent`: of a context at most so many of the last tokens are read at once, and about twice as many held; None:
+        all of it is. Raises: Refused if caches cannot be quantized to `kv_bits`.
         """
-        self.module, self.name, self.context_limit = network, name, context_limit
+        self.module, self.name, self.context_limit, self.recent = network, name, context_limit, recent
         parameters = [value for _, value in tree_flatten(network.parameters())]
         floats = [value.dtype for value in parameters if mx.issubdtype(value.dtype, mx.floating)]
         self.weight_bytes = sum(value.nbytes for value in parameters)
@@ -128,16 +133,20 @@ class CachedModel:
         context_limit: int | None = None,
         kv_bits: int | None = None,
         reread: Callable[[], Mapping[str, Any]] | None = None,
+        recent: int | None = None,
     ) -> None:
         """`network` may be a Network, which is shared, or a module, of which the other arguments make a Network."""
         if not isinstance(network, Network):
-            network = Network(network, name, context_limit, kv_bits, reread)
+            network = Network(network, name, context_limit, kv_bits, reread, recent)
         self.network = network
         self.name, self.context_limit, self.dtype = network.name, network.context_limit, network.dtype
+        self.recent = network.recent
         # A step reads all weights.
         self.weight_bytes = self.step_bytes = network.weight_bytes
         self._caches = Caches(self.network.module, self.network.kv)
         self._read: list[int] = []
+        # The position in the context at which the caches begin.
+        self._origin = 0
         self._marks: tuple[int, ...] = ()
         self._released = False
         # Tokens of a prompt that one pass reads at most, where somebody waits for its end; None: as many as are fast.
@@ -156,8 +165,8 @@ class CachedModel:
     def copy(self, length: int) -> CachedModel:
         """Another conversation that begins with the first `length` tokens read here, or fewer, as of `reuse`."""
         twin = self.fresh()
-        twin._caches = self._caches.copy(min(length, len(self._read)))
-        twin._read = self._read[: twin.length]
+        twin._caches = self._caches.copy(min(max(length - self._origin, 0), len(self._read)))
+        twin._read, twin._origin = self._read[: twin._caches.length], self._origin
         return twin
 
     def stored(self) -> dict[str, Any]:
@@ -165,15 +174,15 @@ class CachedModel:
 
         A pass that could be taken back is not in it: only snapshots and what trimming reaches can be returned to.
         """
-        self.commit(self._read, len(self._read))  # nothing of what is queued
-        return {"read": mx.array(self._read, dtype=mx.int32), **self._caches.stored()}
+        del self._read[self._caches.rollback(len(self._read)) :]  # nothing of what is queued
+        return {"read": mx.array(self._read, dtype=mx.int32), "origin": self._origin, **self._caches.stored()}
 
     def restore(self, values: Mapping[str, Any]) -> None:
         """Hold what was `stored`, of the same network. Raises: Unusable for that of another one, and is empty then."""
         self.forget()
         read = values["read"].tolist()
         self._caches.restore(values, len(read))
-        self._read = read
+        self._read, self._origin = read, values["origin"]
 
     @property
     def places(self) -> tuple[int, tuple[int, ...]]:
@@ -190,8 +199,8 @@ class CachedModel:
 
     @property
     def length(self) -> int:
-        """Positions in the caches, those queued on the device included."""
-        return self._caches.length
+        """The position at which the caches end, what is queued on the device included."""
+        return self._origin + self._caches.length
 
     @property
     def read(self) -> Sequence[int]:
@@ -205,7 +214,34 @@ class CachedModel:
 
     def reach(self, context: Sequence[int]) -> int:
         """Tokens of `context` that need not be read again: what `reuse` would return."""
-        return self._caches.reach(min(common_prefix(self._read, context), len(context) - 1))
+        return self._reuse(context)[1]
+
+    def unread(self, context: Sequence[int]) -> int:
+        """Tokens of `context` that are still to be read before its last row can be scored."""
+        return len(context) - self.reach(context)
+
+    def has_room(self, context: Sequence[int]) -> bool:
+        """Whether `context` can be read on from here; else the caches have to begin nearer to its end."""
+        return self._holds(context, self.length)
+
+    def _holds(self, context: Sequence[int], kept: int) -> bool:
+        recent = self.recent
+        return recent is None or (len(context) - self._origin <= 2 * recent and len(context) - kept <= recent)
+
+    def _reuse(self, context: Sequence[int]) -> tuple[int, int]:
+        """(where the caches should begin for `context`, tokens of it that need not be read again)."""
+        here = context[self._origin :] if self._origin else context
+        kept = self._origin + self._caches.reach(max(min(common_prefix(self._read, here), len(here) - 1), 0))
+        if kept < len(context) and self._holds(context, kept):
+            return self._origin, kept
+        begin = max(len(context) - (self.recent or len(context)), 0)
+        return begin, begin
+
+    def _begin(self, origin: int) -> None:
+        """From now on the caches begin at `origin`."""
+        if origin != self._origin:
+            self.forget()
+            self._origin = origin
 
     @property
     def cache_kinds(self) -> tuple[str, ...]:
@@ -218,6 +254,8 @@ class CachedModel:
     def cache_bytes(self, tokens: int, value_bytes: int) -> int:
         """Bytes of all caches once `tokens` have been read, `value_bytes` a value. Forgets what was read."""
         self._dry_run()
+        if self.recent is not None:
+            tokens = min(tokens, 2 * self.recent + MAX_ROWS)
         found = self._caches.bytes_at(tokens, device.prefill_tokens(), value_bytes)
         self._caches.reset()
         return found
@@ -231,6 +269,7 @@ class CachedModel:
         """Empty the caches."""
         self._read.clear()
         self._caches.reset()
+        self._origin = 0
 
     def release(self) -> None:
         """Give memory back: what was read is forgotten, and weights that can be read again wait for their next use."""
@@ -242,7 +281,9 @@ class CachedModel:
 
     def reuse(self, context: Sequence[int]) -> int:
         """Roll back to the longest prefix of `context` that was read and can be returned to. Returns its length."""
-        self.commit(context, min(common_prefix(self._read, context), len(context) - 1))
+        origin, kept = self._reuse(context)
+        self._begin(origin)
+        self.commit(context, kept)
         return self.length
 
     def prefill(self, context: Sequence[int]) -> Iterator[Output]:
@@ -251,6 +292,8 @@ class CachedModel:
         Closing the iterator between chunks leaves a consistent memo.
         """
         freed = FreedBuffers(READ_TOKENS)
+        if not self.has_room(context):
+            self.reuse(context)
         while self.length < len(context) - 1:
             chunk = context[self.length : self._chunk_end(len(context) - 1)]
             output = self.forward(self.ids(chunk))
@@ -280,7 +323,7 @@ class CachedModel:
         does not grow with the context. The caller commits what became true.
         """
         self.commit(context, min(self.length, len(context) - 1))
-        if len(context) - self.length > MAX_UNREAD:
+        if len(context) - self.length > MAX_UNREAD or not self.has_room(context):
             # A rollback went far back: a pass of its own is a place that later rollbacks can return to.
             deque(self.prefill(context), maxlen=0)
         unread = self.ids(context[self.length :])
@@ -309,6 +352,6 @@ class CachedModel:
         The caches may end up shorter than `length` (it was not all fed, or a cache can only return to an earlier
         point); the next `logits` feeds the gap.
         """
-        length = self._caches.rollback(min(length, self.length))
+        length = self._caches.rollback(max(min(length, self.length) - self._origin, 0))
         del self._read[length:]
-        self._read += context[len(self._read) : length]
+        self._read += context[self._origin + len(self._read) : self._origin + length]

@@ -36,7 +36,8 @@ TIMED_EVERY = 8
 class Pass:
     """One target pass in flight; `packed` is the round's one read-back (`read_back`).
 
-    `drafted_at` is the clock when the draft was done, None where it was not waited for. `reason` is that of K.
+    `read_tokens` of the context were read by the draft before. `drafted_at` is the clock when the draft was done, None
+    where it was not waited for. `reason` is that of K.
     """
 
     draft: Draft
@@ -46,6 +47,7 @@ class Pass:
     reason: str
     logprobs: Logprobs | None = None
     prefill_seconds: float = 0.0
+    read_tokens: int = 0
     drafted_at: float | None = None
 
 
@@ -75,6 +77,7 @@ class Pipeline:
         self._successor: Pass | None = None
         self._prefilled = False
         self._prefill_seconds = 0.0
+        self._read_tokens = 0
         self._hidden: mx.array | None = None
         self._after_plain = True
         self._freed = FreedBuffers(EMITTED_TOKENS)
@@ -99,11 +102,15 @@ class Pipeline:
         if not k or self._pass is not None or self._drafter.ready(self._context) or self._cancelled():
             return
         began, tokens = self._clock(), len(self._context)
+        before: int | None = None
         for read in self._drafter.prefill(self._context):
             if self._cancelled():
                 return
-            if read < tokens - 1:
+            if before is not None:
+                self._read_tokens += read - before
+            if before is not None and read < tokens - 1:
                 yield Reading("draft", read, tokens)
+            before = read
         self._prefill_seconds = 0.0 if self._prefilled else self._clock() - began
         self._prefilled = True
 
@@ -120,8 +127,7 @@ class Pipeline:
         output = self._target.outputs(self._context, draft.tokens)
         drafted_at = self._wait_for(draft)  # before the verdict: where masks are to be computed, it queues the pass
         verdict = self._rule.judge(draft, output.logits, len(self._context))
-        self._pass = self._queue(draft, output, verdict, self._prefill_seconds, drafted_at)
-        self._prefill_seconds = 0.0
+        self._pass = self._queue(draft, output, verdict, drafted_at)
         return True
 
     @property
@@ -163,6 +169,7 @@ class Pipeline:
             verify_seconds=now - since - draft_seconds,
             draft_prefill_seconds=done.prefill_seconds,
             why=done.reason,
+            draft_read_tokens=done.read_tokens,
             logprobs=done.logprobs.read(emitted) if done.logprobs else (),
         )
 
@@ -187,7 +194,7 @@ class Pipeline:
             return None
         kind = len(draft), self._after_full
         self._rounds_of[kind] = self._rounds_of.get(kind, 0) + 1
-        typical = kind in self._draft_shares and not self._after_plain
+        typical = kind in self._draft_shares and not self._after_plain and not self._read_tokens
         if device.queues_ahead() and typical and self._rounds_of[kind] % TIMED_EVERY:
             return None
         device.wait(draft.tokens)
@@ -201,18 +208,18 @@ class Pipeline:
         # After plain rounds a draft first reads what they emitted, and where the device settled since, its first step
         # ran in the time of whoever waited: no measure for others, unless there is none (a race settles every round).
         alone = self._settled == device.times_settled() or kind not in self._draft_shares
-        own = not self._after_plain and alone
+        own = not self._after_plain and not done.read_tokens and alone
         if len(done.draft) and own and now > since:
             self._draft_shares[kind] = (done.drafted_at - since) / (now - since)
         return done.drafted_at - since
 
-    def _queue(
-        self, draft: Draft, output: Output, verdict: Verdict, prefill: float = 0.0, drafted_at: float | None = None
-    ) -> Pass:
+    def _queue(self, draft: Draft, output: Output, verdict: Verdict, drafted_at: float | None = None) -> Pass:
         packed, top = read_back(draft, output.logits, verdict), self._logprobs
         device.queue(packed)
         found = None if top is None else logprobs(output.logits, draft.tokens, verdict, top)
-        return Pass(draft, packed, verdict.next, output.hidden, self._length.reason, found, prefill, drafted_at)
+        reason, spent = self._length.reason, (self._prefill_seconds, self._read_tokens)
+        self._prefill_seconds, self._read_tokens = 0.0, 0
+        return Pass(draft, packed, verdict.next, output.hidden, reason, found, *spent, drafted_at)
 
 
 def read_back(draft: Draft, logits: mx.array, verdict: Verdict) -> mx.array:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from specdec_cli import jsonfile
 from specdec_cli.errors import NotAvailable, Refused
 from specdec_cli.jsonfile import NotJson, kind_of, shown
+from specdec_cli.request import MAX_ROWS
 
 # The format's own limit (safetensors, MAX_HEADER_SIZE).
 MOST_HEADER_BYTES = 100_000_000
@@ -87,12 +88,16 @@ KINDS: dict[str, type] = {"architectures": list, "text_config": dict, **dict.fro
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A folder with a readable configuration and all its weight files; `name` is what the user called it."""
+    """A folder with a readable configuration and all its weight files; `name` is what the user called it.
+
+    `recent`: as a draft it reads at most so many of the last tokens of a context; None: all of it (`as_draft`).
+    """
 
     name: str
     folder: Path
     config: Mapping[str, Any]
     weights: tuple[Path, ...]
+    recent: int | None = None
 
     @property
     def model_type(self) -> str:
@@ -106,9 +111,23 @@ class Checkpoint:
 
     @property
     def context_limit(self) -> int | None:
-        """Tokens the model was made for, None where the configuration does not say."""
+        """Tokens a context may have: those the model was made for, None where the configuration does not say.
+
+        None, too, where only the end of a context is read.
+        """
+        if self.recent is not None:
+            return None
         values = (source.get(key) for source in (self.text_config, self.config) for key in CONTEXT_KEYS)
         return next((value for value in values if type(value) is int and value > 0), None)
+
+    def as_draft(self, recent: int | None) -> Checkpoint:
+        """The same model, which reads at most the last `recent` tokens of a context at once and holds twice as many.
+
+        They are fewer where it was made for less: so many, and a pass more, fit into its own context.
+        """
+        if recent and (limit := self.context_limit):
+            recent = min(recent, (limit - MAX_ROWS) // 2)
+        return replace(self, recent=recent if recent and recent > 0 else None)
 
     @property
     def generation_config(self) -> Mapping[str, Any]:

@@ -119,7 +119,8 @@ class HeadFiles:
     """The tensors of one head: `tensors` by its own names, such as `fc.weight`; `config` is the language model's.
 
     `zero_centred`: the weights of its norms are stored less 1, as in the original repositories. `packing` is how its
-    matrices are packed when they are loaded, None: they stay as they are stored.
+    matrices are packed when they are loaded, None: they stay as they are stored. `recent`: it attends to the last so
+    many positions and holds twice as many; None: to all.
     """
 
     name: str
@@ -129,6 +130,7 @@ class HeadFiles:
     declared_dtype: str | None = None
     packing: Packing | None = None
     family: Family = QWEN
+    recent: int | None = None
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -178,6 +180,8 @@ class HeadFiles:
     def cache_bytes(self, tokens: int) -> int:
         """Bytes of keys and values of so many tokens."""
         kept = sum(stored.shape[0] for name, stored in self.tensors.items() if KEPT.search(f".{name}"))
+        if self.recent is not None:
+            tokens = min(tokens, 2 * self.recent)
         return tokens * kept * (4 if self.declared_dtype == "float32" else 2)
 
 

@@ -32,13 +32,15 @@ class Footprint:
 class MemoryEstimate:
     """Target and draft together at `context_tokens`. Prefills run one after the other, so only the larger one counts.
 
-    `fits_with_kv_bits` is a `--kv-bits` value with which it would fit, where one is known.
+    `fits_with_kv_bits` is a `--kv-bits` value with which it would fit, where one is known; `largest_context` in tokens
+    is what would fit as it is, 0 if not even the weights do.
     """
 
     footprints: tuple[Footprint, ...]
     context_tokens: int
     available_bytes: int
     fits_with_kv_bits: int | None = None
+    largest_context: int = 0
 
     @property
     def prefill_bytes(self) -> int:
@@ -64,7 +66,7 @@ class MemoryEstimate:
         if self.fits_with_kv_bits:
             hint = f"it fits with quantized caches: --kv-bits {self.fits_with_kv_bits}; --force loads it anyway"
         elif context >= 512:
-            hint = f"a smaller context fits: --max-context {context // 256 * 256}; --force loads it anyway"
+            hint = f"a smaller context fits: --max-context {context}; --force loads it anyway"
         elif len(self.footprints) > 1:
             hint = "try without the draft (--drafter none) or a smaller pair (specdec pairs); --force loads it anyway"
         else:
@@ -74,13 +76,6 @@ class MemoryEstimate:
             f"{names} {need_verb} {need:.1f} GB at {self.context_tokens} tokens of context; {have:.1f} GB are usable",
             hint,
         )
-
-    @property
-    def largest_context(self) -> int:
-        """Tokens that would fit if caches grow linearly with the context; 0 if not even the weights fit."""
-        weights = sum(part.weight_bytes for part in self.footprints)
-        per_token = (self.peak_bytes - weights) / self.context_tokens
-        return max(int((self.limit_bytes - weights) / per_token), 0) if per_token else 0
 
 
 def prefill_bytes(

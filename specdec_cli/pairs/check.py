@@ -135,7 +135,7 @@ def locate_pair(pair: Pair, offline: bool) -> list[ModelFiles]:
         draft = locate_model(pair.draft, pair.draft_revision, offline, as_draft=True)
     if draft.head is not None and pair.draft.startswith(HEAD):
         draft = replace(draft, head=draft.head.packed_like(target.checkpoint))
-    return [target, draft]
+    return [target, replace(draft, checkpoint=draft.checkpoint.as_draft(pair.recent))]
 
 
 def check_pair(
@@ -151,7 +151,7 @@ def check_pair(
     from specdec_cli.engine.load import empty_model, require_verifiable
     from specdec_cli.models.tokenizer import Tokenizer
 
-    head, located = head_of(located), [model for model in located if model.head is None]
+    head, located = head_of(located, pair.recent), [model for model in located if model.head is None]
     checkpoints, weights = [m.checkpoint for m in located], [m.weight_bytes for m in located]
     tokenizers = [Tokenizer.of(checkpoints[0])]
     tokenizers += [tokenizers[0].or_of(checkpoints[0], draft) for draft in checkpoints[1:]]
@@ -186,11 +186,16 @@ def check_pair(
     )
 
 
-def head_of(located: Sequence[ModelFiles]) -> HeadFiles | None:
+def head_of(located: Sequence[ModelFiles], recent: int | None = None) -> HeadFiles | None:
     """The head that drafts: the pair's draft, else one among the files of a target without a draft.
 
-    Of files for a head alone that are not here yet, the headers are read.
+    Of files for a head alone that are not here yet, the headers are read. It reads the last `recent` tokens.
     """
+    found = _head_of(located)
+    return found and replace(found, recent=recent)
+
+
+def _head_of(located: Sequence[ModelFiles]) -> HeadFiles | None:
     if len(located) > 1:
         return located[1].head
     target, snapshot = located[0].checkpoint, located[0].snapshot

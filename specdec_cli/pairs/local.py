@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from specdec_cli import hub
@@ -77,6 +77,11 @@ class Draft:
     head: HeadFiles | None = None
     asked: bool = True
 
+    def reading(self, recent: int | None) -> Draft:
+        """The same, which reads the last `recent` tokens of a context at most; None: all of it."""
+        model, head = self.model and self.model.as_draft(recent), self.head and replace(self.head, recent=recent)
+        return replace(self, model=model, head=head)
+
 
 def find_draft(pair: Pair, target: Checkpoint, kind: DrafterKind, tell: Tell = lambda sentence: None) -> Draft:
     """What drafts for `target` when `kind` does: the pair's draft, else a head among the target's own files.
@@ -86,15 +91,15 @@ def find_draft(pair: Pair, target: Checkpoint, kind: DrafterKind, tell: Tell = l
     if pair.draft and (kind.uses_draft or kind.reads_hidden):
         found = read_draft(model_folder(pair, pair.draft, pair.draft_revision), pair.draft, target)
         if found.head or kind.uses_draft:
-            return found
+            return found.reading(pair.recent)
     if kind.reads_hidden:
         if head := find_head(target):
-            return Draft(head=head)
+            return Draft(head=head).reading(pair.recent)
         raise NotAvailable(
             f"--drafter {kind.name}: {target.name} ({target.model_type}) has no MTP head among its files",
             "give one: --draft FOLDER with a head, or let the text itself draft: --drafter ngram",
         )
-    return Draft(head=own_head(target, tell) if kind.mixed else None, asked=False)
+    return Draft(head=own_head(target, tell) if kind.mixed else None, asked=False).reading(pair.recent)
 
 
 def read_draft(folder: Path, name: str, target: Checkpoint) -> Draft:

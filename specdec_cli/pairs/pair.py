@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from specdec_cli.errors import NotAvailable
 from specdec_cli.kinds import DRAFTERS, HEAD
-from specdec_cli.request import DEFAULT_K
+from specdec_cli.request import DEFAULT_K, DRAFT_CONTEXT, DraftContext
 
 DEMO = "demo"
 
@@ -35,6 +35,7 @@ class Pair:
     verified: bool = False
     drafter: str | None = None
     stop_repetition: int = 0
+    draft_context: DraftContext = DRAFT_CONTEXT
     source: str = "command line"
     evidence: str = ""
 
@@ -42,6 +43,11 @@ class Pair:
     def expected_k(self) -> int:
         """K for predictions and comparisons that need one number."""
         return DEFAULT_K if self.k == "auto" else self.k
+
+    @property
+    def recent(self) -> int | None:
+        """Tokens of a context that the draft reads at once, its last ones; None: all of them."""
+        return None if self.draft_context == "full" else self.draft_context
 
     @property
     def run_command(self) -> str:

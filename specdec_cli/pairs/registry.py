@@ -23,7 +23,7 @@ from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.jsonfile import locked, replace_text
 from specdec_cli.kinds import DRAFTERS, HEAD
 from specdec_cli.pairs.pair import Pair, Registry, nearest
-from specdec_cli.request import MAX_K
+from specdec_cli.request import DRAFT_CONTEXT, LEAST_DRAFT_CONTEXT, MAX_K
 
 EXAMPLES = {
     "target": 'such as: target = "mlx-community/Qwen3-8B-4bit"',
@@ -70,6 +70,7 @@ class _Entry(BaseModel):
     note: str = ""
     min_memory_gb: float | None = Field(None, gt=0)
     stop_repetition: int = Field(0, ge=0)
+    draft_context: Annotated[int, Field(ge=LEAST_DRAFT_CONTEXT, strict=True)] | Literal["full"] = DRAFT_CONTEXT
     verified: bool = False
     measured: list[dict[str, Any]] = []
 

@@ -43,7 +43,7 @@ class Verdict:
         pair, vocab, memory, head = self.pair, self.vocab, self.memory, self.head
         sizes = ("name", "weight_bytes", "cache_bytes")
         models = [{name: getattr(part, name) for name in sizes} for part in memory.footprints]
-        names = ("context_tokens", "peak_bytes", "limit_bytes", "fits")
+        names = ("context_tokens", "peak_bytes", "limit_bytes", "fits", "largest_context")
         return {
             "pair": pair.name,
             "target": pair.target,

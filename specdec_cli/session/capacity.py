@@ -95,14 +95,18 @@ def capacity_of(pair: LoadedPair, usable_bytes: int | None = None) -> Capacity:
     lengths = [SHORTEST]
     while lengths[-1] < limit:
         lengths.append(min(2 * lengths[-1], limit))
-    # A head's cache is of one layer, like one of the target's.
-    beside = (target.layers + 1) / target.layers if pair.first.head else 1
+    head = pair.first.head
+
+    def held_by_head(tokens: int) -> int:
+        """Its cache is of one layer, like one of the target's."""
+        return held(min(tokens, 2 * head.recent if head.recent else tokens)) // target.layers if head else 0
+
     relief = [] if target.network.kv else ["--kv-bits 8 shrinks the caches"]
     relief += [f"--drafter none frees {size(draft.weight_bytes)} and the draft's caches"] if draft else []
     return Capacity(
         weight_bytes=weight_bytes,
         limit_bytes=limit_bytes,
-        caches=tuple((length, int(held(length) * beside)) for length in lengths),
+        caches=tuple((length, held(length) + held_by_head(length)) for length in lengths),
         snapshots=snapshots,
         target_limit=target.context_limit,
         draft_limit=draft.context_limit if draft else None,

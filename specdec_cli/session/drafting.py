@@ -10,11 +10,13 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from specdec_cli.engine import device
 from specdec_cli.engine.draft_length import chips
 from specdec_cli.engine.draft_length.acceptance import LookupAcceptance
 from specdec_cli.engine.draft_length.adaptive import Adaptive, DraftLength, Fixed
+from specdec_cli.engine.draft_length.constants import PREFILL_TOKENS
 from specdec_cli.engine.draft_length.costs import Costs
 from specdec_cli.engine.drafters.auto import ConstrainedDrafter
 from specdec_cli.engine.drafters.base import Drafter, Parts
@@ -79,10 +81,11 @@ class DraftController:
             length = drafter.length(length)
         return drafter, length
 
-    def prompt_was_read(self, seconds: float) -> None:
-        """The target took `seconds` for the prompt: an estimate of the draft's reading, until that is measured."""
+    def prompt_was_read(self, tokens: int, seconds: float) -> None:
+        """The target took `seconds` for `tokens` of the prompt: an estimate for the draft, until that is measured."""
+        token_seconds = seconds / tokens if tokens >= PREFILL_TOKENS else 0.0
         for adaptive in self._adaptive.values():
-            adaptive.expect_reading(seconds * self._ratio(self.draft) if self.draft else None)
+            adaptive.expect_reading(token_seconds * self._ratio(self.draft) or None)
 
     def known_costs(self) -> CostMemo:
         """Costs of rounds in plain steps at this length of context, as earlier replies and runs found them."""
@@ -134,8 +137,10 @@ class DraftController:
         adaptive = self._adaptive[situation]
         if isinstance(draft, CachedHead):  # it reads the prompt with the target, and keeps up with plain rounds
             adaptive.begin(max_tokens, most_unread=MOST_WAITING)
+        elif draft:
+            adaptive.begin(max_tokens, draft.unread(prompt), draft.recent or inf, len(prompt))
         else:
-            adaptive.begin(max_tokens, len(prompt))
+            adaptive.begin(max_tokens)
         return adaptive
 
     def _remembered(self, situation: str, max_k: int) -> Adaptive | None:

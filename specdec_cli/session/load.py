@@ -32,6 +32,7 @@ from specdec_cli.models.vocab import compare
 from specdec_cli.pairs.local import Draft, Tell, find_draft, model_folder, read_draft
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.resolve import resolve_pair
+from specdec_cli.request import DraftContext
 from specdec_cli.session.cost_file import CostsAtPower, CostStore, power_state
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
@@ -53,7 +54,7 @@ def pair_facts(pair: Pair, kind: DrafterKind) -> PairFacts:
     limits, draft = [target.context_limit], None
     if pair.draft and kind.uses_draft:
         folder, draft = model_folder(pair, pair.draft, pair.draft_revision), pair.draft
-        if model := read_draft(folder, draft, target).model:
+        if model := read_draft(folder, draft, target).reading(pair.recent).model:
             limits.append(model.context_limit)
     tokenizer = Tokenizer.of(target)
     vocab_size = target.whole("vocab_size", max(tokenizer.table().tokens) + 1)
@@ -132,7 +133,7 @@ def load_agreeing_head(
     module, found = load_agreeing(files, target, _keep(own_texts(target, prompts, stops), texts))
     files.require_outputs(output_head.vocab_size)
     found.require(files.name, target.name)
-    head = Head(module, target.network, files.name, found)
+    head = Head(module, target.network, files.name, found, recent=files.recent)
     head.shortlist = shortlist_for(head.output_head, texts, stops)
     return CachedHead(head)
 
@@ -152,6 +153,7 @@ def load(
     drafter: str | None = None,
     reserve_tokens: int | None = None,
     kv_bits: int | None = None,
+    draft_context: DraftContext | None = None,
     costs: CostStore | None = None,
     tell: Tell = lambda sentence: None,
     clock: Clock = time.perf_counter,
@@ -159,8 +161,9 @@ def load(
     """Load a pair: by name, as a Pair, or `target` and `draft` by Hub id or folder; without any, the default pair.
 
     Nothing is downloaded. The draft is loaded only where `drafter` uses one. `kv_bits` quantizes the KV caches of
-    both. `costs` remembers costs from run to run. `tell` hears of a head that does not draft, or is read unlike its
-    family. With `reserve_tokens` the pair is refused if it does not fit with caches that long.
+    both. Of a context the draft reads the last `draft_context` tokens, or `full`; None: as the pair says. `costs`
+    remembers costs from run to run. `tell` hears of a head that does not draft, or is read unlike its family. With
+    `reserve_tokens` the pair is refused if it does not fit with caches that long.
     Raises: NotAvailable, Refused, DoesNotFit; UsageError for an unknown drafter.
     """
     if drafter is not None and drafter not in DRAFTERS:
@@ -168,6 +171,8 @@ def load(
     if not isinstance(pair, Pair):
         resolved = resolve_pair(pair, target, draft, here=drafter != NONE.name)
         pair, drafter = resolved.pair, drafter or resolved.drafter
+    if draft_context is not None:
+        pair = replace(pair, draft_context=draft_context)
     parts = pair_files(pair, DRAFTERS[drafter or DEFAULT_DRAFTER], kv_bits, tell)
     if reserve_tokens is not None:
         parts = fitting(parts, reserve_tokens, kv_bits, tell)
@@ -185,7 +190,7 @@ def load(
 def beside(loaded: LoadedPair, draft: str, revision: str | None = None) -> LoadedPair:
     """The target of `loaded` with another draft, whose weights are read from `draft`. Raises: NotAvailable, Refused."""
     target = read_checkpoint(locate(loaded.pair.target, loaded.pair.target_revision), loaded.pair.target)
-    found = read_draft(locate(draft, revision), draft, target)
+    found = read_draft(locate(draft, revision), draft, target).reading(loaded.pair.recent)
     if found.head:
         return with_head(loaded, found.head, lambda sentence: None)
     assert found.model is not None
@@ -226,7 +231,7 @@ def _load(
         first=slot,
         generation_config=target.generation_config,
         costs={} if costs is None or device.is_virtual() else CostsAtPower(costs, power_state()),
-        identity=f"{models} · kv {kv_bits or 'full'} · {where}",
+        identity=f"{models} · kv {kv_bits or 'full'} · draft context {pair.draft_context} · {where}",
         # A head is never released, so nothing reads it again.
         reload_seconds=clock() - began if draft else 0.0,
         residency=residency,
@@ -234,7 +239,7 @@ def _load(
 
 
 # Of how caches are kept in files, and of what specdec's own caches mean: another number is another fingerprint.
-SCHEMA = 2
+SCHEMA = 3
 
 
 def fingerprint_of(slot: Slot, target: Checkpoint, draft: Draft) -> str:
@@ -247,7 +252,8 @@ def fingerprint_of(slot: Slot, target: Checkpoint, draft: Draft) -> str:
     files = [path for model in models for path in (model.folder / "config.json", *model.weights)]
     files += draft.head.files if slot.head and draft.head else ()
     parts = [_identity_of(path) for path in files]
-    parts += [f"{model.dtype} {model.network.kv} {model.cache_kinds}" for model in (slot.target, slot.draft) if model]
+    held = [model for model in (slot.target, slot.draft) if model]
+    parts += [f"{model.dtype} {model.network.kv} {model.recent} {model.cache_kinds}" for model in held]
     head, versions = slot.head.head if slot.head else None, device.versions()
     parts.append(
         f"{head.kind} {head.agreement and head.agreement.zero_centred}" if head else f"{slot.draft is not None}"

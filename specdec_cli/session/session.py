@@ -45,8 +45,11 @@ Cancelled = Callable[[], bool]
 
 def read_prompt(
     target: CachedModel, drafter: Drafter, context: Sequence[int], clock: Clock, cancelled: Cancelled
-) -> Generator[Reading | Prefill, None, tuple[bool, float]]:
-    """`target` reads all but the last token of `context`, a chunk a step; returns (whether cancelled, seconds)."""
+) -> Generator[Reading | Prefill, None, tuple[bool, int, float]]:
+    """`target` reads all but the last token of `context`, a chunk a step.
+
+    Returns (whether cancelled, tokens read, their seconds).
+    """
     began = clock()
     target.reuse(context)
     # A head that lacks states which the target would not compute again lets it read more.
@@ -59,7 +62,7 @@ def read_prompt(
             break
     seconds = clock() - began
     yield Prefill(prompt_tokens=len(context), cached_tokens=cached, seconds=seconds)
-    return halted, seconds
+    return halted, target.length - cached, seconds
 
 
 # Logits are float32: a bias below this is minus infinity.
@@ -246,8 +249,8 @@ class Session:
         began = clock()
         meant, predicted = self.drafting(request), self.predicted(request)
         drafter, length = self._controller.begin(meant.kind, meant.k, rule, context, max_tokens, predicted, matcher)
-        halted, seconds = yield from read_prompt(self.slot.target, drafter, context, clock, cancelled)
-        self._controller.prompt_was_read(seconds)
+        halted, read, seconds = yield from read_prompt(self.slot.target, drafter, context, clock, cancelled)
+        self._controller.prompt_was_read(read, seconds)
         tokenizer, stop_strings = self.pair.tokenizer, StopStrings(request.stop)
         stream, ends = tokenizer.stream(prompt if raw else ()), self.stop_tokens(request)
         writer = Writer(stream, stop_strings, tokenizer, request.stop_repetition, ends)
@@ -300,6 +303,7 @@ class Session:
             sampling=values | {"logit_bias": request.logit_bias},
             constraint=request.constraint.kind if request.constraint else None,
             unenforced=unenforced(request.constraint),
+            draft_context=draft.recent if draft else None,
         )
 
     def _finish(

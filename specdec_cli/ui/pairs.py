@@ -165,6 +165,7 @@ def _memory_table(found: Verdict) -> Table:
     table.add_row("reading the prompt", "", "", size(estimate.prefill_bytes))
     peak = f"{size(estimate.peak_bytes)} of {size(estimate.limit_bytes)}"
     table.add_row(Text("peak, of what is usable", "bold"), "", "", Text(peak, "bold"))
+    table.add_row("longest context that fits", "", "", f"{estimate.largest_context} tokens")
     return table
 
 

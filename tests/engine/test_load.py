@@ -67,7 +67,7 @@ def test_an_unknown_type_and_a_config_that_lacks_something_are_not_available(fol
 
 
 def test_code_that_does_not_run_on_this_device_is_not_available(folder, monkeypatch):
-    def metal_only(*arguments):
+    def metal_only(*arguments, **options):
         raise RuntimeError("no Metal back-end")
 
     monkeypatch.setattr(load_module, "CachedModel", metal_only)

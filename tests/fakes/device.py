@@ -194,6 +194,9 @@ class TextModel:
     def reuse(self, context) -> int:
         return self.length
 
+    def has_room(self, context) -> bool:
+        return True
+
     def prefill(self, context):
         output = self.forward(mx.zeros(max(len(context) - 1, 1)))
         self.device.wait(output.logits)

@@ -78,6 +78,9 @@ class Table:
     def reuse(self, context):
         return 0
 
+    def has_room(self, context):
+        return True
+
     def prefill(self, context):
         self.length = len(context) - 1
         return iter(())

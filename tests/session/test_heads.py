@@ -64,7 +64,7 @@ def test_a_folder_that_holds_a_head_is_a_draft(folders):
     plain, _, _ = said(found.session(), k=0)
     drafted, rounds, start = said(found.session(), k=3, drafter="model")
     assert drafted == plain
-    assert (start.drafter, start.draft, start.caches["draft"]) == ("mtp", str(head), ("KVCache",))
+    assert (start.drafter, start.draft, start.caches["draft"]) == ("mtp", str(head), ("WindowKVCache",))
     assert sum(round.accepted for round in rounds) > 15
 
 

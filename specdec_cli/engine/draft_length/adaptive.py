@@ -102,7 +102,7 @@ class Adaptive:
         self.costs, self.acceptance = RoundCosts(assumed or Costs()), Acceptance()
         self._max_k, self._reload_seconds = max_k, reload_seconds
         self._left, self._emitted, self._after_plain, self._coming = inf, 0, False, 0
-        # Context that the draft has not read; the most that it ever reads at once, and an estimate for all of it.
+        # Context that the draft has not read; the most that it ever reads at once, and an estimate for a token of it.
         self._unread, self._context, self._most_unread = 0, 0, inf
         self._read_token_seconds: float | None = None
         self.released = False
@@ -119,22 +119,22 @@ class Adaptive:
         self,
         left_tokens: int,
         unread_tokens: int = 0,
-        unread_seconds: float | None = None,
         most_unread: float = inf,
+        context_tokens: int | None = None,
     ) -> None:
-        """Start a reply: tokens it may have, context the draft has not read, and an estimate of reading it.
+        """Start a reply: tokens it may have, context the draft has not read, of all that there is.
 
-        `most_unread`: what a draft that keeps up with plain rounds ever has to read at once.
+        `most_unread`: what a draft ever has to read at once, if it keeps up with plain rounds or reads the end alone.
         """
         self._left, self._emitted, self._after_plain = left_tokens, 0, False
-        self._unread = self._context = unread_tokens
+        self._unread, self._context = unread_tokens, unread_tokens if context_tokens is None else context_tokens
         self._most_unread = most_unread
-        self.expect_reading(unread_seconds)
+        self.expect_reading(None)
         self._wait = min(self._wait, FIRST_WAIT) if self.parked else 0
 
     def expect_reading(self, seconds: float | None) -> None:
-        """`seconds` is the estimated cost of reading all unread context; None: as measured or assumed."""
-        self._read_token_seconds = seconds / self._unread if seconds and self._unread else None
+        """`seconds` is the estimated cost of reading a token of context; None: as measured or assumed."""
+        self._read_token_seconds = seconds
 
     def next(self) -> int:
         """K of the next round. Asked once a round, before a plain round in flight is observed."""
@@ -238,7 +238,8 @@ class Adaptive:
         reading = self._reading()
         if reading > 1 and (1 - best.price) * coming_tokens(self._left, self._emitted) < 2 * reading:
             self._wait = FIRST_WAIT
-            self.reason = f"short answer: reading {self._unread} tokens would cost the draft {reading:.0f} plain steps"
+            unread = min(self._unread, self._most_unread)
+            self.reason = f"short answer: reading {unread} tokens would cost the draft {reading:.0f} plain steps"
             return 0
         self.reason = best.summary
         return best.k
@@ -292,7 +293,8 @@ class Adaptive:
         self._after_plain = not k
 
     def _observe_drafted(self, round: Round) -> None:
-        k, unread, read_seconds = len(round.draft), self._unread, round.draft_prefill_seconds
+        k, read_seconds = len(round.draft), round.draft_prefill_seconds
+        unread = max(int(min(self._unread, self._most_unread)), round.draft_read_tokens)
         caught_up = unread > 0 and not read_seconds
         if caught_up and self.costs.ready:
             read_seconds = round.draft_seconds - self.costs.draft_seconds(k)

@@ -65,7 +65,7 @@ class Drafter:
         return True
 
     def prefill(self, context: Sequence[int]) -> Iterator[int]:
-        """Read `context` ahead of a proposal, a chunk a step; yields how many of its tokens were read so far."""
+        """Read `context` ahead of a proposal, a chunk a step; yields the position reached, the first one as well."""
         yield from ()
 
     def start(self, context: Sequence[int]) -> None:

@@ -83,12 +83,14 @@ class ModelDrafter(StepwiseDrafter):
 
     def ready(self, context: Sequence[int]) -> bool:
         # Never before the first `prefill`: it finds what an earlier reply left of use, and marks where the prompt ends.
-        return self._began and len(context) - 1 - self._draft.length < MAX_UNREAD
+        unread = len(context) - 1 - self._draft.length
+        return self._began and unread < MAX_UNREAD and self._draft.has_room(context)
 
     def prefill(self, context: Sequence[int]) -> Iterator[int]:
         self._started = None
-        if not self._began:
+        if not (self._began and self._draft.has_room(context)):
             self._draft.reuse(context)
+        yield self._draft.length
         for _ in self._draft.prefill(context):
             yield self._draft.length
         self._began = True
@@ -142,6 +144,7 @@ class MtpDrafter(StepwiseDrafter):
         self._started = None
         kept = self._head.reuse(context)
         self._target.commit(context, max(min(kept, len(context) - 2), 0))
+        yield self._target.length
         for _ in read_together(self._target, self, context):
             yield self._target.length
 

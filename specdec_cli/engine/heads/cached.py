@@ -2,7 +2,8 @@
 
 Entry p of its cache comes from the state that the target had at position p and from the token after it. So after n
 tokens of context it may hold n - 1 entries, as many as the target's caches. Entries of drafted tokens come from the
-head's own states and are taken back before anything else is read.
+head's own states and are taken back before anything else is read. A bounded head attends to the last `recent` entries
+and holds twice as many; it may begin within the context, and counts positions from there.
 Letters: T tokens, D hidden size, V the target's vocabulary size.
 """
 
@@ -17,6 +18,7 @@ from mlx_lm.models.cache import KVCache
 
 from specdec_cli.engine.cache.kinds import detached, without_room
 from specdec_cli.engine.cache.rollback import common_prefix
+from specdec_cli.engine.cache.window import WindowKVCache
 from specdec_cli.engine.heads.load import Agreement
 from specdec_cli.engine.heads.mtp import MtpHead, Step
 from specdec_cli.engine.heads.shortlist import Shortlist
@@ -24,6 +26,7 @@ from specdec_cli.engine.hidden import OutputHead
 from specdec_cli.engine.model import Network
 from specdec_cli.errors import Refused, SpecdecError
 from specdec_cli.kinds import MTP
+from specdec_cli.request import MAX_ROWS
 
 # States that wait to be read, at most: those of plain rounds are read together, so that a head that drafts nothing
 # costs next to nothing.
@@ -42,16 +45,19 @@ class Head:
         name: str,
         agreement: Agreement | None = None,
         shortlist: Shortlist | None = None,
+        recent: int | None = None,
     ) -> None:
         """`name` is for messages; `agreement` is how well it guesses, where that was measured; `shortlist` cuts drafts.
 
+        `recent`: it reads the last so many tokens of a context; None: all of it.
         Raises: Refused where the target has no such state, or no embedding was found.
         """
         self.module, self.name, self.agreement, self.shortlist = module, name, agreement, shortlist
+        self.recent = recent
         self.output_head = output_head_for(target, name).scored_by(module.output)
         target.hidden.expose()
 
-    def read(self, tokens: mx.array, hidden: mx.array, cache: KVCache) -> Step:
+    def read(self, tokens: mx.array, hidden: mx.array, cache: KVCache | WindowKVCache) -> Step:
         """Pairs of tokens [T] and states [T, D], after those in `cache`."""
         step: Step = self.module(self.output_head.embed(tokens), hidden, cache)
         return step
@@ -79,7 +85,7 @@ class CachedHead:
     layers = 1
 
     def __init__(self, head: Head) -> None:
-        self.head = head
+        self.head, self.recent = head, head.recent
         self._shortlist = head.shortlist.fresh() if head.shortlist else None
         self.forget()
 
@@ -91,7 +97,7 @@ class CachedHead:
         """Another conversation that begins as this one did."""
         twin = self.fresh()
         twin._cache = detached(self._cache)
-        twin._context, twin._waiting = list(self._context), list(self._waiting)
+        twin._context, twin._waiting, twin._origin = list(self._context), list(self._waiting), self._origin
         twin._last, twin._drafted = self._last, self._drafted
         return twin
 
@@ -102,7 +108,10 @@ class CachedHead:
 
     def forget(self) -> None:
         """Empty the cache."""
-        self._cache = KVCache()
+        recent = self.recent
+        self._cache = KVCache() if recent is None else WindowKVCache(recent, max(recent, MAX_ROWS))
+        # The position at which the cache begins, and the first one whose state is wanted.
+        self._origin = self._wanted = 0
         self._context: list[int] = []
         self._waiting: list[mx.array] = []
         self._last: Step | None = None
@@ -114,6 +123,7 @@ class CachedHead:
         last = None if self._waiting or self._last is None else (self._last.scored, self._last.carried)
         return {
             "context": mx.array(self._context, dtype=mx.int32),
+            "origin": self._origin,
             "cache": without_room(self._cache),
             "waiting": mx.concatenate(self._waiting) if self._waiting else None,
             "last": last,
@@ -123,7 +133,7 @@ class CachedHead:
         """From now on hold what was `stored` and nothing else."""
         self.forget()
         vars(self._cache).update(values["cache"])
-        self._context = values["context"].tolist()
+        self._context, self._origin = values["context"].tolist(), values["origin"]
         self._last = Step(*values["last"]) if values["last"] else None
         self._waiting = [] if values["waiting"] is None else [values["waiting"]]
         if self._shortlist:
@@ -136,8 +146,8 @@ class CachedHead:
 
     @property
     def cached(self) -> int:
-        """Entries in the cache, those of drafted tokens included."""
-        return int(self._cache.offset)
+        """The position at which the cache ends, entries of drafted tokens included."""
+        return self._origin + int(self._cache.offset)
 
     @property
     def cache_kinds(self) -> tuple[str, ...]:
@@ -157,19 +167,28 @@ class CachedHead:
     def reuse(self, context: Sequence[int]) -> int:
         """Take back what does not belong to `context`. Returns the positions whose states are not needed again.
 
-        One less than the tokens in common: the state before the first other token must be read with that token.
+        One less than the tokens in common: the state before the first other token must be read with that token. A
+        bounded head wants the states of the last positions alone.
         """
         self._cut(max(min(common_prefix(self._context, context), len(context)) - 1, 0))
-        return self.length
+        self._wanted = 0 if self.recent is None else max(len(context) - self.recent, 0)
+        return max(self.length, self._wanted)
 
     def hand_over(self, context: Sequence[int], hidden: mx.array) -> None:
         """States [T, D] of the positions before the last T tokens of `context`, which begins as it did before.
 
-        Those of positions already held take their place. They are not kept if some before them were never handed over.
+        Those of positions already held take their place. If some before them were never handed over, they are not kept,
+        or a bounded head begins with them.
         """
         start = len(context) - 1 - hidden.shape[0]
-        if start > self.length:
+        if (start > self.length and self.recent is None) or len(context) <= self._wanted:
             return
+        if start > self.length:
+            wanted = self._wanted
+            self.forget()
+            self._context, self._origin, self._wanted = list(context[: start + 1]), start, wanted
+            if self._shortlist:
+                self._shortlist.see(self._context)
         self._cut(start)
         new = context[len(self._context) :]
         self._context += new
@@ -226,6 +245,7 @@ class CachedHead:
     def _trim(self, entries: int) -> None:
         if entries and self._cache.trim(entries) != entries:
             self.forget()
-            raise SpecdecError(
-                f"the cache of {self.head.name} did not take back {entries} entries", "please report this"
-            )
+            if self.recent is None:
+                raise SpecdecError(
+                    f"the cache of {self.head.name} did not take back {entries} entries", "please report this"
+                )
