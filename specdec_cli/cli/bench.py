@@ -13,7 +13,7 @@ import typer
 from specdec_cli.cli.bench_options import CONTENDERS, BenchOptions, ContenderOptions, parse_lengths, parse_seconds
 from specdec_cli.cli.command import grouped
 from specdec_cli.cli.export import require_writable, write_export
-from specdec_cli.cli.load import forbid_network, loading, resolve_named
+from specdec_cli.cli.load import forbid_network, loading, read_by_draft, resolve_named
 from specdec_cli.cli.options import PairOptions, ShapeOptions
 from specdec_cli.errors import UsageError
 from specdec_cli.kinds import DRAFTERS, LOOKUP, MODEL, MTP
@@ -85,6 +85,7 @@ def _request(models: ContenderOptions, options: BenchOptions, shape: Constraint 
     names = PairOptions(models.target, first, models.target_revision, models.draft_revision)
     found = resolve_named(models.pair, names, here=any(DRAFTERS[name].needs_draft for name in drafters))
     pair = replace(found.pair, draft=drafts[0], draft_revision=models.draft_revision) if drafts else found.pair
+    pair = read_by_draft(pair, models)
     named = found.pair.source != "command line" and not drafts
     if shape and options.fixed_length:
         raise UsageError(f"--fixed-length beside {shape.flag}, which ends its answers itself", "leave out one of them")

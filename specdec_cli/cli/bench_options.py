@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from specdec_cli.cli.options import (
+    DraftContext,
     DraftRevision,
     Force,
     HeadFrom,
@@ -49,6 +50,7 @@ class ContenderOptions:
     offline: Offline = False
     force: Force = False
     head_from: HeadFrom = None
+    draft_context: DraftContext = None
 
     @property
     def drafts(self) -> tuple[str, ...]:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Self
 from specdec_cli.cli.options import AnswerOptions, ModelOptions, PairOptions, SamplingOptions, ShapeOptions
 from specdec_cli.errors import UsageError
 from specdec_cli.kinds import HEAD, NONE, K, drafter_at
-from specdec_cli.pairs.pair import DEMO
+from specdec_cli.pairs.pair import DEMO, Pair
 from specdec_cli.request import Request, parse_draft_context, parse_k
 
 if TYPE_CHECKING:
+    from specdec_cli.cli.bench_options import ContenderOptions
     from specdec_cli.pairs.resolve import Resolved
     from specdec_cli.session.session import Session
 
@@ -82,10 +83,13 @@ def resolve(models: ModelOptions, ks: Sequence[K] = ()) -> Resolved:
     forbid_network(models.offline)
     drafter = drafter_at(models.drafter, ks)
     found = resolve_named(models.pair, models, here=drafter != NONE.name)
-    pair, draft_context = found.pair, parse_draft_context(models.draft_context)
-    if draft_context is not None:
-        pair = replace(pair, draft_context=draft_context)
-    return replace(found, pair=pair, drafter=drafter or found.drafter)
+    return replace(found, pair=read_by_draft(found.pair, models), drafter=drafter or found.drafter)
+
+
+def read_by_draft(pair: Pair, models: ModelOptions | ContenderOptions) -> Pair:
+    """The pair, of whose contexts the draft reads what `--draft-context` says. Raises: UsageError."""
+    asked = parse_draft_context(models.draft_context)
+    return pair if asked is None else replace(pair, draft_context=asked)
 
 
 def forbid_network(offline: bool) -> None:
@@ -133,7 +137,7 @@ def load_session(
         from specdec_cli.session.load import load
 
         return load(
-            found.pair,
+            read_by_draft(found.pair, models),
             drafter=found.drafter,
             reserve_tokens=None if models.force else reserve_tokens,
             kv_bits=models.kv_bits,

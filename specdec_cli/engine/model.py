@@ -146,7 +146,7 @@ class CachedModel:
         self._caches = Caches(self.network.module, self.network.kv)
         self._read: list[int] = []
         # The position in the context at which the caches begin.
-        self._origin = 0
+        self.origin = 0
         self._marks: tuple[int, ...] = ()
         self._released = False
         # Tokens of a prompt that one pass reads at most, where somebody waits for its end; None: as many as are fast.
@@ -165,8 +165,8 @@ class CachedModel:
     def copy(self, length: int) -> CachedModel:
         """Another conversation that begins with the first `length` tokens read here, or fewer, as of `reuse`."""
         twin = self.fresh()
-        twin._caches = self._caches.copy(min(max(length - self._origin, 0), len(self._read)))
-        twin._read, twin._origin = self._read[: twin._caches.length], self._origin
+        twin._caches = self._caches.copy(min(max(length - self.origin, 0), len(self._read)))
+        twin._read, twin.origin = self._read[: twin._caches.length], self.origin
         return twin
 
     def stored(self) -> dict[str, Any]:
@@ -175,14 +175,14 @@ class CachedModel:
         A pass that could be taken back is not in it: only snapshots and what trimming reaches can be returned to.
         """
         del self._read[self._caches.rollback(len(self._read)) :]  # nothing of what is queued
-        return {"read": mx.array(self._read, dtype=mx.int32), "origin": self._origin, **self._caches.stored()}
+        return {"read": mx.array(self._read, dtype=mx.int32), "origin": self.origin, **self._caches.stored()}
 
     def restore(self, values: Mapping[str, Any]) -> None:
         """Hold what was `stored`, of the same network. Raises: Unusable for that of another one, and is empty then."""
         self.forget()
         read = values["read"].tolist()
         self._caches.restore(values, len(read))
-        self._read, self._origin = read, values["origin"]
+        self._read, self.origin = read, values["origin"]
 
     @property
     def places(self) -> tuple[int, tuple[int, ...]]:
@@ -200,7 +200,7 @@ class CachedModel:
     @property
     def length(self) -> int:
         """The position at which the caches end, what is queued on the device included."""
-        return self._origin + self._caches.length
+        return self.origin + self._caches.length
 
     @property
     def read(self) -> Sequence[int]:
@@ -226,22 +226,22 @@ class CachedModel:
 
     def _holds(self, context: Sequence[int], kept: int) -> bool:
         recent = self.recent
-        return recent is None or (len(context) - self._origin <= 2 * recent and len(context) - kept <= recent)
+        return recent is None or (len(context) - self.origin <= 2 * recent and len(context) - kept <= recent)
 
     def _reuse(self, context: Sequence[int]) -> tuple[int, int]:
         """(where the caches should begin for `context`, tokens of it that need not be read again)."""
-        here = context[self._origin :] if self._origin else context
-        kept = self._origin + self._caches.reach(max(min(common_prefix(self._read, here), len(here) - 1), 0))
+        here = context[self.origin :] if self.origin else context
+        kept = self.origin + self._caches.reach(max(min(common_prefix(self._read, here), len(here) - 1), 0))
         if kept < len(context) and self._holds(context, kept):
-            return self._origin, kept
+            return self.origin, kept
         begin = max(len(context) - (self.recent or len(context)), 0)
         return begin, begin
 
     def _begin(self, origin: int) -> None:
         """From now on the caches begin at `origin`."""
-        if origin != self._origin:
+        if origin != self.origin:
             self.forget()
-            self._origin = origin
+            self.origin = origin
 
     @property
     def cache_kinds(self) -> tuple[str, ...]:
@@ -269,7 +269,7 @@ class CachedModel:
         """Empty the caches."""
         self._read.clear()
         self._caches.reset()
-        self._origin = 0
+        self.origin = 0
 
     def release(self) -> None:
         """Give memory back: what was read is forgotten, and weights that can be read again wait for their next use."""
@@ -352,6 +352,6 @@ class CachedModel:
         The caches may end up shorter than `length` (it was not all fed, or a cache can only return to an earlier
         point); the next `logits` feeds the gap.
         """
-        length = self._caches.rollback(max(min(length, self.length) - self._origin, 0))
+        length = self._caches.rollback(max(min(length, self.length) - self.origin, 0))
         del self._read[length:]
-        self._read += context[self._origin + len(self._read) : self._origin + length]
+        self._read += context[self.origin + len(self._read) : self.origin + length]

@@ -16,6 +16,7 @@ from pathlib import Path
 os.environ.setdefault("MLX_ENABLE_TF32", "0")
 
 import mlx.core as mx
+from draft_context import code
 from mlx_lm.generate import generate_step, speculative_generate_step
 from mlx_lm.sample_utils import make_sampler
 from paired import Ratio, environment, interleaved
@@ -47,8 +48,10 @@ class Pair:
         self.networks = [load_network(checkpoint) for checkpoint in checkpoints]
         self.tokenizer = Tokenizer.load(checkpoints[0].folder, "target", checkpoints[0].config)
         self.clock, self.tokens, self.seed = CLOCKS[args.clock], args.tokens, args.seed
-        self.said, self.ks = {}, {}
+        self.said, self.ks, self.decoding = {}, {}, {}
         self.target, self.draft = (CachedModel(network, "model") for network in self.networks)
+        if args.draft_context:
+            self.draft = CachedModel(self.networks[1], "model", recent=args.draft_context)
         self.drafting = DraftController(self.target, self.draft)
 
     def forget(self):
@@ -59,7 +62,7 @@ class Pair:
         """(drafter, length) for a reply to `prompt`, which the target took `prefill_seconds` to read."""
         meant = drafting(drafter, k)
         found = self.drafting.begin(meant.kind, meant.k, rule, prompt, tokens)
-        self.drafting.prompt_was_read(prefill_seconds)
+        self.drafting.prompt_was_read(len(prompt), prefill_seconds)
         return found
 
     def ours(self, k, drafter="model", temperature=0.0, cold=False, tokens=None):
@@ -80,6 +83,8 @@ class Pair:
             rounds = list(rounds_of(steps))
             seconds = self.clock() - began
             self.ks[k, drafter] = [len(round.draft) for round in rounds]
+            late = [one.draft_seconds + one.verify_seconds for one in rounds[1:]]
+            self.decoding[k] = sum(late) / sum(len(one.emitted) for one in rounds[1:])
             return self.took(seconds, prompt, context[len(prompt) :], temperature)
 
         return answer
@@ -197,13 +202,43 @@ def shuffled(network):
     return other
 
 
-PARTS = {"fixed": fixed, "adaptive": adaptive, "hostile": hostile}
+def long(pair, args):
+    """Long prompts of code: the whole answer and its decoding alone, beside decoding after 256 tokens."""
+
+    def gains(length, tokens, prompts):
+        """(ratio of whole times, ratio of decoding, decoding's share of plain time)."""
+        whole, decoding = {0: [], "auto": []}, {0: [], "auto": []}
+        ways = {k: pair.ours(k, "auto", tokens=tokens) for k in whole}
+        for place in range(prompts + 1):  # the first one only teaches the costs
+            prompt = code(place, length, pair.tokenizer.encode)
+            for k in (ways, reversed(ways))[place % 2]:
+                seconds = ways[k](prompt)
+                if place:
+                    whole[k].append(seconds)
+                    decoding[k].append(pair.decoding[k])
+        share = sum(decoding[0]) * (tokens - 1) / (sum(whole[0]) * tokens)
+        return Ratio(whole[0], whole["auto"]), Ratio(decoding[0], decoding["auto"]), share
+
+    for tokens in (16, 64, 256):
+        pair.forget()
+        _, short, _ = gains(256, tokens, args.prompts)
+        pair.forget()
+        whole, late, share = gains(args.length - tokens, tokens, args.prompts)
+        predicted = 1 / (1 - share * (1 - 1 / short.median))
+        line(f"{tokens} tokens after {args.length - tokens}: plain ÷ auto", whole, 0.99)
+        print(f"   decoding is {share:.0%} of it: {predicted:.3f} predicted by its gain after 256 tokens, {short}")
+        line(f"   decoding alone, over its gain after 256: {late.median / short.median:.3f}", late)
+
+
+PARTS = {"long": long, "fixed": fixed, "adaptive": adaptive, "hostile": hostile}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pair", type=Path, help="folder with target and draft; default: the demo pair")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=["fixed", "adaptive", "hostile"])
+    parser.add_argument("--length", type=int, default=4096, help="of a long prompt and its answer")
+    parser.add_argument("--draft-context", type=int, default=1024, help="0: all of the context")
     parser.add_argument("--prompts", type=int, default=8, help="of each kind")
     parser.add_argument("--tokens", type=int, default=96)
     parser.add_argument("--clock", choices=CLOCKS, default="wall")

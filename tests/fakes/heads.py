@@ -61,13 +61,12 @@ def quieten(module, share):
     module.update(tree_unflatten([(n, share * v) for n, v in weights if n.endswith(ADDING)]))
 
 
-def cached_head(target, head=None, name="head", recipe=None, first=0, always=()):
+def cached_head(target, head=None, name="head", recipe=None, first=0, always=(), recent=None):
     """One conversation's head over `target`, a CachedModel; it drafts from the `first` tokens, 0: from all."""
     output_head = target.network.hidden.output_head
     module = head or tiny_head(output_head.hidden_size, recipe=recipe or QWEN)
-    return CachedHead(
-        Head(module, target.network, name, shortlist=Shortlist(output_head, first, always) if first else None)
-    )
+    shortlist = Shortlist(output_head, first, always) if first else None
+    return CachedHead(Head(module, target.network, name, shortlist=shortlist, recent=recent))
 
 
 def tiny_target(name="qwen3_5", seed=3, share=0.3):

@@ -19,6 +19,7 @@ from specdec_cli.engine.conformance.suite import tiny_network
 from specdec_cli.engine.load import architectures
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.errors import SpecdecError
+from specdec_cli.request import MAX_ROWS
 
 NOTHING = mx.array([], dtype=mx.int32)
 TOKEN = st.integers(3, 99)
@@ -64,6 +65,7 @@ class Turns(RuleBasedStateMachine):
     architecture = "qwen3"
     kv_bits = None
     unknown_ring = False
+    recent = None
 
     @initialize(prompt=TEXT)
     def start(self, prompt):
@@ -73,7 +75,7 @@ class Turns(RuleBasedStateMachine):
         self.network = tiny_network(wide, 1)
         if self.unknown_ring:
             self.network.__class__ = with_rings(type(self.network))
-        self.model = CachedModel(self.network, "m", kv_bits=self.kv_bits)
+        self.model = CachedModel(self.network, "m", kv_bits=self.kv_bits, recent=self.recent)
         self.context = prompt
         for _ in self.model.prefill(prompt):
             pass
@@ -85,7 +87,7 @@ class Turns(RuleBasedStateMachine):
         return np.array(self.network(mx.array([ids]), cache=layers)[0])
 
     def compare(self, logits, ids):
-        expected = self.fresh(ids)[-logits.shape[0] :]
+        expected = self.fresh(ids[self.model.origin :])[-logits.shape[0] :]
         tolerance = 0.05 if self.kv_bits else 2e-3
         np.testing.assert_allclose(np.array(logits), expected, atol=tolerance * max(1, np.abs(expected).max()))
 
@@ -126,21 +128,26 @@ class Turns(RuleBasedStateMachine):
         with pytest.raises(RuntimeError, match="out of memory"):
             self.model.extend(mx.array([3]))
         self.model.network.module = self.network
-        assert self.model.length == 0
+        assert self.model.length == self.model.origin
 
     @invariant()
     def nothing_beyond_the_context_is_held(self):
         if hasattr(self, "model"):
             assert self.model.length < len(self.context)
+            if self.recent:
+                assert self.model.length - self.model.origin <= 2 * self.recent + MAX_ROWS
+            else:
+                assert not self.model.origin
 
     def teardown(self):
         if hasattr(self, "model"):
             self.compare(self.model.logits(self.context, NOTHING), self.context)
 
 
-def histories(kind, **more):
+def histories(kind, recent=None, **more):
     name, bits = KINDS[kind]
-    machine = type("Turns", (Turns,), {"architecture": name, "kv_bits": bits, "unknown_ring": "ring" in kind})
+    how = {"architecture": name, "kv_bits": bits, "unknown_ring": "ring" in kind, "recent": recent}
+    machine = type("Turns", (Turns,), how)
     sizes = {"max_examples": 10, "stateful_step_count": 8} | more
     run_state_machine_as_test(machine, settings=settings(deadline=None, **sizes))
 
@@ -158,6 +165,13 @@ EACH = [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) fo
 @pytest.mark.parametrize("kind", EACH)
 def test_any_history_gives_the_logits_of_a_fresh_computation(kind):
     histories(kind)
+
+
+@pytest.mark.parametrize("kind", EACH)
+@pytest.mark.parametrize("recent", [8, pytest.param(33, marks=pytest.mark.slow)])
+def test_a_draft_of_the_last_tokens_computes_what_a_fresh_short_context_gives(kind, recent):
+    """The context of the draft begins where the model says, and never holds much more than twice as many tokens."""
+    histories(kind, recent)
 
 
 @pytest.mark.full
@@ -179,6 +193,19 @@ def leave_out_one(recorder, recording, tokens, recompute=Recorder.recompute):
 def share_arrays(part):
     """A snapshot that mlx's in-place writes reach."""
     return dict(vars(part))
+
+
+def forget_without_the_origin(model):
+    """Caches that begin anew and do not say where."""
+    model._read.clear()
+    model._caches.reset()
+
+
+@pytest.mark.slow
+def test_the_test_rejects_an_origin_that_is_not_kept(monkeypatch):
+    monkeypatch.setattr(CachedModel, "forget", forget_without_the_origin)
+    with pytest.raises((AssertionError, ValueError, ExceptionGroup)):
+        histories("KVCache", 8, phases=[Phase.generate], max_examples=25, stateful_step_count=12)
 
 
 @pytest.mark.slow

@@ -32,7 +32,7 @@ DEMO = Path(__file__).parents[1]
 CONTEXT = 4096
 # The least turn of the shipped base over 1,024 tokens is that of this one over about 4,400.
 THETA = 45_000.0
-STRETCH = Pass(steps=180, peak=0.2, rows=96, width=256, lean=0.5, repeats=3.0, seed=120_000, window=CONTEXT)
+STRETCH = Pass(steps=64, peak=0.2, rows=96, width=256, lean=0.5, repeats=3.0, seed=120_000, window=CONTEXT)
 
 
 def stretched(folder: Path, shape: Shape) -> Network:
