@@ -237,12 +237,6 @@ class CachedModel:
         begin = max(len(context) - (self.recent or len(context)), 0)
         return begin, begin
 
-    def _begin(self, origin: int) -> None:
-        """From now on the caches begin at `origin`."""
-        if origin != self.origin:
-            self.forget()
-            self.origin = origin
-
     @property
     def cache_kinds(self) -> tuple[str, ...]:
         return self._caches.kinds
@@ -281,8 +275,7 @@ class CachedModel:
 
     def reuse(self, context: Sequence[int]) -> int:
         """Roll back to the longest prefix of `context` that was read and can be returned to. Returns its length."""
-        origin, kept = self._reuse(context)
-        self._begin(origin)
+        self.origin, kept = self._reuse(context)
         self.commit(context, kept)
         return self.length
 

@@ -1,6 +1,7 @@
 """From options to a loaded pair: which pair, which drafter, and what is said meanwhile."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -37,6 +38,18 @@ def test_a_pair_by_name_and_by_its_models(models):
         resolve_named("dmeo", PairOptions(), here=True)
     with pytest.raises(UsageError, match="both name a target"):
         resolve_named("demo", models, here=True)
+
+
+def test_how_much_the_draft_reads_is_the_options_else_the_pairs(models):
+    assert resolve(models).pair.draft_context == 1024
+    for value, meant in (("64", 64), ("full", "full")):
+        found = resolve(replace(models, draft_context=value))
+        assert found.pair.draft_context == meant
+        session = load_session(found, replace(models, draft_context=value), reserve_tokens=64, shown=False)
+        assert session.slot.draft.recent == (None if value == "full" else 64)
+    for value in ("7", "many", "-1", ""):
+        with pytest.raises(UsageError, match="--draft-context"):
+            resolve(replace(models, draft_context=value))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import pytest
 
 from fakes.models import TINY
 from specdec_cli.engine import device
-from specdec_cli.engine.footprint import footprint
+from specdec_cli.engine.footprint import estimate, footprint
+from specdec_cli.engine.load import empty_model
 from specdec_cli.models.checkpoint import Checkpoint
 
 # In a process of its own: the peak counts everything the process ever held at once.
@@ -106,7 +107,7 @@ def scores_bytes(tmp_path, head_dim, kv_bits=None, tokens=4096):
     checkpoint = Checkpoint("m", tmp_path, config, ())
     rows = device.prefill_tokens()
     activations = rows * (3 * config["intermediate_size"] + 10 * 64) * 4
-    found = footprint(checkpoint, tokens, 0, kv_bits)
+    found = footprint(checkpoint, tokens, 0, empty_model(checkpoint, kv_bits))
     return found.prefill_bytes - activations - found.cache_bytes // config["num_hidden_layers"]
 
 
@@ -115,6 +116,21 @@ def test_scores_count_where_metal_has_no_fused_kernel_for_the_head_size(tmp_path
     """The bug: attention was taken as fused for every head size, and 0.5 GB of a prompt's scores were missing."""
     monkeypatch.setattr(device, "backend", lambda: "metal")
     assert scores_bytes(tmp_path, head_dim) == (0 if fused else 8 * 2048 * 4096 * 4)
+
+
+def test_a_drafts_bounded_cache_is_counted_and_the_longest_context_is_the_last_that_fits(tmp_path, monkeypatch):
+    config = TINY | SHARED | {"hidden_size": 64, "head_dim": 64, "max_position_embeddings": 1 << 20}
+    model = Checkpoint("m", tmp_path, config, ())
+    sizes = [footprint(model.as_draft(1024), tokens, 0).cache_bytes for tokens in (1024, 4096, 65536)]
+    assert sizes[0] < sizes[1] == sizes[2] < footprint(model, 4096, 0).cache_bytes
+    longest = {}
+    monkeypatch.setattr(device, "usable_bytes", lambda: 10**9)
+    for draft in (model, model.as_draft(1024)):
+        found = estimate((model, draft), (10**7, 10**7), 4096)
+        for tokens, fits in ((found.largest_context, True), (found.largest_context + 256, False)):
+            assert estimate((model, draft), (10**7, 10**7), tokens).fits == fits
+        longest[draft.recent] = found.largest_context
+    assert longest[1024] > 1.1 * longest[None]
 
 
 def test_a_recurrence_has_its_kernel_on_metal_alone(tmp_path, monkeypatch):

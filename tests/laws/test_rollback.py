@@ -195,15 +195,9 @@ def share_arrays(part):
     return dict(vars(part))
 
 
-def forget_without_the_origin(model):
-    """Caches that begin anew and do not say where."""
-    model._read.clear()
-    model._caches.reset()
-
-
 @pytest.mark.slow
-def test_the_test_rejects_an_origin_that_is_not_kept(monkeypatch):
-    monkeypatch.setattr(CachedModel, "forget", forget_without_the_origin)
+def test_the_test_rejects_a_draft_that_never_begins_anew(monkeypatch):
+    monkeypatch.setattr(CachedModel, "_holds", lambda model, context, kept: True)
     with pytest.raises((AssertionError, ValueError, ExceptionGroup)):
         histories("KVCache", 8, phases=[Phase.generate], max_examples=25, stateful_step_count=12)
 

@@ -28,6 +28,13 @@ def test_a_good_folder_is_read(folder):
     assert load(checkpoint).dtype == "float32"
 
 
+@pytest.mark.parametrize(("asked", "read", "limit"), [(None, None, 256), (33, 33, None), (1024, (256 - 44) // 2, None)])
+def test_a_draft_reads_what_fits_its_own_context_and_bounds_nobody_elses(folder, asked, read, limit):
+    found = read_checkpoint(folder, "m").as_draft(asked)
+    assert (found.recent, found.context_limit) == (read, limit)
+    assert (load(found).recent, load(found).context_limit) == (read, limit)
+
+
 @pytest.mark.parametrize("stored", [mx.float32, mx.float16])
 def test_weights_declared_float32_count_as_float32_however_they_are_stored(folder, stored):
     path = folder / "model.safetensors"

@@ -125,6 +125,15 @@ def test_a_pair_may_say_who_drafts(tmp_path):
         read_registry(path, "yours")
 
 
+def test_a_pair_may_say_how_much_of_a_context_its_draft_reads(tmp_path):
+    text = 'schema_version = 1\n[pairs.a]\ntarget = "x/y"\ndraft_context = %s\n[pairs.b]\ntarget = "x/y"\n'
+    for value, recent in (("64", 64), ('"full"', None)):
+        found = read_registry(write(tmp_path, text % value), "yours").pairs
+        assert (found["a"].recent, found["b"].recent) == (recent, 1024)
+    with pytest.raises(UsageError, match=r":4: pairs\.a\.draft_context.* is 3"):
+        read_registry(write(tmp_path, text % "3"), "yours")
+
+
 def write(tmp_path, text):
     path = tmp_path / "models.toml"
     path.write_text(text)

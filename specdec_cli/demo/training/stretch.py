@@ -6,7 +6,7 @@
 
 A higher base of the rotary embedding (Xiong et al., arXiv:2309.16039), then mutual learning as in `train`, with windows
 of the corpus as long as the new context. For measurements of drafts on long prompts. `stretch_log.jsonl` is the log of
-one run: 45 minutes on two shared cores that did other work beside.
+one run: 23 minutes on two shared cores that did other work beside.
 """
 
 from __future__ import annotations

@@ -55,6 +55,23 @@ def test_a_second_reply_starts_where_the_first_ended():
     assert set(adaptive(machine, HOSTILE, FIRST_WAIT, 4, length=length).ks) == {0}
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_what_the_draft_reads_anew_is_not_taken_for_the_cost_of_drafting(told):
+    """A draft that holds all it may reads the end of the context once more, in one round's own time.
+
+    A round that does not say so is the control: drafting seems dear.
+    """
+    length, emitted = Adaptive(), (1, 2, 3)
+    length.begin(10_000, 64, 64, 5000)
+    for index in range(40):
+        k = length.next()
+        read = 64 if k and index % 3 else 0
+        seconds, said = 0.1 * k + read * 0.02, read if told else 0
+        done = Round(index, "model", (1,) * k, min(k, 2), 3, emitted[: k + 1], seconds, 1.0, draft_read_tokens=said)
+        length.observe(done)
+    assert (length.costs.draft_seconds(2) < 0.25) == told
+
+
 def test_a_second_process_starts_from_the_costs_of_the_first():
     machine, first = BY_NAME["M4 Pro (mlx 3852)"], Adaptive()
     adaptive(machine, CODE, 1000, 1, length=first)
