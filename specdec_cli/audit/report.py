@@ -207,7 +207,7 @@ class _Measurements:
         part.data = {"seconds": self._clock() - begin, **_memory()}
         for role, model in self._models:
             facts = {"dtype": model.dtype, "caches": list(model.cache_kinds), "weight_bytes": model.weight_bytes}
-            part.data[role] = facts | {"context_limit": model.context_limit}
+            part.data[role] = facts | {"context_limit": model.context_limit, "draft_context": model.recent}
         part.told = ", ".join(f"{role} {model.dtype} {size(model.weight_bytes)}" for role, model in self._models)
         if head := self.session.slot.head:
             found = head.head.agreement
