@@ -3,7 +3,8 @@
 Leviathan et al. 2023 (arXiv:2211.17192, Algorithm 1) and Chen et al. 2023 (arXiv:2302.01318, Algorithm 2).
 Not in the papers, all for speed: (1) the first round drafts nothing, so the first token does not wait for the draft's
 prefill; (2) a plain round launches the next pass before its own token is read back; (3) after a drafted round the next
-draft's first step is launched before the round is yielded, so the device computes while the caller prints.
+draft's first step is launched before the target is rolled back and the round is yielded, so the device computes while
+the host builds the target's graph and the caller prints.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def decode(
                 if not k and left > 1:
                     device.launch_plain()
             round = device.read(index, stop_tokens)  # 4 the round's one read-back
-            device.commit(round)  # 5 roll back what was rejected
+            device.commit(round)
             length.observe(round)
             left = 0 if round.emitted[-1] in stop_tokens else left - len(round.emitted)
             if left and round.draft:
@@ -70,5 +71,6 @@ def decode(
                 drafter.release()
             elif left:
                 device.start(k)
+            device.roll_back()  # 5 the target forgets what was rejected
             yield round
             index += 1

@@ -174,10 +174,9 @@ class Pipeline:
         )
 
     def commit(self, round: Round) -> None:
-        """Append what `round` emitted, for target, drafter and penalties."""
+        """Append what `round` emitted, for drafter and penalties; the target waits for `roll_back`."""
         emitted = len(round.emitted)
         self._context += round.emitted
-        self._target.commit(self._context, len(self._context) - (self._pass is None))
         hidden = None if self._hidden is None else self._hidden[:emitted]
         self._drafter.commit(self._context, hidden)
         self._rule.commit(round.emitted)
@@ -187,6 +186,10 @@ class Pipeline:
         """Start the next draft while the caller prints, on devices that run ahead of the host."""
         if k and self._pass is None and device.queues_ahead() and self._drafter.ready(self._context):
             self._drafter.start(self._context)
+
+    def roll_back(self) -> None:
+        """The target forgets what was rejected. Its graph of recurrent layers is built while the next draft runs."""
+        self._target.commit(self._context, len(self._context) - (self._pass is None))
 
     def _wait_for(self, draft: Draft) -> float | None:
         """The clock when `draft` is done; None in rounds that are not timed apart."""

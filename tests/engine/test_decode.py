@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 from fakes.models import tiny_network
 from specdec_cli.engine import device
 from specdec_cli.engine.baseline import baseline
+from specdec_cli.engine.conformance import suite
 from specdec_cli.engine.decode import decode, rounds_of
 from specdec_cli.engine.draft import Draft
 from specdec_cli.engine.draft_length.adaptive import Fixed
 from specdec_cli.engine.drafters.base import Drafter
 from specdec_cli.engine.drafters.stepwise import ModelDrafter
+from specdec_cli.engine.load import architectures
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import cut_after_stop
 from specdec_cli.engine.sampling.acceptance import greedy
@@ -78,6 +80,21 @@ def test_greedy_tokens_equal_mlx_lm_for_every_k(pairs, expected, role, k, ahead)
         rounds, context = run(target, ModelDrafter(draft, target.vocab_size, greedy(target.vocab_size)), prompt, k)
         assert emitted(rounds) == expected[role, i]
         assert context == [*prompt, *expected[role, i]]
+
+
+@pytest.mark.parametrize("ahead", [True], indirect=True)
+def test_a_recurrent_target_is_rolled_back_behind_the_next_draft_s_first_step(ahead):
+    found = architectures()["qwen3_5"]
+    target, draft = suite.tiny_network(found, 1), suite.tiny_network(found, 1, found.noise)
+    plain, _ = run(CachedModel(target, "target"), Drafter(), [7, 3, 9], 0, 12)
+    model, context, rounds, beyond = CachedModel(target, "target"), [7, 3, 9], [], []
+    rule = greedy(model.vocab_size)
+    drafter = ModelDrafter(CachedModel(draft, "draft"), model.vocab_size, rule)
+    for round in rounds_of(decode(model, drafter, rule, Fixed(3), context, 12, frozenset(), CLOCK)):
+        rounds.append(round)
+        beyond.append(model.length - (len(context) - 1))
+    assert emitted(rounds) == emitted(plain)
+    assert any(round.accepted < len(round.draft) for round in rounds) and max(beyond) == 0
 
 
 class Scripted(Drafter):

@@ -19,15 +19,23 @@ def verify(rows):
     return 1 + ROW * (rows - 1)
 
 
-def models(fake, wrong=lambda position: False, draft_of=TextModel):
+def models(fake, wrong=lambda position: False, draft_of=TextModel, target_of=TextModel):
     """A target that knows the text, and a draft that is wrong at some positions."""
     draft = draft_of(fake, TEXT, lambda rows: DRAFT_STEP * rows, DRAFT_BUFFERS, wrong)
-    return TextModel(fake, TEXT, verify, TARGET_BUFFERS), draft
+    return target_of(fake, TEXT, verify, TARGET_BUFFERS), draft
 
 
-def run(fake, length, tokens=60, wrong=lambda position: False, each=lambda round: None, draft_of=TextModel):
+def run(
+    fake,
+    length,
+    tokens=60,
+    wrong=lambda position: False,
+    each=lambda round: None,
+    draft_of=TextModel,
+    target_of=TextModel,
+):
     """(rounds, host seconds of the whole reply)."""
-    target, draft = models(fake, wrong, draft_of)
+    target, draft = models(fake, wrong, draft_of, target_of)
     rule = greedy(target.vocab_size)
     drafter = ModelDrafter(draft, target.vocab_size, rule)
     rounds = []
@@ -112,3 +120,26 @@ def test_a_draft_that_feeds_one_token_more_after_full_acceptance_is_billed_for_i
     assert 10 < sum(full) < len(rounds) - 10
     for after_full, round in list(zip(full, rounds[1:], strict=False))[2:-1]:
         assert round.draft_seconds == pytest.approx((len(round.draft) + after_full) * DRAFT_STEP, rel=0.05)
+
+
+def test_the_next_draft_runs_while_the_host_builds_a_recurrent_targets_rollback(fake):
+    """The device was idle until the graph of every recurrent layer was built, in each round with a rejection."""
+    backlogs, building = [], 0.5 * DRAFT_STEP
+
+    class Recurrent(TextModel):
+        def commit(self, context, length):
+            if length < self.length:
+                backlogs.append(self.device.backlog_seconds)
+                self.device.spend(building)
+            super().commit(context, length)
+
+    def wrong(position):
+        return position % 7 == 0
+
+    rounds, seconds = run(fake, Fixed(4), wrong=wrong, target_of=Recurrent)
+    assert len(backlogs) == sum(round.accepted < len(round.draft) for round in rounds) > 5
+    assert min(backlogs) > 0
+    with pytest.MonkeyPatch.context() as patch:
+        other = FakeDevice().install(patch)
+        _, trimmed = run(other, Fixed(4), wrong=wrong)
+    assert seconds == pytest.approx(trimmed)
