@@ -163,11 +163,16 @@ def draw_block(plan: Plan, noise: Noise, position: int) -> tuple[mx.array, mx.ar
     return _with_next(plan, mx.max(lengths), noise, position)
 
 
+def _where_not(passed: mx.array) -> mx.array:
+    """The place of each of K that did not pass, K for the others: [K]. K as a number would be a kernel for every K."""
+    k = passed.shape[0]
+    return mx.where(passed, mx.array([k] * k, mx.int32), mx.array(list(range(k)), mx.int32))
+
+
 @fused
 def _passed_before(uniform: mx.array, accept: mx.array) -> mx.array:
     """Of each draft token that fails its test how many came before, K of the others: [K]."""
-    k = accept.shape[0]
-    return mx.where(uniform <= accept, k, mx.array(list(range(k)), mx.int32))
+    return _where_not(uniform <= accept)
 
 
 @fused
@@ -196,8 +201,7 @@ def accept_equal(draft_tokens: mx.array, targets: mx.array) -> tuple[mx.array, m
 @fused
 def _equal_before(draft_tokens: mx.array, targets: mx.array) -> mx.array:
     """Of each draft token that differs how many came before, K of the others: [K]."""
-    k = targets.shape[0]
-    return mx.where(draft_tokens == targets, k, mx.array(list(range(k)), mx.int32))
+    return _where_not(draft_tokens == targets)
 
 
 def _log_ratios(draft_tokens: mx.array, log_q: mx.array | None, log_p: mx.array) -> mx.array:
