@@ -26,9 +26,10 @@ from typing import TYPE_CHECKING, Any
 from specdec_cli.audit.prompts import BUNDLED
 from specdec_cli.errors import DoesNotFit, SpecdecError
 from specdec_cli.format import size
-from specdec_cli.kinds import DEFAULT_DRAFTER, LOOKUP
+from specdec_cli.kinds import BLOCK, DEFAULT_DRAFTER, LOOKUP
 from specdec_cli.machine import MachineState, machine_state, physical_bytes
 from specdec_cli.pairs.pair import Pair
+from specdec_cli.request import Request
 from specdec_cli.version import __version__
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ RAISED = (RuntimeError, ValueError, TypeError, AttributeError, KeyError, IndexEr
 LONG_TOKENS, SHORT_TOKENS = 8192, 512
 PASSES = 7
 REPLIES, REPLY_TOKENS, REPLY_K = 4, 256, 4
+# Of a first sampled reply and the same one again; those that Qwen3's card advises.
+SAMPLED_TOKENS, SAMPLING = 32, {"temperature": 0.7, "top_k": 20, "top_p": 0.8}
 AUDIT_KS, AUDIT_TOKENS = (1, 4, 8), 48
 # bench loads the pair before its time begins.
 BENCH_LOADING_SECONDS = 12.0
@@ -145,6 +148,7 @@ class _Measurements:
         return [
             ("machine", 0, self.machine),
             ("load", 20, self.load),
+            ("sampled replies", 5, self.sampled),
             (f"rows at {SHORT_TOKENS}", 35, partial(self.rows, SHORT_TOKENS)),
             (f"rows at {LONG_TOKENS}", 55, partial(self.rows, LONG_TOKENS)),
             ("memory", 40, self.memory),
@@ -215,6 +219,23 @@ class _Measurements:
             guessed = f"guesses {found.share:.0%} of {found.words} words" if found else "not checked"
             part.told += f", head {head.head.kind}: {guessed}"
 
+    def sampled(self, part: Section, left: Clock) -> None:
+        """One sampled reply twice, each time as a conversation of its own: what is compiled at its first use shows."""
+        from specdec_cli.events import Finish
+
+        prompt, request = BUNDLED[0].text, sampled_request(self._drafter)
+        ends: list[Finish] = []
+        for _ in range(2):
+            session = self.session.pair.session()
+            events = session.reply(session.chat_tokens(prompt), request, lambda: not left())
+            ends += [event for event in events if isinstance(event, Finish)]
+        part.data["first_token_seconds"] = firsts = [end.stats["ttft_seconds"] for end in ends]
+        part.data["seconds"] = totals = [end.stats["total_seconds"] for end in ends]
+        part.told = ", ".join(
+            f"{name} {' then '.join(f'{seconds:.2f}' for seconds in found)} s"
+            for name, found in (("first token", firsts), ("all of it", totals))
+        )
+
     def rows(self, context_tokens: int, part: Section, left: Clock) -> None:
         """Passes of every row count after `context_tokens`, of target and draft."""
         from specdec_cli.engine.timing import ROWS, row_costs
@@ -241,8 +262,6 @@ class _Measurements:
 
     def memory(self, part: Section, left: Clock) -> None:
         """Memory before and after replies of at most 256 tokens, each a conversation of its own."""
-        from specdec_cli.request import Request
-
         request = Request(REPLY_TOKENS, k=REPLY_K, drafter=self._drafter, sampling={"temperature": 0.0})
         uses = [_memory()]
         for prompt in BUNDLED[:REPLIES]:
@@ -306,6 +325,11 @@ class _Measurements:
         wrong = [one["name"] for one in outcomes if one["status"] not in ("pass", "refused")]
         passed = sum(one["status"] == "pass" for one in outcomes)
         part.told = f"{passed} of {len(outcomes)} passed, {len(wrong)} wrong{': ' * bool(wrong)}{', '.join(wrong)}"
+
+
+def sampled_request(drafter: str) -> Request:
+    """The sampled reply that is timed twice."""
+    return Request(SAMPLED_TOKENS, k=REPLY_K, drafter=drafter, rule=BLOCK.name, seed=0, sampling=SAMPLING)
 
 
 def report_rows(report: Mapping[str, Any]) -> list[tuple[str, str, str]]:

@@ -106,7 +106,8 @@ def talk(
 
     def open_pair(pair: Pair, drafter: str) -> Loaded:
         resolved = Resolved(pair, drafter=drafter)
-        return Loaded(pair, load_session(resolved, models, reserve_tokens=reserve_tokens, **said), drafter)
+        session = load_session(resolved, models, reserve_tokens=reserve_tokens, request=settings.request, **said)
+        return Loaded(pair, session, drafter)
 
     with closing(TraceDisplay(display.trace)) if display.trace else nullcontext() as trace:
         screen = ChatScreen(sys.stdout, sys.stderr, display.look, trace)

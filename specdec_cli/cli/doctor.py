@@ -133,7 +133,7 @@ def _selftest(json: bool, place: str | None) -> None:
 
 def _report(file: Path, options: ReportOptions) -> None:
     """Measure, show, ask, write; whatever is wrong with the options is said before anything is measured."""
-    from specdec_cli.audit.report import NOTHING_PRIVATE, make_report, report_rows
+    from specdec_cli.audit.report import NOTHING_PRIVATE, make_report, report_rows, sampled_request
     from specdec_cli.ui.display import counting, print_columns, print_notice
 
     require_writable("--report", [file], (".json",))
@@ -147,7 +147,10 @@ def _report(file: Path, options: ReportOptions) -> None:
     found = resolve(models)
 
     def open_session(reserve_tokens: int) -> Session:
-        return load_session(found, models, reserve_tokens=reserve_tokens, shown=False, remember_costs=False)
+        request = sampled_request(found.drafter)
+        return load_session(
+            found, models, reserve_tokens=reserve_tokens, shown=False, remember_costs=False, request=request
+        )
 
     if found.reason:
         print_notice(sys.stderr, found.reason, plain=False)

@@ -127,8 +127,9 @@ def load_session(
     shown: bool,
     plain: bool = False,
     remember_costs: bool = True,
+    request: Request | None = None,
 ) -> Session:
-    """The loaded pair. It must fit with caches of `reserve_tokens`, unless `--force` was given.
+    """The loaded pair, ready for `request`. It must fit with caches of `reserve_tokens`, unless `--force` was given.
 
     Raises: NotAvailable, Refused, DoesNotFit, UsageError for an unknown drafter.
     """
@@ -143,6 +144,7 @@ def load_session(
             kv_bits=models.kv_bits,
             costs=cost_file() if remember_costs else None,
             tell=tell,
+            request=request,
         ).session()
 
 

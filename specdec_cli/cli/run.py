@@ -83,7 +83,7 @@ def run(
         screen = stack.enter_context(display.open(found.pair.name))
         reserve_tokens = answer.max_tokens + len(text) // 3
         said = {"shown": display.notices, "plain": display.plain}
-        session = load_session(found, models, reserve_tokens=reserve_tokens, **said)
+        session = load_session(found, models, reserve_tokens=reserve_tokens, request=request, **said)
         ids = session.raw_tokens(text) if raw else session.chat_tokens(text, answer.system)
         introduce_demo(found.pair.name, **said)
         if display.notices and sys.stderr.isatty() and blas.load() == blas.REFERENCE:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from specdec_cli import blas
@@ -22,9 +23,10 @@ from specdec_cli.engine.load import empty_model, require_verifiable
 from specdec_cli.engine.load import load as load_weights
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
+from specdec_cli.engine.warmup import compiling, rehearse
 from specdec_cli.errors import DoesNotFit, NotAvailable, Refused, UsageError
 from specdec_cli.hub import locate
-from specdec_cli.kinds import DEFAULT_DRAFTER, DRAFTERS, NONE, DrafterKind
+from specdec_cli.kinds import DEFAULT_DRAFTER, DRAFTERS, NONE, DrafterKind, effective_rule
 from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
 from specdec_cli.models.heads import HeadFiles
 from specdec_cli.models.tokenizer import Tokenizer
@@ -32,9 +34,9 @@ from specdec_cli.models.vocab import compare
 from specdec_cli.pairs.local import Draft, Tell, find_draft, model_folder, read_draft
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.resolve import resolve_pair
-from specdec_cli.request import DraftContext
+from specdec_cli.request import DraftContext, Request
 from specdec_cli.session.cost_file import CostsAtPower, CostStore, power_state
-from specdec_cli.session.session import LoadedPair
+from specdec_cli.session.session import LoadedPair, sampling_of
 from specdec_cli.session.slot import Slot
 
 
@@ -112,6 +114,8 @@ def require_draft(draft: Checkpoint, tokenizer: Tokenizer, target: Checkpoint, k
             raise verdict.refusal(target.name, draft.name)
 
 
+# Of a configuration that does not say.
+USUAL_VOCABULARY = 1 << 16
 # Short, of several kinds, and unlike each other: the target goes on from each.
 PROMPTS = (
     "Write a Python function that returns the lines of a file that hold a word.",
@@ -157,6 +161,7 @@ def load(
     costs: CostStore | None = None,
     tell: Tell = lambda sentence: None,
     clock: Clock = time.perf_counter,
+    request: Request | None = None,
 ) -> LoadedPair:
     """Load a pair: by name, as a Pair, or `target` and `draft` by Hub id or folder; without any, the default pair.
 
@@ -164,6 +169,7 @@ def load(
     both. Of a context the draft reads the last `draft_context` tokens, or `full`; None: as the pair says. `costs`
     remembers costs from run to run. `tell` hears of a head that does not draft, or is read unlike its family. With
     `reserve_tokens` the pair is refused if it does not fit with caches that long.
+    The kernels of `request`, or of one by the target's defaults, are compiled beside the reading.
     Raises: NotAvailable, Refused, DoesNotFit; UsageError for an unknown drafter.
     """
     if drafter is not None and drafter not in DRAFTERS:
@@ -173,10 +179,12 @@ def load(
         pair, drafter = resolved.pair, drafter or resolved.drafter
     if draft_context is not None:
         pair = replace(pair, draft_context=draft_context)
-    parts = pair_files(pair, DRAFTERS[drafter or DEFAULT_DRAFTER], kv_bits, tell)
+    kind = DRAFTERS[drafter or DEFAULT_DRAFTER]
+    parts = pair_files(pair, kind, kv_bits, tell)
     if reserve_tokens is not None:
         parts = fitting(parts, reserve_tokens, kv_bits, tell)
-    loaded = _load(pair, parts, reserve_tokens or 0, kv_bits, costs, clock)
+    with compiling(rehearsal(parts, kind, request or Request()), tell):
+        loaded = _load(pair, parts, reserve_tokens or 0, kv_bits, costs, clock)
     if parts.draft.head:
         try:
             loaded = with_head(loaded, parts.draft.head, tell)
@@ -185,6 +193,15 @@ def load(
                 raise
             tell(f"no head drafts: {error.message}")
     return replace(loaded, fingerprint=fingerprint_of(loaded.first, parts.target, parts.draft))
+
+
+def rehearsal(parts: PairFiles, kind: DrafterKind, request: Request) -> Callable[[], None]:
+    """What a reply to `request` does between passes of the models, with `kind` as drafter. Raises: UsageError."""
+    target, draft = parts.target, parts.draft
+    sampling = sampling_of(target.generation_config, request)
+    rule = effective_rule(request.rule, request.seed, sampling.temperature).name
+    width, dtype = target.whole("vocab_size", USUAL_VOCABULARY), target.declared_dtype or ""
+    return partial(rehearse, rule, sampling, width, dtype, bool(draft.model or draft.head), kind.looks_up)
 
 
 def beside(loaded: LoadedPair, draft: str, revision: str | None = None) -> LoadedPair:

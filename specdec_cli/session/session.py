@@ -138,6 +138,13 @@ class LoadedPair:
         return self.tokenizer.tool_calls(text, tools)
 
 
+def sampling_of(generation_config: Mapping[str, Any], request: Request) -> Sampling:
+    """Every sampling value of `request` that takes effect, with a model's own defaults. Raises: UsageError."""
+    values = effective(generation_config, request.sampling)
+    top_k = int(values.pop("top_k"))
+    return Sampling(**values, top_k=top_k, logit_bias=request.logit_bias)
+
+
 class Session:
     """One conversation: `pair` is shared, `slot` holds the caches, kept from reply to reply."""
 
@@ -368,9 +375,7 @@ class Session:
                 f"--logit-bias {never[0]}=-inf beside {shape.flag} may rule out all that the {shape.noun} allows",
                 f"make it finite: --logit-bias {never[0]}=-100",
             )
-        values = self.effective(request)
-        top_k = int(values.pop("top_k"))
-        return Sampling(**values, top_k=top_k, logit_bias=request.logit_bias)
+        return sampling_of(self.pair.generation_config, request)
 
     def allowed_tokens(self, prompt: Sequence[int], request: Request) -> int:
         """Tokens that may be generated. Raises: UsageError, DoesNotFit.

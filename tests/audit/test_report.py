@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -127,6 +128,10 @@ def test_every_section_of_a_pair_is_measured_and_no_text_of_it_is_kept(tiny_pair
     text = json.dumps(found)
     assert asked == [LONG_TOKENS] and not any(prompt.text in text for prompt in BUNDLED) and "secret" not in text
     weights = parts["load"]["data"]["target"]["weight_bytes"] + parts["load"]["data"]["draft"]["weight_bytes"]
+    assert [len(times) for times in parts["sampled replies"]["data"].values()] == [2, 2]
+    assert re.fullmatch(
+        r"first token [\d.]+ then [\d.]+ s, all of it [\d.]+ then [\d.]+ s", parts["sampled replies"]["told"]
+    )
     last, after = parts["memory"]["data"]["replies"][-1], parts["memory given back"]["data"]
     assert last["active_bytes"] - after["active_bytes"] >= 0.9 * weights
     holds = "its context holds 256 tokens"

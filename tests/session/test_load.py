@@ -9,11 +9,13 @@ import pytest
 from fakes.drafting import open_session
 from fakes.memory import FakeMemory
 from fakes.models import TINY, byte_tokenizer, tiny_folder
+from specdec_cli.engine import device
 from specdec_cli.errors import DoesNotFit, NotAvailable, Refused, UsageError
 from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.pairs.local import Draft, model_folder
 from specdec_cli.pairs.pair import Pair
+from specdec_cli.request import Request
 from specdec_cli.session import load as session_load
 from specdec_cli.session.load import beside, fingerprint_of, load, load_weights
 
@@ -30,6 +32,27 @@ def test_mismatched_tokenizers_are_refused_before_any_weight_is_read(tiny_pair, 
     (draft / "model.safetensors").write_bytes(b"not weights")
     with pytest.raises(Refused, match=r"tokenizers of .* differ: id \d+ is 'a' in the target and '@' in the draft"):
         open_session(Pair("bad", str(tiny_pair[0]), str(draft)))
+
+
+@pytest.mark.parametrize(
+    ("asked", "rehearsed"),
+    [
+        (None, ("greedy", 0.0, 0, True)),
+        (Request(sampling={"temperature": 0.7, "top_k": 20}), ("block", 0.7, 20, True)),
+        (Request(sampling={"temperature": 0.7}, seed=3), ("coupled", 0.7, 0, True)),
+    ],
+)
+def test_the_kernels_of_a_first_reply_are_compiled_before_the_pair_is_there(tiny_pair, monkeypatch, asked, rehearsed):
+    seen = []
+
+    def rehearse(rule, sampling, vocab_size, dtype, by_network, looks_up):
+        seen.append((rule, sampling.temperature, sampling.top_k, by_network))
+        assert vocab_size == 259 and dtype == "float32" and looks_up
+
+    monkeypatch.setattr(session_load, "rehearse", rehearse)
+    monkeypatch.setattr(device, "fuses", lambda: True)
+    load(Pair("tiny", *map(str, tiny_pair)), request=asked)
+    assert seen == [rehearsed]
 
 
 def test_a_draft_with_the_target_s_own_tokenizer_files_has_them_read_once(tiny_pair, tmp_path, monkeypatch):

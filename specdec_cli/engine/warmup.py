@@ -1,0 +1,84 @@
+"""Kernels that a reply will need, compiled while its weights are read.
+
+mlx compiles a Metal library for each fused run of operations at its first use (mlx/backend/metal/compiled.cpp): some
+tenths of a second each, in the midst of the first answer. The process keeps them by operations, types and constants,
+whatever the shapes; but a single value that a function brings along is a constant (mlx/compile.cpp, compile_fuse). So
+passes over one row, two and three compile all. The traces are the thread's own.
+Letters: K drafted tokens, V the target's vocabulary size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from threading import Thread
+
+import mlx.core as mx
+
+from specdec_cli.engine import device
+from specdec_cli.engine.draft import Draft
+from specdec_cli.engine.drafters.stepwise import StepwiseDrafter
+from specdec_cli.engine.pipeline import read_back
+from specdec_cli.engine.sampling.acceptance import AcceptanceRule, make_rule
+from specdec_cli.engine.sampling.sampler import Sampler
+from specdec_cli.engine.sampling.warps import Sampling
+
+DTYPES = {"float32": mx.float32, "float16": mx.float16}
+# How long loading waits for kernels before it says so.
+PATIENCE_SECONDS = 1.0
+
+
+class _Blank(StepwiseDrafter):
+    """Draws as any network's drafter does, from the same `row` of logits [1, V] each time."""
+
+    def __init__(self, rule: AcceptanceRule, row: mx.array) -> None:
+        super().__init__(rule)
+        self._row = row
+
+    def _first_logits(self, context: Sequence[int]) -> mx.array:
+        return self._row
+
+    def _next_logits(self, token: mx.array) -> mx.array:
+        return self._row
+
+
+def rehearse(rule: str, sampling: Sampling, vocab_size: int, dtype: str, by_network: bool, looks_up: bool) -> None:
+    """Draw and judge as a reply does, at K of 2, 1 and 0, over logits of zeros, as of models that compute in `dtype`.
+
+    `by_network`, `looks_up`: with drafts drawn from logits, with drafts that were looked up.
+    """
+    made = make_rule(rule, Sampler(sampling, 0, (), vocab_size))
+    drafted = [(k, drawn) for k in (2, 1) for drawn in [True] * by_network + [False] * looks_up]
+    for place, (k, drawn) in enumerate([*drafted, (0, False)]):
+        rows, position = mx.zeros((k + 1, vocab_size), DTYPES.get(dtype, mx.bfloat16)), 1 + 4 * place
+        by = _Blank(made, rows[:1])
+        draft = by.propose([0] * position, k) if drawn else Draft(mx.zeros(k, mx.int32))
+        device.wait(read_back(draft, rows, made.judge(draft, rows, position)))
+
+
+@contextmanager
+def compiling(work: Callable[[], None], tell: Callable[[str], None]) -> Iterator[None]:
+    """In this context `work` runs in a thread of its own, where the device fuses; at the end it is done.
+
+    `tell` hears of it where it takes long. What the device cannot do is the reply's to say.
+    """
+    if not device.fuses():
+        yield
+        return
+
+    def run() -> None:
+        try:
+            with suppress(RuntimeError):
+                work()
+        finally:
+            device.leave_thread()
+
+    thread = Thread(target=run, name="kernels")
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join(PATIENCE_SECONDS)
+        if thread.is_alive():
+            tell("compiling kernels for this device: some seconds, and less the next time")
+            thread.join()
