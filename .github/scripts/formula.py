@@ -1,4 +1,4 @@
-"""formula.py SDIST PYLOCK HOMEPAGE URL: a Homebrew formula for a tap, on stdout.
+"""formula.py SDIST PYLOCK HOMEPAGE URL: a Homebrew formula for a tap, on stdout. The sdist will be found below URL.
 
 Each locked package is a resource: the wheel that a Mac with Apple Silicon takes, by address and checksum. Wheels,
 because mlx is built with Xcode. Where macOS 14, 15 and 26 take different wheels, each has its own. PyYAML's has
@@ -107,6 +107,7 @@ def formula(sdist: Path, lock: dict[str, Any], homepage: str, url: str) -> str:
     wanted = [one for one in lock["packages"] if "marker" not in one or Marker(one["marker"]).evaluate(MAC)]
     lines = [line for package in sorted(wanted, key=lambda one: one["name"]) for line in resource(package)]
     python, sha256 = ".".join(map(str, PYTHON)), hashlib.sha256(sdist.read_bytes()).hexdigest()
+    url = f"{url}/{sdist.name}"
     return FORMULA.format(homepage=homepage, url=url, sha256=sha256, python=python, resources="\n".join(lines))
 
 
