@@ -20,19 +20,19 @@ def test_a_chip_is_known_by_the_devices_name(name, chip):
     assert chip_of(name) == chip
 
 
-@pytest.mark.parametrize("cache_share", [0.0, 0.5])
+@pytest.mark.parametrize(("cache_share", "queries"), [(0.0, 1), (0.5, 1), (0.5, 5), (0.5, 64)])
 @pytest.mark.parametrize(
     ("generation", "tier", "widest"), [(1, "", 1024), (2, "Max", 14336), (3, "Ultra", 4096), (5, "", 4096)]
 )
-def test_more_rows_never_cost_less_and_a_tile_is_flat(generation, tier, widest, cache_share):
-    table = {1: 1.0, **Chip(generation, tier).rows(widest, cache_share=cache_share)}
+def test_more_rows_never_cost_less_and_a_tile_is_flat(generation, tier, widest, cache_share, queries):
+    table = {1: 1.0, **Chip(generation, tier).rows(widest, cache_share=cache_share, queries_a_key=queries)}
     costs = [interpolate(table, n) for n in range(1, TILE_ROWS + 1)]
     assert costs == sorted(costs)
     assert costs[TILE_ROWS - 1] <= 1.1 * costs[17]
 
 
 def test_before_m3_tiles_begin_the_later_the_narrower_the_matrices():
-    tiles = [max(n for n in Chip(1, "").rows(widest) if n < TILE_ROWS) for widest in (2048, 4096, 4097)]
+    tiles = [Chip(1, "").tiles_from(widest) for widest in (2048, 4096, 4097)]
     assert tiles == [14, 10, 6]
 
 
@@ -56,6 +56,25 @@ def test_four_rows_of_8b_at_8k_cost_what_was_published_and_short_contexts_nothin
     share = 8192 * 147_456 / 4.62e9
     assert four("Apple M4 Pro", ("affine", 4), share) == pytest.approx(73 / 34, rel=0.15)
     assert four("Apple M4 Pro", ("affine", 4), share / 8) < 1.43
+
+
+@pytest.mark.parametrize(
+    ("name", "queries", "before", "after", "published"),
+    [
+        ("Apple M4 Max", 4, 8, 9, 2.34),  # 32 query heads over 8: 0.813 and 1.906 ms at 16k on an M5 Max (mlx 3826)
+        ("Apple M4 Max", 8, 4, 5, 3.61),  # unfused: 17.0 ms beside 4.7 on an M4 Max (mlx pull request 1922)
+        ("Apple M1", 8, 4, 5, 3.61),
+    ],
+)
+def test_attention_that_no_kernel_does_for_few_rows_costs_as_much_as_for_many(name, queries, before, after, published):
+    rows = {1: 1.0, **chip_of(name).rows(14336, cache_share=1e6, queries_a_key=queries)}  # all of a pass is attention
+    cost = [interpolate(rows, n) for n in (before, after, 32)]
+    assert cost[1] / cost[0] == pytest.approx(published, rel=0.2) and cost[2] == pytest.approx(cost[1])
+    assert cost[0] == pytest.approx(before)
+
+
+def test_where_no_row_has_a_kernel_several_cost_no_more_attention():
+    assert chip_of("Apple M4").rows(4096, cache_share=1e6, queries_a_key=64)[2] == pytest.approx(1, abs=1e-3)
 
 
 def four(name, packing, share=0.0):

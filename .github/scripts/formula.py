@@ -1,7 +1,8 @@
-"""formula.py SDIST PYLOCK HOMEPAGE URL: a Homebrew formula for a tap, on stdout.
+"""formula.py SDIST PYLOCK HOMEPAGE URL: a Homebrew formula for a tap, on stdout. The sdist will be found below URL.
 
 Each locked package is a resource: the wheel that a Mac with Apple Silicon takes, by address and checksum. Wheels,
-because mlx is built with Xcode. Where macOS 14, 15 and 26 take different wheels, each has its own.
+because mlx is built with Xcode. Where macOS 14, 15 and 26 take different wheels, each has its own. PyYAML's has
+libyaml inside: `brew style` asks for it all the same.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from packaging.tags import Tag, compatible_tags, cpython_tags, mac_platforms
 from packaging.utils import parse_wheel_filename
 
 PYTHON = (3, 13)
-SYSTEMS = {"sonoma": (14, 0), "sequoia": (15, 0), "tahoe": (26, 0)}
+SYSTEMS = {"tahoe": (26, 0), "sequoia": (15, 0), "sonoma": (14, 0)}  # in the order that Homebrew wants
 MAC = {
     "sys_platform": "darwin",
     "platform_system": "Darwin",
@@ -96,7 +97,7 @@ def resource(package: dict[str, Any]) -> Iterator[str]:
         yield from (f'    url "{url}"', f'    sha256 "{sha256}"')
     else:
         for name, (url, sha256) in chosen.items():
-            newest = " :or_newer" if name == list(SYSTEMS)[-1] else ""
+            newest = " :or_newer" if name == "tahoe" else ""
             yield from (f"    on_{name}{newest} do", f'      url "{url}"', f'      sha256 "{sha256}"', "    end")
     yield from ("  end", "")
 
@@ -106,6 +107,7 @@ def formula(sdist: Path, lock: dict[str, Any], homepage: str, url: str) -> str:
     wanted = [one for one in lock["packages"] if "marker" not in one or Marker(one["marker"]).evaluate(MAC)]
     lines = [line for package in sorted(wanted, key=lambda one: one["name"]) for line in resource(package)]
     python, sha256 = ".".join(map(str, PYTHON)), hashlib.sha256(sdist.read_bytes()).hexdigest()
+    url = f"{url}/{sdist.name}"
     return FORMULA.format(homepage=homepage, url=url, sha256=sha256, python=python, resources="\n".join(lines))
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# formula.sh DIST HOMEPAGE URL: OUT/specdec.rb, a Homebrew formula of the sdist in DIST, which will be found at URL.
+# formula.sh DIST HOMEPAGE URL: OUT/specdec.rb, a Homebrew formula of the sdist in DIST, which will be found below URL.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 bin=${BIN:-.venv-ci/bin} out=${OUT:-artifacts}

@@ -1,18 +1,15 @@
 #!/usr/bin/env bash
-# installers.sh DIST: `uv tool install` and `pipx install`, where they are here, in homes of their own.
+# installers.sh DIST: `uv tool install`, and `pipx install` where pipx is here, in homes of their own.
 set -euo pipefail
+cd "$(dirname "$0")/../.."
 dist=$(cd "${1:?the folder with the wheel}" && pwd)
+bin=$(cd "${BIN:-.venv-ci/bin}" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-tried=0
-if command -v uv >/dev/null; then
-  UV_TOOL_DIR=$work/uv UV_TOOL_BIN_DIR=$work/uvbin uv tool install --quiet "$dist"/*.whl
-  "$work/uvbin/specdec" --version
-  tried=1
-fi
+UV_TOOL_DIR=$work/uv UV_TOOL_BIN_DIR=$work/uvbin "$bin/uv" tool install --quiet --python "$bin/python" "$dist"/*.whl
+"$work/uvbin/specdec" --version
 if command -v pipx >/dev/null; then
-  PIPX_HOME=$work/pipx PIPX_BIN_DIR=$work/pipxbin PIPX_MAN_DIR=$work/man pipx install --quiet "$dist"/*.whl
+  export PIPX_HOME=$work/pipx PIPX_BIN_DIR=$work/pipxbin PIPX_MAN_DIR=$work/man
+  pipx install --python "$bin/python" "$dist"/*.whl
   "$work/pipxbin/specdec" --version
-  tried=1
 fi
-[ "$tried" = 1 ] || { printf 'error: neither uv nor pipx is here\nhint: python3 -m pip install uv\n' >&2; exit 1; }

@@ -7,7 +7,7 @@ import os
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -28,6 +28,7 @@ from specdec_cli.cli.options import (
 )
 from specdec_cli.errors import UsageError
 from specdec_cli.machine import awake
+from specdec_cli.request import one_name
 
 if TYPE_CHECKING:
     from specdec_cli.engine.conformance.suite import Outcome
@@ -76,8 +77,12 @@ def doctor(
         ),
     ] = False,
     device: Annotated[
-        Literal["cpu", "gpu"] | None,
-        typer.Option("--device", help="With --selftest: where; gpu compares every kernel with the CPU as well."),
+        str | None,
+        typer.Option(
+            "--device",
+            metavar="cpu|gpu",
+            help="With --selftest: where; gpu compares every kernel with the CPU as well.",
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="With --selftest: JSON Lines, one for each result.")] = False,
     options: ReportOptions,
@@ -85,7 +90,7 @@ def doctor(
     """Chip, memory, versions, cache folder: what works here and what does not."""
     if json and not selftest:
         raise UsageError("--json was given without --selftest", "specdec doctor --selftest --json")
-    if device and not selftest:
+    if device and one_name("--device", ("cpu", "gpu"))(device) and not selftest:
         raise UsageError(
             f"--device {device} was given without --selftest", f"specdec doctor --selftest --device {device}"
         )

@@ -69,8 +69,9 @@ def is_virtual() -> bool:
 
 def kernel_architecture() -> str:
     """The Metal architecture whose kernels mlx chooses: the one that is forced, else the chip's; empty elsewhere."""
-    own = str(mx.device_info().get("architecture", "")) if backend() == "metal" else ""
-    return os.environ.get("MLX_METAL_GPU_ARCH") or own
+    if backend() != "metal":
+        return ""
+    return os.environ.get("MLX_METAL_GPU_ARCH") or str(mx.device_info().get("architecture", ""))
 
 
 def compute_on(name: str) -> None:

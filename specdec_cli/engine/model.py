@@ -32,6 +32,8 @@ from specdec_cli.errors import Refused, reason
 from specdec_cli.request import MAX_ROWS, MAX_UNREAD
 
 GROUP_SIZES = (64, 32)
+# What layers of mlx-lm call their numbers of query heads, and of key heads.
+HEADS = ("n_heads", "num_attention_heads", "num_heads", "n_head"), ("n_kv_heads", "num_key_value_heads", "num_kv_heads")
 WITHOUT = "leave --kv-bits out"
 
 
@@ -121,6 +123,13 @@ class Network:
         modules = (module for _, module in self.module.named_modules())
         found = Counter((str(m.mode), int(m.bits)) for m in modules if "mode" in vars(m) and "bits" in vars(m))
         return found.most_common(1)[0][0] if found else None
+
+    @property
+    def queries_a_key(self) -> int:
+        """The most query heads that share a key head in any layer, 1 where no layer says."""
+        layers = [vars(module) for _, module in self.module.named_modules()]
+        heads = [[next(filter(None, map(layer.get, names)), 0) for names in HEADS] for layer in layers]
+        return max((queries // keys for queries, keys in heads if keys), default=1) or 1
 
 
 class CachedModel:

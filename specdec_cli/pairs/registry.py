@@ -155,7 +155,11 @@ def _explain(path: Path, text: str, error: ValidationError) -> UsageError:
         return UsageError(f"{place}: unknown key {location[-1]}", nearest(location[-1], known))
     if first["type"] == "missing":
         return UsageError(f"{place}: {key} is missing", EXAMPLES.get(location[-1], f"add it to {path}"))
-    reason = "it must be a table" if first["type"] in ("model_type", "dict_type") else first["msg"]
+    reason = (
+        "it must be a table"
+        if first["type"] in ("model_type", "dict_type")
+        else first["msg"].removeprefix("Value error, ")
+    )
     return UsageError(f"{place}: {key} is {first['input']!r}: {reason}", f"correct that line in {path}")
 
 

@@ -121,7 +121,7 @@ class DraftController:
             return Costs.of_ratio(ratio)
         network, value_bytes = self.target.network, 4 if self.target.dtype == "float32" else 2
         cache_share = self.target.fresh().cache_bytes(context_tokens, value_bytes) / self.target.weight_bytes
-        rows = chip.rows(network.widest, network.packing, cache_share)
+        rows = chip.rows(network.widest, network.packing, cache_share, network.queries_a_key)
         return Costs(rows, {1: ratio}, ratio / 8, chips.CHIP_DOUBT)
 
     def _adaptive_for(

@@ -81,6 +81,7 @@ def few(monkeypatch, tmp_path):
 def test_the_gpu_is_compared_with_the_cpu_where_it_is_asked_for(specdec, few, monkeypatch):
     monkeypatch.setenv("MLX_METAL_GPU_ARCH", "applegpu_g15s")
     monkeypatch.setattr(device, "compute_on", lambda name: None)
+    monkeypatch.setattr(device, "backend", lambda: "metal")
     monkeypatch.setattr(against_cpu, "kernels", lambda: iter([Kernel("a", lambda n: mx.ones((n, 2)))]))
     monkeypatch.setattr(against_cpu, "compare_family", lambda family: Outcome("f", "pass"))
     monkeypatch.setattr(suite, "run_suite", lambda *_: iter(()))
@@ -100,6 +101,11 @@ def test_a_machine_without_a_gpu_says_so_in_two_lines(specdec):
         f"error: --device gpu, and mlx has no GPU here: {device.device_name()}",
         "hint: --device cpu tests this CPU",
     ]
+
+
+def test_a_device_that_is_none_is_refused_with_the_nearest(specdec):
+    code, out, err = specdec("doctor", "--selftest", "--device", "gpus")
+    assert (code, out, err) == (2, "", "error: --device gpus is none of cpu, gpu\nhint: the nearest: --device gpu\n")
 
 
 def test_a_virtual_gpu_is_named_and_its_times_are_not_believed(monkeypatch):

@@ -131,3 +131,12 @@ def test_a_marked_length_can_be_returned_to_however_much_is_read_later(name, mon
     for mark in (121, 120, 33):
         changed = [*text[:mark], 5, 6, 7]
         assert model.reach(changed) == mark == model.reuse(changed)
+
+
+@pytest.mark.parametrize(
+    ("name", "queries"),
+    [("llama", 2), ("qwen3_5", 2), ("gpt_oss", 2), ("gemma4_text", 4), ("laguna", 3), ("mamba2", 1)],
+)
+def test_query_heads_a_key_head_are_the_most_of_any_layer(name, queries):
+    """Gemma 4's global layers share keys among more heads; Laguna's layers differ; a recurrence has neither."""
+    assert CachedModel(network_of(architectures()[name], 1), name).network.queries_a_key == queries

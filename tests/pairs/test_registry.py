@@ -86,12 +86,12 @@ def test_every_packaged_pair_fits_the_memory_it_names():
         ),
         (
             'schema_version = 1\n[pairs.a]\ntarget = "x"\ntarget_revision = "main"\n',
-            "4: pairs.a.target_revision is 'main': Value error, a revision here is a commit's 40 hex digits",
+            "4: pairs.a.target_revision is 'main': a revision here is a commit's 40 hex digits",
             "correct that line",
         ),
         (
             'schema_version = 1\n[pairs.a]\ntarget = "x"\nsource = "a card"\n',
-            "4: pairs.a.source is 'a card': Value error, end it with its day",
+            "4: pairs.a.source is 'a card': end it with its day",
             "correct that line",
         ),
         ("schema_version = 1\npairs.a = 3\n", "2: pairs.a is 3: it must be a table", "correct that line"),

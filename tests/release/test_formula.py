@@ -74,15 +74,16 @@ def sdist(tmp_path):
 @pytest.fixture
 def text(script, sdist):
     return script("formula").formula(
-        sdist, tomllib.loads(LOCK), "https://example.org/home", "https://example.org/s.tar.gz"
+        sdist, tomllib.loads(LOCK), "https://example.org/home", "https://example.org/v0.2.0"
     )
 
 
 def test_each_mac_takes_its_own_wheel_and_nothing_of_other_systems(text, sdist):
+    assert '  url "https://example.org/v0.2.0/specdec_cli-0.2.0.tar.gz"\n' in text
     assert hashlib.sha256(sdist.read_bytes()).hexdigest() in text
     assert [text.count(SHA[name]) for name in "abcdefg"] == [1, 1, 1, 0, 0, 1, 0]
-    assert text.index("on_sonoma do") < text.index(SHA["a"]) < text.index("on_sequoia do") < text.index(SHA["b"])
-    assert text.index("on_tahoe :or_newer do") < text.index(SHA["c"])
+    wanted = ["on_tahoe :or_newer do", SHA["c"], "on_sequoia do", SHA["b"], "on_sonoma do", SHA["a"]]
+    assert sorted(wanted, key=text.index) == wanted
     assert text.count("resource ") == 2 and 'resource "numpy" do\n    url ' in text
 
 

@@ -51,7 +51,10 @@ def test_unmeasured_costs_are_those_of_the_chip_and_a_draft_step_has_its_launche
     monkeypatch.setattr(device, "queues_ahead", lambda: launches)
     assumed = begun(drafting())[1].costs.assumed
     share = TARGET.fresh().cache_bytes(10, 4) / TARGET.weight_bytes
-    assert assumed.verify == chip_of(name).rows(TARGET.network.widest, None, share) and share > 0
+    assert (
+        assumed.verify == chip_of(name).rows(TARGET.network.widest, None, share, TARGET.network.queries_a_key)
+        and share > 0
+    )
     longer = begun(drafting(), prompt_tokens=2000)[1].costs.assumed
     assert longer.verify[2] > assumed.verify[2]
     floor = LAUNCH_SHARE * DRAFT.layers / TARGET.layers * launches

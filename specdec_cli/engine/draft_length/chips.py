@@ -18,6 +18,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from specdec_cli.gain import interpolate
+
 # How most of a network's matrices are packed: mlx's mode and the bits; None: not at all.
 Packing = tuple[str, int] | None
 AFFINE = "affine"
@@ -40,8 +42,9 @@ LAUNCH_SHARE = 0.08
 # How far (log) these figures may be off.
 CHIP_DOUBT = 0.2
 # Rows, and rows times query heads of a key head, up to which attention is one kernel that reads keys and values once a
-# row (scaled_dot_product_attention.cpp). What more cost is published nowhere: it is measured.
-VECTOR_ROWS, MOST_FUSED_QUERIES = 8, 32
+# row (scaled_dot_product_attention.cpp). More cost the same whatever their number, about as much as so many reads:
+# unfused 14 (mlx pull request 1922, M4 Max), in tiles 19 to 22 (mlx issue 3826, M5 Max).
+VECTOR_ROWS, MOST_FUSED_QUERIES, READS_BEYOND = 8, 32, 16
 # The generation of M1 in the names of Apple's architectures, and the tiers of their last letter.
 FIRST_GENERATION, TIERS = 13, {"s": "Max", "d": "Ultra"}
 
@@ -64,10 +67,12 @@ class Chip:
         """Whether a product of a few rows reads the weights once for `SHARED_ROWS` of them."""
         return self.generation >= 3 or (packing is not None and packing[0] != AFFINE)
 
-    def rows(self, widest: int, packing: Packing = (AFFINE, 4), cache_share: float = 0.0) -> Mapping[int, float]:
+    def rows(
+        self, widest: int, packing: Packing = (AFFINE, 4), cache_share: float = 0.0, queries_a_key: int = 1
+    ) -> Mapping[int, float]:
         """Plain steps of a pass of n rows through matrices whose wider side is `widest`.
 
-        `cache_share`: bytes of the keys and values over those of the weights; a few rows read them once each.
+        `cache_share`: bytes of the keys and values over those of the weights. `queries_a_key`: query heads a key head.
         """
         row = ROW_COST_BEFORE_M3.get(self.generation)
         if row is None:
@@ -80,7 +85,14 @@ class Chip:
                 row = ((1 + 3 * row) / SHARED_READ - 1) / 3
             tiles = self.tiles_from(widest)
             found = {2: 1 + row, tiles: 1 + row * (tiles - 1), TILE_ROWS: 1 + row * (tiles - 1)}
-        return {n: (cost + min(n, VECTOR_ROWS) * cache_share) / (1 + cache_share) for n, cost in found.items()}
+        fused = min(VECTOR_ROWS, MOST_FUSED_QUERIES // queries_a_key)
+        table = {1: 1.0, **found}
+        costs = {
+            n: interpolate(table, n) + cache_share * (n if n <= fused else READS_BEYOND)
+            for n in sorted({*table, max(fused, 1), fused + 1})
+        }
+        plain = costs.pop(1)
+        return {n: cost / plain for n, cost in costs.items()}
 
     @property
     def attention(self) -> str:

@@ -100,6 +100,7 @@ def test_every_kernel_has_a_name_of_its_own():
     ],
 )
 def test_the_kernels_that_mlx_chooses_are_told_by_architecture(monkeypatch, architecture, four_bits, nvfp4):
+    monkeypatch.setattr(device, "backend", lambda: "metal")
     monkeypatch.setenv("MLX_METAL_GPU_ARCH", architecture)
     told = {name: (value, where) for name, value, where in chosen_kernels()}
     where = f"as chosen for {architecture}"
@@ -107,6 +108,8 @@ def test_the_kernels_that_mlx_chooses_are_told_by_architecture(monkeypatch, arch
     assert told["products, nvfp4"][0].startswith(nvfp4) and told["attention"][1] == where
 
 
-def test_without_metal_no_kernels_are_told(monkeypatch):
-    monkeypatch.setattr(device, "backend", lambda: "cuda")
+@pytest.mark.parametrize("backend", ["cpu", "cuda"])
+def test_without_metal_no_kernels_are_told_whatever_is_forced(monkeypatch, backend):
+    monkeypatch.setattr(device, "backend", lambda: backend)
+    monkeypatch.setenv("MLX_METAL_GPU_ARCH", "applegpu_g15s")
     assert chosen_kernels() == []
