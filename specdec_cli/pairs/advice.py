@@ -16,7 +16,7 @@ from specdec_cli.gain import TYPICAL_ROW_COST, round_steps
 
 # Largest useful draft for a target of at least this many billion parameters.
 SIZE_BANDS = ((32.0, 7.0), (14.0, 3.0), (7.0, 1.0))
-SHORT_ANSWERS = "answers of a few dozen tokens gain little: the draft has to read the prompt too"
+SHORT_ANSWERS = "answers of a few dozen tokens gain little: the draft reads the prompt's end first"
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,8 @@ from mlx_lm.utils import load
 from paired import environment
 from texts import HELD_OUT, library_text, topic_pages
 
+from specdec_cli.engine.draft_length.acceptance import SHORTEST_MATCH
+from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton
 from specdec_cli.meter import t_interval
 
 KINDS = ("code", "prose", "far")
@@ -68,6 +70,15 @@ def agrees(draft, prompt, said, n):
     return [guess == token for guess, token in zip(guessed, said, strict=True)]
 
 
+def looked_up(prompt, said):
+    """Whether lookup, which has read everything, guesses each of the tokens `said`."""
+    text, right = SuffixAutomaton(prompt), []
+    for place, token in enumerate(said):
+        text.follow([*prompt, *said[:place]])
+        right.append(text.match.length >= SHORTEST_MATCH and text.continuation(1) == [token])
+    return right
+
+
 def judged(agreeing, k):
     """(accepted, judged) of rounds of `k` over one answer."""
     at = accepted = judgements = 0
@@ -95,7 +106,7 @@ def interval(values):
 
 def measure(target, draft, kind, tokens, args, encode):
     """A line of the table: the rate that a draft of the whole prompt reaches, and what each N changes."""
-    rates = {n: [] for n in (*args.contexts, "full")}
+    rates, lookups = {n: [] for n in (*args.contexts, "full")}, []
     skipped = 0
     for place in range(args.prompts):
         prompt = {"code": code, "prose": prose, "far": far}[kind](place, tokens, encode)
@@ -103,6 +114,7 @@ def measure(target, draft, kind, tokens, args, encode):
         if repetition(said) > LOOPS:
             skipped += 1
             continue
+        lookups.append(sum(looked_up(prompt, said)) / len(said))
         for n in rates:
             accepted, judgements = judged(agrees(draft, prompt, said, tokens if n == "full" else n), args.k)
             rates[n].append(accepted / judgements)
@@ -116,7 +128,7 @@ def measure(target, draft, kind, tokens, args, encode):
         if n < tokens
     ]
     print(f"{kind:6} {tokens:5}: full {interval(rates['full'])}; change at {', '.join(changes)}", end="")
-    print(f"; n {len(rates['full'])}, {skipped} loop", flush=True)
+    print(f"; lookup guesses {interval(lookups)} of all tokens; n {len(lookups)}, {skipped} loop", flush=True)
 
 
 def main():

@@ -219,7 +219,7 @@ def long(pair, args):
         share = sum(decoding[0]) * (tokens - 1) / (sum(whole[0]) * tokens)
         return Ratio(whole[0], whole["auto"]), Ratio(decoding[0], decoding["auto"]), share
 
-    for tokens in (16, 64, 256):
+    for tokens in args.answers:
         pair.forget()
         _, short, _ = gains(256, tokens, args.prompts)
         pair.forget()
@@ -238,6 +238,7 @@ def main():
     parser.add_argument("--pair", type=Path, help="folder with target and draft; default: the demo pair")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=["fixed", "adaptive", "hostile"])
     parser.add_argument("--length", type=int, default=4096, help="of a long prompt and its answer")
+    parser.add_argument("--answers", type=int, nargs="+", default=[16, 64, 256], help="tokens after a long prompt")
     parser.add_argument("--draft-context", type=int, default=1024, help="0: all of the context")
     parser.add_argument("--prompts", type=int, default=8, help="of each kind")
     parser.add_argument("--tokens", type=int, default=96)

@@ -53,8 +53,7 @@ def test_no_color_gets_no_colour_and_dumb_terminals_and_plain_no_control_code(tm
 def test_without_a_prompt_a_person_gets_the_chat(tmp_path):
     """It was an error that named the chat."""
     screen = Terminal(tmp_path, "run", "-n", "3", "-s", "be short").ready()
-    screen.type("/show\r")
-    screen.wait("be short").type("\x04")
+    screen.say("/show").wait("be short").type("\x04")
     code, text = screen.end()
     assert code == 0 and ["max-tokens", "3"] in [line.split() for line in text.splitlines()]
 
