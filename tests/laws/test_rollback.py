@@ -80,16 +80,22 @@ class Turns(RuleBasedStateMachine):
         for _ in self.model.prefill(prompt):
             pass
 
-    def fresh(self, ids):
+    def fresh(self, ids, rows):
         layers = make_prompt_cache(self.network)
         if self.kv_bits:
             layers = [QuantizedKVCache(group_size=32, bits=self.kv_bits) for _ in layers]
-        return np.array(self.network(mx.array([ids]), cache=layers)[0])
+        passes = [self.network(mx.array([ids[i : i + rows]]), cache=layers)[0] for i in range(0, len(ids), rows)]
+        return np.array(mx.concatenate(passes))
 
     def compare(self, logits, ids):
-        expected = self.fresh(ids[self.model.origin :])[-logits.shape[0] :]
-        tolerance = 0.05 if self.kv_bits else 2e-3
-        np.testing.assert_allclose(np.array(logits), expected, atol=tolerance * max(1, np.abs(expected).max()))
+        """With one pass over all, or one token at a time: a sparse attention's choice can be a tie between the two."""
+        found, ids, tolerance = np.array(logits), ids[self.model.origin :], 0.05 if self.kv_bits else 2e-3
+        for rows in (len(ids), 1):
+            expected = self.fresh(ids, rows)[-len(found) :]
+            allowed = tolerance * max(1, np.abs(expected).max())
+            if rows > 1 and np.abs(found - expected).max() <= allowed:
+                return
+        np.testing.assert_allclose(found, expected, atol=allowed)
 
     @rule(pending=st.lists(TOKEN, max_size=5), share=st.floats(0, 1), correction=TOKEN)
     def a_round(self, pending, share, correction):
@@ -199,7 +205,7 @@ def share_arrays(part):
 def test_the_test_rejects_a_draft_that_never_begins_anew(monkeypatch):
     monkeypatch.setattr(CachedModel, "_holds", lambda model, context, kept: True)
     with pytest.raises((AssertionError, ValueError, ExceptionGroup)):
-        histories("KVCache", 8, phases=[Phase.generate], max_examples=25, stateful_step_count=12)
+        histories("KVCache", 8, phases=[Phase.generate], max_examples=150, stateful_step_count=12)
 
 
 @pytest.mark.slow
@@ -220,4 +226,4 @@ def test_the_test_rejects_broken_rollbacks(kind, owner, name, broken, monkeypatc
     """Negative controls for the histories above."""
     monkeypatch.setattr(owner, name, broken)
     with pytest.raises((AssertionError, ValueError, SpecdecError, ExceptionGroup)):
-        histories(kind, phases=[Phase.generate], max_examples=25, stateful_step_count=12)
+        histories(kind, phases=[Phase.generate], max_examples=150, stateful_step_count=12)
