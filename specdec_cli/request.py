@@ -25,7 +25,7 @@ MAX_DRAFT = MAX_ROWS - MAX_UNREAD
 # Largest draft length that can be asked for, and the one for predictions that need a single number.
 MAX_K, DEFAULT_K = min(16, MAX_DRAFT), 3
 KV_BITS = (2, 4, 8)
-# Of a context a draft reads the last so many tokens, or `full`. On code and prose the usual number is as good as all.
+# Of a context a draft reads the last so many tokens, or `full`: docs/performance.md has what that costs.
 DraftContext = int | Literal["full"]
 LEAST_DRAFT_CONTEXT, DRAFT_CONTEXT = 8, 1024
 # Value -> (lowest, highest, what is off).

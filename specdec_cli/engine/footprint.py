@@ -27,7 +27,7 @@ def footprint(
 ) -> Footprint:
     """Bytes of `checkpoint` at `context_tokens`; `weight_bytes` are its weights in memory, `model` has its shapes.
 
-    Raises: Refused if its caches cannot be quantized to `kv_bits`, NotAvailable for a size that is none.
+    Raises: NotAvailable for a size that is none.
     """
     value_bytes = VALUE_BYTES.get(checkpoint.declared_dtype or "", 2)
     hidden = checkpoint.whole("hidden_size", 0)
@@ -65,10 +65,12 @@ def estimate(
     context_tokens: int,
     kv_bits: int | None = None,
     head: HeadFiles | None = None,
+    search: bool = True,
 ) -> MemoryEstimate:
     """All models of a pair, their weights taking `weight_bytes`, and its head, against what this device may use.
 
-    Where they do not fit, the same is estimated with quantized caches, if they allow it, for the hint.
+    Where they do not fit, the same is estimated with quantized caches, if they allow it, for the hint. `search`: the
+    longest context that fits is wanted also where they do.
     Raises: Refused if a model's caches cannot be quantized to `kv_bits`.
     """
 
@@ -84,9 +86,10 @@ def estimate(
     longest = min([limit for checkpoint in checkpoints if (limit := checkpoint.context_limit)], default=LONGEST)
     models, context = [empty_model(checkpoint, kv_bits) for checkpoint in checkpoints], min(context_tokens, longest)
     found = at(context, models)
-    steps = range(STEP, longest + 1, STEP)
-    fitting = bisect_left(steps, True, key=lambda tokens: not at(tokens, models).fits)
-    found = replace(found, largest_context=longest if fitting == len(steps) else fitting * STEP)
+    if search or not found.fits:
+        steps = range(STEP, longest + 1, STEP)
+        fitting = bisect_left(steps, True, key=lambda tokens: not at(tokens, models).fits)
+        found = replace(found, largest_context=longest if fitting == len(steps) else fitting * STEP)
     if not found.fits and kv_bits is None:
         with suppress(Refused):
             quantized = [empty_model(checkpoint, HINTED_BITS) for checkpoint in checkpoints]
@@ -109,6 +112,6 @@ def require_fit(
     # Caches and activations of a small model are small too: what takes a tenth need not be counted exactly.
     if weights * 10 < device.usable_bytes() and context_tokens < 8192:
         return
-    found = estimate(checkpoints, [c.loaded_bytes for c in checkpoints], context_tokens, kv_bits, head)
+    found = estimate(checkpoints, [c.loaded_bytes for c in checkpoints], context_tokens, kv_bits, head, search=False)
     if not found.fits:
         raise found.obstacle()

@@ -9,6 +9,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
 from specdec_cli.engine import device
+from specdec_cli.engine.footprint import LONGEST
 from specdec_cli.format import percent, size
 from specdec_cli.kinds import drafting
 from specdec_cli.models import memory
@@ -16,7 +17,7 @@ from specdec_cli.request import Request
 from specdec_cli.session.session import LoadedPair
 
 # Caches are sized at these lengths; between two of them they grow in a straight line, or not at all.
-SHORTEST, LONGEST = 1024, 1 << 20
+SHORTEST = 1024
 # Share of the usable memory from which on a word is said of it.
 TIGHT_SHARE = 0.9
 # Snapshots that a slot keeps where caches cannot be trimmed: a few ends of turns, and a few on the way there. They may
