@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from mlx_lm.utils import load_tokenizer
-from tokenizers.decoders import DecodeStream
 from transformers import CONFIG_MAPPING, PreTrainedConfig
 
 from specdec_cli import jsonfile
@@ -36,6 +35,8 @@ CHANNELS = Thinking("<|channel|>analysis<|message|>", "<|end|><|start|>assistant
 # A character that merges with none: SentencePiece puts its space before the first one of a text.
 ANCHOR = "\u263a"
 ASSISTANT = "assistant"
+# What a decoder puts in the place of bytes that form no character.
+UNREADABLE = "\ufffd"
 NOT_OF_TOKENIZER = ("config.json", "generation_config.json")
 
 
@@ -284,31 +285,49 @@ def _mark_beginning(message: Mapping[str, Any], end: str) -> dict[str, Any]:
 
 
 class TextStream:
-    """Turns tokens into text as soon as it is certain, by huggingface's decoder; a character may span tokens."""
+    """Turns tokens into text as soon as it is certain, by huggingface's decoder; a character may span tokens.
+
+    The pieces joined are the text of all tokens decoded at once, with one exception. A decoder with byte fallback
+    takes a whole run of byte tokens back, a replacement character a byte, once the run as a whole is not UTF-8. What
+    was shown of such a run stays, and each byte after it is U+FFFD, as if a run began there.
+    """
 
     def __init__(self, backend: Any, preceding: Sequence[int]) -> None:
         self._backend = backend
-        self._preceding = list(preceding)[-8:]
-        self._stream = DecodeStream(ids=self._preceding, skip_special_tokens=False)
-        self._pending: list[int] = []
+        # A window that begins inside a character would be read otherwise than the whole.
+        windows = (list(preceding)[-tokens:] for tokens in range(8, 12))
+        clean = (window for window in windows if UNREADABLE not in self._decode(window))
+        self._settle(next(clean, list(preceding)[-8:]))
 
     def step(self, token: int) -> str:
         """Text that `token` completed, often empty."""
         self._pending.append(token)
-        text: str | None = self._stream.step(self._backend, token)
-        if text is None:
-            return ""
-        self._preceding, self._pending = (self._preceding + self._pending)[-8:], []
-        return text
+        text = self._decode(self._settled + self._pending)
+        # It may be the beginning of a character. A token without text is context for the next one.
+        return "" if text.endswith(UNREADABLE) or text == self._shown else self._take(text)
 
     def finish(self) -> str:
-        """The rest, decoded in the context of what precedes it; an incomplete character is U+FFFD."""
-        before, both = (
-            self._backend.decode(ids, skip_special_tokens=False)
-            for ids in (self._preceding, self._preceding + self._pending)
-        )
-        self._pending = []
-        return str(both[len(before) :])
+        """The rest; what is incomplete of a character is U+FFFD."""
+        return self._take(self._decode(self._settled + self._pending)) if self._pending else ""
+
+    def _take(self, text: str) -> str:
+        """What the pending tokens add to the settled ones, as both are `text`; they are settled then."""
+        # The first characters after a prompt may complete its last one.
+        shown = next((s for s in (self._shown, self._shown.rstrip(UNREADABLE)) if text.startswith(s)), None)
+        if shown is None:  # the decoder took back what was shown: the new tokens are read behind a letter
+            pieces = (self._backend.id_to_token(token) or "" for token in self._pending)
+            shown, text = "a", self._backend.decoder.decode(["a", *pieces])
+        self._settle(self._pending)
+        return text[len(shown) :]
+
+    def _settle(self, tokens: list[int]) -> None:
+        """`tokens` end with a character; what follows is decoded in their context."""
+        self._settled, self._shown = tokens, self._decode(tokens)
+        self._pending: list[int] = []
+
+    def _decode(self, tokens: list[int]) -> str:
+        text: str = self._backend.decode(tokens, skip_special_tokens=False)
+        return text
 
 
 def _class_hints(folder: Path, config: Mapping[str, Any]) -> Any:

@@ -63,15 +63,18 @@ def byte_tokenizer(words=()):
     return tokenizer
 
 
-def sentence_piece(special):
+STRIPPED = decoders.Sequence(
+    [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+)
+
+
+def sentence_piece(special=(), decoder=STRIPPED):
     """One as Llama's: a space before every text, pieces with U+2581, a token that begins every text."""
     pieces = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", *"abcdefxy", "▁a", "▁b"]
     vocabulary, merges = {piece: i for i, piece in enumerate(pieces)}, [("▁", "a"), ("▁", "b")]
     tokenizer = Tokenizer(models.BPE(vocabulary, merges, byte_fallback=True, unk_token="<unk>"))
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-    tokenizer.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
-    )
+    tokenizer.decoder = decoder
     tokenizer.add_special_tokens([AddedToken(text, normalized=False) for text in ("<s>", "</s>", *special)])
     return tokenizer
 

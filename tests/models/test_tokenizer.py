@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers, processors
 
-from fakes.models import TINY, byte_tokenizer, tiny_folder, write_tokenizer
+from fakes.models import STRIPPED, TINY, byte_tokenizer, sentence_piece, tiny_folder, write_tokenizer
 from specdec_cli.errors import NotAvailable, UsageError
-from specdec_cli.models.tokenizer import Tokenizer
+from specdec_cli.models.tokenizer import TextStream, Tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +38,97 @@ def test_streamed_text_equals_decoding_at_once_for_any_bytes(ids):
 def test_streaming_behind_a_prompt_continues_its_text(before, after):
     ids = byte_tokenizer().encode(after, add_special_tokens=False).ids
     assert streamed(LOADED, ids, LOADED.encode(before)) == after
+
+
+# The decoders of Llama 2 and Mistral 7B, of Gemma 1 to 3, and of Phi-3's first files.
+FALLBACKS = {
+    "stripped": STRIPPED,
+    "replaced": decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]),
+    "metaspace": decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace(), decoders.Fuse()]),
+}
+
+
+def fallback_stream(ids, decoder, after=()):
+    stream = TextStream(sentence_piece(decoder=decoder), after)
+    return "".join(stream.step(token) for token in ids) + stream.finish()
+
+
+def byte_ids(*values):
+    return [3 + value for value in values]
+
+
+def shown_text(ids):
+    """What a reader saw: a run of byte tokens is text as long as it is UTF-8; a byte after that is U+FFFD."""
+    pieces, text, run = sentence_piece().get_vocab(), "", []
+    names = {i: name for name, i in pieces.items()}
+    for token in ids:
+        if 3 <= token < 259:
+            run.append(token - 3)
+            try:
+                shown = bytes(run).decode()
+            except UnicodeDecodeError:
+                continue
+            if not shown.endswith("\ufffd"):
+                text, run = text + shown, []
+            continue
+        text, run = text + unreadable(run) + names[token].replace("▁", " "), []
+    return text + unreadable(run)
+
+
+def unreadable(run):
+    try:
+        return bytes(run).decode()
+    except UnicodeDecodeError:
+        return "\ufffd" * len(run)
+
+
+@pytest.mark.parametrize("decoder", FALLBACKS.values(), ids=FALLBACKS)
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.one_of(
+            st.integers(259, 268),
+            st.sampled_from(byte_ids(0xC2, 0xB5, 0x80, 0xF0, 0x90, 0x8D, 0x88, 0xEF, 0xBF, 0xBD)),
+            st.integers(3, 258),
+        ),
+        max_size=24,
+    )
+)
+def test_byte_tokens_that_form_no_character_never_end_a_stream(decoder, ids):
+    """`Invalid prefix encountered` ended the answer, with exit code 1 and HTTP 500."""
+    a = sentence_piece().token_to_id("a")
+    assert fallback_stream([a, *ids], decoder) == "a" + shown_text(ids)
+    assert fallback_stream(ids, decoder, [a]) == shown_text(ids)
+
+
+@pytest.mark.parametrize("decoder", FALLBACKS.values(), ids=FALLBACKS)
+def test_a_character_that_was_shown_stays_when_its_decoder_takes_it_back(decoder):
+    micro, letter = byte_ids(0xC2, 0xB5), byte_ids(0xF0, 0x90, 0x8D, 0x88)
+    (b,) = [sentence_piece().token_to_id("▁b")]
+    assert sentence_piece(decoder=decoder).decode([*micro, *byte_ids(0x80), b]) == "\ufffd\ufffd\ufffd b"
+    assert fallback_stream([*micro, *byte_ids(0x80), b], decoder) == "µ\ufffd b"
+    assert fallback_stream([*letter, *letter[:2], b], decoder) == "𐍈\ufffd\ufffd b"
+    assert fallback_stream([*letter, *letter[:2]], decoder) == "𐍈\ufffd\ufffd"
+
+
+@pytest.mark.parametrize("decoder", FALLBACKS.values(), ids=FALLBACKS)
+@settings(max_examples=40)
+@given(st.text("abcdefxy µ𐍈é€☺", max_size=30), st.text("abcd µ𐍈☺", max_size=12))
+def test_readable_text_behind_any_prompt_streams_as_it_decodes_at_once(decoder, text, before):
+    ids, prompt = (sentence_piece().encode(t, add_special_tokens=False).ids for t in ("☺" + text, before))
+    whole, shown = (sentence_piece(decoder=decoder).decode(prompt + tokens) for tokens in (ids, []))
+    assert fallback_stream(ids, decoder, prompt) == whole[len(shown) :]
+
+
+def test_a_stream_completes_the_character_that_its_prompt_began():
+    stream = LOADED.stream(LOADED.encode("a é")[:-1])
+    assert stream.step(LOADED.encode("é")[1]) == "é"
+
+
+def test_a_prompt_that_ends_with_a_replacement_character_is_not_repeated():
+    """The last tokens of such a prompt were shown as the answer's beginning."""
+    stream = LOADED.stream(LOADED.encode("abc �"))
+    assert stream.step(LOADED.encode("x")[0]) == "x"
 
 
 def test_stop_tokens_come_from_the_generation_configuration_first(folder):
