@@ -236,6 +236,7 @@ def _load(
     residency = Residency()
     residency.hold()
     loaded = load_weights(target, kv_bits)
+    blas.fit_threads(loaded.weight_bytes)
     began = clock()
     slot = Slot(loaded, load_weights(draft, kv_bits) if draft else None)
     # The cost of a round depends on these and on the length of the context.
