@@ -1,8 +1,8 @@
 """The device that mlx computes on: its facts, its queue, its memory. No other module asks the device about itself.
 
 mlx keeps freed buffers for later allocations of nearly the same size (mlx/backend/common/buffer_cache.h: less than two
-pages more). A KV cache that grew never fits again, so freed ones pile up; on Metal they stay wired, up to 95 % of the
-recommended working set (mlx/backend/metal/allocator.cpp). So they are bounded and given back.
+pages more). A KV cache that grew never fits again, so freed ones pile up, on Metal up to 95 % of the recommended
+working set (mlx/backend/metal/allocator.cpp). So they are bounded and given back.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ def bound_memory() -> None:
 
 
 def clear_cache() -> None:
-    """Give all freed buffers back to the system; on Metal they are no longer wired."""
+    """Give all freed buffers back to the system."""
     mx.clear_cache()
 
 
@@ -256,22 +256,25 @@ class FreedBuffers:
         self._tokens = 0
 
 
-class Residency:
-    """Whether macOS may page out what mlx holds: not while a pair decodes. On Metal only, from macOS 15 on.
+def wires() -> bool:
+    """Whether the user asked, on Metal, that macOS page out no weights: SPECDEC_WIRE=1.
 
-    mlx puts buffers into Metal's residency sets up to a limit: the recommended working set, as in mlx-lm (generate.py,
-    wired_limit). What is larger still works, but may be paged out.
+    Nothing is wired otherwise. Macs panicked while mlx had its whole working set wired, as mlx-lm does, and freed
+    buffers left its residency sets (mlx#3186, mlx-lm#1666).
     """
+    return backend() == "metal" and os.environ.get("SPECDEC_WIRE") == "1"
 
-    def hold(self) -> None:
-        """Wire weights and caches."""
-        recommended = working_set_bytes()
-        if backend() == "metal" and recommended:
-            mx.set_wired_limit(recommended)
 
-    def release(self) -> None:
-        """Wire nothing; the buffers stay. Waits for passes in flight: no limit is to change during an evaluation."""
-        if backend() == "metal":
-            settle()
-            clear_cache()
-            mx.set_wired_limit(0)
+def wire(weight_bytes: int) -> bool:
+    """Where the device `wires`: so many bytes from now on. Whether that can be: not more than Metal recommends.
+
+    mlx wires what is in memory now, in no order, then what comes while there is room. So 0 before weights are read, and
+    their size once nothing else is there: then no cache and no scratch finds room.
+    """
+    if not wires():
+        return True
+    settle()  # no limit is to change during an evaluation
+    clear_cache()
+    fits = weight_bytes <= (working_set_bytes() or 0)
+    mx.set_wired_limit(weight_bytes if fits else 0)
+    return fits

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from specdec_cli import blas
 from specdec_cli.engine import device
-from specdec_cli.engine.device import Residency, bound_memory
+from specdec_cli.engine.device import bound_memory
 from specdec_cli.engine.footprint import require_fit
 from specdec_cli.engine.heads.cached import CachedHead, Head, output_head_for
 from specdec_cli.engine.heads.load import Text, load_agreeing, own_texts
@@ -25,6 +25,7 @@ from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.engine.warmup import compiling, rehearse
 from specdec_cli.errors import DoesNotFit, NotAvailable, Refused, UsageError
+from specdec_cli.format import size
 from specdec_cli.hub import locate
 from specdec_cli.kinds import DEFAULT_DRAFTER, DRAFTERS, NONE, DrafterKind, effective_rule
 from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
@@ -192,6 +193,8 @@ def load(
             if parts.draft.asked:
                 raise
             tell(f"no head drafts: {error.message}")
+    if not device.wire(weight_bytes := loaded.first.weight_bytes):
+        tell(f"SPECDEC_WIRE=1 wires nothing: weights of {size(weight_bytes)} exceed what Metal recommends")
     return replace(loaded, fingerprint=fingerprint_of(loaded.first, parts.target, parts.draft))
 
 
@@ -233,8 +236,7 @@ def _load(
     """All but the head."""
     target, draft = parts.target, parts.draft.model
     bound_memory()
-    residency = Residency()
-    residency.hold()
+    device.wire(0)
     loaded = load_weights(target, kv_bits)
     began = clock()
     slot = Slot(loaded, load_weights(draft, kv_bits) if draft else None)
@@ -251,7 +253,6 @@ def _load(
         identity=f"{models} · kv {kv_bits or 'full'} · draft context {pair.draft_context} · {where}",
         # A head is never released, so nothing reads it again.
         reload_seconds=clock() - began if draft else 0.0,
-        residency=residency,
     )
 
 
