@@ -17,6 +17,8 @@ from statistics import median
 from typing import ParamSpec, TypeVar, cast
 
 import mlx.core as mx
+import mlx.nn as nn
+from mlx.utils import tree_flatten
 
 from specdec_cli.errors import NotAvailable
 from specdec_cli.machine import physical_bytes
@@ -180,6 +182,18 @@ def queue(array: mx.array) -> None:
 def wait(array: mx.array) -> None:
     """Return when `array` is computed."""
     mx.eval(array)
+
+
+# mlx stops whoever evaluates while ten tasks of the process are active (mlx/transforms.cpp), and ten tensors that are
+# read from disk are one. So eight tasks at once leave room for what another thread evaluates beside.
+SLICE_ARRAYS = 80
+
+
+def read_weights(module: nn.Module) -> None:
+    """Return when the parameters of `module` are in memory. Other threads can evaluate meanwhile."""
+    arrays = [array for _, array in tree_flatten(module.parameters())]
+    for begin in range(0, len(arrays), SLICE_ARRAYS):
+        mx.eval(arrays[begin : begin + SLICE_ARRAYS])
 
 
 _settled = 0

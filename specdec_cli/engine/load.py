@@ -19,6 +19,7 @@ import mlx_lm.models
 from mlx_lm.utils import MODEL_REMAPPING, _get_classes, load_model
 from safetensors import SafetensorError, safe_open
 
+from specdec_cli.engine import device
 from specdec_cli.engine.failure import device_failure
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.errors import NotAvailable, Refused, reason, untrusted
@@ -126,7 +127,7 @@ def load_network(checkpoint: Checkpoint) -> nn.Module:
     """
     network = _lazy_network(checkpoint)
     try:
-        mx.eval(network.parameters())
+        device.read_weights(network)
     except RuntimeError as error:
         raise device_failure(error) or _does_not_load(checkpoint, reason(error)) from error
     return network
