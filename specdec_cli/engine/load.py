@@ -63,9 +63,14 @@ def installed() -> list[str]:
     return sorted(name for name, file in sources.items() if file.is_file() and MODEL.search(file.read_text("utf-8")))
 
 
+def architecture_of(checkpoint: Checkpoint) -> Architecture | None:
+    """The listed one; None for a model that mlx-lm learned later."""
+    return architectures().get(MODEL_REMAPPING.get(checkpoint.model_type, checkpoint.model_type))
+
+
 def require_verifiable(checkpoint: Checkpoint) -> None:
     """Raises: Refused for an architecture whose drafts cannot be checked in one pass; plain decoding works."""
-    listed = architectures().get(MODEL_REMAPPING.get(checkpoint.model_type, checkpoint.model_type))
+    listed = architecture_of(checkpoint)
     if listed and listed.refused:
         raise Refused(
             f"{checkpoint.name} ({checkpoint.model_type}): {listed.refused}", "decode it plainly: --drafter none"

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from threading import Event
 
 import pytest
 
@@ -51,9 +52,20 @@ def test_the_kernels_of_a_first_reply_are_compiled_before_the_pair_is_there(tiny
         assert vocab_size == 259 and dtype == "float32" and looks_up
 
     monkeypatch.setattr(session_load, "rehearse", rehearse)
+    monkeypatch.setattr(session_load, "rehearse_network", lambda model: seen.append(model.name))
     monkeypatch.setattr(device, "fuses", lambda: True)
     load(Pair("tiny", *map(str, tiny_pair)), request=asked)
-    assert seen == [rehearsed]
+    assert seen == [rehearsed, *map(str, tiny_pair)]
+
+
+def test_kernels_are_compiled_while_the_tokenizer_is_read_already(tiny_pair, monkeypatch):
+    """The bug: they waited for it, for a second or two."""
+    compiling, of = Event(), Tokenizer.of
+    monkeypatch.setattr(session_load, "rehearse", lambda *given: compiling.set())
+    monkeypatch.setattr(session_load, "rehearse_network", lambda model: None)
+    monkeypatch.setattr(device, "fuses", lambda: True)
+    monkeypatch.setattr(Tokenizer, "of", lambda checkpoint: compiling.wait(10) and of(checkpoint))
+    assert load(Pair("tiny", *map(str, tiny_pair))).tokenizer
 
 
 def test_a_draft_with_the_target_s_own_tokenizer_files_has_them_read_once(tiny_pair, tmp_path, monkeypatch):
