@@ -8,9 +8,10 @@ working set (mlx/backend/metal/allocator.cpp). So they are bounded and given bac
 from __future__ import annotations
 
 import os
+import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache, wraps
 from importlib.metadata import version
 from statistics import median
@@ -137,6 +138,23 @@ def fused(function: Callable[P, R]) -> Callable[P, R]:
         return compiled(*args, **kwargs) if fuses() else function(*args, **kwargs)
 
     return call
+
+
+@contextmanager
+def on_cpu() -> Iterator[None]:
+    """Compute on the CPU in this context. On a Mac nothing is fused in it, by anybody.
+
+    Fusing there takes a C++ compiler, and without Apple's command line tools macOS opens a window that offers them.
+    """
+    fuses_there = sys.platform != "darwin" or "MLX_DISABLE_COMPILE" in os.environ
+    if not fuses_there:
+        mx.disable_compile()
+    try:
+        with mx.stream(mx.cpu):
+            yield
+    finally:
+        if not fuses_there:
+            mx.enable_compile()
 
 
 def prefill_tokens() -> int:
