@@ -31,6 +31,14 @@ blas.load()  # before the fakes import mlx
 
 import mlx.core as mx
 
+# Before the fakes import mlx-lm, whose own decoding keeps the device that is the default then (mlx_lm/generate.py).
+DEVICE = os.environ.get("TEST_DEVICE", "cpu")
+if DEVICE == "gpu" and mx.is_available(mx.gpu):
+    mx.set_default_device(mx.gpu)
+    mx.set_cache_limit(256 << 20)  # each worker may keep 4.75 GB else, and runners have 7
+else:
+    mx.set_default_device(mx.cpu)
+
 from fakes.models import TINY, tiny_folder
 
 settings.register_profile("suite", deadline=None, derandomize=True)
@@ -38,12 +46,10 @@ settings.load_profile("suite")
 
 
 def pytest_configure():
-    wanted = os.environ.get("TEST_DEVICE", "cpu")
-    if wanted not in ("cpu", "gpu"):
-        raise pytest.UsageError(f"TEST_DEVICE is {wanted}\nhint: TEST_DEVICE=cpu or TEST_DEVICE=gpu")
-    if wanted == "gpu" and not mx.is_available(mx.gpu):
+    if DEVICE not in ("cpu", "gpu"):
+        raise pytest.UsageError(f"TEST_DEVICE is {DEVICE}\nhint: TEST_DEVICE=cpu or TEST_DEVICE=gpu")
+    if DEVICE == "gpu" and not mx.is_available(mx.gpu):
         raise pytest.UsageError("TEST_DEVICE is gpu, and mlx has no GPU here\nhint: TEST_DEVICE=cpu")
-    mx.set_default_device(mx.gpu if wanted == "gpu" else mx.cpu)
 
 
 # What an item of the default tier may not do, as the interpreter names it; other tiers may.

@@ -1,6 +1,6 @@
 """known_failures.py RESULTS.xml LIST.txt: fails for a failure that is not listed, and for a listed one that is none.
 
-So the list can only shrink. The word `unknown` in place of a list lets the first run pass, and prints what to write.
+A line of the list is `tests.engine.test_decode::test_name # the reason`; a name without a reason fails, too.
 """
 
 from __future__ import annotations
@@ -10,31 +10,26 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 
-def outcomes(results: str) -> tuple[set[str], set[str]]:
-    """(tests that failed, all tests) of a junit file, as `tests.engine.test_decode::test_name`."""
-    failed, every = set(), set()
-    for case in ElementTree.parse(results).iter("testcase"):
-        name = f"{case.get('classname')}::{case.get('name')}"
-        every.add(name)
-        if case.find("failure") is not None or case.find("error") is not None:
-            failed.add(name)
-    return failed, every
+def failures(results: str) -> set[str]:
+    """The tests of a junit file that failed, as `tests.engine.test_decode::test_name`."""
+    cases = ElementTree.parse(results).iter("testcase")
+    failed = (case for case in cases if case.find("failure") is not None or case.find("error") is not None)
+    return {f"{case.get('classname')}::{case.get('name')}" for case in failed}
 
 
-def listed(path: str) -> set[str]:
-    """The names in the list; a list that is not there is empty."""
+def listed(path: str) -> dict[str, str]:
+    """The names in the list with their reasons; a list that is not there is empty."""
     lines = Path(path).read_text("utf-8").splitlines() if Path(path).is_file() else []
-    return {line.strip() for line in lines if line.strip() and not line.startswith("#")}
+    parts = (line.strip().partition(" #") for line in lines if line.strip() and not line.lstrip().startswith("#"))
+    return {name.strip(): reason.strip() for name, _, reason in parts}
 
 
 def main(results: str, path: str) -> str | None:
     """What is wrong, or None."""
-    (failed, every), known = outcomes(results), listed(path)
-    if known == {"unknown"}:
-        print(f"{len(failed)} of {len(every)} tests failed. Write them into {path} in place of 'unknown':")
-        print("\n".join(sorted(failed)))
-        return None
-    new, gone = sorted(failed - known), sorted(known - failed)
+    failed, known = failures(results), listed(path)
+    if bare := sorted(name for name, reason in known.items() if not reason):
+        return f"error: {path} gives no reason for {bare[0]}\nhint: write {bare[0]} # why it fails"
+    new, gone = sorted(failed - known.keys()), sorted(known.keys() - failed)
     for name in new:
         print(f"failed, and is not in {path}: {name}")
     for name in gone:

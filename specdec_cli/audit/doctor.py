@@ -11,10 +11,12 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +42,7 @@ BACKENDS = {
     "cuda": "NVIDIA GPU",
     "cpu": "works, and shows the mechanism; gains need a fast BLAS",
 }
+TOO_OLD = "mlx's wheel needs 26.2 on this chip and takes kernels that this system lacks (mlx#4525): update macOS"
 VIRTUAL = "a virtual GPU: its times mean nothing here, and none is kept"
 
 
@@ -54,6 +57,10 @@ def _machine() -> Iterator[Row]:
     yield "chip", device.device_name(), f"{platform.system()} {platform.machine()}"
     virtual = device.is_virtual()
     yield "computes on", device.backend(), VIRTUAL if virtual else BACKENDS[device.backend()]
+    # An old Python is told 16 for 26.
+    chip, system = f"{device.device_name()} {device.kernel_architecture()}", platform.mac_ver()[0]
+    if re.search(r"\bM([5-9]|\d\d)\b|_g(1[7-9]|[2-9]\d)", chip) and re.fullmatch(r"(26|16)(\.[01](\..*)?)?", system):
+        yield "macOS", system, TOO_OLD
     if library := blas.load():
         slow = f"several rows cost several passes; a fast one: {blas.INSTALL}"
         yield "BLAS", library, slow if library == blas.REFERENCE else ""
@@ -127,6 +134,7 @@ def run_selftest(on_outcome: OnOutcome, against_cpu: bool = False) -> SelfTest:
 
     `against_cpu`: every kernel and family is compared with the CPU's first.
     """
+    from specdec_cli.engine import device
     from specdec_cli.engine.conformance.against_cpu import chosen_kernels, kernels, run_against_cpu
     from specdec_cli.engine.conformance.kernels import PRECISIONS, families, run_families
     from specdec_cli.engine.conformance.suite import run_suite
@@ -138,10 +146,11 @@ def run_selftest(on_outcome: OnOutcome, against_cpu: bool = False) -> SelfTest:
     began = time.perf_counter()
     tiers: list[list[Outcome]] = [[], [], []]
     first = run_against_cpu(compared, known) if against_cpu else iter(())
-    for tier, run in zip(tiers, (first, run_families(known), run_suite(listed, K, TOKENS)), strict=True):
-        for outcome in run:
-            tier.append(outcome)
-            on_outcome(sum(map(len, tiers)), expected, outcome)
+    with device.on_cpu() if device.backend() == "cpu" else nullcontext():
+        for tier, run in zip(tiers, (first, run_families(known), run_suite(listed, K, TOKENS)), strict=True):
+            for outcome in run:
+                tier.append(outcome)
+                on_outcome(sum(map(len, tiers)), expected, outcome)
     result = SelfTest(tiers[1], tiers[2], tiers[0], chosen_kernels(), time.perf_counter() - began)
     values = {
         "where": _where(),

@@ -227,10 +227,6 @@ class Chat:
             self.settings = self.settings.asking(k=pair.k, stop_repetition=pair.stop_repetition)
         self._measure()
 
-    def rest(self) -> None:
-        """Nobody has typed for a while: macOS may page the models out. The next reply wires them again."""
-        self.loaded.session.pair.residency.release()
-
     def save(self, path: Path) -> None:
         """Writes the transcript. Raises: SpecdecError."""
         save(path, replace(self.transcript, header={"specdec": __version__, **self.loaded.to_dict()}))

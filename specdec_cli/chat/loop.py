@@ -12,7 +12,6 @@ from typing import BinaryIO, Protocol, TextIO
 from specdec_cli.chat.chat import Chat
 from specdec_cli.chat.commands import Leave, run_command
 from specdec_cli.errors import SpecdecError, UsageError
-from specdec_cli.session.signals import when_idle
 
 FENCE = '"""'
 
@@ -64,8 +63,7 @@ def run_chat(
                 line, first = first, ""
                 chat.screen.notice(f"> {line}")
             else:
-                with when_idle(chat.rest):
-                    line = reader.read(text, refusal)
+                line = reader.read(text, refusal)
             text = refusal = ""
             if line.startswith("/"):
                 text = run_command(chat, line)

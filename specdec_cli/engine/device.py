@@ -1,22 +1,25 @@
 """The device that mlx computes on: its facts, its queue, its memory. No other module asks the device about itself.
 
 mlx keeps freed buffers for later allocations of nearly the same size (mlx/backend/common/buffer_cache.h: less than two
-pages more). A KV cache that grew never fits again, so freed ones pile up; on Metal they stay wired, up to 95 % of the
-recommended working set (mlx/backend/metal/allocator.cpp). So they are bounded and given back.
+pages more). A KV cache that grew never fits again, so freed ones pile up, on Metal up to 95 % of the recommended
+working set (mlx/backend/metal/allocator.cpp). So they are bounded and given back.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache, wraps
 from importlib.metadata import version
 from statistics import median
 from typing import ParamSpec, TypeVar, cast
 
 import mlx.core as mx
+import mlx.nn as nn
+from mlx.utils import tree_flatten
 
 from specdec_cli.errors import NotAvailable
 from specdec_cli.machine import physical_bytes
@@ -137,6 +140,23 @@ def fused(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
+@contextmanager
+def on_cpu() -> Iterator[None]:
+    """Compute on the CPU in this context. On a Mac nothing is fused in it, by anybody.
+
+    Fusing there takes a C++ compiler, and without Apple's command line tools macOS opens a window that offers them.
+    """
+    fuses_there = sys.platform != "darwin" or "MLX_DISABLE_COMPILE" in os.environ
+    if not fuses_there:
+        mx.disable_compile()
+    try:
+        with mx.stream(mx.cpu):
+            yield
+    finally:
+        if not fuses_there:
+            mx.enable_compile()
+
+
 def prefill_tokens() -> int:
     """Tokens of a prompt that one pass reads. On Metal as many as in mlx-lm (generate.py, prefill_step_size).
 
@@ -180,6 +200,18 @@ def queue(array: mx.array) -> None:
 def wait(array: mx.array) -> None:
     """Return when `array` is computed."""
     mx.eval(array)
+
+
+# mlx stops whoever evaluates while ten tasks of the process are active (mlx/transforms.cpp), and ten tensors that are
+# read from disk are one. So eight tasks at once leave room for what another thread evaluates beside.
+SLICE_ARRAYS = 80
+
+
+def read_weights(module: nn.Module) -> None:
+    """Return when the parameters of `module` are in memory. Other threads can evaluate meanwhile."""
+    arrays = [array for _, array in tree_flatten(module.parameters())]
+    for begin in range(0, len(arrays), SLICE_ARRAYS):
+        mx.eval(arrays[begin : begin + SLICE_ARRAYS])
 
 
 _settled = 0
@@ -230,7 +262,7 @@ def bound_memory() -> None:
 
 
 def clear_cache() -> None:
-    """Give all freed buffers back to the system; on Metal they are no longer wired."""
+    """Give all freed buffers back to the system."""
     mx.clear_cache()
 
 
@@ -256,22 +288,25 @@ class FreedBuffers:
         self._tokens = 0
 
 
-class Residency:
-    """Whether macOS may page out what mlx holds: not while a pair decodes. On Metal only, from macOS 15 on.
+def wires() -> bool:
+    """Whether the user asked, on Metal, that macOS page out no weights: SPECDEC_WIRE=1.
 
-    mlx puts buffers into Metal's residency sets up to a limit: the recommended working set, as in mlx-lm (generate.py,
-    wired_limit). What is larger still works, but may be paged out.
+    Nothing is wired otherwise. Macs panicked while mlx had its whole working set wired, as mlx-lm does, and freed
+    buffers left its residency sets (mlx#3186, mlx-lm#1666).
     """
+    return backend() == "metal" and os.environ.get("SPECDEC_WIRE") == "1"
 
-    def hold(self) -> None:
-        """Wire weights and caches."""
-        recommended = working_set_bytes()
-        if backend() == "metal" and recommended:
-            mx.set_wired_limit(recommended)
 
-    def release(self) -> None:
-        """Wire nothing; the buffers stay. Waits for passes in flight: no limit is to change during an evaluation."""
-        if backend() == "metal":
-            settle()
-            clear_cache()
-            mx.set_wired_limit(0)
+def wire(weight_bytes: int) -> bool:
+    """Where the device `wires`: so many bytes from now on. Whether that can be: not more than Metal recommends.
+
+    mlx wires what is in memory now, in no order, then what comes while there is room. So 0 before weights are read, and
+    their size once nothing else is there: then no cache and no scratch finds room.
+    """
+    if not wires():
+        return True
+    settle()  # no limit is to change during an evaluation
+    clear_cache()
+    fits = weight_bytes <= (working_set_bytes() or 0)
+    mx.set_wired_limit(weight_bytes if fits else 0)
+    return fits

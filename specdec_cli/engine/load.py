@@ -19,6 +19,7 @@ import mlx_lm.models
 from mlx_lm.utils import MODEL_REMAPPING, _get_classes, load_model
 from safetensors import SafetensorError, safe_open
 
+from specdec_cli.engine import device
 from specdec_cli.engine.failure import device_failure
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.errors import NotAvailable, Refused, reason, untrusted
@@ -62,9 +63,14 @@ def installed() -> list[str]:
     return sorted(name for name, file in sources.items() if file.is_file() and MODEL.search(file.read_text("utf-8")))
 
 
+def architecture_of(checkpoint: Checkpoint) -> Architecture | None:
+    """The listed one; None for a model that mlx-lm learned later."""
+    return architectures().get(MODEL_REMAPPING.get(checkpoint.model_type, checkpoint.model_type))
+
+
 def require_verifiable(checkpoint: Checkpoint) -> None:
     """Raises: Refused for an architecture whose drafts cannot be checked in one pass; plain decoding works."""
-    listed = architectures().get(MODEL_REMAPPING.get(checkpoint.model_type, checkpoint.model_type))
+    listed = architecture_of(checkpoint)
     if listed and listed.refused:
         raise Refused(
             f"{checkpoint.name} ({checkpoint.model_type}): {listed.refused}", "decode it plainly: --drafter none"
@@ -126,7 +132,7 @@ def load_network(checkpoint: Checkpoint) -> nn.Module:
     """
     network = _lazy_network(checkpoint)
     try:
-        mx.eval(network.parameters())
+        device.read_weights(network)
     except RuntimeError as error:
         raise device_failure(error) or _does_not_load(checkpoint, reason(error)) from error
     return network

@@ -88,7 +88,7 @@ class Network:
         self.module, self.name, self.context_limit, self.recent = network, name, context_limit, recent
         parameters = [value for _, value in tree_flatten(network.parameters())]
         floats = [value.dtype for value in parameters if mx.issubdtype(value.dtype, mx.floating)]
-        self.weight_bytes = sum(value.nbytes for value in parameters)
+        self.weight_bytes: int = sum(value.nbytes for value in parameters)
         # The type the network computes in, such as `float32`.
         self.dtype = str(max(floats, key=floats.count)).removeprefix("mlx.core.")
         self.kv = kv_quantization(network, kv_bits, name) if kv_bits else None
@@ -104,8 +104,11 @@ class Network:
         return Output(logits, self.hidden.take())
 
     def release(self) -> None:
-        """Drop weights that can be read again; they are read again, lazily, at their next use."""
-        if self._in_use and self._reread is not None:
+        """Drop weights that can be read again; they are read again, lazily, at their next use.
+
+        Wired ones stay: caches would be wired in their place.
+        """
+        if self._in_use and self._reread is not None and not device.wires():
             self.module.update(self._reread())
         clear_cache()
         self._in_use = False

@@ -3,27 +3,35 @@
 mlx compiles a Metal library for each fused run of operations at its first use (mlx/backend/metal/compiled.cpp): some
 tenths of a second each, in the midst of the first answer. The process keeps them by operations, types and constants,
 whatever the shapes; but a single value that a function brings along is a constant (mlx/compile.cpp, compile_fuse). So
-passes over one row, two and three compile all. The traces are the thread's own.
+passes over one row, two and three compile all. The traces are the thread's own. What a network itself has compiled is
+rehearsed on the smallest one of its architecture.
 Letters: K drafted tokens, V the target's vocabulary size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from dataclasses import replace
 from threading import Thread
 
 import mlx.core as mx
+from mlx.utils import tree_map
+from mlx_lm.models.cache import make_prompt_cache
 
 from specdec_cli.engine import device
 from specdec_cli.engine.draft import Draft
 from specdec_cli.engine.drafters.stepwise import StepwiseDrafter
+from specdec_cli.engine.load import architecture_of, blank_network
 from specdec_cli.engine.pipeline import read_back
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule, make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
+from specdec_cli.models.checkpoint import Checkpoint, read_header
 
 DTYPES = {"float32": mx.float32, "float16": mx.float16}
+# What packed embeddings are looked up in, beside their type: words of a few bits each, and scales of one byte.
+PACKED = {"U32": mx.uint32, "U8": mx.uint8}
 # How long loading waits for kernels before it says so.
 PATIENCE_SECONDS = 1.0
 
@@ -56,6 +64,25 @@ def rehearse(rule: str, sampling: Sampling, vocab_size: int, dtype: str, by_netw
         device.wait(read_back(draft, rows, made.judge(draft, rows, position)))
 
 
+def rehearse_network(checkpoint: Checkpoint) -> None:
+    """Look up a row of each type that is stored, then pass through the smallest network of the same architecture.
+
+    mlx's wheels have no library for a gather (mlx/backend/metal/indexing.cpp), nor for what mlx-lm fuses: activations,
+    routing, gates. Shapes are in no name, but a row of more than 8 values is read otherwise than a shorter one.
+    """
+    computed = DTYPES.get(checkpoint.computed_dtype or "", mx.bfloat16)
+    stored = {tensor.dtype for tensor in read_header(checkpoint.weights[0]).tensors.values()}
+    for dtype in [computed, *(packed for name, packed in PACKED.items() if name in stored)]:
+        device.wait(mx.zeros((2, 64), dtype)[mx.zeros((1, 1), mx.int32)])
+    if listed := architecture_of(checkpoint):
+        network = blank_network(replace(checkpoint, config=listed.config))
+        network.update(tree_map(mx.zeros_like, network.parameters()))
+        network.set_dtype(computed)
+        cache = make_prompt_cache(network)
+        for rows in (2, 1):
+            device.wait(network(mx.zeros((1, rows), mx.int32), cache=cache))
+
+
 @contextmanager
 def compiling(work: Callable[[], None], tell: Callable[[str], None]) -> Iterator[None]:
     """In this context `work` runs in a thread of its own, where the device fuses; at the end it is done.
@@ -68,11 +95,13 @@ def compiling(work: Callable[[], None], tell: Callable[[str], None]) -> Iterator
 
     def run() -> None:
         try:
-            with suppress(RuntimeError):
-                work()
+            work()
+        except Exception:  # noqa: BLE001 - the thread's boundary: nobody reads it, and a reply meets the same
+            pass
         finally:
             device.leave_thread()
 
+    device.settle()  # mlx takes the first thread that asks it for the main one (mlx/utils.cpp)
     thread = Thread(target=run, name="kernels")
     thread.start()
     try:

@@ -7,6 +7,7 @@ bytes of JSON: name -> dtype, shape and place of each tensor.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -66,6 +67,7 @@ def parse_header(path: Path, text: bytes) -> Header:
         raise NotAvailable(f"{path.name} is damaged: its header cannot be read", AGAIN) from error
 
 
+FLOATS = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 # The files that mlx-lm reads.
 WEIGHTS = "model*.safetensors"
 # Heads read the target's hidden states: they are no language models by themselves. Known by a word in their type.
@@ -146,6 +148,18 @@ class Checkpoint:
         """The dtype that the configuration declares, such as `bfloat16`."""
         dtype = self.config.get("dtype") or self.config.get("torch_dtype") or self.text_config.get("dtype")
         return dtype if isinstance(dtype, str) else None
+
+    @property
+    def computed_dtype(self) -> str | None:
+        """The type that the network computes in: that of most of its values, packed matrices' scales included.
+
+        Older conversions hold float16 though their configuration declares bfloat16. Raises: NotAvailable for damage.
+        """
+        if self.declared_dtype == "float32" or not self.weights:
+            return self.declared_dtype
+        types = Counter(FLOATS.get(tensor.dtype) for tensor in read_header(self.weights[0]).tensors.values())
+        del types[None]
+        return max(types, key=types.__getitem__, default=self.declared_dtype)
 
     @property
     def loaded_bytes(self) -> int:

@@ -27,7 +27,6 @@ from specdec_cli.serve.job import Deliver, Job, JobHandle, Queue, SchedulerStatu
 from specdec_cli.session.capacity import Capacity, capacity_of
 from specdec_cli.session.meter import Stopwatch
 from specdec_cli.session.session import LoadedPair
-from specdec_cli.session.signals import IDLE_SECONDS
 from specdec_cli.session.slot import Slot
 from specdec_cli.stats import ChatStats, Stats
 
@@ -37,6 +36,8 @@ CLOSING_SECONDS = 30.0
 ENDING_SECONDS = 6.0
 # So long nobody must have asked for anything before conversations are written: each is written whole, at each pause.
 PAUSE_SECONDS = 30.0
+# And so long before freed buffers are: those of conversations that gave way stay after the last answer.
+IDLE_SECONDS = 60.0
 # While other jobs run, a chunk of a prompt takes about so long, and at first has so many tokens.
 SHARED_CHUNK_SECONDS, FIRST_CHUNK_TOKENS, LEAST_CHUNK_TOKENS = 0.5, 256, 64
 
@@ -345,10 +346,10 @@ class Scheduler:
             self._end(handle, Finish("interrupted", "", (), "", Stats().to_dict()))
 
     def _rest(self) -> None:
-        """Until a job comes. Meanwhile conversations are written, the memory is no longer wired, the models dropped."""
+        """Until a job comes. Meanwhile conversations are written, freed buffers given back, the models dropped."""
         acts: list[tuple[float, Callable[[], object]]] = []
         if self._pair is not None:
-            acts = [(PAUSE_SECONDS, partial(self._save, in_pause=True)), (IDLE_SECONDS, self._pair.residency.release)]
+            acts = [(PAUSE_SECONDS, partial(self._save, in_pause=True)), (IDLE_SECONDS, clear_cache)]
             if self.options.idle_seconds is not None:
                 acts.append((self.options.idle_seconds, self._unload_idle))
         waited = 0.0

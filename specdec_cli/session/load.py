@@ -9,12 +9,11 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from specdec_cli import blas
 from specdec_cli.engine import device
-from specdec_cli.engine.device import Residency, bound_memory
+from specdec_cli.engine.device import bound_memory
 from specdec_cli.engine.footprint import require_fit
 from specdec_cli.engine.heads.cached import CachedHead, Head, output_head_for
 from specdec_cli.engine.heads.load import Text, load_agreeing, own_texts
@@ -23,8 +22,9 @@ from specdec_cli.engine.load import empty_model, require_verifiable
 from specdec_cli.engine.load import load as load_weights
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
-from specdec_cli.engine.warmup import compiling, rehearse
+from specdec_cli.engine.warmup import compiling, rehearse, rehearse_network
 from specdec_cli.errors import DoesNotFit, NotAvailable, Refused, UsageError
+from specdec_cli.format import size
 from specdec_cli.hub import locate
 from specdec_cli.kinds import DEFAULT_DRAFTER, DRAFTERS, NONE, DrafterKind, effective_rule
 from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
@@ -77,13 +77,8 @@ class PairFiles:
         return [self.target, self.draft.model] if self.draft.model else [self.target]
 
 
-def pair_files(pair: Pair, kind: DrafterKind, kv_bits: int | None, tell: Tell) -> PairFiles:
+def pair_files(target: Checkpoint, draft: Draft, kv_bits: int | None) -> PairFiles:
     """Configurations, tokenizers and headers of all come first."""
-    target = read_checkpoint(model_folder(pair, pair.target, pair.target_revision), pair.target)
-    draft = find_draft(pair, target, kind, tell)
-    empty_model(target, kv_bits)
-    if kind.drafts:
-        require_verifiable(target)
     tokenizer = Tokenizer.of(target)
     if draft.model:
         require_draft(draft.model, tokenizer, target, kv_bits)
@@ -180,10 +175,15 @@ def load(
     if draft_context is not None:
         pair = replace(pair, draft_context=draft_context)
     kind = DRAFTERS[drafter or DEFAULT_DRAFTER]
-    parts = pair_files(pair, kind, kv_bits, tell)
-    if reserve_tokens is not None:
-        parts = fitting(parts, reserve_tokens, kv_bits, tell)
-    with compiling(rehearsal(parts, kind, request or Request()), tell):
+    checkpoint = read_checkpoint(model_folder(pair, pair.target, pair.target_revision), pair.target)
+    draft_files = find_draft(pair, checkpoint, kind, tell)
+    empty_model(checkpoint, kv_bits)
+    if kind.drafts:
+        require_verifiable(checkpoint)
+    with compiling(rehearsal(checkpoint, draft_files, kind, request or Request()), tell):
+        parts = pair_files(checkpoint, draft_files, kv_bits)
+        if reserve_tokens is not None:
+            parts = fitting(parts, reserve_tokens, kv_bits, tell)
         loaded = _load(pair, parts, reserve_tokens or 0, kv_bits, costs, clock)
     if parts.draft.head:
         try:
@@ -192,16 +192,23 @@ def load(
             if parts.draft.asked:
                 raise
             tell(f"no head drafts: {error.message}")
+    if not device.wire(weight_bytes := loaded.first.weight_bytes):
+        tell(f"SPECDEC_WIRE=1 wires nothing: weights of {size(weight_bytes)} exceed what Metal recommends")
     return replace(loaded, fingerprint=fingerprint_of(loaded.first, parts.target, parts.draft))
 
 
-def rehearsal(parts: PairFiles, kind: DrafterKind, request: Request) -> Callable[[], None]:
-    """What a reply to `request` does between passes of the models, with `kind` as drafter. Raises: UsageError."""
-    target, draft = parts.target, parts.draft
+def rehearsal(target: Checkpoint, draft: Draft, kind: DrafterKind, request: Request) -> Callable[[], None]:
+    """What a reply to `request` does, with `kind` as drafter; the models' passes in small. Raises: UsageError."""
     sampling = sampling_of(target.generation_config, request)
     rule = effective_rule(request.rule, request.seed, sampling.temperature).name
-    width, dtype = target.whole("vocab_size", USUAL_VOCABULARY), target.declared_dtype or ""
-    return partial(rehearse, rule, sampling, width, dtype, bool(draft.model or draft.head), kind.looks_up)
+    width, by_network = target.whole("vocab_size", USUAL_VOCABULARY), bool(draft.model or draft.head)
+
+    def work() -> None:
+        rehearse(rule, sampling, width, target.computed_dtype or "", by_network, kind.looks_up)
+        for model in [target, draft.model] if draft.model else [target]:
+            rehearse_network(model)
+
+    return work
 
 
 def beside(loaded: LoadedPair, draft: str, revision: str | None = None) -> LoadedPair:
@@ -233,8 +240,7 @@ def _load(
     """All but the head."""
     target, draft = parts.target, parts.draft.model
     bound_memory()
-    residency = Residency()
-    residency.hold()
+    device.wire(0)
     loaded = load_weights(target, kv_bits)
     blas.fit_threads(loaded.weight_bytes)
     began = clock()
@@ -252,7 +258,6 @@ def _load(
         identity=f"{models} · kv {kv_bits or 'full'} · draft context {pair.draft_context} · {where}",
         # A head is never released, so nothing reads it again.
         reload_seconds=clock() - began if draft else 0.0,
-        residency=residency,
     )
 
 

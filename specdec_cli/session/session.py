@@ -14,7 +14,7 @@ from typing import Any
 from specdec_cli.engine import device
 from specdec_cli.engine.baseline import PlainStep, plain_steps, target_scores
 from specdec_cli.engine.decode import decode
-from specdec_cli.engine.device import Residency, clear_cache
+from specdec_cli.engine.device import clear_cache
 from specdec_cli.engine.drafters.base import Drafter, read_together
 from specdec_cli.engine.failure import recovering
 from specdec_cli.engine.model import CachedModel
@@ -74,8 +74,7 @@ class LoadedPair:
     """Weights, tokenizer and learned costs of a pair, shared by all its conversations; see `load`.
 
     `names` are the target's and the draft's; `costs` keeps what rounds cost, by `identity` and length of context.
-    `residency` keeps them in memory while they decode. Caches of another `fingerprint` are another pair's; empty is
-    unknown.
+    Caches of another `fingerprint` are another pair's; empty is unknown.
     """
 
     pair: Pair
@@ -86,7 +85,6 @@ class LoadedPair:
     costs: CostStore = field(default_factory=dict[str, Values])
     identity: str = ""
     reload_seconds: float = 0.0
-    residency: Residency = field(default_factory=Residency)
     fingerprint: str = ""
     _vocabularies: list[Vocabulary] = field(default_factory=list, repr=False)
 
@@ -251,7 +249,6 @@ class Session:
         rule = self.rule(prompt, request, matcher)
         clock, stats, context = self.clock, Stats(), list(prompt)
         yield self._start(prompt, request, max_tokens, rule.name)
-        self.pair.residency.hold()
         device.reset_peak_memory()
         began = clock()
         meant, predicted = self.drafting(request), self.predicted(request)

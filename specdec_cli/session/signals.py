@@ -1,4 +1,4 @@
-"""Signals as requests: one Ctrl-C ends the reply between two passes, and a person who waits gets something done.
+"""Signals as requests: one Ctrl-C ends the reply between two passes.
 
 The second Ctrl-C ends the program. In a chat only a second press within a second does: `Presses` counts them. Nothing
 interrupts the ending of the program.
@@ -14,24 +14,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-
-IDLE_SECONDS = 60.0
-
-
-@contextmanager
-def when_idle(act: Callable[[], None], seconds: float = IDLE_SECONDS) -> Iterator[None]:
-    """Calls `act` once if this context lasts `seconds`, while it waits for input; never in another thread."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    handler = signal.signal(signal.SIGALRM, lambda number, frame: act())
-    remaining, _ = signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, remaining)
-        signal.signal(signal.SIGALRM, handler)
-
 
 TWICE_SECONDS = 1.0
 # What unwinds may wait for ever: an event loop waits for its tasks, and the terminal that they need may be gone.

@@ -28,6 +28,12 @@ class Slot:
         return self.target.read
 
     @property
+    def weight_bytes(self) -> int:
+        """Bytes of the weights that all conversations share."""
+        head = self.head.head.weight_bytes if self.head else 0
+        return self.target.weight_bytes + (self.draft.weight_bytes if self.draft else 0) + head
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all caches and their snapshots, as they are."""
         return sum(part.nbytes for part in (self.target, self.draft, self.head) if part is not None)

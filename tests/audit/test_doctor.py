@@ -114,6 +114,28 @@ def test_a_virtual_gpu_is_named_and_its_times_are_not_believed(monkeypatch):
     assert told["computes on"] == "a virtual GPU: its times mean nothing here, and none is kept"
 
 
+@pytest.mark.parametrize(
+    ("chip", "architecture", "system", "warned"),
+    [
+        ("Apple M5 Max", "applegpu_g17s", "26.1", True),
+        ("Apple M5", "applegpu_g17g", "26.0.1", True),
+        ("Apple M6", "applegpu_g18g", "16.0", True),  # 26.0, as an older Python is told
+        ("Apple M5 Max", "applegpu_g17s", "26.2", False),
+        ("Apple M5 Max", "applegpu_g17s", "26.10", False),
+        ("Apple M5 Max", "applegpu_g17s", "15.7.4", False),
+        ("Apple M4 Pro", "applegpu_g16s", "26.1", False),
+        ("AMD EPYC", "", "", False),
+    ],
+)
+def test_an_m5_on_a_macos_that_mlxs_wheel_is_too_new_for_is_told(monkeypatch, chip, architecture, system, warned):
+    """The wheel is tagged for 26.0 and built for 26.2 (mlx#4525)."""
+    monkeypatch.setattr(device, "device_name", lambda: chip)
+    monkeypatch.setattr(device, "kernel_architecture", lambda: architecture)
+    monkeypatch.setattr("platform.mac_ver", lambda: (system, ("", "", ""), "arm64"))
+    told = [(value, note) for name, value, note in doctor.diagnose() if name == "macOS"]
+    assert told == ([(system, doctor.TOO_OLD)] if warned else [])
+
+
 @pytest.mark.slow
 def test_a_passed_run_is_remembered_for_this_device_and_these_versions(few):
     assert NOT_YET in doctor.verification()

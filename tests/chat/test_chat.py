@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from contextlib import nullcontext
 from types import SimpleNamespace
 
 import mlx.core as mx
@@ -11,14 +9,9 @@ import pytest
 from mlx.utils import tree_flatten
 
 from fakes.chat import chat_with, networks, ran, recorded
-from fakes.memory import GIGABYTE, FakeMemory
 from specdec_cli.chat.chat import Loaded
 from specdec_cli.chat.commands import run_command
-from specdec_cli.chat.loop import run_chat
-from specdec_cli.cli.process import as_user_error
 from specdec_cli.errors import NotAvailable
-from specdec_cli.events import Prefill
-from specdec_cli.session.signals import when_idle
 from specdec_cli.ui.chat.screen import toolbar
 
 
@@ -94,36 +87,6 @@ def test_another_pair_is_opened_after_the_old_weights_left_the_cache_of_freed_bu
     before = mx.get_active_memory()
     run_command(chat, "/pair demo")
     assert before - found[0][0] >= weights and found[0][1] == 0
-
-
-def test_a_chat_that_nobody_types_into_unwires_its_pair_until_the_next_reply(pair, monkeypatch):
-    fake = FakeMemory().install(monkeypatch)
-    fake.malloc(3 * GIGABYTE)
-    wired = []
-    session = recorded(*pair)
-    reply = session.reply
-
-    def seen(*arguments):
-        for event in reply(*arguments):
-            if isinstance(event, Prefill):
-                wired.append(fake.wired)
-            yield event
-
-    class Slow:
-        lines = iter(["hello", "again"])
-
-        def read(self, text, refusal=""):
-            time.sleep(0.1)
-            wired.append(fake.wired)
-            return next(self.lines, "/exit")
-
-        no_echo = nullcontext
-
-    monkeypatch.setattr(session, "reply", seen)
-    monkeypatch.setattr("specdec_cli.chat.loop.when_idle", lambda act: when_idle(act, 0.05))
-    chat, _, _ = chat_with(session, max_tokens=4)
-    assert run_chat(chat, Slow(), False, as_user_error) == 0
-    assert wired == [0, 3 * GIGABYTE, 0, 3 * GIGABYTE, 0]
 
 
 def test_the_toolbar_says_pair_k_temperature_context_and_acceptance(opened):

@@ -28,7 +28,7 @@ PACKAGE = Path(__file__).parents[2] / "specdec_cli"
 GROUPS = (PairOptions, ModelOptions, AnswerOptions, DisplayOptions, SamplingOptions, ShapeOptions)
 FLAGS = {"temperature": "temp"} | {name: name for name in BOUNDS if name != "temperature"}
 # Variables read outside the options; every other one sets the default of an option.
-OTHERS = {"SPECDEC_API_KEY", "SPECDEC_BLAS", "SPECDEC_DEBUG", "SPECDEC_MODELS"}
+OTHERS = {"SPECDEC_API_KEY", "SPECDEC_BLAS", "SPECDEC_DEBUG", "SPECDEC_MODELS", "SPECDEC_WIRE"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from mlx.utils import tree_flatten
 from mlx_lm.utils import load_model
 
 from fakes.models import TINY, tiny_folder
+from fakes.reading import watch
 from specdec_cli.engine import load as load_module
 from specdec_cli.engine.load import blank_network, empty_model, load, load_network, require_verifiable
 from specdec_cli.errors import NotAvailable, Refused
@@ -33,6 +34,14 @@ def test_the_network_is_the_one_that_mlx_lm_loads(folder):
     np.testing.assert_array_equal(np.array(load_network(checkpoint(folder))(IDS)), np.array(theirs(IDS)))
     model = load(checkpoint(folder))
     assert (model.name, model.context_limit, model.length) == ("m", 256, 0)
+
+
+def test_weights_are_read_eighty_tensors_at_a_time_so_that_another_thread_computes_beside(tmp_path, monkeypatch):
+    """The bug: read all at once, they kept mlx's ten tasks busy, and kernels were compiled once in ten tensors."""
+    folder = tiny_folder(tmp_path / "deep", TINY | {"num_hidden_layers": 16}, seed=1)
+    counts = watch(monkeypatch)
+    network = load_network(read_checkpoint(folder, "m"))
+    assert sum(counts) == len(tree_flatten(network.parameters())) > 80 == max(counts)
 
 
 def test_a_declared_float32_is_computed_in_float32_whatever_is_stored(folder):

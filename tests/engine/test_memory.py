@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from fakes.chat import networks, recorded, tokenizer_in
-from fakes.memory import GIGABYTE, FakeMemory
+from fakes.memory import GIGABYTE, FakeMemory, MeteredModel
 from specdec_cli.engine import device
-from specdec_cli.engine.device import READ_TOKENS, Residency
+from specdec_cli.engine.device import READ_TOKENS
+from specdec_cli.engine.model import CachedModel
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def pair(tmp_path_factory):
 def test_a_prompt_is_read_in_the_devices_chunks_and_cleared_every_4096_tokens(
     pair, monkeypatch, backend, chunks, clears
 ):
-    """The bug: each chunk of 512 gave all buffers back, which the next one allocated and wired again."""
+    """The bug: each chunk of 512 gave all buffers back, which the next one allocated again."""
     cleared: list[int] = []
     monkeypatch.setattr(device, "backend", lambda: backend)
     model = recorded(*pair).slot.target
@@ -37,13 +38,25 @@ def test_a_prompt_is_read_in_the_devices_chunks_and_cleared_every_4096_tokens(
     assert cleared == clears
 
 
-def test_a_rest_unwires_everything_after_waiting_and_the_next_hold_wires_it_again(fake):
-    fake.malloc(3 * GIGABYTE)
-    fake.free(fake.malloc(GIGABYTE // 4))
-    residency = Residency()
-    residency.hold()
-    assert fake.wired == 3.25 * GIGABYTE
-    residency.release()
-    assert (fake.wired, fake.in_cache, fake.synchronized) == (0, 0, 1)
-    residency.hold()
-    assert fake.wired == 3 * GIGABYTE
+def test_weights_are_wired_and_no_cache_and_no_scratch_ever_is(fake, monkeypatch):
+    """The bug: all that fitted was wired, the setting that Macs panicked with (mlx#3186)."""
+    monkeypatch.setenv("SPECDEC_WIRE", "1")
+    assert device.wire(0)
+    model = MeteredModel(fake, 3 * GIGABYTE, layers=24, row_bytes=4096, heads=8)
+    fake.free(fake.malloc(GIGABYTE // 4))  # what was converted from
+    assert fake.wired == 0
+    assert device.wire(3 * GIGABYTE)
+    assert (fake.wired, fake.in_cache, fake.synchronized) == (3 * GIGABYTE, 0, 2)
+    for context in (2048, 4096, 4097):
+        model.run(2048, context)
+    assert fake.wired == fake.most_wired == 3 * GIGABYTE < fake.active
+
+
+@pytest.mark.parametrize(("asked", "reads"), [("1", 0), ("0", 1)])
+def test_a_wired_draft_is_not_dropped_as_caches_would_be_wired_in_its_place(fake, monkeypatch, asked, reads):
+    monkeypatch.setenv("SPECDEC_WIRE", asked)
+    network, read = networks("qwen3")[1], []
+    model = CachedModel(network, "draft", reread=lambda: read.append(1) or network.parameters())
+    model.forward(model.ids([5, 6]))
+    model.release()
+    assert len(read) == reads and model.length == 0

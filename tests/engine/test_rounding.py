@@ -5,6 +5,7 @@ from __future__ import annotations
 import mlx.core as mx
 import mlx.nn as nn
 import pytest
+from mlx_lm.generate import wired_limit
 
 from fakes.models import TINY, tiny_network
 from specdec_cli.audit.rounding import difference
@@ -35,6 +36,19 @@ def test_ours_and_mlx_lm_s_passes_of_as_many_rows_agree_to_the_bit(rows, dtype, 
     assert {position for position, _ in theirs} == set(range(20)) and {row for _, row in theirs} == set(range(rows))
     for one in row_leads(model, text, rows):
         assert one.leads == theirs[one.position, one.row]
+
+
+def test_mlx_lms_own_passes_wire_nothing(monkeypatch):
+    """`stream_generate` and its kin would wire all that fits (`wired_limit`, mlx_lm/generate.py); negative control."""
+    asked = []
+    monkeypatch.setattr(mx, "device_info", lambda: {"max_recommended_working_set_size": 1 << 30})
+    monkeypatch.setattr(mx, "set_wired_limit", asked.append)
+    net = network(mx.float32)
+    text = text_of(net)
+    assert list(mlx_lm_leads(CachedModel(net), text, 3)) and not asked
+    with wired_limit(net, []):
+        pass
+    assert asked == [1 << 30]
 
 
 def test_a_cache_that_forgets_to_roll_back_moves_the_gaps_of_all_readings_but_the_whole_one(monkeypatch):

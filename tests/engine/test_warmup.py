@@ -13,10 +13,12 @@ import pytest
 
 from fakes.dispatches import CAN_FUSE, fuse, logit_rows, queued_by_rounds
 from specdec_cli.engine import device, warmup
+from specdec_cli.engine.load import architectures, blank_network
 from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
-from specdec_cli.engine.warmup import compiling, rehearse
+from specdec_cli.engine.warmup import compiling, rehearse, rehearse_network
+from specdec_cli.models.checkpoint import Checkpoint
 
 V = 2_000
 SETTINGS = {
@@ -69,6 +71,59 @@ def test_what_a_reply_fuses_was_fused_before(monkeypatch, tmp_path, rule, name):
     assert not asked <= others
 
 
+def stored(folder, name, tensors, **config):
+    """A checkpoint of the architecture `name`, one of whose sizes is not the rehearsed one's, with these tensors."""
+    mx.save_safetensors(str(folder / "model.safetensors"), tensors)
+    listed = architectures()[name].config | {"intermediate_size": 192} | config
+    return Checkpoint("m", folder, listed, (folder / "model.safetensors",))
+
+
+def by_network(monkeypatch, folder, checkpoint):
+    """(fused operations, types of looked up rows, types of the network's logits) of its rehearsal."""
+    fused, lookups, passes = set(), [], []
+
+    def wait(array):
+        fused.update(kernels(folder, array))
+        (lookups if array.shape == (1, 1, 64) else passes).append(array.dtype)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(device, "wait", wait)
+        rehearse_network(checkpoint)
+    return fused, lookups, passes
+
+
+HALVES, FULL, WORDS, BYTES = (mx.zeros(2, dtype) for dtype in (mx.float16, mx.float32, mx.uint32, mx.uint8))
+PACKED = {"e.weight": WORDS, "e.scales": HALVES, "e.biases": HALVES, "a": FULL}
+
+
+@needs_fusing
+@pytest.mark.parametrize("name", ["qwen3", "gemma3_text", "gpt_oss"])
+def test_what_a_network_fuses_was_fused_before_in_the_type_of_its_scales(monkeypatch, tmp_path, name):
+    """The bug: activations and lookups were compiled before the first token, and float16 passed for bfloat16."""
+    checkpoint = stored(tmp_path, name, PACKED, dtype="bfloat16")
+    fused, lookups, passes = by_network(monkeypatch, tmp_path, checkpoint)
+    assert (lookups, passes) == ([mx.float16, mx.uint32], [mx.float16, mx.float16])
+    network = blank_network(checkpoint)
+    network.set_dtype(mx.float16)
+    asked = kernels(tmp_path, network(mx.array([[3, 4, 5]])))
+    assert asked and asked <= fused
+
+
+@pytest.mark.parametrize(
+    ("tensors", "declared", "types"),
+    [
+        (PACKED, "float32", [mx.float32, mx.uint32]),
+        ({"e.weight": WORDS, "e.scales": BYTES, "norm": HALVES}, "bfloat16", [mx.float16, mx.uint32, mx.uint8]),
+        ({"e.weight": HALVES}, None, [mx.float16]),
+        ({"e.weight": WORDS}, "bfloat16", [mx.bfloat16, mx.uint32]),
+    ],
+)
+def test_a_row_of_each_stored_type_is_looked_up(monkeypatch, tmp_path, tensors, declared, types):
+    checkpoint = stored(tmp_path, "qwen3", tensors, dtype=declared)
+    monkeypatch.setattr(warmup, "architecture_of", lambda checkpoint: None)
+    assert by_network(monkeypatch, tmp_path, checkpoint) == (set(), types, [])
+
+
 REAL = """
 import json, os, pathlib, re
 from fakes.dispatches import Table, logit_rows
@@ -79,7 +134,7 @@ from specdec_cli.engine.drafters.stepwise import ModelDrafter
 from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
-from specdec_cli.engine.warmup import compiling, rehearse
+from specdec_cli.engine.warmup import compiling, rehearse, rehearse_network
 
 device.fuses = lambda: True
 
@@ -155,13 +210,27 @@ def test_kernels_that_take_longer_are_waited_for_and_a_line_says_so(fusing, monk
     assert not fusing[0].is_alive()
 
 
-def test_what_fails_in_it_is_the_replys_to_say_and_what_the_body_raises_passes(fusing):
+@pytest.mark.parametrize(
+    "error", [RuntimeError("[metal::Device] no library"), ValueError("[quantize] no group"), KeyError("model_type")]
+)
+def test_what_fails_in_it_is_the_replys_to_say_and_what_the_body_raises_passes(fusing, capfd, error):
+    """The bug: what was no RuntimeError printed a traceback amid a good run."""
+
     def fail():
-        raise RuntimeError("[metal::Device] Unable to build metal library")
+        raise error
 
     with pytest.raises(ValueError, match="damaged"), compiling(fail, print):
         raise ValueError("damaged")
-    assert len(fusing) == 1
+    assert len(fusing) == 1 and capfd.readouterr() == ("", "")
+
+
+def test_the_main_thread_asks_mlx_for_something_before_the_other_does(fusing, monkeypatch):
+    """mlx takes the first one for its main thread."""
+    asked = []
+    monkeypatch.setattr(mx, "synchronize", lambda *_: asked.append(current_thread()))
+    with compiling(lambda: device.settle(), print):
+        pass
+    assert asked[0] is main_thread() and asked[1] is fusing[0]
 
 
 def test_a_device_that_does_not_fuse_compiles_nothing(monkeypatch):

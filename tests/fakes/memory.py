@@ -27,6 +27,7 @@ class FakeMemory:
         self.cache_limit = int(1.5 * recommended)
         self.memory_limit = int(1.5 * recommended)
         self.wired_limit = 0
+        self.wired_limits: list[int] = []  # that were set
         self.sizes: dict[int, int] = {}
         self.used: set[int] = set()
         self.resident: set[int] = set()
@@ -84,6 +85,7 @@ class FakeMemory:
     def set_wired_limit(self, limit: int) -> int:
         if limit > self.recommended:
             raise ValueError("[metal::set_wired_limit] Setting a wired limit larger than the maximum working set size")
+        self.wired_limits.append(limit)
         before = self._set("wired_limit", limit)
         for number in self.sizes:
             if self.wired > limit:

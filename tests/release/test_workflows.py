@@ -47,6 +47,14 @@ def test_each_step_calls_one_script_that_is_there_or_one_pinned_action(path):
     assert all(re.search(r"@[0-9a-f]{40} # v\d+\.\d+\.\d+$", pin) for pin in pins)
 
 
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_every_job_can_fail_and_runs_on_an_image_that_is_there(path):
+    """The bug: the only real pair ran with continue-on-error, two jobs on an image that was withdrawn."""
+    text = path.read_text("utf-8")
+    assert "continue-on-error" not in text
+    assert set(re.findall(r"\b(?:macos|ubuntu)-[\w.]+", text)) <= {"macos-15", "macos-26", "ubuntu-24.04"}
+
+
 def test_every_script_is_called_by_a_workflow_or_another_script():
     text = "".join(path.read_text("utf-8") for path in [*WORKFLOWS, *SCRIPTS])
     for path in (ROOT / ".github/scripts").iterdir():

@@ -238,6 +238,16 @@ def test_what_exceeds_the_context_or_the_memory_is_refused_before_anything_is_al
     small.close()
 
 
+def test_an_idle_server_gives_freed_buffers_back_while_its_models_stay(pair, monkeypatch):
+    given, clear = threading.Event(), []
+    monkeypatch.setattr(scheduler, "IDLE_SECONDS", 0.05)
+    desk = desk_of(pair)
+    monkeypatch.setattr(scheduler, "clear_cache", lambda: clear.append(desk.status().loaded) or given.set())
+    answer(desk, job(ids(30)))
+    assert given.wait(10) and clear[0]
+    desk.close()
+
+
 def test_idle_models_are_dropped_and_come_back(tmp_path):
     loads = []
 

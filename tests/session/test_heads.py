@@ -3,8 +3,10 @@
 import json
 
 import pytest
+from mlx.utils import tree_flatten
 
 from fakes.counting import CONFIG, SMALL, counting_folder, counting_tensors, random_head
+from fakes.memory import FakeMemory
 from fakes.raw_qwen import write_checkpoint
 from specdec_cli.errors import DoesNotFit, NotAvailable, Refused
 from specdec_cli.events import Finish, RoundDone, Start
@@ -53,6 +55,14 @@ def said(session, **options):
     rounds = [event.round for event in events if isinstance(event, RoundDone)]
     assert isinstance(events[0], Start) and isinstance(events[-1], Finish)
     return [token for round in rounds for token in round.emitted], rounds, events[0]
+
+
+def test_a_heads_weights_are_wired_with_its_targets(folders, monkeypatch):
+    fake, (bare, _, head) = FakeMemory().install(monkeypatch), folders
+    monkeypatch.setenv("SPECDEC_WIRE", "1")
+    slot = loaded(bare, head).first
+    arrays = [*tree_flatten(slot.target.network.module.parameters()), *tree_flatten(slot.head.head.module.parameters())]
+    assert slot.draft is None and fake.wired_limits == [0, sum(array.nbytes for _, array in arrays)]
 
 
 def test_a_folder_that_holds_a_head_is_a_draft(folders):

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from threading import Event
 
 import pytest
 
@@ -11,7 +12,8 @@ from fakes.memory import FakeMemory
 from fakes.models import TINY, byte_tokenizer, tiny_folder
 from specdec_cli.engine import device
 from specdec_cli.errors import DoesNotFit, NotAvailable, Refused, UsageError
-from specdec_cli.models.checkpoint import read_checkpoint
+from specdec_cli.format import size
+from specdec_cli.models.checkpoint import read_checkpoint, read_header
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.pairs.local import Draft, model_folder
 from specdec_cli.pairs.pair import Pair
@@ -50,9 +52,20 @@ def test_the_kernels_of_a_first_reply_are_compiled_before_the_pair_is_there(tiny
         assert vocab_size == 259 and dtype == "float32" and looks_up
 
     monkeypatch.setattr(session_load, "rehearse", rehearse)
+    monkeypatch.setattr(session_load, "rehearse_network", lambda model: seen.append(model.name))
     monkeypatch.setattr(device, "fuses", lambda: True)
     load(Pair("tiny", *map(str, tiny_pair)), request=asked)
-    assert seen == [rehearsed]
+    assert seen == [rehearsed, *map(str, tiny_pair)]
+
+
+def test_kernels_are_compiled_while_the_tokenizer_is_read_already(tiny_pair, monkeypatch):
+    """The bug: they waited for it, for a second or two."""
+    compiling, of = Event(), Tokenizer.of
+    monkeypatch.setattr(session_load, "rehearse", lambda *given: compiling.set())
+    monkeypatch.setattr(session_load, "rehearse_network", lambda model: None)
+    monkeypatch.setattr(device, "fuses", lambda: True)
+    monkeypatch.setattr(Tokenizer, "of", lambda checkpoint: compiling.wait(10) and of(checkpoint))
+    assert load(Pair("tiny", *map(str, tiny_pair))).tokenizer
 
 
 def test_a_draft_with_the_target_s_own_tokenizer_files_has_them_read_once(tiny_pair, tmp_path, monkeypatch):
@@ -149,16 +162,53 @@ def test_another_draft_beside_the_same_target_shares_its_weights(loaded, tmp_pat
         beside(loaded, str(wrong))
 
 
-def test_weights_and_caches_are_wired_before_weights_are_read(tiny_pair, monkeypatch):
+def tensor_bytes(*folders):
+    """By the files' own headers."""
+    return sum(stored.size_bytes for f in folders for stored in read_header(f / "model.safetensors").tensors.values())
+
+
+@pytest.mark.parametrize("value", [None, "", "0", "yes", "1 "])
+def test_nothing_is_wired_unless_that_is_asked_for(tiny_pair, monkeypatch, value):
+    """The bug: every load and every reply wired all that fitted, and Macs panicked with that (mlx#3186)."""
     fake = FakeMemory().install(monkeypatch)
-    limits = []
+    if value is not None:
+        monkeypatch.setenv("SPECDEC_WIRE", value)
+    for _ in range(2):
+        list(load(Pair("tiny", *map(str, tiny_pair)), reserve_tokens=4096).session().reply("hello", max_tokens=4))
+    assert fake.wired_limits == []
+
+
+def test_where_it_is_asked_for_the_weights_are_wired_once_all_are_read_and_nothing_is_while_others_are(
+    tiny_pair, monkeypatch
+):
+    fake, reading, (target, draft) = FakeMemory().install(monkeypatch), [], tiny_pair
+    monkeypatch.setenv("SPECDEC_WIRE", "1")
     monkeypatch.setattr(
-        session_load, "load_weights", lambda *given: limits.append(fake.wired_limit) or load_weights(*given)
+        session_load, "load_weights", lambda *given: reading.append(fake.wired_limit) or load_weights(*given)
     )
-    loaded = load(Pair("tiny", *map(str, tiny_pair)), reserve_tokens=4096)
-    assert limits[0] == limits[1] == fake.recommended
-    list(loaded.session().reply("hello", max_tokens=4))
-    assert fake.wired_limit == limits[0]
+    list(load(Pair("tiny", str(target), str(draft))).session().reply("hello", max_tokens=4))
+    load(Pair("tiny", str(target), None))  # another pair, or the same one once it was dropped
+    assert reading == [0, 0, 0]
+    assert fake.wired_limits == [0, tensor_bytes(target, draft), 0, tensor_bytes(target)]
+
+
+def test_weights_beyond_what_metal_recommends_are_not_wired_and_a_line_says_so(tiny_pair, monkeypatch):
+    """mlx raises for a limit above it."""
+    fake, told = FakeMemory(tensor_bytes(*tiny_pair) - 1).install(monkeypatch), []
+    monkeypatch.setenv("SPECDEC_WIRE", "1")
+    load(Pair("tiny", *map(str, tiny_pair)), tell=told.append)
+    assert fake.wired_limits == [0, 0]
+    needed = size(tensor_bytes(*tiny_pair))
+    assert told == [f"SPECDEC_WIRE=1 wires nothing: weights of {needed} exceed what Metal recommends"]
+
+
+@pytest.mark.parametrize("backend", ["cpu", "cuda"])
+def test_no_other_device_is_asked_to_wire(tiny_pair, monkeypatch, backend):
+    fake = FakeMemory().install(monkeypatch)
+    monkeypatch.setattr(device, "backend", lambda: backend)
+    monkeypatch.setenv("SPECDEC_WIRE", "1")
+    load(Pair("tiny", *map(str, tiny_pair)))
+    assert fake.wired_limits == []
 
 
 @pytest.fixture(scope="module")

@@ -52,7 +52,7 @@ class Kernel:
         for n in ROWS:
             found = self.compute(n)
             mx.eval(found)
-            with mx.stream(mx.cpu):
+            with device.on_cpu():
                 exact = self.compute(n)
                 apart = float(mx.max(mx.abs(found - exact)) / mx.max(mx.abs(exact)))
             if not apart <= worst:  # nor is what is no number
@@ -113,7 +113,7 @@ def compare_family(family: Family) -> Outcome:
     network.set_dtype(mx.float32)
     chunks = blocks(text(network(mx.zeros((1, 1), mx.int32)).shape[-1])[:TOKENS])
     found = passes(network, chunks)
-    with mx.stream(mx.cpu):
+    with device.on_cpu():
         exact = passes(network, chunks)
         apart = float(mx.max(mx.abs(found - exact)) / mx.std(exact))
     detail = f"{family.about}: at most {apart:.2g} deviations apart, allowed {LOGITS_APART:g}"

@@ -54,6 +54,7 @@ class Head:
         """
         self.module, self.name, self.agreement, self.shortlist = module, name, agreement, shortlist
         self.recent = recent
+        self.weight_bytes: int = sum(value.nbytes for _, value in tree_flatten(module.parameters()))
         self.output_head = output_head_for(target, name).scored_by(module.output)
         target.hidden.expose()
 
@@ -65,8 +66,7 @@ class Head:
     @property
     def step_bytes(self) -> int:
         """Bytes that one drafted token reads: the head's, and the rows of the output head that score it."""
-        own: int = sum(value.nbytes for _, value in tree_flatten(self.module.parameters()))
-        return own + (self.shortlist or self.output_head).nbytes
+        return self.weight_bytes + (self.shortlist or self.output_head).nbytes
 
 
 def output_head_for(target: Network, name: str) -> OutputHead:

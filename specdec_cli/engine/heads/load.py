@@ -57,7 +57,7 @@ def load_head(files: HeadFiles, hidden_size: int, zero_centred: bool | None = No
         _pack(head, files.packing)
     head.eval()
     try:
-        mx.eval(head.parameters())
+        device.read_weights(head)
     except RuntimeError as error:
         raise device_failure(error) or NotAvailable(
             f"the MTP head of {files.name} cannot be read: {reason(error)}", "download it again"

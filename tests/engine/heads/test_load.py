@@ -7,6 +7,8 @@ from mlx.utils import tree_flatten
 
 from fakes.products import spread
 from fakes.raw_qwen import MOE, config_of, raw_tensors, write_checkpoint
+from fakes.reading import watch
+from specdec_cli.engine import device
 from specdec_cli.engine.heads.load import load_head
 from specdec_cli.errors import NotAvailable, Refused
 from specdec_cli.models.heads import read_head
@@ -118,6 +120,14 @@ def test_a_quantized_head_is_read_by_the_shapes_of_its_tensors(tmp_path, mode, b
     inputs = mx.random.normal((3, 2 * SIZE), key=mx.random.key(1))
     wanted = inputs @ exact["fc.weight"].T
     assert float(mx.abs(head.fc(inputs) - wanted).mean()) < (0.2 if bits == 4 else 0.02)
+
+
+def test_a_head_is_read_in_slices_as_its_target_is(tmp_path, monkeypatch):
+    folder = write_checkpoint(tmp_path, raw_tensors(), config_of())
+    monkeypatch.setattr(device, "SLICE_ARRAYS", 6)
+    counts = watch(monkeypatch)
+    head = loaded(folder)
+    assert max(counts) == 6 and sum(counts) == len(tree_flatten(head.parameters()))
 
 
 def refused(tmp_path, change, config=None, error=NotAvailable, size=SIZE):
