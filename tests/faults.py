@@ -212,7 +212,7 @@ FAULTS = (
         "session/session.py",
         "else attempt_seed(request.seed, request.attempt)",
         "else request.seed",
-        "laws/test_chat_turns.py::test_attempts_are_equal_for_every_k_and_drafter",
+        "laws/test_chat_turns.py::test_attempts_are_equal_for_every_k_and_drafter_and_differ_from_each_other",
     ),
     Fault(
         "one token more than the context holds",
