@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import DEVNULL
+from tempfile import TemporaryFile
 from typing import Literal
 
 Run = Callable[[list[str]], str]
@@ -38,6 +39,29 @@ class MachineState:
 def physical_bytes() -> int:
     """Memory of this machine."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+# Where C++ looks for the temporary folder, in this order (std::filesystem::temp_directory_path).
+TEMPORARY = ("TMPDIR", "TMP", "TEMP", "TEMPDIR")
+# More than any library that mlx compiles.
+TRIED_BYTES = 1 << 20
+
+
+def temporary_folder(inner: str) -> tuple[str, str]:
+    """(the temporary folder, why no library can be run that is written to `inner` in it; empty where one can)."""
+    folder = next((os.environ[name] for name in TEMPORARY if name in os.environ), "/tmp")
+    if not folder or not Path(folder).is_dir():
+        return folder, "there is no such folder"
+    place = next(path for path in (Path(folder, inner), *Path(folder, inner).parents) if path.is_dir())
+    try:
+        if os.statvfs(place).f_flag & getattr(os, "ST_NOEXEC", 0):
+            return folder, "nothing may be run from there (noexec)"
+        with TemporaryFile(dir=place) as file:
+            file.write(bytes(TRIED_BYTES))
+            file.flush()
+    except OSError as error:
+        return folder, f"{place} cannot be written: {error.strerror}"
+    return folder, ""
 
 
 def machine_state(

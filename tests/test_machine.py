@@ -1,11 +1,13 @@
 """What machines say about themselves, in their own words."""
 
+import errno
 import os
 import time
+from types import SimpleNamespace
 
 import pytest
 
-from specdec_cli.machine import awake, machine_state
+from specdec_cli.machine import awake, machine_state, temporary_folder
 
 BATTERY = "Now drawing from 'Battery Power'\n -InternalBattery-0 (id=4522083)\t81%; discharging; 5:12 remaining\n"
 MAINS = "Now drawing from 'AC Power'\n -InternalBattery-0 (id=4522083)\t100%; charged; 0:00 remaining\n"
@@ -82,3 +84,43 @@ def test_a_mac_is_kept_awake_as_long_as_the_context_lasts(caffeinate):
         assert os.getpgid(int(pid)) != os.getpgid(0)
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid), 0)
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """Makes a folder the temporary one; what is wrong with it."""
+    for name in ("TMP", "TEMP", "TEMPDIR"):
+        monkeypatch.delenv(name, raising=False)
+
+    def problem(folder, inner="mlx/1/cpu"):
+        monkeypatch.setenv("TMPDIR", str(folder))
+        named, found = temporary_folder(inner)
+        assert named == str(folder)
+        return found
+
+    return problem
+
+
+def test_a_temporary_folder_that_can_be_used_has_no_problem_and_keeps_nothing(temporary, tmp_path):
+    assert temporary(tmp_path) == "" and not list(tmp_path.iterdir())
+
+
+def test_a_temporary_folder_is_missing_a_file_or_without_a_name(temporary, tmp_path):
+    (tmp_path / "file").touch()
+    assert {temporary(folder) for folder in (tmp_path / "none", tmp_path / "file", "")} == {"there is no such folder"}
+
+
+def test_a_temporary_folder_is_read_only_full_or_nothing_runs_from_it(temporary, tmp_path, monkeypatch):
+    """Also where only the folder in it is another user's."""
+    (tmp_path / "mlx").mkdir()
+    for number in (errno.EROFS, errno.EACCES, errno.ENOSPC):
+
+        def refuse(dir, number=number):
+            raise OSError(number, os.strerror(number), str(dir))
+
+        with monkeypatch.context() as patch:
+            patch.setattr("specdec_cli.machine.TemporaryFile", refuse)
+            assert temporary(tmp_path) == f"{tmp_path / 'mlx'} cannot be written: {os.strerror(number)}"
+    monkeypatch.setattr("os.ST_NOEXEC", 8, raising=False)
+    monkeypatch.setattr("os.statvfs", lambda path: SimpleNamespace(f_flag=8))
+    assert temporary(tmp_path) == "nothing may be run from there (noexec)"

@@ -26,7 +26,7 @@ import platformdirs
 from specdec_cli import blas, jsonfile
 from specdec_cli.format import size
 from specdec_cli.hub import cache_folder, settings
-from specdec_cli.machine import physical_bytes
+from specdec_cli.machine import physical_bytes, temporary_folder
 from specdec_cli.version import __version__
 
 if TYPE_CHECKING:
@@ -67,6 +67,9 @@ def _machine() -> Iterator[Row]:
         rows = (1, 2, 4, 8)
         costs = ", ".join(f"{1000 * seconds:.1f}" for seconds in device.product_seconds(rows))
         yield "rows", f"{costs} ms", f"for {', '.join(map(str, rows))} rows times 4096 × 1024"
+    if device.backend() == "cpu":
+        folder, problem = temporary_folder(device.compiled_into())
+        yield "temporary folder", folder, f"mlx cannot compile there: {problem}" if problem else "mlx compiles there"
     if working_set := device.working_set_bytes():
         yield "working set", size(working_set), "what Metal recommends for weights and caches together"
     yield "memory", size(physical_bytes()), "both models and both caches must fit"

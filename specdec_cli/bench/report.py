@@ -254,8 +254,7 @@ def compare(one: BenchResult, other: BenchResult) -> Comparison:
 
 def _facts(result: BenchResult) -> dict[str, Any]:
     settings, environment = asdict(result.settings), asdict(result.environment)
-    named = ("pair", "target", "ks", "temperatures", "rule", "prompts", "max_tokens", "ends")
-    found = {name: settings[name] for name in named}
+    found = {name: value for name, value in settings.items() if name not in ("contenders", "named", "own_context")}
     found["drafts"] = " and ".join(contender.name for contender in result.settings.contenders)
     found |= {name: environment[name] for name in ("chip", "system", "dtype")}
     found |= {name: environment["before"][name] for name in ("power", "low_power_mode")}

@@ -20,6 +20,7 @@ from specdec_cli.bench.prompts import BenchPrompt, PromptId
 from specdec_cli.errors import UsageError
 from specdec_cli.kinds import NONE, kind_of
 from specdec_cli.machine import MachineState
+from specdec_cli.request import DraftContext
 
 SCHEMA = 1
 # Measured rounds of one kind, at either end of a bench, that are needed to say that its passes became dearer.
@@ -145,7 +146,8 @@ class BenchSettings:
     """What was requested. `ends` is `natural` (a stop token ends an answer) or `fixed` (stop tokens are ruled out).
 
     Until the bench has begun, `prompts` is the file of the prompts ("": the bundled ones), and `max_tokens` may be 0:
-    as many as the budget allows.
+    as many as the budget allows. `draft_context` is in effect, `own_context`: as the pair has it; None in a file of an
+    earlier version.
     """
 
     pair: str
@@ -163,6 +165,8 @@ class BenchSettings:
     budget_seconds: float
     cooldown_seconds: float
     seed: int
+    draft_context: DraftContext | None = None
+    own_context: bool = True
 
     @property
     def conditions(self) -> list[Condition]:

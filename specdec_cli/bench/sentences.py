@@ -17,7 +17,8 @@ from specdec_cli.bench.result import BenchResult, Length, to_dict
 from specdec_cli.errors import SpecdecError
 from specdec_cli.format import count
 from specdec_cli.gain import break_even_acceptance, ratio_words
-from specdec_cli.kinds import DEFAULT_DRAFTER
+from specdec_cli.kinds import DEFAULT_DRAFTER, DEFAULT_RULE
+from specdec_cli.request import DRAFT_CONTEXT
 
 # A baseline whose speed changed by more makes the intervals doubtful.
 DRIFTED = 0.05
@@ -83,14 +84,17 @@ def surroundings(result: BenchResult) -> str:
 
 
 def command(report: Report) -> str:
-    """The next command to type: the pair, its drafter unless that is the usual one, K and temperature."""
+    """The next command to type: the pair, what was measured that is not its own or the usual one, K and temperature."""
     settings, contender = report.result.settings, report.condition.contender
     k, temperature = report.recommendation.chosen, report.condition.temperature
     if settings.named and contender.draft in (None, settings.contenders[0].draft):
-        models = f"-p {shlex.quote(settings.pair)}"
+        models, own_context = f"-p {shlex.quote(settings.pair)}", settings.own_context
     else:
         draft = f" --draft {shlex.quote(contender.draft)}" if contender.draft else ""
-        models = f"--target {shlex.quote(settings.target)}{draft}"
+        models, own_context = f"--target {shlex.quote(settings.target)}{draft}", settings.draft_context == DRAFT_CONTEXT
+    if settings.draft_context is not None and not own_context:
+        models += f" --draft-context {settings.draft_context}"
+    models += f" --rule {settings.rule}" * (settings.rule != DEFAULT_RULE)
     drafter = f" --drafter {contender.drafter}" if k != 0 and contender.drafter != DEFAULT_DRAFTER else ""
     option = f" --temp {temperature:g}" if temperature else ""
     return f"specdec run {models}{drafter} -k {k}{option} 'your prompt'"
@@ -133,6 +137,7 @@ def entry(report: Report) -> dict[str, Any]:
         "chip": environment.chip,
         "k": chosen_k(report),
         "drafter": report.condition.contender.drafter,
+        "draft_context": report.result.settings.draft_context,
         "speedup": speedup and round(speedup.mean, 3),
         "low": speedup and round(speedup.low, 3),
         "high": speedup and round(speedup.high, 3),

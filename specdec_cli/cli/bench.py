@@ -113,6 +113,8 @@ def _request(models: ContenderOptions, options: BenchOptions, shape: Constraint 
         budget_seconds=budget_seconds,
         cooldown_seconds=cooldown_seconds,
         seed=options.seed,
+        draft_context=pair.draft_context,
+        own_context=models.draft_context is None,
     )
     return BenchRequest(pair, settings, drafts[1:], drafters, prompts, models.force, shape), found.reason
 

@@ -192,6 +192,11 @@ def versions() -> dict[str, str]:
     return {name: version(name) for name in ("mlx", "mlx-lm", "transformers", "tokenizers", "huggingface-hub")}
 
 
+def compiled_into() -> str:
+    """Where in the temporary folder mlx's CPU compiler keeps its libraries."""
+    return f"mlx/{version('mlx')}/cpu"
+
+
 def queue(array: mx.array) -> None:
     """Start computing `array`. Blocks the caller while about ten command buffers are in flight (mlx's own limit)."""
     mx.async_eval(array)

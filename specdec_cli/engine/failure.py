@@ -7,6 +7,8 @@ later evaluation (mlx/backend/metal/device.cpp, CommandEncoder::commit).
 
 from __future__ import annotations
 
+import errno
+import os
 import struct
 import traceback
 from collections.abc import Iterator
@@ -18,6 +20,7 @@ import mlx.core as mx
 
 from specdec_cli.engine import device
 from specdec_cli.errors import DoesNotFit, NotAvailable, SpecdecError, reason
+from specdec_cli.machine import temporary_folder
 
 OUT_OF_MEMORY = (
     "Insufficient Memory",
@@ -27,6 +30,8 @@ OUT_OF_MEMORY = (
     "cudaErrorMemoryAllocation",
     "out of memory",
 )
+# mlx's CPU compiler writes libraries into the temporary folder and loads them from there.
+COMPILING = ("temp_directory_path", "filesystem error", "[Compile::eval_cpu]", "C++ shared library")
 OTHER = ("Impacting Interactivity", "Caused GPU", "[METAL]", "[metal::", "[cuda]", "CUDA")
 SMALLER = "these take less: --kv-bits 8, a shorter --max-context, or -k 0 without a draft (in a chat: /k 0)"
 
@@ -69,6 +74,14 @@ def device_failure(error: RuntimeError | MemoryError) -> SpecdecError | None:
     if isinstance(error, MemoryError) or any(mark in str(error) for mark in OUT_OF_MEMORY):
         used, usable = device.active_memory_bytes() / 1e9, device.usable_bytes() / 1e9
         return DoesNotFit(f"out of memory with {used:.1f} GB in use and {usable:.1f} GB usable: {said}", SMALLER)
+    if any(mark in str(error) for mark in COMPILING):
+        folder, problem = temporary_folder(device.compiled_into())
+        if problem:
+            full = problem.endswith(os.strerror(errno.ENOSPC))
+            return (DoesNotFit if full else SpecdecError)(
+                f"mlx cannot compile in the temporary folder {folder or '(empty name)'}: {problem}",
+                "name a folder that can be written and run from: TMPDIR=FOLDER, then the same command",
+            )
     if any(mark in str(error) for mark in OTHER):
         return SpecdecError(
             f"the device failed: {said}", "try again, or with -k 0; specdec doctor --selftest checks the device"

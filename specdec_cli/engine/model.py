@@ -28,6 +28,7 @@ from specdec_cli.engine.cache.rollback import Caches, common_prefix
 from specdec_cli.engine.device import READ_TOKENS, FreedBuffers, clear_cache
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.hidden import HiddenStates
+from specdec_cli.engine.stored import Unusable, require_origin
 from specdec_cli.errors import Refused, reason
 from specdec_cli.request import MAX_ROWS, MAX_UNREAD
 
@@ -190,8 +191,14 @@ class CachedModel:
         return {"read": mx.array(self._read, dtype=mx.int32), "origin": self.origin, **self._caches.stored()}
 
     def restore(self, values: Mapping[str, Any]) -> None:
-        """Hold what was `stored`, of the same network. Raises: Unusable for that of another one, and is empty then."""
+        """Hold what was `stored`, of the same network.
+
+        Raises: Unusable for that of another one, or where tokens and caches disagree, and is empty then.
+        """
         self.forget()
+        require_origin(values["origin"], self.recent)
+        if values["read"].dtype != mx.int32 or values["read"].ndim != 1:
+            raise Unusable("its tokens are no ids")
         read = values["read"].tolist()
         self._caches.restore(values, len(read))
         self._read, self.origin = read, values["origin"]

@@ -32,6 +32,12 @@ class Unusable(ValueError):
     """What cannot be kept in a file, or a file that cannot be believed; the message says why in one line."""
 
 
+def require_origin(origin: object, recent: int | None) -> None:
+    """Raises: Unusable unless caches may begin at `origin`: only those that read `recent` tokens begin late."""
+    if type(origin) is not int or origin < 0 or (origin and recent is None):
+        raise Unusable(f"its caches begin at {origin!r}")
+
+
 @dataclass(frozen=True, slots=True)
 class Packed:
     """What goes into a file: its `head`, length included, and the arrays that follow."""

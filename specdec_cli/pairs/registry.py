@@ -215,15 +215,15 @@ def remove_pair(path: Path, name: str) -> None:
 
 
 def record_measured(path: Path, pair: Pair, k: int | Literal["auto"], measured: Mapping[str, Any]) -> None:
-    """Sets K and drafter of `pair`, and adds `measured` to its measurements in place of an older one of that chip.
+    """Sets K, drafter and draft context of `pair`, which belong together, and adds `measured` to its measurements.
 
-    A packaged pair is first copied into the user's file, since an entry there replaces the packaged one whole.
+    It takes the place of an older one of that chip. A packaged pair is first copied into the user's file, since an
+    entry there replaces the packaged one whole.
     """
     with _editing(path) as document:
         table = _table(document, pair)
         table["k"] = k
-        if "drafter" in measured:
-            table["drafter"] = measured["drafter"]
+        table.update({key: measured[key] for key in ("drafter", "draft_context") if measured.get(key) is not None})
         others = [dict(entry) for entry in table.get("measured", []) if entry.get("chip") != measured["chip"]]
         entries = tomlkit.array().multiline(len(others) > 0)
         for entry in [*others, measured]:

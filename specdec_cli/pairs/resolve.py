@@ -18,6 +18,10 @@ from specdec_cli.pairs.pair import DEMO, Pair, Registry, draft_options
 NOBODY_NAMED = f"no pair was named, so this is the {DEMO} pair; specdec pairs lists others"
 
 
+# What a pair says besides its models, and holds for these two.
+OF_BOTH = ("k", "drafter", "draft_context", "stop_repetition")
+
+
 @dataclass(frozen=True, slots=True)
 class Resolved:
     """The pair, and one line on why it was chosen; empty where the user named it."""
@@ -72,8 +76,9 @@ def _with_draft(pair: Pair, known: Registry, here: bool) -> Resolved:
     """The pair, a target alone, with the draft found for it; without one its own text drafts."""
     listed = next((p for p in known.pairs.values() if hub.same_model(p.target, pair.target) and p.draft), None)
     if listed is not None and (not here or is_downloaded(listed.draft, listed.draft_revision)):
-        chosen = replace(pair, draft=listed.draft, draft_revision=listed.draft_revision, k=listed.k)
-        return Resolved(chosen, f"draft {listed.draft}: pair {listed.name} lists it for this target")
+        measured = {name: getattr(listed, name) for name in ("draft", "draft_revision", *OF_BOTH)}
+        why = f"draft {listed.draft}: pair {listed.name} lists it for this target"
+        return Resolved(replace(pair, **measured), why, listed.drafter or DEFAULT_DRAFTER)
     if (here or is_local(pair.target)) and has_own_head(pair.target, pair.target_revision):
         return Resolved(pair, "the MTP head among the target's own files drafts")
     found = compatible_draft(pair.target, pair.target_revision) if here else None

@@ -279,7 +279,9 @@ def fingerprint_of(slot: Slot, target: Checkpoint, draft: Draft) -> str:
     parts += [f"{model.dtype} {model.network.kv} {model.recent} {model.cache_kinds}" for model in held]
     head, versions = slot.head.head if slot.head else None, device.versions()
     parts.append(
-        f"{head.kind} {head.agreement and head.agreement.zero_centred}" if head else f"{slot.draft is not None}"
+        f"{head.kind} {head.recent} {head.agreement and head.agreement.zero_centred}"
+        if head
+        else f"{slot.draft is not None}"
     )
     parts.append(f"{SCHEMA} mlx {versions['mlx']}, mlx-lm {versions['mlx-lm']}, {device.backend()}")
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()

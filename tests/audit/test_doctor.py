@@ -38,6 +38,17 @@ def test_the_report_names_machine_versions_and_cache_and_exits_0(specdec):
     assert all(2 <= len(row) <= 3 for row in rows)
 
 
+def test_the_temporary_folder_is_tried_where_mlx_compiles_into_it(specdec, monkeypatch, tmp_path):
+    monkeypatch.setattr(device, "backend", lambda: "cpu")
+    for folder, note in (
+        (tmp_path, "mlx compiles there"),
+        (tmp_path / "none", "mlx cannot compile there: there is no"),
+    ):
+        monkeypatch.setenv("TMPDIR", str(folder))
+        code, out, _ = specdec("doctor")
+        assert code == 0 and f"temporary folder\t{folder}\t{note}" in out
+
+
 @pytest.mark.parametrize("there", [False, True])
 def test_a_cache_folder_is_said_as_it_is_and_not_made(monkeypatch, tmp_path, there):
     folder = tmp_path if there else tmp_path / "none" / "hub"

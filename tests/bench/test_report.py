@@ -173,6 +173,39 @@ def test_the_command_names_an_unnamed_pair_by_its_models_and_the_temperature():
     )
 
 
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"draft_context": 33, "own_context": False}, "-p qwen3-8b --draft-context 33 "),
+        (
+            {"draft_context": "full", "own_context": False, "rule": "token"},
+            "-p qwen3-8b --draft-context full --rule token ",
+        ),
+        ({"draft_context": 33}, "-p qwen3-8b "),
+        ({"draft_context": 33, "named": False}, "--draft mlx-community/Qwen3-0.6B-4bit --draft-context 33 "),
+        ({"draft_context": 1024, "named": False}, "--draft mlx-community/Qwen3-0.6B-4bit "),
+    ],
+)
+def test_the_command_the_entry_and_a_comparison_name_the_draft_context_that_k_was_measured_under(
+    result, settings, words
+):
+    """K was written, compared and commanded without it."""
+    found = replace(result, settings=replace(result.settings, **settings))
+    (report,) = reports(found)
+    k = report.recommendation.k
+    assert sentences.command(report).endswith(f"{words}--drafter model -k {k} 'your prompt'")
+    assert sentences.entry(report)["draft_context"] == settings["draft_context"]
+    assert compare(result, found).differences["draft_context"] == ("None", str(settings["draft_context"]))
+    assert from_dict(json.loads(json.dumps(to_dict(found)))) == found
+
+
+def test_every_setting_is_compared(result):
+    """Results of chat templates and of raw text were taken for alike."""
+    others = {"raw": True, "kinds": ("chat",), "seed": 9, "cooldown_seconds": 5.0, "draft_context": 8}
+    found = compare(result, replace(result, settings=replace(result.settings, **others))).differences
+    assert {*found} == {*others}
+
+
 def test_the_entry_says_machine_k_interval_and_versions_and_a_loss_is_k_0(report):
     found, speedup = sentences.entry(report), report.recommendation.speedup
     assert (found["chip"], found["k"], found["temperature"]) == ("Apple M4 Pro", report.recommendation.k, 0.0)

@@ -128,6 +128,35 @@ def test_a_packaged_pair_is_copied_whole_when_its_k_is_written(tmp_path):
     assert measured == [{"chip": "two", "k": 5, "speedup": 1.5}, {"chip": "one", "k": 6, "speedup": 1.5}]
 
 
+def test_k_drafter_and_draft_context_are_written_together(tmp_path):
+    """The draft context of the first --write stayed, and that of a later one was lost."""
+    path = tmp_path / "models.toml"
+    for context in (8, 33, "full", 1024):
+        pair = Pair("demo", "specdec:demo/target", "specdec:demo/draft", source="packaged", draft_context=context)
+        entry = {"chip": f"at {context}", "k": 3, "drafter": "model", "draft_context": context}
+        models_toml.record_measured(path, pair, 3, entry)
+        found = read_registry(path, "yours").find("demo")
+        assert (found.k, found.drafter, found.draft_context) == (3, "model", context)
+        assert tomllib.loads(path.read_text())["pairs"]["demo"]["measured"][-1]["draft_context"] == context
+
+
+@pytest.mark.parametrize(
+    ("arguments", "context", "own"),
+    [(("-p", "demo"), 1024, True), (("-p", "demo", "--draft-context", "33"), 33, False), (("-p", "mine"), 64, True)],
+)
+def test_a_bench_records_the_draft_context_in_effect(specdec, monkeypatch, arguments, context, own):
+    seen = []
+
+    def load_machine(request, cancelled, tell):
+        seen.append(request.settings)
+        raise KeyboardInterrupt
+
+    specdec.models.write_text('schema_version = 1\n[pairs.mine]\ntarget = "specdec:demo/target"\ndraft_context = 64\n')
+    monkeypatch.setattr("specdec_cli.bench.live.load_machine", load_machine)
+    assert specdec("bench", "-q", *arguments)[0] == 130
+    assert [(settings.draft_context, settings.own_context) for settings in seen] == [(context, own)]
+
+
 def test_a_bench_keeps_the_machine_awake_while_it_loads_and_measures(specdec, monkeypatch):
     seen = []
 

@@ -6,16 +6,19 @@ import os
 import subprocess
 import sys
 
+import mlx.core as mx
 import pytest
 
 pytestmark = pytest.mark.slow  # a process each
 
 
-def shell(line, tmp_path):
+def shell(line, tmp_path, **extra):
     own = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path), "COLUMNS": "80"}
     command = ["sh", "-c", line.replace("specdec ", f"{sys.executable} -m specdec_cli ", 1)]
     null = subprocess.DEVNULL
-    return subprocess.run(command, env=os.environ | own, stdin=null, capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        command, env=os.environ | own | extra, stdin=null, capture_output=True, text=True, timeout=120
+    )
 
 
 def two_lines(done):
@@ -71,3 +74,10 @@ def test_a_reader_that_has_left_ends_every_command_with_0_and_silence(tmp_path, 
     )
     os.close(write)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.skipif(mx.metal.is_available(), reason="mlx compiles into no file there")
+@pytest.mark.parametrize("folder", ["/nonexistent", "", "/dev/null"])
+def test_a_temporary_folder_that_is_none_is_named(tmp_path, folder):
+    done = shell("specdec run --raw -q -n 4 x", tmp_path, TMPDIR=folder)
+    assert done.returncode == 1 and "mlx cannot compile in the temporary folder" in two_lines(done)

@@ -70,6 +70,25 @@ def test_what_mlx_says_becomes_one_line_with_both_values_and_a_hint(text, code, 
     assert code != 5 or ("13.1 GB in use and 12.0 GB usable" in found.message and "--kv-bits 8" in found.hint)
 
 
+COMPILER = [
+    "filesystem error: temp_directory_path: No such file or directory",
+    "filesystem error: cannot create directories: Operation not permitted [/tmp/mlx/0.32.4/cpu]",
+    "Could not load C++ shared library /tmp/mlx/0.32.4/cpu/libCf4ISigmoid.so: failed to map segment",
+    "[Compile::eval_cpu] Failed to compile function Cf4ISigmoid: No space left on device",
+]
+
+
+@pytest.mark.parametrize("text", COMPILER)
+def test_a_temporary_folder_that_mlx_cannot_compile_in_is_named(text, monkeypatch, tmp_path):
+    """It was called unexpected, with a mangled kernel name and no cause; servers often forbid running from /tmp."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
+    found = device_failure(RuntimeError(text))
+    message = f"mlx cannot compile in the temporary folder {tmp_path / 'none'}: there is no such folder"
+    assert found.message == message and "TMPDIR=FOLDER" in found.hint
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert device_failure(RuntimeError(text)) is None  # the folder is not to blame
+
+
 def test_other_errors_pass_unchanged():
     """Negative control: a fault of the program is not called the device's."""
     assert device_failure(RuntimeError("[reshape] Cannot reshape array of size 6 into shape (4).")) is None

@@ -69,6 +69,13 @@ class RepeatedNoise(Rejection):
         return Choice(draw(log_q, self._sampler.noise.gumbel("draft", 0, self._sampler.vocab_size)[None]), log_q)
 
 
+class ShrinkingKey(Rejection):
+    """Noise is numbered by where a round may end: where K shrinks at the end of an answer, rounds share a number."""
+
+    def judge(self, draft, logits, position, uncommitted=NO_TOKENS):
+        return super().judge(draft, logits, position + len(draft), uncommitted)
+
+
 class RawDraftLaw(Rejection):
     """q is the draft's law before temperature and cuts, as in transformers#47932; the draft was drawn after them."""
 

@@ -25,12 +25,16 @@ BINS, PAIR_BINS = 10, 4
 
 
 def tail(chi_square, degrees):
-    """The probability that a chi-square of `degrees` is at least this large: the closed form for whole degrees."""
-    x = chi_square / 2
-    if degrees % 2 == 0:
-        return math.exp(-x) * sum(x**j / math.factorial(j) for j in range(degrees // 2))
-    terms = sum(x ** (j - 0.5) / math.gamma(j + 0.5) for j in range(1, (degrees + 1) // 2))
-    return math.erfc(math.sqrt(x)) + math.exp(-x) * terms
+    """The probability that a chi-square of `degrees` is at least this large: the closed form for whole degrees.
+
+    Each term comes from the one before: powers and factorials of their own overflow at a few hundred.
+    """
+    x, odd = chi_square / 2, degrees % 2
+    total, term = (math.erfc(math.sqrt(x)), 2 * math.exp(-x) * math.sqrt(x / math.pi)) if odd else (0.0, math.exp(-x))
+    for j in range(1, degrees // 2 + 1):
+        total += term
+        term *= x / (j + odd / 2)
+    return total
 
 
 def assert_likely(counts, expected, what):

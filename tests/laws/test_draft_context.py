@@ -134,3 +134,47 @@ def test_bytes_and_reading_are_bounded_however_long_the_context(tmp_path):
     # The last N but the newest, and as many again each time that N further tokens filled the room: twice in 80.
     assert all(n - 1 <= tokens <= 3 * (n - 1) for tokens in read[n])
     assert read[None][-1] > 100
+
+
+class Counted:
+    """A network that notes how many tokens each of its passes was fed."""
+
+    def __init__(self, module):
+        self._module, self.passes = module, []
+
+    def __call__(self, tokens, **caches):
+        self.passes.append(tokens.size)
+        return self._module(tokens, **caches)
+
+    def __getattr__(self, name):
+        return getattr(self._module, name)
+
+
+MORE = [pytest.param(*more, marks=pytest.mark.slow) for more in (("plain", 33), ("window", 33), ("recurrent", 12))]
+
+
+@pytest.mark.parametrize(("draft", "n"), [("window", 12), *MORE])
+def test_a_draft_reads_the_last_n_tokens_and_anew_where_twice_as_many_are_held(draft, n, tmp_path, monkeypatch):
+    """Counted anew from each round's place in the text; what an event tells is what the draft's passes were fed.
+
+    A sum over an answer hid a first reading that was a token short, and one that came a token late.
+    """
+    monkeypatch.setattr("specdec_cli.engine.device.queues_ahead", lambda: False)  # a round's passes come before it
+    drafting = CachedModel(networks(KINDS[draft])[1], "d", recent=n)
+    drafting.network.module = counted = Counted(drafting.network.module)
+    session = loaded(Slot(CachedModel(networks("qwen3")[0], "t"), drafting), tmp_path).session()
+    length, origin, held = 100, None, set()
+    asked = Request(max_tokens=2 * n + 15, k=2, logit_bias=NEVER_STOP, drafter="model")
+    for event in session.reply([3 + (7 * i * i + i) % 97 for i in range(length)], asked):
+        if not isinstance(event, RoundDone):
+            continue
+        round, expected = event.round, 0
+        held.add(length - (origin or 0))
+        if round.draft and (origin is None or length - origin > 2 * n):
+            expected, origin = n - 1, length - n
+        # A draft step feeds one token, or two after full acceptance; a chunk of the context feeds more.
+        read = sum(fed for fed in counted.passes if fed > 2)
+        assert (round.draft_read_tokens, read) == (expected, expected), round.index
+        length += len(round.emitted)
+        counted.passes.clear()
+    assert draft == "plain" or {2 * n, 2 * n + 1} <= held

@@ -4,6 +4,8 @@ Whole sessions over tiny random Qwen3.5 targets (gated delta and attention), who
 pair that was loaded from its folders as the product does it, whose head was checked. The hybrid that ships was trained.
 """
 
+from itertools import islice
+
 import pytest
 
 from fakes.broken_rules import SharedNoise, once_drafted, swapped
@@ -78,6 +80,20 @@ def test_a_second_turn_reads_only_what_is_new(pair):
     events = list(session.reply(*asked([*PROMPTS[0], *first, 9, 8])))
     prefill = next(event for event in events if isinstance(event, Prefill))
     assert prefill.cached_tokens >= len(PROMPTS[0]) + len(first) - 2
+
+
+def test_after_a_rejection_a_head_guesses_as_one_that_read_the_text_anew(pair):
+    """With a rejected token's state its guesses are worse: the text stays right, and no figure says why it is slow."""
+    context, compared, before = PROMPTS[1][:20], set(), None
+    for round in rounds_of(pair.session().reply(*asked(context, tokens=24))):
+        if before and before.rejected is not None and len(round.draft) == 3 and before.accepted not in compared:
+            compared.add(before.accepted)
+            # A fresh session says the last token by itself, then drafts.
+            events = pair.session().reply(*asked(context[:-1], tokens=6))
+            _, anew = islice((event.round for event in events if isinstance(event, RoundDone)), 2)
+            assert round.draft == anew.draft, before
+        context, before = [*context, *round.emitted], round
+    assert compared
 
 
 def texts_of(rule_for, sampling, n=1000):

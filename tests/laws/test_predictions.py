@@ -7,7 +7,7 @@ from fakes.machine import Machine
 from fakes.serving import ids, tiny_loaded
 from specdec_cli.events import RoundDone
 from specdec_cli.kinds import PREDICTED
-from specdec_cli.request import Request
+from specdec_cli.request import Constraint, Request
 
 PROMPT = list(ids(50))
 SAMPLED = {"seed": 11, "sampling": {"temperature": 0.9}}
@@ -61,12 +61,24 @@ def test_a_right_prediction_is_accepted_from_the_second_round_on_and_counted_apa
 DEAR = DrivenPair(Machine("dear rows", 1.0, {2: 1.8, 32: 25.8}), 1.0, "a chip that nobody knows", flat=32)
 
 
+# Further rows are nearly free: whatever is found is drafted.
+CHEAP = DrivenPair(Machine("cheap rows", 1.0, {2: 1.01, 32: 1.2}), 1.0, DEAR.chip, flat=32)
+
+
 @pytest.fixture
 def dear(tmp_path, monkeypatch):
-    """A conversation on such a machine."""
-    fake = FakeDevice().install_as(DEAR.chip, monkeypatch)
-    session = tiny_loaded(tmp_path).session(clock=fake.clock)
-    DEAR.drive(fake, session)
+    return conversation_on(DEAR, tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def cheap(tmp_path, monkeypatch):
+    return conversation_on(CHEAP, tmp_path, monkeypatch)
+
+
+def conversation_on(machine, folder, monkeypatch):
+    fake = FakeDevice().install_as(machine.chip, monkeypatch)
+    session = tiny_loaded(folder).session(clock=fake.clock)
+    machine.drive(fake, session)
     return session
 
 
@@ -99,3 +111,30 @@ def test_under_auto_a_right_prediction_drafts_from_the_start_whatever_was_learne
     assert PREDICTED.name in [round.drafter for round in rounds[:3]]
     assert finish.stats["accepted_by"][PREDICTED.name] >= 40
     assert finish.stats["decode_seconds"] < 0.3 * plain.stats["decode_seconds"]
+
+
+# Nothing but the letter a can be said, so whatever is looked up, predicted or forced is right, however long it is.
+ONLY_A = tuple((token, -1e9) for token in range(259) if token != 67)
+LONGER = {
+    "predicted": {"predict": "a" * 200},
+    "looked up": {"prompt": [67] * 60},
+    "forced": {"constraint": Constraint("regex", "a{200}")},
+}
+
+
+@pytest.mark.parametrize("source", LONGER)
+@pytest.mark.parametrize(("drafter", "k"), [("ngram", 4), ("ngram", "auto"), ("auto", 4), ("auto", "auto")])
+def test_a_guess_that_is_longer_than_the_answer_may_be_adds_no_token(cheap, source, drafter, k):
+    """A guess that ignored what is left was emitted beyond max_tokens, and then the loop had no end."""
+    more = dict(LONGER[source])
+    prompt, guesses = more.pop("prompt", PROMPT), []
+    for tokens in (5, 10, 33, 33):
+        request = Request(drafter=drafter, k=k, max_tokens=tokens, logit_bias=ONLY_A, **more)
+        said = []
+        for event in cheap.reply(prompt, request):
+            if isinstance(event, RoundDone):
+                said += event.round.emitted
+                guesses += event.round.draft
+                assert len(said) <= tokens
+        assert (event.tokens, tuple(said), event.reason) == ((67,) * tokens, (67,) * tokens, "length")
+    assert len(guesses) > 20

@@ -98,3 +98,17 @@ def test_a_revision_on_the_command_line_beats_the_one_in_models_toml(monkeypatch
         for asked, meant in (((None, None), (t1, d1)), (("t2", None), ("t2", d1)), (("t2", "d2"), ("t2", "d2"))):
             pair = resolve_pair(name, None, None, *asked).pair
             assert (pair.target_revision, pair.draft_revision) == meant
+
+
+def test_a_target_alone_takes_all_that_its_listed_pair_says(monkeypatch, tmp_path):
+    """It took draft and K, and not the drafter and the draft context that K was measured with."""
+    models = tmp_path / "models.toml"
+    models.write_text(
+        'schema_version = 1\n[pairs.mine]\ntarget = "org/big"\ndraft = "org/small"\nk = 3\ndrafter = "auto"\n'
+        "draft_context = 33\nstop_repetition = 64\n"
+    )
+    monkeypatch.setenv("SPECDEC_MODELS", str(models))
+    found, listed = resolve_pair(None, "org/big", None), resolve_pair("mine", None, None)
+    assert found.drafter == listed.drafter == "auto"
+    for name in ("draft", "k", "drafter", "draft_context", "stop_repetition"):
+        assert getattr(found.pair, name) == getattr(listed.pair, name), name

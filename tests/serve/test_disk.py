@@ -2,10 +2,14 @@
 
 import os
 import time
+from collections import deque
 
+import mlx.core as mx
 import pytest
 
+from fakes.heads import agreeing_head, cached_head, tiny_target
 from fakes.serving import ids, tiny_loaded
+from specdec_cli.engine.stored import Unusable, pack, read_facts, read_values, write
 from specdec_cli.errors import UsageError
 from specdec_cli.serve import disk
 from specdec_cli.serve.disk import Folder, open_folder
@@ -161,3 +165,84 @@ def test_another_pair_that_leaves_less_memory_takes_no_disk_from_the_conversatio
     for cache_bytes in (1 << 10, 0, 1 << 19):
         kept.folder.index("small", cache_bytes)
         assert kept.folder.budget_bytes == disk.USUAL_SHARE << 20 and kept.holds(0, 1, 2)
+
+
+def forge(path, change):
+    """The same file with other values, and a digest that fits."""
+    steps = read_values(path)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            values = end.value
+            break
+    change(values)
+    facts, forged = read_facts(path) | {"tokens": values["target"]["read"].tolist()}, path.with_suffix(".forged")
+    with forged.open("wb") as file:
+        deque(write(file, pack(facts, values)), maxlen=0)
+    forged.replace(path)
+
+
+def cut(part, by=1):
+    part["read"] = part["read"][:-by]
+
+
+def longer(part):
+    part["read"] = mx.concatenate([part["read"], mx.array([5], dtype=mx.int32)])
+
+
+def states_of(values, name):
+    """The attributes of each cache of keys and values."""
+    return [state for state in values[name]["states"] if isinstance(state.get("keys"), mx.array)]
+
+
+FORGED = {
+    **{f"origin {o!r}": lambda v, o=o: v["target"].update(origin=o) for o in (1, 40, True, -1, "x", None, 0.0, 1.5)},
+    **{f"origin of the draft {o!r}": lambda v, o=o: v["draft"].update(origin=o) for o in (3, -1, "x", None)},
+    "a token less": lambda v: cut(v["target"]),
+    "five tokens less": lambda v: cut(v["target"], 5),
+    "a token more": lambda v: longer(v["target"]),
+    "a token less of the draft": lambda v: cut(v["draft"]),
+    "tokens that are no ids": lambda v: v["target"].update(read=v["target"]["read"].astype(mx.float32)),
+    "a shorter cache": lambda v: states_of(v, "target")[-1].update(offset=59),
+    "a cache without its last row": lambda v: [s.update(keys=s["keys"][:, :, :59]) for s in states_of(v, "target")],
+    "an emptied conversation": lambda v: [s.update(keys=None, values=None, offset=0) for s in v["target"]["states"]],
+}
+SNAPSHOTS = {
+    "a snapshot elsewhere": lambda v: v["target"]["snapshots"][-1].__setitem__(0, 50),
+    "a snapshot beyond the end": lambda v: v["target"]["snapshots"][-1].__setitem__(0, 61),
+    "a snapshot at no number": lambda v: v["target"]["snapshots"][-1].__setitem__(0, True),
+}
+CASES = [("plain", name) for name in FORGED] + [("window", name) for name in SNAPSHOTS]
+
+
+@pytest.mark.parametrize(("kind", "name"), CASES)
+def test_a_forged_conversation_with_a_right_digest_is_not_believed(tmp_path, kind, name):
+    """Its answers were wrong from the first token on, or failed amid the reply."""
+    pair, kept = tiny_loaded(tmp_path / "pair", kind), Kept(tmp_path / "kept")
+    slot = pair.slot()
+    for model in (slot.target, slot.draft):
+        deque(model.prefill([*ids(60), 1]), maxlen=0)
+    kept.folder.write(slot, None, time.time())
+    entry = Kept(tmp_path / "kept").nearest([*ids(60), 5, 6])
+    forge(entry.path, lambda values: None)
+    assert Kept(tmp_path / "kept").folder.restore(entry, pair.slot())  # written anew, it is believed
+    forge(entry.path, (FORGED | SNAPSHOTS)[name])
+    again, other = Kept(tmp_path / "kept"), pair.slot()
+    found = again.nearest([*ids(70), 5, 6])
+    assert found and not again.folder.restore(found, other)
+    assert not found.path.exists() and "is removed: " in again.said[-1]
+    assert not other.tokens and not other.draft.read
+
+
+@pytest.mark.parametrize("change", [{"origin": 1}, {"origin": "x"}, {"origin": -1}, {"context": mx.array([1, 2, 3])}])
+def test_a_forged_head_is_not_believed(change):
+    target = tiny_target()
+    head = cached_head(target, agreeing_head(target))
+    for output in target.prefill([*ids(30), 1]):
+        head.hand_over([*ids(30), 1][: target.length + 1], output.hidden)
+    head.first()
+    stored = head.stored()
+    cached_head(target, head.head.module).restore(stored)
+    with pytest.raises(Unusable):
+        cached_head(target, head.head.module).restore(stored | change)

@@ -3,14 +3,17 @@
 import json
 import os
 import shutil
+from pathlib import Path
 from threading import Event
 
 import pytest
 
 from fakes.drafting import open_session
+from fakes.heads import cached_head
 from fakes.memory import FakeMemory
 from fakes.models import TINY, byte_tokenizer, tiny_folder
 from specdec_cli.engine import device
+from specdec_cli.engine.footprint import estimate
 from specdec_cli.errors import DoesNotFit, NotAvailable, Refused, UsageError
 from specdec_cli.format import size
 from specdec_cli.models.checkpoint import read_checkpoint, read_header
@@ -20,6 +23,7 @@ from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request
 from specdec_cli.session import load as session_load
 from specdec_cli.session.load import beside, fingerprint_of, load, load_weights
+from specdec_cli.session.slot import Slot
 
 
 @pytest.fixture(scope="module")
@@ -136,13 +140,30 @@ def test_what_does_not_fit_is_refused_before_any_weight_is_read(tiny_pair, tmp_p
         load(Pair("tiny", str(folder), None))
 
 
-def test_costs_are_kept_apart_by_models_revisions_and_cache_precision(tiny_pair):
+def test_a_draft_that_does_not_fit_beside_its_target_is_refused(loaded, monkeypatch):
+    """Half as much again as the target takes: enough for it alone, and not for a draft that is as large."""
+    target = read_checkpoint(Path(loaded.pair.target), "t")
+    room = 3 * estimate([target], [target.loaded_bytes], 64).peak_bytes // 2
+    monkeypatch.setattr("specdec_cli.engine.device.usable_bytes", lambda: room)
+    assert not load(loaded.pair, drafter="none", reserve_tokens=64).has_draft
+    with pytest.raises(DoesNotFit, match=f"{loaded.pair.target} and {loaded.pair.draft} need .* usable") as refused:
+        load(loaded.pair, reserve_tokens=64)
+    assert "--drafter none" in refused.value.hint
+
+
+def test_costs_are_kept_apart_by_models_revisions_cache_precision_and_draft_context(tiny_pair, tmp_path):
     target, draft = map(str, tiny_pair)
-    store = {}
-    found = load(Pair("tiny", target, draft), costs=store)
+    store, pair = {}, Pair("tiny", target, draft)
+    found = load(pair, costs=store)
     assert found.costs.store is store and target in found.identity and "kv full" in found.identity
-    pinned = load(Pair("tiny", target, draft, target_revision="v1"))
-    assert pinned.identity != found.identity
+    wide = str(tiny_folder(tmp_path / "wide", TINY | {"head_dim": 32}, seed=1))
+    others = [
+        load(Pair("tiny", target, draft, target_revision="v1")),
+        load(Pair("tiny", wide, None)),
+        load(Pair("tiny", wide, None), kv_bits=8),
+        *(load(pair, draft_context=tokens) for tokens in (8, 33, "full")),
+    ]
+    assert len({found.identity, *(other.identity for other in others)}) == 1 + len(others)
 
 
 def test_the_time_a_draft_took_to_load_is_what_loading_it_again_costs(tiny_pair):
@@ -229,7 +250,15 @@ def of(demo, folder, slot=None):
 
 def test_other_parts_and_other_types_of_cache_are_others(demo):
     others = [load("demo", drafter="none"), load("demo-hybrid"), demo]
-    assert len({pair.fingerprint for pair in others}) == 3
+    others += [load("demo", draft_context=tokens) for tokens in (8, 33)]
+    assert len({pair.fingerprint for pair in others}) == 5
+
+
+def test_another_draft_context_of_a_head_is_another(demo, folder):
+    """Caches of a head that read 8 tokens were taken on by one that reads 33, and bounded it ever after."""
+    target = demo.first.target
+    slots = [Slot(target, None, cached_head(target, recent=tokens)) for tokens in (8, 33, None)]
+    assert len({of(demo, folder, slot) for slot in slots}) == 3
 
 
 def test_another_date_size_or_place_is_another(demo, folder, tmp_path):

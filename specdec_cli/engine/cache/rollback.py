@@ -25,6 +25,7 @@ from specdec_cli.engine.cache.kinds import (
     KVQuantization,
     bytes_at,
     cut_out,
+    ends_at,
     head_sizes,
     leaves,
     own,
@@ -181,7 +182,10 @@ class Caches:
         return {"kinds": kinds, "states": states, "snapshots": snapshots}
 
     def restore(self, values: Mapping[str, Any], length: int) -> None:
-        """Hold what was `stored` after `length` tokens. Raises: Unusable for other kinds, and is empty then."""
+        """Hold what was `stored` after `length` tokens.
+
+        Raises: Unusable for other kinds, and for caches that end elsewhere; it is empty then.
+        """
         self.reset()
         parts = leaves(self.layers)
         if [type(part).__name__ for part in parts] != values["kinds"]:
@@ -190,6 +194,19 @@ class Caches:
             vars(part).update(state)
         self.length = length
         self._snapshots = [Snapshot(at, tuple(states)) for at, states in values["snapshots"]]
+        if not self._agrees(length):
+            self.reset()
+            raise Unusable(f"its caches do not end after {length} tokens")
+
+    def _agrees(self, length: int) -> bool:
+        """Whether what was restored ends at `length`, as far as caches tell, and each snapshot at its own length."""
+        parts, lengths = leaves(self.layers), [snapshot.length for snapshot in self._snapshots]
+        ends = [ends_at(part, vars(part), length) for part in parts]
+        for snapshot in self._snapshots:
+            snapped = zip(self._bounded + self._rewound, snapshot.states, strict=True)
+            ends += [ends_at(part, state, snapshot.length) for part, state in snapped]
+        in_order = lengths == sorted(at for at in {*lengths} if type(at) is int and 0 < at <= length)
+        return all(ends) and in_order and (not length or not all(part.empty() for part in parts))
 
     @property
     def places(self) -> tuple[int, tuple[int, ...]]:

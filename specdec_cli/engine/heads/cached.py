@@ -24,6 +24,7 @@ from specdec_cli.engine.heads.mtp import MtpHead, Step
 from specdec_cli.engine.heads.shortlist import Shortlist
 from specdec_cli.engine.hidden import OutputHead
 from specdec_cli.engine.model import Network
+from specdec_cli.engine.stored import Unusable, require_origin
 from specdec_cli.errors import Refused, SpecdecError
 from specdec_cli.kinds import MTP
 from specdec_cli.request import MAX_ROWS
@@ -130,12 +131,15 @@ class CachedHead:
         }
 
     def restore(self, values: Mapping[str, Any]) -> None:
-        """From now on hold what was `stored` and nothing else."""
+        """From now on hold what was `stored` and nothing else. Raises: Unusable where states and tokens disagree."""
         self.forget()
+        require_origin(values["origin"], self.recent)
         vars(self._cache).update(values["cache"])
         self._context, self._origin = values["context"].tolist(), values["origin"]
         self._last = Step(*values["last"]) if values["last"] else None
         self._waiting = [] if values["waiting"] is None else [values["waiting"]]
+        if self.cached + sum(states.shape[0] for states in self._waiting) != self.length:
+            raise Unusable(f"its head does not end after {self.length} tokens")
         if self._shortlist:
             self._shortlist.see(self._context)
 

@@ -12,7 +12,7 @@ from specdec_cli.engine.cache.rollback import Caches
 from specdec_cli.engine.conformance.suite import tiny_network
 from specdec_cli.engine.load import architectures
 
-IDS = [3, 17, 5, 60, 8, 9, 22]
+IDS = [3, 17, 5, 60, 8, 9, 22, 41]
 RECURRENT = ["mamba2", "qwen3_5", "rwkv7", "lfm2", "falcon_h1"]
 
 

@@ -79,3 +79,17 @@ def test_under_coupled_each_token_is_drawn_with_the_noise_of_its_own_position():
         draft = drafter(rule=rule).propose(PROMPT, 4)
         logits = CachedModel(NETWORK, "target").logits(PROMPT, draft.tokens)
         assert int(rule.judge(draft, logits, len(PROMPT)).accepted) == 4
+
+
+@pytest.mark.parametrize(("rule", "temperature"), [("greedy", 0.0), ("coupled", 1.0), ("token", 1.0), ("block", 1.0)])
+def test_penalties_of_a_draft_count_its_own_tokens(rule, temperature):
+    """Five tokens can be said, none of them twice: a draft that is the target drafts four, and all are accepted."""
+    for seed in range(4):
+        sayable = [3 + (31 * i + 7 * seed) % 250 for i in range(5)]
+        bias = tuple((token, 1e4) for token in sayable)
+        sampling = Sampling(temperature, presence_penalty=1e3, logit_bias=bias)
+        rule_of = make_rule(rule, Sampler(sampling, seed, PROMPT, V))
+        draft = drafter(rule=rule_of).propose(PROMPT, 4)
+        assert len({*draft.tokens.tolist()} & {*sayable}) == 4
+        logits = CachedModel(NETWORK, "target").logits(PROMPT, draft.tokens)
+        assert int(rule_of.judge(draft, logits, len(PROMPT)).accepted) == 4

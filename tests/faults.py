@@ -1,0 +1,421 @@
+"""Realistic faults, each with the test that must find it. By hand: `python tests/faults.py [NAME …]`.
+
+A copy of the repository gets one fault at a time; its finder must fail there, and pass without it. A finder that does
+not end is one that does not find: a fault may make a loop endless, and its test must bound it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+SECONDS = 120.0
+TIERS = {"default": "not slow and not full and not real", "slow": "slow"}
+LEFT_BEHIND = shutil.ignore_patterns(".git", ".venv", "venv", "__pycache__", ".*_cache", "build", "dist")
+
+
+class Fault(NamedTuple):
+    """`old` occurs once in `file` of specdec_cli, and becomes `new`; `finder` names items of `tier`."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    finder: str
+    tier: str = "default"
+
+
+FAULTS = (
+    # Rules, rounds and caches.
+    Fault(
+        "one more accepted where K > 3",
+        "engine/sampling/rejection.py",
+        "accepted = mx.min(_equal_before(draft_tokens, targets[:-1]))",
+        "accepted = mx.min(_equal_before(draft_tokens, targets[:-1]))\n"
+        "    accepted = mx.minimum(accepted + (draft_tokens.size > 3), draft_tokens.size)",
+        "laws/test_heads.py::test_every_k_says_the_same[qwen3_5-4-11]",
+    ),
+    Fault(
+        "one token more than max_tokens",
+        "engine/decode.py",
+        "min(length.next(), left - 1 - in_flight, MAX_DRAFT)",
+        "min(length.next(), left - in_flight, MAX_DRAFT)",
+        "engine/test_decode.py::test_loop_invariants_hold_for_any_drafter",
+    ),
+    Fault(
+        "coupled noise of the next position in plain rounds",
+        "engine/sampling/acceptance.py",
+        "noise = self._sampler.target_noise(position, len(draft) + 1)",
+        "noise = self._sampler.target_noise(position + (not len(draft)), len(draft) + 1)",
+        "laws/test_coupled.py::test_the_text_is_mlx_lms_own_for_a_few_seeds",
+    ),
+    Fault(
+        "one layer is not rolled back",
+        "engine/cache/rollback.py",
+        "        for part in parts:\n            # Some architectures",
+        "        for part in parts[1:]:\n            # Some architectures",
+        "engine/cache/test_rollback.py",
+    ),
+    Fault(
+        "the draft keeps what an edit took back",
+        "engine/drafters/stepwise.py",
+        "            self._draft.reuse(context)",
+        "            self._draft.commit(context, len(context) - 1)",
+        "laws/test_draft_context.py::test_fifty_turns_with_a_draft_of_the_last_tokens_are_plain_decoding",
+    ),
+    Fault(
+        "top-p of 32 bits keeps one more",
+        "engine/sampling/cuts.py",
+        "limit = top_p * mx.sum(weights, axis=-1, keepdims=True)",
+        "limit = top_p * mx.sum(weights, axis=-1, keepdims=True) + mx.max(weights, axis=-1, keepdims=True)",
+        "engine/sampling/test_cuts.py engine/sampling/test_warps.py",
+    ),
+    Fault(
+        "top-p of 16 bits keeps one more",
+        "engine/sampling/cuts.py",
+        "mx.where(beaten_by < top_p * total, values, math.inf)",
+        "mx.where(beaten_by - masses < top_p * total, values, math.inf)",
+        "engine/sampling/test_cuts.py",
+    ),
+    Fault(
+        "block's residual of the row before",
+        "engine/sampling/rejection.py",
+        "self.weight[accepted][:, None]",
+        "self.weight[mx.maximum(accepted - 1, 0)][:, None]",
+        "engine/sampling/test_rejection.py",
+    ),
+    Fault(
+        "a window one position short",
+        "engine/cache/window.py",
+        "window = min(window_size or self.max_size, self.max_size)",
+        "window = min(window_size or self.max_size, self.max_size) - 1",
+        "engine/cache/test_window.py",
+    ),
+    Fault(
+        "log-probabilities of the row before",
+        "engine/sampling/acceptance.py",
+        "TokenLogprob(token, chosen[i], ",
+        "TokenLogprob(token, chosen[i - 1], ",
+        "engine/sampling/test_logprobs.py",
+    ),
+    Fault(
+        "a head's states one token late",
+        "engine/heads/cached.py",
+        "begin = self.cached + 1",
+        "begin = self.cached",
+        "engine/drafters/test_mtp.py",
+    ),
+    Fault(
+        "a recurrent state one token short",
+        "engine/cache/rollback.py",
+        "self._recorder.recompute(fed.recording, kept - fed.start)",
+        "self._recorder.recompute(fed.recording, kept - fed.start - (kept - fed.start > 3))",
+        "engine/cache/test_recompute.py::test_a_state_taken_back_is_that_of_the_kept_tokens_and_reads_no_projection_again",
+    ),
+    Fault(
+        "a draft's penalties without its own tokens",
+        "engine/sampling/sampler.py",
+        "counts = counts.add(mx.concatenate(list(ahead)))",
+        "counts = self._counts",
+        "engine/drafters/test_model.py::test_penalties_of_a_draft_count_its_own_tokens",
+    ),
+    # H1 to H11: no test found them.
+    Fault(
+        "H1 noise numbered by the end of a round",
+        "engine/sampling/acceptance.py",
+        "self._sampler.noise, position))",
+        "self._sampler.noise, position + len(draft)))",
+        "laws/test_whole_answers.py",
+    ),
+    Fault(
+        "H2 a lookup longer than the answer may be",
+        "engine/drafters/auto.py",
+        "return draft_from(self._text, min(self._looked_up, k))",
+        "return draft_from(self._text, self._looked_up)",
+        "laws/test_predictions.py::test_a_guess_that_is_longer_than_the_answer_may_be_adds_no_token",
+    ),
+    Fault(
+        "H3 the draft reads N - 1 tokens",
+        "engine/model.py",
+        "begin = max(len(context) - (self.recent or len(context)), 0)",
+        "begin = max(len(context) - (self.recent - 1 if self.recent else len(context)), 0)",
+        "laws/test_draft_context.py::test_a_draft_reads_the_last_n_tokens_and_anew_where_twice_as_many_are_held",
+    ),
+    Fault(
+        "H4 the draft holds 2 N + 1 tokens",
+        "engine/model.py",
+        "len(context) - self.origin <= 2 * recent",
+        "len(context) - self.origin <= 2 * recent + 1",
+        "laws/test_draft_context.py::test_a_draft_reads_the_last_n_tokens_and_anew_where_twice_as_many_are_held",
+    ),
+    Fault(
+        "H5 the last chunk that a draft read is not told",
+        "engine/pipeline.py",
+        "            if before is not None:\n",
+        "            if before is not None and read < tokens - 1:\n",
+        "laws/test_draft_context.py::test_a_draft_reads_the_last_n_tokens_and_anew_where_twice_as_many_are_held",
+    ),
+    Fault(
+        "H6 caches of another draft context are taken for the same",
+        "session/load.py",
+        "{model.network.kv} {model.recent} {model.cache_kinds}",
+        "{model.network.kv} {model.cache_kinds}",
+        "session/test_load.py::test_other_parts_and_other_types_of_cache_are_others",
+    ),
+    Fault(
+        "H7 costs of another draft context are taken for the same",
+        "session/load.py",
+        " · draft context {pair.draft_context} · {where}",
+        " · {where}",
+        "session/test_load.py::test_costs_are_kept_apart_by_models_revisions_cache_precision_and_draft_context",
+    ),
+    Fault(
+        "H8 a head gets the states of rejected tokens",
+        "engine/pipeline.py",
+        "self._hidden[:emitted]",
+        "self._hidden[-emitted:]",
+        "laws/test_heads.py::test_after_a_rejection_a_head_guesses_as_one_that_read_the_text_anew[qwen3_5]",
+    ),
+    Fault(
+        "H9 a verdict on memory without the draft",
+        "session/load.py",
+        "require_fit(parts.checkpoints, reserve_tokens, kv_bits, parts.draft.head)",
+        "require_fit(parts.checkpoints[:1], reserve_tokens, kv_bits, parts.draft.head)",
+        "session/test_load.py::test_a_draft_that_does_not_fit_beside_its_target_is_refused",
+    ),
+    Fault(
+        "H10 a prompt counts once an answer",
+        "serve/http/dialect.py",
+        "answers[:: answers[0].ask.choices]",
+        "answers",
+        "serve/http/test_usage.py",
+    ),
+    Fault(
+        "H11 no last line where usage is streamed",
+        "serve/http/completions.py",
+        'return (self.event([], **sums) if sums else b"") + b"data: [DONE]\\n\\n"',
+        'return self.event([], **sums) if sums else b"data: [DONE]\\n\\n"',
+        "serve/http/test_usage.py",
+    ),
+    # Sessions, texts and measurements.
+    Fault(
+        "attempts share a seed",
+        "session/session.py",
+        "else attempt_seed(request.seed, request.attempt)",
+        "else request.seed",
+        "laws/test_chat_turns.py::test_attempts_are_equal_for_every_k_and_drafter_and_differ_from_each_other",
+    ),
+    Fault(
+        "one token more than the context holds",
+        "session/session.py",
+        "return min(request.max_tokens, limit - len(prompt))",
+        "return min(request.max_tokens, limit + 1 - len(prompt))",
+        "session/test_session.py",
+    ),
+    Fault(
+        "a cancelled reply reads on",
+        "session/session.py",
+        "if halted := cancelled():",
+        "if (halted := cancelled()) and target.length == len(context) - 1:",
+        "session/test_reading.py",
+    ),
+    Fault(
+        "a stop string over three rounds",
+        "models/text.py",
+        "max((overlap(self._held, stop) for stop in self._stops), default=0)",
+        "max((overlap(text, stop) for stop in self._stops), default=0)",
+        "models/test_text.py",
+    ),
+    Fault(
+        "the last character is lost",
+        "session/text.py",
+        "self._stops.feed(self._stream.finish())",
+        'self._stops.feed("")',
+        "session/test_writer.py",
+    ),
+    Fault(
+        "an interval half as wide",
+        "meter.py",
+        "quantile = t_quantile(fit.freedom)",
+        "quantile = t_quantile(fit.freedom) / 2",
+        "test_meter.py",
+    ),
+    Fault(
+        "a probe may lose its share and the budget",
+        "engine/draft_length/adaptive.py",
+        "max(BUDGET, SHARE * self._left)",
+        "BUDGET + SHARE * self._left",
+        "engine/draft_length/test_adaptive.py",
+    ),
+    Fault(
+        "costs of the future are believed",
+        "engine/draft_length/adaptive.py",
+        'if not 0 <= now_seconds - float(values["at"]) <= BELIEVED_SECONDS:',
+        'if not now_seconds - float(values["at"]) <= BELIEVED_SECONDS:',
+        "session/test_drafting.py",
+    ),
+    Fault(
+        "costs of another cache precision are taken for the same",
+        "session/load.py",
+        " · kv {kv_bits or 'full'}",
+        "",
+        "session/test_load.py::test_costs_are_kept_apart_by_models_revisions_cache_precision_and_draft_context",
+    ),
+    # Files, pairs, conversations and clients.
+    Fault(
+        "a field of the JSON renamed",
+        "events.py",
+        'values = {**values.pop("round"), **values}',
+        'values = {**values.pop("round"), "next_text": values.pop("next_piece"), **values}',
+        "test_events.py",
+    ),
+    Fault(
+        "packaged pairs replace the user's",
+        "pairs/registry.py",
+        "{**ours.pairs, **theirs.pairs}",
+        "{**theirs.pairs, **ours.pairs}",
+        "pairs/test_registry.py",
+    ),
+    Fault(
+        "an added token is spelled like the others",
+        "models/vocab.py",
+        "text.encode() if text in added else spelling(text)",
+        "spelling(text)",
+        "pairs/test_check.py",
+    ),
+    Fault(
+        "eos is not compared",
+        "models/vocab.py",
+        'ROLES = ("bos", "eos")',
+        'ROLES = ("bos",)',
+        "models/test_vocab.py",
+    ),
+    Fault(
+        "no mask on the first token",
+        "engine/sampling/sampler.py",
+        "if self._constraint:\n            logits = apply_mask(logits, self._masks(self._constraint, logits, (",
+        "if self._constraint and pending.size:\n"
+        "            logits = apply_mask(logits, self._masks(self._constraint, logits, (",
+        "engine/test_constrained.py",
+    ),
+    Fault(
+        "a slot in use is shared",
+        "serve/conversations.py",
+        "if near and not near.busy and self._continues",
+        "if near and self._continues",
+        "serve/test_conversations.py",
+    ),
+    Fault(
+        "the longest conversation is taken",
+        "serve/conversations.py",
+        "return kept.slot.reach(prompt), same",
+        "return kept.length, same",
+        "serve/test_conversations.py",
+    ),
+    Fault(
+        "a transcript that failed leaves its draft",
+        "chat/transcript.py",
+        "            Path(draft).unlink(missing_ok=True)\n",
+        "            pass\n",
+        "chat/test_transcript.py",
+    ),
+    Fault(
+        "a small file that came altered is taken",
+        "hub/download.py",
+        "            if problem := _remove_altered(snapshot, file):\n",
+        "            if file.is_weights and (problem := _remove_altered(snapshot, file)):\n",
+        "hub/test_altered.py::test_one_flipped_byte_on_the_way_is_refused_with_the_files_name_and_never_speaks",
+        "slow",
+    ),
+    Fault(
+        "usage without the stop token",
+        "serve/http/answer.py",
+        'return int(self.stats.get("emitted_tokens", 0))',
+        "return len(self.finish.tokens) if self.finish else 0",
+        "serve/http/test_clients.py",
+        "slow",
+    ),
+    Fault(
+        "a full disk ends with 1",
+        "cli/process.py",
+        'return DoesNotFit(message, "free some space first")',
+        'return SpecdecError(message, "free some space first")',
+        "cli/test_streams.py::test_a_full_disk_under_stdout_is_said_with_exit_code_5",
+        "slow",
+    ),
+)
+
+
+def outcome(folder: Path, fault: Fault) -> str:
+    """What pytest says of its finder in the copy: passed, failed, or why it says nothing."""
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-x", "-p", "no:cacheprovider", "-m", TIERS[fault.tier]]
+    command += [f"tests/{item}" for item in fault.finder.split()]
+    environment = os.environ | {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    log = folder / "finder.log"
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdout=out,
+            stderr=out,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            code = process.wait(SECONDS)
+        except subprocess.TimeoutExpired:
+            return f"no end within {SECONDS:.0f} s"
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    if code in (0, 1):
+        return "failed" if code else "passed"
+    last = log.read_text().strip().splitlines()[-1:]
+    return f"pytest {code}: {' '.join(last)[:90]}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="faults whose name contains it; all without")
+    wanted = parser.parse_args().names
+    faults = tuple(fault for fault in FAULTS if not wanted or any(name in fault.name for name in wanted))
+    rows: list[tuple[str, str, float, str]] = []
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "repository"
+        shutil.copytree(ROOT, folder, ignore=LEFT_BEHIND)
+        sound: dict[str, str] = {}
+        for fault in faults:
+            path, began = folder / "specdec_cli" / fault.file, time.monotonic()
+            text = path.read_text(encoding="utf-8")
+            assert text.count(fault.old) == 1, fault
+            if fault.finder not in sound:
+                sound[fault.finder] = outcome(folder, fault)
+            path.write_text(text.replace(fault.old, fault.new), encoding="utf-8")
+            found = outcome(folder, fault)
+            path.write_text(text, encoding="utf-8")
+            if sound[fault.finder] != "passed":
+                found = f"without it: {sound[fault.finder]}"
+            verdict = "found" if found == "failed" else "not found"
+            rows.append((fault.name, verdict, time.monotonic() - began, "" if verdict == "found" else found))
+            print(f"{verdict:9}  {fault.name}  {rows[-1][3]}", flush=True)
+    print(f"\n{'fault':60} {'verdict':9} {'s':>5}  why not")
+    for name, verdict, seconds, why in rows:
+        print(f"{name:60} {verdict:9} {seconds:5.0f}  {why}")
+    missed = sum(verdict != "found" for _, verdict, _, _ in rows)
+    print(f"{len(rows) - missed} of {len(rows)} faults found")
+    return missed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
