@@ -21,10 +21,12 @@ import pexpect
 import pyte
 import pytest
 
+import specdec_cli as specdec
 from fakes.command import Command
 from fakes.scripted_model import Script, scripted_folder
 from golden.masks import LIVE, WIDTHS, mask, mask_race
-from golden.record import DATA, agree, read, require_same
+from golden.record import DATA, agree, require_same
+from specdec_cli.events import to_dict
 
 HERE = Path(__file__).parent
 TRACE = DATA / "answer.jsonl"
@@ -52,15 +54,13 @@ def test_helps_answers_and_refusals_are_as_recorded(tmp_path, monkeypatch, capsy
     monkeypatch.chdir(tmp_path)
     command = Command(tmp_path, monkeypatch, capsys)
     lines = (HERE / "commands.txt").read_text("utf-8").splitlines()
-    agree("commands", {line: said(command, line, tmp_path) for line in lines}, lambda line: " -n " in line)
-
-
-def test_a_wrong_line_gets_two_lines_and_its_own_exit_code():
-    refused = [item for item in read("commands")["items"].values() if item[0]]
+    items = {line: said(command, line, tmp_path) for line in lines}
+    refused = [item for item in items.values() if item[0]]
     assert len(refused) >= 80
     for code, out, err in refused:
         begins = [line[:6] for line in err.splitlines()[-2:]]
         assert (code in (2, 3, 5), out, begins) == (True, "", ["error:", "hint: "]), err
+    agree("commands", items, lambda line: " -n " in line)
 
 
 # Every figure, by its definition and from the rounds alone.
@@ -98,13 +98,21 @@ def require_figures(events):
     require_same("stats", due, {name: told[name] for name in due})
 
 
-@pytest.mark.parametrize("drafting", ["-k 4", "-k 0", "-k 3 --drafter ngram", "-k 8 --temp 0.8 --seed 7 --rule block"])
-def test_every_figure_follows_from_the_rounds_and_so_does_the_summary(drafting, tmp_path, monkeypatch, capsys):
-    words = [*shlex.split(drafting), "--raw", "-n", "12", "def read_lines(path):"]
-    command = Command(tmp_path, monkeypatch, capsys)
-    events = [json.loads(line) for line in command("run", "--json", "--trace", tmp_path / "t", *words)[1].splitlines()]
+@pytest.fixture(scope="module")
+def demo():
+    return specdec.load("demo")
+
+
+@pytest.mark.parametrize(
+    "drafting",
+    [{"k": 4}, {"k": 0}, {"k": 3, "drafter": "ngram"}, {"k": 8, "temperature": 0.8, "seed": 7, "rule": "block"}],
+)
+def test_every_figure_follows_from_the_rounds_and_so_does_the_summary(demo, drafting, tmp_path, monkeypatch, capsys):
+    reply = demo.session().reply("def read_lines(path):", raw=True, max_tokens=12, **drafting)
+    events = [to_dict(event) for event in reply]
     require_figures(events)
-    due, summary = figures(events), command("replay", tmp_path / "t")[2]
+    (tmp_path / "trace").write_text("".join(json.dumps(event) + "\n" for event in events))
+    due, summary = figures(events), Command(tmp_path, monkeypatch, capsys)("replay", tmp_path / "trace")[2]
     assert f"{due['emitted_tokens']} tokens in {due['target_passes']} passes" in summary
     if due["draft_n"]:
         assert f"accepted {100 * due['draft_acceptance_rate']:.0f} % of drafted" in summary
