@@ -1,19 +1,21 @@
-"""Law of the suite: offline, float32, deterministic; no setting of the user or of the caller leaks in.
+"""Law of the suite: offline, float32, deterministic; no setting of the user or of the caller leaks in, no file out.
 
 TEST_DEVICE=gpu computes on the GPU; the CPU is the default on a Mac too. Only this process obeys it, no child.
 """
 
 import gc
 import os
+import shutil
 import signal
 import sys
+import tempfile
+from pathlib import Path
 
+from fakes import isolation
+
+HOME = isolation.move_in()
 # Before mlx is imported: TF32 would round float32 products on some devices.
 os.environ["MLX_ENABLE_TF32"] = "0"
-os.environ["HF_HUB_OFFLINE"] = "1"
-OURS = ("SPECDEC_BLAS", "REAL_MODELS")  # read by the suite itself, or before it starts
-for name in [name for name in os.environ if name.startswith("SPECDEC_") and name not in OURS]:
-    del os.environ[name]
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # the workers share the cores
 
@@ -45,7 +47,9 @@ settings.register_profile("suite", deadline=None, derandomize=True)
 settings.load_profile("suite")
 
 
-def pytest_configure():
+def pytest_configure(config):
+    if config.option.basetemp:
+        isolation.open_folders.add(Path(config.option.basetemp).resolve())
     if DEVICE not in ("cpu", "gpu"):
         raise pytest.UsageError(f"TEST_DEVICE is {DEVICE}\nhint: TEST_DEVICE=cpu or TEST_DEVICE=gpu")
     if DEVICE == "gpu" and not mx.is_available(mx.gpu):
@@ -63,16 +67,28 @@ def refuse_outside(event, arguments):
 
 
 sys.addaudithook(refuse_outside)
+sys.addaudithook(isolation.refuse_writes)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
     global in_default_tier
     in_default_tier = not any(item.get_closest_marker(tier) for tier in ("slow", "full", "real"))
+    isolation.watching = True
     try:
         return (yield)
     finally:
-        in_default_tier = False
+        in_default_tier = isolation.watching = False
+
+
+@pytest.fixture(autouse=True)
+def _home_of_this_test(monkeypatch):
+    """No test reads what another one wrote, such as what rounds cost here."""
+    monkeypatch.setenv("HOME", tempfile.mkdtemp(dir=HOME))
+
+
+def pytest_unconfigure():
+    shutil.rmtree(HOME, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -187,7 +187,7 @@ def test_one_that_raises_does_not_stop_the_others(few, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.full
 def test_the_command_runs_every_architecture_and_exits_0(tmp_path):
-    environment = os.environ | {"XDG_STATE_HOME": str(tmp_path), "HOME": str(tmp_path)}
+    environment = os.environ | {"HOME": str(tmp_path)}
     command = [sys.executable, "-m", "specdec_cli", "doctor", "--selftest"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

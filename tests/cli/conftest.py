@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 
 import pytest
 
 from fakes.command import Command
 from fakes.hub_server import HubServer
-from fakes.models import tiny_folder
+from fakes.models import swap_two_ids, tiny_folder
 from fakes.world import BIG, MODELS, ODD, SMALL, World
 
 
@@ -18,10 +17,8 @@ def folders(tmp_path_factory):
     root = tmp_path_factory.mktemp("folders")
     made = {BIG: tiny_folder(root / "big", seed=1), SMALL: tiny_folder(root / "small", seed=1, noise=0.05)}
     made[ODD] = tiny_folder(root / "odd", seed=1)
-    tokenizer = json.loads((made[ODD] / "tokenizer.json").read_text())
-    names = {i: name for name, i in tokenizer["model"]["vocab"].items()}
-    tokenizer["model"]["vocab"] |= {names[40]: 41, names[41]: 40}
-    (made[ODD] / "tokenizer.json").write_text(json.dumps(tokenizer))
+    tokenizer = made[ODD] / "tokenizer.json"
+    tokenizer.write_bytes(swap_two_ids(tokenizer.read_bytes()))
     return made
 
 

@@ -38,7 +38,7 @@ def home(tmp_path):
 
 
 def start(home, *arguments):
-    own = {"COLUMNS": "80", "SPECDEC_MODELS": str(home / "models.toml"), "XDG_CACHE_HOME": str(home)}
+    own = {"COLUMNS": "80", "SPECDEC_MODELS": str(home / "models.toml")}
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     command = [sys.executable, "-m", "specdec_cli", *map(str, arguments)]
     return subprocess.Popen(command, env=os.environ | own, cwd=home, **streams)

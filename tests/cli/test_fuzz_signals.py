@@ -65,15 +65,14 @@ for line in sys.stdin:
 
 
 @pytest.fixture
-def forker(tmp_path):
-    own = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path), "TERM": "xterm"}
+def forker():
     process = subprocess.Popen(
         [sys.executable, "-c", FORKER],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         bufsize=1,
-        env=os.environ | own,
+        env=os.environ | {"TERM": "xterm"},
     )
     yield process
     process.stdin.close()

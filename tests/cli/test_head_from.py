@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from fakes.counting import CONFIG, SMALL, counting_folder, counting_tensors
+from fakes.counting import CONFIG, NO_HEAD, counting_folder, counting_tensors, in_fp8
 from fakes.hub_server import HubServer
 from fakes.raw_qwen import raw_tensors
 from fakes.world import World
@@ -17,7 +17,6 @@ from fakes.world import World
 pytestmark = pytest.mark.slow
 
 TARGET, ORIGINAL = "org/counting-4bit", "Org/Counting"
-NO_HEAD = CONFIG | {"text_config": SMALL | {"mtp_num_hidden_layers": 0}}
 SHARDS = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 
 
@@ -117,17 +116,6 @@ def test_a_failure_on_the_way_is_two_lines_and_leaves_nothing(world, fault):
     message, hint = done.errors()
     assert done.code == 3 and words in message + hint
     assert not kept(world).exists() or list(kept(world).iterdir()) == []
-
-
-def in_fp8(data):
-    """The same file, whose `mtp.fc.weight` says that it is in FP8."""
-    size = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8 : 8 + size])
-    begin, end = header["mtp.fc.weight"]["data_offsets"]
-    shape = header["mtp.fc.weight"]["shape"]
-    header["mtp.fc.weight"] |= {"dtype": "F8_E4M3", "shape": [shape[0], (end - begin) // shape[0]]}
-    text = json.dumps(header).encode()
-    return len(text).to_bytes(8, "little") + text + data[8 + size :]
 
 
 def with_head(change):

@@ -5,15 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from fakes.counting import CONFIG, SMALL, counting_folder, counting_tensors, random_head
+from fakes.counting import HEAD_CONFIG, NO_HEAD, counting_folder, counting_tensors, random_head
+from fakes.counting import head_or_trunk as part
 from fakes.raw_qwen import raw_tensors, write_checkpoint
-
-HEAD_CONFIG = CONFIG | {"model_type": "qwen3_5_mtp", "block_size": 3}
-NO_HEAD = CONFIG | {"text_config": SMALL | {"mtp_num_hidden_layers": 0}}
-
-
-def part(tensors, head):
-    return {name: value for name, value in tensors.items() if name.startswith("mtp.") == head}
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pexpect
 import pyte
 import pytest
 
-from fakes.hub_server import Blob
+from fakes.hub_server import Blob, Claimed
 from fakes.world import BIG, NOBODY, ODD, SMALL, finish, pulled_files, wait_for
 from specdec_cli.machine import physical_bytes
 from specdec_cli.pairs.registry import read_registry
@@ -72,13 +72,6 @@ def test_incompatible_tokenizers_are_refused_without_a_byte_of_weights(world):
     assert hint == "take a draft of the target's own family, or decode without one: --drafter none"
     assert done.err.count("error:") == 1 and "refused" not in done.err
     assert "default_pair" not in world.models.read_text()
-
-
-class Claimed(bytes):
-    """Bytes that say they are ten terabytes."""
-
-    def __len__(self) -> int:
-        return 10**13
 
 
 def test_what_no_memory_holds_is_refused_before_the_weights_and_so_is_what_no_disk_holds(world):

@@ -72,9 +72,9 @@ def free_port():
         return found.getsockname()[1]
 
 
-def started(tmp_path, port, *options):
+def started(port, *options):
     """A server as a process, which answers."""
-    environment = {**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path), "COLUMNS": "80"}
+    environment = os.environ | {"COLUMNS": "80"}
     command = [sys.executable, "-m", "specdec_cli", "serve", "--port", str(port), *map(str, options)]
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
@@ -92,7 +92,7 @@ def started(tmp_path, port, *options):
 def running(tmp_path):
     """A server as a process: (process, port)."""
     port = free_port()
-    process = started(tmp_path, port, "--log", tmp_path / "log")
+    process = started(port, "--log", tmp_path / "log")
     yield process, port
     process.kill()
     process.communicate()
@@ -145,21 +145,21 @@ def test_a_killed_server_begins_again_with_what_was_written_whole(tmp_path):
     """SIGKILL during an answer, and then while a conversation is written; each time on the same port at once."""
     port, folder = free_port(), tmp_path / "kept"
     prompt = "def lines(path):\n" + "    # every line of the file, in order\n" * 12
-    process = started(tmp_path, port, "--cache-dir", folder)
+    process = started(port, "--cache-dir", folder)
     expected, cached = answered(port, prompt)
     assert cached == 0
     waited_for(lambda: list(folder.glob("*.conversation")))
     with urllib.request.urlopen(post(port, stream=True), timeout=60) as reply:
         assert reply.readline().startswith(b"data: ")
         killed(process)
-    process = started(tmp_path, port, "--cache-dir", folder)
+    process = started(port, "--cache-dir", folder)
     text, cached = answered(port, prompt)
     assert text == expected and cached > 100
     answered(port, "import os\n" * 40)
     waited_for(lambda: list(folder.glob("*.part")))
     killed(process)
     halves = len(list(folder.glob("*.part")))
-    process = started(tmp_path, port, "--cache-dir", folder)
+    process = started(port, "--cache-dir", folder)
     assert not list(folder.glob("*.part"))
     text, cached = answered(port, prompt)
     print(f"{halves} half written when it was killed; {cached} tokens read back")

@@ -6,7 +6,6 @@ import re
 import signal
 import socket
 import sys
-import tempfile
 import termios
 import time
 import urllib.request
@@ -24,7 +23,7 @@ class Window:
     def __init__(self, columns, rows, *options, **environment):
         names = ("NO_COLOR", "COLUMNS", "LINES", "XTERM_VERSION", "TMUX")
         settings = {key: value for key, value in os.environ.items() if key not in names}
-        settings |= {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "XDG_STATE_HOME": tempfile.mkdtemp(), **environment}
+        settings |= {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **environment}
         with socket.create_server(("127.0.0.1", 0)) as found:
             self.port = found.getsockname()[1]
         self.screen = pyte.HistoryScreen(columns, rows, history=500)

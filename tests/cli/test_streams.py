@@ -12,12 +12,15 @@ import pytest
 pytestmark = pytest.mark.slow  # a process each
 
 
-def shell(line, tmp_path, **extra):
-    own = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path), "COLUMNS": "80"}
+def shell(line, **extra):
     command = ["sh", "-c", line.replace("specdec ", f"{sys.executable} -m specdec_cli ", 1)]
-    null = subprocess.DEVNULL
     return subprocess.run(
-        command, env=os.environ | own | extra, stdin=null, capture_output=True, text=True, timeout=120
+        command,
+        env=os.environ | {"COLUMNS": "80"} | extra,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
 
 
@@ -27,46 +30,45 @@ def two_lines(done):
     return done.stderr.splitlines()[0]
 
 
-def test_closed_stdin_and_stderr_are_empty_and_silent(tmp_path):
-    done = shell("specdec --version <&- 2>&-", tmp_path)
+def test_closed_stdin_and_stderr_are_empty_and_silent():
+    done = shell("specdec --version <&- 2>&-")
     assert (done.returncode, done.stdout[:8]) == (0, "specdec ")
-    assert shell("specdec run <&- 2>&-", tmp_path).returncode == 2
+    assert shell("specdec run <&- 2>&-").returncode == 2
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a device that is always full")  # noqa: PTH110
-def test_a_full_disk_under_stdout_is_said_with_exit_code_5(tmp_path):
-    done = shell("specdec run -q -n 4 -k 0 'def f' > /dev/full", tmp_path)
+def test_a_full_disk_under_stdout_is_said_with_exit_code_5():
+    done = shell("specdec run -q -n 4 -k 0 'def f' > /dev/full")
     assert done.returncode == 5 and "No space left on device" in two_lines(done)
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a device that is always full")  # noqa: PTH110
-def test_a_trace_on_a_full_disk_leaves_the_answer_whole(tmp_path):
-    done = shell("specdec run -q -n 8 -k 0 --temp 0 --trace /dev/full 'def f'", tmp_path)
+def test_a_trace_on_a_full_disk_leaves_the_answer_whole():
+    done = shell("specdec run -q -n 8 -k 0 --temp 0 --trace /dev/full 'def f'")
     assert done.returncode == 5 and done.stdout.strip()
     assert "--trace /dev/full ends here" in two_lines(done)
 
 
-def test_an_argument_that_is_not_utf_8_is_named(tmp_path):
-    done = shell("specdec run -q -n 4 \"$(printf 'a\\377')\"", tmp_path)
+def test_an_argument_that_is_not_utf_8_is_named():
+    done = shell("specdec run -q -n 4 \"$(printf 'a\\377')\"")
     assert done.returncode == 2 and "is not UTF-8: byte 0xff" in two_lines(done)
 
 
-def test_a_closed_stderr_does_not_cost_the_answer(tmp_path):
+def test_a_closed_stderr_does_not_cost_the_answer():
     run, lost = "specdec run --raw -n 5 -k 0 --temp 0 hi", "2>&-"
-    done, whole = shell(f"{run} {lost}", tmp_path), shell(f"{run} 2>/dev/null", tmp_path)
+    done, whole = shell(f"{run} {lost}"), shell(f"{run} 2>/dev/null")
     assert (done.returncode, done.stdout, done.stderr) == (0, whole.stdout, "") and done.stdout
-    assert shell(f"specdec run -p nosuch hi {lost}", tmp_path).returncode == 3
+    assert shell(f"specdec run -p nosuch hi {lost}").returncode == 3
 
 
 @pytest.mark.parametrize("command", ["pairs", "help bench", "run --help", "doctor", "run -h"])
-def test_a_reader_that_has_left_ends_every_command_with_0_and_silence(tmp_path, command):
+def test_a_reader_that_has_left_ends_every_command_with_0_and_silence(command):
     """What rich printed ended with 1: `specdec pairs | head -1`."""
     read, write = os.pipe()
     os.close(read)
-    own = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path), "COLUMNS": "80"}
     done = subprocess.run(
         [sys.executable, "-m", "specdec_cli", *command.split()],
-        env=os.environ | own,
+        env=os.environ | {"COLUMNS": "80"},
         stdin=subprocess.DEVNULL,
         stdout=write,
         stderr=subprocess.PIPE,
@@ -78,6 +80,6 @@ def test_a_reader_that_has_left_ends_every_command_with_0_and_silence(tmp_path, 
 
 @pytest.mark.skipif(mx.metal.is_available(), reason="mlx compiles into no file there")
 @pytest.mark.parametrize("folder", ["/nonexistent", "", "/dev/null"])
-def test_a_temporary_folder_that_is_none_is_named(tmp_path, folder):
-    done = shell("specdec run --raw -q -n 4 x", tmp_path, TMPDIR=folder)
+def test_a_temporary_folder_that_is_none_is_named(folder):
+    done = shell("specdec run --raw -q -n 4 x", TMPDIR=folder)
     assert done.returncode == 1 and "mlx cannot compile in the temporary folder" in two_lines(done)

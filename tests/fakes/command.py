@@ -20,7 +20,7 @@ class Command:
     def __init__(self, home: Path, monkeypatch, capsys) -> None:
         self.models = home / "models.toml"
         self._monkeypatch, self._capsys = monkeypatch, capsys
-        own = {"HOME": home, "SPECDEC_MODELS": self.models, "XDG_CACHE_HOME": home, "XDG_STATE_HOME": home}
+        own = {"HOME": home, "SPECDEC_MODELS": self.models}
         for name, value in {**own, "COLUMNS": "80", "MLX_ENABLE_TF32": os.environ["MLX_ENABLE_TF32"]}.items():
             monkeypatch.setenv(name, str(value))
 

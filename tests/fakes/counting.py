@@ -7,6 +7,8 @@ so that no state is like the one beside it. What the random layers add decides n
 so that the whole product can run it.
 """
 
+import json
+
 import numpy as np
 
 from fakes.models import byte_tokenizer, write_tokenizer
@@ -23,6 +25,8 @@ SMALL = TEXT | {
     "linear_num_key_heads": 1,
 }
 CONFIG = {"model_type": "qwen3_5", "dtype": "float32", "text_config": SMALL, "eos_token_id": [2, 0]}
+NO_HEAD = CONFIG | {"text_config": SMALL | {"mtp_num_hidden_layers": 0}}
+HEAD_CONFIG = CONFIG | {"model_type": "qwen3_5_mtp", "block_size": 3}
 TURNS = np.array([16, 48, 80, 112, 16, 48, 80, 112, *range(1, 9)])  # of each plane in 256 tokens
 FAR = 95
 # Ends with the beginning of the message, so that what the target goes on with differs.
@@ -80,3 +84,18 @@ def counting_folder(folder, tensors=None, config=CONFIG, files=None):
     write_checkpoint(folder, counting_tensors() if tensors is None else tensors, config, files)
     write_tokenizer(folder, byte_tokenizer(), chat_template=TEMPLATE)
     return folder
+
+
+def head_or_trunk(tensors, head):
+    return {name: value for name, value in tensors.items() if name.startswith("mtp.") == head}
+
+
+def in_fp8(data):
+    """The same file, whose `mtp.fc.weight` says that it is in FP8."""
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    begin, end = header["mtp.fc.weight"]["data_offsets"]
+    shape = header["mtp.fc.weight"]["shape"]
+    header["mtp.fc.weight"] |= {"dtype": "F8_E4M3", "shape": [shape[0], (end - begin) // shape[0]]}
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + data[8 + size :]

@@ -62,16 +62,15 @@ def own(root: Path) -> dict[str, str]:
 
 
 SEVERAL = """
-import contextlib, io, json, sys
+import contextlib, io, json, os, sys
 from specdec_cli.cli.main import main
-done = []
-for line in json.loads(sys.argv[1]):
-    sys.argv, code, out, err = ["specdec", *line], 0, io.StringIO(), io.StringIO()
+lines, sys.stdin = sys.stdin, open(os.devnull)
+for line in lines:
+    sys.argv, code, out, err = ["specdec", *json.loads(line)], 0, io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try: main()
         except SystemExit as end: code = end.code or 0
-    done.append([code, out.getvalue(), err.getvalue().splitlines()])
-print(json.dumps(done))
+    print(json.dumps([code, out.getvalue(), err.getvalue().splitlines()]), flush=True)
 """
 
 
@@ -80,11 +79,11 @@ def commands(server: HubServer, root: Path, *lines: list[str], **extra: str) -> 
 
     One process runs them all, so mlx is imported once; a traceback is a failure.
     """
-    line = [sys.executable, "-c", SEVERAL, json.dumps(lines)]
-    pipes = {"capture_output": True, "stdin": subprocess.DEVNULL, "text": True, "timeout": 300}
-    done = subprocess.run(line, env=environment(server, root / "home", **own(root), **extra), check=True, **pipes)
+    pipes = {"capture_output": True, "input": "".join(json.dumps(line) + "\n" for line in lines), "text": True}
+    settings = environment(server, root / "home", **own(root), **extra)
+    done = subprocess.run([sys.executable, "-c", SEVERAL], env=settings, check=True, timeout=300, **pipes)
     assert "Traceback" not in done.stdout + done.stderr, done.stderr
-    return [tuple(values) for values in json.loads(done.stdout)]
+    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
 
 def command(server: HubServer, root: Path, *arguments: str, **extra: str) -> tuple[int, str, list[str]]:

@@ -58,6 +58,13 @@ class Blob:
         return self.sha256 if self.is_big else self.git_sha1
 
 
+class Claimed(bytes):
+    """Bytes that say they are ten terabytes."""
+
+    def __len__(self) -> int:
+        return 10**13
+
+
 @dataclass
 class Fault:
     """What to do to requests whose `METHOD PATH` matches; `times` counts down, None is for ever.
@@ -313,8 +320,8 @@ class _Handler(BaseHTTPRequestHandler):
         step = 1 << 16
         for at in range(start, max(start, end), step):
             piece = data[at : min(at + step, end)]
+            self.entry.sent += len(piece)  # before it is read: who asks after an answer must find all of it counted
             self.wfile.write(piece)
-            self.entry.sent += len(piece)
             if fault and fault.kind == "slow":
                 time.sleep(fault.seconds)
         if fault and fault.kind == "stall":

@@ -85,6 +85,14 @@ def write_tokenizer(folder: Path, tokenizer, **extra):
     (folder / "tokenizer_config.json").write_text(json.dumps(values | extra))
 
 
+def swap_two_ids(tokenizer_json: bytes) -> bytes:
+    """The same tokenizer but for its ids 40 and 41."""
+    tokenizer = json.loads(tokenizer_json)
+    names = {i: name for name, i in tokenizer["model"]["vocab"].items()}
+    tokenizer["model"]["vocab"] |= {names[40]: 41, names[41]: 40}
+    return json.dumps(tokenizer).encode()
+
+
 def tiny_folder(folder: Path, config=TINY, seed=0, noise=0.0, endless=False) -> Path:
     """A loadable model folder with random weights and the byte tokenizer; `endless` never says a special token."""
     folder.mkdir(parents=True)

@@ -33,7 +33,7 @@ class Terminal:
         self.raw = b""
         self._master, slave = pty.openpty()
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-        own = {"TERM": "xterm-256color", "HOME": str(home), "XDG_STATE_HOME": str(home)}
+        own = {"TERM": "xterm-256color", "HOME": str(home)}
         streams = {"stdin": slave, "stdout": slave, "stderr": slave}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "specdec_cli", *map(str, arguments)],

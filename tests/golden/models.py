@@ -16,7 +16,7 @@ from mlx_lm.utils import _get_classes
 from safetensors.numpy import save_file
 
 from fakes import raw_families
-from fakes.counting import ADDING, CONFIG, SMALL, counting_tensors
+from fakes.counting import ADDING, CONFIG, NO_HEAD, counting_tensors, head_or_trunk
 from fakes.models import byte_tokenizer, write_tokenizer
 from fakes.raw_qwen import write_checkpoint
 
@@ -69,14 +69,9 @@ def _drawn(shapes, gain, noise):
 
 def _counting(_):
     """A Qwen3.5 that counts and a head that counts with it; the draft is a worse one without a head."""
-    bare = CONFIG | {"text_config": SMALL | {"mtp_num_hidden_layers": 0}}
-
-    def trunk(tensors):
-        return {name: value for name, value in tensors.items() if not name.startswith("mtp.")}
-
     return {
-        "target": (trunk(counting_tensors()), bare),
-        "draft": (trunk(counting_tensors(noise=0.6)), bare),
+        "target": (head_or_trunk(counting_tensors(), False), NO_HEAD),
+        "draft": (head_or_trunk(counting_tensors(noise=0.6), False), NO_HEAD),
         "whole": (counting_tensors(), CONFIG),
     }
 

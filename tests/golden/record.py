@@ -14,8 +14,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from fakes import isolation
+
 DATA = Path(__file__).parent / "data"
 RECORDING = os.environ.get("GOLDEN") == "record"
+if RECORDING:
+    isolation.open_folders.add(DATA.resolve())
 
 
 def here() -> dict[str, str]:
@@ -42,7 +46,6 @@ def write(name: str, items: dict[str, Any]) -> None:
     lines = [f"{json.dumps(key)}:{json.dumps(value, ensure_ascii=False, separators=(',', ':'))}"
              for key, value in sorted(items.items())]  # fmt: skip
     text = f'{{"where":{json.dumps(here())},"items":{{\n' + ",\n".join(lines) + "\n}}\n"
-    DATA.mkdir(exist_ok=True)
     (DATA / f"{name}.json").write_text(text, "utf-8")
 
 

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import termios
 import time
 from pathlib import Path
@@ -93,7 +92,7 @@ class Shell:
         settings = {key: value for key, value in os.environ.items() if key not in names}
         self.screen = pyte.HistoryScreen(80, 24, history=2000)
         self._stream = pyte.ByteStream(self.screen)
-        more = {"TERM": "xterm-256color", "PS1": "$ ", "LC_ALL": "C.UTF-8", "XDG_STATE_HOME": tempfile.mkdtemp()}
+        more = {"TERM": "xterm-256color", "PS1": "$ ", "LC_ALL": "C.UTF-8"}
         self.child = pexpect.spawn("bash", ["--norc", "-i"], env=settings | more, dimensions=(24, 80), timeout=90)
         self.raw = b""
 
@@ -149,7 +148,7 @@ def endless(tmp_path_factory):
 def replying(shell, command, home):
     """Starts `command` in the shell and waits until its panel is there."""
     shell.wait_for(lambda lines: any(line.startswith("$") for line in lines))
-    shell.child.sendline(f"export HOME={home} XDG_STATE_HOME={home} PS1='$ '; set +o emacs; clear")
+    shell.child.sendline(f"export HOME={home} PS1='$ '; set +o emacs; clear")
     shell.child.sendline(command)
     if " chat " in command:
         shell.wait_for(lambda lines: any(line.startswith("❯") for line in lines))

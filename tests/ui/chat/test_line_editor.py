@@ -140,7 +140,7 @@ def test_an_end_between_the_first_frame_and_the_first_key_leaves_no_paste_marked
 
 
 def test_the_history_file_is_private_and_keeps_several_lines_together(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr("sys.platform", "linux")
     open_history(True).store_string("a\nb")
     (path,) = tmp_path.rglob("history")
