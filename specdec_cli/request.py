@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
@@ -111,8 +112,10 @@ def request_of(options: Mapping[str, Any]) -> Request:
             nearest = difflib.get_close_matches(name, [*known, *BOUNDS], 1, 0.0)[0]
             raise UsageError(f"{name} is no option of a reply", f"the nearest: {nearest}")
     within("max_tokens", 1)(options.get("max_tokens"))
-    sampling = {**options.get("sampling", {}), **{name: options[name] for name in options if name in BOUNDS}}
-    return replace(Request(), **{name: options[name] for name in options if name in known} | {"sampling": sampling})
+    named = options.get("sampling", {})
+    if isinstance(named, Mapping):
+        named = {**named, **{name: options[name] for name in options if name in BOUNDS}}
+    return replace(Request(), **{name: options[name] for name in options if name in known} | {"sampling": named})
 
 
 def require_valid(request: Request) -> Request:
@@ -126,14 +129,46 @@ def require_valid(request: Request) -> Request:
         within(name, low)(getattr(request, name))
     if request.k != "auto":
         within("k", 0, MAX_K)(request.k)
+    seed = None if request.seed is None else whole("seed", request.seed)
+    if not isinstance(request.sampling, Mapping):
+        raise UsageError(f"sampling {request.sampling!r} names no values", "for example: sampling={'temperature': 0.8}")
     effective({}, request.sampling)
-    stop = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop)
+    several = isinstance(request.stop, Iterable) and not isinstance(request.stop, str | bytes)
+    stop: tuple[Any, ...] = tuple(request.stop) if several else (request.stop,)
     if not all(isinstance(text, str) and text for text in stop):
         raise UsageError(f"stop {stop!r} holds what is no text, or an empty one", "for example: stop=('END',)")
     shape = request.constraint
-    if shape is not None and not (shape.kind in SHAPES and isinstance(shape.text, str)):
+    sound = isinstance(shape, Constraint) and shape.kind in SHAPES and isinstance(shape.text, str)
+    if shape is not None and not sound:
         raise UsageError(f"{shape!r} is no constraint", f"its kind is one of {', '.join(SHAPES)}, its text a string")
-    return replace(request, stop=stop, logit_bias=_sound_bias(request.logit_bias))
+    predict = request.predict if isinstance(request.predict, str) else token_ids("predict", request.predict)
+    ends = token_ids("stop_tokens", request.stop_tokens)
+    for name, ids in (("predict", predict), ("stop_tokens", ends)):
+        if ids and not isinstance(ids, str):
+            within(f"an id of {name}", 0)(min(ids))
+    biases = _sound_bias(request.logit_bias)
+    return replace(request, stop=stop, logit_bias=biases, predict=predict, stop_tokens=ends, seed=seed)
+
+
+def token_ids(name: str, values: Any) -> tuple[int, ...]:
+    """Ids in any sequence of whole numbers, an array too. Raises: UsageError for anything else, bytes too."""
+    listed = values.tolist() if hasattr(values, "tolist") and not isinstance(values, memoryview) else values
+    if isinstance(listed, str | bytes | bytearray | memoryview) or not isinstance(listed, Iterable):
+        raise UsageError(
+            f"{name} is a {type(values).__name__}, and no sequence of ids", f"for example: {name} (11, 42)"
+        )
+    ids = tuple(listed)
+    return ids if all(type(token) is int for token in ids) else tuple(whole(f"an id of {name}", one) for one in ids)
+
+
+def whole(name: str, value: Any) -> int:
+    """The value, of whatever library it is. Raises: UsageError for what is no whole number."""
+    try:
+        if not isinstance(value, bool):
+            return operator.index(value)
+    except TypeError:
+        pass
+    raise UsageError(f"{name} {value!r} is no whole number", "for example: 7")
 
 
 def _sound_bias(biases: Iterable[tuple[int, float]]) -> tuple[tuple[int, float], ...]:

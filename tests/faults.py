@@ -250,10 +250,10 @@ FAULTS = (
         "test_meter.py",
     ),
     Fault(
-        "a probe may lose its share and the budget",
+        "a probe may lose five times its share",
         "engine/draft_length/adaptive.py",
-        "max(BUDGET, SHARE * self._left)",
-        "BUDGET + SHARE * self._left",
+        "saved = SHARE * (self.tokens",
+        "saved = 5 * SHARE * (self.tokens",
         "engine/draft_length/test_adaptive.py",
     ),
     Fault(

@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import mlx.core as mx
+import numpy as np
 import pytest
 
 import specdec_cli as specdec
@@ -82,6 +84,21 @@ def test_wrong_options_are_two_lines(pair, options, message, hint):
         ({"sampling": {"temprature": 1.0}}, "sampling temprature is none of temperature, top_k, top_p, min_p, "),
         ({"sampling": {"temperature": "hot"}}, "--temp hot is outside 0 to 100"),
         ({"constraint": specdec.Constraint("evil", "x")}, "Constraint(kind='evil', text='x') is no constraint"),
+        ({"constraint": "[a-z]+"}, "'[a-z]+' is no constraint"),
+        ({"seed": "x"}, "seed 'x' is no whole number"),
+        ({"seed": 1.0}, "seed 1.0 is no whole number"),
+        ({"seed": True}, "seed True is no whole number"),
+        ({"stop": 5}, "stop (5,) holds what is no text"),
+        ({"stop": b"END"}, "stop (b'END',) holds what is no text"),
+        ({"stop_tokens": ("x",)}, "an id of stop_tokens 'x' is no whole number"),
+        ({"stop_tokens": b"ab"}, "stop_tokens is a bytes, and no sequence of ids"),
+        ({"stop_tokens": "ab"}, "stop_tokens is a str, and no sequence of ids"),
+        ({"stop_tokens": 5}, "stop_tokens is a int, and no sequence of ids"),
+        ({"stop_tokens": (3.0,)}, "an id of stop_tokens 3.0 is no whole number"),
+        ({"stop_tokens": (-1,)}, "an id of stop_tokens -1 is below 0"),
+        ({"predict": (4, -1)}, "an id of predict -1 is below 0"),
+        ({"predict": b"ab"}, "predict is a bytes, and no sequence of ids"),
+        ({"sampling": [0.8]}, "sampling [0.8] names no values"),
     ],
 )
 def test_a_request_is_checked_as_options_are(pair, options, message):
@@ -93,6 +110,72 @@ def test_a_request_is_checked_as_options_are(pair, options, message):
         with pytest.raises(specdec.UsageError) as error:
             ask()
         assert error.value.message.startswith(message) and error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("prompt", "message"),
+    [
+        (b"ab", "prompt is a bytes, and no sequence of ids"),
+        (None, "prompt is a NoneType, and no sequence of ids"),
+        (5, "prompt is a int, and no sequence of ids"),
+        (np.array(5), "prompt is a ndarray, and no sequence of ids"),
+        (["a", 5], "an id of prompt 'a' is no whole number"),
+        ([5, True], "an id of prompt True is no whole number"),
+        (np.array([5.0]), "an id of prompt 5.0 is no whole number"),
+        (np.array([[5, 6]]), "an id of prompt [5, 6] is no whole number"),
+    ],
+)
+def test_a_prompt_is_text_or_ids(pair, prompt, message):
+    with pytest.raises(specdec.UsageError) as error:
+        pair.session().reply(prompt, max_tokens=4)
+    assert error.value.message == message and error.value.hint
+
+
+@pytest.mark.parametrize("array", [np.array, mx.array, tuple, lambda ids: [np.int64(token) for token in ids]])
+def test_arrays_of_ids_and_numbers_of_numpy_are_as_good_as_lists(pair, array):
+    """A prompt of numpy raised ValueError."""
+    ids, options = [20, 30, 40, 50], {"max_tokens": 8, "temperature": 0.8, "seed": 7}
+    expected = list(pair.session().reply(ids, stop_tokens=(60,), predict=(30, 40), drafter="ngram", **options))[-1]
+    more = {"stop_tokens": array([60]), "predict": array([30, 40]), "drafter": "ngram"}
+    found = list(pair.session().reply(array(ids), **options | more | {"seed": np.int64(7)}))[-1]
+    assert found.tokens == expected.tokens
+
+
+LOADING = [
+    *(({"draft_context": value}, "draft_context") for value in (-1, 0, 7, True, 8.0, "1024", "whole", [8])),
+    *(({"kv_bits": value}, "kv_bits") for value in (0, 3, True, 8.0, "8")),
+    *(({"reserve_tokens": value}, "reserve_tokens") for value in (-1, True, 8.0, "8")),
+    *(({"drafter": value}, "--drafter") for value in (5, ["model"], "")),
+    *(({"request": specdec.Request(**asked)}, name) for name, asked in (("k", {"k": 99}), ("seed", {"seed": "x"}))),
+]
+PAIRS = [
+    *LOADING[:8],
+    *(({"k": value}, "k ") for value in (-1, 17, True, 3.0, "3", None)),
+    *(({"stop_repetition": value}, "stop_repetition") for value in (-1, True, "8", None)),
+    *(({"drafter": value}, "drafter") for value in ("magic", 5)),
+    *(({name: value}, f"{name} ") for name in ("target", "draft", "draft_revision") for value in (5, b"x")),
+]
+
+
+@pytest.mark.parametrize(("options", "name"), LOADING)
+def test_loading_checks_what_the_command_line_checks(tiny_pair, options, name):
+    """Some were taken in silence, and -1 tokens of context were all of it."""
+    with pytest.raises(specdec.UsageError) as error:
+        specdec.load(target=str(tiny_pair[0]), draft=str(tiny_pair[1]), **options)
+    assert error.value.message.startswith(name) and error.value.hint
+
+
+@pytest.mark.parametrize(("values", "name"), PAIRS)
+def test_a_pair_of_ones_own_is_checked_as_one_of_models_toml(tiny_pair, values, name):
+    with pytest.raises(specdec.UsageError) as error:
+        specdec.load(specdec.Pair(**{"name": "own", "target": str(tiny_pair[0]), "draft": None} | values))
+    assert error.value.message.startswith(name) and error.value.hint
+
+
+@pytest.mark.parametrize("options", [{"pair": 5}, {"target": 5}, {"target": "x", "draft": b"y"}])
+def test_names_are_texts(options):
+    with pytest.raises(specdec.UsageError, match="is no text"):
+        specdec.load(**options)
 
 
 @pytest.mark.parametrize("kind", ["regex", "schema"])

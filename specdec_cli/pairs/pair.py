@@ -8,9 +8,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from specdec_cli.errors import NotAvailable
+from specdec_cli.errors import NotAvailable, UsageError
 from specdec_cli.kinds import DRAFTERS, HEAD
-from specdec_cli.request import DEFAULT_K, DRAFT_CONTEXT, DraftContext
+from specdec_cli.request import (
+    DEFAULT_K,
+    DRAFT_CONTEXT,
+    LEAST_DRAFT_CONTEXT,
+    MAX_K,
+    DraftContext,
+    one_name,
+    whole,
+    within,
+)
 
 DEMO = "demo"
 
@@ -84,6 +93,26 @@ class Pair:
         """(id, pinned revision) of the target and, where there is one, of the draft."""
         target = ((self.target, self.target_revision),)
         return target if self.draft is None else (*target, (self.draft, self.draft_revision))
+
+
+def require_valid(pair: Pair) -> Pair:
+    """The same pair. Raises: UsageError for a value that models.toml would refuse, and for a name that is no text."""
+    for name in ("name", "target", "draft", "target_revision", "draft_revision"):
+        require_text(name, getattr(pair, name))
+    if pair.k != "auto":
+        within("k", 0, MAX_K)(whole("k", pair.k))
+    if pair.drafter is not None:
+        one_name("drafter", tuple(DRAFTERS))(pair.drafter)
+    within("stop_repetition", 0)(whole("stop_repetition", pair.stop_repetition))
+    if pair.draft_context != "full":
+        within("draft_context", LEAST_DRAFT_CONTEXT)(whole("draft_context", pair.draft_context))
+    return pair
+
+
+def require_text(name: str, value: object) -> None:
+    """Raises: UsageError for what is neither a text nor None."""
+    if not isinstance(value, str | None):
+        raise UsageError(f"{name} {value!r} is no text", "give a name, a Hub id or a folder as text")
 
 
 @dataclass(frozen=True, slots=True)

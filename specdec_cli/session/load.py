@@ -32,9 +32,10 @@ from specdec_cli.models.heads import HeadFiles
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.models.vocab import compare
 from specdec_cli.pairs.local import Draft, Tell, find_draft, model_folder, read_draft
-from specdec_cli.pairs.pair import Pair
+from specdec_cli.pairs.pair import Pair, require_text
+from specdec_cli.pairs.pair import require_valid as require_valid_pair
 from specdec_cli.pairs.resolve import resolve_pair
-from specdec_cli.request import DraftContext, Request
+from specdec_cli.request import KV_BITS, DraftContext, Request, one_of, require_valid, whole, within
 from specdec_cli.session.cost_file import CostsAtPower, CostStore, power_state
 from specdec_cli.session.session import LoadedPair, sampling_of
 from specdec_cli.session.slot import Slot
@@ -167,20 +168,27 @@ def load(
     The kernels of `request`, or of one by the target's defaults, are compiled beside the reading.
     Raises: NotAvailable, Refused, DoesNotFit; UsageError for an unknown drafter.
     """
-    if drafter is not None and drafter not in DRAFTERS:
+    if drafter is not None and drafter not in tuple(DRAFTERS):
         raise UsageError(f"--drafter {drafter} is unknown", f"known drafters: {', '.join(DRAFTERS)}")
+    if kv_bits is not None:
+        one_of("kv_bits", KV_BITS)(whole("kv_bits", kv_bits))
+    within("reserve_tokens", 0)(reserve_tokens)
+    request = require_valid(request or Request())
     if not isinstance(pair, Pair):
+        for name, value in (("pair", pair), ("target", target), ("draft", draft)):
+            require_text(name, value)
         resolved = resolve_pair(pair, target, draft, here=drafter != NONE.name)
         pair, drafter = resolved.pair, drafter or resolved.drafter
     if draft_context is not None:
         pair = replace(pair, draft_context=draft_context)
+    require_valid_pair(pair)
     kind = DRAFTERS[drafter or DEFAULT_DRAFTER]
     checkpoint = read_checkpoint(model_folder(pair, pair.target, pair.target_revision), pair.target)
     draft_files = find_draft(pair, checkpoint, kind, tell)
     empty_model(checkpoint, kv_bits)
     if kind.drafts:
         require_verifiable(checkpoint)
-    with compiling(rehearsal(checkpoint, draft_files, kind, request or Request()), tell):
+    with compiling(rehearsal(checkpoint, draft_files, kind, request), tell):
         parts = pair_files(checkpoint, draft_files, kv_bits)
         if reserve_tokens is not None:
             parts = fitting(parts, reserve_tokens, kv_bits, tell)

@@ -32,7 +32,7 @@ from specdec_cli.models.text import StopStrings, Thinking
 from specdec_cli.models.tokenizer import Message, Tokenizer
 from specdec_cli.models.tool_calls import ToolCall
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.request import Request, effective, request_of, require_lookups, require_valid
+from specdec_cli.request import Request, effective, request_of, require_lookups, require_valid, token_ids
 from specdec_cli.session.cost_file import CostStore, Values
 from specdec_cli.session.drafting import DraftController
 from specdec_cli.session.meter import GainMeter
@@ -238,6 +238,8 @@ class Session:
         request = require_valid(request or request_of(options))
         if isinstance(prompt, str):
             prompt = self.raw_tokens(prompt) if raw else self.chat_tokens(prompt)
+        else:
+            prompt = token_ids("prompt", prompt)
         return self._reply(prompt, request, cancelled, raw)
 
     def _reply(self, prompt: Sequence[int], request: Request, cancelled: Cancelled, raw: bool) -> Iterator[Event]:

@@ -1,5 +1,6 @@
 """Stop strings and loops in an answer."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,6 +32,13 @@ def test_shows_exactly_the_text_before_the_first_stop_however_it_is_split(parts,
         assert shown == text[: ends[0] - longest]
     else:
         assert shown == text
+
+
+@pytest.mark.parametrize("size", range(1, 6))
+def test_a_stop_string_is_found_over_any_number_of_pieces(size):
+    """Of one in three pieces the first was shown: random ones nearly never have so many."""
+    text = "xxabcabcdyy"
+    assert feed_all(["abcd"], [text[at : at + size] for at in range(0, len(text), size)]) == ("xxabc", True)
 
 
 def test_holds_back_only_what_may_become_a_stop():
