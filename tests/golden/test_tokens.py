@@ -41,11 +41,11 @@ DRAFTERS = ("model", "ngram", "mtp")
 # The default tier: a plain KV cache, a sliding window, and recurrent layers with an MTP head.
 QUICK = ("qwen3", "gemma3_text", "qwen3_5")
 QUICK_CASES = (
-    "greedy free model 4",
-    "greedy schema model 4",
+    "greedy free model 8",
     "greedy free ngram 4",
     "coupled free model 4",
-    "token free model 4",
+    "coupled schema model 4",
+    "token schema model 4",
     "block free model 4",
 )
 
