@@ -59,6 +59,10 @@ def _message(one: Part, path: str) -> reading.Message:
         return reading.result(one.tool_call_id, text)
     if role != "assistant":
         return {"role": role, "content": text}
+    if one.audio is not None:
+        raise bad_field(f"{path}.audio", "it names what is not kept here; send its words as content")
+    if one.function_call is not None:
+        raise bad_field(f"{path}.function_call", "it was replaced by tool_calls")
     calls = []
     for place, each in enumerate(one.tool_calls):
         function = each.function or Part()

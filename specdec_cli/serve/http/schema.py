@@ -18,6 +18,25 @@ from specdec_cli.serve.http.errors import HttpError, bad_field
 
 MOST_TOKENS, MOST_STOPS, MOST_SEED, MOST_CHOICES, MOST_TOP = 10_000_000, 64, 2**63 - 1, 16, 20
 NO_GRAMMARS = "grammars are not kept; ask for a schema, a guided_regex or a choice"
+KEPT_NOTHING = "nothing is kept between requests; send the whole conversation"
+# What would have to be kept, run or called here beyond the request, whoever's dialect has it.
+UNKEPT = {
+    **dict.fromkeys(("thread", "previous_response_id", "conversation", "session_params"), KEPT_NOTHING),
+    **dict.fromkeys(("background", "background_options"), "answers are not made in the background; use stream"),
+    "mcp_servers": "no other server is called from here",
+    "container": "nothing is run here",
+    "compaction": "conversations are not summarized here; send a message that asks for a summary",
+}
+# What changes an answer and is not done, by the names of vLLM, SGLang and llama.cpp.
+UNDONE = {
+    **dict.fromkeys(("ignore_eos", "min_tokens", "min_new_tokens"), "the model's end of a text is the answer's"),
+    **dict.fromkeys(("stop_token_ids", "stop_regex"), "an answer ends at texts; use stop"),
+    **dict.fromkeys(("bad_words", "allowed_token_ids"), "words are not forbidden; logit_bias makes tokens unlikely"),
+    "use_beam_search": "one answer is followed at a time; n gives several",
+    **dict.fromkeys(("lora", "lora_path"), "adapters are not loaded"),
+}
+# By field, for programs: on this Anthropic's clients go on with whole conversations.
+DETAILS = {"thread": {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}}
 # Shapes in GBNF or EBNF, by the names that others have for them.
 GRAMMARS = dict.fromkeys(("grammar", "guided_grammar", "ebnf", "structural_tag"), NO_GRAMMARS)
 # What pydantic says of our classes and errors.
@@ -38,7 +57,7 @@ class Body(BaseModel):
             return values
         for name, reason in cls.REFUSED.items():
             if values.get(name) not in (None, False, "", [], {}):
-                raise bad_field(cls.PATH + name, reason)
+                raise bad_field(cls.PATH + name, reason, DETAILS.get(name))
         return {name: value for name, value in values.items() if value is not None}
 
 
@@ -142,6 +161,8 @@ class Part(Body):
     tool_call_id: str = ""
     tool_use_id: str | None = None
     tool_calls: list[Part] = []
+    function_call: Any = None
+    audio: Any = None
     function: Part | None = None
     namespace: str | None = None
     name: str | None = None
@@ -214,6 +235,7 @@ class ModelBody(Body):
 class Asked(ModelBody):
     """What every dialect has in common."""
 
+    REFUSED = UNKEPT | UNDONE
     stream: bool = False
     specdec: bool = False
     prompt_cache_key: str | None = None
@@ -243,7 +265,7 @@ class Asked(ModelBody):
 class Shaped(Asked):
     """Of OpenAI's two older endpoints: several answers, and one's shape by the names of llama.cpp, vLLM and SGLang."""
 
-    REFUSED = GRAMMARS
+    REFUSED = {**Asked.REFUSED, **GRAMMARS}
     n: Choices = 1
     response_format: Options | None = None
     json_schema: Schema | None = None
@@ -259,7 +281,7 @@ class ChatBody(Shaped):
     """Of /v1/chat/completions, and of /apply-template."""
 
     REFUSED = {
-        **GRAMMARS,
+        **Shaped.REFUSED,
         "functions": "it was replaced by tools",
         "function_call": "it was replaced by tool_choice",
         "audio": "the model writes text only",
@@ -275,7 +297,7 @@ class TextBody(Shaped):
     """Of /v1/completions; `prompt` is a text, ids, or a list of either."""
 
     REFUSED = {
-        **GRAMMARS,
+        **Shaped.REFUSED,
         "echo": "the prompt is not repeated, nor are its tokens scored; put it before the answer yourself",
     }
     prompt: Any = None
@@ -288,13 +310,11 @@ class ResponseBody(Asked):
     """Of /v1/responses."""
 
     REFUSED = {
-        **dict.fromkeys(
-            ("previous_response_id", "conversation"),
-            "nothing is kept between requests; send the whole conversation as input",
-        ),
-        "background": "answers are not made in the background; use stream",
+        **Asked.REFUSED,
         "prompt": "there are no stored prompts; send instructions and input",
+        "top_logprobs": "/v1/chat/completions gives them",
     }
+    include: Texts = []
     instructions: str = ""
     input: Annotated[list[Part], _wrapped("content", role="user")] = []
     text: Options = Options()
@@ -304,7 +324,6 @@ class ResponseBody(Asked):
 class MessageBody(Asked):
     """Of /v1/messages and its count_tokens."""
 
-    REFUSED = {"mcp_servers": "no other server is called from here", "container": "nothing is run here"}
     system: Content = []
     messages: list[Part] = []
     thinking: Options = Options()
@@ -316,10 +335,9 @@ class InfillBody(Asked):
     """Of /infill."""
 
     REFUSED = {
+        **Asked.REFUSED,
         **dict.fromkeys(("grammar", "json_schema"), "what is filled in is not constrained"),
-        "ignore_eos": "the model's end of a text is the answer's",
         "n_probs": "/v1/completions gives logprobs",
-        "lora": "adapters are not loaded",
     }
     n_cmpl: Annotated[Whole, Field(ge=1, le=1)] = 1
     input_prefix: str
