@@ -7,15 +7,27 @@ the bodies are read.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    FailFast,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
 from specdec_cli.jsonfile import NotJson, kind_of, parse_object, shown
 from specdec_cli.request import BOUNDS
 from specdec_cli.serve.http.errors import HttpError, bad_field
 
+# Entries of all lists together: each becomes an object of some twenty fields.
+MOST_ENTRIES = 10_000
 MOST_TOKENS, MOST_STOPS, MOST_SEED, MOST_CHOICES, MOST_TOP = 10_000_000, 64, 2**63 - 1, 16, 20
 NO_GRAMMARS = "grammars are not kept; ask for a schema, a guided_regex or a choice"
 KEPT_NOTHING = "nothing is kept between requests; send the whole conversation"
@@ -67,7 +79,7 @@ B = TypeVar("B", bound=Body)
 def parse(kind: type[B], values: Mapping[str, Any]) -> B:
     """The body as `kind`. Raises: HttpError with the whole name of the first wrong field."""
     try:
-        return kind.model_validate(dict(values))
+        return kind.model_validate(dict(values), context=Counter())
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
@@ -93,6 +105,17 @@ def required(value: Any, name: str) -> str:
     if value is None:
         raise bad_field(name, "it is missing, and a text is expected")
     return str(value)
+
+
+def _few(value: Any, info: ValidationInfo) -> Any:
+    """Before anything is made of a list's entries: with all before they may not be too many. Raises: ValueError."""
+    counted = info.context
+    if isinstance(value, list | dict) and isinstance(counted, Counter):
+        counted["entries"] += len(value)
+        if (found := counted["entries"]) > MOST_ENTRIES:
+            before = f", and {found - len(value)} came before" if found > len(value) else ""
+            raise ValueError(f"{len(value)} entries{before}: a body may have {MOST_ENTRIES} in all")
+    return value
 
 
 def _whole(value: Any) -> Any:
@@ -135,10 +158,13 @@ Length = Annotated[int | None, Field(ge=0, le=MOST_TOKENS), BeforeValidator(_who
 Seed = Annotated[int | None, Field(ge=-MOST_SEED, le=MOST_SEED), BeforeValidator(_whole), _unless(-1, 2**32 - 1)]
 Choices = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=MOST_CHOICES)]
 Top = Annotated[Whole | None, Field(ge=0, le=MOST_TOP)]
-Texts = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+FEW = BeforeValidator(_few)
+Texts = Annotated[list[str], FEW, BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 Stops = Annotated[Texts, Field(max_length=MOST_STOPS)]
 Schema = Annotated[dict[str, Any], BeforeValidator(_schema)]
-Content = Annotated[list["Part"], _wrapped("text", type="text")]
+Parts = Annotated[list["Part"], FailFast(), FEW]
+Tools = Annotated[list["Tool"], FailFast(), FEW]
+Content = Annotated[Parts, _wrapped("text", type="text")]
 Arguments = Annotated[Any, BeforeValidator(_text_or_object)]
 
 
@@ -160,7 +186,7 @@ class Part(Body):
     call_id: str | None = None
     tool_call_id: str = ""
     tool_use_id: str | None = None
-    tool_calls: list[Part] = []
+    tool_calls: Parts = []
     function_call: Any = None
     audio: Any = None
     function: Part | None = None
@@ -194,7 +220,7 @@ class Tool(Body):
     parameters: dict[str, Any] | None = None
     input_schema: dict[str, Any] | None = None
     strict: bool = False
-    tools: list[Tool] = []
+    tools: Tools = []
 
 
 class Options(Body):
@@ -254,9 +280,9 @@ class Asked(ModelBody):
     repeat_penalty: float | None = _bound("repetition_penalty")
     presence_penalty: float | None = _bound("presence_penalty")
     frequency_penalty: float | None = _bound("frequency_penalty")
-    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] = {}
+    logit_bias: Annotated[dict[str, Annotated[float, Field(ge=-100, le=100)]], FEW] = {}
     prediction: Part | None = None
-    tools: list[Tool] = []
+    tools: Tools = []
     tool_choice: Choice = None
     parallel_tool_calls: bool = True
     chat_template_kwargs: Options = Options()
@@ -287,7 +313,7 @@ class ChatBody(Shaped):
         "audio": "the model writes text only",
         "web_search_options": "nothing is searched for here",
     }
-    messages: list[Part] = []
+    messages: Parts = []
     logprobs: bool = False
     top_logprobs: Top = None
     reasoning_effort: str | None = None
@@ -316,7 +342,7 @@ class ResponseBody(Asked):
     }
     include: Texts = []
     instructions: str = ""
-    input: Annotated[list[Part], _wrapped("content", role="user")] = []
+    input: Annotated[Parts, _wrapped("content", role="user")] = []
     text: Options = Options()
     reasoning: Options = Options()
 
@@ -325,7 +351,7 @@ class MessageBody(Asked):
     """Of /v1/messages and its count_tokens."""
 
     system: Content = []
-    messages: list[Part] = []
+    messages: Parts = []
     thinking: Options = Options()
     output_format: Options | None = None
     output_config: Options = Options()
@@ -342,7 +368,7 @@ class InfillBody(Asked):
     n_cmpl: Annotated[Whole, Field(ge=1, le=1)] = 1
     input_prefix: str
     input_suffix: str
-    input_extra: list[Part] = []
+    input_extra: Parts = []
     prompt: str = ""
     n_indent: Annotated[Whole, Field(ge=0, le=1000)] = 0
     t_max_predict_ms: Annotated[float, Field(ge=-1, le=10_000_000)] = 0
