@@ -183,12 +183,17 @@ def _sound_bias(biases: Iterable[tuple[int, float]]) -> tuple[tuple[int, float],
     return tuple(found.items())
 
 
-def require_lookups(predict: str | tuple[int, ...], drafter: str, k: K) -> None:
-    """Raises: UsageError for a prediction that a drafter would leave aside. Plain decoding may be asked for it."""
-    if not predict or drafter not in DRAFTERS:  # an unknown one is refused by whoever looks for it
-        return
+def looks_up(drafter: str, k: K) -> bool:
+    """Whether a prediction is of use to it, or at least no harm: plain decoding may be asked for one."""
+    if drafter not in DRAFTERS:  # an unknown one is refused by whoever looks for it
+        return True
     kind = DRAFTERS[drafter_at(drafter, (k,)) or drafter]
-    if kind.drafts and not kind.looks_up:
+    return kind.looks_up or not kind.drafts
+
+
+def require_lookups(predict: str | tuple[int, ...], drafter: str, k: K) -> None:
+    """Raises: UsageError for a prediction that a drafter would leave aside."""
+    if predict and not looks_up(drafter, k):
         known = " or ".join(f"--drafter {name}" for name, kind in DRAFTERS.items() if kind.looks_up)
         raise UsageError(f"a prediction is looked up, and --drafter {drafter} looks nothing up", f"take {known}")
 

@@ -5,6 +5,7 @@ So does mlx its BLAS.
 """
 
 import os
+import resource
 
 from specdec_cli import blas
 
@@ -12,3 +13,17 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 blas.load()
+
+
+def _import_within(most: int) -> None:
+    """mlx_lm sets the limit of open files when it is imported: where that may not be raised, to what there may be."""
+    set_limit = resource.setrlimit
+    resource.setrlimit = lambda kind, limits: set_limit(kind, (min(limits[0], most), most))
+    try:
+        import mlx_lm.utils  # noqa: F401
+    finally:
+        resource.setrlimit = set_limit
+
+
+if 0 <= (_most := resource.getrlimit(resource.RLIMIT_NOFILE)[1]) < 4096:
+    _import_within(_most)

@@ -11,6 +11,7 @@ import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import cache
 from itertools import takewhile
 from pathlib import Path
 from types import MappingProxyType
@@ -118,6 +119,8 @@ def one_line(text: str) -> str:
 
 
 EVERYTHING = np.int32(-1)
+# How the library says that a grammar is too wide for it.
+CROWDED = re.compile(r"row has (\d+) items; max is (\d+)")
 # Forced bytes at the beginning of an answer; what forces more has no end, or none that a model would reach.
 MOST_FORCED_BYTES = 20_000
 # An added token of this form is special to the library, whatever its file says.
@@ -229,27 +232,29 @@ class Vocabulary:
         return cls(tokenizer, vocab_size, stop_tokens, specials)
 
     @classmethod
+    @cache
     def of_bytes(cls) -> Vocabulary:
-        """A token for every byte: what can be said of a constraint without a model."""
+        """A token for every byte: what can be said of a constraint without a model. It is made once."""
         tokenizer = LLTokenizer("byte")
         return cls(tokenizer, tokenizer.vocab_size, frozenset({tokenizer.eos_token}))
 
-    def matcher(self, constraint: Constraint, thinking: Thinking | None = None) -> Matcher:
+    def matcher(self, constraint: Constraint, thinking: Thinking | None = None, before: str = "") -> Matcher:
         """A matcher at the beginning of an answer, which may think first where the model does.
 
+        What is wrong is looked for behind `before`, with which the answer may begin.
         Raises: UsageError for a constraint that cannot be read, contradicts itself or uses what is not enforced.
         """
         if thinking is not None:
             # Where an answer may think first, what is wrong behind it does not show.
             self._require_enforceable(constraint, None)
-        matcher = self._require_enforceable(constraint, thinking)
+        matcher = self._require_enforceable(constraint, thinking, before)
         return Matcher(matcher, self._vocab_size, self.stop_tokens, self._lookahead(matcher, constraint, thinking))
 
-    def _require_enforceable(self, constraint: Constraint, thinking: Thinking | None) -> LLMatcher:
+    def _require_enforceable(self, constraint: Constraint, thinking: Thinking | None, before: str = "") -> LLMatcher:
         """Raises: UsageError as `matcher`."""
         matcher = self._make_matcher(constraint, thinking)
         reason = "; ".join([_reason(matcher.get_error())] if matcher.is_error() else matcher.get_grammar_warnings())
-        if reason := reason or _impossible(matcher, constraint):
+        if reason := reason or _impossible(matcher, constraint, self._tokenizer.tokenize_str(before)):
             raise UsageError(
                 f"this {constraint.noun} cannot be enforced: {one_line(reason)}",
                 f"change it, or leave {constraint.flag} out",
@@ -297,12 +302,12 @@ def _plain(tokenizer_json: str, vocab_size: int) -> tuple[str, dict[str, int]]:
     return json.dumps(values | {"added_tokens": added}), specials
 
 
-def require_possible(constraint: Constraint, stops: Sequence[str] = ()) -> None:
-    """What can be refused without a model.
+def require_possible(constraint: Constraint, stops: Sequence[str] = (), before: str = "") -> None:
+    """What can be refused without a model; an answer that may begin with `before` is looked at behind that.
 
     Raises: UsageError for a constraint that no model could keep, and for `stops` that could cut its answer.
     """
-    Vocabulary.of_bytes().matcher(constraint)
+    Vocabulary.of_bytes().matcher(constraint, before=before)
     require_uncut(constraint, stops)
 
 
@@ -327,24 +332,22 @@ def unenforced(constraint: Constraint | None) -> tuple[str, ...]:
     return schema.unknown_keywords(schema.parse(constraint.text))
 
 
-def _impossible(matcher: LLMatcher, constraint: Constraint) -> str:
+def _impossible(matcher: LLMatcher, constraint: Constraint, before: Sequence[int]) -> str:
     """Why no answer is sure to keep the shape, or none can end, as far as its beginning shows; empty where one may."""
     if constraint.kind == "schema" and (reason := schema.unenforceable(schema.parse(constraint.text))):
         return reason
     if len(matcher.compute_ff_bytes()) > MOST_FORCED_BYTES:
         return f"it begins with more than {MOST_FORCED_BYTES:,} bytes that are forced"
-    ahead, forced = matcher.deep_copy(), matcher.compute_ff_tokens()
+    ahead = matcher.deep_copy()
+    ahead.try_consume_tokens(list(before))
+    forced = ahead.compute_ff_tokens()
     ahead.try_consume_tokens(forced)
-    if not _stuck(ahead):
+    ahead.compute_bitmask()
+    if not ahead.is_error():  # some token may come next, or the end
         return ""
+    if crowded := CROWDED.search(ahead.get_error()):
+        return f"at one place {crowded[1]} things may follow, by the grammar's count, and {crowded[2]} are the most"
     return "nothing may follow what it forces" if forced else "it allows nothing"
-
-
-def _stuck(matcher: LLMatcher) -> bool:
-    """Whether no token may come next, the end of the answer included."""
-    probe = matcher.deep_copy()
-    probe.compute_bitmask()
-    return bool(probe.is_error())
 
 
 def _slices() -> list[str]:

@@ -1,7 +1,8 @@
 """The scheduler: jobs come in from any thread, one thread runs them, and every job taken on ends with a last event.
 
 That thread owns the models: they are loaded, used and dropped there alone, for mlx's streams are a thread's. The jobs
-that run share its time: a turn is a round or a chunk of a prompt, and goes to the job that had the least.
+that run share its time: a turn is a round or a chunk of a prompt, and goes to the job that had the least, by the clock
+of `serve.shares`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from specdec_cli.machine import awake
 from specdec_cli.serve.conversations import Conversation, Conversations
 from specdec_cli.serve.disk import Folder
 from specdec_cli.serve.job import Deliver, Job, JobHandle, Queue, SchedulerStatus, TooLarge, TooLong, unforeseen
+from specdec_cli.serve.shares import FairClock
 from specdec_cli.session.capacity import Capacity, capacity_of
 from specdec_cli.session.meter import Stopwatch
 from specdec_cli.session.session import LoadedPair
@@ -126,6 +128,7 @@ class Scheduler:
         self._pair_name = ""
         self._conversations: Conversations | None = None
         self._jobs: tuple[RunningJob, ...] = ()
+        self._fair = FairClock()
         self._beginning: JobHandle | None = None
         self._capacity: Capacity | None = None
         self._capacities: dict[str, Capacity] = {}
@@ -278,9 +281,7 @@ class Scheduler:
         assert self._conversations is not None and self._capacity is not None
         require_room(handle.job, self._capacity)
         kept = self._conversations.take(handle.job)
-        # As if it had waited since the others' last turns began: whoever had a long one waits as long for the next.
-        had = min((job.had_seconds - job.last_seconds for job in self._jobs), default=0.0)
-        jobs = (*self._jobs, RunningJob(handle, kept, had))
+        jobs = (*self._jobs, RunningJob(handle, kept, self._fair.joins_at()))
         try:  # conversations that nobody uses go, as far as the jobs that run will need their memory
             room = room_beside([job.handle.job for job in jobs], self._capacity)
             held = sum(job.kept.nbytes for job in jobs)
@@ -309,13 +310,15 @@ class Scheduler:
         self._turn(min(reversed(self._jobs), key=lambda job: (not job.handle.cancelled, job.had_seconds)))
 
     def _turn(self, job: RunningJob) -> None:
-        for event in job.turn(alone=len(self._jobs) == 1):
+        running = len(self._jobs)
+        for event in job.turn(alone=running == 1):
             if isinstance(event, Finish | Failure):
                 self._jobs = tuple(other for other in self._jobs if other is not job)
                 self._give_back(job.kept, broken=isinstance(event, Failure) and event.exit_code != UsageError.exit_code)
                 self._end(job.handle, event)
             else:
                 self._notify(job.handle, event)
+        self._fair.serve(job.last_seconds, running)
 
     def _give_back(self, kept: Conversation, broken: bool) -> None:
         """The conversation of a job that is done; what a failure may have left in it is forgotten."""

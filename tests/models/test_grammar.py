@@ -106,6 +106,12 @@ def test_after_the_stop_token_nothing_is_judged(vocabulary, encode):
     assert matcher.forced() == [] and allowed(matcher.masks([])).all()
 
 
+def wide(branches):
+    """A schema of an object that has one of so many keys."""
+    keys = [f"k{number}" for number in range(branches)]
+    return json.dumps({"anyOf": [{"type": "object", "required": [key], "properties": {key: {}}} for key in keys]})
+
+
 @pytest.mark.parametrize(
     ("kind", "text", "said"),
     [
@@ -122,6 +128,11 @@ def test_after_the_stop_token_nothing_is_judged(vocabulary, encode):
         ("regex", r"[^\s\S]", "it allows nothing"),
         ("grammar", 'start: "a" B "c"\nB: /[^\\s\\S]/', "nothing may follow what it forces"),
         ("grammar", 'start: "a" start', "more than 20,000 bytes that are forced"),
+        pytest.param(
+            *("schema", wide(2100)),
+            "at one place 2100 things may follow, by the grammar's count, and 2000 are the most",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 @pytest.mark.parametrize("known", ["model", "no model"])

@@ -1,6 +1,6 @@
 """Jobs share the time of the thread that runs them, on a device whose clock is its own."""
 
-from itertools import pairwise
+from itertools import count, pairwise
 
 import pytest
 
@@ -16,12 +16,12 @@ CHUNK_TOKENS, STEP_SECONDS, TOKEN_SECONDS = 512, 0.05, 0.0055
 
 
 @pytest.fixture
-def timed(tmp_path, monkeypatch):
-    """(desk, clock): a chunk takes 2.8 s and a plain step 50 ms."""
+def timed(tmp_path, monkeypatch, request):
+    """(desk, clock): a chunk takes 2.8 s and a plain step 50 ms. The parameter: how many jobs run at once."""
     monkeypatch.setattr(device, "prefill_tokens", lambda: CHUNK_TOKENS)
     fake, pair = FakeDevice().install(monkeypatch, ahead=False), tiny_loaded(tmp_path, draft=False)
     fake.drive(pair.first.target, lambda rows: STEP_SECONDS if rows < 8 else rows * TOKEN_SECONDS, 1)
-    desk = Scheduler(lambda: pair, SchedulerOptions(cache_bytes=1 << 30), fake.clock)
+    desk = Scheduler(lambda: pair, SchedulerOptions(getattr(request, "param", 2), cache_bytes=1 << 30), fake.clock)
     yield desk, fake.clock
     desk.close()
 
@@ -102,3 +102,27 @@ def test_a_job_whose_client_left_ends_at_once_though_others_are_owed_time(timed)
     Client(desk, job(ids(2000, 4), 4, k=0), leave).wait()
     assert left[1] - left[0] < 3 * STEP_SECONDS
     slow.wait()
+
+
+@pytest.mark.parametrize("timed, parallel", [(2, 2), (4, 4)], indirect=["timed"])
+@pytest.mark.parametrize("tokens", [1, 2])
+def test_a_chain_of_short_answers_leaves_a_long_prompt_its_part(timed, parallel, tokens):
+    """The bug: beside eight clients of two tokens a long job had 0.25 rounds a second, and alone 17 to 38."""
+    desk, clock = timed
+    chain, numbers = [], count(9)
+
+    def begin(client, event):
+        if isinstance(event, Reading) and not chain:
+            chain.append(clock())
+            for _ in range(7):
+                again(client, Finish)
+        if isinstance(event, RoundDone):
+            chain.append(clock())
+
+    def again(client, event):
+        if event is Finish or (isinstance(event, Finish) and len(chain) == 1):
+            Client(desk, job(ids(6, next(numbers)), tokens, k=0), again)
+
+    Client(desk, job(ids(2000), 1, k=0), begin).wait()
+    part = (2000 - CHUNK_TOKENS) * TOKEN_SECONDS / (chain[1] - chain[0])
+    assert part > 0.5 / parallel, f"{part:.2f} of the time for one of {parallel}"

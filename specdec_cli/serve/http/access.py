@@ -62,7 +62,7 @@ class AccessPolicy:
             raise HttpError(403, message, code="origin")
 
     def require_rights(self, scope: Scope, headers: Headers) -> None:
-        """Raises: HttpError for a request without the key, whose head is too long or whose body is no JSON."""
+        """Raises: HttpError for a request without the key, or whose head is too long."""
         size, path = sum(len(name) + len(value) for name, value in headers.raw), scope["path"]
         if size > MOST_HEAD_BYTES:
             raise HttpError(431, f"a head of {size} bytes is more than the {MOST_HEAD_BYTES} that are read")
@@ -71,9 +71,6 @@ class AccessPolicy:
             given = headers.get("x-api-key") or (token.strip() if scheme.lower() == "bearer" else "")
             if not hmac.compare_digest(given.encode(), self.key.encode()):
                 raise HttpError(401, "this server wants its key: as Authorization: Bearer, or as x-api-key")
-        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if scope["method"] == "POST" and kind != "application/json":
-            raise HttpError(415, f"the content type {shown(kind)} is not read; send application/json")
 
 
 def host_and_port(host: str) -> tuple[str, str]:

@@ -171,8 +171,10 @@ class BlockDialect(dialect.Dialect):
     def _close(self) -> bytes:
         if not self._open:
             return b""
+        signed = {"type": "content_block_delta", "delta": {"type": "signature_delta", "signature": ""}}
+        last = _event({**signed, "index": self._place}) if self._open == "thinking" else b""
         self._open = ""
-        return _event({"type": "content_block_stop", "index": self._place})
+        return last + _event({"type": "content_block_stop", "index": self._place})
 
 
 def _event(values: dict[str, Any]) -> bytes:

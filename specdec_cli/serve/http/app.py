@@ -80,7 +80,9 @@ def make_app(service: Service) -> ASGIApp:
         HTTPException: partial(_unknown, service),
         Exception: partial(_broken, service),
     }
-    return Starlette(routes=routes, middleware=stack, exception_handlers=handlers)
+    app = Starlette(routes=routes, middleware=stack, exception_handlers=handlers)
+    app.router.redirect_slashes = False  # a redirection would name http, also behind TLS
+    return app
 
 
 async def _answer(service: Service, read: Read, write: Write, request: Request) -> Response:
@@ -136,7 +138,12 @@ async def _refused(service: Service, request: Request, error: HttpError) -> Resp
 
 async def _unknown(service: Service, request: Request, error: HTTPException) -> Response:
     """No such address, or not with this method."""
-    said = {404: f"there is nothing at {request.url.path}", 405: f"{request.method} is not what this address takes"}
+    path, way_on = request.url.path, ""
+    if path.startswith("/api/"):
+        way_on = "; this is no Ollama: clients of OpenAI's protocol take /v1 as their base"
+    elif any(isinstance(one, Route) and one.path == path.rstrip("/") for one in request.app.routes):
+        way_on = f"; there is at {path.rstrip('/')}"
+    said = {404: f"there is nothing at {path}{way_on}", 405: f"{request.method} is not what this address takes"}
     message, headers = said.get(error.status_code, str(error.detail)), dict(error.headers or {})
     return await _refused(service, request, HttpError(error.status_code, message, headers=headers))
 

@@ -59,6 +59,10 @@ def _message(one: Part, path: str) -> reading.Message:
         return reading.result(one.tool_call_id, text)
     if role != "assistant":
         return {"role": role, "content": text}
+    if one.audio is not None:
+        raise bad_field(f"{path}.audio", "it names what is not kept here; send its words as content")
+    if one.function_call is not None:
+        raise bad_field(f"{path}.function_call", "it was replaced by tool_calls")
     calls = []
     for place, each in enumerate(one.tool_calls):
         function = each.function or Part()
@@ -74,8 +78,6 @@ def read_text(values: Mapping[str, Any], model: Model) -> ChatRequest:
         raise bad_field("best_of", f"{body.best_of} answers to choose {body.n} from are not made; ask for n")
     shape, constraint = reading.shape_of(body)
     (text, *others), prefixes, stops = _prompts(body, model)
-    if body.n * (1 + len(others)) > MOST_CHOICES:
-        raise bad_field("prompt", f"{body.n * (1 + len(others))} answers, and at most {MOST_CHOICES} are made at once")
     return reading.chat_request(
         body,
         model,
@@ -94,7 +96,9 @@ def read_text(values: Mapping[str, Any], model: Model) -> ChatRequest:
 def _prompts(body: TextBody, model: Model) -> tuple[list[Prompt], tuple[int, ...], tuple[int, ...]]:
     """(texts or ids, lengths of what others share of them, tokens that end the answer)."""
     value = body.prompt
-    several = isinstance(value, list) and value and all(isinstance(one, str | list) for one in value)
+    several = isinstance(value, list) and value and isinstance(value[0], str | list)
+    if several and body.n * len(value) > MOST_CHOICES:
+        raise bad_field("prompt", f"{body.n * len(value)} answers, and at most {MOST_CHOICES} are made at once")
     prompts = [
         one if isinstance(one, str) else token_ids("prompt", one, model) for one in (value if several else [value])
     ]
@@ -188,8 +192,9 @@ class ChunkDialect(Dialect):
         return {"index": choice, **said, "logprobs": table, "finish_reason": reason}
 
     def event(self, choices: list[dict[str, Any]], **more: Any) -> bytes:
-        """One chunk."""
-        return event({**self._head(self.chunk), "choices": choices, **more})
+        """One chunk; where the sums come in the last one, the others say that they have none."""
+        none = {"usage": None} if self.ask.extra.get("usage") else {}
+        return event({**self._head(self.chunk), "choices": choices, **none, **more})
 
     def _head(self, kind: str) -> dict[str, Any]:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.ask.model}

@@ -27,12 +27,12 @@ KINDS = {
 FAILED = "the answer failed on the server; its log says why"
 NOT_LOADED = "the model cannot be loaded; the server's log says why"
 NO_MEMORY = "the memory is too small for the model; the server's log says both figures"
-ANTHROPIC = "/v1/messages"
+ANTHROPIC = "/messages"
 LLAMA = ("/props", "/tokenize", "/detokenize", "/apply-template", "/health", "/metrics", "/slots", "/infill")
 
 
 class HttpError(Exception):
-    """An answer that is an error; `param` names the field, `code` is a name for programs.
+    """An answer that is an error; `param` names the field, `code` is a name for programs, `details` are Anthropic's.
 
     `cause` is what the operator reads of it, who may know where files are.
     """
@@ -45,22 +45,25 @@ class HttpError(Exception):
         code: str | None = None,
         headers: Mapping[str, str] | None = None,
         cause: str = "",
+        details: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
         self.status, self.message, self.param, self.code, self.cause = status, message, param, code, cause
-        self.headers = headers or {}
+        self.headers, self.details = headers or {}, details
 
 
-def bad_field(name: str, reason: str) -> HttpError:
+def bad_field(name: str, reason: str, details: Mapping[str, Any] | None = None) -> HttpError:
     """A field that cannot be honoured."""
-    return HttpError(400, f"{name}: {reason}", param=name)
+    return HttpError(400, f"{name}: {reason}", param=name, details=details)
 
 
 def error_body(path: str, error: HttpError) -> dict[str, Any]:
-    """The body of `error` for a request of `path`."""
+    """The body of `error` for a request of `path`, which may begin with /v1 or not."""
+    path = path.removeprefix("/v1")
     openai, anthropic = KINDS.get(error.status, KINDS[400] if error.status < 500 else KINDS[500])
     if path.startswith(ANTHROPIC):
-        return {"type": "error", "error": {"type": anthropic, "message": error.message}}
+        details = {"details": error.details} if error.details else {}
+        return {"type": "error", "error": {"type": anthropic, "message": error.message, **details}}
     if path.startswith(LLAMA):
         return {"error": {"code": error.status, "message": error.message, "type": openai}}
     return {"error": {"message": error.message, "type": openai, "param": error.param, "code": error.code}}

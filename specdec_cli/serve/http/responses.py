@@ -15,6 +15,7 @@ from specdec_cli.serve.http.schema import Part, ResponseBody, parse, required
 from specdec_cli.serve.http.tools import openai_offer, qualified
 from specdec_cli.serve.model import Model
 
+LOGPROBS = "message.output_text.logprobs"
 ROLES = ("user", "assistant", "system", "developer")
 # What a request said that its response says again.
 ECHOED = ("instructions", "metadata", "temperature", "top_p", "tools", "tool_choice", "text", "reasoning", "user")
@@ -24,6 +25,8 @@ def read(values: Mapping[str, Any], model: Model) -> ChatRequest:
     """What the body asks for. Raises: HttpError."""
     body = parse(ResponseBody, values)
     constraint = reading.constraint_of(body.text.format, "text.format")
+    if LOGPROBS in body.include:
+        raise bad_field("include", f"{LOGPROBS} is not given; /v1/chat/completions gives logprobs")
     return reading.chat_request(
         body,
         model,
@@ -50,8 +53,11 @@ def _conversation(body: ResponseBody) -> tuple[reading.Message, ...]:
 
 def _take(item: Part, path: str, found: list[reading.Message]) -> None:
     """Add an item to the messages; what a model said, thought and called in one turn is one message."""
-    match item.type:
-        case "message" | "":
+    kind = item.type or ("item_reference" if item.id and item.role is None else "message")
+    if kind == "item_reference" or "compaction" in kind:
+        raise bad_field(f"{path}.type", f"{shown(kind)} names what is not kept here")
+    match kind:
+        case "message":
             role = reading.role_of(item, ROLES, path)
             text = reading.text_of(item.content, f"{path}.content")
             if role == "assistant":
@@ -67,9 +73,8 @@ def _take(item: Part, path: str, found: list[reading.Message]) -> None:
             found.append(reading.result(required(item.call_id, f"{path}.call_id"), text))
         case "reasoning":
             name = "content" if item.content else "summary"
-            _join(found, reading.assistant("", reading.text_of(getattr(item, name), f"{path}.{name}")))
-        case "item_reference":
-            raise bad_field(f"{path}.type", f"{shown(item.type)} names what is not kept here")
+            if thought := reading.text_of(getattr(item, name), f"{path}.{name}"):  # none where it is encrypted
+                _join(found, reading.assistant("", thought))
 
 
 def _join(found: list[dict[str, Any]], message: dict[str, Any]) -> None:

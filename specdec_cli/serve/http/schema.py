@@ -7,17 +7,48 @@ the bodies are read.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    FailFast,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
 from specdec_cli.jsonfile import NotJson, kind_of, parse_object, shown
 from specdec_cli.request import BOUNDS
 from specdec_cli.serve.http.errors import HttpError, bad_field
 
+# Entries of all lists together: each becomes an object of some twenty fields.
+MOST_ENTRIES = 10_000
 MOST_TOKENS, MOST_STOPS, MOST_SEED, MOST_CHOICES, MOST_TOP = 10_000_000, 64, 2**63 - 1, 16, 20
 NO_GRAMMARS = "grammars are not kept; ask for a schema, a guided_regex or a choice"
+KEPT_NOTHING = "nothing is kept between requests; send the whole conversation"
+# What would have to be kept, run or called here beyond the request, whoever's dialect has it.
+UNKEPT = {
+    **dict.fromkeys(("thread", "previous_response_id", "conversation", "session_params"), KEPT_NOTHING),
+    **dict.fromkeys(("background", "background_options"), "answers are not made in the background; use stream"),
+    "mcp_servers": "no other server is called from here",
+    "container": "nothing is run here",
+    "compaction": "conversations are not summarized here; send a message that asks for a summary",
+}
+# What changes an answer and is not done, by the names of vLLM, SGLang and llama.cpp.
+UNDONE = {
+    **dict.fromkeys(("ignore_eos", "min_tokens", "min_new_tokens"), "the model's end of a text is the answer's"),
+    **dict.fromkeys(("stop_token_ids", "stop_regex"), "an answer ends at texts; use stop"),
+    **dict.fromkeys(("bad_words", "allowed_token_ids"), "words are not forbidden; logit_bias makes tokens unlikely"),
+    "use_beam_search": "one answer is followed at a time; n gives several",
+    **dict.fromkeys(("lora", "lora_path"), "adapters are not loaded"),
+}
+# By field, for programs: on this Anthropic's clients go on with whole conversations.
+DETAILS = {"thread": {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}}
 # Shapes in GBNF or EBNF, by the names that others have for them.
 GRAMMARS = dict.fromkeys(("grammar", "guided_grammar", "ebnf", "structural_tag"), NO_GRAMMARS)
 # What pydantic says of our classes and errors.
@@ -38,7 +69,7 @@ class Body(BaseModel):
             return values
         for name, reason in cls.REFUSED.items():
             if values.get(name) not in (None, False, "", [], {}):
-                raise bad_field(cls.PATH + name, reason)
+                raise bad_field(cls.PATH + name, reason, DETAILS.get(name))
         return {name: value for name, value in values.items() if value is not None}
 
 
@@ -48,7 +79,7 @@ B = TypeVar("B", bound=Body)
 def parse(kind: type[B], values: Mapping[str, Any]) -> B:
     """The body as `kind`. Raises: HttpError with the whole name of the first wrong field."""
     try:
-        return kind.model_validate(dict(values))
+        return kind.model_validate(dict(values), context=Counter())
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
@@ -74,6 +105,17 @@ def required(value: Any, name: str) -> str:
     if value is None:
         raise bad_field(name, "it is missing, and a text is expected")
     return str(value)
+
+
+def _few(value: Any, info: ValidationInfo) -> Any:
+    """Before anything is made of a list's entries: with all before they may not be too many. Raises: ValueError."""
+    counted = info.context
+    if isinstance(value, list | dict) and isinstance(counted, Counter):
+        counted["entries"] += len(value)
+        if (found := counted["entries"]) > MOST_ENTRIES:
+            before = f", and {found - len(value)} came before" if found > len(value) else ""
+            raise ValueError(f"{len(value)} entries{before}: a body may have {MOST_ENTRIES} in all")
+    return value
 
 
 def _whole(value: Any) -> Any:
@@ -116,10 +158,13 @@ Length = Annotated[int | None, Field(ge=0, le=MOST_TOKENS), BeforeValidator(_who
 Seed = Annotated[int | None, Field(ge=-MOST_SEED, le=MOST_SEED), BeforeValidator(_whole), _unless(-1, 2**32 - 1)]
 Choices = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=MOST_CHOICES)]
 Top = Annotated[Whole | None, Field(ge=0, le=MOST_TOP)]
-Texts = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+FEW = BeforeValidator(_few)
+Texts = Annotated[list[str], FEW, BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 Stops = Annotated[Texts, Field(max_length=MOST_STOPS)]
 Schema = Annotated[dict[str, Any], BeforeValidator(_schema)]
-Content = Annotated[list["Part"], _wrapped("text", type="text")]
+Parts = Annotated[list["Part"], FailFast(), FEW]
+Tools = Annotated[list["Tool"], FailFast(), FEW]
+Content = Annotated[Parts, _wrapped("text", type="text")]
 Arguments = Annotated[Any, BeforeValidator(_text_or_object)]
 
 
@@ -141,7 +186,9 @@ class Part(Body):
     call_id: str | None = None
     tool_call_id: str = ""
     tool_use_id: str | None = None
-    tool_calls: list[Part] = []
+    tool_calls: Parts = []
+    function_call: Any = None
+    audio: Any = None
     function: Part | None = None
     namespace: str | None = None
     name: str | None = None
@@ -173,7 +220,7 @@ class Tool(Body):
     parameters: dict[str, Any] | None = None
     input_schema: dict[str, Any] | None = None
     strict: bool = False
-    tools: list[Tool] = []
+    tools: Tools = []
 
 
 class Options(Body):
@@ -214,6 +261,7 @@ class ModelBody(Body):
 class Asked(ModelBody):
     """What every dialect has in common."""
 
+    REFUSED = UNKEPT | UNDONE
     stream: bool = False
     specdec: bool = False
     prompt_cache_key: str | None = None
@@ -232,9 +280,9 @@ class Asked(ModelBody):
     repeat_penalty: float | None = _bound("repetition_penalty")
     presence_penalty: float | None = _bound("presence_penalty")
     frequency_penalty: float | None = _bound("frequency_penalty")
-    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] = {}
+    logit_bias: Annotated[dict[str, Annotated[float, Field(ge=-100, le=100)]], FEW] = {}
     prediction: Part | None = None
-    tools: list[Tool] = []
+    tools: Tools = []
     tool_choice: Choice = None
     parallel_tool_calls: bool = True
     chat_template_kwargs: Options = Options()
@@ -243,7 +291,7 @@ class Asked(ModelBody):
 class Shaped(Asked):
     """Of OpenAI's two older endpoints: several answers, and one's shape by the names of llama.cpp, vLLM and SGLang."""
 
-    REFUSED = GRAMMARS
+    REFUSED = {**Asked.REFUSED, **GRAMMARS}
     n: Choices = 1
     response_format: Options | None = None
     json_schema: Schema | None = None
@@ -259,13 +307,13 @@ class ChatBody(Shaped):
     """Of /v1/chat/completions, and of /apply-template."""
 
     REFUSED = {
-        **GRAMMARS,
+        **Shaped.REFUSED,
         "functions": "it was replaced by tools",
         "function_call": "it was replaced by tool_choice",
         "audio": "the model writes text only",
         "web_search_options": "nothing is searched for here",
     }
-    messages: list[Part] = []
+    messages: Parts = []
     logprobs: bool = False
     top_logprobs: Top = None
     reasoning_effort: str | None = None
@@ -275,7 +323,7 @@ class TextBody(Shaped):
     """Of /v1/completions; `prompt` is a text, ids, or a list of either."""
 
     REFUSED = {
-        **GRAMMARS,
+        **Shaped.REFUSED,
         "echo": "the prompt is not repeated, nor are its tokens scored; put it before the answer yourself",
     }
     prompt: Any = None
@@ -288,15 +336,13 @@ class ResponseBody(Asked):
     """Of /v1/responses."""
 
     REFUSED = {
-        **dict.fromkeys(
-            ("previous_response_id", "conversation"),
-            "nothing is kept between requests; send the whole conversation as input",
-        ),
-        "background": "answers are not made in the background; use stream",
+        **Asked.REFUSED,
         "prompt": "there are no stored prompts; send instructions and input",
+        "top_logprobs": "/v1/chat/completions gives them",
     }
+    include: Texts = []
     instructions: str = ""
-    input: Annotated[list[Part], _wrapped("content", role="user")] = []
+    input: Annotated[Parts, _wrapped("content", role="user")] = []
     text: Options = Options()
     reasoning: Options = Options()
 
@@ -304,9 +350,8 @@ class ResponseBody(Asked):
 class MessageBody(Asked):
     """Of /v1/messages and its count_tokens."""
 
-    REFUSED = {"mcp_servers": "no other server is called from here", "container": "nothing is run here"}
     system: Content = []
-    messages: list[Part] = []
+    messages: Parts = []
     thinking: Options = Options()
     output_format: Options | None = None
     output_config: Options = Options()
@@ -316,15 +361,14 @@ class InfillBody(Asked):
     """Of /infill."""
 
     REFUSED = {
+        **Asked.REFUSED,
         **dict.fromkeys(("grammar", "json_schema"), "what is filled in is not constrained"),
-        "ignore_eos": "the model's end of a text is the answer's",
         "n_probs": "/v1/completions gives logprobs",
-        "lora": "adapters are not loaded",
     }
     n_cmpl: Annotated[Whole, Field(ge=1, le=1)] = 1
     input_prefix: str
     input_suffix: str
-    input_extra: list[Part] = []
+    input_extra: Parts = []
     prompt: str = ""
     n_indent: Annotated[Whole, Field(ge=0, le=1000)] = 0
     t_max_predict_ms: Annotated[float, Field(ge=-1, le=10_000_000)] = 0

@@ -13,9 +13,11 @@ import uvicorn
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.serve.http.access import MOST_HEAD_BYTES
 from specdec_cli.serve.http.app import make_app
+from specdec_cli.serve.http.connections import BURST, KEEP_ALIVE_SECONDS, Connections
 from specdec_cli.serve.http.service import Service
 
-KEEP_ALIVE_SECONDS = 30
+# Connections that the system keeps for a loop that takes BURST at once.
+BACKLOG = 1024
 # Replies end at once; this is for whoever does not take the end of one.
 ENDING_SECONDS = 1
 
@@ -31,7 +33,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
-        found.listen(128)
+        found.listen(BACKLOG)
     except OSError as error:
         found.close()
         raise _refused(host, port, error) from error
@@ -52,7 +54,8 @@ class Server(uvicorn.Server):
     def __init__(self, service: Service, started: Callable[[], None] = lambda: None) -> None:
         config = uvicorn.Config(
             make_app(service),
-            http="h11",
+            http=Connections(),  # type: ignore[arg-type]
+            backlog=BURST,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -65,12 +68,15 @@ class Server(uvicorn.Server):
         super().__init__(config)
         # What happens is told to the operator in lines of our own; a traceback only to whoever asks for it.
         silent = os.environ.get("SPECDEC_DEBUG") != "1"
-        logging.getLogger("uvicorn").setLevel(logging.CRITICAL + 1 if silent else logging.ERROR)
+        for name in ("uvicorn", "asyncio"):
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1 if silent else logging.ERROR)
         self._service, self._told = service, started
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Says so once it listens."""
         await super().startup(sockets)
+        for listening in sockets or ():
+            listening.listen(BACKLOG)  # of which uvicorn made as few as the loop takes at once
         self._told()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.jsonfile import shown
 from specdec_cli.models.grammar import require_possible
-from specdec_cli.request import Constraint
+from specdec_cli.request import Constraint, looks_up
 from specdec_cli.serve.http.access import AccessPolicy, drain
 from specdec_cli.serve.http.answer import Answer, ChatRequest
 from specdec_cli.serve.http.dialect import Dialect
@@ -62,7 +62,11 @@ class Service:
     _reader: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(READERS, "reader"))
 
     async def body(self, request: HttpRequest) -> Body:
-        """The body of a request. Raises: HttpError."""
+        """The body of a request, which says that it is JSON: a form cannot. Raises: HttpError."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            await drain(request.receive)
+            raise HttpError(415, f"the content type {shown(kind)} is not read; send application/json")
         found, most = bytearray(), self.policy.most_body_bytes
         try:
             async for part in request.stream():
@@ -114,6 +118,8 @@ class Service:
         dialect, request, model = write(ask), ask.request, self.find(ask.model)
         prompts = [self.prompt(one, left) for one in ask.each]
         jobs = [(attempt, *prompt) for prompt in prompts for attempt in range(ask.choices)]
+        if not looks_up(request.drafter, request.k):  # the operator's choice: no client is to blame for it
+            request = replace(request, predict="")
         if isinstance(request.predict, str) and request.predict:
             there = partial(require_there, left)
             predicted = predicted_tokens(model.tokenizer, request.predict, model.context_limit, there)

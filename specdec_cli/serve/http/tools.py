@@ -137,24 +137,38 @@ def constrain(ask: ChatRequest, model: Model) -> ChatRequest:
         raise bad_field("stop", f"it could cut a call that {field} asks for")
     start, end = (calls.Mark(mark, model.tokenizer.token_of(mark)) for mark in marks)
     wanted = [one["function"] for one in ask.tools if ask.must_call is None or one["function"]["name"] in ask.must_call]
-    functions = [(one["name"], _arguments(one)) for one in wanted]
-    if ask.must_call:
-        grammar = calls.required(functions, start, end, ask.one_call)
-    else:
-        if shape is not None:
-            require_possible(shape)
-        answer = None if shape is None else json_rule(shape.text)
-        grammar = calls.allowed(functions, start, end, ask.one_call, answer)
+    alike: set[str] = set()  # many functions have the same arguments, such as none
+    functions = [(one["name"], _arguments(one, alike)) for one in wanted]
+    if shape is not None and not ask.must_call:
+        require_possible(shape)
+    answer = None if shape is None else json_rule(shape.text)
+
+    def written(start: calls.Mark, end: calls.Mark) -> str:
+        if ask.must_call:
+            return calls.required(functions, start, end, ask.one_call)
+        return calls.allowed(functions, start, end, ask.one_call, answer)
+
+    try:  # any of them alone may be followed, and all together be too much
+        bare = Constraint("grammar", written(*map(calls.Mark, marks)))
+        require_possible(bare, before="" if ask.must_call else marks[0])
+    except UsageError as error:
+        raise bad_field("tools", f"{len(functions)} functions together: {error.message}") from error
+    grammar = written(start, end)
     return replace(ask, request=replace(ask.request, constraint=Constraint("grammar", grammar)))
 
 
-def _arguments(function: Mapping[str, Any]) -> str:
-    """The schema of its arguments; any object where it need not be strict and cannot be enforced."""
+def _arguments(function: Mapping[str, Any], alike: set[str]) -> str:
+    """The schema of its arguments; any object where it need not be strict and cannot be enforced.
+
+    `alike` are schemas that can be enforced, as far as is known.
+    """
     text = json.dumps(function["parameters"])
     try:
-        require_possible(Constraint("schema", text))
+        if text not in alike:
+            require_possible(Constraint("schema", text))
     except UsageError as error:
         if function.get("strict"):
             raise bad_field("tools", f"{function['name']}: {error.message}") from error
         return calls.ANY_OBJECT
+    alike.add(text)
     return text

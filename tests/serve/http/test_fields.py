@@ -126,3 +126,9 @@ def test_an_error_says_what_it_can_without_a_path_and_the_operator_reads_all(kin
         later = of_failure(Failure(message, "pull it", kind.exit_code))
         assert (error.status, error.message, error.cause) == (later.status, later.message, later.cause)
         assert error.status == status and message in error.cause and (message in error.message) == told
+
+
+@pytest.mark.parametrize("prompt", [["a", 5], [[5], "a", 5], [5, "a"], [[], {}], [None]])
+def test_a_mixture_is_no_prompt(client, prompt):
+    refused = client[0].post(TEXT, json={"prompt": prompt})
+    assert refused.status_code == 400 and refused.json()["error"]["param"] == "prompt"

@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 
 import anthropic
 import openai
@@ -23,6 +24,7 @@ PARAMETERS = {
 FUNCTION = {"name": "read", "description": "Reads a file.", "parameters": PARAMETERS}
 TOOLS = [{"type": "function", "function": FUNCTION}]
 ASKED = [{"role": "user", "content": "Read a.py."}]
+CHAT = "/v1/chat/completions"
 
 
 def written(path, deep=True, name="read"):
@@ -331,3 +333,23 @@ def test_what_cannot_be_enforced_is_refused_by_name(random_model):
     assert refused(tools=TOOLS, tool_choice={"type": "allowed_tools", "tools": []}) == "tool_choice"
     assert refused(tools=TOOLS, guided_regex="a+") == "tools"
     assert refused(response_format={"type": "json_schema", "json_schema": {"schema": endless}}) == "response_format"
+
+
+@pytest.mark.slow  # grammars of a thousand rules
+@pytest.mark.parametrize("choice, strict, most", [("required", False, 1999), ("auto", True, 999)])
+def test_more_functions_than_a_grammar_can_hold_are_refused_by_name_before_the_prompt_is_read(
+    tooled, choice, strict, most
+):
+    """It was a 500 after the prompt was read."""
+    desk = ScriptedDesk(["ok"])
+    with local(replace(tooled, context_limit=None), desk) as client:
+        for count, status in ((most + 1, 400), (most, 200)):
+            functions = [{"name": f"f{number}", "strict": strict} for number in range(count)]
+            tools = [{"type": "function", "function": one} for one in functions]
+            reply = client.post(CHAT, json={"messages": ASKED, "tools": tools, "tool_choice": choice})
+            assert reply.status_code == status, reply.text
+            if status == 400:
+                error = reply.json()["error"]
+                assert error["param"] == "tools" and not desk.jobs
+                assert error["message"].startswith(f"tools: {count} functions together: "), error
+    desk.close()

@@ -1,0 +1,113 @@
+"""What clients read beside the words: sums, ends of streams, signatures, and addresses where nothing is."""
+
+import json
+
+import pytest
+
+from fakes.desk import ScriptedDesk
+from fakes.server import local
+from fakes.tool_model import tool_model
+
+CHAT, TEXT, CLAUDE = "/v1/chat/completions", "/v1/completions", "/v1/messages"
+ASKED = {"messages": [{"role": "user", "content": "Hi"}], "prompt": "Hi", "max_tokens": 8}
+COUNTED = {**ASKED, "stream": True, "stream_options": {"include_usage": True}}
+
+
+@pytest.fixture
+def said(tooled):
+    """Asks a model that always says `It is so.` in three pieces."""
+    desk = ScriptedDesk(["It is so."] * 20, steps=lambda text: ["It ", "is ", "so."])
+    with local(tooled, desk) as client:
+        yield lambda path, body: client.post(path, json=body)
+    desk.close()
+
+
+def chunks(reply):
+    """The data of a stream's events, in order."""
+    return [line.removeprefix("data: ") for line in reply.text.splitlines() if line.startswith("data: ")]
+
+
+@pytest.mark.parametrize("path", [CHAT, TEXT])
+@pytest.mark.parametrize("n", [1, 3])
+def test_the_prompt_is_counted_once_however_many_answers_there_are(said, path, n):
+    whole, alone = said(path, {**ASKED, "n": n}).json(), said(path, ASKED).json()["usage"]
+    assert [one["index"] for one in whole["choices"]] == list(range(n))
+    assert whole["usage"]["prompt_tokens"] == alone["prompt_tokens"] > 0
+    assert whole["usage"]["completion_tokens"] == n * alone["completion_tokens"]
+    assert whole["usage"]["total_tokens"] == whole["usage"]["prompt_tokens"] + n * alone["completion_tokens"]
+    streamed = json.loads(chunks(said(path, {**COUNTED, "n": n}))[-2])
+    assert streamed["usage"] == whole["usage"]
+
+
+def test_each_prompt_of_several_is_counted_once(said):
+    lengths = [said(TEXT, {**ASKED, "prompt": prompt}).json()["usage"]["prompt_tokens"] for prompt in ("Hi", "Hello")]
+    usage = said(TEXT, {**ASKED, "prompt": ["Hi", "Hello"], "n": 2}).json()["usage"]
+    assert usage["prompt_tokens"] == sum(lengths)
+
+
+@pytest.mark.parametrize("path", [CHAT, TEXT])
+@pytest.mark.parametrize("n", [1, 3])
+def test_a_stream_ends_with_done_once_and_the_sums_stand_before_it(said, path, n):
+    found = chunks(said(path, {**COUNTED, "n": n}))
+    assert found[-1] == "[DONE]" and found.count("[DONE]") == 1
+    *pieces, sums = map(json.loads, found[:-1])
+    assert sums["choices"] == [] and sums["usage"]["total_tokens"] > 0
+    assert pieces and all(one["choices"] and "usage" in one and one["usage"] is None for one in pieces)
+
+
+@pytest.mark.parametrize("path", [CHAT, TEXT])
+def test_who_did_not_ask_for_sums_hears_nothing_of_them(said, path):
+    found = chunks(said(path, {**ASKED, "stream": True}))
+    assert found[-1] == "[DONE]" and not any("usage" in json.loads(one) for one in found[:-1])
+
+
+def test_thinking_ends_with_a_signature_as_anthropic_s_does(thinking):
+    desk = ScriptedDesk(["I wonder.</think>\n\nYes."], steps=lambda text: [text[:4], text[4:]])
+    with local(thinking, desk) as client:
+        reply = client.post(CLAUDE, json={**ASKED, "stream": True, "thinking": {"type": "enabled", "budget_tokens": 9}})
+    desk.close()
+    events = [json.loads(one) for one in chunks(reply)]
+    blocks = [
+        (one["type"], one.get("delta", {}).get("type")) for one in events if one["type"].startswith("content_block_")
+    ]
+    end = blocks.index(("content_block_stop", None))
+    assert blocks[end - 1] == ("content_block_delta", "signature_delta")
+    assert blocks.count(blocks[end - 1]) == 1 and ("content_block_delta", "text_delta") in blocks[end:]
+
+
+@pytest.mark.parametrize(
+    "drafter, k",
+    [("model", "auto"), ("model", 4), ("mtp", "auto"), ("none", 0), ("model", 0), ("ngram", 4), ("auto", 4)],
+)
+def test_a_prediction_is_of_use_or_counts_as_nothing_whatever_the_operator_chose(tool_folders, drafter, k):
+    """It was a 400 with words about --drafter, of which no client knows."""
+    desk = ScriptedDesk(["ok"])
+    with local(tool_model(tool_folders[0], drafter=drafter, k=k), desk) as client:
+        reply = client.post(CHAT, json={**ASKED, "prediction": {"type": "content", "content": "It is so."}})
+        assert reply.status_code == 200, reply.text
+    desk.close()
+    details = reply.json()["usage"]["completion_tokens_details"]
+    assert (details["accepted_prediction_tokens"], details["rejected_prediction_tokens"]) == (0, 0)
+    assert bool(desk.jobs[0].job.request.predict) == (drafter != "mtp" and (drafter != "model" or k == 0))
+
+
+@pytest.mark.parametrize("type", ["application/json", "application/x-www-form-urlencoded", None])
+@pytest.mark.parametrize(
+    "path, way_on",
+    [
+        ("/api/show", "/v1"),
+        ("/api/chat", "/v1"),
+        ("/v1/chat/completions/", "there is at /v1/chat/completions"),
+        ("/v1/messages/", "there is at /v1/messages"),
+        ("/v1/files", ""),
+        ("/", ""),
+    ],
+)
+def test_where_nothing_is_a_404_or_405_says_so_whatever_came_and_names_the_way_on(tooled, type, path, way_on):
+    """A request without a type was told 415, and one with a slash too many was sent on to http, behind TLS too."""
+    desk = ScriptedDesk([])
+    with local(tooled, desk, page={"/": b""}) as client:
+        reply = client.post(path, content=b"{}", headers={"Content-Type": type} if type else {}, follow_redirects=False)
+    desk.close()
+    assert reply.status_code == (405 if path == "/" else 404), reply.text
+    assert way_on in reply.json()["error"]["message"]
