@@ -167,7 +167,7 @@ def server(tmp_path):
     child = subprocess.Popen([*words, "--port", "0", "--no-panel"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     try:
         url = next(found[0] for line in child.stderr if (found := re.search(r"http://127[\d.:]+", line)))
-        with httpx.Client(base_url=url, timeout=60) as client:
+        with httpx.Client(base_url=url, timeout=200) as client:
             yield client
     finally:
         child.send_signal(signal.SIGINT)
