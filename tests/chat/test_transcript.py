@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import stat
 
 import pytest
 
 from specdec_cli.chat.transcript import Transcript, load, save
-from specdec_cli.errors import UsageError
+from specdec_cli.errors import DoesNotFit, SpecdecError, UsageError
 from specdec_cli.session.conversation import Answer, Conversation, Turn
 
 TURNS = (
@@ -28,6 +30,22 @@ def test_a_later_save_replaces_the_file_and_leaves_no_other(tmp_path):
     save(path, SAVED)
     save(path, Transcript(Conversation(None, TURNS[:1]), "abc"))
     assert len(path.read_text().splitlines()) == 3 and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES])
+def test_a_save_that_fails_leaves_the_file_as_it_was_and_no_other(tmp_path, monkeypatch, number):
+    path = tmp_path / "chat.jsonl"
+    save(path, SAVED)
+    before = path.read_bytes()
+
+    def fail(self, target):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("pathlib.Path.replace", fail)
+    with pytest.raises(SpecdecError, match=f"cannot be written: {os.strerror(number)}") as refused:
+        save(path, Transcript(Conversation(None, TURNS[:1]), "abc"))
+    assert isinstance(refused.value, DoesNotFit) == (number == errno.ENOSPC)
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize(
