@@ -254,7 +254,7 @@ FAULTS = (
         "engine/draft_length/adaptive.py",
         "saved = SHARE * (self.tokens",
         "saved = 5 * SHARE * (self.tokens",
-        "engine/draft_length/test_adaptive.py",
+        "session/test_drafting.py",
     ),
     Fault(
         "costs of the future are believed",
