@@ -14,8 +14,15 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 
 
+def _begin_again_in_utf8() -> None:
+    """In Python's UTF-8 mode where the locale knows ASCII alone: arguments, file names and output are UTF-8 then."""
+    if sys.getfilesystemencoding() == "ascii" and sys.executable and "utf8" not in sys._xoptions:
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
+
+
 def main() -> NoReturn:
     """Run the command line."""
+    _begin_again_in_utf8()
     # A program started in the background may be told to ignore Ctrl-C, and then goes on ignoring it.
     heard = _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler
     if heard:

@@ -184,7 +184,7 @@ def from_dict(values: Mapping[str, Any]) -> Event:
     from pydantic import ValidationError
 
     name = values.get("event")
-    if name not in _KINDS:
+    if not isinstance(name, str) or name not in _KINDS:
         raise ValueError(f"not a specdec event: {repr(name) if 'event' in values else 'the line names none'}")
     if name == RoundDone.event:
         values = {**values, "round": dict(values)}

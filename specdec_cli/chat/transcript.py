@@ -9,6 +9,7 @@ import errno
 import json
 import os
 import secrets
+import stat
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -55,8 +56,17 @@ def save(path: Path, transcript: Transcript) -> None:
         raise kind(f"{path} cannot be written: {error.strerror}", "save it elsewhere: /save FILE") from error
 
 
+def require_file(path: Path) -> None:
+    """Raises: UsageError for a pipe, a socket or a device: to open one may wait for ever."""
+    mode = path.stat().st_mode if path.exists() else stat.S_IFREG
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        kind = "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
+        raise UsageError(f"{path} is {kind}, and a conversation is kept in a file", "name a file: --save talk.jsonl")
+
+
 def _require_ours(path: Path, id: str) -> None:
     """Raises: UsageError for a file with another content."""
+    require_file(path)
     if not path.exists() or (path.is_file() and path.stat().st_size == 0):
         return
     try:
@@ -87,6 +97,7 @@ def load(path: Path) -> Transcript:
     Raises: UsageError if it cannot be read, and with its line and the reason if it is damaged.
     """
     try:
+        require_file(path)
         lines = path.read_bytes().rstrip(b"\n").split(b"\n")
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", "name a file that /save has written") from error

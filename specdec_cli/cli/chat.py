@@ -130,9 +130,11 @@ def talk(
 
 def open_transcript(resume: Path | None, save: Path | None, system: str | None) -> Transcript:
     """A new conversation, or the one to be continued. Raises: UsageError."""
-    from specdec_cli.chat.transcript import Transcript, load
+    from specdec_cli.chat.transcript import Transcript, load, require_file
     from specdec_cli.session.conversation import Conversation
 
+    if save is not None:
+        require_file(save)
     if resume is None:
         if save is not None and save.exists() and save.stat().st_size:
             raise UsageError(f"--save {save} exists already", f"continue it: specdec chat --resume {save}")

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import stat
+from pathlib import Path
 
 import pytest
 
+from fakes.command import Command
 from specdec_cli.chat.transcript import Transcript, load, save
-from specdec_cli.errors import UsageError
+from specdec_cli.errors import DoesNotFit, SpecdecError, UsageError
 from specdec_cli.session.conversation import Answer, Conversation, Turn
+
+
+@pytest.fixture
+def specdec(tmp_path, monkeypatch, capsys):
+    return Command(tmp_path, monkeypatch, capsys)
+
 
 TURNS = (
     Turn("hello", Answer("hi", "greet back", "stop", {"k": 4})),
@@ -30,6 +40,22 @@ def test_a_later_save_replaces_the_file_and_leaves_no_other(tmp_path):
     assert len(path.read_text().splitlines()) == 3 and list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES])
+def test_a_save_that_fails_leaves_the_file_as_it_was_and_no_other(tmp_path, monkeypatch, number):
+    path = tmp_path / "chat.jsonl"
+    save(path, SAVED)
+    before = path.read_bytes()
+
+    def fail(self, target):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("pathlib.Path.replace", fail)
+    with pytest.raises(SpecdecError, match=f"cannot be written: {os.strerror(number)}") as refused:
+        save(path, Transcript(Conversation(None, TURNS[:1]), "abc"))
+    assert isinstance(refused.value, DoesNotFit) == (number == errno.ENOSPC)
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+
+
 @pytest.mark.parametrize(
     ("text", "message"), [("notes\n", "holds something else"), ('{"id": "xyz"}\n', "holds something else")]
 )
@@ -39,6 +65,30 @@ def test_another_content_is_never_overwritten(tmp_path, text, message):
     with pytest.raises(UsageError, match=message):
         save(path, SAVED)
     assert path.read_text() == text
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("kind", ["pipe", "socket", "device"])
+def test_a_pipe_a_socket_and_a_device_are_refused_at_once(specdec, tmp_path, monkeypatch, kind):
+    """A pipe hung before the first word, and in /save and /load."""
+    monkeypatch.setattr("specdec_cli.session.load.load", None)
+    path = Path("/dev/null") if kind == "device" else tmp_path / "place"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "socket":
+        try:
+            os.mknod(path, stat.S_IFSOCK | 0o600)
+        except OSError:
+            pytest.skip("this system makes a socket's file for root alone")
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    for place in (path, link):
+        message = f"{place} is a {kind}, and a conversation is kept in a file"
+        for option in ("--save", "--resume"):
+            assert specdec.refused("chat", option, place)[:2] == (2, message)
+        for use in (load, lambda path: save(path, SAVED)):
+            with pytest.raises(UsageError, match=message):
+                use(place)
 
 
 HEADER = '{"transcript": 1, "id": "a"}\n'

@@ -5,7 +5,9 @@ import json
 import pytest
 
 from fakes.ui_script import ANSWER, script
-from specdec_cli.events import RoundDone, to_dict
+from specdec_cli.errors import UsageError
+from specdec_cli.events import Failure, Reading, RoundDone, to_dict
+from specdec_cli.trace import read_trace
 
 
 @pytest.fixture
@@ -48,6 +50,36 @@ def test_a_trace_that_breaks_off_is_played_as_far_as_it_goes_and_said_to(specdec
 )
 def test_what_cannot_be_done_is_two_lines(specdec, trace, more, message):
     assert specdec.refused("replay", trace, *more)[:2] == (2, message)
+
+
+@pytest.mark.parametrize("name", [["start"], [], {"a": 1}, None, True, 5, 1.5, "", "none"], ids=str)
+def test_an_event_without_a_name_is_refused_with_its_line(specdec, trace, name):
+    """A list failed as unexpected: unhashable."""
+    lines = trace.read_text().splitlines()
+    trace.write_text("\n".join([lines[0], json.dumps({**json.loads(lines[1]), "event": name}), *lines[2:]]))
+    code, message, hint = specdec.refused("replay", trace)
+    assert code == 2 and message.startswith(f"{trace}, line 2: not a specdec event: ") and hint
+
+
+WRONG = (None, True, -5, 1e999, 10**30, "x", ["start"], {"a": 1}, [[1]])
+KINDS = {event.event: event for event in (Failure("m", "h", 1), Reading("target", 4, 9), *script())}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_field_of_another_type_is_refused_with_its_name_and_no_event_fails_otherwise(trace, kind):
+    values, refused = to_dict(KINDS[kind]), []
+    head = [] if kind == "start" else [to_dict(KINDS["start"])]
+    for name, value in values.items():
+        for wrong in WRONG:
+            changed = [values | {name: wrong}, values | {name: {**value, "a": wrong}}] if name == "stats" else []
+            for one in changed or [values | {name: wrong}]:
+                trace.write_text("".join(json.dumps(event) + "\n" for event in (*head, one)))
+                try:
+                    read_trace(trace)
+                except UsageError as error:
+                    assert f"{trace}, line {len(head) + 1}" in error.message and error.hint
+                    refused.append(name)
+    assert {*refused} >= {*values} - {"sampling", "stats", "complete", "unenforced"}
 
 
 @pytest.mark.parametrize("text", ["", "not json\n", '{"event": "round"}\n'])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -83,3 +84,19 @@ def test_a_reader_that_has_left_ends_every_command_with_0_and_silence(command):
 def test_a_temporary_folder_that_is_none_is_named(folder):
     done = shell("specdec run --raw -q -n 4 x", TMPDIR=folder)
     assert done.returncode == 1 and "mlx cannot compile in the temporary folder" in two_lines(done)
+
+
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+def test_where_the_locale_knows_ascii_alone_arguments_and_files_are_utf_8(tmp_path):
+    """Arguments were refused as not UTF-8, whose bytes they were."""
+    (tmp_path / "é日.txt").write_text("def é(日):")
+    line = "specdec run --raw -q -n 8 -k 2 --temp 0 --stop '日本' --predict {0}/é日.txt --json 'def é(日😀):'"
+    here = [shell(line.format(tmp_path), tmp_path, **more) for more in ({}, ASCII)]
+    assert [done.returncode for done in here] == [0, 0], here[1].stderr
+    starts, ends = ([json.loads(done.stdout.splitlines()[at]) for done in here] for at in (0, -1))
+    assert starts[0] == starts[1] and ends[0]["tokens"] == ends[1]["tokens"]
+    assert shell("specdec run -p 'nöwhere' x", tmp_path, **ASCII).returncode == 3
+    done = shell("specdec run -q -n 4 \"$(printf 'a\\377')\"", tmp_path, **ASCII)
+    assert done.returncode == 2 and "is not UTF-8: byte 0xff" in two_lines(done)

@@ -53,6 +53,15 @@ def test_openai_s_client_reads_the_session_s_answer_streamed_or_not(pair, gpt, s
     assert (whole.usage.prompt_tokens, whole.usage.completion_tokens) == (18, wanted.stats["emitted_tokens"])
 
 
+def test_the_token_that_ends_an_answer_counts(pair, gpt, claude):
+    """Each of these answers is nothing but its end."""
+    biased = {"logit_bias": {str(min(pair.tokenizer.stop_tokens)): 100}}
+    whole = gpt.chat.completions.create(model="demo", messages=ASKED, temperature=0, **biased)
+    said = claude.messages.create(model="demo", messages=ASKED, max_tokens=24, extra_body=biased | {"temperature": 0})
+    assert (whole.choices[0].message.content, whole.usage.completion_tokens) == ("", 1)
+    assert said.usage.output_tokens == 1
+
+
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_anthropic_s_client_reads_the_session_s_answer_streamed_or_not(pair, claude, settings):
     wanted = plainly(pair, chat_ids(pair), **settings)
