@@ -86,7 +86,7 @@ arrivals = st.lists(st.tuples(st.just(0.0) | st.floats(0.0, 5.0), turns), min_si
 CHAIN = (4, [0.05], 30.0, [(0.0, [0.1, 0.05])])
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(st.integers(2, 8), turns, st.floats(0.0, 60.0), arrivals)
 @example(*CHAIN)
 @example(2, [0.02], 0.0, [(0.0, [LONGEST])])
