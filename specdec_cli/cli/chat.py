@@ -99,10 +99,10 @@ def talk(
     from specdec_cli.ui.chat.screen import ChatScreen, toolbar
     from specdec_cli.ui.display import TraceDisplay
 
-    found = resolve_for(transcript, models)
+    said = {"shown": display.notices, "plain": display.plain}
+    found = resolve_for(transcript, models, **said)
     settings = ChatSettings(asked.request(found), overflow=on_overflow, panel=display.panel is not False)
     reserve_tokens = min(asked.asked.max_context or ROOM_TOKENS, ROOM_TOKENS)
-    said = {"shown": display.notices, "plain": display.plain}
 
     def open_pair(pair: Pair, drafter: str) -> Loaded:
         resolved = Resolved(pair, drafter=drafter)
@@ -141,11 +141,11 @@ def open_transcript(resume: Path | None, save: Path | None, system: str | None) 
     return replace(found, conversation=replace(found.conversation, system=system)) if system else found
 
 
-def resolve_for(transcript: Transcript, models: ModelOptions) -> Resolved:
+def resolve_for(transcript: Transcript, models: ModelOptions, *, shown: bool, plain: bool) -> Resolved:
     """The pair that is named, else the one of the transcript, else the default pair."""
     header = transcript.header
     if (models.pair, models.target, models.draft) != (None, None, None) or "target" not in header:
-        return resolve(models)
+        return resolve(models, shown=shown, plain=plain)
     from specdec_cli.pairs.catalog import registry
     from specdec_cli.pairs.pair import Pair
     from specdec_cli.pairs.resolve import Resolved

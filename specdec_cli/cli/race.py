@@ -62,11 +62,10 @@ def race(
     files = tuple(export or ())
     require_writable("--export", files, (".svg", ".html"))
     text = read_prompt(prompt)
-    found = without_reason(resolve(models))
+    shown = not (quiet or json)
+    found = without_reason(resolve(models, shown=shown, plain=plain))
     # Two lanes have caches of their own.
     reserve_tokens = 2 * (answer.max_tokens + len(text) // 3)
-    shown = not (quiet or json)
-
     session = load_session(found, models, reserve_tokens=reserve_tokens, shown=shown, plain=plain)
     from specdec_cli.race.events import RaceFinish
     from specdec_cli.race.race import RacePlan, same_text

@@ -74,7 +74,8 @@ def run(
         return
     asked = AnswerSettings.read(answer, sampling, shape)
     text, predicted = read_prompt(prompt, file), _file_text(predict, "--predict", "name a file of what you expect")
-    found = without_reason(resolve(models, asked.ks))
+    said = {"shown": display.notices, "plain": display.plain}
+    found = without_reason(resolve(models, asked.ks, **said))
     if predicted and models.drafter is None and found.drafter != NONE.name:
         found = replace(found, drafter=DEFAULT_DRAFTER)  # the pair's own may look nothing up
     request = replace(asked.request(found), predict=predicted)
@@ -82,7 +83,6 @@ def run(
     with ExitStack() as stack:
         screen = stack.enter_context(display.open(found.pair.name))
         reserve_tokens = answer.max_tokens + len(text) // 3
-        said = {"shown": display.notices, "plain": display.plain}
         session = load_session(found, models, reserve_tokens=reserve_tokens, request=request, **said)
         ids = session.raw_tokens(text) if raw else session.chat_tokens(text, answer.system)
         introduce_demo(found.pair.name, **said)
