@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextlib import closing, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, TextIO, cast
 
 import typer
 
@@ -92,6 +92,28 @@ def talk(
     first: str = "",
 ) -> None:
     """A chat until its end; `specdec run` without a prompt is one, too."""
+    with _keys_kept(display):
+        _talk(models, asked, display, transcript, saved_to, history, on_overflow, first)
+
+
+def _keys_kept(display: DisplayOptions) -> AbstractContextManager[None]:
+    """Whatever is typed while a pair loads or answers waits for the editor, a paste as one message."""
+    from specdec_cli.ui.suspension import no_echo
+
+    out = _editors_terminal(display)
+    return no_echo(sys.stdin, out.fileno()) if out else nullcontext()
+
+
+def _talk(
+    models: ModelOptions,
+    asked: AnswerSettings,
+    display: DisplayOptions,
+    transcript: Transcript,
+    saved_to: Path | None,
+    history: bool,
+    on_overflow: Overflow,
+    first: str,
+) -> None:
     from specdec_cli.chat.chat import Chat, Loaded
     from specdec_cli.chat.loop import run_chat
     from specdec_cli.chat.settings import ChatSettings
@@ -113,9 +135,8 @@ def talk(
         screen = ChatScreen(sys.stdout, sys.stderr, display.look, trace)
         loaded = open_pair(found.pair, found.drafter)
         chat: Chat
-        edited = not (display.json or display.plain)
-        reader = _reader(lambda width: toolbar(chat.toolbar, width), history, edited)
-        chat = Chat(loaded, open_pair, screen, settings, transcript, saved_to, no_echo=reader.no_echo)
+        reader = _reader(lambda width: toolbar(chat.toolbar, width), history, _editors_terminal(display))
+        chat = Chat(loaded, open_pair, screen, settings, transcript, saved_to)
         introduce_demo(found.pair.name, **said)
         turns = transcript.conversation.turns
         continued = f" · {count(len(turns), 'turn')} continued" if turns else ""
@@ -164,16 +185,22 @@ def resolve_for(transcript: Transcript, models: ModelOptions, *, shown: bool, pl
     return Resolved(pair, "the pair of the saved conversation", models.drafter or DEFAULT_DRAFTER)
 
 
-def _reader(toolbar: Callable[[int], str], history: bool, edited: bool) -> Reader:
-    """The editor where a person can use it."""
-    from specdec_cli.chat.loop import LineReader, is_open
+def _editors_terminal(display: DisplayOptions) -> TextIO | None:
+    """Where the editor is drawn; None where no person can use it."""
     from specdec_cli.ui.terminal import can_draw, is_terminal
 
-    person = is_terminal(sys.stdin)
     out = sys.stdout if is_terminal(sys.stdout) else sys.stderr
-    if person and edited and can_draw(out):
+    usable = is_terminal(sys.stdin) and not (display.json or display.plain) and can_draw(out)
+    return out if usable else None
+
+
+def _reader(toolbar: Callable[[int], str], history: bool, out: TextIO | None) -> Reader:
+    """The editor, drawn on `out`; without that, plain lines."""
+    from specdec_cli.chat.loop import LineReader, is_open
+
+    if out is not None:
         from specdec_cli.chat.commands import suggestions
         from specdec_cli.ui.chat.line_editor import LineEditor, open_history
 
         return LineEditor(open_history(history), toolbar, out, complete=suggestions, is_open=is_open)
-    return LineReader(sys.stdin.buffer, sys.stderr if person else None)
+    return LineReader(sys.stdin.buffer, sys.stderr if sys.stdin.isatty() else None)

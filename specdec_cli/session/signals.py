@@ -1,7 +1,7 @@
 """Signals as requests: one Ctrl-C ends the reply between two passes, and a person who waits gets something done.
 
-The second Ctrl-C ends the program. In a chat only a second press within a second does: `Presses` counts them. Nothing
-interrupts the ending of the program.
+The second Ctrl-C of a reply ends the program, and at a chat's prompt one that follows another within a second, which
+`Presses` counts. Nothing interrupts the ending of the program.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class Presses:
 
 
 class Interrupt:
-    """While active, the first SIGINT sets `requested`; the next for which `again()` holds raises KeyboardInterrupt."""
+    """While active, the first SIGINT sets `requested`, the next raises KeyboardInterrupt; each calls `pressed`."""
 
-    def __init__(self, again: Callable[[], bool] = lambda: True) -> None:
-        self._again = again
+    def __init__(self, pressed: Callable[[], object] = lambda: None) -> None:
+        self._tell = pressed
         self._pressed = False
 
     def requested(self) -> bool:
@@ -73,8 +73,8 @@ class Interrupt:
             signal.signal(signal.SIGINT, self._before)
 
     def _press(self, number: int, frame: FrameType | None) -> None:
-        again = self._again()
-        if self._pressed and again:
+        self._tell()
+        if self._pressed:
             raise KeyboardInterrupt
         self._pressed = True
 

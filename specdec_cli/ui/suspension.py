@@ -142,8 +142,8 @@ def no_echo(keys: TextIO | None, kept_for: int | None = None) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, masked)
 
     with Suspension(lambda: set_up(before, _PASTE_BARE), lambda: set_up(silent, _PASTE_MARKED)):
-        set_up(silent, _PASTE_MARKED)
         try:
+            set_up(silent, _PASTE_MARKED)
             yield
         finally:
             set_up(before, _PASTE_BARE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext
 from types import SimpleNamespace
 
 import mlx.core as mx
@@ -116,8 +115,6 @@ def test_a_chat_that_nobody_types_into_unwires_its_pair_until_the_next_reply(pai
             time.sleep(0.1)
             wired.append(fake.wired)
             return next(self.lines, "/exit")
-
-        no_echo = nullcontext
 
     monkeypatch.setattr(session, "reply", seen)
     monkeypatch.setattr("specdec_cli.chat.loop.when_idle", lambda act: when_idle(act, 0.05))

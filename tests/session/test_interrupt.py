@@ -44,6 +44,15 @@ def test_the_first_press_is_a_request_and_the_second_ends_the_program():
             press()
 
 
+def test_the_second_press_of_a_reply_ends_it_however_long_the_first_has_waited():
+    """The bug: a pass longer than a second made both of two presses first ones, and a chat could not be left."""
+    clock = iter((0.0, 9.0))
+    presses = interrupt.Presses(lambda: next(clock))
+    with Interrupt(presses.again), pytest.raises(KeyboardInterrupt):
+        press()
+        press()
+
+
 @pytest.mark.parametrize("number", ENDING[:2])
 def test_what_ends_the_program_unwinds_so_that_the_terminal_is_restored(number):
     restored = []
