@@ -71,3 +71,12 @@ def test_a_reader_that_has_left_ends_every_command_with_0_and_silence(tmp_path, 
     )
     os.close(write)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a device that is always full")  # noqa: PTH110
+def test_a_full_disk_under_stderr_costs_no_answer(tmp_path):
+    """The bug: an empty stdout and exit code 1."""
+    whole = shell("specdec run --raw -n 8 -k 0 'def f'", tmp_path)
+    full = shell("specdec run --raw -n 8 -k 0 'def f' 2>/dev/full", tmp_path)
+    assert whole.stdout and whole.stderr and (full.returncode, full.stdout) == (0, whole.stdout)
+    assert shell("specdec run -k zz hi 2>/dev/full", tmp_path).returncode == 2
