@@ -111,7 +111,10 @@ class Chat:
         transcript: Transcript | None = None,
         saved_to: Path | None = None,
         presses: Presses | None = None,
+        stuck: Callable[[int], None] | None = None,
     ) -> None:
+        """`stuck` is that of `Interrupt`."""
+        self._stuck = stuck
         self.loaded, self._open, self.screen, self.settings = loaded, open_pair, screen, settings
         self.transcript = transcript or Transcript(Conversation())
         self.saved_to, self.presses = saved_to, presses or Presses()
@@ -267,7 +270,7 @@ class Chat:
         name, hidden = self.loaded.pair.name, self.settings.think == HIDDEN
         seen: dict[type[Event], Any] = {}
         with (
-            Interrupt(self.presses.again) as interrupt,
+            Interrupt(self.presses.again, self._stuck) as interrupt,
             self.screen.reply(name, tags, hidden, self.settings.panel) as display,
         ):
             for event in self.loaded.session.reply(fitted.ids, request, interrupt.requested):

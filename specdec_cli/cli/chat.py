@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO, cast
 import typer
 
 from specdec_cli.cli.command import grouped
-from specdec_cli.cli.load import AnswerSettings, forbid_network, introduce_demo, load_session, resolve
+from specdec_cli.cli.load import AnswerSettings, forbid_network, introduce_demo, load_session, resolve, warn_of_unused_k
 from specdec_cli.cli.options import (
     AnswerOptions,
     DisplayOptions,
@@ -122,6 +122,7 @@ def _talk(
     from specdec_cli.ui.display import TraceDisplay
 
     said = {"shown": display.notices, "plain": display.plain}
+    warn_of_unused_k(models, asked.k, **said)
     found = resolve_for(transcript, models, **said)
     settings = ChatSettings(asked.request(found), overflow=on_overflow, panel=display.panel is not False)
     reserve_tokens = min(asked.asked.max_context or ROOM_TOKENS, ROOM_TOKENS)
@@ -136,7 +137,7 @@ def _talk(
         loaded = open_pair(found.pair, found.drafter)
         chat: Chat
         reader = _reader(lambda width: toolbar(chat.toolbar, width), history, _editors_terminal(display))
-        chat = Chat(loaded, open_pair, screen, settings, transcript, saved_to)
+        chat = Chat(loaded, open_pair, screen, settings, transcript, saved_to, stuck=display.answer_press)
         introduce_demo(found.pair.name, **said)
         turns = transcript.conversation.turns
         continued = f" · {count(len(turns), 'turn')} continued" if turns else ""

@@ -75,6 +75,14 @@ def draft_name(draft: str | None, head_from: str | None) -> str | None:
     return HEAD + head_from
 
 
+def warn_of_unused_k(models: ModelOptions, k: K | None, *, shown: bool, plain: bool) -> None:
+    """Say that a draft length has no effect where nobody was asked to draft; nothing unless `shown`."""
+    from specdec_cli.ui.display import print_notice
+
+    if shown and k and models.drafter == NONE.name:
+        print_notice(sys.stderr, f"-k {k} has no effect: --drafter {NONE.name} drafts nothing", plain)
+
+
 def resolve(models: ModelOptions, ks: Sequence[K] = (), *, shown: bool = False, plain: bool = False) -> Resolved:
     """The pair that these options name, and its drafter at every K of `ks`, where some were asked for.
 
@@ -84,7 +92,8 @@ def resolve(models: ModelOptions, ks: Sequence[K] = (), *, shown: bool = False, 
     drafter = drafter_at(models.drafter, ks)
     with resolving(models, shown=shown, plain=plain):
         found = resolve_named(models.pair, models, here=drafter != NONE.name)
-    return replace(found, pair=read_by_draft(found.pair, models), drafter=drafter or found.drafter)
+    reason = "" if drafter == NONE.name else found.reason  # why it drafts as it does, and nobody is to draft
+    return replace(found, reason=reason, pair=read_by_draft(found.pair, models), drafter=drafter or found.drafter)
 
 
 def read_by_draft(pair: Pair, models: ModelOptions | ContenderOptions) -> Pair:

@@ -53,6 +53,31 @@ def test_the_second_press_of_a_reply_ends_it_however_long_the_first_has_waited()
         press()
 
 
+def test_a_reply_that_goes_on_after_a_press_is_answered_by_another_thread(monkeypatch):
+    """The bug: while a piece of a long prompt was read, Ctrl-C showed nothing for a minute."""
+    monkeypatch.setattr(interrupt, "PATIENCE_SECONDS", (0.02, 0.02))
+    answered, twice = [], threading.Event()
+
+    def stuck(presses):
+        answered.append((presses, threading.current_thread() is threading.main_thread()))
+        twice.set() if presses > 1 else signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt), Interrupt(stuck=stuck):
+        press()
+        assert twice.wait(10)
+    assert answered[0] == (1, False) and len(answered) <= 2
+
+
+def test_a_reply_that_ends_at_once_is_not_spoken_to(monkeypatch):
+    monkeypatch.setattr(interrupt, "PATIENCE_SECONDS", (0.2, 0.2))
+    answered = []
+    with Interrupt(stuck=answered.append) as reply:
+        press()
+        assert reply.requested()
+    time.sleep(0.3)
+    assert not answered and signal.set_wakeup_fd(-1) == -1
+
+
 @pytest.mark.parametrize("number", ENDING[:2])
 def test_what_ends_the_program_unwinds_so_that_the_terminal_is_restored(number):
     restored = []
