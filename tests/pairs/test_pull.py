@@ -103,6 +103,14 @@ def test_the_verdict_and_all_numbers_come_before_the_first_byte(hub, screen):
     assert hub.fetched == ["org/b", "org/tiny"]
 
 
+def test_where_nothing_is_missing_no_bar_is_drawn(hub, screen):
+    """`pull --verify` drew `0/0 bytes ? -:--:--`."""
+    hub.cached = True
+    pull(screen, verify=True)
+    assert "nothing to download: all files are here" in screen.shown and not screen.bars
+    assert not any(shown[0] == "bar" for shown in screen.shown if isinstance(shown, tuple))
+
+
 def test_an_interruption_says_what_is_kept(hub, screen, files):
     hub.fault = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
